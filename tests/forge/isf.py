@@ -1,6 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""Volatility symbol tables (ISF) as the image builder sees them: where a member lies, by its path."""
+"""Volatility symbol tables (ISF) for the image builder: where a member lies, by its path."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ import json
 import lzma
 import pathlib
 import re
-from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Set, Tuple, Union
+from typing import Any, Dict, Iterable, NamedTuple
 
 Json = Dict[str, Any]
 
 _STEP = re.compile(r"\.?([^.\[\]]+)|\[(\d+)\]")
 _KINDS_BY_NAME = ("struct", "union", "class")
 
-BASE_TYPES: Dict[str, Tuple[int, str, bool]] = {
+BASE_TYPES: dict[str, tuple[int, str, bool]] = {
     "char": (1, "char", True),
     "unsigned char": (1, "char", False),
     "wchar": (2, "int", False),
@@ -39,7 +39,7 @@ class Place(NamedTuple):
     """A member: where it is in its structure and what it holds.
 
     `kind` is one of base, pointer, struct (unions too), enum, array, bitfield, function; `name` is
-    the base type, structure or enumeration. An array has `count` and `item`, a bit field `bits`
+    the base type, structure or enumeration. An array has `length` and `item`, a bit field `bits`
     (position, length); `size` is in bytes, of the whole member.
     """
 
@@ -48,9 +48,9 @@ class Place(NamedTuple):
     kind: str
     name: str
     signed: bool
-    count: int
-    item: Optional[Json]
-    bits: Optional[Tuple[int, int]]
+    length: int
+    item: Json | None
+    bits: tuple[int, int] | None
 
 
 def base_types(pointer_size: int) -> Json:
@@ -72,7 +72,7 @@ class Isf:
         self.enums: Json = data["enums"]
         self.symbols: Json = data["symbols"]
         self.pointer_size: int = data["base_types"]["pointer"]["size"]
-        self._places: Dict[Tuple[str, str], Place] = {}
+        self._places: dict[tuple[str, str], Place] = {}
 
     @property
     def pdb(self) -> str:
@@ -106,7 +106,7 @@ class Isf:
     def offset(self, type_name: str, path: str) -> int:
         return self.place(type_name, path).offset
 
-    def first(self, type_name: str, *paths: str) -> Optional[str]:
+    def first(self, type_name: str, *paths: str) -> str | None:
         """The first of `paths` that the structure has: members move from build to build."""
         return next((path for path in paths if self.has(type_name, path)), None)
 
@@ -176,7 +176,7 @@ class Isf:
         """RVA of a symbol. Raises KeyError."""
         return int(self.symbols[name]["address"])
 
-    def first_symbol(self, *names: str) -> Optional[str]:
+    def first_symbol(self, *names: str) -> str | None:
         return next((name for name in names if name in self.symbols), None)
 
     def gap(self, size: int, start: int = 0x1000, alignment: int = 0x10) -> int:
@@ -191,8 +191,8 @@ class Isf:
             at = max(at, address + 0x1000)
         return -(-at // alignment) * alignment
 
-    def save(self, path: Union[str, pathlib.Path]) -> pathlib.Path:
-        """Writes the table (packed if the name ends in .xz), always the same bytes for one table."""
+    def save(self, path: str | pathlib.Path) -> pathlib.Path:
+        """Writes the table (packed if the name ends in .xz): the same bytes for the same table."""
         path = pathlib.Path(path)
         path.parent.mkdir(parents=True, exist_ok=True)
         text = json.dumps(self.data, sort_keys=True, separators=(",", ":")).encode()
@@ -203,22 +203,22 @@ class Isf:
         """Saves the table where Volatility looks for it below a symbol directory (`-s`)."""
         return self.save(symbol_dir / "windows" / self.pdb / f"{self.guid}-{self.age}.json.xz")
 
-    def renamed(self, guid: str, age: int = 1, pdb: Optional[str] = None) -> Isf:
+    def renamed(self, guid: str, age: int = 1, pdb: str | None = None) -> Isf:
         """The same table under another identity, so that no real symbol cache is mixed in."""
         data = dict(self.data, metadata=copy.deepcopy(self.data["metadata"]))
         identity = data["metadata"]["windows"]["pdb"]
         identity.update(GUID=guid.upper(), age=age, database=pdb or identity["database"])
         return Isf(data)
 
-    def pruned(self, roots: Iterable[str], symbols: Optional[Iterable[str]] = None) -> Isf:
+    def pruned(self, roots: Iterable[str], symbols: Iterable[str] | None = None) -> Isf:
         """Only the types `roots` and what they embed, and only `symbols` (all when None).
 
         Pointers to types that are left out become pointers to void. Roots and symbols that the
         table does not have are ignored, since Windows versions differ.
         """
-        keep: Set[str] = set()
-        enums: Set[str] = set()
-        queue: List[str] = [root for root in roots if root in self.types]
+        keep: set[str] = set()
+        enums: set[str] = set()
+        queue: list[str] = [root for root in roots if root in self.types]
         while queue:
             name = queue.pop()
             if name in keep or name not in self.types:
@@ -242,7 +242,7 @@ class Isf:
 
 
 @functools.lru_cache(maxsize=None)
-def load(path: Union[str, pathlib.Path]) -> Isf:
+def load(path: str | pathlib.Path) -> Isf:
     """Reads an ISF file (.json or .json.xz); loading one takes about 0.2 s, hence the cache."""
     raw = pathlib.Path(path).read_bytes()
     return Isf(json.loads(lzma.decompress(raw) if str(path).endswith(".xz") else raw))
@@ -252,9 +252,9 @@ def new(
     pdb: str,
     guid: str,
     pointer_size: int,
-    symbols: Optional[Dict[str, int]] = None,
-    user_types: Optional[Json] = None,
-    enums: Optional[Json] = None,
+    symbols: dict[str, int] | None = None,
+    user_types: Json | None = None,
+    enums: Json | None = None,
     age: int = 1,
 ) -> Isf:
     """A table of our own making: of a forged module's `symbols` (name to RVA), say.
@@ -279,14 +279,14 @@ def new(
     )
 
 
-def _split(path: str) -> Iterable[Tuple[str, Optional[int]]]:
+def _split(path: str) -> Iterable[tuple[str, int | None]]:
     return [
         (match.group(1) or "", None if match.group(2) is None else int(match.group(2)))
         for match in _STEP.finditer(path)
     ]
 
 
-def _embedded(what: Json, queue: List[str], enums: Set[str]) -> None:
+def _embedded(what: Json, queue: list[str], enums: set[str]) -> None:
     if what["kind"] in _KINDS_BY_NAME:
         queue.append(what["name"])
     elif what["kind"] == "enum":
@@ -299,7 +299,7 @@ def _embedded(what: Json, queue: List[str], enums: Set[str]) -> None:
         _embedded(what["type"], queue, enums)
 
 
-def _forget(what: Json, keep: Set[str]) -> Json:
+def _forget(what: Json, keep: set[str]) -> Json:
     if what["kind"] in ("pointer", "array") and what.get("subtype"):
         what["subtype"] = _forget(what["subtype"], keep)
     elif what["kind"] in _KINDS_BY_NAME and what["name"] not in keep:
