@@ -1,0 +1,40 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""Fixtures that all tests share. Our plugins come from the checkout, in front of any installed copy."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import tempfile
+from typing import List
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+SHARED = pathlib.Path(os.environ.get("STACKTRACES_SHARED", str(ROOT.parent / "shared")))
+
+# Volatility creates its cache folder when it is imported: never in the home of who runs the tests.
+os.environ.setdefault("XDG_CACHE_HOME", tempfile.mkdtemp(prefix="stacktraces-cache-"))
+
+import volatility3.plugins  # noqa: E402
+from volatility3.framework import constants  # noqa: E402
+
+volatility3.plugins.__path__ = [str(ROOT / "volatility3_plugins"), *constants.PLUGINS_PATH]
+
+
+def pytest_collection_modifyitems(items: List[pytest.Item]) -> None:
+    if SHARED.is_dir():
+        return
+    skip = pytest.mark.skip(reason=f"the reference data is not at {SHARED}")
+    for item in items:
+        if "shared" in item.keywords:
+            item.add_marker(skip)
+
+
+@pytest.fixture(scope="session")
+def shared_dir() -> pathlib.Path:
+    """The folder of reference data (real databases, trap frames, symbol tables)."""
+    if not SHARED.is_dir():
+        pytest.skip(f"the reference data is not at {SHARED}")
+    return SHARED

@@ -1,0 +1,26 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""Text from an image, made fit for a grid: names that an adversary chose end up in terminals and files."""
+
+from __future__ import annotations
+
+MAX_NAME = 260
+
+
+def printable(name: str, limit: int = MAX_NAME) -> str:
+    """Returns a name with everything unprintable escaped, cut to a limit (in characters).
+
+    Control characters, line breaks, terminal escapes, bidirectional overrides and lone surrogates
+    become `\\xNN` or `\\uNNNN`, so that two different names stay different.
+    """
+    cut = name if len(name) <= limit else name[: limit - 1] + "…"
+    return cut if cut.isprintable() else "".join(map(_visible, cut))
+
+
+def _visible(character: str) -> str:
+    if character.isprintable():
+        return character
+    code = ord(character)
+    if code < 0x100:
+        return f"\\x{code:02x}"
+    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"

@@ -1,0 +1,113 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""Bulk reads through Volatility's layers.
+
+Volatility addresses a 64-bit layer by the low 48 bits; Windows stores canonical (sign-extended) addresses.
+Everything in this package counts in canonical addresses; this module is where the two meet.
+"""
+
+from __future__ import annotations
+
+from typing import Iterator, Tuple
+
+from volatility3.framework import exceptions, interfaces
+from volatility3.framework.layers import linear
+
+from .decode.extents import Extents
+
+PAGE_SIZE = 0x1000
+_CHUNK = 0x100000
+
+
+def masked(layer: interfaces.layers.DataLayerInterface, address: int) -> int:
+    """Returns the form of an address that Volatility's layers and columns use."""
+    return address & layer.address_mask
+
+
+def canonical(layer: interfaces.layers.DataLayerInterface, address: int) -> int:
+    """Returns the form of an address that Windows stores: sign-extended to the register's width.
+
+    Unlike the layer's own `canonicalize` this may be applied to an address that is canonical already.
+    """
+    address &= layer.address_mask
+    width = 1 << getattr(layer, "bits_per_register", 64)
+    if layer.address_mask + 1 < width and address > layer.address_mask >> 1:
+        return address | (width - 1) ^ layer.address_mask
+    return address
+
+
+def is_canonical(layer: interfaces.layers.DataLayerInterface, address: int) -> bool:
+    """Tells whether a stored pointer is one that the processor would accept."""
+    return canonical(layer, address) == address
+
+
+def read_extents(
+    context: interfaces.context.ContextInterface, layer_name: str, start: int, length: int
+) -> Extents:
+    """Reads what is present of a range of virtual memory, in as few reads as its physical runs allow.
+
+    Neither raises on what is paged out nor keeps anything in Volatility's read cache.
+
+    Args:
+        context: the context that holds the layer
+        layer_name: a virtual (or physical) layer
+        start: first address, canonical or masked
+        length: bytes; the part beyond the layer's end is not present
+
+    Returns:
+        The bytes present, at canonical addresses.
+    """
+    layer = context.layers[layer_name]
+    first = masked(layer, start)
+    length = max(min(length, layer.maximum_address + 1 - first), 0)
+    base = canonical(layer, start) - first
+    return Extents(
+        (base + offset, data) for offset, data in _runs(context, layer_name, first, length)
+    )
+
+
+def _runs(
+    context: interfaces.context.ContextInterface, layer_name: str, start: int, length: int
+) -> Iterator[Tuple[int, bytes]]:
+    """Yields (offset in the layer, bytes) of what can be read of a range, following linear layers down."""
+    layer = context.layers[layer_name]
+    if not isinstance(layer, linear.LinearlyMappedLayer):
+        yield from _read(layer, start, length)
+        return
+    end = start
+    for offset, size, mapped, _, below in layer.mapping(start, length, ignore_errors=True):
+        yield from _gap(context, layer_name, end, offset)
+        for found, data in _runs(context, below, mapped, size):
+            yield offset + found - mapped, data
+        end = offset + size
+    yield from _gap(context, layer_name, end, start + length)
+
+
+def _gap(
+    context: interfaces.context.ContextInterface, layer_name: str, start: int, end: int
+) -> Iterator[Tuple[int, bytes]]:
+    """Yields the pages of a gap that are readable one by one.
+
+    Volatility gives up a whole large page when one byte of it is missing from the image.
+    """
+    layer = context.layers[layer_name]
+    if getattr(layer, "page_size", 0) != PAGE_SIZE:
+        return
+    while start < end:
+        size = min(PAGE_SIZE - start % PAGE_SIZE, end - start)
+        for offset, _, mapped, mapped_size, below in layer.mapping(start, size, ignore_errors=True):
+            for found, data in _runs(context, below, mapped, mapped_size):
+                yield offset + found - mapped, data
+        start += size
+
+
+def _read(
+    layer: interfaces.layers.DataLayerInterface, start: int, length: int
+) -> Iterator[Tuple[int, bytes]]:
+    """Reads a layer that maps to no other, in bounded pieces."""
+    for offset in range(start, start + length, _CHUNK):
+        size = min(_CHUNK, start + length - offset)
+        try:
+            yield offset, layer.read(offset, size)
+        except exceptions.InvalidAddressException:
+            continue
