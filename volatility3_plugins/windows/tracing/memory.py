@@ -61,9 +61,7 @@ def read_extents(
     first = masked(layer, start)
     length = max(min(length, layer.maximum_address + 1 - first), 0)
     base = canonical(layer, start) - first
-    return Extents(
-        (base + offset, data) for offset, data in _runs(context, layer_name, first, length)
-    )
+    return Extents((base + offset, data) for offset, data in _runs(context, layer_name, first, length))
 
 
 def _runs(

@@ -114,9 +114,7 @@ class AddressSpaces(interfaces.configuration.VersionableInterface):
         type_name = kernel.symbol_table_name + constants.BANG + "_EPROCESS"
         physical = context.object(type_name, below, offset, native_layer_name=layer.name)
         try:
-            eprocess = psscan.PsScan.virtual_process_from_physical(
-                context, kernel_module_name, physical
-            )
+            eprocess = psscan.PsScan.virtual_process_from_physical(context, kernel_module_name, physical)
         except exceptions.InvalidAddressException:
             eprocess = None
         if eprocess is None:

@@ -1,0 +1,110 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""Sets up a virtual environment beside this file and works in it. Needs Python 3.9 or newer, nothing else.
+
+python3 dev.py demo            install the plugins and run them on a sample image built on the spot
+python3 dev.py test [ARG...]   install what the tests need and run them (ARGs go to pytest)
+python3 dev.py lint            ruff and mypy
+python3 dev.py lowest [ARG...] the tests on the lowest Volatility that setup.cfg allows
+"""
+
+from __future__ import annotations
+
+import configparser
+import hashlib
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import venv
+from typing import List, Optional
+
+ROOT = pathlib.Path(__file__).resolve().parent
+ENVIRONMENTS = ROOT / ".venv"
+
+
+def requirements(extra: Optional[str] = None) -> List[str]:
+    """Returns the requirements that setup.cfg states, with those of an extra."""
+    config = configparser.ConfigParser()
+    config.read(ROOT / "setup.cfg", encoding="utf-8")
+    lines = config["options"]["install_requires"].splitlines()
+    if extra:
+        lines += config["options.extras_require"][extra].splitlines()
+    return [line.strip() for line in lines if line.strip()]
+
+
+def environment(name: str, wanted: List[str]) -> pathlib.Path:
+    """Makes a virtual environment with the wanted packages, once for each set of them; returns its Python."""
+    folder = ENVIRONMENTS / name
+    python = folder / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
+    stamp = folder / "installed"
+    key = hashlib.sha256("\n".join([sys.version, *wanted]).encode()).hexdigest()
+    if not (stamp.is_file() and stamp.read_text(encoding="utf-8") == key):
+        venv.create(folder, with_pip=True, clear=True)
+        run(python, ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", *wanted])
+        stamp.write_text(key, encoding="utf-8")
+    return python
+
+
+def run(python: pathlib.Path, arguments: List[str], **settings: str) -> None:
+    """Runs Python with arguments in the project's folder; ends this program when it fails."""
+    code = subprocess.call([str(python), *arguments], cwd=ROOT, env={**os.environ, **settings})
+    if code:
+        raise SystemExit(code)
+
+
+def demo() -> None:
+    """Installs the plugins as a user would and shows what they print on a sample image."""
+    python = environment("demo", requirements())
+    package = [
+        "-m",
+        "pip",
+        "install",
+        "--quiet",
+        "--disable-pip-version-check",
+        "--no-deps",
+        "--force-reinstall",
+    ]
+    run(python, [*package, str(ROOT)])
+    run(python, ["-m", "tests.forge.demo", str(ROOT / ".demo")])
+
+
+def test(arguments: List[str]) -> None:
+    """Runs the tests on the newest Volatility."""
+    python = environment("test", requirements("test"))
+    run(python, ["-m", "pytest", *(arguments or ["-n", "auto"])])
+
+
+def lowest(arguments: List[str]) -> None:
+    """Runs the tests on the lowest Volatility that setup.cfg allows."""
+    pinned = [re.sub(r"^(volatility3)>=([^,]+),.*", r"\1==\2", line) for line in requirements("test")]
+    python = environment("lowest", pinned)
+    run(python, ["-m", "pytest", *(arguments or ["-n", "auto"])])
+
+
+def lint() -> None:
+    """Checks style and types."""
+    python = environment("test", requirements("test"))
+    run(python, ["-m", "ruff", "check", "."])
+    run(python, ["-m", "ruff", "format", "--check", "."])
+    run(python, ["-m", "mypy"])
+
+
+def main(arguments: List[str]) -> None:
+    """Runs the command that the first argument names."""
+    command, rest = (arguments[0] if arguments else ""), arguments[1:]
+    if command == "demo":
+        demo()
+    elif command == "test":
+        test(rest)
+    elif command == "lint":
+        lint()
+    elif command == "lowest":
+        lowest(rest)
+    else:
+        raise SystemExit(__doc__)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
