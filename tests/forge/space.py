@@ -1,0 +1,148 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""A virtual address space that can be written: pages come into being where bytes are put."""
+
+from __future__ import annotations
+
+from typing import Iterator, Optional
+
+from .paging import PageTables, State
+from .phys import PAGE, PhysicalMemory
+
+_LARGE_PAGE = 0x200000
+
+
+class Space:
+    """Virtual memory of the kernel or of one process; addresses are canonical.
+
+    Args:
+        phys: the image's frames.
+        bits: 64 or 32.
+        kernel: the kernel's space for a process' (addresses of the kernel half are written
+            there), None for the kernel's own.
+        arena: where `allocate` starts.
+    """
+
+    def __init__(self, phys: PhysicalMemory, bits: int, arena: int, kernel: Optional[Space] = None) -> None:
+        self.phys = phys
+        self.bits = bits
+        self.pointer_size = bits // 8
+        self.tables = PageTables(phys, bits, kernel is None)
+        self._kernel = kernel
+        self._frames: dict[int, int] = {}
+        self._arena = arena
+
+    def allocate(self, size: int, alignment: int = 0x10, lead: int = 0) -> int:
+        """Claims `size` zeroed bytes behind `lead` more; returns the (aligned) address."""
+        address = -(-(self._arena + lead) // alignment) * alignment
+        self._arena = address + size
+        self.map(address - lead, size + lead)
+        return address
+
+    def reserve(self, size: int) -> int:
+        """Claims whole pages of addresses without mapping them, a free page after them."""
+        address = -(-self._arena // PAGE) * PAGE
+        self._arena = address + -(-size // PAGE) * PAGE + PAGE
+        return address
+
+    def map(self, address: int, size: int, state: State = State.VALID) -> None:
+        """Makes sure that the pages of a range exist; new ones are zero. See `set_state`."""
+        for page in self._pages(address, size):
+            owner = self._owner(page)
+            if page not in owner._frames:
+                owner._add(page)
+        if state is not State.VALID:
+            self.set_state(address, size, state)
+
+    def map_large(self, address: int, size: int = 1) -> None:
+        """Maps whole 2 MiB pages over a range that has no pages yet."""
+        owner = self._owner(address)
+        first = address & ~(_LARGE_PAGE - 1)
+        for start in range(first, address + size, _LARGE_PAGE):
+            frame = self.phys.allocate_large()
+            owner.tables.map(start, frame, State.LARGE)
+            for number in range(_LARGE_PAGE // PAGE):
+                owner._frames[start + number * PAGE] = frame + number
+
+    def map_frame(self, address: int, other: Space, at: int) -> None:
+        """Maps the page at `address` to the frame that another space has at `at`."""
+        owner = self._owner(address)
+        owner._frames[address] = other._owner(at)._frames[at]
+        owner.tables.map(address, owner._frames[address])
+
+    def set_state(self, address: int, size: int, state: State) -> None:
+        """Changes all pages that the range touches; unreadable states lose the bytes.
+
+        Pages of a large page cannot be changed.
+        """
+        for page in self._pages(address, size):
+            owner = self._owner(page)
+            if state in (State.VALID, State.TRANSITION):
+                frame = owner._frames.get(page)
+                owner.tables.map(page, owner._add(page) if frame is None else frame, state)
+                continue
+            frame = owner._frames.pop(page, None)
+            if frame is not None:
+                self.phys.free(frame)
+            if state is State.MISSING:
+                owner.tables.map(page, self.phys.missing())
+            else:
+                owner.tables.unmap(page, state)
+
+    def write(self, address: int, data: bytes) -> None:
+        """Puts bytes at an address, mapping pages as needed."""
+        view = memoryview(data)
+        while view:
+            page = address & ~(PAGE - 1)
+            owner = self._owner(page)
+            frame = owner._frames.get(page)
+            if frame is None:
+                frame = owner._add(page)
+            start = address - page
+            part = view[: PAGE - start]
+            self.phys.frame(frame)[start : start + len(part)] = part
+            address += len(part)
+            view = view[len(part) :]
+
+    def write_int(self, address: int, value: int, size: Optional[int] = None) -> None:
+        """Puts a little-endian integer (default: of pointer size), cut to `size` bytes."""
+        size = self.pointer_size if size is None else size
+        self.write(address, (value & (1 << 8 * size) - 1).to_bytes(size, "little"))
+
+    def read(self, address: int, size: int) -> bytes:
+        """What was put there. Raises KeyError for a page that has no bytes."""
+        data = bytearray()
+        while len(data) < size:
+            at = address + len(data)
+            page = at & ~(PAGE - 1)
+            frame = self.phys.frame(self._owner(page)._frames[page])
+            data += frame[at - page : min(PAGE, at - page + size - len(data))]
+        return bytes(data)
+
+    def read_int(self, address: int, size: Optional[int] = None) -> int:
+        return int.from_bytes(self.read(address, size or self.pointer_size), "little")
+
+    def holds(self, address: int) -> bool:
+        """Whether the page of `address` has bytes."""
+        page = address & ~(PAGE - 1)
+        return page in self._owner(page)._frames
+
+    def physical(self, address: int) -> int:
+        """Physical address of a page that has bytes. Raises KeyError."""
+        page = address & ~(PAGE - 1)
+        return self._owner(page)._frames[page] << 12 | address - page
+
+    def _add(self, page: int) -> int:
+        frame = self.phys.allocate()
+        self._frames[page] = frame
+        self.tables.map(page, frame)
+        return frame
+
+    def _owner(self, address: int) -> Space:
+        if self._kernel is not None and address >= 1 << (self.bits - 1):
+            return self._kernel
+        return self
+
+    @staticmethod
+    def _pages(address: int, size: int) -> Iterator[int]:
+        return iter(range(address & ~(PAGE - 1), address + size, PAGE))
