@@ -1,0 +1,145 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""The x64 function table of an image (.pdata, IMAGE_DIRECTORY_ENTRY_EXCEPTION): which code lies where.
+
+    table = FunctionTable.from_bytes(pdata, read_rva)
+    entry = table.find(rva)                  # the piece of code that holds an RVA, or None
+    primary = table.primary(entry)           # the piece that the function starts with
+    in_function = primary is not None and primary.begin == rva_of_export
+
+A function may be cut into pieces: an entry whose UNWIND_INFO is chained, or whose UnwindData has bit 0 set,
+belongs to the function of another entry. An address without an entry is in a leaf function (which moves
+neither the stack pointer nor a non-volatile register) or in no function at all; where pages of the table
+could not be read, `complete_at` says that even this is not known.
+
+Source: Microsoft, "x64 exception handling" (struct RUNTIME_FUNCTION, chained unwind info structures).
+"""
+
+from __future__ import annotations
+
+import bisect
+import struct
+from typing import Dict, Iterable, Iterator, List, Optional, Tuple
+
+from .unwindinfo import (
+    RUNTIME_FUNCTION_SIZE,
+    Bytes,
+    ReadRva,
+    RuntimeFunction,
+    UnwindDataError,
+    UnwindInfo,
+    read_runtime_function,
+    read_unwind_info,
+)
+
+INDIRECT = 1
+MAX_CHAIN = 32
+"""Windows follows no more than 32 links of chained unwind information either."""
+
+END_OF_IMAGE = 1 << 32
+
+
+class FunctionTable:
+    """RUNTIME_FUNCTION entries by RVA, with access to the unwind data that they lead to."""
+
+    __slots__ = ("_begins", "_ends", "_gaps", "_infos", "_unwinds", "read_rva")
+
+    def __init__(
+        self, entries: Iterable[RuntimeFunction], gaps: Iterable[Tuple[int, int]], read_rva: ReadRva
+    ) -> None:
+        """Takes the entries, the RVA ranges (low, high) of which entries may be missing, and the image."""
+        ordered = sorted(entry for entry in entries if entry.begin < entry.end)
+        self._begins = [entry.begin for entry in ordered]
+        self._ends = [entry.end for entry in ordered]
+        self._unwinds = [entry.unwind for entry in ordered]
+        self._gaps = list(gaps)
+        self._infos: Dict[int, UnwindInfo] = {}
+        self.read_rva = read_rva
+
+    @classmethod
+    def from_bytes(cls, pdata: Bytes, read_rva: ReadRva) -> FunctionTable:
+        """Makes the table from the bytes of the exception directory, all of which are there."""
+        return cls.from_runs([(0, pdata)], len(pdata), read_rva)
+
+    @classmethod
+    def from_runs(cls, runs: Iterable[Tuple[int, Bytes]], size: int, read_rva: ReadRva) -> FunctionTable:
+        """Makes the table from the parts of the exception directory that could be read.
+
+        Args:
+            runs: (offset in the directory, bytes), ascending
+            size: size of the directory in bytes
+            read_rva: reads the image
+        """
+        entries: List[RuntimeFunction] = []
+        gaps: List[Tuple[int, int]] = []
+        expected = 0
+        for first, found in _whole_entries(runs):
+            if first > expected:
+                gaps.append((entries[-1].end if entries else 0, found[0].begin))
+            entries += found
+            expected = first + len(found)
+        if expected < size // RUNTIME_FUNCTION_SIZE:
+            gaps.append((entries[-1].end if entries else 0, END_OF_IMAGE))
+        return cls(entries, gaps, read_rva)
+
+    def __len__(self) -> int:
+        return len(self._begins)
+
+    def __iter__(self) -> Iterator[RuntimeFunction]:
+        return (RuntimeFunction(*entry) for entry in zip(self._begins, self._ends, self._unwinds))
+
+    def find(self, rva: int) -> Optional[RuntimeFunction]:
+        """Returns the entry whose code holds an RVA, as the table has it, or None."""
+        position = bisect.bisect_right(self._begins, rva) - 1
+        if position < 0 or rva >= self._ends[position]:
+            return None
+        return RuntimeFunction(self._begins[position], self._ends[position], self._unwinds[position])
+
+    def last_before(self, rva: int) -> Optional[RuntimeFunction]:
+        """Returns the last entry that starts at or before an RVA, whether it reaches it or not, or None."""
+        position = bisect.bisect_right(self._begins, rva) - 1
+        if position < 0:
+            return None
+        return RuntimeFunction(self._begins[position], self._ends[position], self._unwinds[position])
+
+    def complete_at(self, rva: int) -> bool:
+        """Tells whether None from `find` means that there is no entry, and not one that was unreadable."""
+        return not any(low <= rva < high for low, high in self._gaps)
+
+    def unwind_info(self, entry: RuntimeFunction) -> UnwindInfo:
+        """Returns the parsed unwind data of an entry that is not indirect; raises UnwindDataError."""
+        info = self._infos.get(entry.unwind)
+        if info is None:
+            info = self._infos[entry.unwind] = read_unwind_info(self.read_rva, entry.unwind)
+        return info
+
+    def direct(self, entry: RuntimeFunction) -> RuntimeFunction:
+        """Returns the entry that an indirect one stands for, or the entry itself; raises UnwindDataError."""
+        for _ in range(MAX_CHAIN):
+            if not entry.unwind & INDIRECT:
+                return entry
+            entry = read_runtime_function(self.read_rva, entry.unwind - INDIRECT)
+        raise UnwindDataError("unwind data invalid")
+
+    def primary(self, entry: RuntimeFunction) -> Optional[RuntimeFunction]:
+        """Returns the entry of the piece that the function starts with, or None if it cannot be known."""
+        try:
+            for _ in range(MAX_CHAIN):
+                entry = self.direct(entry)
+                chained = self.unwind_info(entry).chained
+                if chained is None:
+                    return entry
+                entry = chained
+        except UnwindDataError:
+            pass
+        return None
+
+
+def _whole_entries(runs: Iterable[Tuple[int, Bytes]]) -> Iterator[Tuple[int, List[RuntimeFunction]]]:
+    """Yields (index of the first, entries) of the entries that lie wholly in a run."""
+    for start, data in runs:
+        first = -(-start // RUNTIME_FUNCTION_SIZE)
+        usable = bytes(data[first * RUNTIME_FUNCTION_SIZE - start :])
+        usable = usable[: len(usable) - len(usable) % RUNTIME_FUNCTION_SIZE]
+        if usable:
+            yield first, [RuntimeFunction(*fields) for fields in struct.iter_unpack("<III", usable)]

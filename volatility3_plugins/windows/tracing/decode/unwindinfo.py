@@ -1,0 +1,182 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""x64 UNWIND_INFO: how a function's prologue moved the stack pointer and where it saved registers.
+
+Source: Microsoft, "x64 exception handling" (struct UNWIND_INFO, struct UNWIND_CODE), for version 1;
+version 2 (UWOP_EPILOG, from Windows 8's compilers on) as the `UWOP_EPILOG` of the public SDK headers and the
+MIT-licensed unwinder of CoreCLR use it.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Callable, Iterator, NamedTuple, Optional, Tuple, Union
+
+Bytes = Union[bytes, memoryview]
+ReadRva = Callable[[int, int], Optional[Bytes]]
+"""(RVA, length) -> the bytes of the image there, or None unless all can be read."""
+
+RUNTIME_FUNCTION_SIZE = 12
+
+EHANDLER, UHANDLER, CHAININFO = 1, 2, 4
+
+PUSH_NONVOL = 0
+ALLOC_LARGE = 1
+ALLOC_SMALL = 2
+SET_FPREG = 3
+SAVE_NONVOL = 4
+SAVE_NONVOL_FAR = 5
+EPILOG = 6
+SPARE = 7
+SAVE_XMM128 = 8
+SAVE_XMM128_FAR = 9
+PUSH_MACHFRAME = 10
+
+OPERATIONS = {
+    PUSH_NONVOL: "PUSH_NONVOL",
+    ALLOC_LARGE: "ALLOC_LARGE",
+    ALLOC_SMALL: "ALLOC_SMALL",
+    SET_FPREG: "SET_FPREG",
+    SAVE_NONVOL: "SAVE_NONVOL",
+    SAVE_NONVOL_FAR: "SAVE_NONVOL_FAR",
+    EPILOG: "EPILOG",
+    SPARE: "SPARE",
+    SAVE_XMM128: "SAVE_XMM128",
+    SAVE_XMM128_FAR: "SAVE_XMM128_FAR",
+    PUSH_MACHFRAME: "PUSH_MACHFRAME",
+}
+
+
+class UnwindDataError(Exception):
+    """Unwind data that cannot be used; the message says why in a few fixed words."""
+
+
+class RuntimeFunction(NamedTuple):
+    """RUNTIME_FUNCTION: the range of RVAs that one piece of code occupies, and the RVA of its UNWIND_INFO."""
+
+    begin: int
+    end: int
+    unwind: int
+
+
+class Code(NamedTuple):
+    """One unwind code. `value` is the size or displacement that it carries, in bytes."""
+
+    offset: int
+    operation: int
+    info: int
+    value: int
+
+
+class Epilog(NamedTuple):
+    """Where a version 2 epilogue (its pops and its return or jump) lies: bytes before the function's end."""
+
+    distance: int
+    size: int
+
+
+class UnwindInfo(NamedTuple):
+    """A parsed UNWIND_INFO. `frame_register` is 0 when there is none; `frame_offset` is in bytes."""
+
+    version: int
+    flags: int
+    prolog_size: int
+    frame_register: int
+    frame_offset: int
+    codes: Tuple[Code, ...]
+    epilogs: Tuple[Epilog, ...]
+    chained: Optional[RuntimeFunction]
+
+
+def read_runtime_function(read_rva: ReadRva, rva: int) -> RuntimeFunction:
+    """Reads a RUNTIME_FUNCTION at an RVA; raises UnwindDataError if it is not readable."""
+    data = read_rva(rva, RUNTIME_FUNCTION_SIZE)
+    if data is None:
+        raise UnwindDataError("unwind data unreadable")
+    return RuntimeFunction(*struct.unpack("<III", data))
+
+
+def read_unwind_info(read_rva: ReadRva, rva: int) -> UnwindInfo:
+    """Reads and parses the UNWIND_INFO at an RVA: at most 4 + 510 + 12 bytes.
+
+    Raises:
+        UnwindDataError: it is not readable, of a version other than 1 and 2, or holds an unknown operation
+    """
+    head = read_rva(rva, 4)
+    if head is None:
+        raise UnwindDataError("unwind data unreadable")
+    version, flags = head[0] & 7, head[0] >> 3
+    if version not in (1, 2):
+        raise UnwindDataError("unwind data invalid")
+    slots = read_rva(rva + 4, 2 * head[2])
+    if slots is None:
+        raise UnwindDataError("unwind data unreadable")
+    codes = tuple(_codes(bytes(slots), version))
+    chained = None
+    if flags & CHAININFO:
+        chained = read_runtime_function(read_rva, rva + 4 + 2 * (head[2] + head[2] % 2))
+    return UnwindInfo(
+        version,
+        flags,
+        head[1],
+        head[3] & 0xF,
+        (head[3] >> 4) * 16,
+        tuple(code for code in codes if code.operation != EPILOG),
+        _epilogs(codes) if version == 2 else (),
+        chained,
+    )
+
+
+def _codes(slots: bytes, version: int) -> Iterator[Code]:
+    """Yields the codes of an array of 16-bit slots, in order: the last action of the prologue is the first.
+
+    In version 1 the operations 6 and 7 were UWOP_SAVE_XMM and UWOP_SAVE_XMM_FAR of two and three slots, which
+    no released compiler made; they move nothing.
+    """
+    position = 0
+    while position < len(slots):
+        offset, operation, info = slots[position], slots[position + 1] & 0xF, slots[position + 1] >> 4
+        extra = _extra_slots(operation, info, version)
+        operand = slots[position + 2 : position + 2 + 2 * extra]
+        if len(operand) != 2 * extra:
+            raise UnwindDataError("unwind data invalid")
+        yield Code(offset, operation, info, _value(operation, info, int.from_bytes(operand, "little")))
+        position += 2 + 2 * extra
+
+
+def _extra_slots(operation: int, info: int, version: int) -> int:
+    """Returns how many slots of operand follow a code."""
+    if (operation == ALLOC_LARGE and info > 1) or operation not in OPERATIONS:
+        raise UnwindDataError("unwind data invalid")
+    if operation == EPILOG:
+        return 0 if version == 2 else 1
+    if operation in (SAVE_NONVOL, SAVE_XMM128):
+        return 1
+    if operation in (SAVE_NONVOL_FAR, SAVE_XMM128_FAR, SPARE):
+        return 2
+    return 1 + info if operation == ALLOC_LARGE else 0
+
+
+def _value(operation: int, info: int, operand: int) -> int:
+    """Returns a code's size or displacement in bytes: the short forms are scaled, the far ones are not."""
+    if operation == ALLOC_SMALL:
+        return info * 8 + 8
+    if operation == SAVE_NONVOL or (operation == ALLOC_LARGE and info == 0):
+        return operand * 8
+    return operand * 16 if operation == SAVE_XMM128 else operand
+
+
+def _epilogs(codes: Tuple[Code, ...]) -> Tuple[Epilog, ...]:
+    """Returns the epilogues that version 2 codes describe.
+
+    The first code gives the size of all of them and, in bit 0 of its info, whether one ends where the
+    function does; each further one gives the distance of an epilogue's start from the function's end; 0 is
+    padding.
+    """
+    found = [code for code in codes if code.operation == EPILOG]
+    if not found:
+        return ()
+    size = found[0].offset
+    distances = [size] if found[0].info & 1 else []
+    distances += [code.offset | code.info << 8 for code in found[1:]]
+    return tuple(Epilog(distance, size) for distance in distances if distance)
