@@ -71,7 +71,8 @@ class Isf:
         self.types: Json = data["user_types"]
         self.enums: Json = data["enums"]
         self.symbols: Json = data["symbols"]
-        self.pointer_size: int = data["base_types"]["pointer"]["size"]
+        # Tables of fixed formats have no pointers and do not say how long one would be.
+        self.pointer_size: int = data["base_types"].get("pointer", {"size": 8})["size"]
         self._places: dict[tuple[str, str], Place] = {}
 
     @property

@@ -63,8 +63,9 @@ class Pe:
     """A PE image; `pieces` renders what it consists of.
 
     `exports` maps a name to an RVA, or to a string for a forwarder ("ntdll.RtlFoo"); `ordinals`
-    maps an ordinal (from 1) to an RVA exported without a name. The export directory and RSDS
-    record are put at `meta_rva`, the function table at `pdata_rva`.
+    maps an ordinal (from 1) to an RVA exported without a name. The RSDS record is put at
+    `meta_rva`, the export directory at `exports_rva` (default: behind the record), the function
+    table at `pdata_rva`.
     """
 
     name: str
@@ -77,6 +78,7 @@ class Pe:
     functions: Sequence[Function] = ()
     pdb: Optional[Pdb] = None
     meta_rva: int = 0
+    exports_rva: int = 0
     pdata_rva: int = 0
     timestamp: int = TIMESTAMP
     checksum: int = 0
@@ -96,6 +98,7 @@ class Pe:
             )
             directories[_DEBUG] = (at, 28)
             at += -(-(28 + len(record)) // 16) * 16
+        at = self.exports_rva or at
         if self.exports or self.ordinals:
             pieces[at] = self._export_directory(at)
             directories[_EXPORT] = (at, len(pieces[at]))
@@ -105,14 +108,6 @@ class Pe:
             directories[_EXCEPTION] = (self.pdata_rva, 12 * len(table))
         pieces[0] = self._headers(directories)
         return pieces
-
-    def meta_size(self) -> int:
-        """Bytes that go to `meta_rva`."""
-        return max(
-            rva + len(data) - self.meta_rva
-            for rva, data in self.pieces().items()
-            if rva >= self.meta_rva and not (self.functions and rva == self.pdata_rva)
-        )
 
     def ordinal_of(self, name: str) -> int:
         """The ordinal that a named export gets: after the nameless ones, by name."""

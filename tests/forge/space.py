@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Iterator, Optional
 
 from .paging import PageTables, State
@@ -31,6 +32,13 @@ class Space:
         self._kernel = kernel
         self._frames: dict[int, int] = {}
         self._arena = arena
+
+    def view(self, arena: int, pointer_size: int) -> Space:
+        """The same memory with another place to allocate from and another pointer size."""
+        view = copy.copy(self)
+        view._arena = arena
+        view.pointer_size = pointer_size
+        return view
 
     def allocate(self, size: int, alignment: int = 0x10, lead: int = 0) -> int:
         """Claims `size` zeroed bytes behind `lead` more; returns the (aligned) address."""

@@ -1,0 +1,163 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""Image files: raw, crash dumps of both bitnesses, and any of them packed.
+
+Header layouts: `crash64.json`, `crash.json` and `crash_common.json` of Volatility; types 1 (full,
+runs of pages) and 5 (bitmap, "active memory").
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import lzma
+import pathlib
+import struct
+from typing import TYPE_CHECKING, BinaryIO, Sequence
+
+from .isf import Isf
+from .obj import filetime
+from .phys import PAGE
+
+if TYPE_CHECKING:
+    from .kernel import Kernel
+
+# Volatility skips a scan window that reaches past the end of a raw file.
+_RAW_MINIMUM = {64: 0x2A0000, 32: 0x1030000}
+_FULL, _BITMAP = 1, 5
+# Bytes of the header that hold the physical memory descriptor.
+_DESCRIPTOR_SIZE = 700
+
+
+class Image:
+    """A finished image; made by `Kernel.image`.
+
+    `tables` are the symbol tables that go with it: the kernel's and those of modules that have
+    symbols.
+    """
+
+    def __init__(self, kernel: Kernel, tables: Sequence[Isf]) -> None:
+        self._kernel = kernel
+        self._phys = kernel.phys
+        self.tables = list(tables)
+        self.bits = kernel.bits
+        self.dtb = kernel.space.tables.root
+        self.kernel_base = kernel.base
+
+    def save(self, path: pathlib.Path, bitmap: bool = False) -> pathlib.Path:
+        """Writes the file that its name asks for: `.raw` or `.dmp`, each with or without `.xz`.
+
+        `bitmap` makes a 64-bit crash dump of type 5. A name of another ending is a raw image.
+        """
+        packed = path.suffix == ".xz"
+        crash = (path.stem if packed else path.name).endswith(".dmp")
+        if packed:
+            buffer = io.BytesIO()
+            self._write(buffer, crash, bitmap)
+            path.write_bytes(lzma.compress(buffer.getvalue(), preset=1))
+            return path
+        with path.open("wb") as file:
+            self._write(file, crash, bitmap)
+        return path
+
+    def digest(self) -> str:
+        """SHA-256 of all frames with their numbers."""
+        digest = hashlib.sha256()
+        for number, data in self._phys.pages():
+            digest.update(number.to_bytes(8, "little") + bytes(data or PAGE))
+        return digest.hexdigest()
+
+    def install(self, symbol_dir: pathlib.Path) -> pathlib.Path:
+        """Puts the symbol tables into a directory for `-s`."""
+        for table in self.tables:
+            table.install(symbol_dir)
+        return symbol_dir
+
+    def _write(self, file: BinaryIO, crash: bool, bitmap: bool) -> None:
+        if not crash:
+            self._raw(file)
+        elif bitmap:
+            self._bitmap(file)
+        else:
+            self._full(file)
+
+    def _raw(self, file: BinaryIO) -> None:
+        end = 0
+        for number, data in self._phys.pages():
+            end = (number + 1) * PAGE
+            if data is not None:
+                file.seek(number * PAGE)
+                file.write(data)
+        file.truncate(max(end, _RAW_MINIMUM[self.bits]))
+
+    def _full(self, file: BinaryIO) -> None:
+        runs = self._phys.runs()
+        head, entry = (16, 16) if self.bits == 64 else (8, 8)
+        runs = _merged(runs, (_DESCRIPTOR_SIZE - head) // entry)
+        pages = sum(count for _, count in runs)
+        if self.bits == 64:
+            descriptor = struct.pack("<I4xQ", len(runs), pages)
+            descriptor += b"".join(struct.pack("<QQ", *run) for run in runs)
+        else:
+            descriptor = struct.pack("<II", len(runs), pages)
+            descriptor += b"".join(struct.pack("<II", *run) for run in runs)
+        file.write(self._header(_FULL, descriptor))
+        for first, count in runs:
+            self._pages(file, range(first, first + count))
+
+    def _bitmap(self, file: BinaryIO) -> None:
+        if self.bits != 64:
+            raise ValueError("a bitmap dump of a 32-bit image is not made")
+        numbers = [number for number, _ in self._phys.pages()]
+        bits = bytearray(-(-(numbers[-1] + 1) // 32) * 4)
+        for number in numbers:
+            bits[number // 8] |= 1 << number % 8
+        size = 2 * PAGE + -(-(56 + len(bits)) // PAGE) * PAGE
+        summary = struct.pack("<4s4s24xQQQ", b"SDMP", b"DUMP", size, len(numbers), 8 * len(bits))
+        file.write(self._header(_BITMAP, struct.pack("<I4xQ", 0, len(numbers))))
+        file.write((summary + bits).ljust(size - 2 * PAGE, b"\0"))
+        self._pages(file, numbers)
+
+    def _pages(self, file: BinaryIO, numbers: Sequence[int]) -> None:
+        for number in numbers:
+            file.write(self._phys.frame(number) if number in self._phys else bytes(PAGE))
+
+    def _header(self, dump_type: int, descriptor: bytes) -> bytes:
+        kernel, wide = self._kernel, self.bits == 64
+        lists = [kernel.symbol("PsLoadedModuleList"), kernel.symbol("PsActiveProcessHead")]
+        block = kernel.symbol("KdDebuggerDataBlock")
+        cpus = len(kernel.cpus)
+        header = bytearray(b"PAGE" * (2 * PAGE // 4 if wide else PAGE // 4))
+
+        def put(offset: int, form: str, *values: int) -> None:
+            struct.pack_into("<" + form, header, offset, *values)
+
+        build = kernel.version[2]
+        if wide:
+            header[0:8] = b"PAGEDU64"
+            put(8, "IIQQQQIII", 15, build, self.dtb, 0, *lists, 0x8664, cpus, 0xE2)
+            put(64, "4Q", 0, 0, 0, 0)
+            put(128, "Q", block)
+            header[136 : 136 + len(descriptor)] = descriptor
+            put(3992, "I", dump_type)
+            put(4008, "Q", filetime())
+        else:
+            header[0:8] = b"PAGEDUMP"
+            put(8, "IIIIIIIII", 15, build, self.dtb, 0, *lists, 0x14C, cpus, 0xE2)
+            put(44, "4I", 0, 0, 0, 0)
+            put(92, "B", 1)
+            put(96, "I", block)
+            header[100 : 100 + len(descriptor)] = descriptor
+            put(3976, "I", dump_type)
+            put(4032, "Q", filetime())
+        return bytes(header)
+
+
+def _merged(runs: list[tuple[int, int]], most: int) -> list[tuple[int, int]]:
+    """At most so many runs, by filling the smallest gaps (with zero pages)."""
+    while len(runs) > most:
+        gaps = [runs[i + 1][0] - sum(runs[i]) for i in range(len(runs) - 1)]
+        index = gaps.index(min(gaps))
+        first, following = runs[index], runs[index + 1]
+        runs = [*runs[:index], (first[0], sum(following) - first[0]), *runs[index + 2 :]]
+    return runs

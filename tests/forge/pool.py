@@ -1,0 +1,107 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""Kernel pool: blocks with headers that scanners find, and executive objects in them."""
+
+from __future__ import annotations
+
+from .isf import Isf
+from .obj import Obj
+from .space import Space
+
+_COOKIE = 0x5A
+# Where the type table of Windows 7 and later begins to hold types.
+_FIRST_TYPE = 2
+_RESERVED_TYPE = 0xBAD0B0B0
+# NonPagedPool; the header holds this plus one before Vista, plus two from Windows 7 on.
+_POOL_TYPE_MODERN, _POOL_TYPE_OLD = 2, 1
+_TAGS = {
+    "_EPROCESS": b"Pro\xe3",
+    "_ETHREAD": b"Thr\xe5",
+    "_FILE_OBJECT": b"Fil\xe5",
+    "_OBJECT_TYPE": b"ObjT",
+}
+
+
+class Pool:
+    """Allocates from the kernel's space.
+
+    Args:
+        space, isf: the kernel's.
+        base: the kernel's base, for the type table.
+    """
+
+    def __init__(self, space: Space, isf: Isf, base: int) -> None:
+        self._space = space
+        self._isf = isf
+        self._base = base
+        self._unit = space.pointer_size * 2
+        self._types: dict[str, int] = {}
+        if isf.first_symbol("ObHeaderCookie"):
+            space.write_int(base + isf.symbol("ObHeaderCookie"), _COOKIE, 1)
+        table = isf.first_symbol("ObTypeIndexTable")
+        if table is not None:
+            space.write_int(base + isf.symbol(table), 0)
+            space.write_int(base + isf.symbol(table) + space.pointer_size, _RESERVED_TYPE)
+
+    def allocate(self, size: int, tag: bytes = b"Frge") -> int:
+        """A zeroed block's body."""
+        header = self._isf.size("_POOL_HEADER")
+        unit = self._unit
+        total = -(-(header + size) // unit) * unit
+        block = self._space.allocate(total, unit)
+        pool_header = Obj(self._space, self._isf, "_POOL_HEADER", block)
+        pool_header["BlockSize"] = total // unit
+        modern = self._isf.has("_OBJECT_HEADER", "TypeIndex")
+        pool_header["PoolType"] = _POOL_TYPE_MODERN if modern else _POOL_TYPE_OLD
+        # "Protected" tags have the high bit of their last character set.
+        pool_header["PoolTag"] = int.from_bytes(tag, "little")
+        return block + header
+
+    def obj(self, type_name: str, tag: bytes = b"Frge", extra: int = 0) -> Obj:
+        """A structure in a block of its own, `extra` bytes after it."""
+        return Obj(
+            self._space,
+            self._isf,
+            type_name,
+            self.allocate(self._isf.size(type_name) + extra, tag),
+        )
+
+    def executive(self, type_name: str, object_type: str) -> Obj:
+        """An object behind an object header: `executive("_FILE_OBJECT", "File")`."""
+        header_size = self._isf.offset("_OBJECT_HEADER", "Body")
+        tag = _TAGS.get(type_name, object_type[:3].encode().ljust(3) + b"\xe5")
+        block = self.allocate(header_size + self._isf.size(type_name), tag)
+        header = Obj(self._space, self._isf, "_OBJECT_HEADER", block)
+        header.put(PointerCount=1, HandleCount=0)
+        if header.has("TypeIndex"):
+            header["TypeIndex"] = self._encoded(self.type_index(object_type), block)
+        else:
+            header["Type"] = self.type_object(object_type)
+        return Obj(self._space, self._isf, type_name, block + header_size)
+
+    def type_object(self, object_type: str) -> int:
+        """Address of the `_OBJECT_TYPE` of that name, made on first use."""
+        if object_type not in self._types:
+            self._types[object_type] = 0  # the type of types is its own
+            made = self.obj("_OBJECT_TYPE", _TAGS["_OBJECT_TYPE"])
+            made.text("Name", object_type)
+            self._types[object_type] = made.address
+            index = self.type_index(object_type)
+            made.maybe("Index", index)
+            table = self._isf.first_symbol("ObTypeIndexTable")
+            if table is not None:
+                slot = self._isf.symbol(table) + index * self._space.pointer_size
+                self._space.write_int(self._base + slot, made.address)
+        return self._types[object_type]
+
+    def type_index(self, object_type: str) -> int:
+        """The type's index in ObTypeIndexTable."""
+        if object_type not in self._types:
+            self.type_object(object_type)
+        return _FIRST_TYPE + list(self._types).index(object_type)
+
+    def _encoded(self, index: int, header: int) -> int:
+        # Windows 10 mixes the header's address and a cookie into the index.
+        if self._isf.first_symbol("ObHeaderCookie") is None:
+            return index
+        return index ^ _COOKIE ^ (header >> 8 & 0xFF)

@@ -1,0 +1,82 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""Runs Volatility on an image: the real command line, or a context in this process."""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+from typing import Optional, Sequence
+
+REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
+PLUGINS = REPOSITORY / "volatility3_plugins"
+
+Row = dict
+
+
+class Result:
+    """What a run gave: `rows` (JSON renderer only; children in `__children`), texts, exit code."""
+
+    def __init__(self, done: subprocess.CompletedProcess[str]) -> None:
+        self.stdout = done.stdout
+        self.stderr = done.stderr
+        self.returncode = done.returncode
+
+    @property
+    def rows(self) -> list[Row]:
+        return list(json.loads(self.stdout))
+
+    @property
+    def flat(self) -> list[Row]:
+        """All rows, parents before their children, depth first."""
+        return list(_walk(self.rows))
+
+
+def _walk(rows: list[Row]) -> list[Row]:
+    return [each for row in rows for each in [row, *_walk(row.get("__children", []))]]
+
+
+def run(
+    image: pathlib.Path,
+    plugin: str,
+    *options: str,
+    symbols: pathlib.Path,
+    renderer: str = "json",
+    plugins: Optional[pathlib.Path] = PLUGINS,
+    arguments: Sequence[str] = (),
+    cache: Optional[pathlib.Path] = None,
+    cwd: Optional[pathlib.Path] = None,
+    timeout: float = 120,
+) -> Result:
+    """`vol -q --offline -r RENDERER ... PLUGIN OPTIONS` in a process of its own.
+
+    Args:
+        symbols: a private, writable symbol directory (Volatility writes into it).
+        plugins: directory for `-p`, None for none.
+        arguments: more options before the plugin's name.
+        cache: cache directory; default: one beside `symbols`, since each goes with one symbol
+            directory.
+        cwd: where files that the plugin writes go; default: beside the symbols.
+    """
+    cache = cache or symbols.with_name(symbols.name + ".cache")
+    cache.mkdir(parents=True, exist_ok=True)
+    script = pathlib.Path(sys.executable).with_name("vol")
+    command = [sys.executable, str(script), "-q", "--offline", "-r", renderer]
+    command += ["-s", str(symbols), "--cache-path", str(cache), "-f", str(image)]
+    if plugins is not None:
+        command += ["-p", str(plugins)]
+    command += [*arguments, plugin, *options]
+    environment = dict(os.environ, XDG_CACHE_HOME=str(cache), PYTHONHASHSEED="0")
+    done = subprocess.run(
+        command,
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        env=environment,
+        cwd=str(cwd or symbols),
+        check=False,
+    )
+    return Result(done)
