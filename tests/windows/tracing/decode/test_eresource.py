@@ -14,7 +14,7 @@ from volatility3.plugins.windows.tracing.decode import eresource
 from volatility3.plugins.windows.tracing.decode.eresource import Owner, OwnerLayout, ResourceLayout
 from volatility3.plugins.windows.tracing.decode.fields import Field
 
-OWNER_10 = OwnerLayout(0x10, Field(0, 8), Field(8, 4, shift=3, width=29), Field(8, 4))
+OWNER_10 = OwnerLayout(0x10, Field(0, 8), Field(8, 4, shift=3, mask=(1 << 29) - 1), Field(8, 4))
 WINDOWS_10 = ResourceLayout(
     size=0x68,
     pointer_size=8,

@@ -16,9 +16,9 @@ from volatility3.plugins.windows.tracing.decode.handletable import Entry, EntryL
 
 XP = EntryLayout(4, 8, Field(0, 4), False, Field(6, 2))
 SEVEN = EntryLayout(8, 16, Field(0, 8), False, None)
-EIGHT = EntryLayout(8, 16, Field(0, 8, shift=23, width=41), True, None)
-TEN = EntryLayout(8, 16, Field(0, 8, shift=20, width=44), True, None)
-TEN_X86 = EntryLayout(4, 8, Field(0, 4, shift=3, width=29), True, None)
+EIGHT = EntryLayout(8, 16, Field(0, 8, shift=23, mask=(1 << 41) - 1), True, None)
+TEN = EntryLayout(8, 16, Field(0, 8, shift=20, mask=(1 << 44) - 1), True, None)
+TEN_X86 = EntryLayout(4, 8, Field(0, 4, shift=3, mask=(1 << 29) - 1), True, None)
 
 PAGE = 0x7000
 

@@ -83,7 +83,7 @@ def decode_resource(data: Buffer, layout: ResourceLayout) -> Resource:
     Raises:
         ValueError: when data is too short
     """
-    exclusive = bool(layout.flag.read(data) & OWNED_EXCLUSIVE)
+    exclusive = bool(layout.flag.of(data) & OWNED_EXCLUSIVE)
     entries = range(
         layout.owner_entries,
         layout.owner_entries + layout.owner_entry_count * layout.owner.size,
@@ -91,26 +91,26 @@ def decode_resource(data: Buffer, layout: ResourceLayout) -> Resource:
     )
     owners = [decode_owner(data, base, layout.owner, exclusive and not n) for n, base in enumerate(entries)]
     return Resource(
-        active=layout.active.read(data),
+        active=layout.active.of(data),
         owned_exclusive=exclusive,
         embedded=tuple(owner for owner in owners if owner),
-        owner_table=layout.owner_table.read(data),
-        contention_count=layout.contention_count.read(data),
-        shared_waiters=layout.shared_waiters.read(data),
-        exclusive_waiters=layout.exclusive_waiters.read(data),
-        creator_back_trace_index=layout.creator_back_trace_index.read(data),
+        owner_table=layout.owner_table.of(data),
+        contention_count=layout.contention_count.of(data),
+        shared_waiters=layout.shared_waiters.of(data),
+        exclusive_waiters=layout.exclusive_waiters.of(data),
+        creator_back_trace_index=layout.creator_back_trace_index.of(data),
     )
 
 
 def decode_owner(data: Buffer, base: int, layout: OwnerLayout, exclusive: bool = False) -> Optional[Owner]:
     """Decodes the `_OWNER_ENTRY` at an offset of data; None when nobody owns through it."""
-    thread = layout.owner_thread.read(data, base)
-    return Owner(thread, layout.owner_count.read(data, base), exclusive) if thread else None
+    thread = layout.owner_thread.of(data, base)
+    return Owner(thread, layout.owner_count.of(data, base), exclusive) if thread else None
 
 
 def table_size(data: Buffer, layout: OwnerLayout) -> int:
     """Returns how many entries an OwnerTable has, the first included, which holds that number only."""
-    return layout.table_size.read(data)
+    return layout.table_size.of(data)
 
 
 def decode_owner_table(data: Buffer, layout: OwnerLayout) -> List[Owner]:

@@ -10,15 +10,15 @@ Buffer = Union[bytes, memoryview]
 
 
 class Field(NamedTuple):
-    """An integer, pointer or bit field. `offset` and `size` are bytes; `width` is 0 for a whole member."""
+    """An integer, pointer or bit field: byte offset and size, and a bit field's position and mask."""
 
     offset: int
     size: int
-    signed: bool = False
     shift: int = 0
-    width: int = 0
+    mask: int = -1
+    signed: bool = False
 
-    def read(self, data: Buffer, base: int = 0) -> int:
+    def of(self, data: Buffer, base: int = 0) -> int:
         """Returns the member's value from a structure that starts at `base` in little-endian data.
 
         Raises:
@@ -28,5 +28,4 @@ class Field(NamedTuple):
         raw = data[start : start + self.size]
         if len(raw) != self.size:
             raise ValueError(f"the data ends before offset {start + self.size:#x}")
-        value = int.from_bytes(raw, "little", signed=self.signed)
-        return value >> self.shift & (1 << self.width) - 1 if self.width else value
+        return int.from_bytes(raw, "little", signed=self.signed) >> self.shift & self.mask

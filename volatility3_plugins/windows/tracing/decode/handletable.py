@@ -83,9 +83,9 @@ def decode_page(memory: Extents, address: int, base: int, layout: EntryLayout) -
     for number in range(1, layout.per_page):
         data = memory.read(address + number * layout.size, layout.size)
         if data is not None:
-            header = _object_header(layout.object.read(data), layout)
+            header = _object_header(layout.object.of(data), layout)
             if header:
-                creator = layout.creator.read(data) if layout.creator else 0
+                creator = layout.creator.of(data) if layout.creator else 0
                 yield Entry(base + number * HANDLE_STEP, header, creator)
 
 
@@ -97,6 +97,6 @@ def _object_header(value: int, layout: EntryLayout) -> int:
     if not value or layout.pointer_size == 4:
         return value << 3
     address = value << 4
-    bits = layout.object.width + 4
+    bits = layout.object.mask.bit_length() + 4
     # The bits above are copies of the highest one: the address is the kernel's.
     return address | (1 << 64) - (1 << bits) if address >> bits - 1 & 1 else address

@@ -83,10 +83,10 @@ def decode_header(data: bytes, layout: RingLayout) -> RingHeader:
     Raises:
         ValueError: when data is too short
     """
-    current = layout.current_stack_index.read(data)
+    current = layout.current_stack_index.of(data)
     if layout.table_size is None:
         return RingHeader(current, layout.fixed_size, "")
-    size = layout.table_size.read(data)
+    size = layout.table_size.of(data)
     sound = 0 < size <= MAX_ENTRIES and not size & (size - 1)
     return RingHeader(current, min(size, MAX_ENTRIES), "" if sound else "table size")
 
@@ -114,15 +114,15 @@ def decode_ring(
         if missing:
             yield Hole(missing)
             missing = 0
-        kind = layout.type.read(data)
-        handle = layout.handle.read(data)
+        kind = layout.type.of(data)
+        handle = layout.handle.of(data)
         if kind or handle:
             stack = frames.unpack_from(data, layout.stack_trace)
             yield HandleTrace(
                 slot,
                 sequence,
-                layout.unique_process.read(data),
-                layout.unique_thread.read(data),
+                layout.unique_process.of(data),
+                layout.unique_thread.of(data),
                 handle,
                 kind,
                 without_padding(stack),

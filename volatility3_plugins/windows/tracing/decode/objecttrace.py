@@ -96,11 +96,11 @@ def decode_ref_info(data: Buffer, layout: RefLayout) -> RefInfo:
     """
     name = data[layout.image_file_name : layout.image_file_name + layout.image_file_name_size]
     return RefInfo(
-        layout.object_header.read(data),
-        layout.next_ref.read(data),
+        layout.object_header.of(data),
+        layout.next_ref.of(data),
         bytes(name).split(b"\0", 1)[0],
-        layout.next_pos.read(data),
-        layout.max_stacks.read(data),
+        layout.next_pos.of(data),
+        layout.max_stacks.of(data),
     )
 
 
@@ -108,14 +108,14 @@ def decode_events(data: Buffer, layout: RefLayout) -> List[RefEvent]:
     """Decodes as many whole events as data holds."""
     events = []
     for base in range(0, len(data) - layout.event_size + 1, layout.event_size):
-        index = layout.trace_index.read(data, base)
+        index = layout.trace_index.of(data, base)
         events.append(
             RefEvent(
-                layout.sequence.read(data, base),
+                layout.sequence.of(data, base),
                 bool(index & REFERENCE),
                 index & ~REFERENCE,
-                layout.num_traces.read(data, base),
-                layout.tag.read(data, base) if layout.tag else None,
+                layout.num_traces.of(data, base),
+                layout.tag.of(data, base) if layout.tag else None,
             )
         )
     return events
@@ -130,7 +130,7 @@ def decode_stack_table(data: Buffer, layout: StackTableLayout) -> StackTable:
     if len(data) < layout.header_size:
         raise ValueError("the data ends before the blocks' addresses")
     code = f"<{layout.block_count}{_code(layout.pointer_size)}"
-    return StackTable(layout.num_stack_traces.read(data), struct.unpack_from(code, data, layout.blocks))
+    return StackTable(layout.num_stack_traces.of(data), struct.unpack_from(code, data, layout.blocks))
 
 
 def locate_trace(table: StackTable, number: int, layout: StackTableLayout) -> Optional[int]:
