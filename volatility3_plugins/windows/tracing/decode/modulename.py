@@ -1,0 +1,28 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""Module names as WinDbg writes them."""
+
+from __future__ import annotations
+
+import re
+
+from . import text
+
+MAX_LENGTH = 64
+_FOREIGN = re.compile(r"\W")
+
+
+def file_name(path: str) -> str:
+    """Returns the last part of a Windows path, printable: `\\Windows\\System32\\ntdll.dll` -> `ntdll.dll`."""
+    return text.printable(path.replace("/", "\\").rstrip("\\").rsplit("\\", 1)[-1]).replace(";", "\\x3b")
+
+
+def module_name(path: str) -> str:
+    """Returns the module name of a file: without folder and extension, `_` for what no name may hold.
+
+    `C:\\Windows\\mscorlib.ni.dll` -> `mscorlib_ni`. The case stays as the loader has it. The kernel's own
+    name, `nt`, is not derived from its file and not made here. An empty name becomes `unknown`.
+    """
+    name = path.replace("/", "\\").rstrip("\\").rsplit("\\", 1)[-1]
+    stem, dot, _ = name.rpartition(".")
+    return _FOREIGN.sub("_", (stem if dot and stem else name))[:MAX_LENGTH] or "unknown"

@@ -1,0 +1,156 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""The headers of a module as it lies in memory: what it is, its sections, its PDB.
+
+Everything is counted in RVAs. The headers of a mapped module are in the module's own (untrusted) memory:
+every number is bounded here, and what cannot be read is told apart from what is nonsense.
+
+Source: Microsoft, "PE Format"; the RSDS record is described by the public `CV_INFO_PDB70`.
+"""
+
+from __future__ import annotations
+
+import struct
+import uuid
+from typing import NamedTuple, Optional, Tuple
+
+from .unwindinfo import ReadRva
+
+MACHINE_I386 = 0x14C
+MACHINE_AMD64 = 0x8664
+
+DIRECTORY_EXPORT = 0
+DIRECTORY_EXCEPTION = 3
+DIRECTORY_DEBUG = 6
+
+MEM_WRITE = 0x80000000
+
+MAX_SECTIONS = 96
+"""The loader takes no more (PE Format, "COFF File Header")."""
+
+MAX_IMAGE = 1 << 31
+MAX_DEBUG_ENTRIES = 32
+MAX_PDB_PATH = 0x400
+
+UNREADABLE = "headers unreadable"
+INVALID = "headers invalid"
+
+_FILE_HEADER = struct.Struct("<4sHHIIIHH")
+_SECTION = struct.Struct("<8sIIIIIIHHI")
+_DEBUG_DIRECTORY = struct.Struct("<IIHHIIII")
+_DEBUG_TYPE_CODEVIEW = 2
+_OPTIONAL_HEADER = {0x10B: (0x5C, 0x60), 0x20B: (0x6C, 0x70)}
+"""Magic -> offsets of NumberOfRvaAndSizes and DataDirectory."""
+
+
+class HeaderError(Exception):
+    """Headers that cannot be used; the message is `UNREADABLE` or `INVALID`."""
+
+
+class Section(NamedTuple):
+    """A section by its RVAs, `end` exclusive."""
+
+    start: int
+    end: int
+    name: str
+    characteristics: int
+
+
+class Headers(NamedTuple):
+    """What the PE headers say. `directories` holds (RVA, size) pairs, as many as there are."""
+
+    machine: int
+    timestamp: int
+    size: int
+    sections: Tuple[Section, ...]
+    directories: Tuple[Tuple[int, int], ...]
+
+    def directory(self, index: int) -> Tuple[int, int]:
+        """Returns (RVA, size) of a data directory that lies within the image, else (0, 0)."""
+        rva, size = self.directories[index] if index < len(self.directories) else (0, 0)
+        return (rva, min(size, self.size - rva)) if 0 < rva < self.size else (0, 0)
+
+
+class CodeView(NamedTuple):
+    """The RSDS record: which PDB belongs to the module. `pdb_name` is a file name without folders."""
+
+    guid: str
+    age: int
+    pdb_name: str
+
+
+def read_headers(read: ReadRva) -> Headers:
+    """Parses the headers at RVA 0.
+
+    Args:
+        read: (RVA, length) -> bytes, None if any of them is missing
+
+    Raises:
+        HeaderError: when they are paged out or are no PE headers
+    """
+    dos = _need(read, 0, 0x40)
+    (start,) = struct.unpack_from("<I", dos, 0x3C)
+    if bytes(dos[:2]) != b"MZ" or not 0x40 <= start < MAX_IMAGE:
+        raise HeaderError(INVALID)
+    fields = _FILE_HEADER.unpack(_need(read, start, _FILE_HEADER.size))
+    signature, machine, section_count, timestamp, _, _, optional_size, _ = fields
+    if signature != b"PE\0\0" or section_count > MAX_SECTIONS:
+        raise HeaderError(INVALID)
+    optional = _need(read, start + _FILE_HEADER.size, optional_size)
+    magic = struct.unpack_from("<H", optional)[0] if len(optional) >= 2 else 0
+    count_offset, directory_offset = _OPTIONAL_HEADER.get(magic, (0, 0))
+    if not count_offset or len(optional) < directory_offset:
+        raise HeaderError(INVALID)
+    size = struct.unpack_from("<I", optional, 0x38)[0]
+    count = min(
+        struct.unpack_from("<I", optional, count_offset)[0], (len(optional) - directory_offset) // 8, 16
+    )
+    words = struct.unpack_from(f"<{2 * count}I", optional, directory_offset)
+    table = _need(read, start + _FILE_HEADER.size + optional_size, section_count * _SECTION.size)
+    if not 0 < size <= MAX_IMAGE:
+        raise HeaderError(INVALID)
+    sections = (_section(fields, size) for fields in _SECTION.iter_unpack(table))
+    return Headers(
+        machine,
+        timestamp,
+        size,
+        tuple(sorted(section for section in sections if section.start < section.end)),
+        tuple(zip(words[::2], words[1::2])),
+    )
+
+
+def read_codeview(read: ReadRva, headers: Headers) -> Optional[CodeView]:
+    """Returns the RSDS record of a module, or None if it has none or it cannot be read."""
+    rva, size = headers.directory(DIRECTORY_DEBUG)
+    for index in range(min(size // _DEBUG_DIRECTORY.size, MAX_DEBUG_ENTRIES)):
+        entry = read(rva + index * _DEBUG_DIRECTORY.size, _DEBUG_DIRECTORY.size)
+        if entry is None:
+            return None
+        _, _, _, _, kind, length, data_rva, _ = _DEBUG_DIRECTORY.unpack(entry)
+        if kind == _DEBUG_TYPE_CODEVIEW and length > 24:
+            return _rsds(read(data_rva, min(length, 24 + MAX_PDB_PATH)))
+    return None
+
+
+def _rsds(record: Optional[object]) -> Optional[CodeView]:
+    data = bytes(record) if isinstance(record, (bytes, memoryview)) else b""
+    if data[:4] != b"RSDS":
+        return None
+    guid = uuid.UUID(bytes_le=data[4:20])
+    path = data[24:].split(b"\0", 1)[0].decode("utf-8", "replace")
+    name = path.replace("/", "\\").rsplit("\\", 1)[-1]
+    return CodeView(guid.hex.upper(), int.from_bytes(data[20:24], "little"), name)
+
+
+def _need(read: ReadRva, rva: int, length: int) -> memoryview:
+    data = read(rva, length)
+    if data is None:
+        raise HeaderError(UNREADABLE)
+    return memoryview(data)
+
+
+def _section(fields: Tuple[bytes, int, int, int, int, int, int, int, int, int], size: int) -> Section:
+    name, virtual_size, start, raw_size = fields[:4]
+    return Section(
+        start, min(start + (virtual_size or raw_size), size), name.rstrip(b"\0").decode("latin-1"), fields[9]
+    )

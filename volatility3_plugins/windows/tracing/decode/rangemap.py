@@ -1,0 +1,58 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""Ranges of addresses that may overlap, made disjoint: what lies at an address is then one bisection."""
+
+from __future__ import annotations
+
+import heapq
+from typing import Iterator, List, Optional, Sequence, Tuple, TypeVar
+
+Content = TypeVar("Content")
+Other = TypeVar("Other")
+
+
+def flatten(spans: Sequence[Tuple[int, int, Content]]) -> List[Tuple[int, int, Content]]:
+    """Makes (start, end, content) spans disjoint; where some overlap, the one given first stays.
+
+    Ends are exclusive; empty spans vanish. Costs n log n whatever the overlaps.
+    """
+    waiting = sorted((start, rank) for rank, (start, end, _) in enumerate(spans) if start < end)
+    waiting.reverse()
+    active: List[int] = []
+    result: List[Tuple[int, int, Content]] = []
+    position = 0
+    while waiting or active:
+        if not active:
+            position = waiting[-1][0]
+        while waiting and waiting[-1][0] <= position:
+            heapq.heappush(active, waiting.pop()[1])
+        while active and spans[active[0]][1] <= position:
+            heapq.heappop(active)
+        if not active:
+            continue
+        _, end, content = spans[active[0]]
+        if waiting:
+            end = min(end, waiting[-1][0])
+        if result and result[-1][1] == position and result[-1][2] is content:
+            result[-1] = (result[-1][0], end, content)
+        else:
+            result.append((position, end, content))
+        position = end
+    return result
+
+
+def combine(
+    first: Sequence[Tuple[int, int, Content]], second: Sequence[Tuple[int, int, Other]]
+) -> Iterator[Tuple[int, int, Optional[Content], Optional[Other]]]:
+    """Yields the disjoint pieces of two lists of disjoint, ascending spans, with what each list has there."""
+    borders = sorted({border for start, end, _ in (*first, *second) for border in (start, end)})
+    left = right = 0
+    for start, end in zip(borders, borders[1:]):
+        while left < len(first) and first[left][1] <= start:
+            left += 1
+        while right < len(second) and second[right][1] <= start:
+            right += 1
+        ours = first[left][2] if left < len(first) and first[left][0] <= start else None
+        theirs = second[right][2] if right < len(second) and second[right][0] <= start else None
+        if ours is not None or theirs is not None:
+            yield start, end, ours, theirs

@@ -1,0 +1,127 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""One index of names per module image, made when an address of the module is first met, shared by processes.
+
+An image is known by its PDB's GUID and age, else by where it lies; its size and time stamp must agree as
+well, so that a module that borrows another's PDB record does not lend it its names.
+"""
+
+from __future__ import annotations
+
+from typing import Dict, Hashable, NamedTuple, Optional
+
+from volatility3.framework import interfaces
+
+from . import isfindex
+from .decode import peexports, peimage
+from .decode.functiontable import FunctionTable
+from .decode.namerules import NameTable, sort_labels
+from .decode.peimage import CodeView, HeaderError, Headers
+from .imagereader import ImageReader
+from .isfindex import SymbolArrays
+from .pdbsymbols import PdbSymbols
+
+MAX_TRIES = 4
+"""A module whose pages were missing in one process is looked at again in so many others."""
+
+MAX_FUNCTION_TABLE = 1 << 25
+
+
+class ModuleIndex(NamedTuple):
+    """What is known of a module's image.
+
+    `status` is empty or says in fixed words what could not be read. `symbols` are those of its PDB, if
+    Volatility has them. `functions` is the x64 function table, None on x86 and where it cannot be read.
+    """
+
+    headers: Optional[Headers]
+    codeview: Optional[CodeView]
+    symbols: Optional[SymbolArrays]
+    functions: Optional[FunctionTable]
+    names: NameTable
+    status: str
+
+
+class ModuleIndexes:
+    """Makes and keeps the indexes.
+
+    Args:
+        context: the context that holds the layers
+        pdbs: finds the symbols of PDBs
+    """
+
+    def __init__(self, context: interfaces.context.ContextInterface, pdbs: PdbSymbols) -> None:
+        self._context = context
+        self._pdbs = pdbs
+        self._indexes: Dict[Hashable, ModuleIndex] = {}
+        self._tries: Dict[Hashable, int] = {}
+
+    def get(
+        self,
+        layer_name: str,
+        base: int,
+        size: int,
+        table: Optional[interfaces.symbols.SymbolTableInterface] = None,
+    ) -> ModuleIndex:
+        """Returns the index of the module at an address.
+
+        Args:
+            layer_name: a virtual layer that maps the module
+            base: its address, canonical
+            size: bytes that the loader says it has
+            table: its symbols, if the caller has them loaded (the kernel's)
+        """
+        reader = ImageReader(self._context, layer_name, base, size)
+        try:
+            headers = peimage.read_headers(reader.read)
+        except HeaderError as error:
+            return _without_headers(table, str(error))
+        codeview = peimage.read_codeview(reader.read, headers)
+        key: Hashable = (codeview or base, headers.size, headers.timestamp, headers.machine)
+        known = self._indexes.get(key)
+        if known is not None and (not known.status or self._tries[key] >= MAX_TRIES):
+            return known
+        self._tries[key] = self._tries.get(key, 0) + 1
+        fresh = self._build(reader, headers, codeview, table)
+        if known is None or not fresh.status:
+            self._indexes[key] = fresh
+        return self._indexes[key]
+
+    def _build(
+        self,
+        reader: ImageReader,
+        headers: Headers,
+        codeview: Optional[CodeView],
+        table: Optional[interfaces.symbols.SymbolTableInterface],
+    ) -> ModuleIndex:
+        symbols = isfindex.from_table(table) if table is not None else None
+        if symbols is None and codeview is not None:
+            symbols = self._pdbs.find(codeview)
+        functions = _functions(reader, headers)
+        status = ""
+        if symbols is None:
+            exports = peexports.read_exports(reader.load, headers)
+            rvas, labels = sort_labels(exports.entries)
+            status = exports.status
+        else:
+            rvas, labels = symbols.rvas, symbols.names
+        names = NameTable(rvas, labels, symbols is None, headers.sections, functions)
+        return ModuleIndex(headers, codeview, symbols, functions, names, status)
+
+
+def _functions(reader: ImageReader, headers: Headers) -> Optional[FunctionTable]:
+    rva, size = headers.directory(peimage.DIRECTORY_EXCEPTION)
+    if headers.machine != peimage.MACHINE_AMD64 or not 0 < size <= MAX_FUNCTION_TABLE:
+        return None
+    extents = reader.load(rva, size)
+    runs = [(start - rva, data) for start, data in extents.runs]
+    return FunctionTable.from_runs(runs, size, reader.read) if runs else None
+
+
+def _without_headers(table: Optional[interfaces.symbols.SymbolTableInterface], status: str) -> ModuleIndex:
+    """Makes an index from nothing but the symbols that the caller may have."""
+    if table is None:
+        return ModuleIndex(None, None, None, None, NameTable([], [], True), status)
+    symbols = isfindex.from_table(table)
+    names = NameTable(symbols.rvas, symbols.names, False)
+    return ModuleIndex(None, None, symbols, None, names, status)

@@ -1,0 +1,54 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""Small reads of a virtual layer at canonical addresses: None instead of an exception."""
+
+from __future__ import annotations
+
+from typing import Optional
+
+from volatility3.framework import exceptions, interfaces
+
+from . import memory
+
+MAX_STRING = 0x1000
+
+
+class Peek:
+    """Reads single values of a layer.
+
+    Args:
+        context: the context that holds the layer
+        layer_name: a virtual layer
+        pointer_size: bytes of a pointer in the structures to be read (4 in a WoW64 process' 32-bit half)
+    """
+
+    def __init__(
+        self, context: interfaces.context.ContextInterface, layer_name: str, pointer_size: int
+    ) -> None:
+        self._layer = context.layers[layer_name]
+        self.layer_name = layer_name
+        self.pointer_size = pointer_size
+
+    def read(self, address: int, length: int) -> Optional[bytes]:
+        """Returns the bytes at an address, None unless all can be read."""
+        try:
+            return bytes(self._layer.read(memory.masked(self._layer, address), length))
+        except exceptions.InvalidAddressException:
+            return None
+
+    def pointer(self, address: int) -> Optional[int]:
+        """Returns the pointer stored at an address."""
+        data = self.read(address, self.pointer_size)
+        return None if data is None else int.from_bytes(data, "little")
+
+    def unicode_string(self, data: bytes, limit: int = MAX_STRING) -> Optional[str]:
+        """Returns the text of a UNICODE_STRING, given the structure's bytes; None if it is paged out.
+
+        Args:
+            data: Length, MaximumLength and Buffer
+            limit: bytes of text that are read at most
+        """
+        length = min(int.from_bytes(data[:2], "little"), limit)
+        start = self.pointer_size
+        text = self.read(int.from_bytes(data[start : 2 * start], "little"), length) if length else b""
+        return None if text is None else text.decode("utf-16-le", "replace")

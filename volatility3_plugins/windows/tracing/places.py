@@ -1,0 +1,152 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""What may lie at an address, and how the address is then written: the forms of the column `Symbol`."""
+
+from __future__ import annotations
+
+from typing import Callable, NamedTuple, Optional, Union
+
+from .decode import modulename, namerules
+from .decode.namerules import NONE
+from .kernelmodules import Module
+from .moduleindex import ModuleIndex
+from .unloaded import Unloaded
+
+
+class Name(NamedTuple):
+    """How an address is written.
+
+    Args:
+        symbol: the column `Symbol`
+        source: the column `Source`: `pdb`, `export`, `nearest`, `module`, `unloaded` or `none`
+        status: empty, or what is odd about the module or the address, in fixed words
+        backing: what lies there: `module`, `unloaded`, `mapped`, `private`, `unmapped`, `no-module`, `user`,
+            `zero` or `fuzzy`
+    """
+
+    symbol: str
+    source: str
+    status: str
+    backing: str
+
+
+UNBACKED = frozenset(("private", "unmapped", "no-module"))
+"""What `--unbacked` selects of `Name.backing`."""
+
+ZERO = Name("<zero>", NONE, "", "zero")
+FUZZY = Name("<fuzzy>", NONE, "", "fuzzy")
+FUZZY_FRAME = 0xFFFFFFFF
+PRIVATE = Name("<private>", NONE, "", "private")
+UNMAPPED = Name("<unmapped>", NONE, "", "unmapped")
+NO_MODULE = Name("<no-module>", NONE, "", "no-module")
+USER = Name("<user>", NONE, "", "user")
+NOT_CANONICAL = Name("<unmapped>", NONE, "not canonical", "unmapped")
+VADS_INCOMPLETE = Name("<unmapped>", NONE, "VADs incomplete", "unmapped")
+
+OVERLAP = "overlaps an unloaded module"
+
+
+class Place:
+    """A range of addresses that all get the same name."""
+
+    __slots__ = ("_name",)
+
+    def __init__(self, name: Name) -> None:
+        self._name = name
+
+    def name(self, address: int, lookup: int) -> Name:
+        """Returns the name of an address.
+
+        Args:
+            address: what is written
+            lookup: the byte that decides to what the address belongs
+        """
+        return self._name
+
+
+class UnloadedPlace:
+    """Where a module was."""
+
+    __slots__ = ("unloaded",)
+
+    def __init__(self, unloaded: Unloaded) -> None:
+        self.unloaded = unloaded
+
+    def name(self, address: int, lookup: int) -> Name:
+        label = modulename.module_name(self.unloaded.name)
+        offset = address - self.unloaded.start
+        return Name(f"<unloaded:{label}>+{offset:#x}", namerules.UNLOADED, "", "unloaded")
+
+
+class MappedPlace:
+    """A mapping that no loader list knows; whether a file backs it is found out when it is met."""
+
+    __slots__ = ("_file", "_read", "_start")
+
+    def __init__(self, start: int, read: Callable[[], Optional[str]]) -> None:
+        self._start = start
+        self._read: Optional[Callable[[], Optional[str]]] = read
+        self._file: Optional[str] = None
+
+    def name(self, address: int, lookup: int) -> Name:
+        if self._read is not None:
+            self._file, self._read = self._read(), None
+        if self._file == "":
+            return PRIVATE
+        status = "file name unreadable" if self._file is None else ""
+        file = self._file or "unknown"
+        return Name(f"<mapped:{file}>+{address - self._start:#x}", NONE, status, "mapped")
+
+
+class ModulePlace:
+    """A module; its index is made when it is first met."""
+
+    __slots__ = ("_check", "_find", "_load", "_prefix", "_status", "index", "module")
+
+    def __init__(
+        self, module: Module, load: Callable[[], ModuleIndex], check: Optional[Callable[[], str]] = None
+    ) -> None:
+        self.module = module
+        self._load = load
+        self._check = check
+        self._prefix = module.name + "!"
+        self._status = ""
+        self.index: Optional[ModuleIndex] = None
+
+    def prepare(self) -> ModuleIndex:
+        """Returns the module's index, made at the first call."""
+        if self.index is None:
+            self.index = self._load()
+            words = (self.module.status, self._check() if self._check else "", self.index.status)
+            self._status = ", ".join(dict.fromkeys(word for word in words if word))
+            self._find = self.index.names.find
+        return self.index
+
+    def name(self, address: int, lookup: int) -> Name:
+        if self.index is None:
+            self.prepare()
+        base = self.module.base
+        label = self._find(lookup - base)
+        if label is None:
+            return Name(f"{self.module.name}+{address - base:#x}", namerules.MODULE, self._status, "module")
+        rva, name, source = label
+        offset = address - base - rva
+        if offset:
+            name = f"{name}+{offset:#x}" if offset > 0 else f"{name}{offset:#x}"
+        return Name(self._prefix + name, source, self._status, "module")
+
+
+class OverlapPlace:
+    """A place where a module was before."""
+
+    __slots__ = ("place",)
+
+    def __init__(self, place: AnyPlace) -> None:
+        self.place = place
+
+    def name(self, address: int, lookup: int) -> Name:
+        name = self.place.name(address, lookup)
+        return name._replace(status=", ".join(filter(None, (name.status, OVERLAP))))
+
+
+AnyPlace = Union[Place, UnloadedPlace, MappedPlace, ModulePlace, OverlapPlace]

@@ -1,0 +1,163 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""Names for addresses: the one way in which all plugins write `Symbol`, `Source` and `Status`.
+
+    symbolizer = Symbolizer(context, kernel_module_name, config_path)
+    names = symbolizer.names(space)
+    name = names.name(return_address)                   # looked up one byte back, written as itself
+    name = names.name(rip, return_address=False)        # the address of an interrupted instruction
+
+A call may be the last instruction of a function, and the address that it returns to belong to the next one:
+that is why a return address is looked up one byte back.
+"""
+
+from __future__ import annotations
+
+import bisect
+from typing import Dict, List, NamedTuple, Optional, Tuple
+
+from volatility3.framework import constants, interfaces
+
+from .kernelmodules import Module
+from .moduleindex import ModuleIndex, ModuleIndexes
+from .pdbsymbols import PdbSymbols
+from .placemap import PlaceMap
+from .places import (
+    FUZZY,
+    FUZZY_FRAME,
+    NOT_CANONICAL,
+    UNBACKED,
+    ZERO,
+    AnyPlace,
+    ModulePlace,
+    Name,
+    OverlapPlace,
+)
+from .spaces import AddressSpace, AddressSpaces
+
+__all__ = ["UNBACKED", "KnownModule", "Name", "SpaceNames", "Symbolizer"]
+
+
+class KnownModule(NamedTuple):
+    """A module of an address space, and what is known of its image (by RVA)."""
+
+    module: Module
+    image: ModuleIndex
+
+
+class Symbolizer(interfaces.configuration.VersionableInterface):
+    """Names the addresses of an image.
+
+    Args:
+        context: the context that holds the image
+        kernel_module_name: the name of the kernel's module in the context
+        config_path: the plugin's configuration path
+        fetch_symbols: let Volatility download the PDBs that it lacks; otherwise they are named in the log
+        progress_callback: told about downloads
+    """
+
+    _version = (1, 0, 0)
+    _required_framework_version = (2, 0, 0)
+
+    def __init__(
+        self,
+        context: interfaces.context.ContextInterface,
+        kernel_module_name: str,
+        config_path: str,
+        fetch_symbols: bool = False,
+        progress_callback: constants.ProgressCallback = None,
+    ) -> None:
+        super().__init__()
+        self._context = context
+        self._kernel_module_name = kernel_module_name
+        self._config_path = config_path
+        pdbs = PdbSymbols(context, fetch_symbols, progress_callback)
+        self._map = PlaceMap(context, kernel_module_name, ModuleIndexes(context, pdbs))
+        self._names: Dict[Tuple[str, int], SpaceNames] = {}
+        self.halves = self._map.halves
+
+    def names(self, space: AddressSpace) -> SpaceNames:
+        """Returns the names of an address space; both halves of a WoW64 process share theirs."""
+        key = (space.layer_name, 0 if space.eprocess is None else int(space.eprocess.vol.offset))
+        if key not in self._names:
+            self._names[key] = SpaceNames(self, space)
+        return self._names[key]
+
+    def places(self, space: AddressSpace) -> Tuple[List[int], List[AnyPlace]]:
+        """Returns the places of an address space: where each starts, and what it is."""
+        spans = self._map.kernel()
+        if space.eprocess is not None:
+            spans = self._map.process(self._halves(space)) + spans
+        return self._map.fill(spans, space.eprocess is None)
+
+    def _halves(self, space: AddressSpace) -> List[AddressSpace]:
+        """Returns both halves of a WoW64 process, of another process its only one."""
+        assert space.eprocess is not None
+        offset = int(space.eprocess.vol.offset)
+        return list(AddressSpaces.list_spaces(self._context, self._kernel_module_name, offset=offset)) or [
+            space
+        ]
+
+
+class SpaceNames:
+    """The names of one address space (made by `Symbolizer.names`). Every address has one."""
+
+    __slots__ = ("_exact", "_places", "_returns", "_space", "_starts", "_symbolizer")
+
+    def __init__(self, symbolizer: Symbolizer, space: AddressSpace) -> None:
+        self._symbolizer = symbolizer
+        self._space = space
+        self._starts: List[int] = []
+        self._places: List[AnyPlace] = []
+        self._returns: Dict[int, Name] = {}
+        self._exact: Dict[int, Name] = {}
+
+    def name(self, address: int, return_address: bool = True) -> Name:
+        """Returns the name of an address.
+
+        Args:
+            address: canonical, as Windows stores it
+            return_address: False for the address of an instruction that was interrupted
+        """
+        memo = self._returns if return_address else self._exact
+        name = memo.get(address)
+        if name is None:
+            name = memo[address] = self._name(address, address - 1 if return_address else address)
+        return name
+
+    def module_at(self, address: int) -> Optional[KnownModule]:
+        """Returns the module that holds an address (looked up as it is), or None."""
+        place = self._place(address)
+        place = place.place if isinstance(place, OverlapPlace) else place
+        return KnownModule(place.module, place.prepare()) if isinstance(place, ModulePlace) else None
+
+    def modules(self, name: str) -> List[KnownModule]:
+        """Returns the modules of a name (`ntdll`), of which a WoW64 process may have two."""
+        self._prepare()
+        found: Dict[int, KnownModule] = {}
+        for place in self._places:
+            place = place.place if isinstance(place, OverlapPlace) else place
+            if isinstance(place, ModulePlace) and place.module.name.lower() == name.lower():
+                found[place.module.base] = KnownModule(place.module, place.prepare())
+        return list(found.values())
+
+    def _name(self, address: int, lookup: int) -> Name:
+        if not address:
+            return ZERO
+        if address == FUZZY_FRAME:
+            return FUZZY
+        user_end, kernel_start, top = self._symbolizer.halves
+        if not (address < user_end or kernel_start <= address < top):
+            return NOT_CANONICAL
+        # One byte before the kernel's half is no kernel address any more.
+        lookup = address if lookup < kernel_start <= address else lookup
+        return self._place(lookup).name(address, lookup)
+
+    def _place(self, address: int) -> AnyPlace:
+        if not self._starts:
+            self._prepare()
+        return self._places[bisect.bisect_right(self._starts, address) - 1]
+
+    def _prepare(self) -> None:
+        if not self._starts:
+            self._starts, self._places = self._symbolizer.places(self._space)
