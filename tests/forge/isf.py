@@ -180,18 +180,6 @@ class Isf:
     def first_symbol(self, *names: str) -> str | None:
         return next((name for name in names if name in self.symbols), None)
 
-    def gap(self, size: int, start: int = 0x1000, alignment: int = 0x10) -> int:
-        """The lowest RVA from `start` on where `size` bytes hold no symbol, nor the 0x1000 before.
-
-        The margin keeps what the builder puts there off the variable that the symbol before names.
-        """
-        at = start
-        for address in sorted(self.symbol(name) for name in self.symbols):
-            if address >= at + size:
-                break
-            at = max(at, address + 0x1000)
-        return -(-at // alignment) * alignment
-
     def save(self, path: str | pathlib.Path) -> pathlib.Path:
         """Writes the table (packed if the name ends in .xz): the same bytes for the same table."""
         path = pathlib.Path(path)
@@ -202,7 +190,7 @@ class Isf:
 
     def install(self, symbol_dir: pathlib.Path) -> pathlib.Path:
         """Saves the table where Volatility looks for it below a symbol directory (`-s`)."""
-        return self.save(symbol_dir / "windows" / self.pdb / f"{self.guid}-{self.age}.json.xz")
+        return self.save(symbol_dir / "windows" / self.pdb / f"{self.guid}-{self.age}.json")
 
     def renamed(self, guid: str, age: int = 1, pdb: str | None = None) -> Isf:
         """The same table under another identity, so that no real symbol cache is mixed in."""

@@ -12,7 +12,7 @@ from .dump import Image
 from .isf import Isf
 from .module import Module, Spec, fill_entry, load
 from .obj import Obj, Value, filetime, ring
-from .pe import DATA, RDATA, TEXT, Function, Pdb, Section
+from .pe import DATA, RDATA, TEXT, Function, Pdb, Section, header_size
 from .phys import PAGE, PhysicalMemory
 from .pool import Pool
 from .process import Process
@@ -231,7 +231,7 @@ class Kernel:
         start, stop = min(known) & ~0xFFF, (max(known) & ~0xFFF) + PAGE
         pdata_size = -(-12 * len(functions) // PAGE) * PAGE
         exports_size = -(-(0x40 + 40 * len(exports) + sum(map(len, exports))) // PAGE) * PAGE
-        default = [
+        sections = sections or [
             Section(".text", PAGE, start - PAGE, TEXT),
             Section(".data", start, stop - start, DATA),
             Section("PAGE", stop, extra - stop, TEXT),
@@ -240,12 +240,13 @@ class Kernel:
         ]
         return Spec(
             size=size or extra + exports_size + (pdata_size or PAGE),
-            sections=sections or [section for section in default if section.size > 0],
+            sections=sections,
             exports=exports,
             functions=functions,
             contents=contents,
             pdb=Pdb(isf.pdb, isf.guid, isf.age),
-            meta_rva=isf.gap(0x100),
+            # Right behind the section table: the one place that no symbol can name.
+            meta_rva=header_size(len(sections)),
             exports_rva=extra,
             pdata_rva=extra + exports_size,
             dll=False,

@@ -71,7 +71,9 @@ class Spec:
         pdb = self.pdb
         if pdb is True:
             stem = name.rsplit(".", 1)[0]
-            pdb = Pdb(f"{stem}.pdb", guid_of(f"{name}-{bits}"))
+            # Other symbols, another PDB: tables of several images may share a directory.
+            symbols = None if self.symbols is None else sorted(self.symbols.items())
+            pdb = Pdb(f"{stem}.pdb", guid_of(f"{name}-{bits}-{symbols}"))
         return Pe(
             name,
             bits,

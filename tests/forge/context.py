@@ -1,0 +1,110 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""An image opened by Volatility in this process: automagic runs once, plugins and helpers reuse it.
+
+All images share one symbol directory and one cache, which go when the process ends. A context
+stays in memory for good (Volatility caches its layers), so open one per image, not per test.
+"""
+
+from __future__ import annotations
+
+import atexit
+import pathlib
+import shutil
+import tempfile
+from typing import Any, Optional
+
+import volatility3.symbols
+from volatility3 import framework, schemas
+from volatility3.framework import automagic, constants, contexts, interfaces, plugins
+from volatility3.plugins.windows import pslist
+
+from .dump import Image
+
+_home: Optional[pathlib.Path] = None
+
+
+def symbol_directory() -> pathlib.Path:
+    """This process' own symbol directory, set as Volatility's first one; offline from here on."""
+    global _home
+    if _home is None:
+        _home = pathlib.Path(tempfile.mkdtemp(prefix="forge-"))
+        atexit.register(shutil.rmtree, str(_home), ignore_errors=True)
+        for name in ("symbols", "cache"):
+            (_home / name).mkdir()
+        constants.OFFLINE = True
+        constants.CACHE_PATH = str(_home / "cache")
+        volatility3.symbols.__path__ = [str(_home / "symbols"), *constants.SYMBOL_BASEPATHS]
+    return _home / "symbols"
+
+
+class Opened:
+    """`context` and the name of its `kernel` module, as every helper of ours wants them."""
+
+    def __init__(self, context: interfaces.context.ContextInterface, kernel: str) -> None:
+        self.context = context
+        self.kernel = kernel
+
+    @property
+    def layer(self) -> Any:
+        """The kernel's layer."""
+        return self.context.layers[self.context.modules[self.kernel].layer_name]
+
+    def construct(self, plugin: Any, **options: Any) -> Any:
+        """A plugin on this context, without another run of the automagic."""
+        base = interfaces.configuration.path_join("plugins", plugin.__name__)
+        module = self.context.modules[self.kernel]
+        config = {
+            "kernel": self.kernel,
+            "kernel.layer_name": module.layer_name,
+            "kernel.symbol_table_name": module.symbol_table_name,
+        }
+        for name, value in {**config, **options}.items():
+            self.context.config[interfaces.configuration.path_join(base, name)] = value
+        for requirement in plugin.get_requirements():
+            path = interfaces.configuration.path_join(base, requirement.name)
+            if requirement.name not in config and requirement.name not in options:
+                self.context.config.data.pop(path, None)
+        return plugin(self.context, base)
+
+    def rows(self, plugin: Any, **options: Any) -> list[tuple[int, dict[str, Any]]]:
+        """What a plugin prints: (depth from 0, column name to value) of every row in order."""
+        grid = self.construct(plugin, **options).run()
+        names = [column.name for column in grid.columns]
+        rows: list[tuple[int, dict[str, Any]]] = []
+
+        def visit(node: Any, accumulator: Any) -> Any:
+            rows.append((node.path_depth - 1, dict(zip(names, node.values))))
+            return accumulator
+
+        grid.populate(visit, None)
+        return rows
+
+
+def open_image(image: Image, directory: pathlib.Path, name: str = "image.raw") -> Opened:
+    """Saves an image in a directory and opens it."""
+    image.install(symbol_directory())
+    for table in image.tables:
+        # Checking a kernel's table against the schema takes seconds.
+        known = schemas.create_json_hash(table.data)
+        if known is not None:
+            schemas.cached_validations.add(known)
+    return open_file(image.save(directory / name))
+
+
+def open_file(path: pathlib.Path) -> Opened:
+    """Opens an image file whose tables are in the symbol directory."""
+    symbol_directory()
+    framework.require_interface_version(2, 0, 0)
+    context = contexts.Context()
+    context.config["automagic.LayerStacker.single_location"] = path.resolve().as_uri()
+    magics = automagic.choose_automagic(automagic.available(context), pslist.PsList)
+    plugin = plugins.construct_plugin(
+        context,
+        magics,
+        pslist.PsList,
+        "plugins",
+        None,
+        None,
+    )
+    return Opened(context, plugin.config["kernel"])
