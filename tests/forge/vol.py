@@ -45,7 +45,7 @@ def _walk(rows: list[Row]) -> list[Row]:
 
 def trust(symbols: pathlib.Path, cache: pathlib.Path) -> None:
     """Records the tables as valid, once: checking a kernel's against the schema takes seconds."""
-    record = cache / "volatility3" / "valid_isf.hashcache"
+    record = cache / "valid_isf.hashcache"
     if not record.exists():
         record.parent.mkdir(parents=True, exist_ok=True)
         tables = [isf.load(path) for path in sorted(symbols.rglob("*.json*"))]
