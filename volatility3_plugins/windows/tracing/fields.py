@@ -4,23 +4,13 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, Optional
+from typing import Optional
 
 from volatility3.framework import constants, interfaces
 
+from .decode.fields import Field
 
-class Field(NamedTuple):
-    """An integer member: byte offset and size, and for a bit field its position and mask."""
-
-    offset: int
-    size: int
-    shift: int = 0
-    mask: int = -1
-
-    def of(self, data: bytes) -> int:
-        """Returns the member's value in a structure's bytes."""
-        value = int.from_bytes(data[self.offset : self.offset + self.size], "little")
-        return value >> self.shift & self.mask
+__all__ = ["Field", "find", "size_of"]
 
 
 def find(
