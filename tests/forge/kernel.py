@@ -54,7 +54,8 @@ class Kernel:
         highest_user: MmHighestUserAddress; default: the Windows version's.
         exports: names of the table's symbols, or name to RVA, that the kernel exports.
         functions, contents: its function table and bytes, by RVA (see `module.Spec`).
-        sections: its section table; default: code around one .data that holds the lists.
+        sections: its section table, less .edata and .pdata, which are put behind all symbols;
+            default: code around one .data that holds the lists.
         low_stub, kdbg: whether the image has these two hints to the kernel's base (x64; both).
         shuffle: seed for shuffled page frames, None for ascending ones.
     """
@@ -72,7 +73,6 @@ class Kernel:
         functions: Sequence[Function] = (),
         contents: Optional[Mapping[int, bytes]] = None,
         sections: Optional[Sequence[Section]] = None,
-        size: int = 0,
         low_stub: bool = True,
         kdbg: bool = True,
         shuffle: Optional[int] = None,
@@ -93,7 +93,7 @@ class Kernel:
 
         if not isinstance(exports, Mapping):
             exports = {name: isf.symbol(name) for name in exports}
-        spec = self._spec(exports, functions, contents or {}, sections, size)
+        spec = self._spec(exports, functions, contents or {}, sections)
         image = load(self.space, "ntoskrnl.exe", self.bits, self.base, "", spec)
         image.path = "\\SystemRoot\\system32\\ntoskrnl.exe"
         image.symbols = isf
@@ -222,31 +222,33 @@ class Kernel:
         functions: Sequence[Function],
         contents: Mapping[int, bytes],
         sections: Optional[Sequence[Section]],
-        size: int,
     ) -> Spec:
         isf = self.isf
-        end = max([isf.symbol(name) for name in isf.symbols] + [size])
+        end = max(isf.symbol(name) for name in isf.symbols)
         extra = -(-end // PAGE) * PAGE + PAGE
         known = [isf.symbol(name) for name in _DATA_SYMBOLS if name in isf.symbols]
         start, stop = min(known) & ~0xFFF, (max(known) & ~0xFFF) + PAGE
         pdata_size = -(-12 * len(functions) // PAGE) * PAGE
         exports_size = -(-(0x40 + 40 * len(exports) + sum(map(len, exports))) // PAGE) * PAGE
-        sections = sections or [
+        own = sections or [
             Section(".text", PAGE, start - PAGE, TEXT),
             Section(".data", start, stop - start, DATA),
             Section("PAGE", stop, extra - stop, TEXT),
+        ]
+        own = [
+            *(section for section in own if section.size > 0),
             Section(".edata", extra, exports_size, RDATA),
             Section(".pdata", extra + exports_size, pdata_size or PAGE, RDATA),
         ]
         return Spec(
-            size=size or extra + exports_size + (pdata_size or PAGE),
-            sections=sections,
+            size=extra + exports_size + (pdata_size or PAGE),
+            sections=own,
             exports=exports,
             functions=functions,
             contents=contents,
             pdb=Pdb(isf.pdb, isf.guid, isf.age),
             # Right behind the section table: the one place that no symbol can name.
-            meta_rva=header_size(len(sections)),
+            meta_rva=header_size(len(own)),
             exports_rva=extra,
             pdata_rva=extra + exports_size,
             dll=False,
