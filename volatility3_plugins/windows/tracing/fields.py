@@ -6,11 +6,11 @@ from __future__ import annotations
 
 from typing import Optional
 
-from volatility3.framework import constants, interfaces
+from volatility3.framework import constants, exceptions, interfaces
 
 from .decode.fields import Field
 
-__all__ = ["Field", "find", "size_of"]
+__all__ = ["Field", "find", "need", "size_of"]
 
 
 def find(
@@ -47,6 +47,19 @@ def find(
                 return Field(offset, template.size, template.vol.start_bit, (1 << width) - 1)
             return Field(offset, template.size)
     return None
+
+
+def need(context: interfaces.context.ContextInterface, table_name: str, type_name: str, *paths: str) -> Field:
+    """Returns the first of several members that a structure has, as `find` does.
+
+    Raises:
+        exceptions.SymbolError: when it has none of them
+    """
+    found = find(context, table_name, type_name, *paths)
+    if found is None:
+        message = f"{table_name} has no {type_name}.{' or '.join(paths)}"
+        raise exceptions.SymbolError(type_name, table_name, message)
+    return found
 
 
 def size_of(context: interfaces.context.ContextInterface, table_name: str, type_name: str) -> int:

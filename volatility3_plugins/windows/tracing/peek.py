@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from typing import Optional
+from typing import Optional, Tuple
 
 from volatility3.framework import exceptions, interfaces
 
@@ -40,6 +40,14 @@ class Peek:
         """Returns the pointer stored at an address."""
         data = self.read(address, self.pointer_size)
         return None if data is None else int.from_bytes(data, "little")
+
+    def links(self, address: int) -> Optional[Tuple[int, int]]:
+        """Returns Flink and Blink of a LIST_ENTRY."""
+        data = self.read(address, 2 * self.pointer_size)
+        if data is None:
+            return None
+        half = self.pointer_size
+        return int.from_bytes(data[:half], "little"), int.from_bytes(data[half:], "little")
 
     def unicode_string(self, data: bytes, limit: int = MAX_STRING) -> Optional[str]:
         """Returns the text of a UNICODE_STRING, given the structure's bytes; None if it is paged out.
