@@ -1,0 +1,178 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""Full page heap (7 and later): `_DPH_HEAP_ROOT` and its `_DPH_HEAP_BLOCK`s.
+
+It gives each block pages of its own and keeps a tree of nodes that describe them; each node names the entry
+of a stack trace database.
+
+Source: public symbols of ntdll 7 SP1 and 10.0.1904x; the root's signature and that the root lies one page
+above the heap's handle from public write-ups. None of it was measured.
+"""
+
+from __future__ import annotations
+
+from typing import Iterator, List, NamedTuple, Optional, Set
+
+from .heaplayout import Types, offset, size
+from .heapmemory import HeapMemory
+from .links import walk
+
+ROOT_SIGNATURE = 0xFFEEDDCC
+PAGE = 0x1000
+
+_MAX_NODES = 0x1000000
+
+
+class PageHeapLayout(NamedTuple):
+    """Offsets in _DPH_HEAP_ROOT, in _RTL_BALANCED_LINKS, and (`node_`) in _DPH_HEAP_BLOCK."""
+
+    pointer_size: int
+    root_size: int
+    signature: int
+    tree: int
+    busy: int
+    freed: int
+    freed_count: int
+    next_heap: int
+    normal_heap: int
+    creator: int
+    left: int
+    right: int
+    elements: int
+    node_links: int
+    node_next: int
+    node_user: int
+    node_size: int
+    node_actual: int
+    node_trace: int
+
+
+class Root(NamedTuple):
+    """A page heap.
+
+    Attributes:
+        address: of its _DPH_HEAP_ROOT
+        normal_heap: the NT heap or segment heap behind it, where light blocks go
+        creator: address of the database entry of who made it, 0 for none
+        busy, freed: how many nodes it claims to have of either kind
+    """
+
+    address: int
+    normal_heap: int
+    creator: int
+    busy: int
+    freed: int
+
+
+class Node(NamedTuple):
+    """A block of full page heap.
+
+    Attributes:
+        address: of its _DPH_HEAP_BLOCK
+        user: address of the caller's bytes
+        size: bytes that the caller asked for
+        actual: bytes given
+        trace: address of a database entry, 0 for none; a freed block's is the one that freed it
+        freed: it is on the list of freed blocks
+    """
+
+    address: int
+    user: int
+    size: int
+    actual: int
+    trace: int
+    freed: bool
+
+
+def page_heap_layout(types: Types, pointer_size: int) -> PageHeapLayout:
+    """Builds the layout from a symbol table.
+
+    Raises:
+        heaplayout.MissingMemberError: when the table lacks one of the types
+    """
+    root, node = "_DPH_HEAP_ROOT", "_DPH_HEAP_BLOCK"
+    tree = offset(types, root, "BusyNodesTable")
+    return PageHeapLayout(
+        pointer_size=pointer_size,
+        root_size=size(types, root),
+        signature=offset(types, root, "Signature"),
+        tree=tree + offset(types, "_RTL_AVL_TABLE", "BalancedRoot"),
+        busy=offset(types, root, "nBusyAllocations"),
+        freed=offset(types, root, "pFreeAllocationListHead"),
+        freed_count=offset(types, root, "nFreeAllocations"),
+        next_heap=offset(types, root, "NextHeap"),
+        normal_heap=offset(types, root, "NormalHeap"),
+        creator=offset(types, root, "CreateStackTrace"),
+        left=offset(types, "_RTL_BALANCED_LINKS", "LeftChild"),
+        right=offset(types, "_RTL_BALANCED_LINKS", "RightChild"),
+        elements=tree + offset(types, "_RTL_AVL_TABLE", "NumberGenericTableElements"),
+        node_links=offset(types, node, "TableLinks"),
+        node_next=offset(types, node, "pNextAlloc"),
+        node_user=offset(types, node, "pUserAllocation"),
+        node_size=offset(types, node, "nUserRequestedSize"),
+        node_actual=offset(types, node, "nVirtualBlockSize"),
+        node_trace=offset(types, node, "StackTrace"),
+    )
+
+
+def read_root(memory: HeapMemory, address: int, layout: PageHeapLayout) -> Optional[Root]:
+    """Reads the root at an address, or returns None when there is none."""
+    if memory.number(address + layout.signature, 4) != ROOT_SIGNATURE:
+        return None
+    normal_heap = memory.pointer(address + layout.normal_heap)
+    if normal_heap is None or normal_heap % PAGE:
+        return None
+    return Root(
+        address,
+        normal_heap,
+        memory.pointer(address + layout.creator) or 0,
+        memory.number(address + layout.busy, 4) or 0,
+        memory.number(address + layout.freed_count, 4) or 0,
+    )
+
+
+def other_roots(memory: HeapMemory, root: Root, layout: PageHeapLayout) -> List[int]:
+    """Returns what NextHeap leads to: addresses that may be roots, or the list's head."""
+    nodes_on_list = walk(root.address + layout.next_heap, memory.links).nodes
+    return [node - layout.next_heap for node in nodes_on_list]
+
+
+def nodes(memory: HeapMemory, root: Root, layout: PageHeapLayout) -> Iterator[Node]:
+    """Yields a page heap's blocks: the busy ones of its tree, then the freed ones of its list."""
+    seen: Set[int] = set()
+    for address in _tree(memory, root.address + layout.tree, layout, seen):
+        node = _node(memory, address - layout.node_links, layout, False)
+        if node is not None:
+            yield node
+    at = memory.pointer(root.address + layout.freed)
+    while at and at not in seen and len(seen) < _MAX_NODES:
+        seen.add(at)
+        node = _node(memory, at, layout, True)
+        if node is None:
+            return
+        yield node
+        at = memory.pointer(at + layout.node_next)
+
+
+def _tree(memory: HeapMemory, anchor: int, layout: PageHeapLayout, seen: Set[int]) -> Iterator[int]:
+    """Yields the nodes of an _RTL_AVL_TABLE; the tree hangs on its BalancedRoot's right side."""
+    seen.add(anchor)
+    pending = [memory.pointer(anchor + layout.right)]
+    while pending and len(seen) < _MAX_NODES:
+        at = pending.pop()
+        if not at or at in seen:
+            continue
+        seen.add(at)
+        yield at
+        pending.append(memory.pointer(at + layout.right))
+        pending.append(memory.pointer(at + layout.left))
+
+
+def _node(memory: HeapMemory, address: int, layout: PageHeapLayout, freed: bool) -> Optional[Node]:
+    user = memory.pointer(address + layout.node_user)
+    requested = memory.pointer(address + layout.node_size)
+    actual = memory.pointer(address + layout.node_actual)
+    trace = memory.pointer(address + layout.node_trace)
+    if user is None or requested is None or actual is None or trace is None:
+        return None
+    return Node(address, user, requested, actual, trace, freed)
