@@ -13,7 +13,7 @@ that is why a return address is looked up one byte back.
 
 from __future__ import annotations
 
-import bisect
+from bisect import bisect_right
 from typing import Dict, List, NamedTuple, Optional, Tuple
 
 from volatility3.framework import constants, interfaces
@@ -54,6 +54,9 @@ class Symbolizer(interfaces.configuration.VersionableInterface):
         config_path: the plugin's configuration path
         fetch_symbols: let Volatility download the PDBs that it lacks; otherwise they are named in the log
         progress_callback: told about downloads
+
+    Attributes:
+        indexes: the module indexes, for whoever needs a module's symbols or sections
     """
 
     _version = (1, 0, 0)
@@ -72,7 +75,8 @@ class Symbolizer(interfaces.configuration.VersionableInterface):
         self._kernel_module_name = kernel_module_name
         self._config_path = config_path
         pdbs = PdbSymbols(context, fetch_symbols, progress_callback)
-        self._map = PlaceMap(context, kernel_module_name, ModuleIndexes(context, pdbs))
+        self.indexes = ModuleIndexes(context, pdbs)
+        self._map = PlaceMap(context, kernel_module_name, self.indexes)
         self._names: Dict[Tuple[str, int], SpaceNames] = {}
         self.halves = self._map.halves
 
@@ -109,8 +113,12 @@ class SpaceNames:
         self._space = space
         self._starts: List[int] = []
         self._places: List[AnyPlace] = []
-        self._returns: Dict[int, Name] = {}
-        self._exact: Dict[int, Name] = {}
+        self._exact: Dict[int, Name] = {0: ZERO, FUZZY_FRAME: FUZZY}
+        self._returns: Dict[int, Name] = dict(self._exact)
+        halves = symbolizer.halves
+        if halves.user_end < halves.kernel_start:
+            # One byte back would lie in the other half.
+            self._returns[halves.user_end] = NOT_CANONICAL
 
     def name(self, address: int, return_address: bool = True) -> Name:
         """Returns the name of an address.
@@ -122,7 +130,11 @@ class SpaceNames:
         memo = self._returns if return_address else self._exact
         name = memo.get(address)
         if name is None:
-            name = memo[address] = self._name(address, address - 1 if return_address else address)
+            if not self._starts:
+                self._prepare()
+            lookup = address - 1 if return_address else address
+            place = self._places[bisect_right(self._starts, lookup) - 1]
+            name = memo[address] = place.name(address, lookup)
         return name
 
     def module_at(self, address: int) -> Optional[KnownModule]:
@@ -141,22 +153,10 @@ class SpaceNames:
                 found[place.module.base] = KnownModule(place.module, place.prepare())
         return list(found.values())
 
-    def _name(self, address: int, lookup: int) -> Name:
-        if not address:
-            return ZERO
-        if address == FUZZY_FRAME:
-            return FUZZY
-        user_end, kernel_start, top = self._symbolizer.halves
-        if not (address < user_end or kernel_start <= address < top):
-            return NOT_CANONICAL
-        # One byte before the kernel's half is no kernel address any more.
-        lookup = address if lookup < kernel_start <= address else lookup
-        return self._place(lookup).name(address, lookup)
-
     def _place(self, address: int) -> AnyPlace:
         if not self._starts:
             self._prepare()
-        return self._places[bisect.bisect_right(self._starts, address) - 1]
+        return self._places[bisect_right(self._starts, address) - 1]
 
     def _prepare(self) -> None:
         if not self._starts:
