@@ -1,0 +1,209 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""The first two ways to the entries of a database: the index array and the hash chains."""
+
+from __future__ import annotations
+
+import bisect
+import enum
+import struct
+from typing import Callable, Dict, Iterable, Iterator, List, NamedTuple, Optional, Tuple
+
+from . import stdentries
+from .extents import Extents
+from .stdblocks import Blocks
+from .stdbounds import Bounds
+from .stdheader import Header
+
+UNREADABLE = -1
+"""Depth of an entry of which not even the head is present."""
+
+ReadBytes = Callable[[int, int], Optional[memoryview]]
+
+
+class Chain(enum.IntEnum):
+    """How far the chain of a bucket can be followed."""
+
+    UNREADABLE = 0
+    WHOLE = 1
+    BROKEN = 2
+
+
+class Slots(NamedTuple):
+    """Index slots in a row that are present: the number of the first, and what they hold, in index order."""
+
+    first: int
+    pointers: List[int]
+
+
+def index_slots(memory: Extents, used: Bounds, size: int) -> List[Slots]:
+    """Returns the index slots that are present. Number i is stored at EntryIndexArray - i * pointer size."""
+    found = []
+    for low, high in memory.covered(used.upper_start, used.upper_end):
+        last = (used.upper_end - low) // size
+        first = -(-(used.upper_end - high) // size) + 1
+        if first <= last:
+            start = used.upper_end - last * size
+            found.append(Slots(first, stdentries.pointers(memory, start, last - first + 1, size)[::-1]))
+    return found[::-1]
+
+
+class Links:
+    """Which entries the chains and the index slots lead to.
+
+    Entries are known by their number in the columns of `blocks`, which grow by those that only a chain or a
+    slot leads to.
+
+    Attributes:
+        blocks: all entries
+        buckets: by entry, the bucket in whose chain it was found, or -1
+        chains: by bucket, how far its chain can be followed
+        slots: what index slots are present
+        entries: like slots, the entry that each leads to, or None
+        by_address: entry by address
+        led: by entry, 1 if a slot leads to it
+        strays: how many slots lead to no entry
+    """
+
+    def __init__(
+        self,
+        header: Header,
+        used: Bounds,
+        read: ReadBytes,
+        blocks: Blocks,
+        heads: Iterable[Tuple[int, int]],
+        slots: List[Slots],
+    ) -> None:
+        self._codec = stdentries.codec(header.layout)
+        self._header = header
+        self._used = used
+        self._read = read
+        self.blocks = blocks
+        self._walked = len(blocks.addresses)
+        self._sure_end = used.lower_end
+        if not used.lower_known:
+            self._sure_end = self._end_of(self._walked - 1) if self._walked else used.first_entry
+        self.by_address: Dict[int, int] = dict(zip(blocks.addresses, range(self._walked)))
+        self.buckets = [-1] * self._walked
+        self.chains = bytearray(header.bucket_count)
+        self.slots = slots
+        for bucket, head in heads:
+            self.chains[bucket] = self._follow(bucket, head)
+        self.entries = [list(self._resolve(run)) for run in slots]
+        self.led = self._led_once()
+        self.strays = sum(entries.count(None) for entries in self.entries)
+
+    def slot_present(self, index: int) -> bool:
+        return any(run.first <= index < run.first + len(run.pointers) for run in self.slots)
+
+    def _follow(self, bucket: int, address: int) -> Chain:
+        """Marks the entries of a chain; one that two chains claim goes to that in which its hash belongs."""
+        get, buckets, blocks = self.by_address.get, self.buckets, self.blocks
+        entry: Optional[int] = None
+        while address:
+            entry = get(address)
+            if entry is None:
+                entry = self._admit(address, self._hashes_to, bucket)
+                if entry is None:
+                    return Chain.BROKEN
+            elif buckets[entry] >= 0 and (buckets[entry] == bucket or not self._hashes_to(address, bucket)):
+                return Chain.BROKEN
+            buckets[entry] = bucket
+            address = blocks.chains[entry]
+        torn = entry is not None and blocks.depths[entry] == UNREADABLE
+        return Chain.UNREADABLE if torn else Chain.WHOLE
+
+    def _resolve(self, run: Slots) -> Iterator[Optional[int]]:
+        get = self.by_address.get
+        for index, address in enumerate(run.pointers, run.first):
+            entry = get(address)
+            if entry is None and address:
+                entry = self._admit(address, self._has_index, index)
+            yield entry
+
+    def _led_once(self) -> bytearray:
+        """Marks what slots lead to; of slots that lead to one entry only its own, else the first, is kept."""
+        led, doubled = bytearray(len(self.buckets)), set()
+        for entries in self.entries:
+            for entry in entries:
+                if entry is not None:
+                    if led[entry]:
+                        doubled.add(entry)
+                    led[entry] = 1
+        kept: Dict[int, int] = {}
+        if doubled:
+            for index, entry in self._numbered():
+                if entry in doubled and self._has_index(self.blocks.addresses[entry], index):
+                    kept.setdefault(entry, index)
+        for run, entries in zip(self.slots, self.entries) if doubled else ():
+            for place, entry in enumerate(entries):
+                if entry in doubled and kept.setdefault(entry, run.first + place) != run.first + place:
+                    entries[place] = None
+        return led
+
+    def _numbered(self) -> Iterator[Tuple[int, int]]:
+        for run, entries in zip(self.slots, self.entries):
+            yield from ((index, entry) for index, entry in enumerate(entries, run.first) if entry is not None)
+
+    def _admit(self, address: int, agrees: Callable[[int, int], bool], number: int) -> Optional[int]:
+        """Takes in an entry that the block walk did not meet, unless nothing speaks for it.
+
+        Args:
+            address: where a chain or a slot leads
+            agrees: tells whether the entry's own content agrees with the number of that chain or slot
+            number: of the chain or slot
+        """
+        used, codec = self._used, self._codec
+        ceiling = used.upper_start if used.upper_known else used.upper_end
+        if not used.first_entry <= address < ceiling or (address - used.first_entry) % codec.alignment:
+            return None
+        doubtful = address >= self._sure_end or self._enclosed(address)
+        head = self._read(address, codec.head_size)
+        if head is None:
+            chain = self._read(address, codec.pointer_size)
+            return None if doubtful else self._append(address, chain, UNREADABLE)
+        if doubtful and not agrees(address, number):
+            return None
+        return self._append(address, head, codec.scan.unpack_from(head)[2])
+
+    def _append(self, address: int, chain: Optional[memoryview], depth: int) -> int:
+        code = stdentries.POINTER_CODES[self._codec.pointer_size]
+        following = struct.unpack_from(f"<{code}", chain)[0] if chain is not None else 0
+        self.blocks.append(address, following, depth)
+        self.buckets.append(-1)
+        self.by_address[address] = len(self.buckets) - 1
+        return len(self.buckets) - 1
+
+    def _enclosed(self, address: int) -> bool:
+        """Tells whether an address lies within a block that the walk took."""
+        entry = bisect.bisect_right(self.blocks.addresses, address, 0, self._walked) - 1
+        return entry >= 0 and address < self._end_of(entry)
+
+    def _end_of(self, entry: int) -> int:
+        address = self.blocks.addresses[entry]
+        head = self._read(address, self._codec.head_size)
+        if head is None:
+            return address
+        _, word, depth = self._codec.scan.unpack_from(head)
+        shape = word >> self._codec.shift if self._codec.shift else min(depth, self._codec.max_depth)
+        return address + self._codec.sizes[shape]
+
+    def _record(self, address: int) -> Optional[Tuple[int, ...]]:
+        codec = self._codec
+        head = self._read(address, codec.head_size)
+        record = codec.records.get(codec.scan.unpack_from(head)[2]) if head is not None else None
+        data = self._read(address, record.size) if record else None
+        return record.unpack_from(data) if record and data is not None else None
+
+    def _hashes_to(self, address: int, bucket: int) -> bool:
+        values = self._record(address)
+        if values is None:
+            return False
+        frames = values[5:] if self._codec.wide else values[4:]
+        return bool(frames) and (sum(frames) & stdentries.HASH_MASK) % self._header.bucket_count == bucket
+
+    def _has_index(self, address: int, index: int) -> bool:
+        head = self._read(address, self._codec.head_size)
+        if head is None or self._record(address) is None:
+            return False
+        return self._codec.stored_index(head) == (index if self._codec.wide else index & 0xFFFF)
