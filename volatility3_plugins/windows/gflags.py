@@ -1,0 +1,129 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+
+import logging
+from typing import Iterator, List, Optional, Tuple
+
+from volatility3.framework import interfaces, renderers
+from volatility3.framework.configuration import requirements
+from volatility3.framework.renderers import format_hints
+
+from .tracing import databases, globalflag, memory, moduleindex, pdbsymbols, spaces, tables
+from .tracing.decode import globalflags
+
+vollog = logging.getLogger(__name__)
+
+Row = Tuple[int, Tuple[object, ...]]
+
+_NONE = renderers.NotApplicableValue()
+
+
+class GFlags(interfaces.plugins.PluginInterface):
+    """Lists NtGlobalFlag of the kernel and of every process, and the trace databases that each has.
+
+    Below each address space stand its databases, with a self-check of each: what the index array, the hash
+    chains and the blocks of the database say of its traces.
+    """
+
+    _required_framework_version = (2, 26, 0)
+    _version = (1, 0, 0)
+
+    @classmethod
+    def get_requirements(cls) -> List[interfaces.configuration.RequirementInterface]:
+        return [
+            requirements.ModuleRequirement(
+                name="kernel", description="Windows kernel", architectures=["Intel32", "Intel64"]
+            ),
+            requirements.VersionRequirement(name="spaces", component=spaces.AddressSpaces, version=(1, 0, 0)),
+            requirements.VersionRequirement(
+                name="databases", component=databases.Databases, version=(1, 0, 0)
+            ),
+            requirements.ListRequirement(
+                name="pid",
+                element_type=int,
+                description="Process IDs to include, 0 for the kernel (all other processes are excluded)",
+                optional=True,
+            ),
+        ]
+
+    def _generator(self) -> Iterator[Row]:
+        kernel_name = self.config["kernel"]
+        indexes = moduleindex.ModuleIndexes(self.context, pdbsymbols.PdbSymbols(self.context))
+        finder = databases.Databases(self.context, kernel_name, self.config_path, indexes)
+        try:
+            for space in spaces.AddressSpaces.list_spaces(self.context, kernel_name, self.config.get("pid")):
+                flags = globalflag.read(self.context, kernel_name, space)
+                yield 0, self._space_row(space, flags)
+                for database in finder.find(space):
+                    yield 1, self._database_row(finder, database)
+        except tables.MissingTableError as error:
+            vollog.error(error)
+
+    def _space_row(self, space: spaces.AddressSpace, flags: Optional[int]) -> Tuple[object, ...]:
+        status = space.status
+        if flags is None and not status:
+            status = "flags unreadable" if space.peb or space.kernel else "no PEB"
+        unread = renderers.UnreadableValue()
+        return (
+            space.pid,
+            space.process,
+            space.arch,
+            unread if flags is None else format_hints.Hex(flags),
+            unread if flags is None else globalflags.abbreviate(flags),
+            *(_NONE,) * 10,
+            status,
+        )
+
+    def _database_row(self, finder: databases.Databases, database: databases.Database) -> Tuple[object, ...]:
+        space = database.space
+        layer = self.context.layers[space.layer_name]
+        opened = finder.open(database)
+        cells: Tuple[object, ...] = (renderers.UnparsableValue(),) * 6
+        status = [database.status]
+        if opened is not None:
+            status.append(opened.status)
+            figures = opened.figures()
+            cells = (
+                figures.indexed,
+                figures.chained,
+                figures.freed,
+                figures.unindexed,
+                figures.mismatched,
+                figures.unreadable,
+            )
+        return (
+            space.pid,
+            space.process,
+            space.arch,
+            _NONE,
+            _NONE,
+            database.kind,
+            format_hints.Hex(memory.masked(layer, database.address)),
+            database.located_by,
+            database.layout or renderers.UnparsableValue(),
+            *cells,
+            ", ".join(filter(None, status)),
+        )
+
+    def run(self) -> renderers.TreeGrid:
+        return renderers.TreeGrid(
+            [
+                ("PID", int),
+                ("Process", str),
+                ("Arch", str),
+                ("NtGlobalFlag", format_hints.Hex),
+                ("Flags", str),
+                ("Kind", str),
+                ("Database", format_hints.Hex),
+                ("LocatedBy", str),
+                ("Layout", str),
+                ("Indexed", int),
+                ("Chained", int),
+                ("Freed", int),
+                ("Unindexed", int),
+                ("Mismatched", int),
+                ("Unreadable", int),
+                ("Status", str),
+            ],
+            self._generator(),
+        )

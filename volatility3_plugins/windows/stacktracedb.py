@@ -1,0 +1,196 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+
+import logging
+from typing import Iterable, Iterator, List, Tuple
+
+from volatility3.framework import interfaces, renderers
+from volatility3.framework.configuration import requirements
+
+from .tracing import databases, globalflag, memory, spaces, symbolizer, tables
+from .tracing.decode import backtraces, globalflags, heaplog, stdwalk
+from .tracing.decode.stdwalk import Trace
+from .tracing.selection import Selection
+from .tracing.tracerows import COLUMNS, TraceRows, names_of
+
+vollog = logging.getLogger(__name__)
+
+Row = Tuple[int, Tuple[object, ...]]
+
+DISABLED = "Disabled"
+FAILED = "Error outputting file"
+
+
+class StackTraceDb(interfaces.plugins.PluginInterface):
+    """Lists the stack trace databases of the kernel and of processes, their back traces and frames.
+
+    A database row carries the header of RTL_PROCESS_BACKTRACES, a back-trace row what
+    RTL_PROCESS_BACKTRACE_INFORMATION does; the frames stand below it, innermost first.
+    """
+
+    _required_framework_version = (2, 26, 0)
+    _version = (1, 0, 0)
+
+    @classmethod
+    def get_requirements(cls) -> List[interfaces.configuration.RequirementInterface]:
+        return [
+            requirements.ModuleRequirement(
+                name="kernel", description="Windows kernel", architectures=["Intel32", "Intel64"]
+            ),
+            requirements.VersionRequirement(name="spaces", component=spaces.AddressSpaces, version=(1, 0, 0)),
+            requirements.VersionRequirement(
+                name="databases", component=databases.Databases, version=(1, 0, 0)
+            ),
+            requirements.VersionRequirement(
+                name="symbolizer", component=symbolizer.Symbolizer, version=(1, 0, 0)
+            ),
+            requirements.ListRequirement(
+                name="pid",
+                element_type=int,
+                description="Process IDs to include, 0 for the kernel (all other processes are excluded)",
+                optional=True,
+            ),
+            requirements.ListRequirement(
+                name="index",
+                element_type=int,
+                description="Show only the back traces with these indices",
+                optional=True,
+            ),
+            requirements.StringRequirement(
+                name="find",
+                description="Show only back traces with a frame whose Symbol matches this glob",
+                optional=True,
+            ),
+            requirements.BooleanRequirement(
+                name="unbacked",
+                description="Show only back traces with a frame in private or unmapped memory or no module",
+                default=False,
+                optional=True,
+            ),
+            requirements.BooleanRequirement(
+                name="fold",
+                description="Show no frame rows, but each back trace in one string (column Stack)",
+                default=False,
+                optional=True,
+            ),
+            requirements.BooleanRequirement(
+                name="carve",
+                description="Also show freed and orphan entries, and databases that no pointer leads to",
+                default=False,
+                optional=True,
+            ),
+            requirements.BooleanRequirement(
+                name="dump",
+                description="Write each database as RTL_PROCESS_BACKTRACES, and show the database rows only",
+                default=False,
+                optional=True,
+            ),
+            requirements.BooleanRequirement(
+                name="fetch_symbols",
+                description="Let Volatility download the symbols that it lacks",
+                default=False,
+                optional=True,
+            ),
+        ]
+
+    def _generator(self) -> Iterator[Row]:
+        kernel_name = self.config["kernel"]
+        names = symbolizer.Symbolizer(
+            self.context,
+            kernel_name,
+            self.config_path,
+            self.config.get("fetch_symbols", False),
+            self._progress_callback,
+        )
+        finder = databases.Databases(self.context, kernel_name, self.config_path, names.indexes)
+        listed = spaces.AddressSpaces.list_spaces(self.context, kernel_name, self.config.get("pid"))
+        searched: List[spaces.AddressSpace] = []
+        found = False
+        try:
+            for space in listed:
+                searched.append(space)
+                self._progress_callback(0, f"Reading the databases of process {space.pid}")
+                for database in finder.find(space, self.config.get("carve", False)):
+                    found = True
+                    rows = TraceRows(self.context.layers[space.layer_name], database, names.names(space))
+                    yield from self._database(finder, database, rows)
+        except tables.MissingTableError as error:
+            vollog.error(error)
+            return
+        if not found:
+            self._explain(searched)
+
+    def _database(
+        self, finder: databases.Databases, database: databases.Database, rows: TraceRows
+    ) -> Iterator[Row]:
+        dump = self.config.get("dump", False)
+        opened = finder.open(database)
+        if opened is None:
+            yield 0, rows.database(None, database.status, FAILED if dump else DISABLED)
+            return
+        if opened.unreadable:
+            vollog.warning(
+                f"Process {database.space.pid} ({database.space.arch}): {opened.unreadable} bytes of the "
+                f"used parts of its {database.kind} at {database.address:#x} are not in the image"
+            )
+        status = ", ".join(filter(None, (database.status, opened.status)))
+        if isinstance(opened, heaplog.HeapLog):
+            yield 0, rows.heaplog(opened.trace_count, status)
+        else:
+            file_name = self._dump(finder, database, opened) if dump else DISABLED
+            yield 0, rows.database(opened.header, status, file_name)
+        if not dump:
+            yield from self._traces(rows, opened.traces(self.config.get("carve", False)))
+
+    def _traces(self, rows: TraceRows, traces: Iterable[Trace]) -> Iterator[Row]:
+        selection = Selection(self.config.get("find"), self.config.get("unbacked", False))
+        wanted = set(self.config.get("index") or ())
+        fold = self.config.get("fold", False)
+        for trace in traces:
+            if wanted and trace.trace_index not in wanted:
+                continue
+            frames = rows.frames(trace)
+            if not (selection.everything or selection.takes(names_of(frames))):
+                continue
+            yield 0, rows.trace(trace, frames if fold else None)
+            if not fold:
+                for number, frame in enumerate(frames):
+                    yield 1, rows.frame(trace, number, frame)
+
+    def _dump(
+        self, finder: databases.Databases, database: databases.Database, opened: stdwalk.Database
+    ) -> str:
+        """Writes RTL_PROCESS_BACKTRACES; returns the name of the file."""
+        space = database.space
+        address = memory.masked(self.context.layers[space.layer_name], database.address)
+        name = self.open.sanitize_filename(f"backtraces.{space.pid}.{space.arch}.{address:x}.bin")
+        try:
+            with self.open(name) as file:
+                layout = finder.layouts(space).backtraces
+                for piece in backtraces.encode(opened.buffer(), opened.records(), layout):
+                    file.write(piece)
+                return str(file.preferred_filename)
+        except OSError as error:
+            vollog.error(f"{name} cannot be written: {error}")
+            return FAILED
+
+    def _explain(self, searched: List[spaces.AddressSpace]) -> None:
+        """Says why there is nothing to show."""
+        kernel_name = self.config["kernel"]
+        for space in searched:
+            flags = globalflag.read(self.context, kernel_name, space)
+            who = "The kernel" if space.kernel else f"Process {space.pid} ({space.arch})"
+            flag, option = (
+                (globalflags.FLG_KERNEL_STACK_TRACE_DB, "+kst 0x2000")
+                if space.kernel
+                else (globalflags.FLG_USER_STACK_TRACE_DB, "+ust 0x1000")
+            )
+            if flags is not None and flags & flag:
+                vollog.warning(f"{who} has {option} in NtGlobalFlag ({flags:#x}), but no database is found")
+        vollog.warning(
+            "No stack trace database: the kernel keeps one when NtGlobalFlag has +kst 0x2000, "
+            "a process when its own has +ust 0x1000 (windows.gflags shows the flags)"
+        )
+
+    def run(self) -> renderers.TreeGrid:
+        return renderers.TreeGrid(COLUMNS, self._generator())

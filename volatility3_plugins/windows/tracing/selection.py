@@ -1,0 +1,39 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""Which stacks a user wants to see: those with a certain name or with a frame that no file backs."""
+
+from __future__ import annotations
+
+import fnmatch
+import re
+from typing import Iterable, Optional
+
+from .symbolizer import UNBACKED, Name
+
+
+class Selection:
+    """The options `--find` and `--unbacked`, which every plugin that shows stacks has.
+
+    Args:
+        find: a glob for `Symbol` (case does not matter); None or empty selects all
+        unbacked: only stacks with a frame in private or unmapped memory or in no module
+    """
+
+    def __init__(self, find: Optional[str] = None, unbacked: bool = False) -> None:
+        self._pattern = re.compile(fnmatch.translate(find), re.IGNORECASE) if find else None
+        self._unbacked = unbacked
+
+    @property
+    def everything(self) -> bool:
+        """Whether no stack is left out, so that names need not be known beforehand."""
+        return self._pattern is None and not self._unbacked
+
+    def takes(self, names: Iterable[Name]) -> bool:
+        """Tells whether a stack is wanted, by the names of its frames."""
+        found, unbacked = self._pattern is None, not self._unbacked
+        for name in names:
+            found = found or (self._pattern is not None and self._pattern.match(name.symbol) is not None)
+            unbacked = unbacked or name.backing in UNBACKED
+            if found and unbacked:
+                return True
+        return found and unbacked
