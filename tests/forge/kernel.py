@@ -57,6 +57,7 @@ class Kernel:
         sections: its section table, less .edata and .pdata, which are put behind all symbols;
             default: code around one .data that holds the lists.
         low_stub, kdbg: whether the image has these two hints to the kernel's base (x64; both).
+        large_pages: its image lies in 2 MiB pages, as on real machines.
         shuffle: seed for shuffled page frames, None for ascending ones.
     """
 
@@ -75,6 +76,7 @@ class Kernel:
         sections: Optional[Sequence[Section]] = None,
         low_stub: bool = True,
         kdbg: bool = True,
+        large_pages: bool = False,
         shuffle: Optional[int] = None,
     ) -> None:
         wide = isf.pointer_size == 8
@@ -83,7 +85,8 @@ class Kernel:
         self.version = version or finding.guess_version(isf)
         self.base = base or (0xFFFFF80312200000 if wide else 0x82600000)
         self.phys = PhysicalMemory(shuffle)
-        self.space = Space(self.phys, self.bits, 0xFFFFE00010000000 if wide else 0x86000000)
+        arenas = (0xFFFFE00010000000, 0xFFFFE10000000000) if wide else (0x86000000, 0x90000000)
+        self.space = Space(self.phys, self.bits, *arenas)
         self.space.write(self.kuser, bytes(PAGE))
         self._driver_arena = 0xFFFFF80340000000 if wide else 0x8B000000
         self.modules: list[Module] = []
@@ -94,6 +97,8 @@ class Kernel:
         if not isinstance(exports, Mapping):
             exports = {name: isf.symbol(name) for name in exports}
         spec = self._spec(exports, functions, contents or {}, sections)
+        if large_pages:
+            self.space.map_large(self.base, spec.size)
         image = load(self.space, "ntoskrnl.exe", self.bits, self.base, "", spec)
         image.path = "\\SystemRoot\\system32\\ntoskrnl.exe"
         image.symbols = isf

@@ -18,7 +18,6 @@ DATA = 0xC0000040  # initialised data, readable, writable
 TIMESTAMP = 0x5F5E1000
 
 _NT_OFFSET = 0x80
-_HEADERS_SIZE = 0x400
 _EXPORT, _EXCEPTION, _DEBUG = 0, 3, 6
 _CODEVIEW = 2
 
@@ -184,7 +183,8 @@ class Pe:
         )
         optional += struct.pack("<Q", self.base) if wide else struct.pack("<II", 0, self.base)
         optional += struct.pack("<IIHHHHHHI", 0x1000, 0x1000, 10, 0, 10, 0, 10, 0, 0)
-        optional += struct.pack("<IIIHH", self.size, _HEADERS_SIZE, self.checksum, 3, 0x160)
+        headers_size = -(-header_size(len(self.sections)) // 0x200) * 0x200
+        optional += struct.pack("<IIIHH", self.size, headers_size, self.checksum, 3, 0x160)
         sizes = (0x40000, 0x1000, 0x100000, 0x1000)
         optional += struct.pack("<4Q" if wide else "<4I", *sizes)
         optional += struct.pack("<II", 0, 16)

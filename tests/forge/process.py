@@ -62,8 +62,8 @@ class Process:
         wide = kernel.bits == 64
         system = pid == 4
         self.user = not (system or exited)
-        arena = 0xE000000000 if wide else 0x05000000
-        self.space = kernel.space if system else Space(kernel.phys, kernel.bits, arena, kernel.space)
+        arenas = (0xE000000000, 0xE100000000) if wide else (0x05000000, 0x0A000000)
+        self.space = kernel.space if system else Space(kernel.phys, kernel.bits, *arenas, kernel.space)
         self._module_arena = 0x7FE00000000 if wide else 0x70000000
         self.eprocess = kernel.pool.executive("_EPROCESS", "Process")
         self.session: Optional[Session] = None if session is None else kernel.session(session)
@@ -224,4 +224,14 @@ class Process:
             self.eprocess.maybe("SectionBaseAddress", self.modules[0].base)
         if self.wow is not None:
             self.wow.finish()
+        for view in [self.space] + ([self.wow.space] if self.wow is not None else []):
+            self._heap_range(*view.allocated)
         write_tree(kernel, self.eprocess, self.vads)
+
+    def _heap_range(self, start: int, size: int) -> None:
+        """Adds or extends the range of what was allocated one by one."""
+        known = next((vad for vad in self.vads if vad.start == start), None)
+        if known is not None:
+            known.size = size
+        elif size:
+            self.vads.append(Vad(start, size))

@@ -23,7 +23,7 @@ class Session:
     def __init__(self, kernel: Kernel, number: int) -> None:
         self.number = number
         start = 0xFFFFF90000000000 if kernel.bits == 64 else 0xBD000000
-        self.space = _SessionMemory(kernel.phys, kernel.bits, start, kernel.space)
+        self.space = _SessionMemory(kernel.phys, kernel.bits, start + 0x1000000, start, kernel.space)
         self.block = kernel.obj("_MM_SESSION_SPACE", tag=b"MmSs")
         self.block["SessionId"] = number
 

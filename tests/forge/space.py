@@ -21,36 +21,45 @@ class Space:
         bits: 64 or 32.
         kernel: the kernel's space for a process' (addresses of the kernel half are written
             there), None for the kernel's own.
-        arena: where `allocate` starts.
+        arena, ranges: where `allocate` and `reserve` begin, each with room above.
     """
 
-    def __init__(self, phys: PhysicalMemory, bits: int, arena: int, kernel: Optional[Space] = None) -> None:
+    def __init__(
+        self, phys: PhysicalMemory, bits: int, arena: int, ranges: int, kernel: Optional[Space] = None
+    ) -> None:
         self.phys = phys
         self.bits = bits
         self.pointer_size = bits // 8
         self.tables = PageTables(phys, bits, kernel is None)
         self._kernel = kernel
         self._frames: dict[int, int] = {}
-        self._arena = arena
+        self._start = self._end = arena
+        self._ranges = ranges
 
-    def view(self, arena: int, pointer_size: int) -> Space:
-        """The same memory with another place to allocate from and another pointer size."""
+    def view(self, arena: int, ranges: int, pointer_size: int) -> Space:
+        """The same memory with other places to allocate from and another pointer size."""
         view = copy.copy(self)
-        view._arena = arena
+        view._start = view._end = arena
+        view._ranges = ranges
         view.pointer_size = pointer_size
         return view
 
-    def allocate(self, size: int, alignment: int = 0x10, lead: int = 0) -> int:
-        """Claims `size` zeroed bytes behind `lead` more; returns the (aligned) address."""
-        address = -(-(self._arena + lead) // alignment) * alignment
-        self._arena = address + size
-        self.map(address - lead, size + lead)
+    def allocate(self, size: int, alignment: int = 0x10) -> int:
+        """Claims `size` zeroed bytes behind all others so far."""
+        address = -(-self._end // alignment) * alignment
+        self._end = address + size
+        self.map(address, size)
         return address
+
+    @property
+    def allocated(self) -> tuple[int, int]:
+        """Address and size of all that `allocate` gave."""
+        return self._start, self._end - self._start
 
     def reserve(self, size: int) -> int:
         """Claims whole pages of addresses without mapping them, a free page after them."""
-        address = -(-self._arena // PAGE) * PAGE
-        self._arena = address + -(-size // PAGE) * PAGE + PAGE
+        address = self._ranges
+        self._ranges = address + -(-size // PAGE) * PAGE + PAGE
         return address
 
     def map(self, address: int, size: int, state: State = State.VALID) -> None:

@@ -5,13 +5,15 @@
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Sequence
+
+from .module import Module
 
 if TYPE_CHECKING:
     from .kernel import Kernel
 
 _DRIVERS = 50
-_DLLS = 16
+_DLLS, _DLLS_EX = 16, 64
 _NAME_CHARACTERS = 32
 
 
@@ -54,7 +56,29 @@ class UnloadedDll(NamedTuple):
     checksum: int = 0
 
 
-def unload_trace(dlls: list[UnloadedDll], bits: int, slots: int = _DLLS, old: bool = False) -> bytes:
+def remember_unloads(ntdll: Module, dlls: Sequence[UnloadedDll], old: bool = False) -> None:
+    """Writes ntdll's unload traces, in the order of the unloads.
+
+    Which ones, its symbols say: the array `RtlpUnloadEventTrace`, and from Vista on the ring that
+    `RtlpUnloadEventTraceEx` points to with its `...ExSize` (of a record) and `...ExNumber`. `old`:
+    the records of XP and 2003 x86, without Version.
+    """
+    if ntdll.symbols is None:
+        raise ValueError("ntdll needs symbols")
+    known = ntdll.symbols.symbols
+    if "RtlpUnloadEventTrace" in known:
+        ntdll.space.write(ntdll.at("RtlpUnloadEventTrace"), unload_trace(dlls, ntdll.pe.bits, _DLLS, old))
+    if "RtlpUnloadEventTraceEx" in known:
+        trace = unload_trace(dlls, ntdll.pe.bits, _DLLS_EX)
+        ring = ntdll.space.allocate(len(trace))
+        ntdll.space.write(ring, trace)
+        ntdll.space.write_int(ntdll.at("RtlpUnloadEventTraceEx"), ring, ntdll.pe.bits // 8)
+        for name, value in (("Size", len(trace) // _DLLS_EX), ("Number", _DLLS_EX)):
+            if f"RtlpUnloadEventTraceEx{name}" in known:
+                ntdll.space.write_int(ntdll.at(f"RtlpUnloadEventTraceEx{name}"), value, 4)
+
+
+def unload_trace(dlls: Sequence[UnloadedDll], bits: int, slots: int = _DLLS, old: bool = False) -> bytes:
     """The RTL_UNLOAD_EVENT_TRACE array that remembers these unloads, in order.
 
     Record n lies in slot n modulo `slots`. `old`: the layout of XP and 2003 x86, without Version.

@@ -54,6 +54,7 @@ def write_tree(kernel: Kernel, eprocess: Obj, vads: Sequence[Vad]) -> None:
     for vad in ordered:
         if vad.node is None:
             vad.node = _node(kernel, vad)
+        _write_range(vad.node, vad)
     root = eprocess.isf.first("_EPROCESS", "VadRoot.Root", "VadRoot.BalancedRoot.RightChild", "VadRoot")
     if root is None:
         raise KeyError("_EPROCESS.VadRoot")
@@ -81,14 +82,17 @@ def _members(*names: str) -> list[str]:
     return [prefix + name for prefix in ("Core.", "") for name in names]
 
 
-def _node(kernel: Kernel, vad: Vad) -> Obj:
-    mapped = vad.file is not None
-    node = kernel.obj("_MMVAD" if mapped else "_MMVAD_SHORT", tag=b"Vad " if mapped else b"VadS")
+def _write_range(node: Obj, vad: Vad) -> None:
     for member, page in (("StartingVpn", vad.first_page), ("EndingVpn", vad.last_page)):
         node.first(_members(member), page)
         high = node.isf.first(node.type_name, *_members(member + "High"))
         if high is not None:
             node[high] = page >> 32
+
+
+def _node(kernel: Kernel, vad: Vad) -> Obj:
+    mapped = vad.file is not None
+    node = kernel.obj("_MMVAD" if mapped else "_MMVAD_SHORT", tag=b"Vad " if mapped else b"VadS")
     node.first(_members("u.VadFlags.Protection"), vad.protection)
     node.first(_members("u.VadFlags.PrivateMemory"), 0 if mapped else 1)
     flag = node.isf.first(node.type_name, *_members("u.VadFlags.VadType"))

@@ -13,7 +13,6 @@ from .loader import LoaderLists
 from .module import Module, Spec, load
 from .obj import Obj
 from .thread import Thread
-from .vad import Vad
 
 if TYPE_CHECKING:
     from .process import Process
@@ -36,7 +35,7 @@ class Wow64:
     def __init__(self, process: Process, *, nt_global_flag: int = 0, peb: int = 0x7FFD3000) -> None:
         self.process = process
         self.modules: list[Module] = []
-        self.space = process.space.view(0x06000000, 4)
+        self.space = process.space.view(0x06000000, 0x0C000000, 4)
         self._module_arena = 0x70000000
         self.isf = load_isf(VOLATILITY_TABLES / "wow64.json")
         process.region(peb, size=self.isf.size("_PEB32"))
@@ -114,7 +113,6 @@ class Wow64:
             area = process.space.allocate(4 + max(len(context), _CONTEXT32_SIZE))
             process.space.write(area, struct.pack("<HH", flags, _MACHINE_I386) + context)
             thread.teb[f"TlsSlots[{_CPU_SLOT}]"] = area
-            process.vads.append(Vad(area, 4 + _CONTEXT32_SIZE))
         return teb
 
     def finish(self) -> None:
