@@ -84,11 +84,14 @@ class Image:
     def _raw(self, file: BinaryIO) -> None:
         end = 0
         for number, data in self._phys.pages():
-            end = (number + 1) * PAGE
             if data is not None:
                 file.seek(number * PAGE)
                 file.write(data)
-        file.truncate(max(end, _RAW_MINIMUM[self.bits]))
+            end = (number + 1) * PAGE
+        size = max(end, _RAW_MINIMUM[self.bits])
+        if file.tell() < size:
+            file.seek(size - 1)
+            file.write(b"\0")
 
     def _full(self, file: BinaryIO) -> None:
         runs = self._phys.runs()

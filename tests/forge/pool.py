@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from .isf import Isf
 from .obj import Obj
+from .phys import PAGE
 from .space import Space
 
 _COOKIE = 0x5A
@@ -48,7 +49,8 @@ class Pool:
         header = self._isf.size("_POOL_HEADER")
         unit = self._unit
         total = -(-(header + size) // unit) * unit
-        block = self._space.allocate(total, unit)
+        # Small blocks do not cross a page: scanners of physical memory rely on it.
+        block = self._space.allocate(total, unit, one_page=total <= PAGE)
         pool_header = Obj(self._space, self._isf, "_POOL_HEADER", block)
         pool_header["BlockSize"] = total // unit
         modern = self._isf.has("_OBJECT_HEADER", "TypeIndex")

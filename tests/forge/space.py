@@ -44,9 +44,11 @@ class Space:
         view.pointer_size = pointer_size
         return view
 
-    def allocate(self, size: int, alignment: int = 0x10) -> int:
-        """Claims `size` zeroed bytes behind all others so far."""
+    def allocate(self, size: int, alignment: int = 0x10, one_page: bool = False) -> int:
+        """Claims `size` zeroed bytes behind all others so far, within one page if they must."""
         address = -(-self._end // alignment) * alignment
+        if one_page and address // PAGE != (address + size - 1) // PAGE:
+            address = -(-address // PAGE) * PAGE
         self._end = address + size
         self.map(address, size)
         return address
