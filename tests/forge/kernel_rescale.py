@@ -114,6 +114,7 @@ class Rescaler:
             fields[member] = {"offset": offset, "type": layout.what}
             placed.append((field["offset"] + self._wide_size(name, member), offset + layout.size))
             widest = max(widest, layout.alignment)
+        _shorten_bit_fields(fields)
         end = max(end32 for _, end32 in placed)
         self.types[name]["size"] = -(-end // widest) * widest
         self._alignment[name] = widest
@@ -146,3 +147,28 @@ class Rescaler:
             name = self._integers.get(member, "unsigned long")
         size = int(self._wide.data["base_types"][name]["size"])
         return Layout(dict(what, name=name), size, max(size, 1))
+
+
+def _shorten_bit_fields(fields: Json) -> None:
+    """In a unit that was 64 bits the longest field gives up 32, and those above it come down.
+
+    What then does not fit goes: it is there on x64 only.
+    """
+    for offset in {field["offset"] for field in fields.values()}:
+        unit = {
+            member: field["type"]
+            for member, field in fields.items()
+            if field["offset"] == offset and field["type"]["kind"] == "bitfield"
+        }
+        longest = max(unit.values(), key=lambda bits: int(bits["bit_length"]), default=None)
+        if longest is None or longest["type"]["name"] in _WIDE:
+            continue
+        if longest["bit_length"] > 32:
+            longest["bit_length"] -= 32
+            for bits in unit.values():
+                if bits["bit_position"] > longest["bit_position"]:
+                    bits["bit_position"] -= 32
+        for member, bits in unit.items():
+            bits["bit_length"] = min(bits["bit_length"], 32 - bits["bit_position"])
+            if bits["bit_length"] <= 0:
+                del fields[member]

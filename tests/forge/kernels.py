@@ -35,7 +35,6 @@ class Identity:
     name: str
     arch: str
     version: Version
-    service_pack: int
     pdb: str
     base: int
     highest_user: int
@@ -46,19 +45,19 @@ class Identity:
 
     @property
     def guid(self) -> str:
-        """32 hex digits made from the name: no real symbol file has this GUID."""
+        """Of a table of ours: 32 hex digits made from the name, which no real symbol file has."""
         return guid_of(f"kernel-{self.name}")
 
 
 KERNELS: Dict[str, Identity] = {
     kernel.name: kernel
     for kernel in (
-        Identity("xp-x86", "x86", (5, 1, 2600), 3, "ntkrnlpa.pdb", 0x804D7000, 0x7FFEFFFF),
-        Identity("win7-x86", "x86", (6, 1, 7601), 1, "ntkrpamp.pdb", 0x82800000, 0x7FFEFFFF),
-        Identity("win7-x64", "x64", (6, 1, 7601), 1, "ntkrnlmp.pdb", 0xFFFFF80002A00000, 0x7FFFFFEFFFF),
-        Identity("win10-x86", "x86", (10, 0, 17763), 0, "ntkrpamp.pdb", 0x81A00000, 0x7FFEFFFF),
-        Identity("win10-x64", "x64", (10, 0, 19041), 0, "ntkrnlmp.pdb", 0xFFFFF80312200000, 0x7FFFFFFEFFFF),
-        Identity("win11-x64", "x64", (10, 0, 22000), 0, "ntkrnlmp.pdb", 0xFFFFF80455600000, 0x7FFFFFFEFFFF),
+        Identity("xp-x86", "x86", (5, 1, 2600), "ntkrnlpa.pdb", 0x804D7000, 0x7FFEFFFF),
+        Identity("win7-x86", "x86", (6, 1, 7601), "ntkrpamp.pdb", 0x82800000, 0x7FFEFFFF),
+        Identity("win7-x64", "x64", (6, 1, 7601), "ntkrnlmp.pdb", 0xFFFFF80002A00000, 0x7FFFFFEFFFF),
+        Identity("win10-x86", "x86", (10, 0, 17763), "ntkrpamp.pdb", 0x81A00000, 0x7FFEFFFF),
+        Identity("win10-x64", "x64", (10, 0, 19041), "ntkrnlmp.pdb", 0xFFFFF80312200000, 0x7FFFFFFEFFFF),
+        Identity("win11-x64", "x64", (10, 0, 22000), "ntkrnlmp.pdb", 0xFFFFF80455600000, 0x7FFFFFFEFFFF),
     )
 }
 
@@ -80,10 +79,11 @@ _SINCE = (
 
 @dataclasses.dataclass(frozen=True)
 class KnownKernel:
-    """A kernel with its symbol table."""
+    """A kernel with its symbol table; `sections` of its image are known for tables of ours only."""
 
     identity: Identity
     table: Isf
+    sections: Tuple[Section, ...] = ()
 
     @property
     def name(self) -> str:
@@ -110,7 +110,7 @@ class KnownKernel:
             "highest_user": self.identity.highest_user,
             "exports": self.exports,
         }
-        return known if self.name not in KERNELS else dict(known, sections=self._sections())
+        return dict(known, sections=self.sections) if self.sections else known
 
     def variant(
         self,
@@ -136,19 +136,7 @@ class KnownKernel:
             symbols[new] = symbols.pop(old)
         identity = dataclasses.replace(self.identity, name=name, version=version or self.identity.version)
         table = Isf(dict(self.table.data, symbols=symbols)).renamed(identity.guid)
-        return KnownKernel(identity, table)
-
-    def _sections(self) -> Tuple[Section, ...]:
-        """Code, then variables: where `kernel_tables` puts them."""
-        symbols = self.table.symbols
-        variables = {name: self.table.symbol(name) for name in VARIABLES if name in symbols}
-        start = min(variables.values())
-        end = max(rva + VARIABLES[name] for name, rva in variables.items())
-        size = -(-(end - start) // PAGE) * PAGE
-        return (
-            Section(".text", PAGE, start - PAGE, TEXT),
-            Section(".data", start, size, DATA_SECTION),
-        )
+        return KnownKernel(identity, table, self.sections)
 
 
 @functools.lru_cache(maxsize=None)
@@ -159,7 +147,9 @@ def load(name: str) -> KnownKernel:
     """
     if name == "2003-x64":
         return _relabelled_2003()
-    return KnownKernel(KERNELS[name], isf.load(DATA / f"{name}.json.xz"))
+    identity = KERNELS[name]
+    table = isf.load(DATA / f"{name}.json.xz")
+    return KnownKernel(identity, table, _sections(table))
 
 
 def real(path: pathlib.Path) -> KnownKernel:
@@ -172,12 +162,22 @@ def real(path: pathlib.Path) -> KnownKernel:
     alike = [kernel for kernel in KERNELS.values() if kernel.pointer_size == table.pointer_size]
     nearest = min(alike, key=lambda kernel: abs(kernel.version[2] - version[2]))
     name = f"real-{table.guid.lower()}"
-    return KnownKernel(dataclasses.replace(nearest, name=name, version=version), table)
+    identity = dataclasses.replace(nearest, name=name, version=version, pdb=table.pdb)
+    return KnownKernel(identity, table)
 
 
 def _relabelled_2003() -> KnownKernel:
     """The 5.2 x64 kernel: only the database's symbol and what came in 2018 tell it from 7."""
     seven = load("win7-x64")
-    later = [name for name in seven.table.symbols if name.endswith("Shadow") and "Ki" in name]
+    later = [name for name in seven.table.symbols if name.startswith("Ki") and name.endswith("Shadow")]
     rename = {"RtlpStackTraceDatabase": "RtlpStackTraceDataBase"}
     return seven.variant("2003-x64", later, rename, (5, 2, 3790))
+
+
+def _sections(table: Isf) -> Tuple[Section, ...]:
+    """Code, then variables: where `kernel_tables` puts them."""
+    variables = {name: table.symbol(name) for name in VARIABLES if name in table.symbols}
+    start = min(variables.values())
+    end = max(rva + VARIABLES[name] for name, rva in variables.items())
+    size = -(-(end - start) // PAGE) * PAGE
+    return (Section(".text", PAGE, start - PAGE, TEXT), Section(".data", start, size, DATA_SECTION))
