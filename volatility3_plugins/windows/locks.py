@@ -1,0 +1,155 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+
+import logging
+from typing import Dict, Iterator, List, Optional, Tuple
+
+from volatility3.framework import interfaces, renderers
+from volatility3.framework.configuration import requirements
+
+from .tracing import databases, locks, spaces, symbolizer, tables
+from .tracing.creators import Creator
+from .tracing.framecells import names_of
+from .tracing.lock import Lock
+from .tracing.lockrows import COLUMNS, LockRows
+from .tracing.selection import Selection
+
+vollog = logging.getLogger(__name__)
+
+Row = Tuple[int, Tuple[object, ...]]
+
+DISABLED = "Disabled"
+FAILED = "Error outputting file"
+
+
+class Locks(interfaces.plugins.PluginInterface):
+    """Lists the kernel's ERESOURCEs and the critical sections of processes, with who made and who owns them.
+
+    Below a lock stand the owners of a resource, then the frames of the stack that created the lock, from the
+    Stack Trace Database of the kernel (gflags +kst) or of the process (+ust).
+    """
+
+    _required_framework_version = (2, 26, 0)
+    _version = (1, 0, 0)
+
+    @classmethod
+    def get_requirements(cls) -> List[interfaces.configuration.RequirementInterface]:
+        return [
+            requirements.ModuleRequirement(
+                name="kernel", description="Windows kernel", architectures=["Intel32", "Intel64"]
+            ),
+            requirements.VersionRequirement(name="spaces", component=spaces.AddressSpaces, version=(1, 0, 0)),
+            requirements.VersionRequirement(
+                name="databases", component=databases.Databases, version=(1, 0, 0)
+            ),
+            requirements.VersionRequirement(name="locks", component=locks.Locks, version=(1, 0, 0)),
+            requirements.VersionRequirement(
+                name="symbolizer", component=symbolizer.Symbolizer, version=(1, 0, 0)
+            ),
+            requirements.ListRequirement(
+                name="pid",
+                element_type=int,
+                description="Process IDs to include, 0 for the kernel (all other processes are excluded)",
+                optional=True,
+            ),
+            requirements.BooleanRequirement(
+                name="held",
+                description="Show only locks that are owned (or where that cannot be read)",
+                default=False,
+                optional=True,
+            ),
+            requirements.BooleanRequirement(
+                name="contended",
+                description="Show only locks that are or were waited for (or where that cannot be read)",
+                default=False,
+                optional=True,
+            ),
+            requirements.StringRequirement(
+                name="find",
+                description="Show only locks whose creator's stack has a frame that matches this glob",
+                optional=True,
+            ),
+            requirements.BooleanRequirement(
+                name="unbacked",
+                description="Show only locks created from private or unmapped memory or no module",
+                default=False,
+                optional=True,
+            ),
+            requirements.BooleanRequirement(
+                name="dump",
+                description="Write the locks of each address space as RTL_PROCESS_LOCKS",
+                default=False,
+                optional=True,
+            ),
+            requirements.BooleanRequirement(
+                name="fetch_symbols",
+                description="Let Volatility download the symbols that it lacks",
+                default=False,
+                optional=True,
+            ),
+        ]
+
+    def _generator(self) -> Iterator[Row]:
+        kernel_name = self.config["kernel"]
+        names = symbolizer.Symbolizer(
+            self.context,
+            kernel_name,
+            self.config_path,
+            self.config.get("fetch_symbols", False),
+            self._progress_callback,
+        )
+        finder = databases.Databases(self.context, kernel_name, self.config_path, names.indexes)
+        lister = locks.Locks(self.context, kernel_name, finder)
+        selection = Selection(self.config.get("find"), self.config.get("unbacked", False))
+        try:
+            for space in spaces.AddressSpaces.list_spaces(self.context, kernel_name, self.config.get("pid")):
+                self._progress_callback(0, f"Reading the locks of process {space.pid}")
+                listed = list(lister.list_locks(space))
+                if listed:
+                    file_output = self._dump(lister, space, listed)
+                    creators = lister.creators(space, listed)
+                    rows = LockRows(self.context.layers[space.layer_name], space, names.names(space))
+                    for each in filter(self._takes, listed):
+                        yield from self._lock(each, creators, rows, selection, file_output)
+        except tables.MissingTableError as error:
+            vollog.error(error)
+
+    def _takes(self, each: Lock) -> bool:
+        """Tells whether a lock is wanted by --held and --contended."""
+        unwanted_free = self.config.get("held", False) and each.held is False
+        unwanted_calm = self.config.get("contended", False) and each.contended is False
+        return not (unwanted_free or unwanted_calm)
+
+    @staticmethod
+    def _lock(
+        each: Lock,
+        creators: Dict[int, Creator],
+        rows: LockRows,
+        selection: Selection,
+        file_output: str,
+    ) -> Iterator[Row]:
+        creator: Optional[Creator] = creators.get(each.back_trace_index or 0)
+        frames = rows.frames(creator)
+        if not (selection.everything or selection.takes(names_of(frames))):
+            return
+        yield 0, rows.lock(each, creator, file_output)
+        for owner in each.owners:
+            yield 1, rows.owner(each, owner)
+        for cells in rows.frame_rows(each, frames):
+            yield 1, cells
+
+    def _dump(self, lister: locks.Locks, space: spaces.AddressSpace, listed: List[Lock]) -> str:
+        """Writes RTL_PROCESS_LOCKS if that is wanted; returns the name of the file."""
+        if not self.config.get("dump", False):
+            return DISABLED
+        name = self.open.sanitize_filename(f"locks.{space.pid}.{space.arch}.bin")
+        try:
+            with self.open(name) as file:
+                file.write(lister.buffer(space, listed))
+                return str(file.preferred_filename)
+        except OSError as error:
+            vollog.error(f"{name} cannot be written: {error}")
+            return FAILED
+
+    def run(self) -> renderers.TreeGrid:
+        return renderers.TreeGrid(COLUMNS, self._generator())

@@ -1,0 +1,169 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""The kernel's ERESOURCEs: everything on ExpSystemResourcesList."""
+
+from __future__ import annotations
+
+from typing import Iterator, List, NamedTuple, Optional, Tuple
+
+from volatility3.framework import interfaces
+
+from . import eresourcelayout, lock, memory
+from .decode import eresource, links
+from .decode.eresource import Owner, Resource
+from .lock import Lock, LockOwner
+from .peek import Peek
+from .spaces import AddressSpace
+from .threadids import ThreadIds
+
+LIST_SYMBOL = "ExpSystemResourcesList"
+
+NO_THREAD = "no thread"
+TABLE_UNREADABLE = "owner table unreadable"
+TABLE_TOO_BIG = "owner table too big"
+OWNERS_BROKEN = "owner list broken"
+OWNERS_UNKNOWN = "owners unknown"
+
+
+class _Owners(NamedTuple):
+    owners: Tuple[LockOwner, ...]
+    status: str
+
+
+class Resources:
+    """Lists the resources of an image.
+
+    Args:
+        context: the context that holds the kernel
+        kernel_module_name: the kernel's module
+    """
+
+    def __init__(self, context: interfaces.context.ContextInterface, kernel_module_name: str) -> None:
+        self._context = context
+        self._kernel = context.modules[kernel_module_name]
+        self._layer = context.layers[self._kernel.layer_name]
+        self._threads = ThreadIds(context, kernel_module_name)
+        table = self._kernel.symbol_table_name
+        pointer_size = 8 if self._layer.bits_per_register == 64 else 4
+        self._peek = Peek(context, self._kernel.layer_name, pointer_size)
+        self._layout = eresourcelayout.resource(context, table, pointer_size)
+        self._fast = eresourcelayout.fast_resource(context, table)
+
+    def list_resources(self, space: AddressSpace) -> Iterator[Lock]:
+        """Yields the resources in the list's order, and what stands for those that cannot be read.
+
+        Args:
+            space: the kernel's
+        """
+        if not self._kernel.has_symbol(LIST_SYMBOL):
+            yield Lock(space, None, "", status=lock.NO_LIST)
+            return
+        base = memory.canonical(self._layer, self._kernel.offset)
+        walk = links.walk(base + self._kernel.get_symbol(LIST_SYMBOL).address, self._peek.links)
+        for link in walk.before:
+            yield self._resource(space, link - self._layout.links)
+        yield from self._gap(space, walk.gap)
+        for link in walk.after:
+            yield self._resource(space, link - self._layout.links)
+
+    def _gap(self, space: AddressSpace, gap: Optional[links.Gap]) -> Iterator[Lock]:
+        if gap is None:
+            return
+        if gap.forward.reason == links.HEAD:
+            yield Lock(space, None, "", status=lock.NO_HEAD)
+            return
+        for link in gap.lost:
+            yield Lock(space, link - self._layout.links, lock.RESOURCE, status=lock.UNREADABLE)
+        if not gap.exact:
+            yield Lock(space, None, "", status=lock.GAP)
+
+    def _resource(self, space: AddressSpace, address: int) -> Lock:
+        data = self._peek.read(address, self._layout.size)
+        if data is None:
+            return Lock(space, address, lock.RESOURCE, status=lock.UNREADABLE)
+        resource = eresource.decode_resource(data, self._layout)
+        fast = self._is_fast(address)
+        found = self._fast_owners(address) if fast else self._owners(resource)
+        is_address = eresource.is_address(resource.creator_back_trace_index, self._layout.pointer_size)
+        first = found.owners[0] if found.owners else None
+        exclusive = first if first and first.kind == lock.EXCLUSIVE else None
+        return Lock(
+            space,
+            address,
+            lock.FAST_RESOURCE if fast else lock.RESOURCE,
+            back_trace_index=None if is_address else resource.creator_back_trace_index,
+            creator_address=resource.creator_back_trace_index if is_address else 0,
+            owning_thread=exclusive.thread if exclusive else 0,
+            owner_tid=exclusive.tid if exclusive else None,
+            lock_count=resource.active,
+            contention_count=resource.contention_count,
+            waiting_shared=resource.shared_waiters,
+            waiting_exclusive=resource.exclusive_waiters,
+            held=resource.active != 0,
+            contended=bool(
+                resource.contention_count or resource.shared_waiters or resource.exclusive_waiters
+            ),
+            owners=found.owners,
+            status=found.status,
+        )
+
+    def _owners(self, resource: Resource) -> _Owners:
+        """Returns the owners of an ordinary resource: those in itself, and those in its table.
+
+        Entries of owners that released the resource stay; without ActiveCount they mean nothing.
+        """
+        if not resource.active:
+            return _Owners((), "")
+        owners = list(resource.embedded)
+        status = ""
+        if resource.owner_table:
+            in_table, status = self._owner_table(resource.owner_table)
+            owners += in_table
+        return _Owners(tuple(self._owner(owner) for owner in owners if owner.owner_count), status)
+
+    def _owner_table(self, address: int) -> Tuple[List[Owner], str]:
+        layout = self._layout.owner
+        head = self._peek.read(address, layout.size)
+        if head is None:
+            return [], TABLE_UNREADABLE
+        entries = eresource.table_size(head, layout)
+        status = TABLE_TOO_BIG if entries > eresource.MAX_OWNERS else ""
+        length = min(entries, eresource.MAX_OWNERS) * layout.size
+        extents = memory.read_extents(self._context, self._kernel.layer_name, address, length)
+        run = extents.run_at(address)
+        data = run[1] if run else b""
+        if len(data) < length:
+            status = TABLE_UNREADABLE
+        return eresource.decode_owner_table(data, layout), status
+
+    def _owner(self, owner: Owner) -> LockOwner:
+        thread = owner.thread & ~eresource.OWNER_THREAD_BITS
+        tid = self._threads.tid(thread)
+        kind = lock.EXCLUSIVE if owner.exclusive else lock.SHARED
+        return LockOwner(thread, tid, kind, owner.owner_count, "" if tid is not None else NO_THREAD)
+
+    def _is_fast(self, address: int) -> bool:
+        """Tells a fast resource from an ordinary one: it has the head of a list where that has its owner."""
+        if self._fast is None:
+            return False
+        head = address + self._fast.owner_list
+        ends = self._peek.links(head)
+        neighbour = self._peek.links(ends[0]) if ends else None
+        return neighbour is not None and neighbour[1] == head
+
+    def _fast_owners(self, address: int) -> _Owners:
+        if self._fast is None or self._fast.entry is None:
+            return _Owners((), OWNERS_UNKNOWN)
+        entry = self._fast.entry
+        walk = links.walk(address + self._fast.owner_list, self._peek.links, eresource.MAX_OWNERS)
+        owners = []
+        for link in walk.nodes:
+            data = self._peek.read(link - entry.links, entry.size)
+            if data is not None:
+                thread = entry.thread.of(data)
+                tid = self._threads.tid(thread)
+                kind = lock.EXCLUSIVE if entry.exclusive.of(data) else lock.SHARED
+                kind = lock.WAITING if entry.waiting.of(data) else kind
+                owners.append(LockOwner(thread, tid, kind, None, "" if tid is not None else NO_THREAD))
+        owners.sort(key=lambda owner: owner.kind != lock.EXCLUSIVE)
+        return _Owners(tuple(owners), OWNERS_BROKEN if walk.gap else "")
