@@ -4,14 +4,16 @@
 
 from __future__ import annotations
 
-from typing import Dict, Optional
+from typing import Dict, Optional, Tuple
 
 from volatility3.framework import interfaces
 
 from . import memory
 from .decode.extents import Extents
+from .decode.unwindinfo import Bytes
 
 WINDOW = 0x4000
+_NOTHING = (0, b"")
 
 
 class ImageReader:
@@ -32,6 +34,7 @@ class ImageReader:
         self.base = base
         self.size = size
         self._windows: Dict[int, Extents] = {}
+        self._first_runs: Dict[int, Tuple[int, bytes]] = {}
 
     def load(self, rva: int, length: int) -> Extents:
         """Returns what is present of a range, by RVA, and does not keep it."""
@@ -39,13 +42,18 @@ class ImageReader:
         found = memory.read_extents(self._context, self.layer_name, self.base + rva, length)
         return Extents((start - self.base, data) for start, data in found.runs)
 
-    def read(self, rva: int, length: int) -> Optional[memoryview]:
+    def read(self, rva: int, length: int) -> Optional[Bytes]:
         """Returns the bytes of a short range, or None unless all are present."""
+        window = rva // WINDOW
+        first, data = self._first_runs.get(window, _NOTHING)
+        start = rva - first
+        if start >= 0 and start + length <= len(data):
+            return data[start : start + length]
         if rva < 0 or rva + length > self.size:
             return None
-        window = rva // WINDOW
         if (rva + length - 1) // WINDOW > window:
             return self.load(rva, length).read(rva, length)
         if window not in self._windows:
-            self._windows[window] = self.load(window * WINDOW, WINDOW)
+            self._windows[window] = found = self.load(window * WINDOW, WINDOW)
+            self._first_runs[window] = found.runs[0] if found.runs else _NOTHING
         return self._windows[window].read(rva, length)

@@ -1,6 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""The loader's lists of modules: PEB_LDR_DATA of a process (either bitness), the kernel's PsLoadedModuleList."""
+"""The loader's lists of modules: PEB_LDR_DATA of a process (either bitness), nt!PsLoadedModuleList."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from volatility3.framework import interfaces
 from . import isfindex
 from .decode import peexports, peimage
 from .decode.functiontable import FunctionTable
-from .decode.namerules import NameTable, sort_labels
+from .decode.namerules import ExportNames, NameTable, PdbNames, sort_labels
 from .decode.peimage import CodeView, HeaderError, Headers
 from .imagereader import ImageReader
 from .isfindex import SymbolArrays
@@ -105,7 +105,8 @@ class ModuleIndexes:
             status = exports.status
         else:
             rvas, labels = symbols.rvas, symbols.names
-        names = NameTable(rvas, labels, symbols is None, headers.sections, functions)
+        kind = ExportNames if symbols is None else PdbNames
+        names = kind(rvas, labels, headers.sections, functions)
         return ModuleIndex(headers, codeview, symbols, functions, names, status)
 
 
@@ -121,7 +122,7 @@ def _functions(reader: ImageReader, headers: Headers) -> Optional[FunctionTable]
 def _without_headers(table: Optional[interfaces.symbols.SymbolTableInterface], status: str) -> ModuleIndex:
     """Makes an index from nothing but the symbols that the caller may have."""
     if table is None:
-        return ModuleIndex(None, None, None, None, NameTable([], [], True), status)
+        return ModuleIndex(None, None, None, None, ExportNames([], []), status)
     symbols = isfindex.from_table(table)
-    names = NameTable(symbols.rvas, symbols.names, False)
+    names = PdbNames(symbols.rvas, symbols.names)
     return ModuleIndex(None, None, symbols, None, names, status)

@@ -144,7 +144,7 @@ class PlaceMap:
         table: Optional[interfaces.symbols.SymbolTableInterface],
     ) -> ModuleIndex:
         if not layer_name:
-            names = namerules.NameTable([], [], True)
+            names = namerules.ExportNames([], [])
             return ModuleIndex(None, None, None, None, names, NO_PAGE_TABLES)
         return self._indexes.get(layer_name, module.base, module.size, table)
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import Callable, NamedTuple, Optional, Union
 
 from .decode import modulename, namerules
-from .decode.namerules import NONE
+from .decode.namerules import MODULE, NONE
 from .kernelmodules import Module
 from .moduleindex import ModuleIndex
 from .unloaded import Unloaded
@@ -44,6 +44,10 @@ NOT_CANONICAL = Name("<unmapped>", NONE, "not canonical", "unmapped")
 VADS_INCOMPLETE = Name("<unmapped>", NONE, "VADs incomplete", "unmapped")
 
 OVERLAP = "overlaps an unloaded module"
+
+
+# Making a NamedTuple through its own constructor would be a third of what naming an address costs.
+_name = tuple.__new__
 
 
 class Place:
@@ -101,7 +105,7 @@ class MappedPlace:
 class ModulePlace:
     """A module; its index is made when it is first met."""
 
-    __slots__ = ("_check", "_find", "_load", "_prefix", "_status", "index", "module")
+    __slots__ = ("_base", "_check", "_find", "_load", "_plain", "_status", "index", "module")
 
     def __init__(
         self, module: Module, load: Callable[[], ModuleIndex], check: Optional[Callable[[], str]] = None
@@ -109,7 +113,8 @@ class ModulePlace:
         self.module = module
         self._load = load
         self._check = check
-        self._prefix = module.name + "!"
+        self._base = module.base
+        self._plain = module.name
         self._status = ""
         self.index: Optional[ModuleIndex] = None
 
@@ -125,15 +130,20 @@ class ModulePlace:
     def name(self, address: int, lookup: int) -> Name:
         if self.index is None:
             self.prepare()
-        base = self.module.base
+        base = self._base
         label = self._find(lookup - base)
         if label is None:
-            return Name(f"{self.module.name}+{address - base:#x}", namerules.MODULE, self._status, "module")
+            return _name(Name, (f"{self._plain}+{address - base:#x}", MODULE, self._status, "module"))
         rva, name, source = label
         offset = address - base - rva
-        if offset:
-            name = f"{name}+{offset:#x}" if offset > 0 else f"{name}{offset:#x}"
-        return Name(self._prefix + name, source, self._status, "module")
+        if offset > 0:
+            return _name(Name, (f"{self._plain}!{name}+{offset:#x}", source, self._status, "module"))
+        return Name(
+            f"{self._plain}!{name}{offset:#x}" if offset else f"{self._plain}!{name}",
+            source,
+            self._status,
+            "module",
+        )
 
 
 class OverlapPlace:

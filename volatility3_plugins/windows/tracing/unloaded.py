@@ -12,6 +12,7 @@ from volatility3.framework import interfaces
 from . import memory
 from .decode import peimage, unloadevents
 from .decode.unloadevents import UnloadEvent
+from .decode.unwindinfo import Bytes
 from .imagereader import ImageReader
 from .moduleindex import ModuleIndex
 from .peek import Peek
@@ -113,7 +114,7 @@ class UnloadedDlls:
 
     def _candidates(
         self, reader: ImageReader, index: ModuleIndex, pointer_size: int, user_end: int
-    ) -> Iterator[Tuple[int, memoryview]]:
+    ) -> Iterator[Tuple[int, Bytes]]:
         """Yields places of ntdll's writable data that may be the ring: where it was before, then all."""
         known = self._rings.get(id(index))
         largest = unloadevents.EVENTS * unloadevents.LAYOUTS[pointer_size][0].size

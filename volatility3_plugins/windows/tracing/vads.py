@@ -33,7 +33,7 @@ class Vad(NamedTuple):
 
 
 class _Node(NamedTuple):
-    """Where the members of `_MMVAD_SHORT` are. `_MMVAD` begins like it (from 8.1 on it is its member Core)."""
+    """Where the members of `_MMVAD_SHORT` are. `_MMVAD` begins like it (from 8.1 on as its member Core)."""
 
     size: int
     left: Field

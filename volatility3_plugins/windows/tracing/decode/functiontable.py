@@ -19,9 +19,10 @@ from __future__ import annotations
 
 import bisect
 import struct
-from typing import Dict, Iterable, Iterator, List, Optional, Tuple
+from typing import Dict, Iterable, Iterator, List, Optional, Sequence, Tuple
 
 from .unwindinfo import (
+    CHAININFO,
     RUNTIME_FUNCTION_SIZE,
     Bytes,
     ReadRva,
@@ -45,13 +46,14 @@ class FunctionTable:
     __slots__ = ("_begins", "_ends", "_gaps", "_infos", "_unwinds", "read_rva")
 
     def __init__(
-        self, entries: Iterable[RuntimeFunction], gaps: Iterable[Tuple[int, int]], read_rva: ReadRva
+        self, entries: Iterable[Tuple[int, int, int]], gaps: Iterable[Tuple[int, int]], read_rva: ReadRva
     ) -> None:
-        """Takes the entries, the RVA ranges (low, high) of which entries may be missing, and the image."""
-        ordered = sorted(entry for entry in entries if entry.begin < entry.end)
-        self._begins = [entry.begin for entry in ordered]
-        self._ends = [entry.end for entry in ordered]
-        self._unwinds = [entry.unwind for entry in ordered]
+        """Takes (begin, end, unwind) entries, the RVAs (low, high) where some may lack, and the image."""
+        ordered = sorted(entry for entry in entries if entry[0] < entry[1])
+        self._begins: Sequence[int]
+        self._ends: Sequence[int]
+        self._unwinds: Sequence[int]
+        self._begins, self._ends, self._unwinds = zip(*ordered) if ordered else ((), (), ())
         self._gaps = list(gaps)
         self._infos: Dict[int, UnwindInfo] = {}
         self.read_rva = read_rva
@@ -70,16 +72,16 @@ class FunctionTable:
             size: size of the directory in bytes
             read_rva: reads the image
         """
-        entries: List[RuntimeFunction] = []
+        entries: List[Tuple[int, int, int]] = []
         gaps: List[Tuple[int, int]] = []
         expected = 0
         for first, found in _whole_entries(runs):
             if first > expected:
-                gaps.append((entries[-1].end if entries else 0, found[0].begin))
+                gaps.append((entries[-1][1] if entries else 0, found[0][0]))
             entries += found
             expected = first + len(found)
         if expected < size // RUNTIME_FUNCTION_SIZE:
-            gaps.append((entries[-1].end if entries else 0, END_OF_IMAGE))
+            gaps.append((entries[-1][1] if entries else 0, END_OF_IMAGE))
         return cls(entries, gaps, read_rva)
 
     def __len__(self) -> int:
@@ -88,17 +90,25 @@ class FunctionTable:
     def __iter__(self) -> Iterator[RuntimeFunction]:
         return (RuntimeFunction(*entry) for entry in zip(self._begins, self._ends, self._unwinds))
 
+    @property
+    def ranges(self) -> Tuple[Sequence[int], Sequence[int]]:
+        """The begins of all entries, ascending, and their ends: for whoever must look up very many RVAs."""
+        return self._begins, self._ends
+
+    def entry(self, position: int) -> RuntimeFunction:
+        """Returns the entry at a position of `ranges`."""
+        return RuntimeFunction(self._begins[position], self._ends[position], self._unwinds[position])
+
+    def may_be_moved(self, position: int) -> bool:
+        """Tells whether an entry may be a piece of another's function: one byte says that most are not."""
+        unwind = self._unwinds[position]
+        head = None if unwind & INDIRECT else self.read_rva(unwind, 1)
+        return head is None or bool(head[0] >> 3 & CHAININFO)
+
     def find(self, rva: int) -> Optional[RuntimeFunction]:
         """Returns the entry whose code holds an RVA, as the table has it, or None."""
         position = bisect.bisect_right(self._begins, rva) - 1
         if position < 0 or rva >= self._ends[position]:
-            return None
-        return RuntimeFunction(self._begins[position], self._ends[position], self._unwinds[position])
-
-    def last_before(self, rva: int) -> Optional[RuntimeFunction]:
-        """Returns the last entry that starts at or before an RVA, whether it reaches it or not, or None."""
-        position = bisect.bisect_right(self._begins, rva) - 1
-        if position < 0:
             return None
         return RuntimeFunction(self._begins[position], self._ends[position], self._unwinds[position])
 
@@ -135,11 +145,11 @@ class FunctionTable:
         return None
 
 
-def _whole_entries(runs: Iterable[Tuple[int, Bytes]]) -> Iterator[Tuple[int, List[RuntimeFunction]]]:
+def _whole_entries(runs: Iterable[Tuple[int, Bytes]]) -> Iterator[Tuple[int, List[Tuple[int, int, int]]]]:
     """Yields (index of the first, entries) of the entries that lie wholly in a run."""
     for start, data in runs:
         first = -(-start // RUNTIME_FUNCTION_SIZE)
         usable = bytes(data[first * RUNTIME_FUNCTION_SIZE - start :])
         usable = usable[: len(usable) - len(usable) % RUNTIME_FUNCTION_SIZE]
         if usable:
-            yield first, [RuntimeFunction(*fields) for fields in struct.iter_unpack("<III", usable)]
+            yield first, list(struct.iter_unpack("<III", usable))

@@ -16,10 +16,10 @@ Offsets may be negative where the moved piece lies before its function.
 
 from __future__ import annotations
 
-import bisect
-from typing import Dict, Iterable, List, NamedTuple, Optional, Sequence, Tuple
+from bisect import bisect_left, bisect_right
+from typing import Iterable, List, Optional, Sequence, Tuple
 
-from .functiontable import FunctionTable, RuntimeFunction
+from .functiontable import FunctionTable
 from .peimage import Section
 
 PDB = "pdb"
@@ -30,12 +30,10 @@ UNLOADED = "unloaded"
 NONE = "none"
 
 
-class Label(NamedTuple):
-    """A name that reaches an address: the RVA it stands for, the name, and where it comes from."""
+Label = Tuple[int, str, str]
+"""A name that reaches an address: the RVA it stands for, the name, and where it comes from."""
 
-    rva: int
-    name: str
-    source: str
+_UNKNOWN: Label = (-1, "", NONE)
 
 
 def sort_labels(pairs: Iterable[Tuple[int, str]]) -> Tuple[List[int], List[str]]:
@@ -59,73 +57,125 @@ def _rank(name: str) -> Tuple[int, int, str]:
 
 
 class NameTable:
-    """The labels of a module, with the rules above.
+    """The labels of a module; what decides how far they reach is in `PdbNames` and `ExportNames`.
 
     Args:
         rvas: where the labels are, ascending, each once
         names: their names, in the same order
-        exports: the labels are exports (they name only what they start), not a PDB's symbols
         sections: the module's sections, ascending; empty if unknown, then any label reaches any address
         functions: the x64 function table, None where there is none
     """
 
-    __slots__ = ("_exports", "_functions", "_moved", "_names", "_rvas", "_section_starts", "_sections")
+    __slots__ = (
+        "_begins",
+        "_ends",
+        "_functions",
+        "_names",
+        "_pieces",
+        "_rvas",
+        "_section_starts",
+        "_sections",
+    )
+
+    SOURCE = PDB
+    NEAREST_SOURCE = PDB
 
     def __init__(
         self,
         rvas: Sequence[int],
         names: Sequence[str],
-        exports: bool,
         sections: Sequence[Section] = (),
         functions: Optional[FunctionTable] = None,
     ) -> None:
         self._rvas = rvas
         self._names = names
-        self._exports = exports
         self._sections = sections
         self._section_starts: List[int] = [section.start for section in sections]
         self._functions = functions
-        self._moved: Dict[int, Optional[int]] = {}
+        self._begins: Sequence[int] = ()
+        self._ends: Sequence[int] = ()
+        if functions is not None:
+            self._begins, self._ends = functions.ranges
+        self._pieces: List[Optional[Label]] = [_UNKNOWN] * len(self._begins)
 
     def find(self, rva: int) -> Optional[Label]:
         """Returns the label that reaches an RVA, or None where none is known to."""
-        function = self._functions.find(rva) if self._functions is not None else None
-        position = bisect.bisect_right(self._rvas, rva) - 1
-        if function is None:
-            return self._nearest(rva, position)
-        if not self._exports and position >= 0 and self._rvas[position] >= function.begin:
-            return Label(self._rvas[position], self._names[position], PDB)
-        start = self._start(function)
-        if start is None:
+        raise NotImplementedError
+
+    def _start(self, piece: int) -> Optional[Label]:
+        """Returns the label of the function to which a piece of code without a label belongs (remembered)."""
+        label = self._pieces[piece]
+        if label is _UNKNOWN:
+            label = None
+            if self._functions is not None and self._functions.may_be_moved(piece):
+                primary = self._functions.primary(self._functions.entry(piece))
+                label = None if primary is None else self._exact(primary.begin)
+            self._pieces[piece] = label
+        return label
+
+    def _exact(self, rva: int) -> Optional[Label]:
+        position = bisect_left(self._rvas, rva)
+        if position == len(self._rvas) or self._rvas[position] != rva:
             return None
-        return Label(self._rvas[start], self._names[start], EXPORT if self._exports else PDB)
+        return (rva, self._names[position], self.SOURCE)
 
-    def _start(self, function: RuntimeFunction) -> Optional[int]:
-        """Returns the position of the label that starts a function (remembered by the piece's start)."""
-        begin = function.begin
-        if begin not in self._moved:
-            start = self._exact(begin)
-            if start is None and self._functions is not None:
-                primary = self._functions.primary(function)
-                start = None if primary is None else self._exact(primary.begin)
-            self._moved[begin] = start
-        return self._moved[begin]
+    def _nearest(self, rva: int, piece: int) -> Optional[Label]:
+        """Returns the last label before an RVA that no function covers, if nothing comes between.
 
-    def _exact(self, rva: int) -> Optional[int]:
-        position = bisect.bisect_left(self._rvas, rva)
-        return position if position < len(self._rvas) and self._rvas[position] == rva else None
-
-    def _nearest(self, rva: int, position: int) -> Optional[Label]:
-        """Returns the last label before an RVA that no function covers, if nothing comes between."""
+        Args:
+            rva: what is looked up
+            piece: position of the last piece of code before it, -1 if there is none
+        """
+        position = bisect_right(self._rvas, rva) - 1
         if position < 0:
             return None
         start = self._rvas[position]
+        if piece >= 0 and start < self._ends[piece]:
+            return None
         if self._sections:
-            index = bisect.bisect_right(self._section_starts, rva) - 1
+            index = bisect_right(self._section_starts, rva) - 1
             if index < 0 or rva >= self._sections[index].end or start < self._sections[index].start:
                 return None
-        if self._functions is not None:
-            before = self._functions.last_before(rva)
-            if before is not None and start < before.end:
-                return None
-        return Label(start, self._names[position], NEAREST if self._exports else PDB)
+        return (start, self._names[position], self.NEAREST_SOURCE)
+
+
+class PdbNames(NameTable):
+    """A PDB's symbols: every label counts, within its function."""
+
+    __slots__ = ()
+
+    def find(self, rva: int) -> Optional[Label]:
+        piece = bisect_right(self._begins, rva) - 1
+        if piece < 0 or rva >= self._ends[piece]:
+            return self._nearest(rva, piece)
+        position = bisect_right(self._rvas, rva) - 1
+        if position >= 0 and self._rvas[position] >= self._begins[piece]:
+            return (self._rvas[position], self._names[position], PDB)
+        return self._start(piece)
+
+
+class ExportNames(NameTable):
+    """Exports: they name the function that they start."""
+
+    __slots__ = ()
+
+    SOURCE = EXPORT
+    NEAREST_SOURCE = NEAREST
+
+    def __init__(
+        self,
+        rvas: Sequence[int],
+        names: Sequence[str],
+        sections: Sequence[Section] = (),
+        functions: Optional[FunctionTable] = None,
+    ) -> None:
+        super().__init__(rvas, names, sections, functions)
+        labels = {rva: (rva, name, EXPORT) for rva, name in zip(rvas, names)}
+        self._pieces = [labels.get(begin, _UNKNOWN) for begin in self._begins]
+
+    def find(self, rva: int) -> Optional[Label]:
+        piece = bisect_right(self._begins, rva) - 1
+        if piece < 0 or rva >= self._ends[piece]:
+            return self._nearest(rva, piece)
+        label = self._pieces[piece]
+        return self._start(piece) if label is _UNKNOWN else label

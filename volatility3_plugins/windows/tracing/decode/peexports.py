@@ -114,7 +114,8 @@ class _Image:
         self.size = size
         self.missing = False
         self._directory = directory
-        self._pages: Dict[int, Extents] = {directory_rva >> 12: directory}
+        self._run = directory.run_at(directory_rva) or (0, b"")
+        self._pages: Dict[int, Extents] = {}
 
     def array(self, code: str, rva: int, count: int) -> List[Optional[int]]:
         """Returns an array of integers with None for those that are not present."""
@@ -136,25 +137,22 @@ class _Image:
         """Returns the zero-terminated string at an RVA, made printable, or None if it is not there."""
         if rva is None or not 0 < rva < self.size:
             return None
-        data = self._at(self._directory, rva) or self._at(self._page(rva), rva)
-        if data is None or not data:
+        start, data = self._run
+        if not start <= rva < start + len(data):
+            start, data = self._page(rva).run_at(rva) or (rva, b"")
+        end = data.find(b"\0", rva - start, rva - start + MAX_NAME)
+        if end <= rva - start:
             self.missing = True
             return None
-        return text.printable(data.decode("latin-1")).replace(";", "\\x3b")
+        name = data[rva - start : end].decode("latin-1")
+        if name.isidentifier() and len(name) < text.MAX_NAME:
+            return name
+        return text.printable(name).replace(";", "\\x3b")
 
     def _page(self, rva: int) -> Extents:
         page = rva >> 12
-        if page not in self._pages and len(self._pages) > MAX_STRAY_PAGES:
+        if page not in self._pages and len(self._pages) >= MAX_STRAY_PAGES:
             return self._directory
         if page not in self._pages:
             self._pages[page] = self.load(page << 12, 0x2000)
         return self._pages[page]
-
-    @staticmethod
-    def _at(extents: Extents, rva: int) -> Optional[bytes]:
-        run = extents.run_at(rva)
-        if run is None:
-            return None
-        start, data = run
-        end = data.find(b"\0", rva - start, rva - start + MAX_NAME)
-        return data[rva - start : end] if end >= 0 else None

@@ -12,6 +12,8 @@ from __future__ import annotations
 import struct
 from typing import Iterator, List, NamedTuple, Optional
 
+from .unwindinfo import Bytes
+
 EVENTS = 16
 EVENTS_EX = 64
 PAGE = 0x1000
@@ -36,7 +38,7 @@ class UnloadEvent(NamedTuple):
     name: str
 
 
-def read_events(data: memoryview, layout: struct.Struct, user_end: int) -> Optional[List[UnloadEvent]]:
+def read_events(data: Bytes, layout: struct.Struct, user_end: int) -> Optional[List[UnloadEvent]]:
     """Decodes a whole ring, or returns None unless every element proves itself.
 
     An element is all zero or is a credible event in the slot of its sequence number; the numbers of the
@@ -65,7 +67,7 @@ def read_events(data: memoryview, layout: struct.Struct, user_end: int) -> Optio
     return events if len(events) == count or events[0].sequence == 0 else None
 
 
-def salvage_events(data: memoryview, layout: struct.Struct, user_end: int) -> List[UnloadEvent]:
+def salvage_events(data: Bytes, layout: struct.Struct, user_end: int) -> List[UnloadEvent]:
     """Decodes what is credible of a ring whose place is certain, in the order of the events."""
     fields = (layout.unpack_from(data, start) for start in range(0, len(data) - layout.size + 1, layout.size))
     events = (_event(each, user_end) for each in fields if each[0])
