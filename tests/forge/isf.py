@@ -10,29 +10,13 @@ import json
 import lzma
 import pathlib
 import re
-from typing import Any, Dict, Iterable, NamedTuple
+from typing import Iterable, NamedTuple
 
-Json = Dict[str, Any]
+from .isf_prune import prune
+from .isf_types import Json, base_types
 
 _STEP = re.compile(r"\.?([^.\[\]]+)|\[(\d+)\]")
 _KINDS_BY_NAME = ("struct", "union", "class")
-
-BASE_TYPES: dict[str, tuple[int, str, bool]] = {
-    "char": (1, "char", True),
-    "unsigned char": (1, "char", False),
-    "wchar": (2, "int", False),
-    "short": (2, "int", True),
-    "unsigned short": (2, "int", False),
-    "int": (4, "int", True),
-    "unsigned int": (4, "int", False),
-    "long": (4, "int", True),
-    "unsigned long": (4, "int", False),
-    "long long": (8, "int", True),
-    "unsigned long long": (8, "int", False),
-    "float": (4, "float", True),
-    "double": (8, "float", True),
-    "void": (0, "void", False),
-}
 
 
 class Place(NamedTuple):
@@ -51,16 +35,6 @@ class Place(NamedTuple):
     length: int
     item: Json | None
     bits: tuple[int, int] | None
-
-
-def base_types(pointer_size: int) -> Json:
-    """The `base_types` of an ISF whose pointers have `pointer_size` bytes (4 or 8)."""
-    types: Json = {
-        name: {"kind": kind, "size": size, "signed": signed, "endian": "little"}
-        for name, (size, kind, signed) in BASE_TYPES.items()
-    }
-    types["pointer"] = {"kind": "int", "size": pointer_size, "signed": False, "endian": "little"}
-    return types
 
 
 class Isf:
@@ -205,29 +179,7 @@ class Isf:
         Pointers to types that are left out become pointers to void. Roots and symbols that the
         table does not have are ignored, since Windows versions differ.
         """
-        keep: set[str] = set()
-        enums: set[str] = set()
-        queue: list[str] = [root for root in roots if root in self.types]
-        while queue:
-            name = queue.pop()
-            if name in keep or name not in self.types:
-                continue
-            keep.add(name)
-            for field in self.types[name]["fields"].values():
-                _embedded(field["type"], queue, enums)
-        kept_types: Json = {name: copy.deepcopy(self.types[name]) for name in sorted(keep)}
-        for user_type in kept_types.values():
-            for field in user_type["fields"].values():
-                field["type"] = _forget(field["type"], keep)
-        wanted = self.symbols if symbols is None else symbols
-        return Isf(
-            dict(
-                self.data,
-                user_types=kept_types,
-                enums={name: self.enums[name] for name in sorted(enums & set(self.enums))},
-                symbols={name: self.symbols[name] for name in wanted if name in self.symbols},
-            )
-        )
+        return Isf(prune(self.data, roots, symbols))
 
 
 @functools.lru_cache(maxsize=None)
@@ -273,24 +225,3 @@ def _split(path: str) -> Iterable[tuple[str, int | None]]:
         (match.group(1) or "", None if match.group(2) is None else int(match.group(2)))
         for match in _STEP.finditer(path)
     ]
-
-
-def _embedded(what: Json, queue: list[str], enums: set[str]) -> None:
-    if what["kind"] in _KINDS_BY_NAME:
-        queue.append(what["name"])
-    elif what["kind"] == "enum":
-        enums.add(what["name"])
-    elif what["kind"] == "array":
-        _embedded(what["subtype"], queue, enums)
-    elif what["kind"] == "pointer" and (what.get("subtype") or {}).get("kind") == "enum":
-        enums.add(what["subtype"]["name"])
-    elif what["kind"] == "bitfield":
-        _embedded(what["type"], queue, enums)
-
-
-def _forget(what: Json, keep: set[str]) -> Json:
-    if what["kind"] in ("pointer", "array") and what.get("subtype"):
-        what["subtype"] = _forget(what["subtype"], keep)
-    elif what["kind"] in _KINDS_BY_NAME and what["name"] not in keep:
-        return {"kind": "base", "name": "void"}
-    return what

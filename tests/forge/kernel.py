@@ -10,9 +10,10 @@ from . import finding
 from .cpu import Cpu
 from .dump import Image
 from .isf import Isf
+from .kernel_image import kernel_spec
 from .module import Module, Spec, fill_entry, load
 from .obj import Obj, Value, filetime, ring
-from .pe import DATA, RDATA, TEXT, Function, Pdb, Section, header_size
+from .pe import DATA, Function, Section
 from .phys import PAGE, PhysicalMemory
 from .pool import Pool
 from .process import Process
@@ -20,23 +21,6 @@ from .session import Session
 from .space import Space
 from .unloaded import UnloadedDrivers
 
-_DATA_SYMBOLS = (
-    "KdDebuggerDataBlock",
-    "KdVersionBlock",
-    "PsActiveProcessHead",
-    "PsLoadedModuleList",
-    "RtlpStackTraceDatabase",
-    "RtlpStackTraceDataBase",
-    "NtGlobalFlag",
-    "MmUnloadedDrivers",
-    "MmLastUnloadedDriver",
-    "KeNumberProcessors",
-    "KiProcessorBlock",
-    "ExpSystemResourcesList",
-    "HandleTableListHead",
-    "ObpRootDirectoryObject",
-    "PspCidTable",
-)
 # Lists that are empty until somebody fills them.
 _LIST_HEADS = ("ExpSystemResourcesList", "HandleTableListHead")
 
@@ -96,7 +80,7 @@ class Kernel:
 
         if not isinstance(exports, Mapping):
             exports = {name: isf.symbol(name) for name in exports}
-        spec = self._spec(exports, functions, contents or {}, sections)
+        spec = kernel_spec(isf, exports, functions, contents or {}, sections)
         if large_pages:
             self.space.map_large(self.base, spec.size)
         image = load(self.space, "ntoskrnl.exe", self.bits, self.base, "", spec)
@@ -220,41 +204,3 @@ class Kernel:
         fill_entry(entry, module)
         self.modules.append(module)
         return module
-
-    def _spec(
-        self,
-        exports: Mapping[str, int],
-        functions: Sequence[Function],
-        contents: Mapping[int, bytes],
-        sections: Optional[Sequence[Section]],
-    ) -> Spec:
-        isf = self.isf
-        end = max(isf.symbol(name) for name in isf.symbols)
-        extra = -(-end // PAGE) * PAGE + PAGE
-        known = [isf.symbol(name) for name in _DATA_SYMBOLS if name in isf.symbols]
-        start, stop = min(known) & ~0xFFF, (max(known) & ~0xFFF) + PAGE
-        pdata_size = -(-12 * len(functions) // PAGE) * PAGE
-        exports_size = -(-(0x40 + 40 * len(exports) + sum(map(len, exports))) // PAGE) * PAGE
-        own = sections or [
-            Section(".text", PAGE, start - PAGE, TEXT),
-            Section(".data", start, stop - start, DATA),
-            Section("PAGE", stop, extra - stop, TEXT),
-        ]
-        own = [
-            *(section for section in own if section.size > 0),
-            Section(".edata", extra, exports_size, RDATA),
-            Section(".pdata", extra + exports_size, pdata_size or PAGE, RDATA),
-        ]
-        return Spec(
-            size=extra + exports_size + (pdata_size or PAGE),
-            sections=own,
-            exports=exports,
-            functions=functions,
-            contents=contents,
-            pdb=Pdb(isf.pdb, isf.guid, isf.age),
-            # Right behind the section table: the one place that no symbol can name.
-            meta_rva=header_size(len(own)),
-            exports_rva=extra,
-            pdata_rva=extra + exports_size,
-            dll=False,
-        )

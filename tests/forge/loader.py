@@ -1,13 +1,13 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""The user-mode loader's lists: PEB_LDR_DATA and its entries, of one bitness."""
+"""The user-mode loader of one bitness: modules, PEB_LDR_DATA and its entries."""
 
 from __future__ import annotations
 
-from typing import Optional, Sequence
+from typing import Any, Optional, Sequence
 
 from .isf import Isf
-from .module import Module, fill_entry
+from .module import Module, Spec, fill_entry, load
 from .obj import Obj, filetime, ring
 from .space import Space
 
@@ -20,29 +20,50 @@ _ORDERS = {
 _ENTRY_SIZE = 0x140
 
 
-class LoaderLists:
-    """The three module lists below a PEB.
+class Loader:
+    """The modules of a process (or of one half of it), and the three lists below its PEB.
 
     Args:
         space: the process' memory, in the view of this bitness.
         isf: with `_PEB_LDR_DATA` and `_LDR_DATA_TABLE_ENTRY` of this bitness.
+        arena: where modules go that are given no base.
+        directory: path of modules that are given none.
     """
 
-    def __init__(self, space: Space, isf: Isf) -> None:
+    def __init__(self, space: Space, isf: Isf, arena: int, directory: str) -> None:
+        self.modules: list[Module] = []
         self._space = space
         self._isf = isf
+        self._arena = arena
+        self._directory = directory
         self.head = self._obj("_PEB_LDR_DATA", isf.size("_PEB_LDR_DATA"))
         self.head.put(Length=self.head.size, Initialized=1)
         self._entries: dict[str, list[Obj]] = {order: [] for order in _ORDERS}
 
-    def add(self, module: Module, orders: Optional[Sequence[str]] = None) -> Obj:
-        """Lists a module, in all lists or in those named ("InLoadOrderModuleList", ...)."""
-        entry = self._obj("_LDR_DATA_TABLE_ENTRY", _ENTRY_SIZE)
-        fill_entry(entry, module)
-        entry.maybe("LoadTime.QuadPart", filetime())
-        for order in _ORDERS if orders is None else orders:
-            self._entries[order].append(entry)
-        return entry
+    def module(
+        self,
+        name: str,
+        base: Optional[int] = None,
+        *,
+        path: Optional[str] = None,
+        listed: bool = True,
+        orders: Optional[Sequence[str]] = None,
+        **options: Any,
+    ) -> Module:
+        """Loads a module; see `Process.module`."""
+        spec, bits = Spec(**options), self._isf.pointer_size * 8
+        if base is None:
+            base = self._arena
+            self._arena += -(-spec.pe(name, bits, 0).size // 0x10000) * 0x10000 + 0x10000
+        module = load(self._space, name, bits, base, path or f"{self._directory}\\{name}", spec)
+        self.modules.append(module)
+        if listed:
+            entry = self._obj("_LDR_DATA_TABLE_ENTRY", _ENTRY_SIZE)
+            fill_entry(entry, module)
+            entry.maybe("LoadTime.QuadPart", filetime())
+            for order in _ORDERS if orders is None else orders:
+                self._entries[order].append(entry)
+        return module
 
     def link(self) -> None:
         """Closes the rings."""

@@ -4,10 +4,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Optional, Sequence
+from typing import TYPE_CHECKING, Any, Optional
 
-from .loader import LoaderLists
-from .module import Module, Spec, load
+from .loader import Loader
+from .module import Module
 from .obj import Obj, filetime, ring
 from .paging import State
 from .phys import PAGE
@@ -55,7 +55,6 @@ class Process:
         self.pid = pid
         self.listed = listed
         self.exited = exited
-        self.modules: list[Module] = []
         self.threads: list[Thread] = []
         self.vads: list[Vad] = []
         self.wow: Optional[Wow64] = None
@@ -64,12 +63,11 @@ class Process:
         self.user = not (system or exited)
         arenas = (0xE000000000, 0xE100000000) if wide else (0x05000000, 0x0A000000)
         self.space = kernel.space if system else Space(kernel.phys, kernel.bits, *arenas, kernel.space)
-        self._module_arena = 0x7FE00000000 if wide else 0x70000000
         self.eprocess = kernel.pool.executive("_EPROCESS", "Process")
         self.session: Optional[Session] = None if session is None else kernel.session(session)
         self._describe(ppid)
         self.peb: Optional[Obj] = None
-        self.loader: Optional[LoaderLists] = None
+        self.loader: Optional[Loader] = None
         if self.user:
             self._user_half(peb or (0xEF00000000 if wide else 0x7FFD3000), nt_global_flag)
             self._parameters(command_line or name)
@@ -99,7 +97,8 @@ class Process:
         major, minor, build = kernel.version
         self.peb.put(OSMajorVersion=major, OSMinorVersion=minor, OSBuildNumber=build)
         self.peb.put(NumberOfProcessors=1, OSPlatformId=2)
-        self.loader = LoaderLists(self.space, kernel.isf)
+        arena = 0x7FE00000000 if kernel.bits == 64 else 0x70000000
+        self.loader = Loader(self.space, kernel.isf, arena, "C:\\Windows\\System32")
 
     def _parameters(self, command_line: str) -> None:
         type_name = "_RTL_USER_PROCESS_PARAMETERS"
@@ -119,31 +118,25 @@ class Process:
         self.space.map(address, size)
         return Obj(self.space, self.kernel.isf, type_name, address)
 
-    def module(
-        self,
-        name: str,
-        base: Optional[int] = None,
-        *,
-        path: Optional[str] = None,
-        listed: bool = True,
-        orders: Optional[Sequence[str]] = None,
-        vad: bool = True,
-        **options: Any,
-    ) -> Module:
-        """A module: see `module.Spec` for the options. The first one is the program itself.
+    @property
+    def modules(self) -> list[Module]:
+        """Those of its own bitness."""
+        return self.loader.modules if self.loader is not None else []
 
-        `listed` False leaves it out of the loader's lists, `orders` names those it is in; `vad`
-        False gives it no range.
+    def module(self, name: str, base: Optional[int] = None, *, vad: bool = True, **options: Any) -> Module:
+        """A module; the first one is the program itself.
+
+        Args:
+            path: of its file.
+            listed: False leaves it out of the loader's lists.
+            orders: those lists that it is in ("InLoadOrderModuleList", ...); default: all.
+            vad: False gives it no range.
+
+        Other options: see `module.Spec`.
         """
-        spec = Spec(**options)
-        if base is None:
-            base = self._module_arena
-            self._module_arena += -(-spec.pe(name, 64, 0).size // 0x10000) * 0x10000 + 0x10000
-        path = path or f"C:\\Windows\\System32\\{name}"
-        module = load(self.space, name, self.kernel.bits, base, path, spec)
-        self.modules.append(module)
-        if listed and self.loader is not None:
-            self.loader.add(module, orders)
+        if self.loader is None:
+            raise ValueError(f"{self.name} has no user half")
+        module = self.loader.module(name, base, **options)
         if vad:
             self.image_range(module)
         return module

@@ -5,12 +5,12 @@
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING, Any, Optional, Sequence
+from typing import TYPE_CHECKING, Any, Optional
 
 from .finding import VOLATILITY_TABLES
 from .isf import load as load_isf
-from .loader import LoaderLists
-from .module import Module, Spec, load
+from .loader import Loader
+from .module import Module
 from .obj import Obj
 from .thread import Thread
 
@@ -34,14 +34,12 @@ class Wow64:
 
     def __init__(self, process: Process, *, nt_global_flag: int = 0, peb: int = 0x7FFD3000) -> None:
         self.process = process
-        self.modules: list[Module] = []
         self.space = process.space.view(0x06000000, 0x0C000000, 4)
-        self._module_arena = 0x70000000
         self.isf = load_isf(VOLATILITY_TABLES / "wow64.json")
         process.region(peb, size=self.isf.size("_PEB32"))
         self.peb = Obj(self.space, self.isf, "_PEB32", peb)
         self.peb["NtGlobalFlag"] = nt_global_flag
-        self.loader = LoaderLists(self.space, self.isf)
+        self.loader = Loader(self.space, self.isf, 0x70000000, "C:\\Windows\\SysWOW64")
         eprocess, kernel = process.eprocess, process.kernel
         target = peb
         # Since Windows 8 a structure in the pool stands between.
@@ -52,27 +50,14 @@ class Wow64:
             target = block.address
         eprocess.first(("WoW64Process", "Wow64Process"), target)
 
-    def module(
-        self,
-        name: str,
-        base: Optional[int] = None,
-        *,
-        path: Optional[str] = None,
-        listed: bool = True,
-        orders: Optional[Sequence[str]] = None,
-        vad: bool = True,
-        **options: Any,
-    ) -> Module:
-        """A 32-bit module, as `Process.module`; its PDB is named w*.pdb for ntdll and its like."""
-        spec = Spec(**options)
-        if base is None:
-            base = self._module_arena
-            self._module_arena += -(-spec.pe(name, 32, 0).size // 0x10000) * 0x10000 + 0x10000
-        path = path or f"C:\\Windows\\SysWOW64\\{name}"
-        module = load(self.space, name, 32, base, path, spec)
-        self.modules.append(module)
-        if listed:
-            self.loader.add(module, orders)
+    @property
+    def modules(self) -> list[Module]:
+        """The 32-bit ones."""
+        return self.loader.modules
+
+    def module(self, name: str, base: Optional[int] = None, *, vad: bool = True, **options: Any) -> Module:
+        """A 32-bit module, with the options of `Process.module`."""
+        module = self.loader.module(name, base, **options)
         if vad:
             self.process.image_range(module)
         return module
