@@ -33,7 +33,10 @@ _DIRECTORY = struct.Struct("<16xIIIIII")
 
 
 class Export(NamedTuple):
-    """A name and the RVA it stands for. An export without a name is called `OrdinalN`, as WinDbg does."""
+    """A name and the RVA it stands for.
+
+    An export without a name, or whose name is paged out, is called `OrdinalN`, as WinDbg does.
+    """
 
     rva: int
     name: str
