@@ -63,8 +63,8 @@ class Opened:
             self.context.config[interfaces.configuration.path_join(base, name)] = value
         for requirement in plugin.get_requirements():
             path = interfaces.configuration.path_join(base, requirement.name)
-            if requirement.name not in config and requirement.name not in options:
-                self.context.config.data.pop(path, None)
+            if path in self.context.config and requirement.name not in {**config, **options}:
+                del self.context.config[path]
         return plugin(self.context, base)
 
     def rows(self, plugin: Any, **options: Any) -> list[tuple[int, dict[str, Any]]]:
