@@ -23,6 +23,7 @@ from volatility3.plugins.windows import (
     ldrmodules,
     modules,
     pslist,
+    pstree,
     threads,
     unloadedmodules,
     vadinfo,
@@ -116,6 +117,7 @@ def test_pslist(forged: Forged) -> None:
     assert [(row["PID"], row["ImageFileName"]) for row in rows] == [(4, "System"), (PID, "app.exe")]
     assert rows[1]["SessionId"] == 1
     assert rows[1]["CreateTime"].year == 2024
+    assert sorted(row["PID"] for row in forged.rows(pstree.PsTree)) == [4, PID]
 
 
 def test_threads(forged: Forged) -> None:
