@@ -128,17 +128,19 @@ class StackTraceDb(interfaces.plugins.PluginInterface):
         if opened is None:
             yield 0, rows.database(None, database.status, FAILED if dump else DISABLED)
             return
-        if opened.unreadable:
-            vollog.warning(
-                f"Process {database.space.pid} ({database.space.arch}): {opened.unreadable} bytes of the "
-                f"used parts of its {database.kind} at {database.address:#x} are not in the image"
-            )
         status = ", ".join(filter(None, (database.status, opened.status)))
         if isinstance(opened, heaplog.HeapLog):
+            unreadable = opened.figures().unreadable
             yield 0, rows.heaplog(opened.trace_count, status)
         else:
+            unreadable = opened.unreadable
             file_name = self._dump(finder, database, opened) if dump else DISABLED
             yield 0, rows.database(opened.header, status, file_name)
+        if unreadable:
+            vollog.warning(
+                f"Process {database.space.pid} ({database.space.arch}): {unreadable} bytes of the "
+                f"used parts of its {database.kind} at {database.address:#x} are not in the image"
+            )
         if not dump:
             yield from self._traces(rows, opened.traces(self.config.get("carve", False)))
 
