@@ -12,6 +12,7 @@ from . import fields, lock
 from .decode import criticalsection, links
 from .decode.criticalsection import RESOURCE_TYPE
 from .lock import Lock
+from .memory import is_canonical
 from .ntdll import Ntdll, Ntdlls
 from .peek import Peek
 from .sectionlists import SectionList, SectionLists, SectionMemory, SectionPair
@@ -67,9 +68,11 @@ class CriticalSections:
         for link in walk.before:
             yield from self._sections(space, link, found, ntdll, memory)
         if walk.gap is not None:
-            for _ in walk.gap.lost:
+            layer = self._context.layers[space.layer_name]
+            sound = [link for link in walk.gap.lost if is_canonical(layer, link)]
+            for _ in sound:
                 yield Lock(space, None, lock.CRITICAL_SECTION, status=lock.DEBUG_UNREADABLE)
-            if not walk.gap.exact:
+            if not (walk.gap.exact and sound):
                 yield Lock(space, None, "", status=lock.GAP)
         for link in walk.after:
             yield from self._sections(space, link, found, ntdll, memory)

@@ -72,9 +72,11 @@ class Resources:
         if gap.forward.reason == links.HEAD:
             yield Lock(space, None, "", status=lock.NO_HEAD)
             return
-        for link in gap.lost:
-            yield Lock(space, link - self._layout.links, lock.RESOURCE, status=lock.UNREADABLE)
-        if not gap.exact:
+        canonical = [memory.is_canonical(self._layer, link) for link in gap.lost]
+        for link, sound in zip(gap.lost, canonical):
+            status = lock.UNREADABLE if sound else f"{lock.UNREADABLE}, {lock.NOT_CANONICAL}"
+            yield Lock(space, link - self._layout.links, lock.RESOURCE, status=status)
+        if not (gap.exact and all(canonical)):
             yield Lock(space, None, "", status=lock.GAP)
 
     def _resource(self, space: AddressSpace, address: int) -> Lock:

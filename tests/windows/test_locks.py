@@ -1,0 +1,483 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""`windows.locks` on forged kernels and processes of every form."""
+
+from __future__ import annotations
+
+import pathlib
+from typing import Any, Dict, List, Tuple
+
+import pytest
+from volatility3.plugins.windows import locks, stacktracedb
+from volatility3.plugins.windows.tracing.decode import locks as buffers
+
+from tests import grid
+from tests.forge import context, kernels, vol
+from tests.forge.kernel import Kernel
+from tests.forge.locks import Resources, Sections
+from tests.forge.paging import State
+from tests.forge.std import Std
+
+# Name of the kernel and the generation of its database.
+KERNELS = (
+    ("xp-x86", "5.1"),
+    ("2003-x64", "5.2"),
+    ("win7-x86", "6.1"),
+    ("win7-x64", "6.1"),
+    ("win10-x86", "6.1"),
+    ("win10-x64", "6.1"),
+    ("win11-x64", "6.1"),
+)
+
+
+def new_kernel(name: str, flags: int = 0x2000) -> Kernel:
+    known = kernels.load(name)
+    return Kernel(known.table, **{**known.options(), "nt_global_flag": flags})
+
+
+def put_kernel_database(kernel: Kernel, generation: str, traces: List[Tuple[int, ...]]) -> List[int]:
+    """A database of the kernel's with some traces; returns their indices."""
+    arch = "x64" if kernel.bits == 64 else "x86"
+    base = kernel.space.reserve(0x210000) + 0xFFFF & ~0xFFFF
+    std = Std(generation, arch, base, kernel=True, reserve=0x80000)
+    indices = [std.log(trace) for trace in traces]
+    for address, data in std.regions().items():
+        kernel.space.write(address, data)
+    assert kernel.set("RtlpStackTraceDatabase", base) or kernel.set("RtlpStackTraceDataBase", base)
+    return indices
+
+
+def traces_of(kernel: Kernel) -> List[Tuple[int, ...]]:
+    names = ("ExInitializeResourceLite", "NtCreateFile", "IopParseDevice")
+    first = tuple(kernel.symbol(name) + 0x10 for name in names)
+    return [first, first[1:], (kernel.symbol("ExpWorkerThread") + 8,)]
+
+
+@pytest.mark.parametrize(("name", "generation"), KERNELS)
+def test_resources_of_every_form(name: str, generation: str, tmp_path: pathlib.Path) -> None:
+    kernel = new_kernel(name)
+    threads = [kernel.system.thread(tid) for tid in (100, 104, 108)]
+    indices = put_kernel_database(kernel, generation, traces_of(kernel))
+    made = Resources(kernel)
+    held = made.add(
+        index=indices[0],
+        active=1,
+        exclusive=threads[0],
+        contention=3,
+        waiting_shared=2,
+        waiting_exclusive=1,
+    )
+    first, second, third = (thread.ethread.address for thread in threads)
+    shared = made.add(
+        index=indices[1], active=3, embedded=[(first, 2)], table=[(0, 0), (second | 3, 1), (third, 4)]
+    )
+    free = made.add(index=indices[2], embedded=[(first, 0)])
+    address = kernel.symbol("ExpWorkerThread")
+    odd = made.add(index=address)
+    stale = made.add(index=0x1234)
+    made.link()
+    opened = context.open_image(kernel.image(), tmp_path)
+    found = grid.run(opened, locks.Locks, pid=[0])
+    rows = {node.row["Address"]: node for node in found}
+    assert [node.row["Address"] for node in found] == [grid.masked(each.address) for each in made.made]
+    assert {node.row["PID"] for node in found} == {0}
+
+    node = rows[grid.masked(held.address)]
+    wanted = {
+        "Process": "nt",
+        "Type": "resource",
+        "CreatorBackTraceIndex": indices[0],
+        "OwningThread": grid.masked(first),
+        "OwnerTID": 100,
+        "LockCount": 1,
+        "ContentionCount": 3,
+        "EntryCount": None,
+        "RecursionCount": None,
+        "NumberOfWaitingShared": 2,
+        "NumberOfWaitingExclusive": 1,
+        "Status": "",
+    }
+    assert {key: node.row[key] for key in wanted} == wanted
+    assert owners(node) == [("exclusive owner", grid.masked(first), 100, 1, "")]
+
+    node = rows[grid.masked(shared.address)]
+    assert (node.row["OwningThread"], node.row["OwnerTID"], node.row["LockCount"]) == (0, None, 3)
+    assert owners(node) == [
+        ("shared owner", grid.masked(first), 100, 2, ""),
+        ("shared owner", grid.masked(second), 104, 1, ""),
+        ("shared owner", grid.masked(third), 108, 4, ""),
+    ]
+
+    node = rows[grid.masked(free.address)]
+    assert (node.row["LockCount"], node.row["ContentionCount"], owners(node)) == (0, 0, [])
+
+    node = rows[grid.masked(odd.address)]
+    assert node.row["CreatorBackTraceIndex"] is None
+    assert node.row["FrameAddress"] == grid.masked(address)
+    assert node.row["Symbol"].startswith("nt!")
+    assert node.row["Status"] == "address"
+
+    node = rows[grid.masked(stale.address)]
+    assert (node.row["CreatorBackTraceIndex"], node.row["Status"]) == (0x1234, "no such index")
+    assert node.children == []
+
+    database = {each.row["Index"]: each for each in grid.run(opened, stacktracedb.StackTraceDb, pid=[0])[1:]}
+    for index, lock, trace in zip(indices, (held, shared, free), traces_of(kernel)):
+        node = rows[grid.masked(lock.address)]
+        assert grid.frames(node, "FrameAddress") == [grid.masked(frame) for frame in trace]
+        shown = [
+            (row["FrameAddress"], row["Symbol"], row["Source"]) for row in node.children if is_frame(row)
+        ]
+        in_database = [(row["Address"], row["Symbol"], row["Source"]) for row in database[index].children]
+        assert shown == in_database
+
+
+def owners(node: grid.Node) -> List[Tuple[Any, ...]]:
+    columns = ("Type", "OwningThread", "OwnerTID", "RecursionCount", "Status")
+    return [tuple(row[name] for name in columns) for row in node.children if not is_frame(row)]
+
+
+def is_frame(row: Dict[str, Any]) -> bool:
+    return row["Frame"] is not None
+
+
+@pytest.mark.parametrize("name", ["xp-x86", "win10-x64"])
+def test_without_a_database_only_the_trace_is_absent(name: str, tmp_path: pathlib.Path) -> None:
+    kernel = new_kernel(name, 0)
+    made = Resources(kernel)
+    made.add(index=5)
+    made.add()
+    made.link()
+    opened = context.open_image(kernel.image(), tmp_path)
+    found = grid.run(opened, locks.Locks, pid=[0])
+    assert [(node.row["CreatorBackTraceIndex"], node.row["Status"]) for node in found] == [
+        (5, "no database"),
+        (0, ""),
+    ]
+    assert not any(node.children for node in found)
+
+
+def test_owner_that_is_no_thread_and_table_that_is_gone(tmp_path: pathlib.Path) -> None:
+    kernel = new_kernel("win10-x64")
+    made = Resources(kernel)
+    event = kernel.pool.executive("_KEVENT", "Event")
+    made.add(active=1, embedded=[(event.address | 3, 1)])
+    gone = made.add(active=1)
+    gone["OwnerTable"] = kernel.space.reserve(0x1000)
+    huge = made.add(active=1, table=[(0, 0)])
+    kernel.space.write_int(huge["OwnerTable"] + 8, 0xFFFFFFFF, 4)
+    made.link()
+    opened = context.open_image(kernel.image(), tmp_path)
+    found = grid.run(opened, locks.Locks, pid=[0])
+    assert owners(found[0]) == [("shared owner", grid.masked(event.address), None, 1, "no thread")]
+    assert [node.row["Status"] for node in found[1:]] == ["owner table unreadable", "owner table unreadable"]
+
+
+def test_a_fast_resource_is_known_by_its_list_of_owners(tmp_path: pathlib.Path) -> None:
+    kernel = new_kernel("win10-x64")
+    made = Resources(kernel)
+    plain, fast = made.add(), made.add(index=1)
+    head = fast.address + kernel.isf.offset("_FAST_ERESOURCE_INTERNAL", "OwnerEntryListHead")
+    kernel.space.write_int(head, head)
+    kernel.space.write_int(head + 8, head)
+    made.link()
+    opened = context.open_image(kernel.image(), tmp_path)
+    types = [node.row["Type"] for node in grid.run(opened, locks.Locks, pid=[0])]
+    assert types == ["resource", "fast resource"]
+    assert plain["OwnerEntry.OwnerThread"] == 0
+
+
+def damaged(tmp_path: pathlib.Path, *damage: Tuple[int, str]) -> List[Tuple[Any, str]]:
+    """Eight resources, some spoilt; returns (place in the list or None, Status) of the rows."""
+    kernel = new_kernel("win7-x64", 0)
+    made = Resources(kernel)
+    for _ in range(8):
+        kernel.space.allocate(0x1000)
+        made.add()
+    made.link()
+    for place, how in damage:
+        each = made.made[place]
+        if how == "gone":
+            kernel.space.set_state(each.address, each.size, State.PAGEFILE)
+        elif how == "cycle":
+            each["SystemResourcesList.Flink"] = made.made[place - 1].at("SystemResourcesList")
+        else:
+            wild = 0x4141414141414140 if how == "Flink" else 0xFFFFF80041414140
+            each[f"SystemResourcesList.{how}"] = wild
+    opened = context.open_image(kernel.image(), tmp_path)
+    places = {grid.masked(each.address): place for place, each in enumerate(made.made)}
+    found = grid.run(opened, locks.Locks, pid=[0])
+    return [(places.get(node.row["Address"]), node.row["Status"]) for node in found]
+
+
+def test_a_lock_that_is_gone_is_the_only_loss(tmp_path: pathlib.Path) -> None:
+    found = damaged(tmp_path, (3, "gone"))
+    assert found == [(place, "unreadable" if place == 3 else "") for place in range(8)]
+
+
+def test_between_two_lost_locks_lies_a_gap(tmp_path: pathlib.Path) -> None:
+    found = damaged(tmp_path, (2, "gone"), (5, "gone"))
+    assert found == [
+        *((place, "") for place in range(2)),
+        (2, "unreadable"),
+        (5, "unreadable"),
+        (None, "list broken"),
+        *((place, "") for place in range(6, 8)),
+    ]
+
+
+@pytest.mark.parametrize("how", ["Flink", "Blink", "cycle"])
+def test_one_wrong_link_loses_nothing(how: str, tmp_path: pathlib.Path) -> None:
+    assert damaged(tmp_path, (4, how)) == [(place, "") for place in range(8)]
+
+
+def test_wild_links_on_both_sides_are_said(tmp_path: pathlib.Path) -> None:
+    found = damaged(tmp_path, (2, "Flink"), (5, "Blink"))
+    assert found == [
+        *((place, "") for place in (0, 1, 2)),
+        (None, "unreadable, not canonical"),
+        (None, "unreadable"),
+        (None, "list broken"),
+        *((place, "") for place in (5, 6, 7)),
+    ]
+
+
+# --- critical sections ---
+
+HEAD = 0x7100
+NTDLL = {"text": 0x4000, "rdata": 0x2000, "data": 0x2000}
+
+
+def new_process(name: str, symbols: bool, wow64: bool = False, traces: int = 3) -> Tuple[Any, ...]:
+    """A process, its list of sections, and the indices of traces in its database."""
+    kernel = new_kernel(name, 0)
+    app = kernel.process("app.exe", pid=1000, nt_global_flag=0x1000)
+    half: Any = app
+    names = {"RtlCriticalSectionList": HEAD, "RtlpStackTraceDatabase": 0x7200} if symbols else None
+    if wow64:
+        app.module("ntdll.dll", base=0x7FE80000000)
+        half = app.wow64(nt_global_flag=0x1000)
+    ntdll = half.module("ntdll.dll", symbols=names, **NTDLL)
+    arch = "x64" if half.space.pointer_size == 8 else "x86"
+    generation = "5.1" if name == "xp-x86" else "6.1"
+    std = Std(generation, arch, 0x20000000, reserve=0x100000)
+    indices = [std.log((ntdll.base + 0x1000 + n, ntdll.base + 0x1100)) for n in range(traces)]
+    for address, data in std.regions().items():
+        app.region(address, data)
+    half.space.write_int(ntdll.base + 0x7200, std.base)
+    return kernel, app, Sections(ntdll, ntdll.base + HEAD, arch == "x64"), indices, ntdll
+
+
+SPACES = [
+    ("xp-x86", False),
+    ("win7-x86", False),
+    ("win7-x64", False),
+    ("win7-x64", True),
+    ("win10-x64", False),
+    ("win10-x64", True),
+    ("win11-x64", False),
+]
+
+
+@pytest.mark.parametrize("symbols", [True, False], ids=["symbols", "search"])
+@pytest.mark.parametrize(("name", "wow64"), SPACES)
+def test_sections_of_every_form(name: str, wow64: bool, symbols: bool, tmp_path: pathlib.Path) -> None:
+    kernel, _, made, indices, ntdll = new_process(name, symbols, wow64)
+    free = made.add(index=indices[0])
+    held = made.add(
+        index=indices[1], lock_count=-22, recursion_count=2, owning_thread=1004, entries=7, contention=9
+    )
+    old = made.add(index=indices[2], lock_count=2, recursion_count=1, owning_thread=1008)
+    made.link()
+    opened = context.open_image(kernel.image(), tmp_path)
+    found = grid.run(opened, locks.Locks, pid=[1000])
+    arch = "x86" if wow64 or kernel.bits == 32 else "x64"
+    assert {node.row["Arch"] for node in found} == {arch}
+    columns = (
+        "Address",
+        "CreatorBackTraceIndex",
+        "OwningThread",
+        "OwnerTID",
+        "LockCount",
+        "ContentionCount",
+        "EntryCount",
+        "RecursionCount",
+        "NumberOfWaitingShared",
+        "NumberOfWaitingExclusive",
+        "Status",
+    )
+    assert [tuple(node.row[column] for column in columns) for node in found] == [
+        (free.address, indices[0], 0, None, -1, 0, 0, 0, None, 0, ""),
+        (held.address, indices[1], 1004, 1004, -22, 9, 7, 2, None, 5, ""),
+        (old.address, indices[2], 1008, 1008, 2, 0, 0, 1, None, 2, ""),
+    ]
+    assert [grid.frames(node, "FrameAddress") for node in found] == [
+        [ntdll.base + 0x1000 + n, ntdll.base + 0x1100] for n in range(3)
+    ]
+    assert found[0].children[0]["Symbol"].startswith("ntdll")
+
+
+def test_the_index_has_32_bits_since_vista_and_16_before(tmp_path: pathlib.Path) -> None:
+    for name, index in (("xp-x86", 0x0002), ("win7-x86", 0x10002)):
+        kernel, _, made, _, _ = new_process(name, True)
+        made.add(index=0x10002)
+        made.link()
+        folder = tmp_path / name
+        folder.mkdir()
+        (node,) = grid.run(context.open_image(kernel.image(), folder), locks.Locks, pid=[1000])
+        assert node.row["CreatorBackTraceIndex"] == index
+
+
+def test_held_and_contended(tmp_path: pathlib.Path) -> None:
+    kernel, _, made, _, _ = new_process("win10-x64", False)
+    made.add()
+    held = made.add(lock_count=-2, recursion_count=1, owning_thread=1004)
+    contended = made.add(contention=1)
+    gone = made.add(apart=True)
+    made.link()
+    kernel.processes[-1].space.set_state(gone.address, 0x80, State.PAGEFILE)
+    opened = context.open_image(kernel.image(), tmp_path)
+
+    def shown(**options: Any) -> List[int]:
+        return [node.row["Address"] for node in grid.run(opened, locks.Locks, pid=[1000], **options)]
+
+    assert shown(held=True) == [held.address, gone.address]
+    assert shown(contended=True) == [contended.address, gone.address]
+    assert shown(held=True, contended=True) == [gone.address]
+
+
+def test_memory_that_is_gone_and_sections_that_do_not_point_back(tmp_path: pathlib.Path) -> None:
+    kernel, app, made, indices, _ = new_process("win7-x64", False)
+    made.add(index=indices[0])
+    gone = made.add(index=indices[1], entries=4, apart=True)
+    moved = made.add(index=indices[2])
+    lost = made.add(index=indices[0], apart=True)
+    last = made.add(index=indices[1])
+    made.link()
+    app.space.set_state(gone.address, 0x80, State.PAGEFILE)
+    app.space.write_int(moved.address, 0x4000)
+    app.space.set_state(lost.debug, 0x40, State.PAGEFILE)
+    opened = context.open_image(kernel.image(), tmp_path)
+    found = grid.run(opened, locks.Locks, pid=[1000])
+    assert [(node.row["Address"], node.row["LockCount"], node.row["Status"]) for node in found] == [
+        (made.made[0].address, -1, ""),
+        (gone.address, None, "unreadable"),
+        (moved.address, None, "section does not point back"),
+        (None, None, "debug information unreadable"),
+        (last.address, -1, ""),
+    ]
+    assert (found[1].row["EntryCount"], found[1].row["CreatorBackTraceIndex"]) == (4, indices[1])
+    assert len(grid.frames(found[1], "FrameAddress")) == 2
+
+
+def test_a_freed_trace_says_so(tmp_path: pathlib.Path) -> None:
+    kernel, app, made, _, ntdll = new_process("win10-x64", True, traces=0)
+    std = Std("6.1", "x64", 0x20000000, reserve=0x100000)
+    frames = tuple(ntdll.base + 0x1000 + n for n in range(4))
+    index = std.log(frames)
+    std.release(frames)
+    for address, data in std.regions().items():
+        app.space.write(address, data)
+    made.add(index=index)
+    made.link()
+    opened = context.open_image(kernel.image(), tmp_path)
+    (node,) = grid.run(opened, locks.Locks, pid=[1000])
+    assert node.row["Status"] == "freed"
+    assert [row["Status"] for row in node.children] == ["overwritten", "overwritten", "", ""]
+    assert grid.frames(node, "FrameAddress")[2:] == list(frames[2:])
+
+
+def test_the_list_is_found_through_the_peb_when_ntdlls_data_is_gone(tmp_path: pathlib.Path) -> None:
+    kernel, app, made, indices, ntdll = new_process("win7-x64", False)
+    for index in indices:
+        made.add(index=index)
+    made.link()
+    app.peb["LoaderLock"] = made.made[1].address
+    app.space.set_state(ntdll.base + 0x7000, 0x1000, State.PAGEFILE)
+    opened = context.open_image(kernel.image(), tmp_path)
+    found = grid.run(opened, locks.Locks, pid=[1000])
+    known = [node.row["Address"] for node in found if node.row["Address"] is not None]
+    assert sorted(known) == [each.address for each in made.made]
+    assert found[0].row["Status"] == "list head unreadable"
+
+
+def test_the_head_is_no_section_even_when_entered_through_the_peb(tmp_path: pathlib.Path) -> None:
+    kernel, app, made, _, ntdll = new_process("win7-x64", False)
+    made.add()
+    made.link()
+    app.peb["FastPebLock"] = made.made[0].address
+    kernel.processes[-1].space.set_state(ntdll.base, 0x1000, State.PAGEFILE)
+    opened = context.open_image(kernel.image(), tmp_path)
+    found = grid.run(opened, locks.Locks, pid=[1000])
+    assert [node.row["Address"] for node in found if node.row["Type"]] == [made.made[0].address]
+
+
+def test_a_resource_of_a_process_has_its_own_counters(tmp_path: pathlib.Path) -> None:
+    kernel, _, made, _, _ = new_process("win10-x64", False)
+    counters = b"".join(
+        value.to_bytes(size, "little", signed=value < 0)
+        for value, size in ((11, 8), (3, 8), (12, 8), (2, 4), (-1, 4), (1004, 8))
+    )
+    made.add(kind=1, resource=counters)
+    made.link()
+    opened = context.open_image(kernel.image(), tmp_path)
+    ((row, _),) = grid.run(opened, locks.Locks, pid=[1000])
+    assert (row["Type"], row["LockCount"], row["OwnerTID"]) == ("resource", -1, 1004)
+    assert (row["NumberOfWaitingShared"], row["NumberOfWaitingExclusive"]) == (3, 2)
+
+
+def test_find_and_unbacked(tmp_path: pathlib.Path) -> None:
+    kernel, app, made, _, ntdll = new_process("win10-x64", True, traces=0)
+    app.region(0x30000000, b"\x90", size=0x1000)
+    std = Std("6.1", "x64", 0x20000000, reserve=0x100000)
+    backed, unbacked = std.log((ntdll.base + 0x1000,)), std.log((0x30000100, ntdll.base + 0x1000))
+    for address, data in std.regions().items():
+        app.space.write(address, data)
+    made.add(index=backed)
+    other = made.add(index=unbacked)
+    made.add()
+    made.link()
+    opened = context.open_image(kernel.image(), tmp_path)
+    found = grid.run(opened, locks.Locks, pid=[1000], unbacked=True)
+    assert [node.row["Address"] for node in found] == [other.address]
+    found = grid.run(opened, locks.Locks, pid=[1000], find="NTDLL*")
+    assert [node.row["Address"] for node in found] == [made.made[0].address, other.address]
+
+
+# --- the real command line, and what --dump writes ---
+
+
+@pytest.mark.cli
+@pytest.mark.parametrize("name", ["xp-x86", "win10-x64"])
+def test_dump_is_what_windows_would_return(name: str, tmp_path: pathlib.Path) -> None:
+    kernel, _, sections, indices, _ = new_process(name, False)
+    thread = kernel.system.thread(100)
+    resources = Resources(kernel)
+    resource = resources.add(index=0x10003, active=1, exclusive=thread, contention=4, waiting_exclusive=2)
+    resources.link()
+    section = sections.add(
+        index=indices[2], lock_count=-22, recursion_count=2, owning_thread=1004, entries=7, contention=9
+    )
+    gone = sections.add(apart=True)
+    sections.link()
+    kernel.processes[-1].space.set_state(gone.address, 0x80, State.PAGEFILE)
+    image = kernel.image()
+    result = vol.run(
+        image.save(tmp_path / "a.dmp"),
+        "windows.locks",
+        "--dump",
+        symbols=image.install(tmp_path / "symbols"),
+        cwd=tmp_path,
+    )
+    assert result.returncode == 0, result.stderr
+    arch, size = ("x64", 8) if kernel.bits == 64 else ("x86", 4)
+    assert {row["File output"] for row in result.rows} == {f"locks.{pid}.{arch}.bin" for pid in (0, 1000)}
+    (record,) = buffers.decode((tmp_path / f"locks.0.{arch}.bin").read_bytes(), size)
+    # Before 5.2 SP1 Windows reported no index of a resource.
+    index = 0 if name == "xp-x86" else 3
+    assert record == (resource.address, 1, index, 100, 1, 4, 0, 0, 0, 2)
+    both = buffers.decode((tmp_path / f"locks.1000.{arch}.bin").read_bytes(), size)
+    assert both == [
+        (section.address, 0, indices[2], 1004, -22, 9, 7, 2, 0, 0),
+        (gone.address, 0, 0, 0, 0, 0, 0, 0, 0, 0),
+    ]
