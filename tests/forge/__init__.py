@@ -2,7 +2,7 @@
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
 """Forges Windows memory images that an unmodified Volatility 3 opens.
 
-    from tests.forge import context, isf, vol
+    from tests.forge import context, isf, kernels, vol
     from tests.forge.kernel import Kernel
     from tests.forge.paging import State
     from tests.forge.pe import Function
@@ -10,6 +10,8 @@
 
     table = isf.load(path_of_a_kernel_isf)           # any 64-bit or 32-bit (PAE) kernel's
     kernel = Kernel(table, cpus=2, nt_global_flag=0x2000, exports=["KeBugCheckEx"])
+    known = kernels.load("win7-x86")                 # or one of our own, see kernels.KERNELS
+    kernel = Kernel(known.table, **known.options(), cpus=2)
     kernel.set("RtlpStackTraceDatabase", 0xFFFFA80000100000)     # global symbols by name
     kernel.space.write(0xFFFFA80000100000, b"...")               # any kernel address
     kernel.space.set_state(0xFFFFA80000101000, 0x1000, State.PAGEFILE)   # or TRANSITION, MISSING
