@@ -4,22 +4,24 @@
 
 from __future__ import annotations
 
+from volatility3.plugins.windows.tracing.decode.fields import Field
+from volatility3.plugins.windows.tracing.decode.traptypes import Layout
+
 from tests import real_trapframes
 from tests.forge.isf import Isf
-from volatility3.plugins.windows.tracing.decode.traptypes import Layout, Member
 
 _FIVE_TWO = {
-    "ExceptionRecord": Member(0xF0, 64),
-    "MxCsr": Member(0x130, 4),
-    "Rbp": Member(0x138, 8),
-    "Rbx": Member(0x140, 8),
-    "Rdi": Member(0x148, 8),
-    "Rsi": Member(0x150, 8),
-    "R12": Member(0x158, 8),
-    "R13": Member(0x160, 8),
-    "R14": Member(0x168, 8),
-    "R15": Member(0x170, 8),
-    "Return": Member(0x178, 8),
+    "ExceptionRecord": Field(0xF0, 64),
+    "MxCsr": Field(0x130, 4),
+    "Rbp": Field(0x138, 8),
+    "Rbx": Field(0x140, 8),
+    "Rdi": Field(0x148, 8),
+    "Rsi": Field(0x150, 8),
+    "R12": Field(0x158, 8),
+    "R13": Field(0x160, 8),
+    "R14": Field(0x168, 8),
+    "R15": Field(0x170, 8),
+    "Return": Field(0x178, 8),
 }
 
 # _KEXCEPTION_FRAME of 5.2 (x64): no symbol table of that kernel is at hand.
@@ -29,11 +31,11 @@ EXCEPTION_FRAME_5_2 = Layout("x64", 0x180, _FIVE_TWO)
 def of(table: Isf, type_name: str) -> Layout:
     """The layout that a symbol table gives."""
     places = {name: table.place(type_name, name) for name in table.types[type_name]["fields"]}
-    members = {name: Member(place.offset, place.size) for name, place in places.items()}
+    members = {name: Field(place.offset, place.size) for name, place in places.items()}
     return Layout("x64" if table.pointer_size == 8 else "x86", table.size(type_name), members)
 
 
 def of_real(real: real_trapframes.RealFrame) -> Layout:
     """The layout that goes with a measured frame."""
-    members = {name: Member(member.offset, member.size) for name, member in real.members.items()}
+    members = {name: Field(member.offset, member.size) for name, member in real.members.items()}
     return Layout(real.arch, len(real.data), members)

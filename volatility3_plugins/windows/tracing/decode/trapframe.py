@@ -15,7 +15,19 @@ from __future__ import annotations
 from typing import Dict, Iterator, Mapping, NamedTuple, Optional, Tuple
 
 from . import trapkinds32, trapkinds64
-from .traptypes import COMPUTED, NO_FACTS, SAVED, UNSURE, UNWRITTEN, Facts, Layout, Verdict, number, words
+from .traptypes import (
+    COMPUTED,
+    NO_FACTS,
+    PARTIAL,
+    SAVED,
+    UNSURE,
+    UNWRITTEN,
+    Facts,
+    Layout,
+    Verdict,
+    number,
+    words,
+)
 
 USER = "user"
 KERNEL = "kernel"
@@ -39,6 +51,7 @@ X86_MEMBERS = {
     "PreviousMode": "PreviousPreviousMode",
 }
 _SEGMENT_MASK = 0xFFFF
+_PARTIAL_MASK = 0xFFFF
 _NOT_WRITTEN = Verdict(UNWRITTEN)
 
 
@@ -131,4 +144,6 @@ def members(frame: TrapFrame, layout: Layout, data: bytes) -> Iterator[MemberVal
                     verdict = Verdict(frame.verdicts[other].validity, f"the bytes of {other}")
                     break
         value = None if verdict.validity == UNWRITTEN else number(layout, data, name)
+        if value is not None and verdict.validity == PARTIAL:
+            value &= _PARTIAL_MASK
         yield MemberValue(name, place.offset, place.size, value, verdict.validity, verdict.note)

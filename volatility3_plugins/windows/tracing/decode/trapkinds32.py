@@ -106,7 +106,7 @@ def _trap(facts: Facts) -> str:
     """Says which of the two a trap is, where the handler's name tells."""
     if facts.handler.startswith("KiTrap"):
         return FAULT
-    if facts.handler.startswith(("KiInterruptDispatch", "KiChainedDispatch", "Hal", "Halp")):
+    if facts.handler.startswith(("KiInterruptDispatch", "KiChainedDispatch", "KiUnexpected")):
         return DEVICE
     return TRAP
 

@@ -8,6 +8,8 @@ which agrees but where a comment names a build. No version writes the segment sl
 
 from __future__ import annotations
 
+import re
+
 from .traptypes import (
     COMPUTED,
     CS_KERNEL,
@@ -40,12 +42,13 @@ KERNEL_SS = (0, 0x18)
 _EVERY_MEMBER = (
     "P1Home P2Home P3Home P4Home P5 PreviousMode PreviousIrql FaultIndicator ExceptionActive MxCsr Rax Rcx"
     " Rdx R8 R9 R10 R11 GsSwap Xmm0 Xmm1 Xmm2 Xmm3 Xmm4 Xmm5 FaultAddress Dr0 Dr1 Dr2 Dr3 Dr6 Dr7"
-    " DebugControl LastBranchToRip LastBranchFromRip LastExceptionToRip LastExceptionFromRip SegDs SegEs SegFs SegGs"
-    " TrapFrame Rbx Rdi Rsi ErrorCode SegSs"
+    " DebugControl LastBranchToRip LastBranchFromRip LastExceptionToRip LastExceptionFromRip SegDs SegEs"
+    " SegFs SegGs TrapFrame Rbx Rdi Rsi ErrorCode SegSs"
 )
 _VOLATILE = "Rax Rcx Rdx R8 R9 R10 R11 Xmm0 Xmm1 Xmm2 Xmm3 Xmm4 Xmm5"
 _LAST_BRANCH = "DebugControl LastBranchToRip LastBranchFromRip LastExceptionToRip LastExceptionFromRip"
 
+_HANDLER = re.compile(r"K[ix]\w+(Fault|Abort|Trap|Exception|Assertion|Failure)(Shadow)?$|KiSystemCall32")
 # Faults for which the processor pushes an error code, by the name of their handler; of those without one
 # the slot holds what the stack held before.
 _WITH_ERROR_CODE = (
@@ -181,7 +184,7 @@ def _interrupt(found: Verdicts, switched: bool, facts: Facts) -> None:
 def _exception(found: Verdicts, layout: Layout, data: bytes, facts: Facts) -> None:
     """Faults and traps: the vector is not in the frame, so the handler's name decides where it is known."""
     code = number(layout, data, "ErrorCode")
-    if facts.handler.startswith("Ki"):
+    if _HANDLER.match(facts.handler):
         page_fault = facts.handler.startswith("KiPageFault")
         validity = SAVED
         if not facts.handler.startswith(_WITH_ERROR_CODE):

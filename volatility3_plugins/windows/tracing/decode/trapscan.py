@@ -17,7 +17,7 @@ from typing import FrozenSet, Iterator, List, NamedTuple, Tuple
 
 from . import trapkinds32, trapkinds64
 from .extents import Extents
-from .traptypes import CS_KERNEL, CS_USER_32, EFLAGS_IF, Layout, number
+from .traptypes import CS_KERNEL, CS_USER, CS_USER_32, EFLAGS_IF, Layout, number
 
 _ALIGNMENT = 16
 # EFlags: bit 1 is always set; bits 3, 5, 15 and above 21 never are; NT and VM are not in 64-bit mode.
@@ -67,6 +67,24 @@ def accepts(layout: Layout, address: int, data: bytes, bounds: Bounds) -> bool:
     if layout.arch == "x64":
         return _accepts_64(layout, address, data, bounds)
     return _accepts_32(layout, data, bounds)
+
+
+def plausible(layout: Layout, address: int, data: bytes, bounds: Bounds) -> bool:
+    """Tells whether bytes to which the thread itself points may be a trap frame.
+
+    Weaker than `accepts`: an entry that nobody has measured may break its rules.
+    """
+    if len(data) < layout.size or not number(layout, data, "EFlags") & _EFLAGS_ONE:
+        return False
+    code_segment = number(layout, data, "SegCs")
+    if layout.arch == "x64":
+        known = code_segment in (CS_KERNEL, CS_USER, CS_USER_32) and number(layout, data, "Rip") != 0
+        service = trapkinds64.shaped_like_service(layout, address, data)
+        return known and (service or trapkinds64.active_kind(layout, data) != "")
+    if trapkinds32.from_v86(layout, data) or trapkinds32.is_task_nmi(layout, data):
+        return True
+    marked = number(layout, data, "DbgArgMark") == trapkinds32.ARGUMENT_MARK
+    return marked and code_segment & 0xFFFF in (_KERNEL_CS_32, _USER_CS_32)
 
 
 def _accepts_64(layout: Layout, address: int, data: bytes, bounds: Bounds) -> bool:

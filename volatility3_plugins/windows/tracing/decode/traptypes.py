@@ -6,6 +6,8 @@ from __future__ import annotations
 
 from typing import Dict, Mapping, NamedTuple, Tuple
 
+from .fields import Field
+
 SYSCALL = "syscall"
 SERVICE = "service"
 INTERRUPT = "interrupt"
@@ -15,7 +17,7 @@ SAVED = "saved"  # the register's value at the entry
 COMPUTED = "computed"  # a value of the kernel's own that stands for the register (a constant, a link)
 REUSED = "reused"  # the slot holds something else than its name says
 REUSED_UNSURE = "reused, unsure"  # or not written at all
-PARTIAL = "partial"  # only the lowest bytes were written
+PARTIAL = "partial"  # only the low word was written
 UNSURE = "unsure"  # the frame does not tell whether it was written
 UNWRITTEN = "not saved"  # what the stack held before
 
@@ -26,19 +28,12 @@ CS_USER = 0x33
 CS_USER_32 = 0x23
 
 
-class Member(NamedTuple):
-    """Where a member lies, in bytes from the structure's start."""
-
-    offset: int
-    size: int
-
-
 class Layout(NamedTuple):
     """A structure as the image's own symbols describe it; `arch` is x64 or x86."""
 
     arch: str
     size: int
-    members: Mapping[str, Member]
+    members: Mapping[str, Field]
 
 
 class Verdict(NamedTuple):
@@ -75,7 +70,7 @@ Verdicts = Dict[str, Verdict]
 
 def number(layout: Layout, data: bytes, member: str) -> int:
     """Returns a member as an unsigned number; 0 if the bytes end before it."""
-    offset, size = layout.members[member]
+    offset, size = layout.members[member][:2]
     return int.from_bytes(data[offset : offset + size], "little")
 
 

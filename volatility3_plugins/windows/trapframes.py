@@ -1,0 +1,116 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+
+from typing import Iterator, List, Tuple
+
+from volatility3.framework import interfaces, renderers
+from volatility3.framework.configuration import requirements
+from volatility3.plugins.windows import thrdscan
+
+from .tracing import spaces, symbolizer, threads, traprows
+from .tracing import trapframes as states
+
+
+class TrapFrames(interfaces.plugins.PluginInterface):
+    """Lists every register state that the kernel saved, and never a value that was not saved.
+
+    A trap frame holds only what its kind of entry stores; what the stack held before is left out. Registers
+    of which the frame cannot say whether they were stored are named in Unsure. Besides the frame to which a
+    thread points, the fixed place at the top of its kernel stack is looked at; --scan-stacks looks further.
+    """
+
+    _required_framework_version = (2, 26, 0)
+    _version = (1, 0, 0)
+
+    @classmethod
+    def get_requirements(cls) -> List[interfaces.configuration.RequirementInterface]:
+        return [
+            requirements.ModuleRequirement(
+                name="kernel", description="Windows kernel", architectures=["Intel32", "Intel64"]
+            ),
+            requirements.VersionRequirement(name="spaces", component=spaces.AddressSpaces, version=(1, 0, 0)),
+            requirements.VersionRequirement(name="threads", component=threads.Threads, version=(1, 0, 0)),
+            requirements.VersionRequirement(name="thrdscan", component=thrdscan.ThrdScan, version=(2, 0, 0)),
+            requirements.VersionRequirement(
+                name="symbolizer", component=symbolizer.Symbolizer, version=(1, 0, 0)
+            ),
+            requirements.VersionRequirement(name="states", component=states.TrapFrames, version=(1, 0, 0)),
+            requirements.ListRequirement(
+                name="pid",
+                element_type=int,
+                description="Process IDs to include, 0 for the processors (all others are excluded)",
+                optional=True,
+            ),
+            requirements.ListRequirement(
+                name="tid",
+                element_type=int,
+                description="Thread IDs to include (all other threads are excluded)",
+                optional=True,
+            ),
+            requirements.IntRequirement(
+                name="offset",
+                description="Virtual or physical address of an _EPROCESS that no list holds",
+                optional=True,
+            ),
+            requirements.BooleanRequirement(
+                name="scan_stacks",
+                description="Look for further frames on every kernel stack and on those of the processors",
+                default=False,
+                optional=True,
+            ),
+            requirements.BooleanRequirement(
+                name="processors",
+                description="Add the registers that stopped processors saved",
+                default=False,
+                optional=True,
+            ),
+            requirements.BooleanRequirement(
+                name="scan_threads",
+                description="Add the threads that only a pool scan finds",
+                default=False,
+                optional=True,
+            ),
+            requirements.BooleanRequirement(
+                name="members",
+                description="List every member of each structure with its validity",
+                default=False,
+                optional=True,
+            ),
+            requirements.BooleanRequirement(
+                name="fetch_symbols",
+                description="Download the symbols of modules that have none",
+                default=False,
+                optional=True,
+            ),
+        ]
+
+    def _generator(self) -> Iterator[Tuple[int, Tuple[object, ...]]]:
+        kernel_name = self.config["kernel"]
+        layer = self.context.layers[self.context.modules[kernel_name].layer_name]
+        names = symbolizer.Symbolizer(
+            self.context,
+            kernel_name,
+            self.config_path,
+            self.config.get("fetch_symbols", False),
+            self._progress_callback,
+        )
+        rows = traprows.TrapRows(layer, names)
+        listed = states.TrapFrames.list_states(
+            self.context,
+            kernel_name,
+            names,
+            pids=self.config.get("pid"),
+            offset=self.config.get("offset"),
+            tids=self.config.get("tid"),
+            scan_stacks=self.config.get("scan_stacks", False),
+            processors=self.config.get("processors", False),
+            scan_threads=self.config.get("scan_threads", False),
+            members=self.config.get("members", False),
+        )
+        for state in listed:
+            yield 0, rows.row(state)
+            for member in state.members:
+                yield 1, rows.member_row(state, member)
+
+    def run(self) -> renderers.TreeGrid:
+        return renderers.TreeGrid(traprows.COLUMNS, self._generator())
