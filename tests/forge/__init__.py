@@ -4,14 +4,15 @@
 
     from tests.forge import context, isf, kernels, vol
     from tests.forge.kernel import Kernel
+    from tests.forge.obj import ring
     from tests.forge.paging import State
     from tests.forge.pe import Function
+    from tests.forge.unloaded import UnloadedDll, remember_unloads
     from tests.forge.vad import EXECUTE_READWRITE
 
-    table = isf.load(path_of_a_kernel_isf)           # any 64-bit or 32-bit (PAE) kernel's
-    kernel = Kernel(table, cpus=2, nt_global_flag=0x2000, exports=["KeBugCheckEx"])
-    known = kernels.load("win7-x86")                 # or one of our own, see kernels.KERNELS
-    kernel = Kernel(known.table, **known.options(), cpus=2)
+    kernel = Kernel(isf.load(path_of_a_kernel_isf), exports=["KeBugCheckEx"])   # any 64- or 32-bit PAE one
+    known = kernels.load("win10-x64")                # or a table of our own: see kernels.KERNELS
+    kernel = Kernel(known.table, **known.options(), cpus=2, nt_global_flag=0x2000)
     kernel.set("RtlpStackTraceDatabase", 0xFFFFA80000100000)     # global symbols by name
     kernel.space.write(0xFFFFA80000100000, b"...")               # any kernel address
     kernel.space.set_state(0xFFFFA80000101000, 0x1000, State.PAGEFILE)   # or TRANSITION, MISSING
@@ -23,7 +24,9 @@
 
     app = kernel.process("app.exe", pid=1000, session=1, nt_global_flag=0x1000)
     app.module("app.exe", dll=False)
-    ntdll = app.module("ntdll.dll", exports={"NtClose": 0x1100, "Fwd": "kernel32.Other"})
+    names = {"RtlpUnloadEventTrace": 0x7000, "RtlpStackTraceDatabase": 0x7800}
+    ntdll = app.module("ntdll.dll", exports={"NtClose": 0x1100, "Fwd": "kernel32.Other"}, symbols=names)
+    remember_unloads(ntdll, [UnloadedDll("gone.dll", 0x7FEFF000000, 0x8000)])
     app.region(0x10000000, b"bytes", size=0x3000)                # private memory with its VAD
     app.region(0x20000000, size=0x1000, file="\\\\a.dat")          # a mapped file's view
     app.region(0x30000000, b"\\x90", protection=EXECUTE_READWRITE)
@@ -44,12 +47,14 @@
     image = kernel.image()                                       # links the lists
     image.save(tmp_path / "a.raw")                               # .dmp, .raw.xz, .dmp.xz, bitmap=True
     symbols = image.install(tmp_path / "symbols")                # a private directory for -s
-    vol.run(tmp_path / "a.raw", "windows.pslist", symbols=symbols).rows   # the real command line
+    listed = vol.run(tmp_path / "a.raw", "windows.pslist", symbols=symbols).rows   # the command line
     opened = context.open_image(image, tmp_path)                 # in this process, fast
     opened.context, opened.kernel, opened.rows(SomePlugin, pid=[1000])
+
+`real_sets.process(kernel, real_sets.load(path))` embeds a database that Windows wrote.
 
 All addresses are canonical. What a builder is given is in memory at once; lists, rings and VAD trees
 are joined by `Kernel.image`, which may be called again after more was built. Each class' docstring
 lists its keyword arguments: `kernel.Kernel`, `process.Process`, `thread.Thread`, `module.Spec`,
-`wow64.Wow64`, `obj.Obj`, `space.Space`. The same calls give the same bytes, always.
+`wow64.Wow64`, `cpu.Cpu`, `obj.Obj`, `space.Space`, `pool.Pool`. The same calls give the same bytes, always.
 """
