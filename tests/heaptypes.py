@@ -5,9 +5,9 @@
 from __future__ import annotations
 
 import pathlib
-from typing import Optional, Tuple
+from typing import Optional
 
-from volatility3.plugins.windows.tracing.decode import heaplayout, heaplfh, pageheap, pageinfo, segmentheap
+from volatility3.plugins.windows.tracing.decode import heaplayout, pageheap, pageinfo, segmentheap
 from volatility3.plugins.windows.tracing.decode.stdlayout import EntryLayout, HeapLogLayout, Member
 
 from tests.forge import isf
@@ -47,12 +47,6 @@ class TableTypes:
 def heap(name: str) -> heaplayout.HeapLayout:
     """The layout of the NT heap, by the part of the table's name behind `heap-` (`6.2-x64`)."""
     return heaplayout.heap_layout(TableTypes(f"heap-{name}"), pointer_size(name))
-
-
-def lfh(arch: str) -> Tuple[heaplfh.LfhLayout, ...]:
-    """The layouts of the low-fragmentation heap of a bitness, newest first."""
-    names = [f"{version}-{arch}" for version in ("6.2", "6.0")]
-    return tuple(heaplfh.lfh_layout(TableTypes(f"heap-{name}"), pointer_size(name)) for name in names)
 
 
 def page_heap(arch: str) -> pageheap.PageHeapLayout:

@@ -8,14 +8,15 @@ Source: see the modules that this one puts together (`ntheap`, `heapentry`, `hea
 
 from __future__ import annotations
 
-from typing import Iterator, NamedTuple, Optional, Sequence, Tuple, Union
+from typing import Iterator, NamedTuple, Optional, Tuple, Union
 
 from .heapentry import EXTRA_PRESENT, Coder, Entry, Lost, walk
 from .heapextended import Extension, carve, read_extension, trace_of, units_before
-from .heaplfh import LFH_BLOCK, LfhLayout, read_user_blocks
+from .heaplfh import LFH_BLOCK, UserBlocks, read_user_blocks
 from .heapmemory import HeapMemory
+from .heapsegment import Segment
 from .heaptrace import Trace, Traces
-from .ntheap import Heap, Segment
+from .ntheap import Heap
 from .pageinfo import PageInfoLayout, read_information
 
 BLOCK = "block"
@@ -60,7 +61,6 @@ class HeapWalker:
     Args:
         memory: the process's
         traces: what the blocks' traces are read with
-        lfh: the layouts of the low-fragmentation heap that may apply
         page_info: the layout of what light page heap puts into a block, None where it is not known
     """
 
@@ -68,12 +68,10 @@ class HeapWalker:
         self,
         memory: HeapMemory,
         traces: Traces,
-        lfh: Sequence[LfhLayout] = (),
         page_info: Optional[PageInfoLayout] = None,
     ) -> None:
         self._memory = memory
         self._traces = traces
-        self._lfh = lfh
         self._page_info = page_info
 
     def blocks(self, heap: Heap) -> Iterator[Union[Block, Lost]]:
@@ -101,17 +99,22 @@ class HeapWalker:
             return
         if contents in segment.descriptors:
             return
-        inner = read_user_blocks(self._memory, contents, end, self._lfh, layout.entry)
+        inner = None
+        if layout.lfh is not None:
+            inner = read_user_blocks(self._memory, contents, end, layout.lfh, layout.entry.unit)
         if inner is None:
             yield self._block(heap, entry, BLOCK)
-            return
+        else:
+            yield from self._inner(heap, coder, inner)
+
+    def _inner(self, heap: Heap, coder: Coder, inner: UserBlocks) -> Iterator[Block]:
+        """Yields the blocks that the low-fragmentation heap has in one block."""
         for header in inner.headers():
-            mark = self._memory.number(header + layout.entry.code + layout.entry.unused, 1)
+            mark = self._memory.number(header + coder.unit - 1, 1)
             if mark is None or mark == LFH_BLOCK:
                 yield from self._carved(heap, coder, header, header + inner.stride, True, LFH)
             else:
-                unused = mark & ~LFH_BLOCK
-                yield self._block(heap, Entry(header, inner.stride, 0, 0, 0, unused), LFH)
+                yield self._block(heap, Entry(header, inner.stride, 0, 0, 0, mark & ~LFH_BLOCK), LFH)
 
     def _block(self, heap: Heap, entry: Entry, form: str) -> Block:
         unit = heap.layout.entry.unit

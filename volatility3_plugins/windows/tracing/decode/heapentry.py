@@ -13,7 +13,7 @@ from typing import Iterator, NamedTuple, Optional, Union
 from .fields import Buffer
 from .heaplayout import EntryLayout
 from .heapmemory import HeapMemory
-from .ntheap import Segment
+from .heapsegment import Segment
 
 BUSY = 0x01
 EXTRA_PRESENT = 0x02
@@ -120,7 +120,7 @@ def _walk_range(memory: HeapMemory, coder: Coder, start: int, end: int) -> Itera
 def _resume(memory: HeapMemory, coder: Coder, start: int, end: int) -> Optional[int]:
     """Returns the address of the first header that the one after it confirms."""
     unit = coder.unit
-    for low, data in memory.pieces(start, end):
+    for low, data in memory.pages(start, end):
         for offset in range(-low % unit, len(data) - unit + 1, unit):
             entry = coder.decode(low + offset, data[offset + unit - 8 : offset + unit])
             if entry is not None and coder.follows(memory, entry, end):

@@ -78,13 +78,12 @@ def trace_of(memory: HeapMemory, extension: Extension, unit: int, traces: Traces
     """Returns the trace that an extended block names, or None when it names none."""
     at = extension.header + unit
     record = memory.pointer(at)
-    if not record:
-        return None
-    trace = traces.record(record)
-    if not trace.status or extension.function != _INLINE_FUNCTION or not extension.context:
-        return trace
-    inline = traces.inline(at, extension.user - 8, extension.context)
-    return trace if inline.status == HASH else inline
+    trace = traces.record(record) if record else None
+    if (trace is None or trace.status) and extension.function == _INLINE_FUNCTION and extension.context:
+        inline = traces.inline(at, extension.user - 8, extension.context)
+        if inline.status != HASH:
+            return inline
+    return trace
 
 
 def carve(
@@ -101,8 +100,8 @@ def carve(
         unit: size of a _HEAP_ENTRY
         traces: where the records are
     """
-    for low, data in memory.pieces(start, end):
-        signatures = data[-low % unit + unit - 1 :: unit]
+    for low, data in memory.pages(start, end):
+        signatures = bytes(data[-low % unit + unit - 1 :: unit])
         found = signatures.find(SIGNATURE)
         while found >= 0:
             user = low + (-low % unit) + (found + 1) * unit

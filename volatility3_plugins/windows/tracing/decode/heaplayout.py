@@ -8,21 +8,10 @@ Windows versions is told by which members a table has.
 
 from __future__ import annotations
 
-from typing import NamedTuple, Optional, Protocol
+from typing import NamedTuple, Optional
 
-
-class Types(Protocol):
-    """Symbol tables, as far as layouts need them."""
-
-    def offset(self, type_name: str, *members: str) -> Optional[int]:
-        """Returns the offset of the first of members that the type has, or None."""
-
-    def size(self, type_name: str) -> Optional[int]:
-        """Returns the size of a type in bytes, or None."""
-
-
-class MissingMemberError(LookupError):
-    """The symbol tables lack a type or member without which nothing can be read."""
+from .heaplfh import LfhLayout, lfh_layout
+from .symboltypes import Types, offset, size
 
 
 class EntryLayout(NamedTuple):
@@ -90,6 +79,7 @@ class HeapLayout(NamedTuple):
         extra_size: size of `_HEAP_ENTRY_EXTRA`
         free_extra_size: size of `_HEAP_FREE_ENTRY_EXTRA`
         free_trace: offset of FreeBackTraceIndex in it
+        lfh: of its low-fragmentation heap; None in 5.x
     """
 
     pointer_size: int
@@ -108,13 +98,14 @@ class HeapLayout(NamedTuple):
     extra_size: int
     free_extra_size: int
     free_trace: int
+    lfh: Optional[LfhLayout]
 
 
 def heap_layout(types: Types, pointer_size: int) -> HeapLayout:
     """Builds the layout of the NT heap from a symbol table.
 
     Raises:
-        MissingMemberError: when the table does not have what it takes
+        symboltypes.MissingMemberError: when the table does not have what it takes
     """
     return HeapLayout(
         pointer_size=pointer_size,
@@ -138,31 +129,8 @@ def heap_layout(types: Types, pointer_size: int) -> HeapLayout:
         extra_size=size(types, "_HEAP_ENTRY_EXTRA"),
         free_extra_size=types.size("_HEAP_FREE_ENTRY_EXTRA") or 4,
         free_trace=types.offset("_HEAP_FREE_ENTRY_EXTRA", "FreeBackTraceIndex") or 2,
+        lfh=None if types.offset("_HEAP", "Interceptor") is None else lfh_layout(types, pointer_size),
     )
-
-
-def offset(types: Types, type_name: str, *members: str) -> int:
-    """Returns the offset of the first of members that a type has.
-
-    Raises:
-        MissingMemberError: when it has none of them
-    """
-    found = types.offset(type_name, *members)
-    if found is None:
-        raise MissingMemberError(f"{type_name} has no member {' or '.join(members)}")
-    return found
-
-
-def size(types: Types, type_name: str) -> int:
-    """Returns the size of a type in bytes.
-
-    Raises:
-        MissingMemberError: when the type is unknown
-    """
-    found = types.size(type_name)
-    if found is None:
-        raise MissingMemberError(f"{type_name} is unknown")
-    return found
 
 
 def _entry(types: Types) -> EntryLayout:

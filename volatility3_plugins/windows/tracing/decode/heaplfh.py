@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from typing import Iterable, Iterator, NamedTuple, Optional
 
-from .heaplayout import EntryLayout, Types, offset, size
 from .heapmemory import HeapMemory
+from .symboltypes import Types, offset, size
 
 SIGNATURE = 0xF0E0D0C0
 LFH_BLOCK = 0x80  # in UnusedBytes; nothing else there: the block is free
@@ -53,7 +53,7 @@ def lfh_layout(types: Types, pointer_size: int) -> LfhLayout:
     """Builds the layout from a symbol table.
 
     Raises:
-        heaplayout.MissingMemberError: when the table lacks one of the types
+        symboltypes.MissingMemberError: when the table lacks one of the types
     """
     user_data = "_HEAP_USERDATA_HEADER"
     bitmap = types.offset(user_data, "BitmapData")
@@ -70,45 +70,39 @@ def lfh_layout(types: Types, pointer_size: int) -> LfhLayout:
 
 
 def read_user_blocks(
-    memory: HeapMemory, address: int, end: int, layouts: Iterable[LfhLayout], entry: EntryLayout
+    memory: HeapMemory, address: int, end: int, layout: LfhLayout, unit: int
 ) -> Optional[UserBlocks]:
     """Reads what the low-fragmentation heap put into a block of the heap, or returns None if it did not.
 
     Args:
         memory: the process's
-        address: of the block's contents, a _HEAP_USERDATA_HEADER perhaps
+        address: of the block's contents, a _HEAP_USERDATA_HEADER perhaps: the subsegment that it names must
+            point back
         end: of the block
-        layouts: those that may apply; the one that the subsegment's pointer back confirms is taken
-        entry: the layout of a block's header
+        layout: of the heap's generation
+        unit: size of a block's header, whose last byte is UnusedBytes
     """
-    for layout in layouts:
-        if memory.number(address + layout.signature, 4) != SIGNATURE:
-            continue
-        subsegment = memory.pointer(address + layout.subsegment)
-        if subsegment and memory.pointer(subsegment + layout.user_blocks) == address:
-            return _user_blocks(memory, address, end, subsegment, layout, entry)
-    return None
-
-
-def _user_blocks(
-    memory: HeapMemory, address: int, end: int, subsegment: int, layout: LfhLayout, entry: EntryLayout
-) -> Optional[UserBlocks]:
+    if memory.number(address + layout.signature, 4) != SIGNATURE:
+        return None
+    subsegment = memory.pointer(address + layout.subsegment)
+    if not subsegment or memory.pointer(subsegment + layout.user_blocks) != address:
+        return None
     units = memory.number(subsegment + layout.block_size, 2)
     count = memory.number(subsegment + layout.block_count, 2)
     if not units or not count:
         return None
-    stride = units * entry.unit
+    stride = units * unit
     start = address + layout.header
     if not layout.bitmap:
         return UserBlocks(start, stride, count) if start + count * stride <= end else None
     bitmap = -(-count // (8 * layout.pointer_size)) * layout.pointer_size
-    first = address - (-(layout.header + bitmap) // entry.unit) * entry.unit
+    first = address - (-(layout.header + bitmap) // unit) * unit
     latest = min(end - count * stride, first + stride)
-    return _aligned(memory, range(first, latest + 1, entry.unit), stride, count, entry)
+    return _aligned(memory, range(first, latest + 1, unit), stride, count, unit)
 
 
 def _aligned(
-    memory: HeapMemory, firsts: Iterable[int], stride: int, count: int, entry: EntryLayout
+    memory: HeapMemory, firsts: Iterable[int], stride: int, count: int, unit: int
 ) -> Optional[UserBlocks]:
     """Finds where the blocks begin: the offset is stored, but XORed with a key that only ntdll has.
 
@@ -116,7 +110,7 @@ def _aligned(
     """
     for first in firsts:
         blocks = UserBlocks(first, stride, count)
-        if _marked(memory, blocks, entry.code + entry.unused):
+        if _marked(memory, blocks, unit - 1):
             return blocks
     return None
 

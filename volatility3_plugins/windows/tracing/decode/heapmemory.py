@@ -8,7 +8,9 @@ import bisect
 from typing import Iterable, Iterator, List, Optional, Tuple
 
 from .extents import Extents
-from .reading import CHUNK, Chunks, Reader
+from .reading import Chunks, Reader
+
+PAGE = 0x1000
 
 
 class HeapMemory:
@@ -16,14 +18,13 @@ class HeapMemory:
 
     Args:
         reader: reads what is present of a range
-        ranges: (start, end) of what may be present, such as the process's VADs: whole ranges are read
-            nowhere else, however long a structure claims to be
+        ranges: (start, end) of what may be present, such as the process's VADs: nothing else is read,
+            whatever a structure claims
         pointer_size: 4 or 8
     """
 
     def __init__(self, reader: Reader, ranges: Iterable[Tuple[int, int]], pointer_size: int) -> None:
         self.pointer_size = pointer_size
-        self._reader = reader
         self._chunks = Chunks(reader)
         self._ranges = _join(ranges)
         self._starts = [start for start, _ in self._ranges]
@@ -36,11 +37,14 @@ class HeapMemory:
 
     def read(self, address: int, length: int) -> Optional[memoryview]:
         """Returns length bytes (at most 64 KB) at an address, or None unless all are present."""
+        position = bisect.bisect_right(self._starts, address) - 1
+        if position < 0 or address + length > self._ranges[position][1]:
+            return None
         return self._chunks.read(address, length)
 
     def number(self, address: int, size: int) -> Optional[int]:
         """Returns an unsigned little-endian number of size bytes, or None when it is not present."""
-        data = self._chunks.read(address, size)
+        data = self.read(address, size)
         return None if data is None else int.from_bytes(data, "little")
 
     def pointer(self, address: int) -> Optional[int]:
@@ -49,25 +53,24 @@ class HeapMemory:
 
     def links(self, address: int) -> Optional[Tuple[int, int]]:
         """Returns Flink and Blink of the _LIST_ENTRY at an address, or None when it is not present."""
-        data = self._chunks.read(address, 2 * self.pointer_size)
+        data = self.read(address, 2 * self.pointer_size)
         if data is None:
             return None
         half = self.pointer_size
         return int.from_bytes(data[:half], "little"), int.from_bytes(data[half:], "little")
 
-    def pieces(self, start: int, end: int) -> Iterator[Tuple[int, bytes]]:
-        """Yields (address, bytes) of what is present of a range, in order, at most 64 KB at a time.
-
-        Pieces end at multiples of 64 KB, which no header crosses.
-        """
+    def pages(self, start: int, end: int) -> Iterator[Tuple[int, memoryview]]:
+        """Yields (address, bytes) of what is present of a range, page by page; no header crosses a page."""
         position = max(bisect.bisect_right(self._starts, start) - 1, 0)
         for low, high in self._ranges[position:]:
             if low >= end:
                 return
             low, high = max(low, start), min(high, end)
             while low < high:
-                limit = min(low - low % CHUNK + CHUNK, high)
-                yield from self._reader(low, limit - low).runs
+                limit = min(low - low % PAGE + PAGE, high)
+                data = self.read(low, limit - low)
+                if data is not None:
+                    yield low, data
                 low = limit
 
 

@@ -13,12 +13,12 @@ from __future__ import annotations
 
 from typing import Iterator, List, NamedTuple, Optional, Set
 
-from .heaplayout import Types, offset, size
-from .heapmemory import HeapMemory
+from .heapmemory import PAGE, HeapMemory
 from .links import walk
+from .symboltypes import Types, offset, size
 
 ROOT_SIGNATURE = 0xFFEEDDCC
-PAGE = 0x1000
+
 
 _MAX_NODES = 0x1000000
 
@@ -88,7 +88,7 @@ def page_heap_layout(types: Types, pointer_size: int) -> PageHeapLayout:
     """Builds the layout from a symbol table.
 
     Raises:
-        heaplayout.MissingMemberError: when the table lacks one of the types
+        symboltypes.MissingMemberError: when the table lacks one of the types
     """
     root, node = "_DPH_HEAP_ROOT", "_DPH_HEAP_BLOCK"
     tree = offset(types, root, "BusyNodesTable")
@@ -137,9 +137,15 @@ def other_roots(memory: HeapMemory, root: Root, layout: PageHeapLayout) -> List[
     return [node - layout.next_heap for node in nodes_on_list]
 
 
-def nodes(memory: HeapMemory, root: Root, layout: PageHeapLayout) -> Iterator[Node]:
-    """Yields a page heap's blocks: the busy ones of its tree, then the freed ones of its list."""
-    seen: Set[int] = set()
+def nodes(memory: HeapMemory, root: Root, layout: PageHeapLayout, seen: Set[int]) -> Iterator[Node]:
+    """Yields a page heap's blocks: the busy ones of its tree, then the freed ones of its list.
+
+    Args:
+        memory: the process's
+        root: of the page heap
+        layout: of its structures
+        seen: addresses of nodes that are another page heap's already; those of this one are added
+    """
     for address in _tree(memory, root.address + layout.tree, layout, seen):
         node = _node(memory, address - layout.node_links, layout, False)
         if node is not None:

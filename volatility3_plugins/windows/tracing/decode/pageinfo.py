@@ -12,8 +12,8 @@ from __future__ import annotations
 
 from typing import Dict, NamedTuple, Optional, Tuple
 
-from .heaplayout import Types, offset, size
 from .heapmemory import HeapMemory
+from .symboltypes import Types, offset, size
 
 # StartStamp: (EndStamp, full page heap, freed)
 _STAMPS: Dict[int, Tuple[int, bool, bool]] = {
@@ -63,7 +63,7 @@ def page_info_layout(types: Types, pointer_size: int) -> PageInfoLayout:
     """Builds the layout from a symbol table.
 
     Raises:
-        heaplayout.MissingMemberError: when the table lacks the type
+        symboltypes.MissingMemberError: when the table lacks the type
     """
     info = "_DPH_BLOCK_INFORMATION"
     return PageInfoLayout(

@@ -16,10 +16,10 @@ from __future__ import annotations
 from typing import Iterator, List, NamedTuple, Optional, Set, Tuple
 
 from .heapblocks import DAMAGED, UNKNOWN_SIZE, Block
-from .heaplayout import Types, offset, size
 from .heapmemory import HeapMemory
 from .heaptrace import Trace, Traces
 from .links import walk
+from .symboltypes import Types, offset, size
 
 SIGNATURE = 0xDDEEDDEE
 TAIL_CHECKED = 0x10000000  # in GlobalFlags: a pattern precedes the extra
@@ -80,7 +80,7 @@ def segment_heap_layout(types: Types, pointer_size: int) -> SegmentHeapLayout:
     """Builds the layout from a symbol table.
 
     Raises:
-        heaplayout.MissingMemberError: when the table lacks one of the types
+        symboltypes.MissingMemberError: when the table lacks one of the types
     """
     heap, context, large = "_SEGMENT_HEAP", "_HEAP_SEG_CONTEXT", "_HEAP_LARGE_ALLOC_DATA"
     tree = offset(types, heap, "LargeAllocMetadata")
@@ -152,7 +152,7 @@ def named_records(
     """Yields the record that each extra in the heap's segments names; a freed block may keep its extra."""
     step = 2 * layout.pointer_size
     for start, end in heap.segments if heap.interceptor else ():
-        for low, data in memory.pieces(start, end):
+        for low, data in memory.pages(start, end):
             for number, index in enumerate(data[layout.extra_units - 1 :: step]):
                 if index & 0xF == heap.interceptor:
                     trace = _named(memory, low + number * step, layout, traces)

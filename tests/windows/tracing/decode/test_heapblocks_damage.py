@@ -1,0 +1,167 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""Forged NT heaps with damage: nothing is lost but what is gone."""
+
+from __future__ import annotations
+
+from typing import List, Tuple
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from volatility3.plugins.windows.tracing.decode.extents import Extents
+from volatility3.plugins.windows.tracing.decode.heapblocks import UNKNOWN_SIZE, HeapWalker
+from volatility3.plugins.windows.tracing.decode.heapmemory import HeapMemory
+from volatility3.plugins.windows.tracing.decode.heaptrace import Traces
+from volatility3.plugins.windows.tracing.decode.ntheap import read_heap
+
+from tests import heaptypes
+from tests.forge.heaps import PAGE
+from tests.heapforms import BASE, LOG, MODERN, Records, new_heap, read, traced, without
+
+
+@pytest.mark.parametrize("form", MODERN)
+def test_what_is_left_in_free_memory(form: str) -> None:
+    """A free block that was merged from several keeps the headers and pointers of those behind the first."""
+    records, heap = Records(form), new_heap(form)
+    record = records.add()
+    users = [heap.extended(size, record) for size in (40, 50, 60)]
+    unit = heap.layout.unit
+    first = users[0] - 3 * unit
+    whole = heap.segments[0].next - first
+    heap.put(first + unit - 8, 8, heap.code(whole // unit, heap.layout.heap_size // unit, 0, 0))
+    heap.put(first + unit, 2 * heap.layout.pointer, 0)
+    heap.segments[0].before = whole
+    busy = heap.extended(70, record)
+    blocks, lost, _ = read(form, heap.regions() + records.runs())
+    assert {block.user: (block.size, block.freed) for block in blocks} == {
+        users[1]: (50, True),
+        users[2]: (60, True),
+        busy: (70, False),
+    }
+    assert not lost
+
+
+@pytest.mark.parametrize("form", MODERN)
+def test_a_record_that_is_none(form: str) -> None:
+    records, heap = Records(form), new_heap(form)
+    good, bad = records.add(), records.add()
+    records.data[bad - LOG + records.pointer] ^= 1
+    for size, named in enumerate((good, bad, 0x7000000, bad + 1)):
+        heap.extended(size, named)
+    blocks, _, _ = read(form, heap.regions() + records.runs())
+    statuses = [(block.trace.status, len(block.trace.frames)) for block in blocks if block.trace]
+    assert statuses == [("", 3), ("hash", 0), ("unreadable", 0), ("hash", 0)]
+
+
+@pytest.mark.parametrize("form", MODERN)
+def test_goes_on_behind_a_broken_header(form: str) -> None:
+    records, heap = Records(form), new_heap(form)
+    users = [heap.extended(size, records.add()) for size in range(100, 120)]
+    broken = users[7] - 3 * heap.layout.unit
+    heap.put(broken + heap.layout.unit - 8, 8, 0x0123456789ABCDEF)
+    blocks, lost, _ = read(form, heap.regions() + records.runs())
+    found = traced(blocks)
+    assert [found[user][0] for user in users if user != users[7]] == [*range(100, 107), *range(108, 120)]
+    # The block itself is still known by the record that it names; its size is not.
+    assert found[users[7]][0] == UNKNOWN_SIZE
+    assert [block.status for block in blocks].count("damaged") == 1
+    assert [each.start for each in lost] == [broken]
+
+
+@pytest.mark.parametrize("form", MODERN)
+def test_goes_on_behind_a_page_that_is_gone(form: str) -> None:
+    records, heap = Records(form), new_heap(form)
+    users = [heap.extended(100, records.add(1)) for _ in range(150)]
+    gone = (users[60] & -PAGE, (users[60] & -PAGE) + PAGE)
+    blocks, lost, _ = read(form, without(heap.regions(), *gone) + records.runs())
+    found = traced(blocks)
+    unit = heap.layout.unit
+    apart = [user for user in users if user + 100 <= gone[0] or user - 3 * unit >= gone[1]]
+    assert len(apart) > 90
+    assert all(found[user][0] == 100 for user in apart)
+    assert any(gone[0] <= each.start < gone[1] <= each.end for each in lost)
+
+
+@pytest.mark.parametrize("form", MODERN)
+def test_a_heap_without_its_key(form: str) -> None:
+    """Blocks prove themselves by their records when no header can be read."""
+    records, heap = Records(form), new_heap(form)
+    users = [heap.extended(100, records.add()) for _ in range(20)]
+    regions = heap.regions()
+    encoding = heap.layout.encoding or 0
+    start, data = regions[0]
+    at = encoding + heap.layout.unit - 8
+    regions[0] = (start, data[:at] + bytes(8) + data[at + 8 :])
+    blocks, lost, _ = read(form, regions + records.runs())
+    assert {block.user for block in blocks if block.trace} == set(users)
+    assert lost
+
+
+@pytest.mark.parametrize("form", MODERN)
+def test_lists_that_run_in_circles(form: str) -> None:
+    records, heap = Records(form), new_heap(form)
+    heap.segment(0x100000)
+    record = records.add()
+    user = heap.extended(10, record)
+    pointer, places = heap.layout.pointer, (0x400000, 0x500000, 0x600000)
+    for place in places:
+        heap.virtual(place, 0x80000, record)
+    regions = {address: bytearray(data) for address, data in heap.regions()}
+    regions[places[0]][:pointer] = places[0].to_bytes(pointer, "little")
+    regions[places[2]][pointer : 2 * pointer] = places[2].to_bytes(pointer, "little")
+    memory = [(address, bytes(data)) for address, data in regions.items()]
+    blocks, _, found = read(form, memory + records.runs())
+    assert found.damaged
+    assert traced(blocks)[user][0] == 10
+    assert found.virtual_blocks == (places[0], places[2])
+
+
+@pytest.mark.parametrize("form", MODERN)
+def test_wild_numbers_cost_nothing(form: str) -> None:
+    records, heap = Records(form), new_heap(form)
+    users = [heap.extended(30, records.add()) for _ in range(5)]
+    heap.put(BASE + heap.layout.segment_pages, 4, 0xFFFFFFFF)
+    heap.put(
+        BASE + heap.layout.segment_last,
+        heap.layout.pointer,
+        (1 << 8 * heap.layout.pointer) - heap.layout.unit,
+    )
+    blocks, _, _ = read(form, heap.regions() + records.runs())
+    assert list(traced(blocks)) == users
+
+
+def test_xp_goes_on_behind_damage() -> None:
+    heap = new_heap("5.1-x86")
+    users = [heap.plain(100, index=7) for _ in range(100)]
+    heap.put(users[30] - 8, 8, 0)
+    blocks, lost, _ = read("5.1-x86", heap.regions())
+    assert [each.start for each in lost] == [users[30] - 8]
+    assert {block.user for block in blocks} >= set(users) - {users[30]}
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.sampled_from([*MODERN, "5.1-x86"]),
+    st.lists(st.tuples(st.integers(0, 0x2FFF), st.integers(0, 255)), max_size=60),
+)
+def test_any_damage_is_survived(form: str, damage: List[Tuple[int, int]]) -> None:
+    records, heap = Records(form), new_heap(form)
+    for size in range(1, 90):
+        if form == "5.1-x86":
+            heap.plain(size, index=7)
+        else:
+            heap.extended(size, records.add(1))
+    (start, data), *rest = heap.regions()
+    memory = bytearray(data)
+    for at, value in damage:
+        memory[at % len(memory)] = value
+    arch = form[-3:]
+    held = HeapMemory.over(
+        Extents([(start, bytes(memory)), *rest, *records.runs()]), heaptypes.pointer_size(form)
+    )
+    found = read_heap(held, BASE, [heaptypes.heap(form)])
+    if found is not None:
+        traces = Traces(held, heaptypes.LOG[arch], heaptypes.ENTRY[arch])
+        items = list(HeapWalker(held, traces).blocks(found))
+        assert len(items) < 4 * len(memory)

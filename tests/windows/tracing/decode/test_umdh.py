@@ -1,0 +1,146 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""UMDH logs: what is written is read again, and what grew between two."""
+
+from __future__ import annotations
+
+from typing import Dict, List, Tuple
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from volatility3.plugins.windows.tracing.decode import umdh, umdhgrowth
+from volatility3.plugins.windows.tracing.decode.umdh import Allocation, HeapLog, Log, Module
+
+MODULES = (
+    Module(0x7FF612340000, 0x2D000, "C:\\Program Files\\app.exe"),
+    Module(0x7FFB31C50000, 0x1F8000, "C:\\Windows\\SYSTEM32\\ntdll.dll"),
+)
+TEXT = "\r\n".join(
+    [
+        "// Loaded modules:",
+        "//     Base Size Module",
+        "//    00007FF612340000 0002D000 C:\\Program Files\\app.exe",
+        "//    00007FFB31C50000 001F8000 C:\\Windows\\SYSTEM32\\ntdll.dll",
+        "//",
+        "",
+        "*- - - - - - - - - - Start of data for heap @ 1A0000 - - - - - - - - - -",
+        "",
+        "REQUESTED bytes + OVERHEAD at ADDRESS by BackTraceID",
+        "     STACK if not already dumped.",
+        "",
+        "*- - - - - - - - - - Heap 1A0000 Hogs - - - - - - - - - -",
+        "",
+        "5DC bytes + 34 at 1A2DE0 by BackTrace2510",
+        "",
+        "\t7FFB31C6A09B",
+        "\t7FF612345678",
+        "",
+        "10 bytes + 30 at 1A3000 by BackTrace2510",
+        "*- - - - - - - - - - End of data for heap @ 1A0000 - - - - - - - - - -",
+        "",
+        "",
+    ]
+)
+LOG = Log(
+    MODULES,
+    (
+        HeapLog(
+            0x1A0000, (Allocation(0x5DC, 0x34, 0x1A2DE0, 0x2510), Allocation(0x10, 0x30, 0x1A3000, 0x2510))
+        ),
+    ),
+    {0x2510: (0x7FFB31C6A09B, 0x7FF612345678)},
+)
+
+
+def test_text_is_umdhs() -> None:
+    assert "".join(umdh.write(LOG)) == TEXT
+
+
+def test_text_is_read_again() -> None:
+    assert umdh.parse(TEXT.splitlines(keepends=True)) == LOG
+
+
+def test_more_than_a_raw_log_holds_is_passed_over() -> None:
+    """UMDH itself writes a heap's figures before its blocks."""
+    figures = ["    Flags: 58000062", "    Number Of Entries: 1033", ""]
+    lines = TEXT.splitlines()
+    place = lines.index("REQUESTED bytes + OVERHEAD at ADDRESS by BackTraceID")
+    assert umdh.parse(lines[:place] + figures + lines[place:]) == LOG
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("", "no heap's data"),
+        ("hello\nworld\n", "no heap's data"),
+        (TEXT[: TEXT.index("*- - - - - - - - - - End")], "has no end"),
+        (TEXT.replace("10 bytes", "ten bytes"), "line 19: neither a block nor a frame"),
+        (TEXT.replace("\t7FFB31C6A09B", "\tntdll!RtlAllocateHeap"), "line 16: neither"),
+    ],
+)
+def test_what_is_no_log_is_refused(text: str, reason: str) -> None:
+    with pytest.raises(umdh.UmdhError, match=reason):
+        umdh.parse(text.splitlines())
+
+
+NUMBERS = st.integers(0, 2**64 - 1)
+FRAMES = st.lists(NUMBERS, min_size=1, max_size=4).map(tuple)
+
+
+@given(
+    st.lists(st.tuples(NUMBERS, st.integers(0, 2**32 - 1)), max_size=3),
+    st.dictionaries(st.integers(1, 9), FRAMES, min_size=1, max_size=4),
+    st.lists(
+        st.tuples(NUMBERS, st.lists(st.tuples(NUMBERS, NUMBERS, NUMBERS, st.integers(0, 99)), max_size=6)),
+        min_size=1,
+        max_size=3,
+    ),
+)
+def test_every_log_is_read_again(
+    modules: List[Tuple[int, int]],
+    traces: Dict[int, Tuple[int, ...]],
+    heaps: List[Tuple[int, List[Tuple[int, int, int, int]]]],
+) -> None:
+    known = sorted(traces)
+    log = Log(
+        tuple(Module(base, size, f"C:\\a b\\{number}.dll") for number, (base, size) in enumerate(modules)),
+        tuple(
+            HeapLog(heap, tuple(Allocation(a, b, c, known[d % len(known)]) for a, b, c, d in blocks))
+            for heap, blocks in heaps
+        ),
+        traces,
+    )
+    used = {block.trace for heap in log.heaps for block in heap.allocations}
+    read = umdh.parse("".join(umdh.write(log)).splitlines())
+    assert read == log._replace(traces={each: traces[each] for each in used})
+
+
+@given(st.text(alphabet="*- SEHhogstadrmniubyBckTe@0123456789ABF+\t\n/", max_size=400))
+def test_any_text_is_a_log_or_refused(text: str) -> None:
+    try:
+        umdh.parse(text.splitlines())
+    except umdh.UmdhError as error:
+        assert str(error)
+
+
+def test_growth_knows_a_stack_again_after_a_restart() -> None:
+    moved = 0x10000
+    later = Log(
+        (
+            MODULES[0],
+            MODULES[1]._replace(base=MODULES[1].base + moved, path="c:\\windows\\system32\\NTDLL.DLL"),
+        ),
+        (HeapLog(0x2B0000, (Allocation(0x20, 0, 0x2B0010, 0x99),)), HeapLog(0x2C0000, ())),
+        {0x99: (0x7FFB31C6A09B + moved, 0x7FF612345678)},
+    )
+    before, after = umdhgrowth.totals(LOG), umdhgrowth.totals(later)
+    assert before.keys() == after.keys()
+    assert list(before.values()) == [umdhgrowth.Total(2, 0x5EC)]
+    assert list(after.values()) == [umdhgrowth.Total(1, 0x20)]
+
+
+def test_growth_tells_places_apart() -> None:
+    places = umdhgrowth.Places(MODULES)
+    inside, outside = MODULES[1].base + MODULES[1].size - 1, MODULES[1].base + MODULES[1].size
+    assert places.stack([inside, outside, 1]) == (("ntdll.dll", MODULES[1].size - 1), outside, 1)
