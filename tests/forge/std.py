@@ -127,6 +127,13 @@ class Std:
             self._give_number(block)
         return block.index & (0xFFFF if self.layout.old else 0xFFFFFFFF)
 
+    def number(self, frames: Sequence[int]) -> int:
+        """Asks for a logged trace's number, and gives it one if it has none (6.1)."""
+        block = self._known[tuple(frames[:MAX_DEPTH])]
+        if not block.index:
+            self._give_number(block)
+        return block.index
+
     def address_of(self, frames: Sequence[int]) -> int:
         """Returns the address of a logged trace's entry."""
         return self._known[tuple(frames[:MAX_DEPTH])].va
