@@ -1,0 +1,132 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""The x64 walker at every instruction that compiled and hand-written programs execute."""
+
+from __future__ import annotations
+
+import collections
+import pathlib
+from typing import DefaultDict, List, Set
+
+import pytest
+
+from . import runtime
+from .build import Build, build
+from .emulator import Import, Machine
+from .image import Program
+from .survey import CHAINED, EPILOG_2, INDIRECT, Survey, table
+
+FREE = ("-ffreestanding",)
+C = [
+    Build("c-O0", "frames.c", ("-O0", *FREE)),
+    Build("c-O0-no-frame-pointer", "frames.c", ("-O0", "-fomit-frame-pointer", *FREE)),
+    Build("c-Og", "frames.c", ("-Og", *FREE)),
+    Build("c-O1", "frames.c", ("-O1", *FREE)),
+    Build("c-O2", "frames.c", ("-O2", *FREE)),
+    Build("c-O2-frame-pointer", "frames.c", ("-O2", "-fno-omit-frame-pointer", *FREE)),
+    Build("c-O3", "frames.c", ("-O3", *FREE)),
+    Build("c-Os", "frames.c", ("-Os", *FREE)),
+]
+# The run-time library comes with it: throwing runs thousands of instructions of code that we did not write.
+CPP = [
+    Build("cpp-O0", "throws.cpp", ("-O0", "-static"), ()),
+    Build("cpp-O2", "throws.cpp", ("-O2", "-static"), ()),
+    Build("cpp-O2-frame-pointer", "throws.cpp", ("-O2", "-fno-omit-frame-pointer", "-static"), ()),
+]
+ASSEMBLY = [Build("directives", "directives.S"), Build("handmade", "handmade.S")]
+EVERY_CODE = {
+    *("PUSH_NONVOL", "ALLOC_SMALL", "ALLOC_LARGE", "SET_FPREG", "SAVE_NONVOL", "SAVE_NONVOL_FAR"),
+    *("SAVE_XMM128", "SAVE_XMM128_FAR", "PUSH_MACHFRAME", EPILOG_2, CHAINED, INDIRECT),
+}
+
+
+def load(wanted: Build, folder: pathlib.Path) -> Program:
+    """Compiles and loads a program."""
+    return Program(build(wanted, folder))
+
+
+def survey(program: Program) -> Survey:
+    """Runs a program and walks at each of its instructions."""
+    found = Survey(program)
+    imports: DefaultDict[str, Import] = collections.defaultdict(lambda: runtime.nothing)
+    imports.update(runtime.c_library())
+    imports.update(runtime.Exceptions(found.image, found.find_image).imports())
+    found.result = Machine(program, found.visit, imports).run(program.entry)
+    return found
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
+    return tmp_path_factory.mktemp("programs")
+
+
+@pytest.fixture(scope="module")
+def surveys(folder: pathlib.Path) -> List[Survey]:
+    found = [survey(load(wanted, folder)) for wanted in (*C, *CPP, *ASSEMBLY)]
+    found.append(interrupted(load(ASSEMBLY[0], folder)))
+    return found
+
+
+def interrupted(program: Program) -> Survey:
+    """Runs a program that is interrupted once at each of its instructions; walks in the handlers."""
+    found = Survey(program)
+    handlers = [program.base + program.symbols[name] for name in ("handler", "handler_with_code")]
+    deepest = program.base + program.symbols["bare_leaf"]
+    # Where its frame register is the interrupted program's again no unwind data can describe the handler.
+    beyond = program.base + program.symbols["handler_without_frame"]
+    done: Set[int] = set()
+
+    def visit(machine: Machine, address: int) -> None:
+        if beyond <= address < beyond + 9:
+            return
+        if any(caller.interrupted for caller in machine.callers):
+            if address == deepest:
+                found.walk(machine, address)
+            else:
+                found.visit(machine, address)
+        elif address not in done:
+            done.add(address)
+            machine.interrupt(address, handlers[len(done) % 2], bool(len(done) % 2))
+
+    found.result = Machine(program, visit).run(program.entry)
+    assert len(done) > 450
+    return found
+
+
+def test_every_frame_is_right_at_more_than_10000_points(surveys: List[Survey]) -> None:
+    """The comparison itself is in the survey: here is that it was made, and how often."""
+    print("\n" + table(surveys))
+    assert sum(len(found.points) for found in surveys) > 10_000
+    assert sum(found.frames for found in surveys) > 30_000
+
+
+def test_every_unwind_code_is_met_in_every_position(surveys: List[Survey]) -> None:
+    counted = sum((found.codes for found in surveys), collections.Counter())
+    for name in EVERY_CODE:
+        assert counted[name, "body"], name
+    # A machine frame is there before the function's first instruction; who pops it does so by IRETQ. An
+    # indirect entry's piece has no prologue of its own.
+    for name in EVERY_CODE - {"PUSH_MACHFRAME", INDIRECT}:
+        assert counted[name, "prologue"], name
+        assert counted[name, "epilogue"], name
+
+
+def test_programs_compute_the_same_however_they_are_built(surveys: List[Survey]) -> None:
+    """For the C++ ones that takes landing pads that were entered with the right registers."""
+    assert len({found.result for found in surveys[: len(C)]}) == 1
+    assert len({found.result for found in surveys[len(C) : len(C) + len(CPP)]}) == 1
+
+
+def test_code_that_breaks_the_rules_is_walked_from_by_a_guess_that_says_so(surveys: List[Survey]) -> None:
+    """The stack probe of GCC's library pushes and has no unwind data."""
+    probes = [found for found in surveys if "___chkstk_ms" in found.program.symbols]
+    assert probes
+    for found in probes:
+        start = found.image.base + found.program.symbols["___chkstk_ms"]
+        guessed = {address - start for address in found.guessed}
+        assert guessed
+        assert all(0 < offset < 0x40 for offset in guessed)
+
+
+def test_leaves_without_unwind_data_are_walked_from(surveys: List[Survey]) -> None:
+    assert all(found.positions["leaf"] for found in surveys)

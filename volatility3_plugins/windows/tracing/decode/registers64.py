@@ -1,0 +1,51 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""The x64 registers of one frame, as far as they are known."""
+
+from __future__ import annotations
+
+from typing import Mapping, NamedTuple, Optional, Tuple
+
+MASK = (1 << 64) - 1
+
+RAX, RCX, RDX, RBX, RSP, RBP, RSI, RDI = range(8)
+R12, R13, R14, R15 = range(12, 16)
+GENERAL = (
+    *("Rax", "Rcx", "Rdx", "Rbx", "Rsp", "Rbp", "Rsi", "Rdi"),
+    *("R8", "R9", "R10", "R11", "R12", "R13", "R14", "R15"),
+)
+"""The general registers in the order in which the processor numbers them."""
+
+NON_VOLATILE = frozenset((RBX, RSP, RBP, RSI, RDI, R12, R13, R14, R15))
+NON_VOLATILE_XMM = frozenset(range(6, 16))
+
+Values = Tuple[Optional[int], ...]
+NOTHING: Values = (None,) * 16
+
+
+class Registers(NamedTuple):
+    """A register state; a register whose value is not known is None.
+
+    `general` and `xmm` hold 16 values each, numbered as in machine code. `ip` and the stack pointer are
+    always
+    known: without them there is nothing to unwind.
+    """
+
+    ip: int
+    general: Values
+    xmm: Values = NOTHING
+
+    @property
+    def sp(self) -> int:
+        """The stack pointer."""
+        return self.general[RSP] or 0
+
+    @classmethod
+    def of(cls, ip: int, sp: int, known: Optional[Mapping[str, int]] = None) -> Registers:
+        """Makes a state from Rip, Rsp and whatever other general registers are known, by name."""
+        values = dict(known or {}, Rsp=sp)
+        return cls(ip & MASK, tuple(values.get(name) for name in GENERAL))
+
+    def named(self, name: str) -> Optional[int]:
+        """Returns a general register by its name, None if it is not known."""
+        return self.general[GENERAL.index(name)]
