@@ -20,6 +20,7 @@ from volatility3.plugins.windows import (
     psscan,
     thrdscan,
     threads,
+    unloadedmodules,
     vadinfo,
 )
 
@@ -60,6 +61,10 @@ class Forged:
             session = kernel.session(number)
             session.space.write(self.session_address, b"session %d" % number)
         kernel.module("win32k.sys", session=kernel.session(1))
+        self.gone = kernel.base + 0x8000000
+        for number in range(51):
+            start = self.gone + number * 0x10000
+            kernel.unloaded(f"gone{number}.sys", start, start + 0x8000)
         kernel.cpus[1].current(self.thread)
         self.dpc_base = kernel.cpus[1].stack("dpc", data=b"dpc")
         for index, state in enumerate(STATES):
@@ -209,6 +214,16 @@ def test_processors(forged: Forged) -> None:
     assert second.DpcStack == forged.dpc_base & forged.opened.layer.address_mask
     if forged.bits == 64:
         assert len(forged.opened.rows(kpcrs.KPCRs)) == 2
+
+
+def test_unloaded_drivers_wrap(forged: Forged) -> None:
+    array = forged.kernel.space.read_int(forged.kernel.symbol("MmUnloadedDrivers"))
+    assert forged.kernel.space.holds(array)
+    # Volatility reads as many records as MmLastUnloadedDriver says: the one written last.
+    (row,) = [row for _, row in forged.opened.rows(unloadedmodules.UnloadedModules)]
+    mask = forged.opened.layer.address_mask
+    assert (row["Name"], int(row["StartAddress"])) == ("gone50.sys", forged.gone + 50 * 0x10000 & mask)
+    assert int(row["EndAddress"]) - int(row["StartAddress"]) == 0x8000
 
 
 def test_pool_scanners_see_the_objects(forged: Forged) -> None:
