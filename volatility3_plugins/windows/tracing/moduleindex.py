@@ -8,7 +8,7 @@ well, so that a module that borrows another's PDB record does not lend it its na
 
 from __future__ import annotations
 
-from typing import Dict, Hashable, NamedTuple, Optional
+from typing import Dict, Hashable, NamedTuple, Optional, Tuple
 
 from volatility3.framework import interfaces
 
@@ -25,6 +25,9 @@ MAX_TRIES = 4
 """A module whose pages were missing in one process is looked at again in so many others."""
 
 MAX_FUNCTION_TABLE = 1 << 25
+
+NO_FUNCTION_TABLE = "function table unreadable"
+FUNCTION_TABLE_INCOMPLETE = "function table incomplete"
 
 
 class ModuleIndex(NamedTuple):
@@ -97,12 +100,11 @@ class ModuleIndexes:
         symbols = isfindex.from_table(table) if table is not None else None
         if symbols is None and codeview is not None:
             symbols = self._pdbs.find(codeview)
-        functions = _functions(reader, headers)
-        status = ""
+        functions, status = _functions(reader, headers)
         if symbols is None:
             exports = peexports.read_exports(reader.load, headers)
             rvas, labels = sort_labels(exports.entries)
-            status = exports.status
+            status = ", ".join(filter(None, (exports.status, status)))
         else:
             rvas, labels = symbols.rvas, symbols.names
         kind = ExportNames if symbols is None else PdbNames
@@ -110,13 +112,17 @@ class ModuleIndexes:
         return ModuleIndex(headers, codeview, symbols, functions, names, status)
 
 
-def _functions(reader: ImageReader, headers: Headers) -> Optional[FunctionTable]:
+def _functions(reader: ImageReader, headers: Headers) -> Tuple[Optional[FunctionTable], str]:
+    """Returns the x64 function table as far as it can be read, and what is wrong with it."""
     rva, size = headers.directory(peimage.DIRECTORY_EXCEPTION)
     if headers.machine != peimage.MACHINE_AMD64 or not 0 < size <= MAX_FUNCTION_TABLE:
-        return None
+        return None, ""
     extents = reader.load(rva, size)
     runs = [(start - rva, data) for start, data in extents.runs]
-    return FunctionTable.from_runs(runs, size, reader.read) if runs else None
+    if not runs:
+        return None, NO_FUNCTION_TABLE
+    status = FUNCTION_TABLE_INCOMPLETE if extents.missing(rva, rva + size) else ""
+    return FunctionTable.from_runs(runs, size, reader.read), status
 
 
 def _without_headers(table: Optional[interfaces.symbols.SymbolTableInterface], status: str) -> ModuleIndex:

@@ -18,6 +18,7 @@ from .moduleindex import ModuleIndex
 from .peek import Peek
 
 MAX_NAME = 0x208
+MAX_DRIVER = 1 << 28
 DRIVERS = 50
 """MI_UNLOADED_DRIVERS: the ring of _UNLOADED_DRIVERS has so many elements in every version."""
 
@@ -62,7 +63,7 @@ def drivers(
         if data is None:
             continue
         name, start, end, time = layout.unpack(data)
-        if kernel_start <= start < end <= start + peimage.MAX_IMAGE:
+        if kernel_start <= start < end <= start + MAX_DRIVER:
             found.append((time, Unloaded(start, end, peek.unicode_string(name, MAX_NAME) or "")))
     return [unloaded for _, unloaded in sorted(found, key=lambda each: each[0], reverse=True)]
 

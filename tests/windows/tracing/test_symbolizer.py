@@ -1,0 +1,177 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""Names of addresses in forged images: every form of the column `Symbol`, on x64, x86 and WoW64."""
+
+from __future__ import annotations
+
+from typing import Tuple
+
+import pytest
+from volatility3.plugins.windows.tracing import places
+from volatility3.plugins.windows.tracing.symbolizer import UNBACKED, Name
+
+from tests import namedimage
+from tests.forge import context
+from tests.namedimage import GONE_DLL, MAPPED, NOTHING, OVERLAPPED_DLL, PRIVATE, OpenedSample
+
+
+@pytest.fixture(scope="module", params=["win10-x64", "win7-x64", "xp-x86", "win10-x86"])
+def image(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> OpenedSample:
+    sample = namedimage.build(request.param)
+    opened = context.open_image(sample.kernel.image(), tmp_path_factory.mktemp("image"), "image.dmp")
+    return namedimage.wrap(sample, opened)
+
+
+def module(symbol: str, source: str, status: str = "") -> Name:
+    return Name(symbol, source, status, "module")
+
+
+def expect(image: OpenedSample, wide: Tuple[str, str], narrow: Tuple[str, str]) -> Name:
+    return module(*(wide if image.sample.wide else narrow))
+
+
+def test_an_export_names_what_the_function_table_says_it_starts(image: OpenedSample) -> None:
+    base = image.sample.modules["driver"].base
+    name = image.names(0).name
+    assert name(base + 0x1020) == expect(image, ("tcpip!Send+0x20", "export"), ("tcpip!Send+0x20", "nearest"))
+    assert name(base + 0x1140) == expect(image, ("tcpip+0x1140", "module"), ("tcpip!Send+0x140", "nearest"))
+    assert name(base + 0x2010) == expect(
+        image, ("tcpip!Send+0x1010", "export"), ("tcpip!Leaf+0xc10", "nearest")
+    )
+    assert name(base + 0x1310) == module("tcpip!Ordinal1+0x10", "nearest")
+    assert name(base + 0x1410) == module("tcpip!Leaf+0x10", "nearest")
+    assert name(base + 0x7010) == module("tcpip+0x7010", "module")
+
+
+def test_a_return_address_belongs_to_what_is_before_it(image: OpenedSample) -> None:
+    base = image.sample.modules["driver"].base
+    name = image.names(0).name
+    after, at = name(base + 0x1200), name(base + 0x1200, return_address=False)
+    assert at == expect(image, ("tcpip!Receive", "export"), ("tcpip!Receive", "nearest"))
+    assert after.symbol == ("tcpip+0x1200" if image.sample.wide else "tcpip!Send+0x200")
+    end = image.sample.modules["driver"].size
+    assert name(base + end).symbol == f"tcpip+{end:#x}"
+    assert name(base + end, return_address=False).backing == "no-module"
+
+
+def test_symbols_of_a_pdb_that_volatility_has(image: OpenedSample) -> None:
+    sample = image.sample
+    name = image.names(0).name
+    assert name(sample.modules["isf"].base + 0x1060) == module("known!Inner+0x20", "pdb")
+    assert name(sample.modules["isf"].base + 0x1120) == module("known!Hidden+0x20", "pdb")
+    kernel = sample.kernel.symbol("PsLoadedModuleList")
+    assert name(kernel, return_address=False) == module("nt!PsLoadedModuleList", "pdb")
+    assert image.names(1000).name(sample.modules["kernel32"].base + 0x1060).source == "pdb"
+
+
+def test_headers_that_are_paged_out(image: OpenedSample) -> None:
+    base = image.sample.modules["paged"].base
+    assert image.names(0).name(base + 0x1020) == module("paged+0x1020", "module", "headers unreadable")
+
+
+def test_session_space_is_read_through_a_process_of_the_session(image: OpenedSample) -> None:
+    base = image.sample.modules["session"].base
+    for pid in (0, 1000, 2000):
+        assert image.names(pid).name(base + 0x1020).symbol == "win32k!Send+0x20"
+
+
+def test_hostile_module_names(image: OpenedSample) -> None:
+    found = image.names(0).name(image.sample.modules["hostile"].base + 0x1020)
+    assert found.symbol == "evil__31m__x_!Send+0x20"
+
+
+def test_kernel_addresses_in_no_module(image: OpenedSample) -> None:
+    sample = image.sample
+    nothing = Name("<no-module>", "none", "", "no-module")
+    for pid in (0, 1000):
+        assert image.names(pid).name(sample.modules["unlisted"].base + 0x1020) == nothing
+    assert nothing.backing in UNBACKED
+
+
+def test_unloaded_drivers(image: OpenedSample) -> None:
+    sample = image.sample
+    name = image.names(0).name
+    assert name(sample.gone + 0x1234) == Name("<unloaded:gone>+0x1234", "unloaded", "", "unloaded")
+    reused = name(sample.modules["reused"].base + 0x1020)
+    assert (reused.symbol, reused.status) == ("reused!Send+0x20", places.OVERLAP)
+    assert name(sample.modules["reused"].base + 0x3020).status == ""
+    assert name(sample.modules["again"].base + 0x1020).status == ""
+
+
+def test_user_addresses_in_a_kernel_trace(image: OpenedSample) -> None:
+    names = image.names(0)
+    for address in (0x10000, PRIVATE, image.sample.modules["ntdll"].base):
+        assert names.name(address) == Name("<user>", "none", "", "user")
+
+
+def test_process_memory_that_is_no_module(image: OpenedSample) -> None:
+    name = image.names(1000).name
+    assert name(PRIVATE + 0x10) == Name("<private>", "none", "", "private")
+    assert name(NOTHING) == Name("<unmapped>", "none", "", "unmapped")
+    assert name(MAPPED + 0x10) == Name("<mapped:data\\x3b1.bin>+0x10", "none", "", "mapped")
+    hidden = image.sample.modules["hidden"].base
+    assert name(hidden + 0x1020) == Name("<mapped:hidden.dll>+0x1020", "none", "", "mapped")
+
+
+def test_unloaded_dlls_are_found_by_the_shape_of_ntdlls_ring(image: OpenedSample) -> None:
+    name = image.names(1000).name
+    assert name(GONE_DLL + 0x20) == Name("<unloaded:plugin>+0x20", "unloaded", "", "unloaded")
+    assert name(OVERLAPPED_DLL + 0x20) == Name("<private>", "none", places.OVERLAP, "private")
+    assert name(OVERLAPPED_DLL + 0x9000) == places.PRIVATE
+    assert image.names(2000).name(GONE_DLL + 0x20).backing == "unloaded"
+
+
+def test_loader_lists_and_vads_that_disagree(image: OpenedSample) -> None:
+    name = image.names(1000).name
+    expected = {
+        "no-vad": "no VAD",
+        "unlinked": "partly unlinked",
+        "hollow": "VAD without file",
+        "renamed": "VAD of another file",
+        "ntdll": "",
+    }
+    for key, status in expected.items():
+        found = name(image.sample.modules[key].base + 0x1020)
+        assert (found.symbol.split("!")[1], found.status) == ("Send+0x20", status), key
+
+
+def test_zero_fuzzy_and_what_is_not_canonical(image: OpenedSample) -> None:
+    for pid in (0, 1000):
+        name = image.names(pid).name
+        for return_address in (True, False):
+            assert name(0, return_address) == Name("<zero>", "none", "", "zero")
+            assert name(0xFFFFFFFF, return_address) == Name("<fuzzy>", "none", "", "fuzzy")
+            odd = Name("<unmapped>", "none", "not canonical", "unmapped")
+            for address in (1 << 47, 0x1234567890ABCDEF, 1 << 63, 0xFFFF7FFFFFFFFFFF):
+                assert name(address, return_address) == odd
+
+
+def test_both_halves_of_a_wow64_process(image: OpenedSample) -> None:
+    if not image.sample.wide:
+        return
+    assert image.names(1000) is image.names(1000, wow64=True)
+    name = image.names(1000, wow64=True).name
+    modules = image.sample.modules
+    assert name(modules["ntdll"].base + 0x1020) == module("ntdll!Send+0x20", "export")
+    assert name(modules["ntdll32"].base + 0x1020) == module("ntdll!Send+0x20", "nearest")
+    assert name(modules["ntdll32"].base + 0x1140) == module("ntdll!Send+0x140", "nearest")
+    assert name(modules["kernel32-32"].base + 0x1060) == module("kernel32!Inner+0x20", "pdb")
+    assert name(GONE_DLL + 0x100020).symbol == "<unloaded:plugin32>+0x20"
+    found = image.names(1000).modules("NTDLL")
+    assert {each.module.base for each in found} == {modules["ntdll"].base, modules["ntdll32"].base}
+
+
+def test_an_image_has_one_index_for_all_processes(image: OpenedSample) -> None:
+    address = image.sample.modules["ntdll"].base + 0x1020
+    one, two = image.names(1000).module_at(address), image.names(2000).module_at(address)
+    assert one is not None
+    assert two is not None
+    assert one.image is two.image
+    assert one.module.file == "ntdll.dll"
+    assert image.names(1000).module_at(PRIVATE) is None
+
+
+def test_a_name_is_made_once(image: OpenedSample) -> None:
+    names = image.names(1000)
+    address = image.sample.modules["ntdll"].base + 0x1031
+    assert names.name(address) is names.name(address)
