@@ -18,6 +18,8 @@ READ_ERRORS = (
     OSError,
     EOFError,
     ValueError,
+    TypeError,
+    AttributeError,
     KeyError,
     lzma.LZMAError,
     zlib.error,

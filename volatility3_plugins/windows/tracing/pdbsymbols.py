@@ -12,6 +12,7 @@ import logging
 import os
 import pathlib
 import re
+import sqlite3
 from typing import Dict, Iterator, Optional
 
 from volatility3 import symbols
@@ -28,7 +29,7 @@ vollog = logging.getLogger(__name__)
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+ -]{0,127}")
 _MAX_REPORTS = 256
 
-FETCH_ERRORS = (*isfindex.READ_ERRORS, TypeError, AttributeError, IndexError)
+FETCH_ERRORS = (*isfindex.READ_ERRORS, IndexError)
 """What Volatility's download and its PDB converter raise."""
 
 
@@ -89,9 +90,13 @@ def local_urls(pdb: CodeView) -> Iterator[str]:
     """Yields where the ISF of a PDB may be read without a network: Volatility's cache, then its folders."""
     cache_path = os.path.join(constants.CACHE_PATH, constants.IDENTIFIERS_FILENAME)
     if os.path.isfile(cache_path):
-        cache = symbol_cache.SqliteCache(cache_path)
         identifier = symbol_cache.WindowsIdentifier.generate(pdb.pdb_name, pdb.guid, pdb.age)
-        url = cache.find_location(identifier, "windows")
+        try:
+            cache = symbol_cache.SqliteCache(cache_path)
+            url = cache.find_location(identifier, "windows")
+        except sqlite3.Error as fault:
+            vollog.debug(f"Volatility's cache of symbol tables cannot be read: {fault}")
+            url = None
         if url and cache.is_url_local(url):
             yield url
     yield from _files(pdb)
