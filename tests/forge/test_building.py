@@ -15,6 +15,7 @@ from volatility3.plugins.windows import pslist
 import tests.forge
 from tests.forge import kernels
 from tests.forge.kernel import Kernel
+from tests.forge.obj import Obj
 from tests.forge.paging import State
 
 
@@ -51,6 +52,18 @@ def test_large_page_is_not_cut() -> None:
     kernel = Kernel(kernels.load("win10-x64").table, large_pages=True)
     with pytest.raises(ValueError, match="large page"):
         kernel.space.set_state(kernel.base + 0x1000, 1, State.PAGEFILE)
+
+
+def test_stacks_of_a_processor() -> None:
+    kernel = Kernel(kernels.load("win10-x64").table, cpus=2)
+    cpu = kernel.cpus[1]
+    bases = {kind: cpu.stack(kind, data=kind.encode()) for kind in ("dpc", "isr", "ist1", "ist4")}
+    assert (cpu.kprcb["DpcStack"], cpu.kprcb["IsrStack"]) == (bases["dpc"], bases["isr"])
+    tss = Obj(kernel.space, kernel.isf, "_KTSS64", cpu.kpcr["TssBase"])
+    assert [tss[f"Ist[{number}]"] for number in range(5)] == [0, bases["ist1"], 0, 0, bases["ist4"]]
+    for kind, base in bases.items():
+        assert kernel.space.read(base - len(kind), len(kind)) == kind.encode()
+    assert kernel.cpus[0].kprcb["DpcStack"] == 0
 
 
 def test_globals_that_a_table_lacks_are_left_alone() -> None:

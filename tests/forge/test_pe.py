@@ -87,6 +87,27 @@ def test_given_sections_and_size() -> None:
     assert [section.Name.rstrip(b"\0") for section in parsed.sections] == [b"A"]
 
 
+@pytest.mark.parametrize("name", sorted(kernels.KERNELS))
+def test_kernel_image(name: str) -> None:
+    known = kernels.load(name)
+    wide = known.table.pointer_size == 8
+    functions = [Function(0x1000, 0x1010, 0x1800), Function(0x1010, 0x1030, 0x1800)] if wide else ()
+    kernel = Kernel(known.table, **known.options(), functions=functions, contents={0x1800: b"\1\0\0\0"})
+    image = bytearray(kernel.modules[0].size)
+    for rva in range(0, len(image), 0x1000):
+        if kernel.space.holds(kernel.base + rva):
+            image[rva : rva + 0x1000] = kernel.space.read(kernel.base + rva, 0x1000)
+    parsed = pefile.PE(data=bytes(image))
+    exports = {each.name.decode(): each.address for each in parsed.DIRECTORY_ENTRY_EXPORT.symbols}
+    assert exports == {each: known.table.symbol(each) for each in known.exports}
+    assert parsed.DIRECTORY_ENTRY_DEBUG[0].entry.PdbFileName.rstrip(b"\0").decode() == known.table.pdb
+    assert len(getattr(parsed, "DIRECTORY_ENTRY_EXCEPTION", [])) == len(functions)
+    ends = [section.VirtualAddress + section.Misc_VirtualSize for section in parsed.sections]
+    starts = [*[section.VirtualAddress for section in parsed.sections][1:], len(image)]
+    assert all(end <= start for end, start in zip(ends, starts)), "sections overlap"
+    assert all(kernel.space.holds(kernel.symbol(each)) for each in ("NtGlobalFlag", "PsActiveProcessHead"))
+
+
 def test_guid_depends_on_the_symbols() -> None:
     def guid(**options: object) -> str:
         pdb = Spec(**options).pe("a.dll", 64, 0).pdb  # type: ignore[arg-type]

@@ -22,7 +22,10 @@ Row = dict
 
 
 class Result:
-    """What a run gave: `rows` (JSON renderer only; children in `__children`), texts, exit code."""
+    """What a run gave: `rows` (JSON renderer only; children in `__children`), texts, exit code.
+
+    Asking for the rows of a run that failed is an AssertionError that shows what it printed.
+    """
 
     def __init__(self, done: subprocess.CompletedProcess[str]) -> None:
         self.stdout = done.stdout
@@ -31,6 +34,8 @@ class Result:
 
     @property
     def rows(self) -> list[Row]:
+        if self.returncode:
+            raise AssertionError(f"vol ended with {self.returncode}\n{self.stdout}\n{self.stderr}")
         return list(json.loads(self.stdout))
 
     @property
