@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import ast
+import json
 import os
 import pathlib
 import shutil
@@ -18,6 +19,7 @@ import pytest
 import volatility3
 
 from tests.conftest import ROOT
+from tests.forge import sample
 
 PLUGINS = ROOT / "volatility3_plugins"
 OURS = sorted(f"windows.{path.stem}" for path in (PLUGINS / "windows").glob("*.py"))
@@ -28,6 +30,10 @@ SOURCES = sorted(PLUGINS.rglob("*.py"))
 def test_source_is_python_3_8(path: pathlib.Path) -> None:
     """A SyntaxError in one plugin file would end every command of Volatility."""
     ast.parse(path.read_text(encoding="utf-8"), feature_version=(3, 8))
+
+
+def test_our_plugins_are_there() -> None:
+    assert {"windows.gflags", "windows.stacktracedb"} <= set(OURS)
 
 
 def test_no_package_marker_where_volatility_has_its_own() -> None:
@@ -111,6 +117,40 @@ def test_a_plain_copy_adds_our_plugins_and_hides_none(bare: pathlib.Path) -> Non
     after = plugins_listed(bare, "-p", str(PLUGINS))
     assert set(before) <= set(after)
     assert sorted(module_names(sorted(set(after) - set(before)))) == OURS
+
+
+@pytest.mark.cli
+def test_a_copy_without_our_symbol_tables_gets_one_clear_line(
+    bare: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
+    copy = tmp_path / "copy" / "volatility3_plugins"
+    shutil.copytree(PLUGINS, copy)
+    image = sample.build().image()
+    options = ["-q", "--offline", "-s", str(image.install(tmp_path / "symbols")), "-p", str(copy)]
+    options += ["-r", "json", "-f", str(image.save(tmp_path / "a.dmp"))]
+    result = vol(bare, *options, "windows.stacktracedb")
+    assert result.returncode == 0, result.stderr
+    assert json.loads(result.stdout) == []
+    said = [line for line in result.stderr.splitlines() if "symbol table" in line]
+    assert len(said) == 1
+    assert "copy the 'symbols' folder beside the plugin folder" in said[0]
+    assert "Traceback" not in result.stderr
+
+
+@pytest.mark.cli
+def test_tables_beside_the_code_win_over_an_installed_copy(
+    wheel: pathlib.Path, bare: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(bare)
+    for path in (bare / "volatility3" / "symbols" / "windows" / "tracing").glob("*.json"):
+        path.write_text("an older copy", encoding="utf-8")
+    image = sample.build().image()
+    options = ["-q", "--offline", "-s", str(image.install(tmp_path / "symbols")), "-p", str(PLUGINS)]
+    options += ["-r", "json", "-f", str(image.save(tmp_path / "a.dmp"))]
+    result = vol(bare, *options, "windows.stacktracedb")
+    assert result.returncode == 0, result.stderr
+    assert len(json.loads(result.stdout)) == 10
 
 
 @pytest.mark.cli
