@@ -12,7 +12,7 @@ from volatility3.plugins.windows.tracing import moduleindex, places
 from volatility3.plugins.windows.tracing.decode import peexports
 from volatility3.plugins.windows.tracing.kernelmodules import KernelModules
 from volatility3.plugins.windows.tracing.spaces import AddressSpaces
-from volatility3.plugins.windows.tracing.symbolizer import SpaceNames, Symbolizer
+from volatility3.plugins.windows.tracing.symbolizer import MAX_PROCESSES, SpaceNames, Symbolizer
 
 from tests.forge import context, kernels
 from tests.forge.dump import Image
@@ -133,7 +133,7 @@ def test_the_kernel_is_nt_even_if_its_list_is_gone(kernel: Kernel, tmp_path: pat
     found = names(image, tmp_path, 0)
     name = found.name(head, return_address=False)
     assert (name.symbol, name.status) == ("nt!PsLoadedModuleList", "not in the module list")
-    assert found.name(driver.base + 0x1020).backing == "no-module"
+    assert found.name(driver.base + 0x1020) == places.LIST_INCOMPLETE
 
 
 def test_parts_of_a_module_that_are_paged_out(kernel: Kernel, tmp_path: pathlib.Path) -> None:
@@ -217,3 +217,28 @@ def test_modules_of_a_list_are_read_through_the_layer_that_maps_them(
     layers = {module.base: modules.layer_of(module) for module in listed}
     assert layers[driver.base] == opened.layer.name
     assert layers[win32k.base] != opened.layer.name
+
+
+def test_modules_that_overlap_say_so(kernel: Kernel, tmp_path: pathlib.Path) -> None:
+    process, ntdll = app(kernel)
+    process.module("evil.dll", ntdll.base + 0x1000, vad=False, **spec(wide(kernel)))
+    driver = kernel.module("tcpip.sys", **spec(wide(kernel)))
+    kernel.module("evil.sys", driver.base + 0x2000, **spec(wide(kernel)))
+    found = names(kernel.image(), tmp_path, 1000)
+    for address in (ntdll.base + 0x20, driver.base + 0x20):
+        assert found.name(address).status == "overlaps another module"
+
+
+def test_only_the_names_of_the_last_processes_are_kept(tmp_path: pathlib.Path) -> None:
+    known = kernels.load("win10-x64")
+    kernel = Kernel(known.table, **known.options())
+    for number in range(2 * MAX_PROCESSES):
+        kernel.process("app.exe", pid=1000 + 4 * number)
+    opened = context.open_image(kernel.image(), tmp_path, "image.dmp")
+    symbolizer = Symbolizer(opened.context, opened.kernel, "plugins.Test")
+    spaces = list(AddressSpaces.list_spaces(opened.context, opened.kernel))
+    first = symbolizer.names(spaces[0])
+    for space in spaces:
+        assert symbolizer.names(space) is symbolizer.names(space)
+    assert len(symbolizer._names) == MAX_PROCESSES
+    assert symbolizer.names(spaces[0]) is first

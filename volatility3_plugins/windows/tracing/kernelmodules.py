@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from typing import Iterator, List, NamedTuple, Optional, Tuple
+from typing import Iterable, Iterator, List, NamedTuple, Optional, Set, Tuple
 
 from volatility3.framework import exceptions, interfaces
 
@@ -16,6 +16,7 @@ from .peek import Peek
 from .spaces import AddressSpaces
 
 KERNEL = "nt"
+OVERLAPPING = "overlaps another module"
 
 
 class Module(NamedTuple):
@@ -34,6 +35,23 @@ class Module(NamedTuple):
     @property
     def end(self) -> int:
         return self.base + self.size
+
+
+def mark_overlaps(modules: Iterable[Module]) -> List[Module]:
+    """Returns modules by address; those that share addresses with another, as no two can, say so."""
+    ordered = sorted(modules)
+    marked: Set[int] = set()
+    reaching = None
+    for module in ordered:
+        if reaching is not None and module.base < reaching.end:
+            marked |= {module.base, reaching.base}
+        if reaching is None or module.end > reaching.end:
+            reaching = module
+    return [_marked(module) if module.base in marked else module for module in ordered]
+
+
+def _marked(module: Module) -> Module:
+    return module._replace(status=", ".join(filter(None, (module.status, OVERLAPPING))))
 
 
 class KernelModules:
@@ -56,7 +74,7 @@ class KernelModules:
         self._session_layers: Optional[List[str]] = None
 
     def list_modules(self, kernel_start: int) -> Tuple[List[Module], bool]:
-        """Returns the modules in load order, and whether the list could be read to its end.
+        """Returns the modules by address, and whether the list could be read to its end.
 
         Args:
             kernel_start: the first kernel address; modules below it are not believed
@@ -76,7 +94,7 @@ class KernelModules:
             modules.insert(
                 0, Module(self.base, self._kernel_size(), KERNEL, KERNEL, "not in the module list")
             )
-        return modules, listed.complete
+        return mark_overlaps(modules), listed.complete
 
     def layer_of(self, module: Module) -> str:
         """Returns the layer through which a module's headers can be read (the kernel's if none can)."""

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import functools
+import logging
 from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from volatility3.framework import interfaces
@@ -15,6 +16,7 @@ from .kernelmodules import KernelModules, Module
 from .moduleindex import ModuleIndex, ModuleIndexes
 from .peek import Peek
 from .places import (
+    LIST_INCOMPLETE,
     NO_MODULE,
     NOT_CANONICAL,
     PRIVATE,
@@ -27,11 +29,14 @@ from .places import (
     OverlapPlace,
     Place,
     UnloadedPlace,
+    Unsure,
 )
 from .spaces import AddressSpace
 from .unloaded import Unloaded, UnloadedDlls
 from .usermodules import UserModules
 from .vads import Vads
+
+vollog = logging.getLogger(__name__)
 
 X64_USER_END = 1 << 47
 X64_KERNEL_START = (1 << 64) - (1 << 47)
@@ -79,13 +84,19 @@ class PlaceMap:
         """Returns the places of the kernel's half of every address space."""
         if self._kernel_spans is None:
             start = self.halves.kernel_start
-            modules, _ = self._drivers.list_modules(start)
+            modules, whole = self._drivers.list_modules(start)
+            if not whole:
+                vollog.warning(
+                    "The kernel's list of modules is broken: a module may be missing from the names"
+                )
             current: List[Span] = [
                 (module.base, module.end, ModulePlace(module, functools.partial(self._kernel_index, module)))
                 for module in modules
             ]
             peek = Peek(self._context, self._kernel.layer_name, self._pointer_size)
             gone = unloaded.drivers(self._context, self._kernel_module_name, peek, start)
+            if not whole:
+                current.append((start, self.halves.top, Unsure(LIST_INCOMPLETE)))
             self._kernel_spans = _with_unloaded(rangemap.flatten(current), gone)
         return self._kernel_spans
 
@@ -107,7 +118,7 @@ class PlaceMap:
             place = MappedPlace(vad.start, read) if vad.control_area else Place(PRIVATE)
             current.append((vad.start, vad.end, place))
         if not known.vads_whole:
-            current.append((0, self.halves.user_end, Place(VADS_INCOMPLETE)))
+            current.append((0, self.halves.user_end, Unsure(VADS_INCOMPLETE)))
         gone: List[Unloaded] = []
         for pointer_size, ntdll in known.ntdlls.items():
             peek = Peek(self._context, layer_name, pointer_size)
@@ -167,7 +178,7 @@ def _with_unloaded(current: List[Span], gone: Sequence[Unloaded]) -> List[Span]:
     for start, end, place, was in rangemap.combine(current, before):
         if was is None and place is not None:
             spans.append((start, end, place))
-        elif was is not None and (place is None or place.name(start, start) is VADS_INCOMPLETE):
+        elif was is not None and (place is None or isinstance(place, Unsure)):
             spans.append((start, end, UnloadedPlace(was)))
         elif was is not None and place is not None:
             spans.append((start, end, place if _same(place, was) else OverlapPlace(place)))

@@ -40,6 +40,7 @@ PRIVATE = Name("<private>", NONE, "", "private")
 UNMAPPED = Name("<unmapped>", NONE, "", "unmapped")
 NO_MODULE = Name("<no-module>", NONE, "", "no-module")
 USER = Name("<user>", NONE, "", "user")
+LIST_INCOMPLETE = Name("<no-module>", NONE, "module list incomplete", "no-module")
 NOT_CANONICAL = Name("<unmapped>", NONE, "not canonical", "unmapped")
 VADS_INCOMPLETE = Name("<unmapped>", NONE, "VADs incomplete", "unmapped")
 
@@ -66,6 +67,12 @@ class Place:
             lookup: the byte that decides to what the address belongs
         """
         return self._name
+
+
+class Unsure(Place):
+    """Addresses of which it is not known whether anything is there."""
+
+    __slots__ = ()
 
 
 class UnloadedPlace:

@@ -38,6 +38,10 @@ from .spaces import AddressSpace, AddressSpaces
 __all__ = ["UNBACKED", "KnownModule", "Name", "SpaceNames", "Symbolizer"]
 
 
+MAX_PROCESSES = 16
+"""The names of so many processes are kept: an image may have thousands, each with thousands of addresses."""
+
+
 class KnownModule(NamedTuple):
     """A module of an address space, and what is known of its image (by RVA)."""
 
@@ -78,12 +82,22 @@ class Symbolizer(interfaces.configuration.VersionableInterface):
         self.indexes = ModuleIndexes(context, pdbs)
         self._map = PlaceMap(context, kernel_module_name, self.indexes)
         self._names: Dict[Tuple[str, int], SpaceNames] = {}
+        self._kernel_names: Optional[SpaceNames] = None
         self.halves = self._map.halves
 
     def names(self, space: AddressSpace) -> SpaceNames:
-        """Returns the names of an address space; both halves of a WoW64 process share theirs."""
-        key = (space.layer_name, 0 if space.eprocess is None else int(space.eprocess.vol.offset))
+        """Returns the names of an address space; both halves of a WoW64 process share theirs.
+
+        Those of the kernel and of the last few processes are kept.
+        """
+        if space.eprocess is None:
+            if self._kernel_names is None:
+                self._kernel_names = SpaceNames(self, space)
+            return self._kernel_names
+        key = (space.layer_name, int(space.eprocess.vol.offset))
         if key not in self._names:
+            if len(self._names) >= MAX_PROCESSES:
+                del self._names[next(iter(self._names))]
             self._names[key] = SpaceNames(self, space)
         return self._names[key]
 

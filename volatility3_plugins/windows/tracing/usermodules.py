@@ -12,7 +12,7 @@ from volatility3.framework import interfaces
 from . import loaderlists
 from .decode import modulename
 from .decode.peimage import MAX_IMAGE
-from .kernelmodules import Module
+from .kernelmodules import Module, mark_overlaps
 from .loaderlists import LoaderEntry, LoaderList
 from .peek import Peek
 from .spaces import AddressSpace
@@ -76,7 +76,7 @@ class UserModules:
         if not lists_whole:
             for module in self._unlisted(vads):
                 found.setdefault(module.base, module)
-        return ProcessModules(sorted(found.values()), vads, vads_whole, ntdlls)
+        return ProcessModules(mark_overlaps(found.values()), vads, vads_whole, ntdlls)
 
     def _listed(self, half: AddressSpace) -> LoaderList:
         if not half.layer_name:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import List, NamedTuple, Optional, Set, Tuple
 
-from volatility3.framework import interfaces
+from volatility3.framework import exceptions, interfaces
 
 from . import fields, memory
 from .fields import Field
@@ -51,6 +51,9 @@ class Vads:
     Args:
         context: the context that holds the kernel
         kernel_module_name: the kernel's module
+
+    Raises:
+        SymbolError: when the kernel's table lacks what a VAD consists of
     """
 
     def __init__(self, context: interfaces.context.ContextInterface, kernel_module_name: str) -> None:
@@ -147,5 +150,6 @@ class Vads:
     def _need(self, type_name: str, *paths: str) -> Field:
         found = fields.find(self._context, self._table, type_name, *paths)
         if found is None:
-            raise KeyError(f"{type_name} has none of {', '.join(paths)}")
+            message = f"{type_name} has none of {', '.join(paths)}"
+            raise exceptions.SymbolError(type_name, self._table, message)
         return found
