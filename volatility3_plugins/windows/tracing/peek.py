@@ -4,13 +4,15 @@
 
 from __future__ import annotations
 
-from typing import Optional, Tuple
+from typing import Dict, Optional, Tuple
 
 from volatility3.framework import exceptions, interfaces
 
 from . import memory
 
 MAX_STRING = 0x1000
+MAX_PAGES = 0x400
+"""Pages that are kept: list entries, tree nodes and names lie close together."""
 
 
 class Peek:
@@ -28,9 +30,22 @@ class Peek:
         self._layer = context.layers[layer_name]
         self.layer_name = layer_name
         self.pointer_size = pointer_size
+        self._pages: Dict[int, Optional[bytes]] = {}
 
     def read(self, address: int, length: int) -> Optional[bytes]:
         """Returns the bytes at an address, None unless all can be read."""
+        offset = address % memory.PAGE_SIZE
+        if offset + length > memory.PAGE_SIZE:
+            return self._read(address, length)
+        page = address - offset
+        if page not in self._pages:
+            if len(self._pages) >= MAX_PAGES:
+                self._pages.clear()
+            self._pages[page] = self._read(page, memory.PAGE_SIZE)
+        data = self._pages[page]
+        return None if data is None else data[offset : offset + length]
+
+    def _read(self, address: int, length: int) -> Optional[bytes]:
         try:
             return bytes(self._layer.read(memory.masked(self._layer, address), length))
         except exceptions.InvalidAddressException:
