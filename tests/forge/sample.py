@@ -82,7 +82,7 @@ def _kernel_database(kernel: Kernel, ntfs: Module, tcpip: Module) -> None:
         nt("NtCreateFile", 0x79),
     ]
     created = [ntfs.at("NtfsCreateScb") + 0x4D, ntfs.at("NtfsCommonCreate") + 0x71]
-    started = [nt("IopLoadDriver", 0xC2), nt("PspSystemThreadStartup", 0x55)]
+    started = [nt("IopLoadDriver", 0x62), nt("PspSystemThreadStartup", 0x55)]
     database = Std("6.1", "x64", KERNEL_DATABASE, kernel=True, reserve=0x800000)
     for _ in range(3):
         database.log([*created, ntfs.at("NtfsFsdCreate") + 0x32, *opened])
