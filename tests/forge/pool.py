@@ -75,11 +75,15 @@ class Pool:
         block = self.allocate(header_size + self._isf.size(type_name), tag)
         header = Obj(self._space, self._isf, "_OBJECT_HEADER", block)
         header.put(PointerCount=1, HandleCount=0)
+        self.set_type(header, object_type)
+        return Obj(self._space, self._isf, type_name, block + header_size)
+
+    def set_type(self, header: Obj, object_type: str) -> None:
+        """Makes an `_OBJECT_HEADER` that of an object of a type."""
         if header.has("TypeIndex"):
-            header["TypeIndex"] = self._encoded(self.type_index(object_type), block)
+            header["TypeIndex"] = self._encoded(self.type_index(object_type), header.address)
         else:
             header["Type"] = self.type_object(object_type)
-        return Obj(self._space, self._isf, type_name, block + header_size)
 
     def type_object(self, object_type: str) -> int:
         """Address of the `_OBJECT_TYPE` of that name, made on first use."""

@@ -12,52 +12,18 @@ from volatility3.plugins.windows import locks, stacktracedb
 from volatility3.plugins.windows.tracing.decode import locks as buffers
 
 from tests import grid
-from tests.forge import context, kernels, vol
-from tests.forge.kernel import Kernel
+from tests.forge import context, vol
 from tests.forge.locks import Resources, Sections
 from tests.forge.paging import State
 from tests.forge.std import Std
-
-# Name of the kernel and the generation of its database.
-KERNELS = (
-    ("xp-x86", "5.1"),
-    ("2003-x64", "5.2"),
-    ("win7-x86", "6.1"),
-    ("win7-x64", "6.1"),
-    ("win10-x86", "6.1"),
-    ("win10-x64", "6.1"),
-    ("win11-x64", "6.1"),
-)
-
-
-def new_kernel(name: str, flags: int = 0x2000) -> Kernel:
-    known = kernels.load(name)
-    return Kernel(known.table, **{**known.options(), "nt_global_flag": flags})
-
-
-def put_kernel_database(kernel: Kernel, generation: str, traces: List[Tuple[int, ...]]) -> List[int]:
-    """A database of the kernel's with some traces; returns their indices."""
-    arch = "x64" if kernel.bits == 64 else "x86"
-    base = kernel.space.reserve(0x210000) + 0xFFFF & ~0xFFFF
-    std = Std(generation, arch, base, kernel=True, reserve=0x80000)
-    indices = [std.log(trace) for trace in traces]
-    for address, data in std.regions().items():
-        kernel.space.write(address, data)
-    assert kernel.set("RtlpStackTraceDatabase", base) or kernel.set("RtlpStackTraceDataBase", base)
-    return indices
-
-
-def traces_of(kernel: Kernel) -> List[Tuple[int, ...]]:
-    names = ("ExInitializeResourceLite", "NtCreateFile", "IopParseDevice")
-    first = tuple(kernel.symbol(name) + 0x10 for name in names)
-    return [first, first[1:], (kernel.symbol("ExpWorkerThread") + 8,)]
+from tests.tracedkernels import KERNELS, new_kernel, put_database, traces_of
 
 
 @pytest.mark.parametrize(("name", "generation"), KERNELS)
 def test_resources_of_every_form(name: str, generation: str, tmp_path: pathlib.Path) -> None:
     kernel = new_kernel(name)
     threads = [kernel.system.thread(tid) for tid in (100, 104, 108)]
-    indices = put_kernel_database(kernel, generation, traces_of(kernel))
+    indices = put_database(kernel, generation, traces_of(kernel))
     made = Resources(kernel)
     held = made.add(
         index=indices[0],

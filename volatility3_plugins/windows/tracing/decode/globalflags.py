@@ -10,6 +10,7 @@ from __future__ import annotations
 FLG_APPLICATION_VERIFIER = 0x00000100
 FLG_USER_STACK_TRACE_DB = 0x00001000
 FLG_KERNEL_STACK_TRACE_DB = 0x00002000
+FLG_MAINTAIN_OBJECT_TYPELIST = 0x00004000
 FLG_HEAP_PAGE_ALLOCS = 0x02000000
 
 # From 7 on ntdll makes a database for these flags also without +ust.
@@ -29,7 +30,7 @@ ABBREVIATIONS = {
     0x00000800: "htg",
     FLG_USER_STACK_TRACE_DB: "ust",
     FLG_KERNEL_STACK_TRACE_DB: "kst",
-    0x00004000: "otl",
+    FLG_MAINTAIN_OBJECT_TYPELIST: "otl",
     0x00008000: "htd",
     0x00010000: "dse",
     0x00020000: "d32",

@@ -71,6 +71,23 @@ def decode_pointers(data: Buffer, pointer_size: int) -> Iterator[int]:
         yield int.from_bytes(data[offset : offset + pointer_size], "little")
 
 
+def decode_entry(data: Buffer, handle: int, layout: EntryLayout) -> Optional[Entry]:
+    """Decodes the entry of a handle, None if it is free.
+
+    Args:
+        data: `layout.size` bytes
+        handle: whose entry it is
+        layout: where the members lie
+
+    Raises:
+        ValueError: when data is too short
+    """
+    header = _object_header(layout.object.of(data), layout)
+    if not header:
+        return None
+    return Entry(handle, header, layout.creator.of(data) if layout.creator else 0)
+
+
 def decode_page(memory: Extents, address: int, base: int, layout: EntryLayout) -> Iterator[Entry]:
     """Yields the used entries of a page of entries.
 
@@ -82,11 +99,9 @@ def decode_page(memory: Extents, address: int, base: int, layout: EntryLayout) -
     """
     for number in range(1, layout.per_page):
         data = memory.read(address + number * layout.size, layout.size)
-        if data is not None:
-            header = _object_header(layout.object.of(data), layout)
-            if header:
-                creator = layout.creator.of(data) if layout.creator else 0
-                yield Entry(base + number * HANDLE_STEP, header, creator)
+        entry = decode_entry(data, base + number * HANDLE_STEP, layout) if data is not None else None
+        if entry is not None:
+            yield entry
 
 
 def _object_header(value: int, layout: EntryLayout) -> int:

@@ -1,0 +1,264 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""`windows.handletraces` on forged handle tables and rings of every form."""
+
+from __future__ import annotations
+
+import pathlib
+from typing import Any, List, Tuple
+
+import pytest
+from volatility3.plugins.windows import handletraces
+
+from tests import grid
+from tests.forge import context, vol
+from tests.forge.handles import BADREF, CLOSE, OPEN, HandleTable, Ring, header_of, named
+from tests.forge.kernel import Kernel
+from tests.forge.paging import State
+from tests.forge.process import Process
+from tests.tracedkernels import KERNELS, new_kernel, put_database, traces_of
+
+COLUMNS = ("Handle", "Event", "ByPID", "ByTID", "Sequence", "ObjectType", "ObjectName", "Status")
+
+
+def columns(node: grid.Node) -> Tuple[Any, ...]:
+    return tuple(node.row[name] for name in COLUMNS)
+
+
+def new_process(name: str, flags: int = 0, level: int = 0) -> Tuple[Kernel, Process, HandleTable]:
+    kernel = new_kernel(name, flags)
+    app = kernel.process("app.exe", pid=1000)
+    app.module("ntdll.dll", exports={"NtClose": 0x1100})
+    return kernel, app, HandleTable(app, level)
+
+
+@pytest.mark.parametrize("level", [0, 1, 2])
+@pytest.mark.parametrize("name", [name for name, _ in KERNELS])
+def test_ring_of_every_form(name: str, level: int, tmp_path: pathlib.Path) -> None:
+    kernel, app, table = new_process(name, level=level)
+    other = kernel.process("other.exe", pid=2000)
+    mapped = other.module("other.exe", base=0x10000000)
+    thread = app.thread(1004)
+    # A handle of the second page of entries where there is one, of the second directory at level 2.
+    high = {0: 0x88, 1: 0x1004, 2: 0x200004}[level]
+    event = named(kernel, "_KEVENT", "Event", "Ready")
+    table.add(0x84, event)
+    table.add(high, thread.ethread)
+    table.finish()
+    ring = Ring(table, 4096 if name == "xp-x86" else 64)
+    kernel_frame = kernel.symbol("ObpCreateHandle") + 4
+    user_frame = app.modules[0].at("NtClose") + 2
+    ring.event(OPEN, 0x84, 1000, 1004, [kernel_frame, user_frame])
+    ring.event(CLOSE, 0x84, 1000, 1004)
+    ring.event(OPEN, 0x84, 1000, 1004, [kernel_frame])
+    ring.event(OPEN, 0x90, 1000, 1004)
+    ring.event(BADREF, 0x94, 1000, 1004)
+    ring.event(OPEN, high, 2000, 2004, [kernel_frame, mapped.base + 0x1010])
+    ring.event(CLOSE, 0x98, 1000, 1008)
+    opened = context.open_image(kernel.image(), tmp_path)
+    found = grid.run(opened, handletraces.HandleTraces, pid=[1000])
+    assert [columns(node) for node in found] == [
+        (0x98, "close", 1000, 1008, 7, None, None, ""),
+        (high, "open", 2000, 2004, 6, "Thread", "Tid 1004 Pid 1000", ""),
+        (0x94, "badref", 1000, 1004, 5, None, None, ""),
+        (0x90, "open", 1000, 1004, 4, None, None, "no longer open"),
+        (0x84, "open", 1000, 1004, 3, "Event", "Ready", ""),
+        (0x84, "close", 1000, 1004, 2, None, None, ""),
+        (0x84, "open", 1000, 1004, 1, None, None, ""),
+    ]
+    assert {(node.row["PID"], node.row["Process"]) for node in found} == {(1000, "app.exe")}
+    assert found[1].row["Object"] == grid.masked(thread.ethread.address)
+    assert [row["Symbol"] for row in found[6].children] == ["nt!ObpCreateHandle+0x4", "ntdll!NtClose+0x2"]
+    # The frames of another process's thread are named as that process knows them.
+    assert found[1].children[1]["Symbol"] == "other+0x1010"
+    assert found[1].children[1]["Address"] == mapped.base + 0x1010
+    assert [(row["Handle"], row["Event"], row["Sequence"], row["Frame"]) for row in found[1].children] == [
+        (high, "open", 6, 0),
+        (high, "open", 6, 1),
+    ]
+    leaks = grid.run(opened, handletraces.HandleTraces, pid=[1000], leaks=True)
+    assert [(node.row["Handle"], node.row["Sequence"]) for node in leaks] == [(high, 6), (0x84, 3)]
+    one = grid.run(opened, handletraces.HandleTraces, pid=[1000], handle=[0x84])
+    assert [node.row["Sequence"] for node in one] == [3, 2, 1]
+
+
+@pytest.mark.parametrize("name", ["xp-x86", "2003-x64", "win7-x86", "win10-x64"])
+def test_the_ring_wraps(name: str, tmp_path: pathlib.Path) -> None:
+    kernel, _, table = new_process(name)
+    table.finish()
+    size = 4096 if name == "xp-x86" else 8
+    ring = Ring(table, size)
+    for number in range(1, size + 4):
+        ring.event(OPEN, 4 * (number % 50 + 1), 1000, 1000 + number)
+    opened = context.open_image(kernel.image(), tmp_path)
+    found = grid.run(opened, handletraces.HandleTraces)
+    sequences = [(node.row["Sequence"], node.row["ByTID"] - 1000) for node in found]
+    assert sequences == [(number, number) for number in range(size + 3, 3, -1)]
+
+
+def test_a_half_paged_out_ring_says_how_much_is_lost(tmp_path: pathlib.Path) -> None:
+    kernel, _, table = new_process("win10-x64")
+    event = named(kernel, "_KEVENT", "Event")
+    table.add(0x84, event)
+    table.finish()
+    ring = Ring(table, 64)
+    for number in range(1, 61):
+        ring.event(OPEN if number == 3 else CLOSE, 0x84 if number == 3 else 0x1000 + 4 * number, 4, 8)
+    # The second page of the ring: some 25 events, of which the outer ones reach into its neighbours.
+    kernel.space.set_state(ring.address + 0x1000, 0x1000, State.MISSING)
+    lost = [
+        number
+        for number in range(1, 61)
+        if ring.slot(number) < ring.address + 0x2000 and ring.slot(number) + 0xA0 > ring.address + 0x1000
+    ]
+    opened = context.open_image(kernel.image(), tmp_path)
+    found = grid.run(opened, handletraces.HandleTraces)
+    numbers = [node.row["Sequence"] for node in found if node.row["Sequence"] is not None]
+    assert numbers == [number for number in range(60, 0, -1) if number not in lost]
+    holes = [node.row["Status"] for node in found if node.row["Sequence"] is None]
+    assert holes == [f"{len(lost)} events unreadable"]
+    leaks = grid.run(opened, handletraces.HandleTraces, leaks=True)
+    assert [node.row["Status"] for node in leaks] == [holes[0], "events lost"]
+
+
+def test_damaged_headers_and_tables(tmp_path: pathlib.Path) -> None:
+    kernel, _, table = new_process("win10-x64")
+    table.add(0x84, named(kernel, "_KEVENT", "Event"))
+    table.finish()
+    ring = Ring(table, 8)
+    ring.event(OPEN, 0x84, 1000, 1004)
+    ring.event(7, 0x88, 1 << 40, 1004)
+    kernel.space.set_state(table.pages[0], 0x1000, State.PAGEFILE)
+    second = kernel.process("second.exe", pid=2000)
+    made = kernel.obj("_HANDLE_TABLE")
+    second.eprocess["ObjectTable"] = made
+    made["DebugInfo"] = kernel.space.reserve(0x1000)
+    third = kernel.process("third.exe", pid=3000)
+    odd = HandleTable(third)
+    odd.finish()
+    broken = Ring(odd, 8)
+    broken.event(OPEN, 0x84, 1000, 1004)
+    broken.info["TableSize"] = 0xFFFFFFFF
+    opened = context.open_image(kernel.image(), tmp_path)
+    found = grid.run(opened, handletraces.HandleTraces, pid=[1000])
+    assert [columns(node) for node in found] == [
+        (0x88, None, None, 1004, 2, None, None, "unknown type 7"),
+        (0x84, "open", 1000, 1004, 1, None, None, "handle table unreadable"),
+    ]
+    found = grid.run(opened, handletraces.HandleTraces, pid=[2000])
+    assert [columns(node) for node in found] == [
+        (None, None, None, None, None, None, None, "ring unreadable")
+    ]
+    found = grid.run(opened, handletraces.HandleTraces, pid=[3000])
+    assert found[0].row["Status"] == "table size"
+    assert found[1].row["Event"] == "open"
+
+
+def test_a_handle_table_that_leads_into_itself_ends(tmp_path: pathlib.Path) -> None:
+    kernel, _, table = new_process("xp-x86", 0x2000, level=2)
+    put_database(kernel, "5.1", traces_of(kernel))
+    table.add(0x84, named(kernel, "_KEVENT", "Event"), creator=1)
+    table.finish()
+    top = table.obj["TableCode"] & ~7
+    for number in range(1, 1024):
+        kernel.space.write_int(top + 4 * number, top)
+    opened = context.open_image(kernel.image(), tmp_path)
+    found = grid.run(opened, handletraces.HandleTraces, handle=[0x84])
+    assert [node.row["Event"] for node in found] == ["create"]
+
+
+@pytest.mark.parametrize(("name", "generation"), KERNELS[:1])
+def test_creators_of_handles_on_xp(name: str, generation: str, tmp_path: pathlib.Path) -> None:
+    kernel, _, table = new_process(name, 0x2000)
+    traces = traces_of(kernel)
+    indices = put_database(kernel, generation, traces)
+    event = named(kernel, "_KEVENT", "Event", "Ready")
+    table.add(0x84, event, creator=indices[1])
+    table.add(0x88, event, creator=0)
+    table.add(0x8C, event, creator=0x7000)
+    table.finish()
+    opened = context.open_image(kernel.image(), tmp_path)
+    found = grid.run(opened, handletraces.HandleTraces)
+    assert [columns(node) for node in found] == [
+        (0x84, "create", None, None, None, "Event", "Ready", ""),
+        (0x8C, "create", None, None, None, "Event", "Ready", "no such index"),
+    ]
+    assert grid.frames(found[0]) == [grid.masked(frame) for frame in traces[1]]
+
+
+def test_without_kst_or_since_vista_the_granted_access_is_no_index(tmp_path: pathlib.Path) -> None:
+    for name, flags in (("xp-x86", 0), ("win7-x64", 0x2000), ("win7-x86", 0x2000)):
+        kernel, _, table = new_process(name, flags)
+        table.add(0x84, named(kernel, "_KEVENT", "Event"), creator=1)
+        table.finish()
+        (tmp_path / name).mkdir()
+        opened = context.open_image(kernel.image(), tmp_path / name)
+        assert grid.run(opened, handletraces.HandleTraces) == []
+
+
+@pytest.mark.parametrize(("name", "generation"), KERNELS)
+def test_creators_of_objects(name: str, generation: str, tmp_path: pathlib.Path) -> None:
+    kernel, _, table = new_process(name, 0x6000)
+    traces = traces_of(kernel)
+    indices = put_database(kernel, generation, traces)
+    event = named(kernel, "_KEVENT", "Event", "Ready", creator=(1000, indices[0]))
+    table.add(0x84, event, creator=0)
+    table.add(0x88, event, creator=0)
+    table.add(0x8C, named(kernel, "_KEVENT", "Event", creator=(2000, 0)), creator=0)
+    table.add(0x90, named(kernel, "_KEVENT", "Event", creator=(2000, indices[2])), creator=0)
+    table.finish()
+    opened = context.open_image(kernel.image(), tmp_path)
+    found = grid.run(opened, handletraces.HandleTraces)
+    assert [columns(node) for node in found] == [
+        (None, "create", 1000, None, None, "Event", "Ready", ""),
+        (None, "create", 2000, None, None, "Event", None, ""),
+    ]
+    assert found[0].row["Object"] == grid.masked(event.address)
+    assert [grid.frames(node) for node in found] == [
+        [grid.masked(frame) for frame in traces[place]] for place in (0, 2)
+    ]
+
+
+@pytest.mark.parametrize("name", ["xp-x86", "win10-x64"])
+def test_names_of_objects(name: str, tmp_path: pathlib.Path) -> None:
+    kernel, app, table = new_process(name)
+    device = named(kernel, "_DEVICE_OBJECT", "Device", "HarddiskVolume1")
+    file = kernel.file("\\Windows\\a.txt")
+    file["DeviceObject"] = device
+    evil = named(kernel, "_KEVENT", "Event", "\x1b[31m\u202eevil")
+    kernel.space.allocate(0x1000)
+    gone = named(kernel, "_KEVENT", "Event")
+    kernel.space.allocate(0x1000)
+    things = [app.eprocess, file, evil, gone]
+    table.finish()
+    ring = Ring(table, 4096 if name == "xp-x86" else 8)
+    for number, thing in enumerate(things):
+        table.add(0x84 + 4 * number, thing)
+        ring.event(OPEN, 0x84 + 4 * number, 1000, 1004)
+    table.finish()
+    kernel.space.set_state(header_of(gone), 1, State.PAGEFILE)
+    opened = context.open_image(kernel.image(), tmp_path)
+    found = grid.run(opened, handletraces.HandleTraces)[::-1]
+    assert [(node.row["ObjectType"], node.row["ObjectName"]) for node in found[:3]] == [
+        ("Process", "app.exe Pid 1000"),
+        ("File", "\\Device\\HarddiskVolume1\\Windows\\a.txt"),
+        ("Event", "\\x1b[31m\\u202eevil"),
+    ]
+    assert found[3].row["Status"] == "object unreadable"
+
+
+@pytest.mark.cli
+def test_the_command_line_and_an_image_without_traces(tmp_path: pathlib.Path) -> None:
+    kernel, _, table = new_process("win10-x64")
+    image = kernel.image()
+    file, symbols = image.save(tmp_path / "a.dmp"), image.install(tmp_path / "symbols")
+    result = vol.run(file, "windows.handletraces", symbols=symbols)
+    assert (result.returncode, result.rows) == (0, [])
+    assert "!htrace -enable" in result.stderr
+    table.finish()
+    Ring(table, 8).event(OPEN, 0x84, 1000, 1004, [kernel.symbol("ObpCreateHandle") + 4])
+    image = kernel.image()
+    result = vol.run(image.save(tmp_path / "b.dmp"), "windows.handletraces", symbols=symbols)
+    assert result.returncode == 0, result.stderr
+    rows: List[Any] = result.rows
+    assert [(row["Handle"], row["Event"], len(row["__children"])) for row in rows] == [(0x84, "open", 1)]

@@ -1,0 +1,113 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""Who opened and closed the handles of processes, and who made handles and objects."""
+
+from __future__ import annotations
+
+from typing import Dict, Iterator, List, NamedTuple, Optional, Set
+
+from volatility3.framework import interfaces
+
+from . import globalflag, handleevent
+from .creators import Creator, Creators
+from .databases import Databases
+from .decode import globalflags
+from .handleevent import HandleEvent
+from .handlerings import HandleRings
+from .handletables import HandleTable, HandleTables
+from .objects import Objects
+from .spaces import AddressSpace
+
+_KEPT = globalflags.FLG_KERNEL_STACK_TRACE_DB | globalflags.FLG_MAINTAIN_OBJECT_TYPELIST
+"""Both are needed for an object's header to have its creator's trace."""
+
+
+class _Made(NamedTuple):
+    """Something that remembers its creator's trace: a handle, or (handle None) an object."""
+
+    handle: Optional[int]
+    object_header: int
+    pid: Optional[int]
+    back_trace_index: int
+
+
+class HandleTraces(interfaces.configuration.VersionableInterface):
+    """Lists the events of handles.
+
+    Args:
+        context: the context that holds the image
+        kernel_module_name: the name of the kernel's module in the context
+        databases: finds the kernel's database
+        kernel_space: the kernel's address space
+    """
+
+    _version = (1, 0, 0)
+    _required_framework_version = (2, 0, 0)
+
+    def __init__(
+        self,
+        context: interfaces.context.ContextInterface,
+        kernel_module_name: str,
+        databases: Databases,
+        kernel_space: AddressSpace,
+    ) -> None:
+        super().__init__()
+        self._kernel_space = kernel_space
+        self._tables = HandleTables(context, kernel_module_name, kernel_space)
+        self._objects = Objects(context, kernel_module_name)
+        self._rings = HandleRings(context, kernel_module_name, self._tables, self._objects)
+        self._creators = Creators(databases)
+        flags = globalflag.read(context, kernel_module_name, kernel_space)
+        self._objects_have_creators = flags is not None and flags & _KEPT == _KEPT
+        self._seen: Set[int] = set()
+
+    def list_events(self, space: AddressSpace) -> Iterator[HandleEvent]:
+        """Yields the events of a process: its ring's, newest first, then creations.
+
+        An object is told of once, in the first process that has a handle to it.
+
+        Args:
+            space: the native space of a process
+        """
+        table = self._tables.of(space.eprocess) if space.eprocess is not None else None
+        if table is not None:
+            yield from self._rings.list_events(space, table)
+            yield from self._creations(space, table)
+
+    def _creations(self, space: AddressSpace, table: HandleTable) -> Iterator[HandleEvent]:
+        made = list(self._made(table))
+        creators = self._creators.resolve(
+            self._kernel_space, {each.back_trace_index for each in made}, narrow=True
+        )
+        for each in made:
+            yield self._creation(space, each, creators)
+
+    def _made(self, table: HandleTable) -> Iterator[_Made]:
+        """Yields what of a handle table has its creator's trace."""
+        if self._tables.layout.creator is None and not self._objects_have_creators:
+            return
+        for entry in self._tables.entries(table):
+            if entry.creator:
+                yield _Made(entry.handle, entry.object_header, None, entry.creator)
+            if self._objects_have_creators and entry.object_header not in self._seen:
+                self._seen.add(entry.object_header)
+                creator = self._objects.creator(entry.object_header)
+                if creator is not None and creator.back_trace_index:
+                    yield _Made(None, entry.object_header, creator.pid, creator.back_trace_index)
+
+    def _creation(self, space: AddressSpace, made: _Made, creators: Dict[int, Creator]) -> HandleEvent:
+        creator = creators[made.back_trace_index]
+        found = self._objects.describe(made.object_header)
+        status: List[str] = [found.status, creator.status]
+        return HandleEvent(
+            space,
+            made.handle,
+            handleevent.CREATE,
+            made.pid,
+            None,
+            None,
+            found,
+            creator.frames,
+            False,
+            ", ".join(filter(None, status)),
+        )
