@@ -19,6 +19,7 @@ from tests.forge import heap_layouts, heaps
 BASE = 0x50000
 LOG = 0x2000000
 MODERN = ["6.0-x64", "6.0-x86", "6.2-x64", "6.2-x86"]
+OLD = ["5.1-x86", "5.2-x64"]
 
 Runs = List[Tuple[int, bytes]]
 
@@ -51,7 +52,7 @@ def new_heap(form: str, base: int = BASE, **options: int) -> heaps.NtHeap:
 
 def open_heap(form: str, runs: Iterable[Tuple[int, bytes]], candidates: List[int]) -> Tuple[HeapMemory, Heap]:
     arch = form[-3:]
-    names = ("6.2", "6.0", "5.1") if arch == "x86" else ("6.2", "6.0")
+    names = ("6.2", "6.0", "5.1" if arch == "x86" else "5.2")
     memory = HeapMemory.over(Extents(runs), heaptypes.pointer_size(form))
     heap = read_heap(memory, BASE, [heaptypes.heap(f"{name}-{arch}") for name in names], candidates)
     assert heap is not None
@@ -64,7 +65,7 @@ def read(
     memory, heap = open_heap(form, runs, list(candidates))
     arch = form[-3:]
     stored = [Trace("std", 0x900000, 7, (1, 2), ""), Trace("std", 0x900100, 9, (3, 4), "")]
-    traces = Traces(memory, heaptypes.LOG[arch], heaptypes.ENTRY[arch], stored)
+    traces = Traces(memory, heaptypes.LOG[arch], heaptypes.ENTRY[arch], lambda: stored)
     walker = HeapWalker(memory, traces, heaptypes.page_info(arch))
     items = list(walker.blocks(heap))
     blocks = [item for item in items if isinstance(item, Block)]

@@ -102,7 +102,8 @@ class NtHeap:
     def plain(self, size: int, contents: bytes = b"", index: Optional[int] = None) -> int:
         """Adds a block that names no trace or (index) has a _HEAP_ENTRY_EXTRA that names one by its index."""
         unit, extra = self.layout.unit, 2 * self.layout.pointer
-        whole = self._round(unit + size + (extra if index is not None else 0))
+        # What follows the caller's bytes in the block keeps them out of the next block's header.
+        whole = self._round(unit + size + (extra + unit - 8 if index is not None else 0))
         unused = min(whole - size, 0x3F if self.key else 0xFF)
         header = self._header(whole, BUSY | (EXTRA if index is not None else 0), unused)
         self.write(header + unit, contents)
@@ -200,7 +201,8 @@ class NtHeap:
             at, size = base + size, size + -(-layout.segment_size // unit) * unit
         self.segments.append(Segment(base, pages, at, size))
         if layout.segment_links is None:
-            self.put(self.base + layout.segments + 4 * len(self.segments) - 4, 4, at)
+            place = self.base + layout.segments + layout.pointer * (len(self.segments) - 1)
+            self.put(place, layout.pointer, at)
         self.put(at + layout.segment_signature, 4, 0xFFEEFFEE)
         self.put(at + layout.segment_heap, layout.pointer, self.base)
         self.put(at + layout.segment_base, layout.pointer, base)
@@ -223,9 +225,9 @@ class NtHeap:
         descriptor = self._header(whole, BUSY, 3, segment) + unit
         rest = segment.base + len(segment.data) - end
         if layout.segment_links is None:
-            self.put(at + layout.segment_ranges, 4, descriptor)
-            self.put(descriptor + 4, 4, end)
-            self.put(descriptor + 8, 4, rest)
+            self.put(at + layout.segment_ranges, pointer, descriptor)
+            self.put(descriptor + pointer, pointer, end)
+            self.put(descriptor + 2 * pointer, pointer, rest)
         else:
             self.ring(at + layout.segment_ranges, [descriptor + 2 * pointer])
             self.put(descriptor + 4 * pointer, pointer, end)

@@ -17,7 +17,7 @@ from volatility3.plugins.windows.tracing.decode.ntheap import read_heap
 from tests import heaptypes
 from tests.forge import lfh
 from tests.forge.heaps import PAGE, record
-from tests.heapforms import BASE, MODERN, Records, new_heap, read, traced
+from tests.heapforms import BASE, MODERN, OLD, Records, new_heap, read, traced
 
 
 @pytest.mark.parametrize("form", MODERN)
@@ -120,8 +120,8 @@ def test_a_trace_within_the_block_that_nothing_confirms() -> None:
     )
 
 
-def test_xp_blocks_name_an_index() -> None:
-    form = "5.1-x86"
+@pytest.mark.parametrize("form", OLD)
+def test_old_blocks_name_an_index(form: str) -> None:
     heap = new_heap(form, creator=7, segment_creator=9)
     indexed = heap.plain(100, index=7)
     plain = heap.plain(20)
@@ -136,15 +136,15 @@ def test_xp_blocks_name_an_index() -> None:
         (100, Trace("std", 0x900000, 7, (1, 2), "")),
         (20, None),
     ]
-    assert by_user[unknown].trace == Trace("std", 0, 0x1234, (), "index")
+    assert by_user[unknown].trace == Trace("std", 0, 0x1234, (), "no such index")
     assert (by_user[virtual].size, by_user[virtual].form) == (0x90000, "virtual")
     assert [(block.user, block.trace and block.trace.std_index) for block in blocks if block.freed] == [
-        (freed + 8, 9)
+        (freed + heap.layout.unit, 9)
     ]
     assert (found.creator, found.segments[0].creator, found.traced) == (7, 9, True)
 
 
-@pytest.mark.parametrize("form", [*MODERN, "5.1-x86"])
+@pytest.mark.parametrize("form", [*MODERN, *OLD])
 def test_only_a_heap_is_a_heap(form: str) -> None:
     heap = new_heap(form)
     regions = heap.regions()

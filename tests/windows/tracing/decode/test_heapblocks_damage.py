@@ -17,7 +17,7 @@ from volatility3.plugins.windows.tracing.decode.ntheap import read_heap
 
 from tests import heaptypes
 from tests.forge.heaps import PAGE
-from tests.heapforms import BASE, LOG, MODERN, Records, new_heap, read, traced, without
+from tests.heapforms import BASE, LOG, MODERN, OLD, Records, new_heap, read, traced, without
 
 
 @pytest.mark.parametrize("form", MODERN)
@@ -131,24 +131,26 @@ def test_wild_numbers_cost_nothing(form: str) -> None:
     assert list(traced(blocks)) == users
 
 
-def test_xp_goes_on_behind_damage() -> None:
-    heap = new_heap("5.1-x86")
+@pytest.mark.parametrize("form", OLD)
+def test_old_heaps_go_on_behind_damage(form: str) -> None:
+    heap = new_heap(form)
     users = [heap.plain(100, index=7) for _ in range(100)]
-    heap.put(users[30] - 8, 8, 0)
-    blocks, lost, _ = read("5.1-x86", heap.regions())
-    assert [each.start for each in lost] == [users[30] - 8]
+    broken = users[30] - heap.layout.unit
+    heap.put(broken + heap.layout.unit - 8, 8, 0)
+    blocks, lost, _ = read(form, heap.regions())
+    assert [each.start for each in lost] == [broken]
     assert {block.user for block in blocks} >= set(users) - {users[30]}
 
 
 @settings(max_examples=60, deadline=None)
 @given(
-    st.sampled_from([*MODERN, "5.1-x86"]),
+    st.sampled_from([*MODERN, *OLD]),
     st.lists(st.tuples(st.integers(0, 0x2FFF), st.integers(0, 255)), max_size=60),
 )
 def test_any_damage_is_survived(form: str, damage: List[Tuple[int, int]]) -> None:
     records, heap = Records(form), new_heap(form)
     for size in range(1, 90):
-        if form == "5.1-x86":
+        if form in OLD:
             heap.plain(size, index=7)
         else:
             heap.extended(size, records.add(1))

@@ -122,7 +122,7 @@ def test_light_page_heap(arch: str, freed: bool) -> None:
     plain = heap.plain(50)
     memory = HeapMemory.over(Extents(heap.regions()), heaptypes.pointer_size(arch))
     known = Trace("std", ENTRY, 3, (1, 2), "")
-    traces = Traces(memory, heaptypes.LOG[arch], heaptypes.ENTRY[arch], [known])
+    traces = Traces(memory, heaptypes.LOG[arch], heaptypes.ENTRY[arch], lambda: [known])
     found = read_heap(memory, 0x50000, [heaptypes.heap(f"6.2-{arch}")])
     assert found is not None
     walker = HeapWalker(memory, traces, heaptypes.page_info(arch))
@@ -145,7 +145,7 @@ def test_an_entry_of_no_known_database(arch: str) -> None:
     )
     memory = HeapMemory.over(Extents([(ENTRY, entry)]), pointer)
     traces = Traces(memory, heaptypes.LOG[arch], heaptypes.ENTRY[arch])
-    assert traces.entry(ENTRY) == Trace("std", ENTRY, 42, tuple(frames), "orphan")
+    assert traces.entry(ENTRY) == Trace("std", ENTRY, 42, tuple(frames), "no database")
     assert traces.entry(ENTRY + 0x100) == Trace("std", ENTRY + 0x100, 0, (), "unreadable")
     memory = HeapMemory.over(Extents([(ENTRY, b"\xff" * 64)]), pointer)
     assert Traces(memory, heaptypes.LOG[arch], heaptypes.ENTRY[arch]).entry(ENTRY).status == "hash"

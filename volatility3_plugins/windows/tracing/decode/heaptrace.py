@@ -9,8 +9,9 @@ record is inferred. That page heap names entries of a stack trace database: ditt
 
 from __future__ import annotations
 
+import functools
 import struct
-from typing import Dict, Iterable, NamedTuple, Tuple
+from typing import Callable, Dict, Iterable, NamedTuple, Optional, Tuple
 
 from .heapmemory import HeapMemory
 from .stdlayout import EntryLayout, HeapLogLayout, unpack
@@ -22,8 +23,8 @@ INLINE = "inline"
 UNREADABLE = "unreadable"
 HASH = "hash"
 UNSURE = "unsure"
-ORPHAN = "orphan"
-INDEX = "index"
+NO_DATABASE = "no database"
+NO_SUCH_INDEX = "no such index"
 
 
 class Trace(NamedTuple):
@@ -33,16 +34,16 @@ class Trace(NamedTuple):
         kind: where it is: `log` (the heap's), `std` (a stack trace database), `inline` (the block itself)
         address: of its record or entry, 0 when that is not known
         std_index: its index in the stack trace database, 0 when it has none
-        frames: return addresses, innermost first
-        status: empty, `unreadable` (not in the image), `hash` (what the block names is no record),
-            `index` (the database has no such trace), `orphan` (an entry of no known database),
+        frames: return addresses, innermost first; one that is overwritten or not present is None
+        status: empty, what the database says of the trace, `unreadable` (not in the image), `hash` (what the
+            block names is no record), `no such index`, `no database` (none is known that the trace is in),
             `unsure` (nothing confirms the frames)
     """
 
     kind: str
     address: int
     std_index: int
-    frames: Tuple[int, ...]
+    frames: Tuple[Optional[int], ...]
     status: str
 
 
@@ -53,17 +54,20 @@ class Traces:
         memory: the process's
         log: the layout of the log's records
         entry: the layout of a database's entries
-        database: the entries of the process's stack trace database
+        database: returns the traces of the process's stack trace database; called when one is wanted
     """
 
     def __init__(
-        self, memory: HeapMemory, log: HeapLogLayout, entry: EntryLayout, database: Iterable[Trace] = ()
+        self,
+        memory: HeapMemory,
+        log: HeapLogLayout,
+        entry: EntryLayout,
+        database: Callable[[], Iterable[Trace]] = tuple,
     ) -> None:
         self._memory = memory
         self._log = log
         self._entry = entry
-        self._by_address = {trace.address: trace for trace in database}
-        self._by_index = {trace.std_index: trace for trace in self._by_address.values() if trace.std_index}
+        self._database = database
         self._records: Dict[int, Trace] = {}
 
     def record(self, address: int) -> Trace:
@@ -92,11 +96,21 @@ class Traces:
 
     def index(self, index: int) -> Trace:
         """Returns the trace of an index; when it is none of the database's, one without frames."""
-        return self._by_index.get(index) or Trace(DATABASE, 0, index, (), INDEX)
+        if not self._by_address:
+            return Trace(DATABASE, 0, index, (), NO_DATABASE)
+        return self._by_index.get(index) or Trace(DATABASE, 0, index, (), NO_SUCH_INDEX)
 
     def entry(self, address: int) -> Trace:
         """Returns the trace whose database entry is at an address, also when no known database has it."""
         return self._by_address.get(address) or self._read_entry(address)
+
+    @functools.cached_property
+    def _by_address(self) -> Dict[int, Trace]:
+        return {trace.address: trace for trace in self._database()}
+
+    @functools.cached_property
+    def _by_index(self) -> Dict[int, Trace]:
+        return {trace.std_index: trace for trace in self._by_address.values() if trace.std_index}
 
     def _read(self, kind: str, address: int) -> Trace:
         log = self._log
@@ -124,7 +138,7 @@ class Traces:
             return Trace(DATABASE, address, 0, (), HASH)
         frames = self._frames(address + self._entry.back_trace, depth)
         index = members.get("IndexHigh", 0) << 16 | members["Index"]
-        return Trace(DATABASE, address, index, frames, ORPHAN if frames else UNREADABLE)
+        return Trace(DATABASE, address, index, frames, NO_DATABASE if frames else UNREADABLE)
 
     def _frames(self, address: int, depth: int) -> Tuple[int, ...]:
         data = self._memory.read(address, depth * self._log.pointer_size)

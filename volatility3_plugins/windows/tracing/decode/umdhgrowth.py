@@ -34,17 +34,25 @@ class Places:
     def __init__(self, modules: Iterable[Module]) -> None:
         self._modules = sorted(modules)
         self._bases = [module.base for module in self._modules]
+        self._named = {_name(module): module.base for module in self._modules}
 
     def stack(self, frames: Sequence[int]) -> Stack:
         """Returns frames as (module's name, offset), or as addresses where no module is."""
         return tuple(self._frame(address) for address in frames)
+
+    def address(self, frame: Frame) -> int:
+        """Returns where a frame lies here; where its module is not loaded, its offset."""
+        if isinstance(frame, int):
+            return frame
+        name, offset = frame
+        return self._named.get(name, 0) + offset
 
     def _frame(self, address: int) -> Frame:
         position = bisect.bisect_right(self._bases, address) - 1
         if position >= 0:
             module = self._modules[position]
             if address < module.base + module.size:
-                return ntpath.basename(module.path).lower(), address - module.base
+                return _name(module), address - module.base
         return address
 
 
@@ -61,3 +69,33 @@ def totals(log: Log) -> Dict[Stack, Total]:
                 total[0] += 1
                 total[1] += each.size
     return {stack: Total(*total) for stack, total in found.items()}
+
+
+class Growth:
+    """What a process's blocks are compared with.
+
+    Args:
+        baseline: the earlier log
+        modules: the modules that are loaded now
+    """
+
+    def __init__(self, baseline: Log, modules: Iterable[Module]) -> None:
+        self._places = Places(modules)
+        self._before = totals(baseline)
+
+    def take(self, frames: Sequence[int]) -> Total:
+        """Returns what the baseline has of a stack; asked a second time, nothing."""
+        return self._before.pop(self._places.stack(frames), NOTHING)
+
+    def left(self) -> List[Tuple[Tuple[int, ...], Total]]:
+        """Returns the stacks that were not asked for, as addresses of now; that of most bytes last."""
+        rest = sorted(self._before.items(), key=_size)
+        return [(tuple(map(self._places.address, stack)), total) for stack, total in rest]
+
+
+def _size(item: Tuple[Stack, Total]) -> Tuple[int, int]:
+    return item[1].size, item[1].allocations
+
+
+def _name(module: Module) -> str:
+    return ntpath.basename(module.path).lower()

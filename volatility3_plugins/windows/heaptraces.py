@@ -1,0 +1,201 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+
+import io
+import logging
+from typing import Iterable, Iterator, List, Optional, Tuple
+
+from volatility3.framework import interfaces, renderers
+from volatility3.framework.configuration import requirements
+from volatility3.framework.layers import resources
+
+from .tracing import databases, heaps, spaces, symbolizer, tables
+from .tracing.decode import umdh
+from .tracing.decode.heapgroups import Group
+from .tracing.decode.heapreading import Contents
+from .tracing.decode.umdhgrowth import Growth, Total
+from .tracing.framecells import FrameCells, names_of
+from .tracing.heapdump import loaded_modules, log_of
+from .tracing.heaprows import COLUMNS, HeapRows
+from .tracing.selection import Selection
+
+vollog = logging.getLogger(__name__)
+
+Row = Tuple[int, Tuple[object, ...]]
+
+DISABLED = "Disabled"
+FAILED = "Error outputting file"
+
+
+class HeapTraces(interfaces.plugins.PluginInterface):
+    """Lists who allocated the heap blocks of processes: each trace with its blocks' count and bytes.
+
+    Needs heaps that remember (gflags +ust, or page heap with traces). The heaps and their segments come first,
+    with who made them, then the traces, that of most bytes first. Frames stand below, innermost first, and
+    then with --blocks the blocks.
+    """
+
+    _required_framework_version = (2, 26, 0)
+    _version = (1, 0, 0)
+
+    @classmethod
+    def get_requirements(cls) -> List[interfaces.configuration.RequirementInterface]:
+        return [
+            requirements.ModuleRequirement(
+                name="kernel", description="Windows kernel", architectures=["Intel32", "Intel64"]
+            ),
+            requirements.VersionRequirement(name="spaces", component=spaces.AddressSpaces, version=(1, 0, 0)),
+            requirements.VersionRequirement(
+                name="databases", component=databases.Databases, version=(1, 0, 0)
+            ),
+            requirements.VersionRequirement(name="heaps", component=heaps.Heaps, version=(1, 0, 0)),
+            requirements.VersionRequirement(
+                name="symbolizer", component=symbolizer.Symbolizer, version=(1, 0, 0)
+            ),
+            requirements.ListRequirement(
+                name="pid",
+                element_type=int,
+                description="Process IDs to include (all other processes are excluded)",
+                optional=True,
+            ),
+            requirements.BooleanRequirement(
+                name="blocks", description="Also show each block", default=False, optional=True
+            ),
+            requirements.StringRequirement(
+                name="find",
+                description="Show only traces with a frame whose Symbol matches this glob",
+                optional=True,
+            ),
+            requirements.BooleanRequirement(
+                name="unbacked",
+                description="Show only traces with a frame in private or unmapped memory or no module",
+                default=False,
+                optional=True,
+            ),
+            requirements.URIRequirement(
+                name="baseline",
+                description="An earlier UMDH log: show what each trace grew by, that of most first",
+                optional=True,
+            ),
+            requirements.BooleanRequirement(
+                name="dump",
+                description="Write the blocks of each process as a UMDH log",
+                default=False,
+                optional=True,
+            ),
+            requirements.BooleanRequirement(
+                name="fetch_symbols",
+                description="Let Volatility download the symbols that it lacks",
+                default=False,
+                optional=True,
+            ),
+        ]
+
+    def _generator(self) -> Iterator[Row]:
+        try:
+            baseline = self._baseline()
+        except (OSError, umdh.UmdhError) as error:
+            vollog.error(f"The baseline cannot be used: {error}")
+            return
+        kernel_name = self.config["kernel"]
+        names = symbolizer.Symbolizer(
+            self.context,
+            kernel_name,
+            self.config_path,
+            self.config.get("fetch_symbols", False),
+            self._progress_callback,
+        )
+        finder = databases.Databases(self.context, kernel_name, self.config_path, names.indexes)
+        reader = heaps.Heaps(self.context, kernel_name, self.config_path, finder)
+        keep = bool(self.config.get("blocks", False) or self.config.get("dump", False))
+        found = False
+        try:
+            for space in spaces.AddressSpaces.list_spaces(self.context, kernel_name, self.config.get("pid")):
+                self._progress_callback(0, f"Reading the heaps of process {space.pid}")
+                contents = reader.read(space, keep)
+                if contents is not None:
+                    found = True
+                    rows = HeapRows(self.context.layers[space.layer_name], space, names.names(space))
+                    yield from self._space(space, contents, rows, baseline)
+        except tables.MissingTableError as error:
+            vollog.error(error)
+            return
+        if not found:
+            vollog.warning(
+                "No heap remembers who allocated its blocks: a process's heaps do when its NtGlobalFlag has "
+                "+ust 0x1000, or page heap (+hpa 0x2000000) is on (windows.gflags shows the flags)"
+            )
+
+    def _space(
+        self, space: spaces.AddressSpace, contents: Contents, rows: HeapRows, baseline: Optional[umdh.Log]
+    ) -> Iterator[Row]:
+        modules: Tuple[umdh.Module, ...] = ()
+        if baseline is not None or self.config.get("dump", False):
+            modules = loaded_modules(self.context, self.config["kernel"], space)
+        file_output = self._dump(space, contents, modules)
+        selection = Selection(self.config.get("find"), self.config.get("unbacked", False))
+        for owner in contents.owners:
+            frames = rows.frames(owner.trace)
+            if _takes(selection, frames):
+                yield 0, rows.owner(owner, file_output)
+                for number, frame in enumerate(frames):
+                    yield 1, rows.owner_frame(owner, number, frame)
+        growth = Growth(baseline, modules) if baseline is not None else None
+        for group, before in _compared(contents.groups, growth):
+            frames = rows.frames(group.trace)
+            if _takes(selection, frames):
+                yield 0, rows.group(group, before)
+                for number, frame in enumerate(frames):
+                    yield 1, rows.frame(group, number, frame)
+                if self.config.get("blocks", False):
+                    for block in group.blocks:
+                        yield 1, rows.block(block)
+        for stack, total in growth.left() if growth is not None else ():
+            frames = rows.stack(stack)
+            if _takes(selection, frames):
+                yield 0, rows.gone(total)
+                for number, frame in enumerate(frames):
+                    yield 1, rows.gone_frame(number, frame)
+
+    def _baseline(self) -> Optional[umdh.Log]:
+        """Reads the log to compare with, if one is given."""
+        url = self.config.get("baseline")
+        if not url:
+            return None
+        with resources.ResourceAccessor().open(url) as file:
+            return umdh.parse(io.TextIOWrapper(file, "utf-8", "replace"))
+
+    def _dump(self, space: spaces.AddressSpace, contents: Contents, modules: Tuple[umdh.Module, ...]) -> str:
+        """Writes a UMDH log if that is wanted; returns the name of the file."""
+        if not self.config.get("dump", False):
+            return DISABLED
+        log, left_out = log_of(contents.groups, modules)
+        if left_out:
+            vollog.warning(
+                f"Process {space.pid} ({space.arch}): {left_out} blocks in use name no trace or their size "
+                "is not known: they are not in the UMDH log"
+            )
+        name = self.open.sanitize_filename(f"umdh.{space.pid}.{space.arch}.log")
+        try:
+            with self.open(name) as file:
+                for piece in umdh.write(log):
+                    file.write(piece.encode("utf-8"))
+                return str(file.preferred_filename)
+        except OSError as error:
+            vollog.error(f"{name} cannot be written: {error}")
+            return FAILED
+
+    def run(self) -> renderers.TreeGrid:
+        return renderers.TreeGrid(COLUMNS, self._generator())
+
+
+def _takes(selection: Selection, frames: List[FrameCells]) -> bool:
+    return selection.everything or selection.takes(names_of(frames))
+
+
+def _compared(groups: Iterable[Group], growth: Optional[Growth]) -> List[Tuple[Group, Optional[Total]]]:
+    """Returns groups with what the baseline has of their stacks, that of most growth first."""
+    if growth is None:
+        return [(group, None) for group in groups]
+    pairs = [(group, growth.take(group.stack) if group.comparable else None) for group in groups]
+    return sorted(pairs, key=lambda pair: (pair[1] is None, (pair[1].size if pair[1] else 0) - pair[0].size))
