@@ -164,7 +164,7 @@ class Threads(interfaces.configuration.VersionableInterface):
         eprocess = memory.canonical(self._layer, int(process.space.eprocess.vol.offset))
         walk = links.walk(eprocess + self._head.offset, self._peek.links, MAX_THREADS)
         lost = walk.gap.lost if walk.gap is not None else ()
-        for entry in (*walk.nodes, *lost):
+        for entry in (*walk.before, *lost, *walk.after):
             ethread = entry - self._entry.offset
             memory_of = memory.read_extents(self._context, self._layer.name, ethread, self._size)
             yield self._thread(process, ethread, ethread, memory_of)

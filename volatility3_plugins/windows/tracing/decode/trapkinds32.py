@@ -16,6 +16,7 @@ from .traptypes import (
     EXCEPTION,
     INTERRUPT,
     REUSED,
+    REUSED_UNSURE,
     SAVED,
     SERVICE,
     SYSCALL,
@@ -151,7 +152,7 @@ def verdicts(layout: Layout, data: bytes, entry: str, facts: Facts) -> Verdicts:
         mark(found, COMPUTED, "Eip", "SystemCallReturn")
         mark(found, COMPUTED, "SegFs HardwareSegSs", "a constant")
     if entry in (SYSENTER, GATE):
-        _service(found, entry)
+        _service(found, entry, not user or "DbgArgPointer" in layout.members)
     elif entry == EITHER:
         mark(found, UNSURE, "Eax Ecx Edx ErrCode SegGs SegEs SegDs")
         mark(found, SAVED, "SegFs")
@@ -167,12 +168,15 @@ def verdicts(layout: Layout, data: bytes, entry: str, facts: Facts) -> Verdicts:
     return found
 
 
-def _service(found: Verdicts, entry: str) -> None:
-    """System services: no argument registers; Ecx only by KiCallbackReturn, which looks like the others."""
+def _service(found: Verdicts, entry: str, told_apart: bool) -> None:
+    """System services: no argument registers; Ecx only by KiCallbackReturn, which looks like the others.
+
+    Where sysenter cannot be told apart (no DbgArgPointer) the Edx slot of user-mode entries may be stale.
+    """
     mark(found, COMPUTED, "PreviousPreviousMode", "the thread's mode before")
     mark(found, REUSED, "ErrCode", "0")
     if entry == GATE:
-        mark(found, REUSED, "Edx", "the thread's trap frame before")
+        mark(found, REUSED if told_apart else REUSED_UNSURE, "Edx", "the thread's trap frame before")
         mark(found, SAVED, "SegFs")
         mark(found, UNSURE, "Ecx", "written by KiCallbackReturn only")
 

@@ -1,0 +1,82 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""`windows.trapframes` on forged images: every kind of entry, every kernel, every origin."""
+
+from __future__ import annotations
+
+import pathlib
+from typing import List
+
+import pytest
+
+from tests.forge import kernels, vol
+from tests.forge.kernels import KnownKernel
+from tests.trapforge import TrapImage
+from tests.trapimages import LiveImage
+
+OWN = ("xp-x86", "win7-x86", "win10-x86", "2003-x64", "win7-x64", "win10-x64", "win11-x64")
+REAL = (
+    "339E74133576439CBCDF7E0229DA3773",
+    "06A508F37B81478E855A3542E272C084",
+    "2E6DEB6CFD444100AC0E803337A56E8E",
+    "06F33B5BE23EF96AC9D93825124DAA16",
+    "5278AFF86C341677D7D7835C85B7B844",
+    "0C3FB08B9223E2EFB08FA14331050B26",
+    "0B0A89438BE7729EB33FD00A7D6FA816",
+)
+
+
+def real_kernel(shared: pathlib.Path, guid: str) -> KnownKernel:
+    return kernels.real(shared / "isf/symbols/windows/ntkrnlmp.pdb" / f"{guid}-1.json.xz")
+
+
+def before_2018(known: KnownKernel) -> KnownKernel:
+    shadows = [name for name in known.table.symbols if name.startswith("Ki") and name.endswith("Shadow")]
+    return known.variant(f"{known.name}-before-2018", drop=shadows)
+
+
+@pytest.mark.parametrize("name", OWN)
+def test_every_kind(name: str, tmp_path: pathlib.Path) -> None:
+    image = TrapImage(kernels.load(name))
+    print(name, image.check(LiveImage(image.kernel, tmp_path).rows(scan_stacks=True)))
+
+
+@pytest.mark.parametrize("name", ["win7-x64", "win10-x64"])
+def test_every_kind_before_2018(name: str, tmp_path: pathlib.Path) -> None:
+    image = TrapImage(before_2018(kernels.load(name)))
+    print(name, image.check(LiveImage(image.kernel, tmp_path).rows(scan_stacks=True)))
+
+
+def run(image: TrapImage, folder: pathlib.Path, *options: str) -> List[vol.Row]:
+    built = image.kernel.image()
+    symbols = folder / "symbols"
+    symbols.mkdir()
+    built.install(symbols)
+    result = vol.run(built.save(folder / "a.raw"), "windows.trapframes", *options, symbols=symbols)
+    assert result.returncode == 0, result.stderr
+    return result.rows
+
+
+@pytest.mark.cli
+@pytest.mark.parametrize("name", ["win11-x64", "win10-x86"])
+def test_every_kind_on_the_command_line(name: str, tmp_path: pathlib.Path) -> None:
+    image = TrapImage(kernels.load(name))
+    print(name, image.check(run(image, tmp_path, "--scan-stacks")))
+
+
+@pytest.mark.cli
+@pytest.mark.shared
+@pytest.mark.parametrize("guid", REAL)
+def test_every_kind_with_real_tables(guid: str, shared_dir: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    image = TrapImage(real_kernel(shared_dir, guid))
+    print(guid, image.check(run(image, tmp_path, "--scan-stacks")))
+
+
+@pytest.mark.cli
+@pytest.mark.shared
+@pytest.mark.parametrize("guid", REAL)
+def test_every_kind_with_real_tables_before_2018(
+    guid: str, shared_dir: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
+    image = TrapImage(before_2018(real_kernel(shared_dir, guid)))
+    print(guid, image.check(run(image, tmp_path, "--scan-stacks")))

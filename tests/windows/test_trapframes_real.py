@@ -1,0 +1,211 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""Every measured frame in a forged image, at the address of its real stack, through the plugin's columns."""
+
+from __future__ import annotations
+
+import pathlib
+import re
+from typing import Dict, List, Tuple
+
+import pytest
+from volatility3.plugins.windows.tracing.decode.trapframe import COLUMNS
+
+from tests import real_trapframes, traplayouts
+from tests.forge import isf, kernels
+from tests.forge.kernel import Kernel
+from tests.forge.kernels import KnownKernel
+from tests.real_trapframes import RealFrame
+from tests.trapimages import LiveImage, Row, with_functions
+from tests.windows.tracing.decode.test_trapframe import X86_TO_COLUMN
+
+pytestmark = pytest.mark.shared
+
+X64_STACK = (0xFFFFFADFE4C2A000, 0x6000, 0xFFFFFADFE4C2FFC0)
+X64_IST = (0xFFFFFADFF0040000, 0x8000)
+X86_STACK = (0xF8A3A000, 0x3000, 0xF8A3D000)
+X86_TASK = (0x80400000, 0x1000)
+NONVOLATILE = {"Rbx", "Rsi", "Rdi", "R12", "R13", "R14", "R15"}
+# Cells of the grid, over all frames of a build.
+COUNTS = {
+    "5.2.3790.3959up-x64": (2664, 32, 0, 171, 27, 2053),
+    "5.1.2600.5512up-x86": (1202, 189, 21, 0, 4, 553),
+    "5.2.3790.3959pa-x86": (1260, 221, 23, 0, 1, 503),
+}
+LABELS = (
+    "saved, shown",
+    "saved, unsure",
+    "computed, shown",
+    "of the exception frame",
+    "not saved, unsure",
+    "not saved, absent",
+)
+NO_MARK = {"trap02", "trap06-v86", "trap0d-v86", "trap2a-v86"}
+
+
+def five_two(known: KnownKernel) -> KnownKernel:
+    """Gives a table the exception frame of 5.2, which no table at hand has."""
+    layout = traplayouts.EXCEPTION_FRAME_5_2
+    number = {"kind": "base", "name": "unsigned long long"}
+    record = {"kind": "array", "count": 64, "subtype": {"kind": "base", "name": "unsigned char"}}
+    fields = {
+        name: {"offset": field.offset, "type": record if name == "ExceptionRecord" else number}
+        for name, field in layout.members.items()
+    }
+    frame = {"kind": "struct", "size": layout.size, "fields": fields}
+    types = dict(known.table.types, _KEXCEPTION_FRAME=frame)
+    return KnownKernel(known.identity, isf.Isf(dict(known.table.data, user_types=types)))
+
+
+def kernel_of(build: str, frames: List[RealFrame]) -> Tuple[Kernel, int]:
+    """A kernel at the real one's address with one thread, and the address of the thread's KTHREAD."""
+    wide = build.endswith("x64")
+    known = kernels.load("2003-x64" if wide else "xp-x86")
+    functions = {frame.entry: frame.entry_rva for frame in frames if re.match(r"Ki\w+$", frame.entry)}
+    if wide:
+        service = next(frame for frame in frames if frame.kind == "service_internal")
+        functions["KiServiceLinkage"] = service.members["Rip"].value - service.kernel_base
+        known = five_two(known)
+    known = with_functions(known, f"real-{build}", functions.items())
+    kernel = Kernel(known.table, **dict(known.options(), base=frames[0].kernel_base))
+    stack, size, initial = X64_STACK if wide else X86_STACK
+    kernel.space.map(stack, size)
+    process = kernel.process("real.exe", pid=1000)
+    thread = process.thread(1004, stack_size=0, initial_stack=initial, kernel_stack=stack)
+    thread.kthread.put(StackBase=stack + size, StackLimit=stack)
+    if wide:
+        kernel.space.map(*X64_IST)
+        for index in (1, 2, 3):
+            kernel.cpus[0].stack(f"ist{index}", 0x1000)
+        tss = kernel.obj("_KTSS64", kernel.cpus[0].kpcr["TssBase"])
+        for index in (1, 2, 3):
+            tss[f"Ist[{index}]"] = X64_IST[0] + 0x2000 * index
+    else:
+        kernel.space.map(*X86_TASK)
+    return kernel, thread.kthread.at("TrapFrame")
+
+
+@pytest.fixture(scope="module", params=real_trapframes.BUILDS)
+def image(
+    request: pytest.FixtureRequest, shared_dir: pathlib.Path, tmp_path_factory: pytest.TempPathFactory
+) -> Tuple[LiveImage, List[RealFrame], int]:
+    frames = real_trapframes.load(shared_dir, request.param)
+    kernel, pointer = kernel_of(request.param, frames)
+    return LiveImage(kernel, tmp_path_factory.mktemp("real")), frames, pointer
+
+
+def check(real: RealFrame, row: Row, count: Dict[str, int]) -> None:
+    unsure = row["Unsure"].split()
+    for name, member in real.members.items():
+        column = X86_TO_COLUMN.get(name, name)
+        if column not in COLUMNS:
+            continue
+        where = f"{real.label} {column} {member.status}"
+        value = row[column]
+        if member.status == "saved":
+            truth = real.registers[member.source] & (0xFFFF if column.startswith("Seg") else -1)
+            assert value == truth, where
+            count["saved, unsure" if column in unsure else "saved, shown"] += 1
+        elif member.status == "unwritten":
+            if column in NONVOLATILE and value is not None and real.dispatcher == "KiExceptionDispatch":
+                assert value == real.registers[column.lower()], where
+                count["of the exception frame"] += 1
+            elif real.arch == "x86" and column == "Rsp":
+                assert value == real.registers["esp"], where
+                count["computed, shown"] += 1
+            else:
+                assert value is None or column in unsure, where
+                count["not saved, absent" if value is None else "not saved, unsure"] += 1
+    for column in ("R12", "R13", "R14", "R15"):
+        built = real.dispatcher == "KiExceptionDispatch"
+        assert row[column] == (real.registers[column.lower()] if built else None)
+
+
+def test_every_frame(image: Tuple[LiveImage, List[RealFrame], int]) -> None:
+    live, frames, pointer = image
+    count = dict.fromkeys(LABELS, 0)
+    missed = set()
+    width = 8 if frames[0].arch == "x64" else 4
+    mask = live.opened.layer.address_mask
+    for real in frames:
+        live.poke(real.stack_address, real.stack)
+        live.poke(pointer, bytes(width))
+        found = live.rows(scan_stacks=True)
+        assert [row["TrapFrame"] for row in found] in ([], [real.address & mask]), real.label
+        if not found:
+            missed.add(real.name)
+            # The thread itself may point there: that is believed also without a mark.
+            inside = X86_STACK[0] <= real.address < sum(X86_STACK[:2])
+            if not inside:
+                continue
+            live.poke(pointer, real.address.to_bytes(width, "little"))
+            found = live.rows()
+        (row,) = found
+        expected = {"kernel": "kernel"}.get(real.mode, "user")
+        assert row["Mode"] == expected, real.label
+        check(real, row, count)
+        # Back to poison, for stacks of another place.
+        live.poke(real.stack_address, bytes(len(real.stack)))
+    print(f"{frames[0].build}: {len(frames)} frames; missed by the scan {sorted(missed)}; {count}")
+    assert tuple(count[label] for label in LABELS) == COUNTS[frames[0].build]
+    x86 = frames[0].arch == "x86"
+    assert missed == ({f.name for f in frames if x86 and (f.kind in NO_MARK or f.name in NO_MARK)})
+
+
+def test_nested_stacks(shared_dir: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    for stack in real_trapframes.load_nested(shared_dir):
+        frames = real_trapframes.load(shared_dir, stack.build)
+        kernel, _ = kernel_of(stack.build, frames)
+        live = LiveImage(kernel, tmp_path)
+        live.poke(stack.stack_address, stack.stack)
+        mask = live.opened.layer.address_mask
+        rows = live.rows(scan_stacks=True)
+        assert sorted(row["TrapFrame"] for row in rows) == sorted(
+            address & mask for address, _ in stack.frames
+        )
+
+
+def test_the_real_crash(shared_dir: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    crash = real_trapframes.load_crash(shared_dir)
+    table = shared_dir / "isf/symbols/windows/ntkrnlmp.pdb" / crash.truth["isf"]
+    known = kernels.real(table.with_name(table.name + ".xz") if not table.exists() else table)
+    modules = {m["name"].rsplit("\\", 1)[-1]: int(m["base"], 16) for m in crash.truth["modules"]}
+    kernel = Kernel(known.table, **dict(known.options(), base=modules["ntoskrnl.exe"]))
+    kernel.module("amdppm.sys", base=modules["amdppm.sys"], size=0x40000)
+    facts = {name: int(value, 16) for name, value in crash.truth["kthread"].items()}
+    thread = kernel.system.thread(8, stack_size=0)
+    base, limit = facts["StackBase"], facts["StackLimit"]
+    kernel.space.map(limit, base - limit)
+    kernel.space.write(crash.stack_address, crash.stack)
+    thread.kthread.put(StackBase=base, StackLimit=limit, TrapFrame=facts["TrapFrame"])
+    thread.kthread.put(InitialStack=facts["InitialStack"], KernelStack=facts["KernelStack"])
+    kernel.cpus[0].current(thread)
+    (row,) = LiveImage(kernel, tmp_path).rows(scan_stacks=True)
+    context = {name: int(value, 16) for name, value in crash.truth["context"].items()}
+    general = [
+        "Rip",
+        "Rsp",
+        "Rbp",
+        "Rax",
+        "Rcx",
+        "Rdx",
+        "Rbx",
+        "Rsi",
+        "Rdi",
+        "R8",
+        "R9",
+        "R10",
+        "R11",
+        "R12",
+        "R13",
+        "R14",
+        "R15",
+        "EFlags",
+        "MxCsr",
+    ]
+    assert {name: row[name] for name in general} == {name: context[name.lower()] for name in general}
+    assert (row["SegCs"], row["SegSs"], row["ErrorCode"]) == (context["cs"], context["ss"], 4)
+    # The return addresses on the stack say which handler it was, and that it was dispatched.
+    assert (row["Unsure"], row["Status"], row["Kind"]) == ("", "running", "exception")
+    assert row["Symbol"] == "amdppm+0x334c"
+    assert row["FaultAddress"] is None
