@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import csv
-import importlib.util
 import io
 import json
 import logging
@@ -16,6 +15,7 @@ from typing import Any, List, Tuple
 
 import pyarrow.parquet
 import pytest
+from volatility3 import framework
 from volatility3.plugins.windows import stacktracedb
 
 from tests import grid
@@ -27,7 +27,7 @@ from tests.forge.std import Std
 from tests.grid import MASK, Node
 
 PAGE = 0x1000
-PARQUET = importlib.util.find_spec("volatility3.framework.plugins.renderers.parquet_renderer") is not None
+PARQUET = pathlib.Path(framework.__file__).parent / "plugins" / "renderers" / "parquet_renderer.py"
 
 
 @pytest.fixture(scope="module")
@@ -198,7 +198,7 @@ class TestRenderers:
         rows = list(csv.DictReader(io.StringIO(text[text.index("TreeDepth") :])))
         assert [row["Symbol"] for row in rows if row["TreeDepth"] == "1"] == wanted
 
-    @pytest.mark.skipif(not PARQUET, reason="this Volatility has no renderer for Parquet")
+    @pytest.mark.skipif(not PARQUET.exists(), reason="this Volatility has no renderer for Parquet")
     def test_parquet_holds_every_value(self, folder: pathlib.Path) -> None:
         script = pathlib.Path(sys.executable).with_name("vol")
         command = [sys.executable, str(script), "-q", "--offline", "-r", "parquet", "-p", str(vol.PLUGINS)]
