@@ -20,6 +20,10 @@ Read = Callable[[int, int], Optional[Bytes]]
 """(address, length) -> the bytes of memory there, or None unless all can be read."""
 
 
+class UnwindError(Exception):
+    """A frame that cannot be unwound; the message says why in a few fixed words."""
+
+
 class Image(NamedTuple):
     """A module as a walk needs it. `table` is None where the image has no function table (x86) or none that
     can be read; `code` are the RVA ranges that hold code, None if that is not known."""

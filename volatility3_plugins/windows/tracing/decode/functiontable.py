@@ -37,6 +37,9 @@ INDIRECT = 1
 MAX_CHAIN = 32
 """Windows follows no more than 32 links of chained unwind information either."""
 
+MAX_CODES = 512
+"""More unwind codes than any chain of a real function has; one piece has 255 at most."""
+
 END_OF_IMAGE = 1 << 32
 
 
@@ -130,6 +133,24 @@ class FunctionTable:
                 return entry
             entry = read_runtime_function(self.read_rva, entry.unwind - INDIRECT)
         raise UnwindDataError("unwind data invalid")
+
+    def chain(self, entry: RuntimeFunction) -> List[UnwindInfo]:
+        """Returns the unwind data of a piece, then that of the pieces to which it is chained.
+
+        Raises:
+            UnwindDataError: some of it is unreadable or invalid, or there is more than a compiler can make
+        """
+        infos: List[UnwindInfo] = []
+        codes = 0
+        link: Optional[RuntimeFunction] = entry
+        while link is not None:
+            info = self.unwind_info(self.direct(link))
+            infos.append(info)
+            codes += len(info.codes)
+            if len(infos) > MAX_CHAIN or codes > MAX_CODES:
+                raise UnwindDataError("unwind data invalid")
+            link = info.chained
+        return infos
 
     def primary(self, entry: RuntimeFunction) -> Optional[RuntimeFunction]:
         """Returns the entry of the piece that the function starts with, or None if it cannot be known."""

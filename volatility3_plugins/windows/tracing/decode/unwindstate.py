@@ -8,9 +8,10 @@ Source: Microsoft, "x64 exception handling" (UNWIND_CODE, "Unwind procedure").
 
 from __future__ import annotations
 
-from typing import Callable, List, Optional
+from typing import List, Optional
 
 from .epilogue import Epilogue
+from .frames import Read, UnwindError
 from .registers64 import MASK, NON_VOLATILE, NON_VOLATILE_XMM, RSP, Registers
 from .unwindinfo import (
     ALLOC_LARGE,
@@ -22,17 +23,9 @@ from .unwindinfo import (
     SAVE_XMM128,
     SAVE_XMM128_FAR,
     SET_FPREG,
-    Bytes,
     Code,
     UnwindInfo,
 )
-
-Read = Callable[[int, int], Optional[Bytes]]
-"""(address, length) -> the bytes of memory there, or None unless all can be read."""
-
-
-class UnwindError(Exception):
-    """A frame that cannot be unwound; the message says why in a few fixed words."""
 
 
 class State:

@@ -11,19 +11,19 @@ from __future__ import annotations
 from typing import Iterator, List, NamedTuple, Optional, Tuple
 
 from . import epilogue
-from .functiontable import MAX_CHAIN, FunctionTable
+from .frames import Read, UnwindError
+from .functiontable import FunctionTable
 from .registers64 import RCX, Registers
 from .unwindinfo import (
     ALLOC_SMALL,
     PUSH_NONVOL,
     Bytes,
     Code,
-    Epilog,
     RuntimeFunction,
     UnwindDataError,
     UnwindInfo,
 )
-from .unwindstate import Read, State, UnwindError
+from .unwindstate import State
 
 PROLOGUE, BODY, EPILOGUE, LEAF = "prologue", "body", "epilogue", "leaf"
 
@@ -87,12 +87,13 @@ class Unwinder:
     def _unwind(self, state: State, piece: RuntimeFunction, rva: int, interrupted: bool) -> Step:
         """Unwinds the function that a piece of code belongs to, through its chain of unwind data."""
         entry = self._table.direct(piece)
-        info = self._table.unwind_info(entry)
+        chain = self._table.chain(entry)
+        info = chain[0]
         sure = True
         if interrupted:
             # A return address is never in an epilogue: nothing in one calls.
             if info.version > 1:
-                rest = _described(self._all_codes(info), info.epilogs, entry.end - rva)
+                rest = _described(chain, entry.end - rva)
             else:
                 rest, sure = self._recognised(piece, info, rva)
             if rest is not None:
@@ -100,14 +101,9 @@ class Unwinder:
                 return Step(state.returned(), EPILOGUE, state.machine_frame)
         offset = rva - entry.begin if entry.begin <= rva < entry.end else _FAR
         position = PROLOGUE if offset < info.prolog_size else BODY
-        for _ in range(MAX_CHAIN):
-            state.undo(info, offset)
-            if info.chained is None:
-                break
-            offset = _FAR
-            info = self._table.unwind_info(self._table.direct(info.chained))
-        else:
-            raise UnwindError("unwind data invalid")
+        state.undo(info, offset)
+        for chained in chain[1:]:
+            state.undo(chained, _FAR)
         return Step(state.returned(), position, state.machine_frame, sure or position == PROLOGUE)
 
     def _recognised(
@@ -117,16 +113,6 @@ class Unwinder:
         code = self._code(rva, piece.end)
         rest = epilogue.decode(code, rva, info.frame_register, lambda target: self._leaves(piece, target))
         return rest, rest is not None or len(code) == min(piece.end - rva, epilogue.LONGEST)
-
-    def _all_codes(self, info: UnwindInfo) -> List[Code]:
-        """Returns the codes of a chain of unwind data."""
-        codes = list(info.codes)
-        for _ in range(MAX_CHAIN):
-            if info.chained is None:
-                return codes
-            info = self._table.unwind_info(self._table.direct(info.chained))
-            codes += info.codes
-        raise UnwindDataError("unwind data invalid")
 
     def _code(self, rva: int, end: int) -> Bytes:
         """Returns the code bytes from an RVA on that can be read: up to a page border at least, or none."""
@@ -158,17 +144,17 @@ class Unwinder:
         return bool(other.prolog_size or not other.codes)
 
 
-def _described(codes: List[Code], epilogs: Tuple[Epilog, ...], distance: int) -> Optional[epilogue.Epilogue]:
-    """Returns the rest of an epilogue that version 2 codes describe, `distance` bytes before the function's
-    end.
+def _described(chain: List[UnwindInfo], distance: int) -> Optional[epilogue.Epilogue]:
+    """Returns the rest of an epilogue that version 2 codes describe, `distance` bytes before the end.
 
     Such an epilogue is only the pops and the return or jump: the release of the fixed allocation comes before
     it and belongs to the body. The pops mirror the pushes. An allocation of eight bytes before all pushes is
     pushed flags, which a pop of one byte takes back.
     """
-    for epilog in epilogs:
+    for epilog in chain[0].epilogs:
         done = epilog.distance - distance
         if 0 <= done < epilog.size:
+            codes = [code for info in chain for code in info.codes]
             return epilogue.Epilogue(None, 0, list(_pops_left(codes, done)))
     return None
 
