@@ -130,6 +130,7 @@ class PageHeap:
         """Links tree and list; returns what is in memory (address, bytes)."""
         form = self.form
         anchor = self.root + form.root["tree"]
+        self.put(anchor, form.pointer, anchor)
         self.put(anchor + form.node["right"], form.pointer, self._subtree(self._busy, anchor))
         self.put(self.root + form.root["elements"], 4, len(self._busy))
         self.put(self.root + form.root["busy"], 4, len(self._busy))

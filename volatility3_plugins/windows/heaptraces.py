@@ -30,9 +30,9 @@ FAILED = "Error outputting file"
 class HeapTraces(interfaces.plugins.PluginInterface):
     """Lists who allocated the heap blocks of processes: each trace with its blocks' count and bytes.
 
-    Needs heaps that remember (gflags +ust, or page heap with traces). The heaps and their segments come first,
-    with who made them, then the traces, that of most bytes first. Frames stand below, innermost first, and
-    then with --blocks the blocks.
+    Needs heaps that remember (gflags +ust, or page heap with traces). The heaps and their segments come
+    first, with who made them, then the traces, that of most bytes first. Frames stand below, innermost
+    first, and then with --blocks the blocks.
     """
 
     _required_framework_version = (2, 26, 0)

@@ -36,6 +36,7 @@ class PageHeapLayout(NamedTuple):
     next_heap: int
     normal_heap: int
     creator: int
+    parent: int
     left: int
     right: int
     elements: int
@@ -103,6 +104,7 @@ def page_heap_layout(types: Types, pointer_size: int) -> PageHeapLayout:
         next_heap=offset(types, root, "NextHeap"),
         normal_heap=offset(types, root, "NormalHeap"),
         creator=offset(types, root, "CreateStackTrace"),
+        parent=offset(types, "_RTL_BALANCED_LINKS", "Parent"),
         left=offset(types, "_RTL_BALANCED_LINKS", "LeftChild"),
         right=offset(types, "_RTL_BALANCED_LINKS", "RightChild"),
         elements=tree + offset(types, "_RTL_AVL_TABLE", "NumberGenericTableElements"),
@@ -120,7 +122,7 @@ def read_root(memory: HeapMemory, address: int, layout: PageHeapLayout) -> Optio
     if memory.number(address + layout.signature, 4) != ROOT_SIGNATURE:
         return None
     normal_heap = memory.pointer(address + layout.normal_heap)
-    if normal_heap is None or normal_heap % PAGE:
+    if not normal_heap or normal_heap % PAGE or not _proves_itself(memory, address, layout):
         return None
     return Root(
         address,
@@ -158,6 +160,15 @@ def nodes(memory: HeapMemory, root: Root, layout: PageHeapLayout, seen: Set[int]
             return
         yield node
         at = memory.pointer(at + layout.node_next)
+
+
+def _proves_itself(memory: HeapMemory, address: int, layout: PageHeapLayout) -> bool:
+    """Tells whether a root of this bitness is there: its tree's anchor is its own parent, or what follows it
+    on the list of page heaps leads back."""
+    anchor, link = address + layout.tree, address + layout.next_heap
+    following = memory.pointer(link)
+    back = memory.links(following) if following else None
+    return memory.pointer(anchor + layout.parent) == anchor or (back is not None and back[1] == link)
 
 
 def _tree(memory: HeapMemory, anchor: int, layout: PageHeapLayout, seen: Set[int]) -> Iterator[int]:
