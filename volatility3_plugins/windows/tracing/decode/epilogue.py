@@ -69,7 +69,7 @@ def _release(code: bytes, frame_register: int) -> Tuple[Optional[int], int, int]
         return None, _signed(code[3:4]), 4
     if code[:3] == b"\x48\x81\xc4" and len(code) >= 7:
         return None, _signed(code[3:7]), 7
-    if frame_register and len(code) >= 8 and code[0] & 0xFE == REX_W and code[1] == 0x8D:
+    if frame_register and len(code) > 3 and code[0] & 0xFE == REX_W and code[1] == 0x8D:
         return _lea(code, frame_register)
     return None, 0, 0
 
@@ -86,6 +86,8 @@ def _lea(code: bytes, frame_register: int) -> Tuple[Optional[int], int, int]:
             return None, 0, 0
         start = 4
     end = start + (1 if mode == 1 else 4)
+    if len(code) < end:
+        return None, 0, 0
     return frame_register, _signed(code[start:end]), end
 
 
