@@ -63,7 +63,7 @@ class HeapImage:
         self.log = HeapLog(arch)
         self.std = Std(database, arch)
         self.listed: List[int] = []
-        self._used: Dict[str, bool] = {"log": False, "std": False}
+        self.used: Dict[str, bool] = {"log": False, "std": False}
 
     def heap(self, base: int = HEAP, **options: Any) -> NtHeap:
         """A heap of the kernel's generation; what is in it must be `put` when it is filled."""
@@ -79,12 +79,12 @@ class HeapImage:
 
     def record(self, number: int) -> int:
         """The address of such a stack's record in the heap's log."""
-        self._used["log"] = True
+        self.used["log"] = True
         return self.log.log(self.stack(number))
 
     def index(self, number: int) -> int:
         """The index of such a stack in the process's database."""
-        self._used["std"] = True
+        self.used["std"] = True
         return self.std.log(self.stack(number))
 
     def entry(self, number: int) -> int:
@@ -103,10 +103,10 @@ class HeapImage:
         peb = self.half.peb
         assert peb is not None
         space = self.process.space
-        if self._used["log"]:
+        if self.used["log"]:
             self.put(self.log.regions().items())
             space.write_int(self.ntdll.base + sample.POINTER_RVA + 0x10, self.log.address, self.pointer)
-        if self._used["std"]:
+        if self.used["std"]:
             self.put(self.std.regions().items())
             space.write_int(self.ntdll.base + sample.POINTER_RVA, self.std.base, self.pointer)
         default, count, array = _PEB[self.pointer]
