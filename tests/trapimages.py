@@ -5,12 +5,13 @@
 from __future__ import annotations
 
 import pathlib
-from typing import Any, Dict, Iterable, List, Tuple
+from typing import Any, Dict, Iterable, List, Optional, Tuple
 
 from volatility3.framework import interfaces
 from volatility3.plugins.windows import trapframes as plugin
 
 from tests.forge import context, isf
+from tests.forge.dump import Image
 from tests.forge.kernel import Kernel
 from tests.forge.kernels import KnownKernel
 
@@ -43,11 +44,12 @@ class LiveImage:
     Args:
         kernel: what is in it
         directory: where its file goes
+        image: how it was when this was made; default: as it is now
     """
 
-    def __init__(self, kernel: Kernel, directory: pathlib.Path) -> None:
+    def __init__(self, kernel: Kernel, directory: pathlib.Path, image: Optional[Image] = None) -> None:
         self._path = directory / f"{kernel.isf.guid}.raw"
-        self.opened = context.open_image(kernel.image(), directory, self._path.name)
+        self.opened = context.open_image(image or kernel.image(), directory, self._path.name)
 
     def poke(self, address: int, data: bytes) -> None:
         """Writes bytes at a kernel address that is mapped."""

@@ -8,6 +8,8 @@ import pathlib
 from typing import List
 
 import pytest
+from volatility3.plugins.windows.tracing import traprows
+from volatility3.plugins.windows.tracing.decode.traptypes import words
 
 from tests.forge import kernels, vol
 from tests.forge.kernels import KnownKernel
@@ -33,6 +35,16 @@ def real_kernel(shared: pathlib.Path, guid: str) -> KnownKernel:
 def before_2018(known: KnownKernel) -> KnownKernel:
     shadows = [name for name in known.table.symbols if name.startswith("Ki") and name.endswith("Shadow")]
     return known.variant(f"{known.name}-before-2018", drop=shadows)
+
+
+def test_columns() -> None:
+    names = (
+        "PID Process TID Arch Origin TrapFrame Kind Mode Rip Symbol Source Rsp Rbp Rax Rcx Rdx Rbx Rsi Rdi"
+        " R8 R9 R10 R11 R12 R13 R14 R15 EFlags ErrorCode FaultAddress Unsure Status"
+        " SegCs SegSs SegDs SegEs SegFs SegGs GsSwap PreviousMode PreviousIrql"
+        " Dr0 Dr1 Dr2 Dr3 Dr6 Dr7 MxCsr State Member Value"
+    )
+    assert [name for name, _ in traprows.COLUMNS] == list(words(names))
 
 
 @pytest.mark.parametrize("name", OWN)

@@ -65,6 +65,21 @@ def test_a_thread_that_was_interrupted_has_a_frame_that_nothing_points_to(tmp_pa
     assert row["Rbx"] is None
 
 
+@pytest.mark.parametrize("name", ["win10-x64", "xp-x86"])
+def test_the_top_of_a_stack_that_is_paged_out(name: str, tmp_path: pathlib.Path) -> None:
+    """A thread from user mode has a frame there; one of the kernel's own need not."""
+    kernel = make_kernel(name)
+    user = kernel.process("app.exe", pid=1000).thread(1004)
+    own = kernel.system.thread(8)
+    image = kernel.image()
+    for thread in (user, own):
+        thread.kthread["KernelStack"] = thread.stack_limit
+        kernel.space.set_state(thread.stack_limit, thread.stack_base - thread.stack_limit, State.PAGEFILE)
+    live = LiveImage(kernel, tmp_path, image)
+    (row,) = live.rows(scan_stacks=True)
+    assert (row["TID"], row["Origin"], row["Status"], row["Rip"]) == (1004, "top", "unreadable", None)
+
+
 def page_fault(kernel: Kernel, thread: Thread, handler: int, dispatcher: int) -> int:
     """A page fault from kernel mode that was dispatched: with an exception frame below it."""
     registers = dict(registers_64("kernel"), rsp=thread.stack_base - 0x1008, rip=kernel.base + 0x1234)

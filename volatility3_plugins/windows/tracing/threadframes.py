@@ -44,6 +44,8 @@ class ThreadFrames:
         kernel_module_name: the name of the kernel's module in the context
         reader: reads the frames
         contexts: reads WoW64 CPU areas
+
+    `unread` counts the bytes of scanned stacks that are not in the image.
     """
 
     def __init__(
@@ -57,6 +59,7 @@ class ThreadFrames:
         self._layer_name = context.modules[kernel_module_name].layer_name
         self._reader = reader
         self._contexts = contexts
+        self.unread = 0
         self._stacks = KernelStacks(context, kernel_module_name, reader.kernel.bounds.kernel_start)
 
     def of_thread(self, thread: Thread, scan: bool = False) -> Iterator[State]:
@@ -97,26 +100,27 @@ class ThreadFrames:
 
     def _tops(self, thread: Thread, segments: List[Segment], taken: List[int]) -> Iterator[State]:
         """Yields what entries from user mode left at the top of each segment."""
-        distances = (self._reader.kernel.layout.size,) if self._reader.kernel.wide else _TOPS_X86
+        kernel, debug_active = self._reader.kernel, thread.debug_active or 0
+        distances = (kernel.layout.size,) if kernel.wide else _TOPS_X86
         for segment in segments:
-            for distance in distances:
-                address = segment.initial - distance
-                if address in taken or address < segment.limit:
-                    continue
-                reading = self._reader.read(
-                    address, self._reader.window(address), True, thread.debug_active or 0
-                )
-                frame = reading.frame
-                if frame is not None and frame.mode == USER:
+            places = [segment.initial - distance for distance in distances]
+            readings = [
+                (address, self._reader.read(address, self._reader.window(address), True, debug_active))
+                for address in places
+                if address >= segment.limit and address not in taken
+            ]
+            for address, reading in readings:
+                if reading.frame is not None and reading.frame.mode == USER:
                     taken.append(address)
                     yield self._thread_state(thread, TOP, address, reading, segment)
-                elif not reading.readable and thread.teb and not taken and self._reader.kernel.wide:
-                    yield self._thread_state(thread, TOP, address, reading, segment)
+            # Every thread with a TEB came from user mode.
+            if thread.teb and len(readings) == len(places) and not any(each.readable for _, each in readings):
+                yield self._thread_state(thread, TOP, *readings[0], segment)
 
     def _scan(self, thread: Thread, segment: Segment, taken: List[int]) -> Iterator[State]:
-        held = memory.read_extents(
-            self._context, self._layer_name, segment.limit, segment.base - segment.limit
-        )
+        size = segment.base - segment.limit
+        held = memory.read_extents(self._context, self._layer_name, segment.limit, size)
+        self.unread += held.missing(segment.limit, segment.base)
         for address in self._reader.scan(held, segment.limit, segment.base, taken):
             reading = self._reader.read(address, held, True, thread.debug_active or 0)
             yield self._thread_state(thread, STACK, address, reading, segment)

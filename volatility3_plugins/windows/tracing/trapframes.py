@@ -87,39 +87,51 @@ class TrapFrames(interfaces.configuration.VersionableInterface):
         """
         finder = cls(context, kernel_module_name, symbolizer, members)
         running: Dict[int, Thread] = {}
+        seen: List[int] = []
         listed = Threads.list_threads(context, kernel_module_name, pids, offset, tids, scan_threads)
         for thread in listed:
             if thread.processor is not None:
                 running[thread.processor] = thread
-            yield from finder._threads.of_thread(thread, scan_stacks)
+            for state in finder._threads.of_thread(thread, scan_stacks):
+                seen.append(state.address)
+                yield state
         everything = not tids and offset is None and (not pids or KERNEL_PID in pids)
         if processors:
             yield from finder._of_processors(running, everything)
         if scan_stacks and everything:
-            yield from finder._on_processor_stacks()
+            yield from finder._on_processor_stacks(seen)
+        if finder._threads.unread:
+            vollog.warning(
+                f"{finder._threads.unread:#x} bytes of the kernel stacks are not in the image: "
+                "frames on them were not found"
+            )
 
     def _of_processors(self, running: Dict[int, Thread], everything: bool) -> Iterator[State]:
+        found = False
         for processor in self._processors:
             thread = running.get(processor.number)
-            if thread is not None:
-                state = self._contexts.processor(processor, thread.space, thread.tid)
-            elif everything:
-                state = self._contexts.processor(processor, self._kernel.space, None)
-            else:
+            if thread is None and not everything:
                 continue
+            space, tid = (thread.space, thread.tid) if thread is not None else (self._kernel.space, None)
+            state = self._contexts.processor(processor, space, tid)
             if state is not None:
+                found = True
                 yield state
-            else:
-                vollog.info(f"Processor {processor.number} has no saved context")
+        if not found:
+            vollog.warning(
+                "No processor has saved a context: only a crash or a kernel debugger makes them do so"
+            )
 
-    def _on_processor_stacks(self) -> Iterator[State]:
-        """Yields the frames on the DPC, ISR and IST stacks."""
-        taken: List[int] = []
+    def _on_processor_stacks(self, seen: Collection[int]) -> Iterator[State]:
+        """Yields the frames on the DPC, ISR and IST stacks that no thread's stack had."""
+        taken = list(seen)
         for processor in self._processors:
             for stack in processor.stacks:
                 size = stack.base - stack.limit
                 held = memory.read_extents(self._context, self._layer_name, stack.limit, size)
-                for address in self._reader.scan(held, stack.limit, stack.base, taken):
+                # How large it is nothing says: it ends at the first page that is not there.
+                run = held.run_at(stack.base - 1)
+                for address in self._reader.scan(held, run[0] if run else stack.base, stack.base, taken):
                     reading = self._reader.read(address, held)
                     where = f"CPU {processor.number} {stack.kind}"
                     yield self._reader.state(self._kernel.space, None, STACK, address, reading, where)

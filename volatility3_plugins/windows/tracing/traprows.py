@@ -14,7 +14,7 @@ from .decode import eflags
 from .decode.trapframe import COLUMNS as REGISTERS
 from .decode.trapframe import MemberValue
 from .symbolizer import Name, Symbolizer
-from .trapstate import PROCESSOR, UNREADABLE, WOW64, State, words
+from .trapstate import NOT_CANONICAL, PROCESSOR, UNREADABLE, WOW64, State, words
 
 _KEYS: List[Tuple[str, type]] = [
     ("PID", int),
@@ -76,7 +76,11 @@ class TrapRows:
         absent = self._absent(state)
         context = state.origin in (PROCESSOR, WOW64)
         kind: object = state.kind or (_NONE if context else absent)
-        status = words(state.status, name.status if name is not None else "")
+        status = words(
+            "" if memory.is_canonical(self._layer, state.address) else NOT_CANONICAL,
+            state.status,
+            name.status if name is not None else "",
+        )
         return (
             *self._key(state),
             kind,
@@ -103,7 +107,7 @@ class TrapRows:
         return (
             state.space.pid,
             state.space.process,
-            _NONE if state.tid is None else state.tid,
+            state.tid if state.tid is not None else _UNREAD if UNREADABLE in state.status else _NONE,
             state.arch,
             state.origin,
             format_hints.Hex(address) if state.address else _NONE,

@@ -20,6 +20,7 @@ STALE = "stale"
 UNREADABLE = "unreadable"
 NO_FRAME = "not a trap frame"
 OUTSIDE = "outside the stack"
+NOT_CANONICAL = "not canonical"
 LIMITS = "stack limits unusable"
 
 

@@ -31,9 +31,10 @@ _KERNEL_CS_32 = 8
 _USER_CS_32 = 0x1B
 _MAX_EIP_SHIFT = 2
 
-# SegCs as the processor pushed it (a quadword), but for the Logging byte of Vista and later.
-_CODE_SEGMENT = re.compile(rb"(?=[\x10\x23\x33]\x00\x00[\x00\x01]\x00\x00\x00\x00)")
-_MARK = re.compile(b"(?=" + re.escape(trapkinds32.ARGUMENT_MARK.to_bytes(4, "little")) + b")")
+# SegCs as the processor pushed it (a quadword), but for the Logging byte of Vista and later. No match can
+# begin within another, so that none is passed over.
+_CODE_SEGMENT = re.compile(rb"[\x10\x23\x33]\x00\x00[\x00\x01]\x00\x00\x00\x00")
+_MARK = re.compile(re.escape(trapkinds32.ARGUMENT_MARK.to_bytes(4, "little")))
 
 
 class Bounds(NamedTuple):
@@ -81,8 +82,10 @@ def plausible(layout: Layout, address: int, data: bytes, bounds: Bounds) -> bool
         known = code_segment in (CS_KERNEL, CS_USER, CS_USER_32) and number(layout, data, "Rip") != 0
         service = trapkinds64.shaped_like_service(layout, address, data)
         return known and (service or trapkinds64.active_kind(layout, data) != "")
-    if trapkinds32.from_v86(layout, data) or trapkinds32.is_task_nmi(layout, data):
+    if trapkinds32.is_task_nmi(layout, data):
         return True
+    if trapkinds32.from_v86(layout, data):
+        return number(layout, data, "Eip") < _USER_LOWEST
     marked = number(layout, data, "DbgArgMark") == trapkinds32.ARGUMENT_MARK
     return marked and code_segment & 0xFFFF in (_KERNEL_CS_32, _USER_CS_32)
 

@@ -1,0 +1,77 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""`windows.trapframes` on what an adversary may write: it says what is wrong, and it ends."""
+
+from __future__ import annotations
+
+import pathlib
+import random
+import struct
+from typing import Tuple
+
+import pytest
+
+from tests.forge import kernels
+from tests.forge.kernel import Kernel
+from tests.forge.thread import Thread
+from tests.trapforge import TrapImage
+from tests.trapimages import LiveImage
+from tests.trapthreads import in_system_call, make_kernel
+
+EVERYTHING = {"scan_stacks": True, "processors": True, "members": True}
+
+
+def noise(generator: random.Random, size: int) -> bytes:
+    return bytes(generator.getrandbits(8) for _ in range(size))
+
+
+@pytest.fixture(scope="module", params=["win10-x64", "xp-x86"])
+def many(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Tuple[LiveImage, Kernel, Thread]:
+    image = TrapImage(kernels.load(request.param))
+    thread = image.kernel.processes[1].threads[3]
+    return LiveImage(image.kernel, tmp_path_factory.mktemp("hostile")), image.kernel, thread
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_a_thread_of_random_bytes(many: Tuple[LiveImage, Kernel, Thread], seed: int) -> None:
+    live, kernel, thread = many
+    generator = random.Random(seed)
+    size = kernel.isf.size("_KTHREAD")
+    field = kernel.isf.offset("_KTHREAD", "StackBase")
+    start = thread.kthread.address
+    # A few members at random, or everything but the type.
+    if seed % 2:
+        live.poke(start + 8, noise(generator, size - 8))
+    else:
+        for offset in (field, *(generator.randrange(8, size - 8, 4) for _ in range(4))):
+            live.poke(start + offset, noise(generator, 8))
+    rows = live.rows(**EVERYTHING)
+    assert len(rows) > 20
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_stack_of_random_bytes(many: Tuple[LiveImage, Kernel, Thread], seed: int) -> None:
+    live, _, thread = many
+    generator = random.Random(seed)
+    size = thread.stack_base - thread.stack_limit
+    words = [b"\x10\0\0\0\0\0\0\0", b"\x33\0\0\0\0\0\0\0", b"\x2b\0\0\0\0\0\0\0", b"\x02\x02\0\0\0\0\0\0"]
+    words += [struct.pack("<Q", thread.stack_limit + 8 * number) for number in range(20)]
+    words += [bytes(8), b"\x00\x0d\xdb\xba\x08\0\0\0", noise(generator, 8)]
+    live.poke(thread.stack_limit, b"".join(generator.choice(words) for _ in range(size // 8)))
+    taken = [row["TrapFrame"] for row in live.rows(**EVERYTHING) if row["TID"] == thread.tid]
+    assert len(taken) == len(set(taken))
+
+
+def test_a_pointer_that_is_not_canonical(tmp_path: pathlib.Path) -> None:
+    kernel = make_kernel()
+    thread = kernel.process("app.exe", pid=1000).thread(1004)
+    address = in_system_call(kernel, thread)
+    thread.kthread["TrapFrame"] = address ^ 1 << 50
+    rows = LiveImage(kernel, tmp_path).rows()
+    assert [(row["Origin"], row["Status"], row["Rip"] is None) for row in rows] == [
+        ("thread", "not canonical, outside the stack", True),
+        ("top", "", False),
+    ]
+    assert rows[0]["TrapFrame"] == rows[1]["TrapFrame"]
