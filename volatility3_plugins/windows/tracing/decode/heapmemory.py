@@ -8,7 +8,7 @@ import bisect
 from typing import Iterable, Iterator, List, Optional, Tuple
 
 from .extents import Extents
-from .reading import Chunks, Reader
+from .reading import CHUNK, Chunks, Reader
 
 PAGE = 0x1000
 
@@ -28,6 +28,7 @@ class HeapMemory:
         self._chunks = Chunks(reader)
         self._ranges = _join(ranges)
         self._starts = [start for start, _ in self._ranges]
+        self._start, self._view = 0, memoryview(b"")
 
     @classmethod
     def over(cls, extents: Extents, pointer_size: int) -> HeapMemory:
@@ -37,9 +38,13 @@ class HeapMemory:
 
     def read(self, address: int, length: int) -> Optional[memoryview]:
         """Returns length bytes (at most 64 KB) at an address, or None unless all are present."""
+        offset = address - self._start
+        if offset >= 0 and offset + length <= len(self._view):
+            return self._view[offset : offset + length]
         position = bisect.bisect_right(self._starts, address) - 1
         if position < 0 or address + length > self._ranges[position][1]:
             return None
+        self._look_at(address, *self._ranges[position])
         return self._chunks.read(address, length)
 
     def number(self, address: int, size: int) -> Optional[int]:
@@ -58,6 +63,15 @@ class HeapMemory:
             return None
         half = self.pointer_size
         return int.from_bytes(data[:half], "little"), int.from_bytes(data[half:], "little")
+
+    def _look_at(self, address: int, low: int, high: int) -> None:
+        """Keeps what surrounds an address at hand: blocks lie side by side."""
+        for size in (CHUNK, PAGE):
+            start = address - address % size
+            view = self._chunks.read(start, size) if low <= start and start + size <= high else None
+            if view is not None:
+                self._start, self._view = start, view
+                return
 
     def pages(self, start: int, end: int) -> Iterator[Tuple[int, memoryview]]:
         """Yields (address, bytes) of what is present of a range, page by page; no header crosses a page."""
