@@ -242,3 +242,54 @@ def test_only_the_names_of_the_last_processes_are_kept(tmp_path: pathlib.Path) -
         assert symbolizer.names(space) is symbolizer.names(space)
     assert len(symbolizer._names) == MAX_PROCESSES
     assert symbolizer.names(spaces[0]) is first
+
+
+def test_a_vad_that_is_paged_out(kernel: Kernel, tmp_path: pathlib.Path) -> None:
+    process, ntdll = app(kernel)
+    image = kernel.image()
+    nodes = [each.node for each in process.vads if each.node is not None]
+    unreadable = kernel.space.reserve(0x1000)
+    for node in nodes[1:]:
+        node.first(("Core.VadNode.Left", "VadNode.Left", "LeftChild"), unreadable + 0x20)
+    found = names(image, tmp_path, 1000)
+    assert found.name(ntdll.base + 0x1020).symbol == "ntdll!Send+0x20"
+    assert found.name(NOTHING) == places.VADS_INCOMPLETE
+
+
+def test_a_process_whose_vad_root_is_gone(kernel: Kernel, tmp_path: pathlib.Path) -> None:
+    process, ntdll = app(kernel)
+    image = kernel.image()
+    roots = ("VadRoot.Root", "VadRoot.BalancedRoot.RightChild", "VadRoot")
+    process.eprocess.first(roots, 0)
+    found = names(image, tmp_path, 1000)
+    assert found.name(ntdll.base + 0x1020).status == "no VAD"
+    assert found.name(NOTHING) == places.UNMAPPED
+
+
+def test_a_kernel_without_a_record_of_unloaded_drivers(tmp_path: pathlib.Path) -> None:
+    known = kernels.load("win10-x64").variant("silent", drop=["MmUnloadedDrivers"])
+    kernel = Kernel(known.table, **known.options())
+    assert names(kernel.image(), tmp_path, 0).name(0xFFFFF80360001234) == places.NO_MODULE
+
+
+def test_a_mapped_file_whose_name_is_paged_out(kernel: Kernel, tmp_path: pathlib.Path) -> None:
+    process, _ = app(kernel)
+    process.region(PRIVATE, size=0x1000, file="\\a.bin")
+    image = kernel.image()
+    kernel.file("\\a.bin")["FileName.Buffer"] = kernel.space.reserve(0x1000)
+    assert names(image, tmp_path, 1000).name(PRIVATE + 8) == places.Name(
+        "<mapped:unknown>+0x8", "none", "file name unreadable", "mapped"
+    )
+
+
+def test_a_section_that_no_file_backs_is_private(kernel: Kernel, tmp_path: pathlib.Path) -> None:
+    process, _ = app(kernel)
+    process.region(PRIVATE, size=0x1000, file="\\a.bin")
+    image = kernel.image()
+    node = next(each.node for each in process.vads if each.start == PRIVATE)
+    assert node is not None
+    area = node["ControlArea"] if node.has("ControlArea") else node["Subsection"]
+    if not node.has("ControlArea"):
+        area = kernel.obj("_SUBSECTION", area)["ControlArea"]
+    kernel.obj("_CONTROL_AREA", area)["FilePointer"] = 0
+    assert names(image, tmp_path, 1000).name(PRIVATE + 8) == places.PRIVATE

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import List, NamedTuple, Optional, Set, Tuple
 
-from volatility3.framework import exceptions, interfaces
+from volatility3.framework import interfaces
 
 from . import fields, memory
 from .fields import Field
@@ -64,14 +64,24 @@ class Vads:
         self._context = context
         self._table = kernel.symbol_table_name
         self._node = self._node_layout()
-        self._root = self._need(
-            "_EPROCESS", "VadRoot.Root", "VadRoot.BalancedRoot.RightChild", "VadRoot.BalancedRoot", "VadRoot"
+        self._root = fields.need(
+            context,
+            self._table,
+            "_EPROCESS",
+            "VadRoot.Root",
+            "VadRoot.BalancedRoot.RightChild",
+            "VadRoot.BalancedRoot",
+            "VadRoot",
         )
         # XP and 2003 lead from the VAD to the control area, later kernels through a subsection.
         self._subsection = fields.find(context, self._table, _FULL, "Subsection")
-        self._control_area = self._need("_SUBSECTION" if self._subsection else _FULL, "ControlArea")
-        self._file = self._need("_CONTROL_AREA", "FilePointer.Value", "FilePointer.Object", "FilePointer")
-        self._name = self._need("_FILE_OBJECT", "FileName.Length")
+        self._control_area = fields.need(
+            context, self._table, "_SUBSECTION" if self._subsection else _FULL, "ControlArea"
+        )
+        self._file = fields.need(
+            context, self._table, "_CONTROL_AREA", "FilePointer.Value", "FilePointer.Object", "FilePointer"
+        )
+        self._name = fields.need(context, self._table, "_FILE_OBJECT", "FileName.Length")
 
     def list_vads(self, eprocess: interfaces.objects.ObjectInterface) -> Tuple[List[Vad], bool]:
         """Returns the VADs of a process, and whether the whole tree could be read."""
@@ -134,7 +144,7 @@ class Vads:
             return fields.find(self._context, self._table, _SHORT, *paths)
 
         def need(*names: str) -> Field:
-            return self._need(_SHORT, *names)
+            return fields.need(self._context, self._table, _SHORT, *names)
 
         return _Node(
             fields.size_of(self._context, self._table, _SHORT),
@@ -146,10 +156,3 @@ class Vads:
             member("EndingVpnHigh"),
             member("u.VadFlags.VadType", "u.VadFlags.ImageMap"),
         )
-
-    def _need(self, type_name: str, *paths: str) -> Field:
-        found = fields.find(self._context, self._table, type_name, *paths)
-        if found is None:
-            message = f"{type_name} has none of {', '.join(paths)}"
-            raise exceptions.SymbolError(type_name, self._table, message)
-        return found

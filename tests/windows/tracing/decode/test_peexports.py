@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import struct
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from volatility3.plugins.windows.tracing.decode import peexports, peimage
 from volatility3.plugins.windows.tracing.decode.peexports import Exports
@@ -76,6 +76,7 @@ def test_counts_are_bounded() -> None:
     assert ("Beta", 0x1100) in {(each.name, each.rva) for each in found.entries}
 
 
+@settings(deadline=None)
 @given(
     damage=st.lists(st.tuples(st.integers(0, 0x1FF), st.binary(min_size=1, max_size=8)), max_size=8),
     hidden=st.tuples(st.integers(0, 0x1FF), st.integers(0, 64)),

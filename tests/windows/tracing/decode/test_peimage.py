@@ -7,7 +7,7 @@ from __future__ import annotations
 import struct
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from volatility3.plugins.windows.tracing.decode import peimage
 from volatility3.plugins.windows.tracing.decode.peimage import CodeView, HeaderError, Headers
@@ -72,6 +72,7 @@ def test_a_directory_beyond_the_image_counts_as_none() -> None:
     assert [headers.directory(index) for index in range(4)] == [(0, 0), (0x3FF0, 0x10), (0, 0), (0, 0)]
 
 
+@settings(deadline=None)
 @given(
     bits=st.sampled_from([32, 64]),
     damage=st.lists(st.tuples(st.integers(0, 0x3FF), st.binary(min_size=1, max_size=8)), max_size=8),
