@@ -1,13 +1,11 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
 
-import io
 import logging
 from typing import Iterable, Iterator, List, Optional, Tuple
 
 from volatility3.framework import interfaces, renderers
 from volatility3.framework.configuration import requirements
-from volatility3.framework.layers import resources
 
 from .tracing import databases, heaps, spaces, symbolizer, tables
 from .tracing.decode import umdh
@@ -72,9 +70,9 @@ class HeapTraces(interfaces.plugins.PluginInterface):
                 default=False,
                 optional=True,
             ),
-            requirements.URIRequirement(
+            requirements.StringRequirement(
                 name="baseline",
-                description="An earlier UMDH log: show what each trace grew by, that of most first",
+                description="An earlier UMDH log (a file): show what each trace grew by, that of most first",
                 optional=True,
             ),
             requirements.BooleanRequirement(
@@ -159,11 +157,11 @@ class HeapTraces(interfaces.plugins.PluginInterface):
 
     def _baseline(self) -> Optional[umdh.Log]:
         """Reads the log to compare with, if one is given."""
-        url = self.config.get("baseline")
-        if not url:
+        path = self.config.get("baseline")
+        if not path:
             return None
-        with resources.ResourceAccessor().open(url) as file:
-            return umdh.parse(io.TextIOWrapper(file, "utf-8", "replace"))
+        with open(path, encoding="utf-8", errors="replace") as file:
+            return umdh.parse(file)
 
     def _dump(self, space: spaces.AddressSpace, contents: Contents, modules: Tuple[umdh.Module, ...]) -> str:
         """Writes a UMDH log if that is wanted; returns the name of the file."""
