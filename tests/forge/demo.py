@@ -17,6 +17,10 @@ from typing import List, NamedTuple
 from . import sample, vol
 
 _KEYS = ["EntryAddress", "Hash", "Committed", "Reserved", "Lookups", "BackTraces", "File"]
+_LESSER_REGISTERS = [
+    *("Source", "Rbp", "Rdx", "Rsi", "Rdi", "R8", "R9", "R10", "R11", "R12", "R13", "R14", "EFlags", "Seg"),
+    *("GsSwap", "PreviousMode", "PreviousIrql", "Dr", "MxCsr", "Member", "Value"),
+]
 
 
 class Command(NamedTuple):
@@ -35,6 +39,7 @@ COMMANDS = [
         ["Database", "Depth", "Frame", "Address", "Symbol", "Source", *_KEYS],
     ),
     Command("windows.stacktracedb --unbacked", "pretty", ["Database", "Stack", *_KEYS]),
+    Command("windows.trapframes --scan-stacks", "pretty", _LESSER_REGISTERS),
 ]
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Any, List, Sequence, Union
 
-from . import kernels, std_bytes
+from . import kernels, samplethreads, std_bytes
 from .kernel import Kernel
 from .module import Module
 from .pe import Function
@@ -64,8 +64,11 @@ def build() -> Kernel:
     tcpip = kernel.module("tcpip.sys", **TCPIP.options())
     kernel.unloaded("aimhook.sys", GONE_DRIVER, GONE_DRIVER + 0x9000)
     _kernel_database(kernel, ntfs, tcpip)
-    _updater(kernel.process("updater.exe", pid=4312, session=1, nt_global_flag=0x1000))
-    _legacy(kernel.process("legacy.exe", pid=5120, session=1))
+    updater = kernel.process("updater.exe", pid=4312, session=1, nt_global_flag=0x1000)
+    legacy = kernel.process("legacy.exe", pid=5120, session=1)
+    _updater(updater)
+    _legacy(legacy)
+    samplethreads.add(kernel, updater, legacy, INJECTED)
     return kernel
 
 
