@@ -9,6 +9,7 @@ from typing import Any, Dict, List, Tuple
 
 import pytest
 from volatility3.plugins.windows import locks, stacktracedb
+from volatility3.plugins.windows.tracing import spaces
 from volatility3.plugins.windows.tracing.decode import locks as buffers
 
 from tests import grid
@@ -328,7 +329,7 @@ def test_memory_that_is_gone_and_sections_that_do_not_point_back(tmp_path: pathl
     assert [(node.row["Address"], node.row["LockCount"], node.row["Status"]) for node in found] == [
         (made.made[0].address, -1, ""),
         (gone.address, None, "unreadable"),
-        (moved.address, None, "section does not point back"),
+        (moved.address, None, "section does not point back, index may be stale"),
         (None, None, "debug information unreadable"),
         (last.address, -1, ""),
     ]
@@ -351,6 +352,46 @@ def test_a_freed_trace_says_so(tmp_path: pathlib.Path) -> None:
     assert node.row["Status"] == "freed"
     assert [row["Status"] for row in node.children] == ["overwritten", "overwritten", "", ""]
     assert grid.frames(node, "FrameAddress")[2:] == list(frames[2:])
+
+
+def test_an_index_of_16_bits_is_ambiguous_when_there_are_more_traces(tmp_path: pathlib.Path) -> None:
+    kernel, app, made, _, _ = new_process("xp-x86", False, traces=0)
+    std = Std("5.1", "x86", 0x20000000, bucket_count=9551)
+    for number in range(0x10001):
+        std.log((0x401000 + number,))
+    for address, data in std.regions().items():
+        app.space.write(address, data)
+    made.add(index=1)
+    made.link()
+    opened = context.open_image(kernel.image(), tmp_path)
+    (node,) = grid.run(opened, locks.Locks, pid=[1000])
+    assert node.row["Status"] == "index ambiguous"
+    assert grid.frames(node, "FrameAddress") == [0x401000]
+
+
+def test_a_process_without_page_tables_has_a_row(tmp_path: pathlib.Path) -> None:
+    kernel, app, made, _, _ = new_process("win10-x64", False)
+    made.add()
+    made.link()
+    image = kernel.image()
+    # A frame that holds no table: Volatility makes a layer of it in which nothing is mapped.
+    app.eprocess["Pcb.DirectoryTableBase"] = kernel.phys.allocate() << 12
+    opened = context.open_image(image, tmp_path)
+    ((row, children),) = grid.run(opened, locks.Locks, pid=[1000])
+    assert (row["Address"], row["Status"], children) == (None, "list not found", [])
+
+
+def test_a_space_that_cannot_be_opened_has_a_row(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path
+) -> None:
+    kernel, _, made, _, _ = new_process("win10-x64", False)
+    made.link()
+    opened = context.open_image(kernel.image(), tmp_path)
+    found = list(spaces.AddressSpaces.list_spaces(opened.context, opened.kernel, [1000]))
+    closed = [space._replace(layer_name="", status="page tables unreadable") for space in found]
+    monkeypatch.setattr(spaces.AddressSpaces, "list_spaces", lambda *_: iter(closed))
+    ((row, children),) = grid.run(opened, locks.Locks, pid=[1000])
+    assert (row["PID"], row["Status"], children) == (1000, "page tables unreadable", [])
 
 
 def test_the_list_is_found_through_the_peb_when_ntdlls_data_is_gone(tmp_path: pathlib.Path) -> None:

@@ -108,7 +108,9 @@ class Locks(interfaces.plugins.PluginInterface):
                 if listed:
                     file_output = self._dump(lister, space, listed)
                     creators = lister.creators(space, listed)
-                    rows = LockRows(self.context.layers[space.layer_name], space, names.names(space))
+                    # Without page tables of its own a process has but a row that says so.
+                    layer_name = space.layer_name or self.context.modules[kernel_name].layer_name
+                    rows = LockRows(self.context.layers[layer_name], space, names.names(space))
                     for each in filter(self._takes, listed):
                         yield from self._lock(each, creators, rows, selection, file_output)
         except tables.MissingTableError as error:

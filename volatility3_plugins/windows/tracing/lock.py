@@ -21,6 +21,8 @@ NOT_CANONICAL = "not canonical"
 DEBUG_UNREADABLE = "debug information unreadable"
 NOT_PROVEN = "section does not point back"
 """The critical section is gone or another one is in its place: the debug information is a remnant."""
+STALE_INDEX = "index may be stale"
+"""Whoever deletes a section releases its trace, whose number may be another trace's by now."""
 NO_HEAD = "list head unreadable"
 NO_LIST = "list not found"
 

@@ -74,7 +74,13 @@ class LockRows:
         """Returns the row of a lock, or of what stands for unreadable ones."""
         if not each.type:
             return (*self._space, *(_NONE,) * 15, each.status, _NONE)
-        words = (each.status, ADDRESS if each.creator_address else "", creator.status if creator else "")
+        stale = creator is not None and each.status == lock.NOT_PROVEN
+        words = (
+            each.status,
+            lock.STALE_INDEX if stale else "",
+            ADDRESS if each.creator_address else "",
+            creator.status if creator else "",
+        )
         return (
             *self._key(each),
             self._address(each.owning_thread),

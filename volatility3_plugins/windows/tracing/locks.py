@@ -49,7 +49,9 @@ class Locks(interfaces.configuration.VersionableInterface):
 
     def list_locks(self, space: AddressSpace) -> Iterator[Lock]:
         """Yields the locks of the kernel or of a half of a process, and what stands for unreadable ones."""
-        if space.kernel:
+        if space.status:
+            yield Lock(space, None, "", status=space.status)
+        elif space.kernel:
             yield from self._resources.list_resources(space)
         else:
             yield from self._sections.list_sections(space)
