@@ -50,7 +50,9 @@ class Frame(NamedTuple):
     `address` is where execution was (`returns` False: interrupted there) or will return to. `sp` is the stack
     pointer there. `how` says how the address was found: `trap` (a saved register state holds it), `unwind`,
     `leaf` (the top of the stack, in a function that keeps nothing on it), `framepointer` or `scan`. `sure` is
-    False from the first guess on. `registers` is the whole state, where the walk keeps one (x64).
+    False from the first guess on. `registers` is the whole state, where the walk keeps one (x64). `trap` is
+    the address of the machine frame (x86: trap frame) that the interrupted address was in, 0 for any other
+    frame.
     """
 
     address: int
@@ -59,16 +61,21 @@ class Frame(NamedTuple):
     returns: bool
     sure: bool = True
     registers: Optional[Registers] = None
+    trap: int = 0
 
 
 class Border(NamedTuple):
-    """Where a walk left the kernel: the address of the machine frame, and the user-mode state in it."""
+    """Where a walk left the kernel: the user-mode state, and the machine frame (x86: trap frame) it was in.
 
-    machine_frame: int
+    `sure` is False if the walk had to guess on its way here.
+    """
+
+    trap: int
     ip: int
     sp: int
     cs: int
     registers: Optional[Registers] = None
+    sure: bool = True
 
 
 class Walk(NamedTuple):

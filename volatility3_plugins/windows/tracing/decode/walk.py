@@ -44,6 +44,7 @@ class Taken(Generic[R]):
     interrupted: bool = False
     doubt: str = ""
     lasting: bool = True
+    trap: int = 0
     border: Optional[Border] = None
 
 
@@ -70,6 +71,16 @@ class Walker(abc.ABC, Generic[R]):
             stacks: (low, high) of the stacks that the thread may be on; empty if that is not known
         """
         return _Walk(self, Stacks(stacks)).run(start, interrupted)
+
+    def search(self, sp: int, reason: str, stacks: Collection[Tuple[int, int]] = ()) -> Walk:
+        """Walks from the first return address that a scan finds, where no register state is to be had.
+
+        Args:
+            sp: where the scan begins
+            reason: why a scan has to do
+            stacks: as for `walk`
+        """
+        return _Walk(self, Stacks(stacks)).search(sp, reason)
 
     @abc.abstractmethod
     def step(self, registers: R, interrupted: bool) -> Taken[R]:
@@ -117,7 +128,14 @@ class _Walk(Generic[R]):
 
     def run(self, registers: R, interrupted: bool) -> Walk:
         """Walks until something ends the walk."""
-        taken: Taken[R] = Taken(registers, TRAP, interrupted)
+        return self._run(Taken(registers, TRAP, interrupted))
+
+    def search(self, sp: int, reason: str) -> Walk:
+        """Begins with a scan."""
+        found = self._scan(sp, reason)
+        return self._end(found) if isinstance(found, str) else self._run(found)
+
+    def _run(self, taken: Taken[R]) -> Walk:
         while True:
             self._frames.append(self._frame(taken))
             if len(self._frames) == MAX_FRAMES:
@@ -134,7 +152,7 @@ class _Walk(Generic[R]):
                 self._gaps.append(taken.doubt)
                 self._lost = self._lost or taken.lasting
             if taken.border is not None:
-                return self._end("", taken.border)
+                return self._end("", taken.border._replace(sure=not self._lost))
             if taken.registers.ip == 0:
                 return self._end("")
             objection = self._stacks.objection(here.sp, taken.registers.sp)
@@ -144,9 +162,8 @@ class _Walk(Generic[R]):
     def _frame(self, taken: Taken[R]) -> Frame:
         registers = taken.registers if isinstance(taken.registers, Registers) else None
         sure = not self._lost and not taken.doubt
-        return Frame(
-            taken.registers.ip, taken.registers.sp, taken.how, not taken.interrupted, sure, registers
-        )
+        ip, sp = taken.registers.ip, taken.registers.sp
+        return Frame(ip, sp, taken.how, not taken.interrupted, sure, registers, taken.trap)
 
     def _end(self, reason: str, border: Optional[Border] = None) -> Walk:
         return Walk(tuple(self._frames), reason, tuple(dict.fromkeys(self._gaps)), border)

@@ -149,9 +149,9 @@ class Walker32(Walker[Registers32]):
         if not marked and address not in self._trap_frames:
             return None
         if not (cs & 3 or flags & _VIRTUAL_8086):
-            return Taken(Registers32(ip, address + _ESP, bp), TRAP, True)
+            return Taken(Registers32(ip, address + _ESP, bp), TRAP, True, trap=address)
         border = Border(address, ip, sp, cs & 0xFFFF)
-        return Taken(Registers32(ip, sp, bp), TRAP, True, border=border)
+        return Taken(Registers32(ip, sp, bp), TRAP, True, trap=address, border=border)
 
     def _calls(self, address: int, ip: int) -> Optional[bool]:
         """Tells whether the call before a return address went to the function of `ip`, if that shows."""

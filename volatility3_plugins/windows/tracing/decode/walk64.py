@@ -72,4 +72,4 @@ class Walker64(Walker[Registers]):
         border = None
         if cs is not None and cs & 3:
             border = Border(machine_frame, registers.ip, registers.sp, cs & 0xFFFF, registers)
-        return Taken(registers, TRAP, True, doubt, border=border)
+        return Taken(registers, TRAP, True, doubt, trap=machine_frame, border=border)
