@@ -15,8 +15,8 @@ from typing import Iterator, Optional, Set, Tuple
 from . import stdstatus
 from .reading import Chunks, Reader
 from .stdentries import HASH_MASK, POINTER_CODES
+from .stdjudge import Trace
 from .stdlayout import HeapLogLayout
-from .stdtraces import Trace
 from .stdwalk import Figures
 
 _SAMPLE = 16

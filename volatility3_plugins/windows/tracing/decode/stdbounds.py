@@ -36,9 +36,8 @@ def bounds(header: Header) -> Bounds:
     """Returns the used parts of a database, at most 128 MB in all, whatever its header holds."""
     first, pointer = header.first_entry, header.layout.pointer_size
     limit = header.address + MAX_DATABASE
-    index_end, upper, lower = (
-        header.fields[name] for name in ("EntryIndexArray", "NextFreeUpperMemory", "NextFreeLowerMemory")
-    )
+    index_end = header.index_end
+    upper, lower = header.fields["NextFreeUpperMemory"], header.fields["NextFreeLowerMemory"]
     has_index = first <= index_end <= limit and not index_end % pointer
     top = index_end if has_index else limit
     lower_known = first <= lower <= top and not lower % pointer

@@ -28,6 +28,7 @@ class Header(NamedTuple):
         fields: the members as stored, by their public names
         bucket_stride: distance of two bucket heads, in bytes
         bucket_count: number of buckets
+        index_end: where the index array ends
     """
 
     address: int
@@ -35,6 +36,7 @@ class Header(NamedTuple):
     fields: Dict[str, int]
     bucket_stride: int
     bucket_count: int
+    index_end: int
 
     @property
     def buckets(self) -> int:
@@ -87,7 +89,7 @@ def parse(layout: StdLayout, address: int, data: bytes) -> Iterator[Header]:
     """Yields the header once per possible bucket stride; data must reach to the buckets."""
     fields = unpack(layout.members, data)
     for stride in layout.bucket_strides:
-        yield Header(address, layout, fields, stride, fields["NumberOfBuckets"])
+        yield Header(address, layout, fields, stride, fields["NumberOfBuckets"], fields["EntryIndexArray"])
 
 
 def contradictions(header: Header) -> Tuple[str, ...]:

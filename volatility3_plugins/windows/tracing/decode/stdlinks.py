@@ -7,13 +7,13 @@ from __future__ import annotations
 import bisect
 import enum
 import struct
-from typing import Callable, Dict, Iterable, Iterator, List, NamedTuple, Optional, Tuple
+from typing import Callable, Dict, Iterable, Iterator, List, Optional, Tuple
 
-from . import stdentries
-from .extents import Extents
+from . import stdentries, stdslots
 from .stdblocks import Blocks
 from .stdbounds import Bounds
 from .stdheader import Header
+from .stdslots import Slots
 
 UNREADABLE = -1
 """Depth of an entry of which not even the head is present."""
@@ -29,25 +29,6 @@ class Chain(enum.IntEnum):
     BROKEN = 2
 
 
-class Slots(NamedTuple):
-    """Index slots in a row that are present: the number of the first, and what they hold, in index order."""
-
-    first: int
-    pointers: List[int]
-
-
-def index_slots(memory: Extents, used: Bounds, size: int) -> List[Slots]:
-    """Returns the index slots that are present. Number i is stored at EntryIndexArray - i * pointer size."""
-    found = []
-    for low, high in memory.covered(used.upper_start, used.upper_end):
-        last = (used.upper_end - low) // size
-        first = -(-(used.upper_end - high) // size) + 1
-        if first <= last:
-            start = used.upper_end - last * size
-            found.append(Slots(first, stdentries.pointers(memory, start, last - first + 1, size)[::-1]))
-    return found[::-1]
-
-
 class Links:
     """Which entries the chains and the index slots lead to.
 
@@ -55,7 +36,8 @@ class Links:
     slot leads to.
 
     Attributes:
-        blocks: all entries
+        blocks: all entries; those of the block walk first, by address
+        walked: how many of them the block walk found
         buckets: by entry, the bucket in whose chain it was found, or -1
         chains: by bucket, how far its chain can be followed
         slots: what index slots are present
@@ -79,17 +61,19 @@ class Links:
         self._used = used
         self._read = read
         self.blocks = blocks
-        self._walked = len(blocks.addresses)
+        self.walked = len(blocks.addresses)
         self._sure_end = used.lower_end
         if not used.lower_known:
-            self._sure_end = self._end_of(self._walked - 1) if self._walked else used.first_entry
-        self.by_address: Dict[int, int] = dict(zip(blocks.addresses, range(self._walked)))
-        self.buckets = [-1] * self._walked
+            self._sure_end = self._end_of(self.walked - 1) if self.walked else used.first_entry
+        self.by_address: Dict[int, int] = dict(zip(blocks.addresses, range(self.walked)))
+        self.buckets = [-1] * self.walked
         self.chains = bytearray(header.bucket_count)
         self.slots = slots
         for bucket, head in heads:
             self.chains[bucket] = self._follow(bucket, head)
         self.entries = [list(self._resolve(run)) for run in slots]
+        if not used.upper_known:
+            stdslots.cut(self.slots, self.entries)
         self.led = self._led_once()
         self.strays = sum(entries.count(None) for entries in self.entries)
 
@@ -114,11 +98,14 @@ class Links:
         return Chain.UNREADABLE if torn else Chain.WHOLE
 
     def _resolve(self, run: Slots) -> Iterator[Optional[int]]:
-        get = self.by_address.get
+        """Yields the entry that each slot leads to; a slot that may be none must lead to its own number."""
+        get, doubtful = self.by_address.get, not self._used.upper_known
         for index, address in enumerate(run.pointers, run.first):
             entry = get(address)
             if entry is None and address:
                 entry = self._admit(address, self._has_index, index)
+            elif doubtful and entry is not None and not self._has_index(address, index):
+                entry = None
             yield entry
 
     def _led_once(self) -> bytearray:
@@ -176,7 +163,7 @@ class Links:
 
     def _enclosed(self, address: int) -> bool:
         """Tells whether an address lies within a block that the walk took."""
-        entry = bisect.bisect_right(self.blocks.addresses, address, 0, self._walked) - 1
+        entry = bisect.bisect_right(self.blocks.addresses, address, 0, self.walked) - 1
         return entry >= 0 and address < self._end_of(entry)
 
     def _end_of(self, entry: int) -> int:

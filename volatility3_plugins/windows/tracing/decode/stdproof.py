@@ -6,14 +6,15 @@ from __future__ import annotations
 
 from typing import Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
-from . import stdentries
 from .reading import Reader
 from .stdheader import MAX_DATABASE, Header, contradictions, parse
 from .stdlayout import StdLayout
+from .stdsample import agreement, block_count, index_agreement
 
-KNOWN_BUCKET_COUNTS = (9551, 5569, 1567, 137)
-"""Windows 7 to 11 (16 MB and more, less), 2003, XP."""
-_SAMPLE = 16
+_USUAL_COUNTS = {"5.1": (137,), "5.2": (1567,), "6.1": (9551, 5569)}
+"""Numbers of buckets: XP; 2003; 7 to 11 with 16 MB and more, with less. Vista's is not known."""
+_MEGABYTE = 0x100000
+_FEW = 3
 
 
 class Proof(NamedTuple):
@@ -78,47 +79,62 @@ def recover(reader: Reader, address: int, layouts: Sequence[StdLayout]) -> Proof
     data = bytearray(length)
     for low, high in memory.covered(address, address + length):
         data[low - address : high - address] = memory.read(low, high - low) or b""
-    best, best_rank = proof, (0, -3)
-    for layout in layouts:
-        for parsed in parse(layout, address, bytes(data)):
-            for header in _guesses(parsed):
-                failed = contradictions(header) + (() if whole else ("unreadable",))
-                if header.bucket_count != parsed.bucket_count:
-                    failed = ("NumberOfBuckets", *failed)
-                matching, sampled = agreement(reader, header)
-                rank = (matching if 2 * matching > sampled else 0, -len(failed))
-                if rank > best_rank and 2 * matching >= sampled:
-                    best, best_rank = Proof(header, failed or ("Buckets",)), rank
+    guesses = [
+        (guess, _failed(guess, parsed, whole))
+        for layout in layouts
+        for parsed in parse(layout, address, bytes(data))
+        for guess in _guesses(parsed)
+    ]
+    found = _best_by_chains(reader, guesses) or _best_by_blocks(reader, guesses)
+    if found is None:
+        return proof
+    header, failed = found
+    if not whole or "EntryIndexArray" in failed:
+        header = header._replace(index_end=_index_end(reader, header))
+    return Proof(header, failed or ("Buckets",))
+
+
+_Guess = Tuple[Header, Tuple[str, ...]]
+
+
+def _failed(guess: Header, parsed: Header, whole: bool) -> Tuple[str, ...]:
+    if not whole:
+        return ("unreadable",)
+    replaced = ("NumberOfBuckets",) if guess.bucket_count != parsed.bucket_count else ()
+    return (*replaced, *contradictions(guess))
+
+
+def _best_by_chains(reader: Reader, guesses: Sequence[_Guess]) -> Optional[_Guess]:
+    """Returns the guess under which most bucket heads lead to entries that belong there."""
+    best, best_rank = None, (0, -_FEW)
+    for header, failed in guesses:
+        matching, sampled = agreement(reader, header)
+        if not matching and "unreadable" in failed:
+            continue
+        rank = (matching, -len(failed))
+        if 2 * matching >= sampled and rank > best_rank:
+            best, best_rank = (header, failed), rank
     return best
 
 
-def agreement(reader: Reader, header: Header) -> Tuple[int, int]:
-    """Samples the bucket heads.
-
-    Returns:
-        (heads that lead to an entry whose hash belongs in that bucket, heads that could be tried)
-    """
-    memory = reader(header.buckets, header.buckets_end - header.buckets)
-    heads = [(bucket, head) for bucket, head in stdentries.bucket_heads(header, memory) if head]
-    step = max(len(heads) // _SAMPLE, 1)
-    verdicts = [_belongs(reader, header, bucket, head) for bucket, head in heads[::step][:_SAMPLE]]
-    return verdicts.count(True), len(verdicts) - verdicts.count(None)
+def _best_by_blocks(reader: Reader, guesses: Sequence[_Guess]) -> Optional[_Guess]:
+    """Returns the guess under which most blocks make sense, if several do."""
+    best, most = None, _FEW
+    for guess in guesses:
+        found = block_count(reader, guess[0])
+        if found > most:
+            best, most = guess, found
+    return best
 
 
-def _belongs(reader: Reader, header: Header, bucket: int, address: int) -> Optional[bool]:
-    """Tells whether an address holds an entry that belongs in a bucket; None when it is not present."""
-    codec = stdentries.codec(header.layout)
-    if not header.buckets_end <= address < header.address + MAX_DATABASE:
-        return False
-    memory = reader(address, codec.sizes[-1])
-    head = memory.read(address, codec.head_size)
-    if head is None:
-        return None
-    depth = codec.scan.unpack_from(head)[2]
-    if not 0 < depth <= codec.max_depth:
-        return False
-    frames = stdentries.pointers(memory, address + codec.head_size, depth, codec.pointer_size)
-    return (sum(frames) & stdentries.HASH_MASK) % header.bucket_count == bucket if frames else None
+def _index_end(reader: Reader, header: Header) -> int:
+    """Finds the end of the index array: what is reserved are megabytes, or half of one in a kernel."""
+    best, most = header.index_end, 0
+    for size in (_MEGABYTE // 2, *range(_MEGABYTE, MAX_DATABASE + 1, _MEGABYTE)):
+        right, wrong = index_agreement(reader, header, header.address + size)
+        if right > most and not wrong:
+            best, most = header.address + size, right
+    return best
 
 
 def _guesses(header: Header) -> Iterator[Header]:
@@ -128,7 +144,8 @@ def _guesses(header: Header) -> Iterator[Header]:
     start = header.fields.get("LowerMemoryStart", 0) - header.address
     if 0 < start <= MAX_DATABASE:
         counts.append((start - layout.size) // header.bucket_stride)
-    counts.extend(KNOWN_BUCKET_COUNTS)
+    every = [count for usual in _USUAL_COUNTS.values() for count in usual]
+    counts.extend(_USUAL_COUNTS.get(layout.name, every))
     for count in dict.fromkeys(counts):
         guess = header._replace(bucket_count=count)
         if count > 0 and guess.buckets_end - header.address <= MAX_DATABASE:

@@ -21,14 +21,15 @@ from __future__ import annotations
 
 from typing import Iterator, List, NamedTuple, Optional
 
-from . import stdentries, stdlinks, stdrecords, stdstatus
+from . import stdentries, stdlinks, stdrecords, stdslots, stdstatus
 from .backtraces import Buffer, Record
 from .extents import Extents
 from .reading import Chunks, Reader
 from .stdblocks import BlockWalk
 from .stdbounds import bounds
 from .stdheader import Header
-from .stdtraces import Trace, TraceDecoder
+from .stdjudge import Trace
+from .stdtraces import TraceDecoder
 
 
 class Figures(NamedTuple):
@@ -69,7 +70,7 @@ class Database:
         self._chunks = Chunks(reader)
         upper = reader(used.upper_start, used.upper_end - used.upper_start)
         heads = list(stdentries.bucket_heads(header, self._memory))
-        slots = stdlinks.index_slots(upper, used, codec.pointer_size)
+        slots = stdslots.index_slots(upper, used, codec.pointer_size)
 
         def pointers() -> List[int]:
             return [head for _, head in heads] + [pointer for run in slots for pointer in run.pointers]
@@ -98,8 +99,8 @@ class Database:
             unindexed += bool(flags & stdstatus.UNINDEXED)
             mismatched += bool(flags & (stdstatus.INDEX | stdstatus.BUCKET | stdstatus.DEPTH))
             stray = trace.depth is None and not flags & stdstatus.UNREADABLE
-            live = not flags & (stdstatus.FREED | stdstatus.ORPHAN | stdstatus.UNINDEXED)
-            indexed += live and not stray
+            live = not flags & (stdstatus.FREED | stdstatus.ORPHAN)
+            indexed += bool(live and trace.trace_index and not stray)
         chained = sum(bucket >= 0 for bucket in self._links.buckets)
         return Figures(indexed, chained, freed, unindexed, mismatched, orphans, self.unreadable)
 

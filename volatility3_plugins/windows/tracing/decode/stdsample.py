@@ -1,0 +1,78 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""Samples of a database: whether what a header says agrees with the entries."""
+
+from __future__ import annotations
+
+from typing import Optional, Tuple
+
+from . import stdentries
+from .reading import Reader
+from .stdblocks import BlockWalk
+from .stdheader import MAX_DATABASE, Header
+
+_SAMPLE = 16
+_SLOTS = 64
+_FIRST_BLOCKS = 0x10000
+
+
+def agreement(reader: Reader, header: Header) -> Tuple[int, int]:
+    """Samples the bucket heads.
+
+    Returns:
+        (heads that lead to an entry whose hash belongs in that bucket, heads that could be tried)
+    """
+    memory = reader(header.buckets, header.buckets_end - header.buckets)
+    heads = [(bucket, head) for bucket, head in stdentries.bucket_heads(header, memory) if head]
+    step = max(len(heads) // _SAMPLE, 1)
+    verdicts = [_belongs(reader, header, bucket, head) for bucket, head in heads[::step][:_SAMPLE]]
+    return verdicts.count(True), len(verdicts) - verdicts.count(None)
+
+
+def _belongs(reader: Reader, header: Header, bucket: int, address: int) -> Optional[bool]:
+    """Tells whether an address holds an entry that belongs in a bucket; None when it is not present."""
+    codec = stdentries.codec(header.layout)
+    if not header.buckets_end <= address < header.address + MAX_DATABASE:
+        return False
+    memory = reader(address, codec.sizes[-1])
+    head = memory.read(address, codec.head_size)
+    if head is None:
+        return None
+    depth = codec.scan.unpack_from(head)[2]
+    if not 0 < depth <= codec.max_depth:
+        return False
+    frames = stdentries.pointers(memory, address + codec.head_size, depth, codec.pointer_size)
+    return (sum(frames) & stdentries.HASH_MASK) % header.bucket_count == bucket if frames else None
+
+
+def block_count(reader: Reader, header: Header) -> int:
+    """Returns how many blocks make sense in the first 64 KB of where the entries would be."""
+    first, end = header.first_entry, header.first_entry + _FIRST_BLOCKS
+    memory = reader(first, end - first)
+    walk = BlockWalk(stdentries.codec(header.layout), memory, first, end, tuple)
+    return len(walk.walk().addresses)
+
+
+def index_agreement(reader: Reader, header: Header, end: int) -> Tuple[int, int]:
+    """Samples the index slots that there would be if the index array ended at an address.
+
+    Returns:
+        (slots that lead to an entry with their number, slots that do not although they hold something)
+    """
+    codec = stdentries.codec(header.layout)
+    size = codec.pointer_size
+    memory = reader(end - _SLOTS * size, _SLOTS * size)
+    right = wrong = 0
+    for index in range(1, _SLOTS + 1):
+        slot = memory.read(end - index * size, size)
+        address = int.from_bytes(slot, "little") if slot is not None else 0
+        if not address:
+            continue
+        if not header.first_entry <= address < end:
+            wrong += 1
+            continue
+        head = reader(address, codec.head_size).read(address, codec.head_size)
+        if head is not None:
+            right += codec.stored_index(head) == index
+            wrong += codec.stored_index(head) != index
+    return right, wrong
