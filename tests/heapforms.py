@@ -7,7 +7,8 @@ from __future__ import annotations
 from typing import Dict, Iterable, List, Tuple
 
 from volatility3.plugins.windows.tracing.decode.extents import Extents
-from volatility3.plugins.windows.tracing.decode.heapblocks import Block, HeapWalker
+from volatility3.plugins.windows.tracing.decode.heapblock import Block
+from volatility3.plugins.windows.tracing.decode.heapblocks import HeapWalker
 from volatility3.plugins.windows.tracing.decode.heapentry import Lost
 from volatility3.plugins.windows.tracing.decode.heapmemory import HeapMemory
 from volatility3.plugins.windows.tracing.decode.heaptrace import Trace, Traces

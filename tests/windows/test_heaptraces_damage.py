@@ -100,7 +100,7 @@ def test_a_heap_whose_beginning_is_gone(kernel: str, wow64: bool, tmp_path: path
     forged.process.space.set_state(HEAP, PAGE, State.PAGEFILE)
     found = forged.run(tmp_path, blocks=True)
     assert [(node.row["Kind"], node.row["Status"]) for node in owners(found)] == [
-        ("heap", "damaged"),
+        ("heap", "unreadable, damaged"),
         ("heap segment", ""),
     ]
     rows = blocks(found)
@@ -121,7 +121,7 @@ def test_a_page_of_blocks_that_is_gone(
     found = forged.run(tmp_path)
     count = sum(node.row["Allocations"] for node in groups(found))
     assert 165 < count < 185
-    assert [node.row["Status"] for node in owners(found)] == ["damaged"]
+    assert [node.row["Status"] for node in owners(found)] == ["unreadable"]
     assert "no block's header can be told" in caplog.text
 
 

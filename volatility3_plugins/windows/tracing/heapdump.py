@@ -8,7 +8,7 @@ from typing import Dict, Iterable, List, Sequence, Tuple
 
 from volatility3.framework import interfaces
 
-from .decode.heapblocks import UNKNOWN_SIZE, Block
+from .decode.heapblock import UNKNOWN_SIZE, Block
 from .decode.heapgroups import Group
 from .decode.heaptrace import Trace
 from .decode.umdh import Allocation, HeapLog, Log, Module

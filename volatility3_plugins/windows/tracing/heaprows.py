@@ -10,7 +10,7 @@ from volatility3.framework import interfaces, renderers
 from volatility3.framework.renderers import format_hints
 
 from . import memory
-from .decode.heapblocks import UNKNOWN_SIZE, Block
+from .decode.heapblock import UNKNOWN_SIZE, Block
 from .decode.heapgroups import Group
 from .decode.heapreading import Owner
 from .decode.heaptrace import Trace

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from volatility3.plugins.windows.tracing.decode.extents import Extents
-from volatility3.plugins.windows.tracing.decode.heapblocks import UNKNOWN_SIZE, HeapWalker
+from volatility3.plugins.windows.tracing.decode.heapblock import UNKNOWN_SIZE
+from volatility3.plugins.windows.tracing.decode.heapblocks import HeapWalker
 from volatility3.plugins.windows.tracing.decode.heapmemory import HeapMemory
 from volatility3.plugins.windows.tracing.decode.heaptrace import Traces
 from volatility3.plugins.windows.tracing.decode.ntheap import read_heap
@@ -81,6 +82,21 @@ def test_goes_on_behind_a_page_that_is_gone(form: str) -> None:
     assert len(apart) > 90
     assert all(found[user][0] == 100 for user in apart)
     assert any(gone[0] <= each.start < gone[1] <= each.end for each in lost)
+
+
+@pytest.mark.parametrize("form", MODERN)
+def test_a_block_whose_second_header_is_gone(form: str) -> None:
+    """It lies across a page's end: the record that it names is known, its size is not."""
+    records, heap = Records(form), new_heap(form)
+    unit, record = heap.layout.unit, records.add()
+    end = (heap.segments[0].next & -PAGE) + 2 * PAGE
+    heap.free(end - 2 * unit - heap.segments[0].next - 8)
+    user = heap.extended(50, record)
+    assert user - 3 * unit == end - 2 * unit
+    blocks, _, _ = read(form, without(heap.regions(), end, end + PAGE) + records.runs())
+    assert [(block.user, block.size, block.trace, block.status) for block in blocks if block.trace] == [
+        (user, UNKNOWN_SIZE, records.trace(record), "unreadable")
+    ]
 
 
 @pytest.mark.parametrize("form", MODERN)

@@ -9,7 +9,8 @@ from typing import Dict, List
 
 import pytest
 from volatility3.plugins.windows.tracing.decode.extents import Extents
-from volatility3.plugins.windows.tracing.decode.heapblocks import VIRTUAL, Block, HeapWalker
+from volatility3.plugins.windows.tracing.decode.heapblock import VIRTUAL, Block
+from volatility3.plugins.windows.tracing.decode.heapblocks import HeapWalker
 from volatility3.plugins.windows.tracing.decode.heapmemory import HeapMemory
 from volatility3.plugins.windows.tracing.decode.heaptrace import Trace, Traces
 from volatility3.plugins.windows.tracing.decode.ntheap import Heap, read_heap

@@ -8,7 +8,7 @@ from typing import List, Optional, Sequence, Tuple
 
 import pytest
 from volatility3.plugins.windows.tracing.decode.extents import Extents
-from volatility3.plugins.windows.tracing.decode.heapblocks import UNKNOWN_SIZE, Block
+from volatility3.plugins.windows.tracing.decode.heapblock import UNKNOWN_SIZE, Block
 from volatility3.plugins.windows.tracing.decode.heapfind import Found, Layouts, find
 from volatility3.plugins.windows.tracing.decode.heapgroups import Group, Groups
 from volatility3.plugins.windows.tracing.decode.heapmemory import PAGE, HeapMemory

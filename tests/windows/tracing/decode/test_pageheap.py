@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from volatility3.plugins.windows.tracing.decode.extents import Extents
-from volatility3.plugins.windows.tracing.decode.heapblocks import LIGHT, Block, HeapWalker
+from volatility3.plugins.windows.tracing.decode.heapblock import LIGHT, Block
+from volatility3.plugins.windows.tracing.decode.heapblocks import HeapWalker
 from volatility3.plugins.windows.tracing.decode.heapmemory import HeapMemory
 from volatility3.plugins.windows.tracing.decode.heaptrace import Trace, Traces
 from volatility3.plugins.windows.tracing.decode.ntheap import read_heap

@@ -8,7 +8,7 @@ from typing import List, Tuple
 
 import pytest
 from volatility3.plugins.windows.tracing.decode.extents import Extents
-from volatility3.plugins.windows.tracing.decode.heapblocks import Block
+from volatility3.plugins.windows.tracing.decode.heapblock import Block
 from volatility3.plugins.windows.tracing.decode.heapmemory import HeapMemory
 from volatility3.plugins.windows.tracing.decode.heaptrace import Trace, Traces
 from volatility3.plugins.windows.tracing.decode.segmentheap import (

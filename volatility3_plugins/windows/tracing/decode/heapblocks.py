@@ -8,51 +8,19 @@ Source: see the modules that this one puts together (`ntheap`, `heapentry`, `hea
 
 from __future__ import annotations
 
-from typing import Iterator, NamedTuple, Optional, Tuple, Union
+from typing import Iterator, Optional, Tuple, Union
 
+from .heapblock import BLOCK, DAMAGED, LFH, LIGHT, UNKNOWN_SIZE, VIRTUAL, Block, sized
 from .heapentry import EXTRA_PRESENT, Coder, Entry, Lost, walk
 from .heapextended import Extension, carve, read_extension, trace_of, units_before
 from .heaplfh import LFH_BLOCK, UserBlocks, read_user_blocks
 from .heapmemory import HeapMemory
 from .heapsegment import Segment
-from .heaptrace import Trace, Traces
+from .heaptrace import UNREADABLE, Trace, Traces
 from .ntheap import Heap
 from .pageinfo import PageInfoLayout, read_information
 
-BLOCK = "block"
-LFH = "lfh"
-VIRTUAL = "virtual"
-LIGHT = "lightpage"
-
-UNKNOWN_SIZE = -1
-DAMAGED = "damaged"
 _LONG_UNUSED = 0x3F  # UnusedBytes that did not fit: how many there are is elsewhere
-
-
-class Block(NamedTuple):
-    """A block of a heap.
-
-    Attributes:
-        heap: address of its heap
-        user: address of the caller's bytes
-        size: bytes that the caller asked for, UNKNOWN_SIZE when nothing tells
-        overhead: bytes of the heap that it takes beyond these
-        form: `block`, `lfh`, `virtual`, `lightpage`; of other heaps `page` or `large`
-        freed: it is no longer the caller's
-        trace: the trace that it names, None when it names none
-        std_index: of a second trace, in the stack trace database, that it names; 0 for none
-        status: empty, or `damaged`: its header is broken and the block known by its trace only
-    """
-
-    heap: int
-    user: int
-    size: int
-    overhead: int
-    form: str
-    freed: bool
-    trace: Optional[Trace]
-    std_index: int
-    status: str
 
 
 class HeapWalker:
@@ -119,31 +87,44 @@ class HeapWalker:
     def _block(self, heap: Heap, entry: Entry, form: str) -> Block:
         unit = heap.layout.entry.unit
         offset = units_before(entry.unused, entry.segment)
-        extension = read_extension(self._memory, entry.address, offset, unit) if offset else None
-        if extension is None:
-            user = entry.address + unit
-            unused = unit if offset or entry.unused == _LONG_UNUSED else entry.unused
-            trace = self._extra(heap, entry)
+        if offset:
+            user, unused, trace, status = self._extended(entry.address, offset, unit)
         else:
-            user, unused = extension.user, extension.unused
+            user, trace, status = entry.address + unit, self._extra(heap, entry), ""
+            unused = unit if entry.unused == _LONG_UNUSED else entry.unused
+        size, overhead, status = sized(entry.size, unused, status)
+        return self._light(Block(heap.address, user, size, overhead, form, False, trace, 0, status))
+
+    def _extended(
+        self, header: int, offset: int, unit: int
+    ) -> Tuple[int, Optional[int], Optional[Trace], str]:
+        """Returns address, bytes that are not the caller's, trace and status of an extended block.
+
+        Its second header may be in a page that is gone; the record then still says whose it is.
+        """
+        extension = read_extension(self._memory, header, offset, unit)
+        if extension is not None:
             trace = trace_of(self._memory, extension, unit, self._traces)
-        status = DAMAGED if unused > entry.size or bool(offset) != bool(extension) else ""
-        return self._light(
-            Block(heap.address, user, max(entry.size - unused, 0), unused, form, False, trace, 0, status)
-        )
+            return extension.user, extension.unused, trace, ""
+        user = header + (offset + 1) * unit
+        record = self._memory.pointer(header + unit)
+        named = self._traces.record(record) if record else None
+        status = UNREADABLE if self._memory.read(user - 8, 8) is None else DAMAGED
+        return user, None, None if named is None or named.status else named, status
 
     def _light(self, block: Block) -> Block:
         """Returns the block that light page heap made of one."""
         if self._page_info is None:
             return block
         found = read_information(self._memory, block.user, self._page_info)
-        if found is None or found.full:
+        whole = block.size + block.overhead
+        if found is None or found.full or found.size > whole:
             return block
         trace = self._traces.entry(found.trace) if found.trace else block.trace
         return block._replace(
             user=found.user,
             size=found.size,
-            overhead=max(block.size + block.overhead - found.size, 0),
+            overhead=whole - found.size,
             form=LIGHT,
             freed=found.freed,
             trace=trace,
@@ -198,21 +179,16 @@ class HeapWalker:
         commit = self._memory.pointer(address + where.commit)
         code = self._memory.number(header + entry.code, 8)
         if commit is None or code is None:
-            return Block(heap.address, 0, UNKNOWN_SIZE, 0, VIRTUAL, False, None, 0, DAMAGED)
+            return Block(heap.address, 0, UNKNOWN_SIZE, 0, VIRTUAL, False, None, 0, UNREADABLE)
         unused, offset = self._virtual_code(heap, code)
         index = self._memory.number(address + where.extra, 2) or 0
-        extension = read_extension(self._memory, header, offset, entry.unit) if offset else None
-        if extension is not None:
-            trace = trace_of(self._memory, extension, entry.unit, self._traces)
-            user = extension.user
-        else:
-            user, trace = header + entry.unit, None
+        user, trace, status = header + entry.unit, None, ""
+        if offset:
+            user, _, trace, status = self._extended(header, offset, entry.unit)
         if trace is None and index:
             trace = self._traces.index(index)
-        status = DAMAGED if unused > commit or bool(offset) != bool(extension) else ""
-        return Block(
-            heap.address, user, max(commit - unused, 0), unused, VIRTUAL, False, trace, index, status
-        )
+        size, overhead, status = sized(commit, unused, status)
+        return Block(heap.address, user, size, overhead, VIRTUAL, False, trace, index, status)
 
     def _virtual_code(self, heap: Heap, code: int) -> Tuple[int, int]:
         """Returns the bytes that a virtual-alloc block wastes, and its EntryOffset; only the header's first

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import Dict, List, NamedTuple, Optional, Set, Tuple
 
-from .heapblocks import UNKNOWN_SIZE, Block
+from .heapblock import UNKNOWN_SIZE, Block
 from .heaptrace import INLINE, Trace
 
 

@@ -6,7 +6,8 @@ from __future__ import annotations
 
 from typing import Collection, List, NamedTuple, Optional, Set
 
-from .heapblocks import UNKNOWN_SIZE, Block, HeapWalker
+from .heapblock import DAMAGED, UNKNOWN_SIZE, Block, sized
+from .heapblocks import HeapWalker
 from .heapentry import Lost
 from .heapfind import Found, Layouts
 from .heapgroups import Group, Groups
@@ -24,7 +25,6 @@ PAGE_HEAP = "page heap"
 
 PAGE_BLOCK = "page"
 
-DAMAGED = "damaged"
 UNLISTED = "unlisted"
 
 
@@ -37,8 +37,9 @@ class Owner(NamedTuple):
         address: its own
         size: bytes that it reserved, 0 when that is not known
         trace: who made it, None when it does not say
-        status: empty, or some of `unreadable` (no heap can be told there), `damaged`, `unlisted` (the PEB
-            does not list it), `not-read` (its blocks' sizes are not known, nor which are freed)
+        status: empty, or some of `unreadable` (part of it is not present, or there is no heap to be told),
+            `damaged` (it contradicts itself), `unlisted` (the PEB does not list it), `not-read` (its blocks'
+            sizes are not known, nor which are freed)
     """
 
     kind: str
@@ -112,16 +113,17 @@ class _Reading:
 
     def nt_heap(self, heap: Heap) -> None:
         """Reads an NT heap; its first segment is the heap itself."""
-        lost = 0
+        lost, damaged, gone = 0, heap.damaged, False
         for item in self._walker.blocks(heap):
-            if isinstance(item, Lost):
-                lost += item.end - item.start
-            else:
+            if isinstance(item, Block):
                 self.groups.add(item)
+            else:
+                lost += item.end - item.start
+                whole = self._is_present(item)
+                damaged, gone = damaged or whole, gone or not whole
         self.lost += lost
         for number, segment in enumerate(heap.segments):
             creator = segment.creator if number else heap.creator or segment.creator
-            damaged = segment.damaged or (not number and (heap.damaged or lost > 0))
             self.owners.append(
                 Owner(
                     HEAP_SEGMENT if number else HEAP,
@@ -129,9 +131,15 @@ class _Reading:
                     segment.address if number else heap.address,
                     segment.pages * PAGE,
                     self._traces.index(creator) if creator else None,
-                    _words(damaged, not number and self._unlisted(heap.address)),
+                    _words(segment.damaged)
+                    if number
+                    else _words(damaged or segment.damaged, self._unlisted(heap.address), gone),
                 )
             )
+
+    def _is_present(self, lost: Lost) -> bool:
+        present = sum(len(data) for _, data in self._memory.pages(lost.start, lost.end))
+        return present == lost.end - lost.start
 
     def segment_heap(self, heap: SegmentHeap) -> None:
         """Reads a segment heap as far as its structures are known."""
@@ -154,26 +162,18 @@ class _Reading:
         for node in nodes(self._memory, root, self._layouts.page, self._nodes):
             found += 1
             trace = self._traces.entry(node.trace) if node.trace else None
+            size, overhead, status = sized(node.actual, node.actual - node.size, "")
             self.groups.add(
-                Block(
-                    handle,
-                    node.user,
-                    node.size,
-                    max(node.actual - node.size, 0),
-                    PAGE_BLOCK,
-                    node.freed,
-                    trace,
-                    0,
-                    "",
-                )
+                Block(handle, node.user, size, overhead, PAGE_BLOCK, node.freed, trace, 0, status)
             )
         creator = self._traces.entry(root.creator) if root.creator else None
-        status = _words(found < root.busy + root.freed, False)
+        status = _words(found < root.busy + root.freed)
         self.owners.append(Owner(PAGE_HEAP, handle, handle, 0, creator, status))
 
     def _unlisted(self, address: int) -> bool:
         return self._listed is not None and address not in self._listed
 
 
-def _words(damaged: bool, unlisted: bool) -> str:
-    return ", ".join(word for word, says in ((DAMAGED, damaged), (UNLISTED, unlisted)) if says)
+def _words(damaged: bool, unlisted: bool = False, unreadable: bool = False) -> str:
+    words = ((UNREADABLE, unreadable), (DAMAGED, damaged), (UNLISTED, unlisted))
+    return ", ".join(word for word, says in words if says)

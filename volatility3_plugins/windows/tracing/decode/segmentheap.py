@@ -15,9 +15,9 @@ from __future__ import annotations
 
 from typing import Iterator, List, NamedTuple, Optional, Set, Tuple
 
-from .heapblocks import DAMAGED, UNKNOWN_SIZE, Block
+from .heapblock import UNKNOWN_SIZE, Block, sized
 from .heapmemory import HeapMemory
-from .heaptrace import Trace, Traces
+from .heaptrace import UNREADABLE, Trace, Traces
 from .links import walk
 from .symboltypes import Types, offset, size
 
@@ -183,17 +183,15 @@ def _large(
     address = memory.pointer(data + layout.large_address)
     pages = memory.pointer(data + layout.large_pages)
     if address is None or pages is None:
-        return Block(heap.address, 0, UNKNOWN_SIZE, 0, LARGE, False, None, 0, DAMAGED)
+        return Block(heap.address, 0, UNKNOWN_SIZE, 0, LARGE, False, None, 0, UNREADABLE)
     user, unused = address & ~0xFFFF, address & 0xFFFF
     whole = pages & -_PAGE
     trace = None
     if pages & 1 and unused < whole:
         end = user + whole - unused + (_TAIL if heap.flags & TAIL_CHECKED else 0)
         trace = _named(memory, end + -end % _ALIGNMENT, layout, traces)
-    status = DAMAGED if unused >= whole else ""
-    return Block(
-        heap.address, user, max(whole - unused, 0), min(unused, whole), LARGE, False, trace, 0, status
-    )
+    size, overhead, status = sized(whole, unused, "")
+    return Block(heap.address, user, size, overhead, LARGE, False, trace, 0, status)
 
 
 def _named(memory: HeapMemory, extra: int, layout: SegmentHeapLayout, traces: Traces) -> Optional[Trace]:
