@@ -4,15 +4,30 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
 from tests.forge import kernels
 from tests.forge import trapentries as entries
-from tests.forge.code import R12, R13, R14, R15, RBP, RBX, RDI, RSI, Routine, module_options
+from tests.forge.code import (
+    R12,
+    R13,
+    R14,
+    R15,
+    RBP,
+    RBX,
+    RDI,
+    RSI,
+    Routine,
+    module_options,
+    service_handler,
+    swap_context,
+    trap_handler,
+)
 from tests.forge.kernel import Kernel
 from tests.forge.module import Module
 from tests.forge.process import Process
-from tests.forge.stacks64 import HANDLER, SERVICE, SWAP_CONTEXT, Stack64
+from tests.forge.stacks64 import NAMES, Stack64
 from tests.forge.thread import Thread
 from tests.forge.trapentries import Entry
 from tests.trapsets import filled, registers_64
@@ -22,11 +37,11 @@ PID = 1000
 TRAP_FRAME = 0x190
 
 # The kernel's functions lie where no symbol does: `at` moves them there.
-SWAP = Routine(0x000, **SWAP_CONTEXT)
+SWAP = swap_context(0x000)
 SWAP_THREAD = Routine(0x100, pushes=(RBX, RDI), alloc=0x30)
 WAIT = Routine(0x200, pushes=(RBP, RSI, R12), alloc=0x50)
-SERVICE_ENTRY = Routine(0x300, **SERVICE)
-FAULT_ENTRY = Routine(0x400, **HANDLER)
+SERVICE_ENTRY = service_handler(0x300)
+FAULT_ENTRY = trap_handler(0x400)
 NT_WAIT = Routine(0x500, saves={RBX: 0x30, R13: 0x38}, alloc=0x48)
 RESOLVES = Routine(0x600, pushes=(RBX, RSI, RDI, R12, R13, R14, R15), alloc=0x20)
 THREAD_START = Routine(0x700, pushes=(RBX,), alloc=0x20)
@@ -52,7 +67,7 @@ def free_code(kernel_table: Any, size: int) -> int:
 
 
 def moved(routine: Routine, by: int) -> Routine:
-    return Routine(**{**routine.__dict__, "rva": routine.rva + by})
+    return dataclasses.replace(routine, rva=routine.rva + by)
 
 
 class Expected(NamedTuple):
@@ -94,7 +109,9 @@ class StackImage:
     def user_stack(self, thread: Thread) -> Stack64:
         """A user stack down to the stub of a system call, which the caller interrupts."""
         space, modules = thread.process.space, self.modules
-        stack = Stack64(space, thread.user_stack_base, lambda register, count: 0x7000000 + count * 16 + register)
+        stack = Stack64(
+            space, thread.user_stack_base, lambda register, count: 0x7000000 + count * 16 + register
+        )
         stack.start()
         stack.enter(modules["ntdll"].base, USER_START)
         stack.call(modules["ntdll"].base, USER_START)
@@ -107,8 +124,7 @@ class StackImage:
     def leave_user(self, thread: Thread, user: Stack64, ip: int, entry: Entry) -> Stack64:
         """Enters the kernel from user mode; returns its stack in the handler."""
         registers = registers_64(entry.mode)
-        names = {RBX: "rbx", RBP: "rbp", RSI: "rsi", RDI: "rdi", R12: "r12", R13: "r13", R14: "r14", R15: "r15"}
-        registers.update({name: user.registers[number] for number, name in names.items()})
+        registers.update({name: user.registers[number] for number, name in NAMES.items()})
         registers.update(rip=ip, rsp=user.sp)
         self.expect(thread, "user", user, ip, user.sp)
         stack = Stack64(self.kernel.space, thread.stack_base)

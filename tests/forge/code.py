@@ -62,6 +62,23 @@ class Routine:
         return bytes([1, end, len(data) // 2, register | offset // 16 << 4]) + data
 
 
+def trap_handler(rva: int) -> Routine:
+    """A trap entry: Rbp at 158h of its trap frame, Rbp then 80h into it."""
+    return Routine(rva, machine_frame=True, pushes=(RBP,), alloc=0x158, frame=(RBP, 0x80))
+
+
+def service_handler(rva: int) -> Routine:
+    """An entry of system calls saves three registers more."""
+    return dataclasses.replace(trap_handler(rva), saves={RBX: 0x140, RDI: 0x148, RSI: 0x150})
+
+
+def swap_context(rva: int) -> Routine:
+    """KiSwapContext: its frame is an exception frame."""
+    registers = (RBX, RDI, RSI, R12, R13, R14, R15)
+    saves = {register: 0x100 + 8 * place for place, register in enumerate(registers)}
+    return Routine(rva, alloc=0x138, saves=saves)
+
+
 def module_options(
     routines: Sequence[Routine], unwind_rva: int, bits: int, calls: Mapping[int, int] = {}
 ) -> Dict[str, Any]:

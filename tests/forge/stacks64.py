@@ -1,6 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""x64 stacks as running code leaves them: call by call, with every non-volatile register kept where it would be."""
+"""x64 stacks as running code leaves them: call by call, non-volatile registers kept where they would be."""
 
 from __future__ import annotations
 
@@ -35,14 +35,12 @@ class Stack64:
         values: gives each register a value of its own, by (register, a running number).
     """
 
-    def __init__(
-        self, space: Space, base: int, values: Optional[Callable[[int, int], int]] = None
-    ) -> None:
+    def __init__(self, space: Space, base: int, values: Optional[Callable[[int, int], int]] = None) -> None:
         self._space = space
         self._count = 0
         self._values = values or (lambda register, count: 0x5A00000000 + count * 0x100 + register)
         self.sp = base
-        self.registers = {register: 0 for register in KEPT}
+        self.registers = dict.fromkeys(KEPT, 0)
         self.frames: List[Expected] = []
 
     def start(self, home: int = 0x28) -> Stack64:
@@ -89,8 +87,8 @@ class Stack64:
             self.registers[register] = registers.get(name, self.registers[register])
         self.sp = frame + _ERROR_CODE
 
-    def switch_out(self, apc_bypass: int = 0) -> int:
-        """Switches the thread out below KiSwapContext, which was entered last; returns KTHREAD.KernelStack."""
+    def switch_out(self) -> int:
+        """Switches the thread out below the function entered last; returns KTHREAD.KernelStack."""
         self.frames[-1] = self.frames[-1]._replace(how="trap")
         self._push(self.registers[RBP])
         self.sp -= 0x30
@@ -99,14 +97,3 @@ class Stack64:
     def _push(self, value: int) -> None:
         self.sp -= 8
         self._space.write_int(self.sp, value, 8)
-
-
-HANDLER = dict(machine_frame=True, pushes=(RBP,), alloc=0x158, frame=(RBP, 0x80))
-"""A trap entry: Rbp at 158h of its trap frame, Rbp then 80h into it."""
-SERVICE = dict(HANDLER, saves={RBX: 0x140, RDI: 0x148, RSI: 0x150})
-"""An entry of system calls saves three more."""
-SWAP_CONTEXT = dict(
-    alloc=0x138,
-    saves={RBX: 0x100, RDI: 0x108, RSI: 0x110, R12: 0x118, R13: 0x120, R14: 0x128, R15: 0x130},
-)
-"""KiSwapContext: its frame is an exception frame."""

@@ -58,7 +58,9 @@ class Stack86:
         """Interrupts the code at an address; the handler's frame pointer is then its trap frame's address."""
         self.frames.append((ip, "trap"))
         frame = trapframes.kernel_address(architecture, entry.kind, self.sp)
-        self.trap_frame(architecture, entry, {**registers, "eip": ip, "esp": self.sp, "ebp": self.bp}, frame, poison)
+        self.trap_frame(
+            architecture, entry, {**registers, "eip": ip, "esp": self.sp, "ebp": self.bp}, frame, poison
+        )
         return frame
 
     def trap_frame(

@@ -1,0 +1,170 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""`windows.callstacks`: forged kernel, user and WoW64 stacks come back frame by frame."""
+
+from __future__ import annotations
+
+import pathlib
+from typing import Any, Dict, List, Tuple
+
+import pytest
+from volatility3.framework import interfaces
+from volatility3.plugins.windows import callstacks
+
+from tests.callstackimages import StackImage
+from tests.callstackimages86 import StackImage86, Wow64Threads
+from tests.forge import context
+from tests.forge.context import Opened
+
+Row = Dict[str, Any]
+MASK = (1 << 48) - 1
+
+
+def plain(row: Row) -> Row:
+    return {
+        name: None if isinstance(value, interfaces.renderers.BaseAbsentValue) else value
+        for name, value in row.items()
+    }
+
+
+def stacks(opened: Opened, **options: Any) -> List[Tuple[Row, List[Row]]]:
+    """What the plugin prints: each stack's row with the rows of its frames."""
+    found: List[Tuple[Row, List[Row]]] = []
+    for depth, row in opened.rows(callstacks.CallStacks, **options):
+        if depth == 0:
+            found.append((plain(row), []))
+        else:
+            found[-1][1].append(plain(row))
+    return found
+
+
+def by_key(found: List[Tuple[Row, List[Row]]]) -> Dict[Tuple[int, str], Tuple[Row, List[Row]]]:
+    keyed = {(stack["TID"], stack["Stack"]): (stack, frames) for stack, frames in found}
+    assert len(keyed) == len(found)
+    return keyed
+
+
+@pytest.fixture(scope="module")
+def image() -> StackImage:
+    made = StackImage()
+    made.system(12)
+    made.waiting(1004, start=made.modules["ntdll"].base + 0x1200)
+    made.interrupted(1008)
+    made.faulted(1012)
+    made.waiting(1024)
+    return made
+
+
+@pytest.fixture(scope="module")
+def opened(image: StackImage, tmp_path_factory: pytest.TempPathFactory) -> Opened:
+    return context.open_image(image.kernel.image(), tmp_path_factory.mktemp("stacks"))
+
+
+@pytest.mark.parametrize("name", ["2003-x64", "win7-x64", "win10-x64", "win11-x64"])
+def test_x64_stacks_come_back_exactly(name: str, tmp_path: pathlib.Path) -> None:
+    made = StackImage(name)
+    made.system(12)
+    made.waiting(1004)
+    made.interrupted(1008)
+    made.faulted(1012)
+    check(made, context.open_image(made.kernel.image(), tmp_path))
+
+
+@pytest.mark.parametrize("name", ["win7-x64", "win10-x64"])
+def test_wow64_stacks_come_back_exactly(name: str, tmp_path: pathlib.Path) -> None:
+    made = StackImage(name)
+    wow = Wow64Threads(made)
+    wow.in_system_call(1016)
+    wow.in_32_bit_code(1020)
+    check(made, context.open_image(made.kernel.image(), tmp_path))
+
+
+def check(image: StackImage, opened: Opened) -> None:
+    """Compares every frame: address, stack pointer, how it was found."""
+    found = by_key(stacks(opened))
+    assert set(found) == set(image.expected)
+    for key, expected in image.expected.items():
+        stack, frames = found[key]
+        assert (stack["Status"] or "") == expected.status, key
+        assert [frame["Frame"] for frame in frames] == list(range(len(expected.frames)))
+        assert not any(frame["Status"] for frame in frames), key
+        shown = [(frame["Address"], frame["Sp"], frame["How"]) for frame in frames]
+        wanted = [(address & MASK, sp & MASK, how) for address, sp, how in expected.frames]
+        if key[1] == "wow64":
+            assert [(address, how) for address, _, how in shown] == [
+                (address, how) for address, _, how in wanted
+            ]
+        else:
+            assert shown == wanted, key
+
+
+@pytest.mark.parametrize("name", ["xp-x86", "win7-x86", "win10-x86"])
+def test_x86_stacks_come_back_exactly(name: str, tmp_path: pathlib.Path) -> None:
+    made = StackImage86(name)
+    made.waiting(1004, interrupted=False)
+    made.waiting(1008, interrupted=True)
+    found = by_key(stacks(context.open_image(made.kernel.image(), tmp_path)))
+    assert set(found) == set(made.expected)
+    for key, expected in made.expected.items():
+        stack, frames = found[key]
+        assert [(frame["Address"], frame["How"]) for frame in frames] == expected, key
+        assert not stack["Status"], key
+        assert not any(frame["Status"] for frame in frames)
+
+
+def test_keys_repeat_and_quantities_do_not(opened: Opened) -> None:
+    stack, frames = by_key(stacks(opened))[1004, "user"]
+    key = (1000, "stacks.exe", 1004, "user")
+    assert (stack["PID"], stack["Process"], stack["TID"], stack["Stack"]) == key
+    assert (stack["State"], stack["WaitReason"], stack["Count"]) == ("Waiting", "UserRequest", 1)
+    assert stack["StartSymbol"] == "ntdll+0x1200"
+    for frame in frames:
+        assert (frame["PID"], frame["Process"], frame["TID"], frame["Stack"]) == key
+        assert frame["Depth"] is frame["BackTraceHash"] is frame["State"] is frame["Count"] is None
+    assert [frame["Symbol"] for frame in frames] == [
+        *("ntdll!NtWait+0x12", "kernelbase!WaitEx+0x20", "stacks+0x1130", "ntdll+0x1220"),
+    ]
+    assert [frame["Source"] for frame in frames] == ["nearest", "export", "module", "module"]
+
+
+def test_only_return_addresses_are_captured(image: StackImage, opened: Opened) -> None:
+    """The interrupted instruction stays in the listing and counts for nothing."""
+    addresses = [address for address, _, _ in image.expected[1004, "user"].frames]
+    stack, frames = by_key(stacks(opened))[1004, "user"]
+    assert (stack["Depth"], stack["BackTraceHash"]) == (3, sum(addresses[1:]) & 0xFFFFFFFF)
+    options = {"tid": [1004], "frames_to_skip": 1, "frames_to_capture": 1}
+    stack, frames = by_key(stacks(opened, **options))[1004, "user"]
+    assert [frame["Frame"] for frame in frames] == [0, 2]
+    assert [frame["Address"] for frame in frames] == [addresses[0], addresses[2]]
+    assert (stack["Depth"], stack["BackTraceHash"]) == (1, addresses[2] & 0xFFFFFFFF)
+
+
+def test_a_thread_that_was_switched_out_returns_from_everywhere(image: StackImage, opened: Opened) -> None:
+    addresses = [address for address, _, _ in image.expected[12, "kernel"].frames]
+    stack, frames = by_key(stacks(opened, tid=[12], frames_to_skip=2))[12, "kernel"]
+    assert [frame["Frame"] for frame in frames] == [2, 3, 4]
+    assert (stack["Depth"], stack["BackTraceHash"]) == (3, sum(addresses[2:]) & 0xFFFFFFFF)
+
+
+def test_more_skipped_than_there_is_captures_nothing(opened: Opened) -> None:
+    stack, frames = by_key(stacks(opened, tid=[1004], frames_to_skip=9))[1004, "user"]
+    assert (stack["Depth"], stack["BackTraceHash"]) == (0, None)
+    assert [frame["Frame"] for frame in frames] == [0]
+
+
+def test_selections(opened: Opened) -> None:
+    assert {stack["PID"] for stack, _ in stacks(opened, pid=[4])} == {4}
+    assert {stack["TID"] for stack, _ in stacks(opened, tid=[1008, 1012])} == {1008, 1012}
+    found = by_key(stacks(opened, find="*!waitex*"))
+    assert set(found) == {
+        *((1004, "user"), (1008, "user"), (1024, "user")),
+    }
+    assert stacks(opened, find="*!nothing*") == []
+    assert stacks(opened, unbacked=True) == []
+
+
+def test_equal_stacks_are_shown_once(opened: Opened) -> None:
+    found = stacks(opened, tid=[1004, 1008, 1024], unique=True)
+    assert [(stack["TID"], stack["Stack"], stack["Count"]) for stack, _ in found] == [
+        *((1004, "kernel", 2), (1004, "user", 3), (1008, "kernel", 1)),
+    ]
