@@ -21,6 +21,7 @@ _LESSER_REGISTERS = [
     *("Source", "Rbp", "Rdx", "Rsi", "Rdi", "R8", "R9", "R10", "R11", "R12", "R13", "R14", "EFlags", "Seg"),
     *("GsSwap", "PreviousMode", "PreviousIrql", "Dr", "MxCsr", "Member", "Value"),
 ]
+_LOCK_COUNTS = ["LockCount", "ContentionCount", "EntryCount", "RecursionCount", "NumberOf"]
 
 
 class Command(NamedTuple):
@@ -40,6 +41,10 @@ COMMANDS = [
     ),
     Command("windows.stacktracedb --unbacked", "pretty", ["Database", "Stack", *_KEYS]),
     Command("windows.trapframes --scan-stacks", "pretty", _LESSER_REGISTERS),
+    Command("windows.locks --held", "pretty", ["EntryCount", "Source", "File"]),
+    Command("windows.locks --unbacked", "pretty", [*_LOCK_COUNTS, "Own", "Source", "File"]),
+    Command("windows.handletraces --leaks", "pretty", ["Source"]),
+    Command("windows.objecttraces", "pretty", ["Source"]),
 ]
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Any, List, Sequence, Union
 
-from . import kernels, samplethreads, std_bytes
+from . import kernels, sampleowners, samplethreads, std_bytes
 from .kernel import Kernel
 from .module import Module
 from .pe import Function
@@ -69,6 +69,7 @@ def build() -> Kernel:
     _updater(updater)
     _legacy(legacy)
     samplethreads.add(kernel, updater, legacy, INJECTED)
+    sampleowners.add(kernel, updater, legacy, INJECTED)
     return kernel
 
 
