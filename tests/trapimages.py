@@ -45,10 +45,17 @@ class LiveImage:
         kernel: what is in it
         directory: where its file goes
         image: how it was when this was made; default: as it is now
+        suffix: of the file; only raw ones can be changed, crash dumps open faster on x86
     """
 
-    def __init__(self, kernel: Kernel, directory: pathlib.Path, image: Optional[Image] = None) -> None:
-        self._path = directory / f"{kernel.isf.guid}.raw"
+    def __init__(
+        self,
+        kernel: Kernel,
+        directory: pathlib.Path,
+        image: Optional[Image] = None,
+        suffix: str = ".raw",
+    ) -> None:
+        self._path = directory / f"{kernel.isf.guid}{suffix}"
         self.opened = context.open_image(image or kernel.image(), directory, self._path.name)
 
     def poke(self, address: int, data: bytes) -> None:

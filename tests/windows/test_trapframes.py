@@ -50,13 +50,13 @@ def test_columns() -> None:
 @pytest.mark.parametrize("name", OWN)
 def test_every_kind(name: str, tmp_path: pathlib.Path) -> None:
     image = TrapImage(kernels.load(name))
-    print(name, image.check(LiveImage(image.kernel, tmp_path).rows(scan_stacks=True)))
+    print(name, image.check(LiveImage(image.kernel, tmp_path, suffix=".dmp").rows(scan_stacks=True)))
 
 
 @pytest.mark.parametrize("name", ["win7-x64", "win10-x64"])
 def test_every_kind_before_2018(name: str, tmp_path: pathlib.Path) -> None:
     image = TrapImage(before_2018(kernels.load(name)))
-    print(name, image.check(LiveImage(image.kernel, tmp_path).rows(scan_stacks=True)))
+    print(name, image.check(LiveImage(image.kernel, tmp_path, suffix=".dmp").rows(scan_stacks=True)))
 
 
 def run(image: TrapImage, folder: pathlib.Path, *options: str) -> List[vol.Row]:
@@ -64,7 +64,10 @@ def run(image: TrapImage, folder: pathlib.Path, *options: str) -> List[vol.Row]:
     symbols = folder / "symbols"
     symbols.mkdir()
     built.install(symbols)
-    result = vol.run(built.save(folder / "a.raw"), "windows.trapframes", *options, symbols=symbols)
+    cache = folder / "cache"
+    vol.trust(symbols, cache)
+    file = built.save(folder / "a.dmp")
+    result = vol.run(file, "windows.trapframes", *options, symbols=symbols, cache=cache)
     assert result.returncode == 0, result.stderr
     return result.rows
 
