@@ -80,3 +80,21 @@ def test_nothing_of_it_breaks_or_stalls_a_plugin(name: str, seed: int, tmp_path:
         for node in grid.run(opened, plugin):
             assert isinstance(node.row["Status"], str)
     assert time.process_time() - begin < 20
+
+
+def test_a_search_among_decoys_ends(tmp_path: pathlib.Path) -> None:
+    kernel = new_kernel("win10-x64", 0)
+    app = kernel.process("app.exe", pid=1000, nt_global_flag=0x1000)
+    ntdll = app.module("ntdll.dll", data=0x100000)
+    decoys = range(ntdll.base + 0x7010, ntdll.base + 0x107000, 8)
+    app.space.write(decoys[0], b"".join((link - 0x10).to_bytes(8, "little") for link in decoys))
+    # The process says that there are locks with debug information.
+    section = app.space.allocate(0x10)
+    app.space.write_int(section, section)
+    assert app.peb is not None
+    app.peb["LoaderLock"] = section
+    opened = context.open_image(kernel.image(), tmp_path, "image.dmp")
+    begin = time.process_time()
+    found = grid.run(opened, locks.Locks, pid=[1000])
+    assert time.process_time() - begin < 20
+    assert [node.row["Status"] for node in found] == ["list not found"]
