@@ -91,6 +91,10 @@ class StackImage:
         self.modules = self._user_modules(self.app)
         self.expected: Dict[Tuple[int, str], Expected] = {}
         self.threads: Dict[int, Thread] = {}
+        # The non-volatile registers of the code that was interrupted last, in the kernel and in user mode.
+        self.at_trap: Dict[int, int] = {}
+        self.at_entry: Dict[int, int] = {}
+        self.trap = 0
 
     def _user_modules(self, process: Process) -> Dict[str, Module]:
         stub = module_options([STUB, USER_START], 0x5800, 64)
@@ -125,6 +129,7 @@ class StackImage:
         """Enters the kernel from user mode; returns its stack in the handler."""
         registers = registers_64(entry.mode)
         registers.update({name: user.registers[number] for number, name in NAMES.items()})
+        self.at_entry = dict(user.registers)
         registers.update(rip=ip, rsp=user.sp)
         self.expect(thread, "user", user, ip, user.sp)
         stack = Stack64(self.kernel.space, thread.stack_base)

@@ -77,6 +77,12 @@ class TrapFrames(interfaces.plugins.PluginInterface):
                 optional=True,
             ),
             requirements.BooleanRequirement(
+                name="unwind",
+                description="Add the non-volatile registers that walking the kernel stack tells (x64)",
+                default=False,
+                optional=True,
+            ),
+            requirements.BooleanRequirement(
                 name="fetch_symbols",
                 description="Download the symbols of modules that have none",
                 default=False,
@@ -106,6 +112,7 @@ class TrapFrames(interfaces.plugins.PluginInterface):
             processors=self.config.get("processors", False),
             scan_threads=self.config.get("scan_threads", False),
             members=self.config.get("members", False),
+            unwind=self.config.get("unwind", False),
         )
         for state in listed:
             yield 0, rows.row(state)

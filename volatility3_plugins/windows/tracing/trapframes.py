@@ -23,6 +23,7 @@ from .trapcontexts import TrapContexts
 from .trapkernel import TrapKernel
 from .trapreader import TrapReader
 from .trapstate import STACK, State
+from .trapunwind import TrapUnwind
 
 vollog = logging.getLogger(__name__)
 
@@ -70,6 +71,7 @@ class TrapFrames(interfaces.configuration.VersionableInterface):
         processors: bool = False,
         scan_threads: bool = False,
         members: bool = False,
+        unwind: bool = False,
     ) -> Iterator[State]:
         """Yields the register states of threads, then those of processors.
 
@@ -84,7 +86,9 @@ class TrapFrames(interfaces.configuration.VersionableInterface):
             processors: add the contexts that stopped processors saved
             scan_threads: add the threads that only a pool scan finds
             members: fill `State.members`
+            unwind: add the non-volatile registers that walking the kernel stack tells (x64)
         """
+        walks = TrapUnwind(context, kernel_module_name, symbolizer) if unwind else None
         finder = cls(context, kernel_module_name, symbolizer, members)
         running: Dict[int, Thread] = {}
         seen: List[int] = []
@@ -92,7 +96,8 @@ class TrapFrames(interfaces.configuration.VersionableInterface):
         for thread in listed:
             if thread.processor is not None:
                 running[thread.processor] = thread
-            for state in finder._threads.of_thread(thread, scan_stacks):
+            states = finder._threads.of_thread(thread, scan_stacks)
+            for state in states if walks is None else walks.complete(thread, states):
                 seen.append(state.address)
                 yield state
         everything = not tids and offset is None and (not pids or KERNEL_PID in pids)
