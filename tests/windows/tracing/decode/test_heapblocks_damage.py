@@ -71,6 +71,37 @@ def test_goes_on_behind_a_broken_header(form: str) -> None:
 
 
 @pytest.mark.parametrize("form", MODERN)
+def test_a_header_whose_checksum_fails_is_not_believed(form: str) -> None:
+    records, heap = Records(form), new_heap(form)
+    users = [heap.extended(100, records.add()) for _ in range(5)]
+    unit = heap.layout.unit
+    flags = users[2] - 3 * unit + unit - 8 + 2
+    held = next(data for base, data in heap.held() if base == BASE)
+    held[flags - BASE] ^= 1
+    blocks, lost, _ = read(form, heap.regions() + records.runs())
+    assert [(block.user, block.status) for block in blocks] == [
+        (user, "damaged" if user == users[2] else "") for user in users
+    ]
+    assert [(each.start, each.end) for each in lost] == [(users[2] - 3 * unit, users[3] - 3 * unit)]
+
+
+@pytest.mark.parametrize("form", MODERN)
+@pytest.mark.parametrize("offset", [1, 2])
+def test_a_second_header_that_is_none(form: str, offset: int) -> None:
+    records, heap = Records(form), new_heap(form)
+    record = records.add()
+    user = heap.extended(100, record)
+    heap.put(user - offset, 1, 9)
+    (block,), _, _ = read(form, heap.regions() + records.runs())
+    assert (block.user, block.size, block.trace, block.status) == (
+        user,
+        UNKNOWN_SIZE,
+        records.trace(record),
+        "damaged",
+    )
+
+
+@pytest.mark.parametrize("form", MODERN)
 def test_goes_on_behind_a_page_that_is_gone(form: str) -> None:
     records, heap = Records(form), new_heap(form)
     users = [heap.extended(100, records.add(1)) for _ in range(150)]

@@ -135,6 +135,23 @@ def test_light_page_heap(arch: str, freed: bool) -> None:
 
 
 @pytest.mark.parametrize("arch", ARCHES)
+def test_what_only_looks_like_light_page_heap(arch: str) -> None:
+    """Stamps in a block that is too small for what they claim, and those of full page heap."""
+    heap = heaps.NtHeap(0x50000, heap_layouts.LAYOUTS[f"6.2-{arch}"], interceptor=0, flags=2)
+    contents = pageheaps.light(arch, HANDLE, 5000, ENTRY)[:200]
+    users = [heap.plain(200, contents), heap.plain(200, pageheaps.light(arch, HANDLE, 9, ENTRY, full=True))]
+    memory = HeapMemory.over(Extents(heap.regions()), heaptypes.pointer_size(arch))
+    traces = Traces(memory, heaptypes.LOG[arch], heaptypes.ENTRY[arch])
+    found = read_heap(memory, 0x50000, [heaptypes.heap(f"6.2-{arch}")])
+    assert found is not None
+    walker = HeapWalker(memory, traces, heaptypes.page_info(arch))
+    blocks = [item for item in walker.blocks(found) if isinstance(item, Block)]
+    assert [(each.user, each.form, each.trace) for each in blocks] == [
+        (user, "block", None) for user in users
+    ]
+
+
+@pytest.mark.parametrize("arch", ARCHES)
 def test_an_entry_of_no_known_database(arch: str) -> None:
     """Application Verifier keeps databases of its own."""
     pointer = heaptypes.pointer_size(arch)

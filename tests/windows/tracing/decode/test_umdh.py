@@ -144,3 +144,19 @@ def test_growth_tells_places_apart() -> None:
     places = umdhgrowth.Places(MODULES)
     inside, outside = MODULES[1].base + MODULES[1].size - 1, MODULES[1].base + MODULES[1].size
     assert places.stack([inside, outside, 1]) == (("ntdll.dll", MODULES[1].size - 1), outside, 1)
+
+
+def test_growth_of_a_stack_counts_once() -> None:
+    growth = umdhgrowth.Growth(LOG, MODULES)
+    stack = LOG.traces[0x2510]
+    assert growth.take(stack) == umdhgrowth.Total(2, 0x5EC)
+    assert growth.take(stack) == umdhgrowth.NOTHING
+    assert growth.left() == []
+
+
+def test_what_is_gone_is_told_where_it_would_be_now() -> None:
+    moved = (MODULES[0]._replace(base=0x7FF700000000),)
+    growth = umdhgrowth.Growth(LOG, moved)
+    inside = 0x7FF612345678 - MODULES[0].base
+    ntdll = 0x7FFB31C6A09B - MODULES[1].base
+    assert growth.left() == [((ntdll, 0x7FF700000000 + inside), umdhgrowth.Total(2, 0x5EC))]
