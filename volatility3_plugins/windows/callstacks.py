@@ -7,9 +7,8 @@ from typing import Dict, Iterable, Iterator, List, Tuple
 from volatility3.framework import interfaces, renderers
 from volatility3.framework.configuration import requirements
 
-from .tracing import callstackrows, spaces, symbolizer, threads
+from .tracing import callstackrows, options, spaces, symbolizer, threads
 from .tracing import callstacks as stacks
-from .tracing.selection import Selection
 
 vollog = logging.getLogger(__name__)
 
@@ -30,32 +29,16 @@ class CallStacks(interfaces.plugins.PluginInterface):
     @classmethod
     def get_requirements(cls) -> List[interfaces.configuration.RequirementInterface]:
         return [
-            requirements.ModuleRequirement(
-                name="kernel", description="Windows kernel", architectures=["Intel32", "Intel64"]
+            options.kernel(),
+            *options.helpers(
+                spaces=spaces.AddressSpaces,
+                threads=threads.Threads,
+                symbolizer=symbolizer.Symbolizer,
+                stacks=stacks.CallStacks,
             ),
-            requirements.VersionRequirement(name="spaces", component=spaces.AddressSpaces, version=(1, 0, 0)),
-            requirements.VersionRequirement(name="threads", component=threads.Threads, version=(1, 0, 0)),
-            requirements.VersionRequirement(
-                name="symbolizer", component=symbolizer.Symbolizer, version=(1, 0, 0)
-            ),
-            requirements.VersionRequirement(name="stacks", component=stacks.CallStacks, version=(1, 0, 0)),
-            requirements.ListRequirement(
-                name="pid",
-                element_type=int,
-                description="Process IDs to include (all other processes are excluded)",
-                optional=True,
-            ),
-            requirements.ListRequirement(
-                name="tid",
-                element_type=int,
-                description="Thread IDs to include (all other threads are excluded)",
-                optional=True,
-            ),
-            requirements.IntRequirement(
-                name="offset",
-                description="Virtual or physical address of an _EPROCESS that no list holds",
-                optional=True,
-            ),
+            options.pid(),
+            options.numbers("tid", "Thread IDs to include (all other threads are excluded)"),
+            options.offset(),
             requirements.IntRequirement(
                 name="frames_to_skip",
                 description="Leave out so many of the innermost return addresses",
@@ -67,40 +50,14 @@ class CallStacks(interfaces.plugins.PluginInterface):
                 description="Show so many return addresses at most",
                 optional=True,
             ),
-            requirements.StringRequirement(
-                name="find",
-                description="Show only stacks with a frame whose Symbol matches this glob",
-                optional=True,
-            ),
-            requirements.BooleanRequirement(
-                name="unbacked",
-                description="Show only stacks with a frame in private or unmapped memory or no module",
-                default=False,
-                optional=True,
-            ),
-            requirements.BooleanRequirement(
-                name="unique",
-                description="Show equal stacks once, and count them",
-                default=False,
-                optional=True,
-            ),
-            requirements.BooleanRequirement(
-                name="fetch_symbols",
-                description="Let Volatility download the symbols that it lacks",
-                default=False,
-                optional=True,
-            ),
+            *options.selecting("stacks"),
+            options.switch("unique", "Show equal stacks once, and count them"),
+            options.fetch_symbols(),
         ]
 
     def _generator(self) -> Iterator[Row]:
         kernel_name = self.config["kernel"]
-        names = symbolizer.Symbolizer(
-            self.context,
-            kernel_name,
-            self.config_path,
-            self.config.get("fetch_symbols", False),
-            self._progress_callback,
-        )
+        names = options.symbolizer(self)
         rows = callstackrows.CallStackRows(
             self.context.layers[self.context.modules[kernel_name].layer_name],
             names,
@@ -129,7 +86,7 @@ class CallStacks(interfaces.plugins.PluginInterface):
     def _wanted(
         self, rows: callstackrows.CallStackRows, listed: Iterable[stacks.CallStack]
     ) -> Iterator[callstackrows.Shown]:
-        selection = Selection(self.config.get("find"), self.config.get("unbacked", False))
+        selection = options.selection(self)
         for stack in listed:
             shown = rows.shown(stack)
             if selection.everything or selection.takes(each.name for each in shown.frames):

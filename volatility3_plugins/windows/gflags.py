@@ -5,10 +5,9 @@ import logging
 from typing import Iterator, List, Optional, Tuple
 
 from volatility3.framework import interfaces, renderers
-from volatility3.framework.configuration import requirements
 from volatility3.framework.renderers import format_hints
 
-from .tracing import databases, globalflag, memory, moduleindex, pdbsymbols, spaces, tables
+from .tracing import databases, globalflag, memory, moduleindex, options, pdbsymbols, spaces, tables
 from .tracing.decode import globalflags
 
 vollog = logging.getLogger(__name__)
@@ -31,19 +30,9 @@ class GFlags(interfaces.plugins.PluginInterface):
     @classmethod
     def get_requirements(cls) -> List[interfaces.configuration.RequirementInterface]:
         return [
-            requirements.ModuleRequirement(
-                name="kernel", description="Windows kernel", architectures=["Intel32", "Intel64"]
-            ),
-            requirements.VersionRequirement(name="spaces", component=spaces.AddressSpaces, version=(1, 0, 0)),
-            requirements.VersionRequirement(
-                name="databases", component=databases.Databases, version=(1, 0, 0)
-            ),
-            requirements.ListRequirement(
-                name="pid",
-                element_type=int,
-                description="Process IDs to include, 0 for the kernel (all other processes are excluded)",
-                optional=True,
-            ),
+            options.kernel(),
+            *options.helpers(spaces=spaces.AddressSpaces, databases=databases.Databases),
+            options.pid("the kernel"),
         ]
 
     def _generator(self) -> Iterator[Row]:

@@ -5,13 +5,11 @@ import logging
 from typing import Iterator, List, Tuple
 
 from volatility3.framework import interfaces, renderers
-from volatility3.framework.configuration import requirements
 
-from .tracing import databases, handletraces, spaces, symbolizer, tables
+from .tracing import databases, handletraces, options, spaces, symbolizer, tables
 from .tracing.framecells import names_of
 from .tracing.handleevent import HandleEvent
 from .tracing.handlerows import COLUMNS, HandleRows
-from .tracing.selection import Selection
 
 vollog = logging.getLogger(__name__)
 
@@ -30,65 +28,23 @@ class HandleTraces(interfaces.plugins.PluginInterface):
     @classmethod
     def get_requirements(cls) -> List[interfaces.configuration.RequirementInterface]:
         return [
-            requirements.ModuleRequirement(
-                name="kernel", description="Windows kernel", architectures=["Intel32", "Intel64"]
+            options.kernel(),
+            *options.helpers(
+                spaces=spaces.AddressSpaces,
+                databases=databases.Databases,
+                handletraces=handletraces.HandleTraces,
+                symbolizer=symbolizer.Symbolizer,
             ),
-            requirements.VersionRequirement(name="spaces", component=spaces.AddressSpaces, version=(1, 0, 0)),
-            requirements.VersionRequirement(
-                name="databases", component=databases.Databases, version=(1, 0, 0)
-            ),
-            requirements.VersionRequirement(
-                name="handletraces", component=handletraces.HandleTraces, version=(1, 0, 0)
-            ),
-            requirements.VersionRequirement(
-                name="symbolizer", component=symbolizer.Symbolizer, version=(1, 0, 0)
-            ),
-            requirements.ListRequirement(
-                name="pid",
-                element_type=int,
-                description="Process IDs to include (all other processes are excluded)",
-                optional=True,
-            ),
-            requirements.ListRequirement(
-                name="handle",
-                element_type=int,
-                description="Show only the events of these handles",
-                optional=True,
-            ),
-            requirements.BooleanRequirement(
-                name="leaks",
-                description="Show only handles that were opened and never closed",
-                default=False,
-                optional=True,
-            ),
-            requirements.StringRequirement(
-                name="find",
-                description="Show only events with a frame whose Symbol matches this glob",
-                optional=True,
-            ),
-            requirements.BooleanRequirement(
-                name="unbacked",
-                description="Show only events with a frame in private or unmapped memory or no module",
-                default=False,
-                optional=True,
-            ),
-            requirements.BooleanRequirement(
-                name="fetch_symbols",
-                description="Let Volatility download the symbols that it lacks",
-                default=False,
-                optional=True,
-            ),
+            options.pid(),
+            options.numbers("handle", "Show only the events of these handles"),
+            options.switch("leaks", "Show only handles that were opened and never closed"),
+            *options.selecting("events"),
+            options.fetch_symbols(),
         ]
 
     def _generator(self) -> Iterator[Row]:
         kernel_name = self.config["kernel"]
-        naming = symbolizer.Symbolizer(
-            self.context,
-            kernel_name,
-            self.config_path,
-            self.config.get("fetch_symbols", False),
-            self._progress_callback,
-        )
+        naming = options.symbolizer(self)
         finder = databases.Databases(self.context, kernel_name, self.config_path, naming.indexes)
         kernel, *natives = [
             space for space in spaces.AddressSpaces.list_spaces(self.context, kernel_name) if not space.wow64
@@ -117,7 +73,7 @@ class HandleTraces(interfaces.plugins.PluginInterface):
         if not self._takes(event):
             return
         frames = rows.frames(event)
-        selection = Selection(self.config.get("find"), self.config.get("unbacked", False))
+        selection = options.selection(self)
         if selection.everything or selection.takes(names_of(frames)):
             yield 0, rows.event(event)
             for cells in rows.frame_rows(event, frames):

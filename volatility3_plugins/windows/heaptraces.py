@@ -7,7 +7,7 @@ from typing import Iterable, Iterator, List, Optional, Tuple
 from volatility3.framework import interfaces, renderers
 from volatility3.framework.configuration import requirements
 
-from .tracing import databases, heaps, spaces, symbolizer, tables
+from .tracing import databases, heaps, options, spaces, symbolizer, tables
 from .tracing.decode import umdh
 from .tracing.decode.heapgroups import Group
 from .tracing.decode.heapreading import Contents
@@ -20,9 +20,6 @@ from .tracing.selection import Selection
 vollog = logging.getLogger(__name__)
 
 Row = Tuple[int, Tuple[object, ...]]
-
-DISABLED = "Disabled"
-FAILED = "Error outputting file"
 
 
 class HeapTraces(interfaces.plugins.PluginInterface):
@@ -39,54 +36,23 @@ class HeapTraces(interfaces.plugins.PluginInterface):
     @classmethod
     def get_requirements(cls) -> List[interfaces.configuration.RequirementInterface]:
         return [
-            requirements.ModuleRequirement(
-                name="kernel", description="Windows kernel", architectures=["Intel32", "Intel64"]
+            options.kernel(),
+            *options.helpers(
+                spaces=spaces.AddressSpaces,
+                databases=databases.Databases,
+                heaps=heaps.Heaps,
+                symbolizer=symbolizer.Symbolizer,
             ),
-            requirements.VersionRequirement(name="spaces", component=spaces.AddressSpaces, version=(1, 0, 0)),
-            requirements.VersionRequirement(
-                name="databases", component=databases.Databases, version=(1, 0, 0)
-            ),
-            requirements.VersionRequirement(name="heaps", component=heaps.Heaps, version=(1, 0, 0)),
-            requirements.VersionRequirement(
-                name="symbolizer", component=symbolizer.Symbolizer, version=(1, 0, 0)
-            ),
-            requirements.ListRequirement(
-                name="pid",
-                element_type=int,
-                description="Process IDs to include (all other processes are excluded)",
-                optional=True,
-            ),
-            requirements.BooleanRequirement(
-                name="blocks", description="Also show each block", default=False, optional=True
-            ),
-            requirements.StringRequirement(
-                name="find",
-                description="Show only traces with a frame whose Symbol matches this glob",
-                optional=True,
-            ),
-            requirements.BooleanRequirement(
-                name="unbacked",
-                description="Show only traces with a frame in private or unmapped memory or no module",
-                default=False,
-                optional=True,
-            ),
+            options.pid(),
+            options.switch("blocks", "Also show each block"),
+            *options.selecting("traces"),
             requirements.StringRequirement(
                 name="baseline",
                 description="An earlier UMDH log (a file): show what each trace grew by, that of most first",
                 optional=True,
             ),
-            requirements.BooleanRequirement(
-                name="dump",
-                description="Write the blocks of each process as a UMDH log",
-                default=False,
-                optional=True,
-            ),
-            requirements.BooleanRequirement(
-                name="fetch_symbols",
-                description="Let Volatility download the symbols that it lacks",
-                default=False,
-                optional=True,
-            ),
+            options.switch("dump", "Write the blocks of each process as a UMDH log"),
+            options.fetch_symbols(),
         ]
 
     def _generator(self) -> Iterator[Row]:
@@ -96,13 +62,7 @@ class HeapTraces(interfaces.plugins.PluginInterface):
             vollog.error(f"The baseline cannot be used: {error}")
             return
         kernel_name = self.config["kernel"]
-        names = symbolizer.Symbolizer(
-            self.context,
-            kernel_name,
-            self.config_path,
-            self.config.get("fetch_symbols", False),
-            self._progress_callback,
-        )
+        names = options.symbolizer(self)
         finder = databases.Databases(self.context, kernel_name, self.config_path, names.indexes)
         reader = heaps.Heaps(self.context, kernel_name, self.config_path, finder)
         keep = bool(self.config.get("blocks", False) or self.config.get("dump", False))
@@ -131,7 +91,7 @@ class HeapTraces(interfaces.plugins.PluginInterface):
         if baseline is not None or self.config.get("dump", False):
             modules = loaded_modules(self.context, self.config["kernel"], space)
         file_output = self._dump(space, contents, modules)
-        selection = Selection(self.config.get("find"), self.config.get("unbacked", False))
+        selection = options.selection(self)
         for owner in contents.owners:
             frames = rows.frames(owner.trace)
             if _takes(selection, frames):
@@ -166,22 +126,15 @@ class HeapTraces(interfaces.plugins.PluginInterface):
     def _dump(self, space: spaces.AddressSpace, contents: Contents, modules: Tuple[umdh.Module, ...]) -> str:
         """Writes a UMDH log if that is wanted; returns the name of the file."""
         if not self.config.get("dump", False):
-            return DISABLED
+            return options.DISABLED
         log, left_out = log_of(contents.groups, modules)
         if left_out:
             vollog.warning(
                 f"Process {space.pid} ({space.arch}): {left_out} blocks in use name no trace or their size "
                 "is not known: they are not in the UMDH log"
             )
-        name = self.open.sanitize_filename(f"umdh.{space.pid}.{space.arch}.log")
-        try:
-            with self.open(name) as file:
-                for piece in umdh.write(log):
-                    file.write(piece.encode("utf-8"))
-                return str(file.preferred_filename)
-        except OSError as error:
-            vollog.error(f"{name} cannot be written: {error}")
-            return FAILED
+        name = f"umdh.{space.pid}.{space.arch}.log"
+        return options.write_file(self, name, (piece.encode("utf-8") for piece in umdh.write(log)))
 
     def run(self) -> renderers.TreeGrid:
         return renderers.TreeGrid(COLUMNS, self._generator())

@@ -5,9 +5,8 @@ import logging
 from typing import Dict, Iterator, List, Optional, Tuple
 
 from volatility3.framework import interfaces, renderers
-from volatility3.framework.configuration import requirements
 
-from .tracing import databases, locks, spaces, symbolizer, tables
+from .tracing import databases, locks, options, spaces, symbolizer, tables
 from .tracing.creators import Creator
 from .tracing.framecells import names_of
 from .tracing.lock import Lock
@@ -17,9 +16,6 @@ from .tracing.selection import Selection
 vollog = logging.getLogger(__name__)
 
 Row = Tuple[int, Tuple[object, ...]]
-
-DISABLED = "Disabled"
-FAILED = "Error outputting file"
 
 
 class Locks(interfaces.plugins.PluginInterface):
@@ -35,72 +31,29 @@ class Locks(interfaces.plugins.PluginInterface):
     @classmethod
     def get_requirements(cls) -> List[interfaces.configuration.RequirementInterface]:
         return [
-            requirements.ModuleRequirement(
-                name="kernel", description="Windows kernel", architectures=["Intel32", "Intel64"]
+            options.kernel(),
+            *options.helpers(
+                spaces=spaces.AddressSpaces,
+                databases=databases.Databases,
+                locks=locks.Locks,
+                symbolizer=symbolizer.Symbolizer,
             ),
-            requirements.VersionRequirement(name="spaces", component=spaces.AddressSpaces, version=(1, 0, 0)),
-            requirements.VersionRequirement(
-                name="databases", component=databases.Databases, version=(1, 0, 0)
+            options.pid("the kernel"),
+            options.switch("held", "Show only locks that are owned (or where that cannot be read)"),
+            options.switch(
+                "contended", "Show only locks that are or were waited for (or where that cannot be read)"
             ),
-            requirements.VersionRequirement(name="locks", component=locks.Locks, version=(1, 0, 0)),
-            requirements.VersionRequirement(
-                name="symbolizer", component=symbolizer.Symbolizer, version=(1, 0, 0)
-            ),
-            requirements.ListRequirement(
-                name="pid",
-                element_type=int,
-                description="Process IDs to include, 0 for the kernel (all other processes are excluded)",
-                optional=True,
-            ),
-            requirements.BooleanRequirement(
-                name="held",
-                description="Show only locks that are owned (or where that cannot be read)",
-                default=False,
-                optional=True,
-            ),
-            requirements.BooleanRequirement(
-                name="contended",
-                description="Show only locks that are or were waited for (or where that cannot be read)",
-                default=False,
-                optional=True,
-            ),
-            requirements.StringRequirement(
-                name="find",
-                description="Show only locks whose creator's stack has a frame that matches this glob",
-                optional=True,
-            ),
-            requirements.BooleanRequirement(
-                name="unbacked",
-                description="Show only locks created from private or unmapped memory or no module",
-                default=False,
-                optional=True,
-            ),
-            requirements.BooleanRequirement(
-                name="dump",
-                description="Write the locks of each address space as RTL_PROCESS_LOCKS",
-                default=False,
-                optional=True,
-            ),
-            requirements.BooleanRequirement(
-                name="fetch_symbols",
-                description="Let Volatility download the symbols that it lacks",
-                default=False,
-                optional=True,
-            ),
+            *options.selecting("locks created"),
+            options.switch("dump", "Write the locks of each address space as RTL_PROCESS_LOCKS"),
+            options.fetch_symbols(),
         ]
 
     def _generator(self) -> Iterator[Row]:
         kernel_name = self.config["kernel"]
-        names = symbolizer.Symbolizer(
-            self.context,
-            kernel_name,
-            self.config_path,
-            self.config.get("fetch_symbols", False),
-            self._progress_callback,
-        )
+        names = options.symbolizer(self)
         finder = databases.Databases(self.context, kernel_name, self.config_path, names.indexes)
         lister = locks.Locks(self.context, kernel_name, finder)
-        selection = Selection(self.config.get("find"), self.config.get("unbacked", False))
+        selection = options.selection(self)
         try:
             for space in spaces.AddressSpaces.list_spaces(self.context, kernel_name, self.config.get("pid")):
                 self._progress_callback(0, f"Reading the locks of process {space.pid}")
@@ -143,15 +96,9 @@ class Locks(interfaces.plugins.PluginInterface):
     def _dump(self, lister: locks.Locks, space: spaces.AddressSpace, listed: List[Lock]) -> str:
         """Writes RTL_PROCESS_LOCKS if that is wanted; returns the name of the file."""
         if not self.config.get("dump", False):
-            return DISABLED
-        name = self.open.sanitize_filename(f"locks.{space.pid}.{space.arch}.bin")
-        try:
-            with self.open(name) as file:
-                file.write(lister.buffer(space, listed))
-                return str(file.preferred_filename)
-        except OSError as error:
-            vollog.error(f"{name} cannot be written: {error}")
-            return FAILED
+            return options.DISABLED
+        name = f"locks.{space.pid}.{space.arch}.bin"
+        return options.write_file(self, name, [lister.buffer(space, listed)])
 
     def run(self) -> renderers.TreeGrid:
         return renderers.TreeGrid(COLUMNS, self._generator())

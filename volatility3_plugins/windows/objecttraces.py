@@ -5,13 +5,11 @@ import logging
 from typing import Iterator, List, Tuple
 
 from volatility3.framework import interfaces, renderers
-from volatility3.framework.configuration import requirements
 from volatility3.framework.renderers import format_hints
 
-from .tracing import memory, objecttraces, spaces, symbolizer
+from .tracing import memory, objecttraces, options, spaces, symbolizer
 from .tracing.framecells import frame_cells, names_of
 from .tracing.objectevent import ObjectEvent
-from .tracing.selection import Selection
 
 vollog = logging.getLogger(__name__)
 
@@ -32,46 +30,21 @@ class ObjectTraces(interfaces.plugins.PluginInterface):
     @classmethod
     def get_requirements(cls) -> List[interfaces.configuration.RequirementInterface]:
         return [
-            requirements.ModuleRequirement(
-                name="kernel", description="Windows kernel", architectures=["Intel32", "Intel64"]
+            options.kernel(),
+            *options.helpers(
+                spaces=spaces.AddressSpaces,
+                objecttraces=objecttraces.ObjectTraces,
+                symbolizer=symbolizer.Symbolizer,
             ),
-            requirements.VersionRequirement(name="spaces", component=spaces.AddressSpaces, version=(1, 0, 0)),
-            requirements.VersionRequirement(
-                name="objecttraces", component=objecttraces.ObjectTraces, version=(1, 0, 0)
-            ),
-            requirements.VersionRequirement(
-                name="symbolizer", component=symbolizer.Symbolizer, version=(1, 0, 0)
-            ),
-            requirements.StringRequirement(
-                name="find",
-                description="Show only events with a frame whose Symbol matches this glob",
-                optional=True,
-            ),
-            requirements.BooleanRequirement(
-                name="unbacked",
-                description="Show only events with a frame in private or unmapped memory or no module",
-                default=False,
-                optional=True,
-            ),
-            requirements.BooleanRequirement(
-                name="fetch_symbols",
-                description="Let Volatility download the symbols that it lacks",
-                default=False,
-                optional=True,
-            ),
+            *options.selecting("events"),
+            options.fetch_symbols(),
         ]
 
     def _generator(self) -> Iterator[Row]:
         kernel_name = self.config["kernel"]
         kernel = next(spaces.AddressSpaces.list_spaces(self.context, kernel_name, [spaces.KERNEL_PID]))
-        naming = symbolizer.Symbolizer(
-            self.context,
-            kernel_name,
-            self.config_path,
-            self.config.get("fetch_symbols", False),
-            self._progress_callback,
-        )
-        selection = Selection(self.config.get("find"), self.config.get("unbacked", False))
+        naming = options.symbolizer(self)
+        selection = options.selection(self)
         layer = self.context.layers[kernel.layer_name]
         names = naming.names(kernel)
         found = False

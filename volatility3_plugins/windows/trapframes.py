@@ -7,7 +7,7 @@ from volatility3.framework import interfaces, renderers
 from volatility3.framework.configuration import requirements
 from volatility3.plugins.windows import thrdscan
 
-from .tracing import spaces, symbolizer, threads, traprows
+from .tracing import options, spaces, symbolizer, threads, traprows
 from .tracing import trapframes as states
 
 
@@ -25,81 +25,33 @@ class TrapFrames(interfaces.plugins.PluginInterface):
     @classmethod
     def get_requirements(cls) -> List[interfaces.configuration.RequirementInterface]:
         return [
-            requirements.ModuleRequirement(
-                name="kernel", description="Windows kernel", architectures=["Intel32", "Intel64"]
+            options.kernel(),
+            *options.helpers(
+                spaces=spaces.AddressSpaces,
+                threads=threads.Threads,
+                symbolizer=symbolizer.Symbolizer,
+                states=states.TrapFrames,
             ),
-            requirements.VersionRequirement(name="spaces", component=spaces.AddressSpaces, version=(1, 0, 0)),
-            requirements.VersionRequirement(name="threads", component=threads.Threads, version=(1, 0, 0)),
             requirements.VersionRequirement(name="thrdscan", component=thrdscan.ThrdScan, version=(2, 0, 0)),
-            requirements.VersionRequirement(
-                name="symbolizer", component=symbolizer.Symbolizer, version=(1, 0, 0)
+            options.pid("the processors"),
+            options.numbers("tid", "Thread IDs to include (all other threads are excluded)"),
+            options.offset(),
+            options.switch(
+                "scan_stacks", "Look for further frames on every kernel stack and on those of the processors"
             ),
-            requirements.VersionRequirement(name="states", component=states.TrapFrames, version=(1, 0, 0)),
-            requirements.ListRequirement(
-                name="pid",
-                element_type=int,
-                description="Process IDs to include, 0 for the processors (all others are excluded)",
-                optional=True,
+            options.switch("processors", "Add the registers that stopped processors saved"),
+            options.switch("scan_threads", "Add the threads that only a pool scan finds"),
+            options.switch("members", "List every member of each structure with its validity"),
+            options.switch(
+                "unwind", "Add the non-volatile registers that walking the kernel stack tells (x64)"
             ),
-            requirements.ListRequirement(
-                name="tid",
-                element_type=int,
-                description="Thread IDs to include (all other threads are excluded)",
-                optional=True,
-            ),
-            requirements.IntRequirement(
-                name="offset",
-                description="Virtual or physical address of an _EPROCESS that no list holds",
-                optional=True,
-            ),
-            requirements.BooleanRequirement(
-                name="scan_stacks",
-                description="Look for further frames on every kernel stack and on those of the processors",
-                default=False,
-                optional=True,
-            ),
-            requirements.BooleanRequirement(
-                name="processors",
-                description="Add the registers that stopped processors saved",
-                default=False,
-                optional=True,
-            ),
-            requirements.BooleanRequirement(
-                name="scan_threads",
-                description="Add the threads that only a pool scan finds",
-                default=False,
-                optional=True,
-            ),
-            requirements.BooleanRequirement(
-                name="members",
-                description="List every member of each structure with its validity",
-                default=False,
-                optional=True,
-            ),
-            requirements.BooleanRequirement(
-                name="unwind",
-                description="Add the non-volatile registers that walking the kernel stack tells (x64)",
-                default=False,
-                optional=True,
-            ),
-            requirements.BooleanRequirement(
-                name="fetch_symbols",
-                description="Download the symbols of modules that have none",
-                default=False,
-                optional=True,
-            ),
+            options.fetch_symbols(),
         ]
 
     def _generator(self) -> Iterator[Tuple[int, Tuple[object, ...]]]:
         kernel_name = self.config["kernel"]
         layer = self.context.layers[self.context.modules[kernel_name].layer_name]
-        names = symbolizer.Symbolizer(
-            self.context,
-            kernel_name,
-            self.config_path,
-            self.config.get("fetch_symbols", False),
-            self._progress_callback,
-        )
+        names = options.symbolizer(self)
         rows = traprows.TrapRows(layer, names)
         listed = states.TrapFrames.list_states(
             self.context,
