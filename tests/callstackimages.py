@@ -106,6 +106,11 @@ class StackImage:
         )
         return made
 
+    @staticmethod
+    def options_of(routine: Routine) -> Dict[str, Any]:
+        """Options of a module that holds one function."""
+        return module_options([routine], 0x5800, 64)
+
     def thread(self, tid: int, process: Optional[Process] = None, **options: Any) -> Thread:
         self.threads[tid] = (process or self.app).thread(tid, **options)
         return self.threads[tid]

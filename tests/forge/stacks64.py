@@ -46,13 +46,13 @@ class Stack64:
     def start(self, home: int = 0x28) -> Stack64:
         """Leaves room, and a return address of 0, which is where a walk ends."""
         self.sp -= home
-        self._push(0)
+        self.push(0)
         return self
 
     def enter(self, module: int, routine: Routine) -> None:
         """Enters a function whose return address has been pushed: builds its frame, changes registers."""
         for register in routine.pushes:
-            self._push(self.registers[register])
+            self.push(self.registers[register])
         self.sp -= routine.alloc
         for register, offset in routine.saves.items():
             self._space.write_int(self.sp + offset, self.registers[register], 8)
@@ -65,7 +65,7 @@ class Stack64:
     def call(self, module: int, routine: Routine, site: int = 0, how: str = "unwind") -> None:
         """Lets the function that was entered last call another from one of its sites."""
         self.frames.append(Expected(module + routine.returns(site), self.sp, how, dict(self.registers)))
-        self._push(module + routine.returns(site))
+        self.push(module + routine.returns(site))
 
     def interrupt(self, entry: Entry, ip: int, registers: Registers, poison: Poison) -> int:
         """Interrupts the code at an address; the stack pointer is then behind the error code of the frame.
@@ -90,10 +90,11 @@ class Stack64:
     def switch_out(self) -> int:
         """Switches the thread out below the function entered last; returns KTHREAD.KernelStack."""
         self.frames[-1] = self.frames[-1]._replace(how="trap")
-        self._push(self.registers[RBP])
+        self.push(self.registers[RBP])
         self.sp -= 0x30
         return self.sp
 
-    def _push(self, value: int) -> None:
+    def push(self, value: int) -> None:
+        """Pushes a value."""
         self.sp -= 8
         self._space.write_int(self.sp, value, 8)

@@ -1,0 +1,249 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""`windows.callstacks` where something is missing: what is shown of it, and what is said."""
+
+from __future__ import annotations
+
+import pathlib
+from typing import Any, Callable, Dict, List, Tuple
+
+import pytest
+from volatility3.plugins.windows.tracing.decode import cpucontext
+
+from tests.callstackimages import DRIVER, MAIN, SWAP, UNWIND_DATA, USER_START, WAIT_EX, StackImage
+from tests.callstackimages86 import Wow64Threads
+from tests.forge import context
+from tests.forge import trapentries as entries
+from tests.forge.code import RBP, RBX
+from tests.forge.paging import State
+from tests.forge.stacks64 import NAMES, Stack64
+from tests.forge.trapentries import Entry
+from tests.forge.vad import EXECUTE_READWRITE
+from tests.windows.test_callstacks import MASK, Row, by_key, stacks
+
+Shown = Dict[Tuple[int, str], Tuple[Row, List[Row]]]
+TERMINATED = 4
+
+
+def shown(image: StackImage, folder: pathlib.Path, **options: Any) -> Shown:
+    return by_key(stacks(context.open_image(image.kernel.image(), folder), **options))
+
+
+def told(frames: List[Row]) -> List[Tuple[int, str, str]]:
+    return [(frame["Address"], frame["How"], frame["Status"]) for frame in frames]
+
+
+def expected(image: StackImage, tid: int, part: str, status: str = "") -> List[Tuple[int, str, str]]:
+    return [(address & MASK, how, status) for address, _, how in image.expected[tid, part].frames]
+
+
+def saved_context(**registers: int) -> bytes:
+    layout = cpucontext.LAYOUTS["x64"]
+    data = bytearray(layout.size)
+    for name, value in dict(registers, ContextFlags=0x10001F).items():
+        field = layout.members[name]
+        data[field.offset : field.offset + field.size] = value.to_bytes(field.size, "little")
+    return bytes(data)
+
+
+def test_a_running_thread_whose_processor_saved_nothing(tmp_path: pathlib.Path) -> None:
+    image = StackImage()
+    image.kernel.cpus[0].current(image.waiting(1004))
+    found = shown(image, tmp_path)
+    stack, frames = found[1004, "kernel"]
+    assert (stack["Status"], stack["State"], stack["Depth"], frames) == ("running", "Running", 0, [])
+    # What it had in user mode when it entered the kernel last is there, and said to be of then.
+    stack, frames = found[1004, "user"]
+    assert stack["Status"] == "running"
+    assert told(frames) == expected(image, 1004, "user")
+
+
+def test_a_running_thread_whose_processor_was_stopped_in_the_kernel(tmp_path: pathlib.Path) -> None:
+    image = StackImage()
+    thread = image.thread(12, image.kernel.system)
+    stack = Stack64(image.kernel.space, thread.stack_base).start()
+    stack.enter(image.driver, DRIVER)
+    ip = image.driver + DRIVER.rva + 0x22
+    names = {name.capitalize(): stack.registers[number] for number, name in NAMES.items()}
+    saved = saved_context(Rip=ip, Rsp=stack.sp, SegCs=0x10, **names)
+    image.kernel.cpus[0].current(thread)
+    image.kernel.cpus[0].kprcb["ProcessorState.ContextFrame"] = saved
+    stack_row, frames = shown(image, tmp_path)[12, "kernel"]
+    assert (stack_row["Status"] or "") == ""
+    assert told(frames) == [(ip & MASK, "trap", "")]
+    assert stack_row["Depth"] == 0
+
+
+def test_a_running_thread_whose_processor_was_stopped_in_user_mode(tmp_path: pathlib.Path) -> None:
+    image = StackImage()
+    thread = image.waiting(1004)
+    user = Stack64(image.app.space, thread.user_stack_base).start()
+    user.enter(image.modules["ntdll"].base, USER_START)
+    user.call(image.modules["ntdll"].base, USER_START)
+    user.enter(image.modules["app"].base, MAIN)
+    ip = image.modules["app"].base + MAIN.rva + 0x15
+    saved = saved_context(Rip=ip, Rsp=user.sp, Rbp=user.registers[RBP], SegCs=0x33)
+    image.kernel.cpus[0].current(thread)
+    image.kernel.cpus[0].kprcb["ProcessorState.ContextFrame"] = saved
+    found = shown(image, tmp_path)
+    assert found[1004, "kernel"][0]["Status"] == "in user mode"
+    assert told(found[1004, "user"][1]) == [
+        *((ip, "trap", ""), (user.frames[0].address, "unwind", "")),
+    ]
+
+
+def test_a_kernel_stack_that_is_paged_out(tmp_path: pathlib.Path) -> None:
+    image = StackImage()
+    thread = image.waiting(1004)
+    size = thread.stack_base - thread.stack_limit
+    image.kernel.space.set_state(thread.stack_limit, size, State.PAGEFILE)
+    found = shown(image, tmp_path)
+    assert (found[1004, "kernel"][0]["Status"], found[1004, "kernel"][1]) == ("unreadable", [])
+    assert (found[1004, "user"][0]["Status"], found[1004, "user"][1]) == ("unreadable", [])
+
+
+def test_a_kernel_stack_of_which_a_page_is_missing(tmp_path: pathlib.Path) -> None:
+    image = StackImage()
+    image.interrupted(1008)
+    thread = image.threads[1008]
+    image.kernel.space.set_state(thread.stack_base - 0x1000, 0x1000, State.PAGEFILE)
+    thread.kthread["KernelStack"] = thread.stack_base - 0x1030
+    assert shown(image, tmp_path)[1008, "kernel"][0]["Status"] == "unreadable"
+
+
+def test_no_switch_frame_where_it_should_be(tmp_path: pathlib.Path) -> None:
+    """The scan finds the first return address, and the trap frame at the top is found all the same."""
+    image = StackImage()
+    thread = image.waiting(1004)
+    kernel_stack = thread.kthread["KernelStack"]
+    image.kernel.space.write(kernel_stack, b"\x41" * 0x40)
+    stack, frames = shown(image, tmp_path)[1004, "kernel"]
+    assert stack["Status"] == "no switch frame"
+    assert [(address, status) for address, _, status in told(frames)] == [
+        (address, "unsure") for address, _, _ in expected(image, 1004, "kernel")[1:]
+    ]
+    assert frames[0]["How"] == "scan"
+
+
+@pytest.mark.parametrize(
+    ("place", "reason"),
+    [
+        (lambda image: image.nt + UNWIND_DATA, "unwind data unreadable"),
+        (lambda image: image.kernel.nt.base + image.kernel.nt.pe.pdata_rva, "no function table"),
+    ],
+)
+def test_unwind_data_that_is_paged_out(
+    place: Callable[[StackImage], int], reason: str, tmp_path: pathlib.Path
+) -> None:
+    image = StackImage()
+    image.waiting(1004)
+    page = place(image) // 0x1000 * 0x1000
+    image.kernel.space.set_state(page, 0x1000, State.PAGEFILE)
+    stack, frames = shown(image, tmp_path)[1004, "kernel"]
+    assert "unsure" not in frames[0]["Status"]
+    assert all("unsure" in frame["Status"] for frame in frames[1:])
+    assert reason in stack["Status"]
+
+
+def test_a_user_stack_that_is_paged_out(tmp_path: pathlib.Path) -> None:
+    image = StackImage()
+    thread = image.waiting(1004)
+    image.app.space.set_state(thread.user_stack_base - 0x1000, 0x1000, State.PAGEFILE)
+    stack, frames = shown(image, tmp_path)[1004, "user"]
+    assert stack["Status"] == "stack unreadable"
+    assert told(frames) == expected(image, 1004, "user")[:1]
+
+
+def test_a_stack_that_is_not_the_tebs(tmp_path: pathlib.Path) -> None:
+    """A fiber's, say: it is walked, and that its end is not known is said."""
+    image = StackImage()
+    thread = image.waiting(1004)
+    assert thread.teb is not None
+    thread.teb["NtTib.StackBase"] = 0x20000
+    thread.teb["NtTib.StackLimit"] = 0x10000
+    stack, frames = shown(image, tmp_path)[1004, "user"]
+    assert stack["Status"] == "stack limits unknown"
+    assert told(frames) == expected(image, 1004, "user")
+
+
+def test_code_that_no_file_backs(tmp_path: pathlib.Path) -> None:
+    image = StackImage()
+    image.waiting(1004)
+    thread = image.thread(1008)
+    private = 0x20000000
+    image.app.region(private, b"\x90" * 0x100 + b"\xe8\0\0\0\0", size=0x1000, protection=EXECUTE_READWRITE)
+    user = Stack64(image.app.space, thread.user_stack_base).start()
+    user.enter(image.modules["ntdll"].base, USER_START)
+    user.call(image.modules["ntdll"].base, USER_START)
+    user.sp -= 0x40
+    kernelbase = image.modules["kernelbase"].base
+    user.push(private + 0x105)
+    user.enter(kernelbase, WAIT_EX)
+    user.call(kernelbase, WAIT_EX, how="leaf")
+    stub = image.modules["ntdll"].base + 0x1112
+
+    image.wait(thread, image.leave_user(thread, user, stub, Entry(entries.SYSCALL, "user64", mitigated=True)))
+    found = shown(image, tmp_path, unbacked=True)
+    assert set(found) == {(1008, "user")}
+    stack, frames = found[1008, "user"]
+    assert stack["Status"] == "code in no module"
+    assert [(frame["Symbol"].split("+")[0], frame["How"], frame["Status"]) for frame in frames] == [
+        ("ntdll!NtWait", "trap", ""),
+        ("kernelbase!WaitEx", "leaf", ""),
+        ("<private>", "unwind", ""),
+        ("ntdll", "scan", "unsure"),
+    ]
+
+
+def test_threads_that_are_none_or_no_more(tmp_path: pathlib.Path) -> None:
+    image = StackImage()
+    gone, broken = image.waiting(1004), image.waiting(1008)
+    gone.kthread["State"] = TERMINATED
+    gone.kthread["KernelStack"] = 0
+    broken.ethread["Tcb.Header.Type"] = 3
+    found = shown(image, tmp_path)
+    assert found[1004, "kernel"][0]["Status"] == "terminated, unreadable"
+    assert found[1008, "kernel"][0]["Status"] == "not a thread"
+    assert (1008, "user") not in found
+
+
+def test_wow64_threads_without_a_cpu_area(tmp_path: pathlib.Path) -> None:
+    image = StackImage()
+    Wow64Threads(image)
+    image.waiting(1004)
+    stack, frames = shown(image, tmp_path)[1004, "wow64"]
+    assert (stack["Status"], frames) == ("no saved registers", [])
+
+
+def test_a_stack_that_leads_back_to_itself(tmp_path: pathlib.Path) -> None:
+    image = StackImage()
+    thread = image.waiting(1004)
+    # KiSwapContext's caller is itself, again and again, up to the stack's end.
+    swap = image.nt + SWAP.returns()
+    start = thread.kthread["KernelStack"] + 0x40
+    for slot in range(start + 0x138, thread.stack_base - 0x140, 0x140):
+        image.kernel.space.write_int(slot, swap, 8)
+    stack, frames = shown(image, tmp_path)[1004, "kernel"]
+    assert len(frames) < 0x6000 // 0x140 + 1
+    assert stack["Status"]
+
+
+def test_registers_below_survive_the_border(tmp_path: pathlib.Path) -> None:
+    """The user's innermost function keeps its frame in Rbx, which the trap frame of a fault does not hold."""
+    image = StackImage()
+    thread = image.thread(1004)
+    ntdll = image.modules["ntdll"]
+    user = Stack64(image.app.space, thread.user_stack_base).start()
+    user.enter(ntdll.base, USER_START)
+    user.call(ntdll.base, USER_START)
+    framed = image.app.module("framed.dll", **image.options_of(DRIVER))
+    user.enter(framed.base, DRIVER)
+    assert user.registers[RBX] == user.sp + 0x20
+    ip = framed.base + DRIVER.rva + 0x22
+
+    kernel = image.leave_user(thread, user, ip, Entry(entries.PAGE_FAULT, "user64"))
+    image.wait(thread, kernel)
+    # KiSwapContext saved Rbx: the walk carries it to the user's frame.
+    stack, frames = shown(image, tmp_path)[1004, "user"]
+    assert (stack["Status"] or "") == ""
+    assert told(frames) == expected(image, 1004, "user")
