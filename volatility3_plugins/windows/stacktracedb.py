@@ -151,13 +151,12 @@ class StackTraceDb(interfaces.plugins.PluginInterface):
         for trace in traces:
             if wanted and trace.trace_index not in wanted:
                 continue
-            frames = rows.frames(trace)
-            if not (selection.everything or selection.takes(names_of(frames))):
+            if not (selection.everything or selection.takes(names_of(rows.frames(trace)))):
                 continue
-            yield 0, rows.trace(trace, frames if fold else None)
-            if not fold:
-                for number, frame in enumerate(frames):
-                    yield 1, rows.frame(trace, number, frame)
+            if fold:
+                yield 0, rows.folded(trace)
+            else:
+                yield from rows.unfolded(trace)
 
     def _dump(
         self, finder: databases.Databases, database: databases.Database, opened: stdwalk.Database

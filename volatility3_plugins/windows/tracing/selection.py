@@ -5,10 +5,14 @@
 from __future__ import annotations
 
 import fnmatch
+import functools
 import re
 from typing import Iterable, Optional
 
 from .symbolizer import UNBACKED, Name
+
+_SYMBOLS = 1 << 16
+"""So many symbols are remembered: stacks share most of theirs."""
 
 
 class Selection:
@@ -22,6 +26,7 @@ class Selection:
     def __init__(self, find: Optional[str] = None, unbacked: bool = False) -> None:
         self._pattern = re.compile(fnmatch.translate(find), re.IGNORECASE) if find else None
         self._unbacked = unbacked
+        self._finds = functools.lru_cache(maxsize=_SYMBOLS)(self._matches)
 
     @property
     def everything(self) -> bool:
@@ -32,8 +37,11 @@ class Selection:
         """Tells whether a stack is wanted, by the names of its frames."""
         found, unbacked = self._pattern is None, not self._unbacked
         for name in names:
-            found = found or (self._pattern is not None and self._pattern.match(name.symbol) is not None)
+            found = found or self._finds(name.symbol)
             unbacked = unbacked or name.backing in UNBACKED
             if found and unbacked:
                 return True
         return found and unbacked
+
+    def _matches(self, symbol: str) -> bool:
+        return self._pattern is None or self._pattern.match(symbol) is not None

@@ -4,13 +4,15 @@
 
 from __future__ import annotations
 
-from typing import Callable, Dict, Iterator, List, NamedTuple, Optional, Tuple, Union
+from typing import Iterator, List, NamedTuple, Optional, Tuple, Union
 
 from volatility3.framework import interfaces, renderers
 from volatility3.framework.renderers import format_hints
 
 from . import memory
 from .databases import Database
+from .decode import stdstatus
+from .decode.memo import Memo
 from .decode.stdheader import Header
 from .decode.stdwalk import Trace
 from .symbolizer import Name, SpaceNames
@@ -45,6 +47,7 @@ _UNREADABLE = renderers.UnreadableValue()
 _UNPARSABLE = renderers.UnparsableValue()
 _OVERWRITTEN = "overwritten"
 _UNREADABLE_WORD = "unreadable"
+_FREED = stdstatus.text(stdstatus.FREED)
 
 
 class Frame(NamedTuple):
@@ -70,7 +73,7 @@ class TraceRows:
     def __init__(
         self, layer: interfaces.layers.DataLayerInterface, database: Database, names: SpaceNames
     ) -> None:
-        self._hex = _hex_form(layer)
+        self._layer = layer
         self._names = names
         self._key: Cells = (
             database.space.pid,
@@ -78,7 +81,8 @@ class TraceRows:
             database.space.arch,
             self._hex(database.address),
         )
-        self._frames: Dict[int, Frame] = {}
+        self._frames = Memo(self._frame)
+        self._symbols = Memo(self._symbol)
 
     def database(self, header: Optional[Header], status: str, file_output: str) -> Cells:
         """Returns the row of the database itself, with the header figures as Windows computes them."""
@@ -96,13 +100,31 @@ class TraceRows:
         """Returns the row of a heap's trace log, which has a number of records and no other figure."""
         return (*self._key, *(_NONE,) * 7, status, *(_NONE,) * 6, _or_unreadable(trace_count), _NONE)
 
-    def trace(self, trace: Trace, frames: Optional[List[Frame]] = None) -> Cells:
-        """Returns the row of a back trace.
+    def folded(self, trace: Trace) -> Cells:
+        """Returns the row of a back trace that holds its frames in the column Stack."""
+        if _FREED in trace.status:
+            stack = "; ".join(map(_in_stack, self.frames(trace)))
+        else:
+            stack = "; ".join(map(self._symbols.__getitem__, trace.frames))
+        return self._trace(trace, self._hex(trace.address), stack)
 
-        Args:
-            trace: the trace
-            frames: its frames, if the column Stack is to hold them
-        """
+    def unfolded(self, trace: Trace) -> Iterator[Tuple[int, Cells]]:
+        """Yields (depth, row) of a back trace and of its frames below it."""
+        entry = self._hex(trace.address)
+        yield 0, self._trace(trace, entry, _NONE)
+        before = (*self._key, trace.trace_index or _NONE, _NONE, _NONE)
+        after = (entry, *(_NONE,) * 7)
+        for number, frame in enumerate(self.frames(trace)):
+            yield 1, (*before, number, *frame.cells, *after)
+
+    def frames(self, trace: Trace) -> List[Frame]:
+        """Returns the frames of a trace, innermost first."""
+        frames = map(self._frames.__getitem__, trace.frames)
+        if _FREED in trace.status:
+            return [_LINKED_OVER if frame.name is None else frame for frame in frames]
+        return list(frames)
+
+    def _trace(self, trace: Trace, entry: format_hints.Hex, stack: object) -> Cells:
         return (
             *self._key,
             trace.trace_index or _NONE,
@@ -113,41 +135,23 @@ class TraceRows:
             _NONE,
             _NONE,
             trace.status,
-            self._hex(trace.address),
+            entry,
             _UNREADABLE if trace.hash is None else format_hints.Hex(trace.hash),
-            _NONE if frames is None else "; ".join(map(_in_stack, frames)),
+            stack,
             *(_NONE,) * 5,
         )
 
-    def frame(self, trace: Trace, number: int, frame: Frame) -> Cells:
-        """Returns the row of a frame."""
-        return (
-            *self._key,
-            trace.trace_index or _NONE,
-            _NONE,
-            _NONE,
-            number,
-            *frame.cells,
-            self._hex(trace.address),
-            *(_NONE,) * 7,
-        )
+    def _frame(self, address: Optional[int]) -> Frame:
+        if address is None:
+            return _NOT_THERE
+        name = self._names.name(address)
+        return Frame((self._hex(address), name.symbol, name.source, name.status), name)
 
-    def frames(self, trace: Trace) -> List[Frame]:
-        """Returns the frames of a trace, innermost first."""
-        known = self._frames
-        missing = _LINKED_OVER if "freed" in trace.status else _NOT_THERE
-        found = []
-        for address in trace.frames:
-            if address is None:
-                found.append(missing)
-                continue
-            frame = known.get(address)
-            if frame is None:
-                name = self._names.name(address)
-                cells = (self._hex(address), name.symbol, name.source, name.status)
-                frame = known[address] = Frame(cells, name)
-            found.append(frame)
-        return found
+    def _symbol(self, address: Optional[int]) -> str:
+        return _in_stack(self._frames[address])
+
+    def _hex(self, address: int) -> format_hints.Hex:
+        return format_hints.Hex(memory.masked(self._layer, address))
 
 
 def names_of(frames: List[Frame]) -> Iterator[Name]:
@@ -161,7 +165,3 @@ def _in_stack(frame: Frame) -> str:
 
 def _or_unreadable(value: Optional[int]) -> Union[int, interfaces.renderers.BaseAbsentValue]:
     return _UNREADABLE if value is None else value
-
-
-def _hex_form(layer: interfaces.layers.DataLayerInterface) -> Callable[[int], format_hints.Hex]:
-    return lambda address: format_hints.Hex(memory.masked(layer, address))
