@@ -12,6 +12,8 @@ from typing import NamedTuple
 
 from .stdheader import MAX_DATABASE, Header
 
+_MARGIN = 0x10000
+
 
 class Bounds(NamedTuple):
     """The used parts [database, lower_end) and [upper_start, upper_end), by address.
@@ -48,4 +50,13 @@ def bounds(header: Header) -> Bounds:
     upper_start = upper if upper_known else lower if lower_known else first
     if not has_index:
         upper_start = top
+    most = _most_slots(header, lower_end if lower_known or upper_known else first)
+    if upper_start < top - most * pointer:
+        upper_start, upper_known = top - most * pointer, False
     return Bounds(first, lower_end, upper_start, top, lower_known, upper_known)
+
+
+def _most_slots(header: Header, lower_end: int) -> int:
+    """Returns how many index slots there can be: one per block, and those of blocks logged meanwhile."""
+    smallest = header.layout.entry.back_trace + header.layout.pointer_size
+    return (lower_end - header.first_entry) // smallest + _MARGIN

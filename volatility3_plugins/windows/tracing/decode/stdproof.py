@@ -9,7 +9,7 @@ from typing import Iterator, List, NamedTuple, Optional, Sequence, Tuple
 from .reading import Reader
 from .stdheader import MAX_DATABASE, Header, contradictions, parse
 from .stdlayout import StdLayout
-from .stdsample import agreement, block_count, index_agreement
+from .stdsample import agreement, block_count, numbered_slots
 
 _USUAL_COUNTS = {"5.1": (137,), "5.2": (1567,), "6.1": (9551, 5569)}
 """Numbers of buckets: XP; 2003; 7 to 11 with 16 MB and more, with less. Vista's is not known."""
@@ -46,16 +46,18 @@ def prove(reader: Reader, address: int, layouts: Sequence[StdLayout]) -> Proof:
     if data is None:
         return Proof(None, ("unreadable",))
     failed: List[Tuple[str, ...]] = []
+    best, most = None, -1
     for layout in layouts:
         for header in parse(layout, address, bytes(data)):
             wrong = contradictions(header)
-            if not wrong:
-                matching, sampled = agreement(reader, header)
-                if 2 * matching >= sampled:
-                    return Proof(header, ())
+            matching, sampled = (0, 0) if wrong else agreement(reader, header)
+            if 2 * matching < sampled:
                 wrong = ("Buckets",)
-            failed.append(wrong)
-    return Proof(None, min(failed, key=len))
+            if wrong:
+                failed.append(wrong)
+            elif matching > most:
+                best, most = header, matching
+    return Proof(best, () if best else min(failed, key=len))
 
 
 def recover(reader: Reader, address: int, layouts: Sequence[StdLayout]) -> Proof:
@@ -71,8 +73,12 @@ def recover(reader: Reader, address: int, layouts: Sequence[StdLayout]) -> Proof
         the buckets lead to agree best with them, with the names of what does not hold.
     """
     proof = prove(reader, address, layouts)
-    if proof.header:
-        return proof
+    if proof.header is None:
+        proof = _guess(reader, address, layouts) or proof
+    return _with_index_end(reader, proof)
+
+
+def _guess(reader: Reader, address: int, layouts: Sequence[StdLayout]) -> Optional[Proof]:
     length = _header_length(layouts)
     memory = reader(address, length)
     whole = memory.read(address, length) is not None
@@ -86,12 +92,7 @@ def recover(reader: Reader, address: int, layouts: Sequence[StdLayout]) -> Proof
         for guess in _guesses(parsed)
     ]
     found = _best_by_chains(reader, guesses) or _best_by_blocks(reader, guesses)
-    if found is None:
-        return proof
-    header, failed = found
-    if not whole or "EntryIndexArray" in failed:
-        header = header._replace(index_end=_index_end(reader, header))
-    return Proof(header, failed or ("Buckets",))
+    return Proof(found[0], found[1] or ("Buckets",)) if found else None
 
 
 _Guess = Tuple[Header, Tuple[str, ...]]
@@ -127,14 +128,22 @@ def _best_by_blocks(reader: Reader, guesses: Sequence[_Guess]) -> Optional[_Gues
     return best
 
 
-def _index_end(reader: Reader, header: Header) -> int:
-    """Finds the end of the index array: what is reserved are megabytes, or half of one in a kernel."""
-    best, most = header.index_end, 0
-    for size in (_MEGABYTE // 2, *range(_MEGABYTE, MAX_DATABASE + 1, _MEGABYTE)):
-        right, wrong = index_agreement(reader, header, header.address + size)
-        if right > most and not wrong:
-            best, most = header.address + size, right
-    return best
+def _with_index_end(reader: Reader, proof: Proof) -> Proof:
+    """Finds the end of the index array when no slot is where EntryIndexArray says.
+
+    What is reserved are megabytes, or half of one in a kernel.
+    """
+    header = proof.header
+    if header is None or numbered_slots(reader, header, header.index_end):
+        return proof
+    sizes = (_MEGABYTE // 2, *range(_MEGABYTE, MAX_DATABASE + 1, _MEGABYTE))
+    right, end = max(
+        (numbered_slots(reader, header, header.address + size), header.address + size) for size in sizes
+    )
+    if not right:
+        return proof
+    failed = tuple(dict.fromkeys((*proof.failed, "EntryIndexArray")))
+    return Proof(header._replace(index_end=end), failed)
 
 
 def _guesses(header: Header) -> Iterator[Header]:

@@ -53,26 +53,16 @@ def block_count(reader: Reader, header: Header) -> int:
     return len(walk.walk().addresses)
 
 
-def index_agreement(reader: Reader, header: Header, end: int) -> Tuple[int, int]:
-    """Samples the index slots that there would be if the index array ended at an address.
-
-    Returns:
-        (slots that lead to an entry with their number, slots that do not although they hold something)
-    """
+def numbered_slots(reader: Reader, header: Header, end: int) -> int:
+    """Returns how many of the first index slots, if the array ended there, lead to their entry."""
     codec = stdentries.codec(header.layout)
     size = codec.pointer_size
     memory = reader(end - _SLOTS * size, _SLOTS * size)
-    right = wrong = 0
+    right = 0
     for index in range(1, _SLOTS + 1):
         slot = memory.read(end - index * size, size)
         address = int.from_bytes(slot, "little") if slot is not None else 0
-        if not address:
-            continue
-        if not header.first_entry <= address < end:
-            wrong += 1
-            continue
-        head = reader(address, codec.head_size).read(address, codec.head_size)
-        if head is not None:
-            right += codec.stored_index(head) == index
-            wrong += codec.stored_index(head) != index
-    return right, wrong
+        if header.first_entry <= address < end:
+            head = reader(address, codec.head_size).read(address, codec.head_size)
+            right += head is not None and codec.stored_index(head) == index
+    return right

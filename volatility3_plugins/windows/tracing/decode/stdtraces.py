@@ -48,8 +48,10 @@ class TraceDecoder:
         """Returns index to entry, as chained entries that no slot leads to have it in themselves."""
         found: Dict[int, int] = {}
         for entry in self._rest:
+            if self._links.buckets[entry] < 0:
+                continue
             head = self._read(self._links.blocks.addresses[entry], self._codec.head_size)
-            if head is not None and self._links.buckets[entry] >= 0:
+            if head is not None:
                 found.setdefault(self._codec.stored_index(head), entry)
         found.pop(0, None)
         return found
