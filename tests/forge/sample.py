@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Any, List, Sequence, Union
 
-from . import kernels, sampleowners, samplethreads, std_bytes
+from . import kernels, sampleowners, samplestacks, samplethreads, std_bytes
 from .kernel import Kernel
 from .module import Module
 from .pe import Function
@@ -59,7 +59,8 @@ LEGACY = SampleModule(["WinMain", "read_ini"])
 def build() -> Kernel:
     """Builds the sample; the caller makes the image of it."""
     known = kernels.load("win10-x64")
-    kernel = Kernel(known.table, **{**known.options(), "nt_global_flag": 0x2000})
+    code = samplestacks.kernel_options(known.table)
+    kernel = Kernel(known.table, **{**known.options(), **code, "nt_global_flag": 0x2000})
     ntfs = kernel.module("Ntfs.sys", symbols=NTFS.rvas, **NTFS.options())
     tcpip = kernel.module("tcpip.sys", **TCPIP.options())
     kernel.unloaded("aimhook.sys", GONE_DRIVER, GONE_DRIVER + 0x9000)
@@ -69,6 +70,7 @@ def build() -> Kernel:
     _updater(updater)
     _legacy(legacy)
     samplethreads.add(kernel, updater, legacy, INJECTED)
+    samplestacks.add(kernel, updater)
     sampleowners.add(kernel, updater, legacy, INJECTED)
     return kernel
 

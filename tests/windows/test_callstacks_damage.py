@@ -125,6 +125,16 @@ def test_no_switch_frame_where_it_should_be(tmp_path: pathlib.Path) -> None:
     assert frames[0]["How"] == "scan"
 
 
+def test_nothing_but_the_users_trap_frame_on_a_kernel_stack(tmp_path: pathlib.Path) -> None:
+    image = StackImage()
+    thread = image.waiting(1004)
+    kernel_stack = thread.kthread["KernelStack"]
+    image.kernel.space.write(kernel_stack, bytes(thread.stack_base - 0x190 - kernel_stack))
+    found = shown(image, tmp_path)
+    assert (found[1004, "kernel"][0]["Status"], found[1004, "kernel"][1]) == ("no switch frame", [])
+    assert told(found[1004, "user"][1]) == expected(image, 1004, "user")
+
+
 @pytest.mark.parametrize(
     ("place", "reason"),
     [

@@ -133,7 +133,11 @@ class _Walk(Generic[R]):
     def search(self, sp: int, reason: str) -> Walk:
         """Begins with a scan."""
         found = self._scan(sp, reason)
-        return self._end(found) if isinstance(found, str) else self._run(found)
+        if isinstance(found, str):
+            return self._end(found)
+        if found.border is not None:
+            return self._end("", found.border._replace(sure=False))
+        return self._run(found)
 
     def _run(self, taken: Taken[R]) -> Walk:
         while True:
