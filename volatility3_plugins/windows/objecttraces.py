@@ -8,7 +8,7 @@ from volatility3.framework import interfaces, renderers
 from volatility3.framework.renderers import format_hints
 
 from .tracing import memory, objecttraces, options, spaces, symbolizer
-from .tracing.framecells import frame_cells, names_of
+from .tracing.framecells import StackCells, names_of
 from .tracing.objectevent import ObjectEvent
 
 vollog = logging.getLogger(__name__)
@@ -46,11 +46,11 @@ class ObjectTraces(interfaces.plugins.PluginInterface):
         naming = options.symbolizer(self)
         selection = options.selection(self)
         layer = self.context.layers[kernel.layer_name]
-        names = naming.names(kernel)
+        stacks = StackCells(layer, naming.names(kernel))
         found = False
         for event in objecttraces.ObjectTraces(self.context, kernel_name, kernel).list_events():
             found = True
-            frames = frame_cells(layer, names, event.frames)
+            frames = stacks.of(event.frames)
             if selection.everything or selection.takes(names_of(frames)):
                 yield 0, self._row(layer, event)
                 for number, frame in enumerate(frames):

@@ -5,20 +5,16 @@ import logging
 from typing import Iterable, Iterator, List, Tuple
 
 from volatility3.framework import interfaces, renderers
-from volatility3.framework.configuration import requirements
 
-from .tracing import databases, globalflag, memory, spaces, symbolizer, tables
+from .tracing import databases, globalflag, memory, options, spaces, symbolizer, tables
 from .tracing.decode import backtraces, globalflags, heaplog, stdwalk
 from .tracing.decode.stdwalk import Trace
-from .tracing.selection import Selection
-from .tracing.tracerows import COLUMNS, TraceRows, names_of
+from .tracing.framecells import names_of
+from .tracing.tracerows import COLUMNS, TraceRows
 
 vollog = logging.getLogger(__name__)
 
 Row = Tuple[int, Tuple[object, ...]]
-
-DISABLED = "Disabled"
-FAILED = "Error outputting file"
 
 
 class StackTraceDb(interfaces.plugins.PluginInterface):
@@ -34,74 +30,28 @@ class StackTraceDb(interfaces.plugins.PluginInterface):
     @classmethod
     def get_requirements(cls) -> List[interfaces.configuration.RequirementInterface]:
         return [
-            requirements.ModuleRequirement(
-                name="kernel", description="Windows kernel", architectures=["Intel32", "Intel64"]
+            options.kernel(),
+            *options.helpers(
+                spaces=spaces.AddressSpaces,
+                databases=databases.Databases,
+                symbolizer=symbolizer.Symbolizer,
             ),
-            requirements.VersionRequirement(name="spaces", component=spaces.AddressSpaces, version=(1, 0, 0)),
-            requirements.VersionRequirement(
-                name="databases", component=databases.Databases, version=(1, 0, 0)
+            options.pid("the kernel"),
+            options.numbers("index", "Show only the back traces with these indices"),
+            *options.selecting("back traces"),
+            options.switch("fold", "Show no frame rows, but each back trace in one string (column Stack)"),
+            options.switch(
+                "carve", "Also show freed and orphan entries, and databases that no pointer leads to"
             ),
-            requirements.VersionRequirement(
-                name="symbolizer", component=symbolizer.Symbolizer, version=(1, 0, 0)
+            options.switch(
+                "dump", "Write each database as RTL_PROCESS_BACKTRACES, and show the database rows only"
             ),
-            requirements.ListRequirement(
-                name="pid",
-                element_type=int,
-                description="Process IDs to include, 0 for the kernel (all other processes are excluded)",
-                optional=True,
-            ),
-            requirements.ListRequirement(
-                name="index",
-                element_type=int,
-                description="Show only the back traces with these indices",
-                optional=True,
-            ),
-            requirements.StringRequirement(
-                name="find",
-                description="Show only back traces with a frame whose Symbol matches this glob",
-                optional=True,
-            ),
-            requirements.BooleanRequirement(
-                name="unbacked",
-                description="Show only back traces with a frame in private or unmapped memory or no module",
-                default=False,
-                optional=True,
-            ),
-            requirements.BooleanRequirement(
-                name="fold",
-                description="Show no frame rows, but each back trace in one string (column Stack)",
-                default=False,
-                optional=True,
-            ),
-            requirements.BooleanRequirement(
-                name="carve",
-                description="Also show freed and orphan entries, and databases that no pointer leads to",
-                default=False,
-                optional=True,
-            ),
-            requirements.BooleanRequirement(
-                name="dump",
-                description="Write each database as RTL_PROCESS_BACKTRACES, and show the database rows only",
-                default=False,
-                optional=True,
-            ),
-            requirements.BooleanRequirement(
-                name="fetch_symbols",
-                description="Let Volatility download the symbols that it lacks",
-                default=False,
-                optional=True,
-            ),
+            options.fetch_symbols(),
         ]
 
     def _generator(self) -> Iterator[Row]:
         kernel_name = self.config["kernel"]
-        names = symbolizer.Symbolizer(
-            self.context,
-            kernel_name,
-            self.config_path,
-            self.config.get("fetch_symbols", False),
-            self._progress_callback,
-        )
+        names = options.symbolizer(self)
         finder = databases.Databases(self.context, kernel_name, self.config_path, names.indexes)
         listed = spaces.AddressSpaces.list_spaces(self.context, kernel_name, self.config.get("pid"))
         searched: List[spaces.AddressSpace] = []
@@ -126,7 +76,7 @@ class StackTraceDb(interfaces.plugins.PluginInterface):
         dump = self.config.get("dump", False)
         opened = finder.open(database)
         if opened is None:
-            yield 0, rows.database(None, database.status, FAILED if dump else DISABLED)
+            yield 0, rows.database(None, database.status, options.FAILED if dump else options.DISABLED)
             return
         status = ", ".join(filter(None, (database.status, opened.status)))
         if isinstance(opened, heaplog.HeapLog):
@@ -134,7 +84,7 @@ class StackTraceDb(interfaces.plugins.PluginInterface):
             yield 0, rows.heaplog(opened.trace_count, status)
         else:
             unreadable = opened.unreadable
-            file_name = self._dump(finder, database, opened) if dump else DISABLED
+            file_name = self._dump(finder, database, opened) if dump else options.DISABLED
             yield 0, rows.database(opened.header, status, file_name)
         if unreadable:
             vollog.warning(
@@ -145,7 +95,7 @@ class StackTraceDb(interfaces.plugins.PluginInterface):
             yield from self._traces(rows, opened.traces(self.config.get("carve", False)))
 
     def _traces(self, rows: TraceRows, traces: Iterable[Trace]) -> Iterator[Row]:
-        selection = Selection(self.config.get("find"), self.config.get("unbacked", False))
+        selection = options.selection(self)
         wanted = set(self.config.get("index") or ())
         fold = self.config.get("fold", False)
         for trace in traces:
@@ -164,16 +114,9 @@ class StackTraceDb(interfaces.plugins.PluginInterface):
         """Writes RTL_PROCESS_BACKTRACES; returns the name of the file."""
         space = database.space
         address = memory.masked(self.context.layers[space.layer_name], database.address)
-        name = self.open.sanitize_filename(f"backtraces.{space.pid}.{space.arch}.{address:x}.bin")
-        try:
-            with self.open(name) as file:
-                layout = finder.layouts(space).backtraces
-                for piece in backtraces.encode(opened.buffer(), opened.records(), layout):
-                    file.write(piece)
-                return str(file.preferred_filename)
-        except OSError as error:
-            vollog.error(f"{name} cannot be written: {error}")
-            return FAILED
+        name = f"backtraces.{space.pid}.{space.arch}.{address:x}.bin"
+        layout = finder.layouts(space).backtraces
+        return options.write_file(self, name, backtraces.encode(opened.buffer(), opened.records(), layout))
 
     def _explain(self, searched: List[spaces.AddressSpace]) -> None:
         """Says why there is nothing to show."""

@@ -4,16 +4,19 @@
 
 from __future__ import annotations
 
-from typing import Iterable, List, NamedTuple, Optional, Tuple
+from typing import Iterable, Iterator, List, NamedTuple, Optional, Tuple
 
 from volatility3.framework import interfaces, renderers
 from volatility3.framework.renderers import format_hints
 
 from . import memory
+from .decode import stdstatus
+from .decode.memo import Memo
 from .symbolizer import Name, SpaceNames
 
 OVERWRITTEN = "overwritten"
 UNREADABLE = "unreadable"
+_FREED = stdstatus.text(stdstatus.FREED)
 
 _UNREADABLE = renderers.UnreadableValue()
 _UNPARSABLE = renderers.UnparsableValue()
@@ -30,32 +33,53 @@ _NOT_THERE = FrameCells((_UNREADABLE, _UNREADABLE, _UNREADABLE, UNREADABLE), Non
 _LINKED_OVER = FrameCells((_UNPARSABLE, _UNPARSABLE, _UNPARSABLE, OVERWRITTEN), None)
 
 
-def frame_cells(
-    layer: interfaces.layers.DataLayerInterface,
-    names: SpaceNames,
-    frames: Iterable[Optional[int]],
-    status: str = "",
-) -> List[FrameCells]:
-    """Returns the frames of a stack, innermost first.
+class StackCells:
+    """Makes the cells of stacks of one address space, those of each address once.
 
     Args:
         layer: whose form of addresses the column has
-        names: of the address space that the stack belongs to
-        frames: return addresses, canonical; None: overwritten in a freed trace, else not present
-        status: the trace's
+        names: of the address space that the stacks belong to
     """
-    missing = _LINKED_OVER if "freed" in status else _NOT_THERE
-    found = []
-    for address in frames:
+
+    def __init__(self, layer: interfaces.layers.DataLayerInterface, names: SpaceNames) -> None:
+        self._layer = layer
+        self._names = names
+        self._frames = Memo(self._frame)
+        self._symbols = Memo(self._symbol)
+
+    def of(self, frames: Iterable[Optional[int]], status: str = "") -> List[FrameCells]:
+        """Returns the frames of a stack, innermost first.
+
+        Args:
+            frames: return addresses, canonical; None: overwritten in a freed trace, else not present
+            status: the trace's
+        """
+        found = map(self._frames.__getitem__, frames)
+        if _FREED in status:
+            return [_LINKED_OVER if frame.name is None else frame for frame in found]
+        return list(found)
+
+    def folded(self, frames: Iterable[Optional[int]], status: str = "") -> str:
+        """Returns a stack in one string, innermost first."""
+        if _FREED in status:
+            return "; ".join(map(_in_stack, self.of(frames, status)))
+        return "; ".join(map(self._symbols.__getitem__, frames))
+
+    def _frame(self, address: Optional[int]) -> FrameCells:
         if address is None:
-            found.append(missing)
-            continue
-        name = names.name(address)
-        shown = format_hints.Hex(memory.masked(layer, address))
-        found.append(FrameCells((shown, name.symbol, name.source, name.status), name))
-    return found
+            return _NOT_THERE
+        name = self._names.name(address)
+        shown = format_hints.Hex(memory.masked(self._layer, address))
+        return FrameCells((shown, name.symbol, name.source, name.status), name)
+
+    def _symbol(self, address: Optional[int]) -> str:
+        return _in_stack(self._frames[address])
 
 
-def names_of(frames: Iterable[FrameCells]) -> List[Name]:
-    """Returns the names of the frames that are there."""
-    return [frame.name for frame in frames if frame.name is not None]
+def names_of(frames: Iterable[FrameCells]) -> Iterator[Name]:
+    """Yields the names of the frames that are there."""
+    return (frame.name for frame in frames if frame.name is not None)
+
+
+def _in_stack(frame: FrameCells) -> str:
+    return f"<{frame.cells[3]}>" if frame.name is None else frame.name.symbol

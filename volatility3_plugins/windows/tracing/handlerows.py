@@ -10,7 +10,7 @@ from volatility3.framework import interfaces, renderers
 from volatility3.framework.renderers import format_hints
 
 from . import memory
-from .framecells import FrameCells, frame_cells
+from .framecells import FrameCells, StackCells
 from .handleevent import HandleEvent
 from .spaces import AddressSpace
 from .symbolizer import SpaceNames, Symbolizer
@@ -62,7 +62,7 @@ class HandleRows:
 
     def frames(self, event: HandleEvent) -> List[FrameCells]:
         """Returns an event's frames, named in the address space of the process that acted."""
-        return frame_cells(self._layer, self._names(event), event.frames, event.status)
+        return StackCells(self._layer, self._names(event)).of(event.frames, event.status)
 
     def event(self, event: HandleEvent) -> Cells:
         """Returns the row of an event, or of a hole."""

@@ -15,7 +15,7 @@ from .decode.heapgroups import Group
 from .decode.heapreading import Owner
 from .decode.heaptrace import Trace
 from .decode.umdhgrowth import Total
-from .framecells import FrameCells, frame_cells
+from .framecells import FrameCells, StackCells
 from .spaces import AddressSpace
 from .symbolizer import SpaceNames
 
@@ -67,7 +67,7 @@ class HeapRows:
         self, layer: interfaces.layers.DataLayerInterface, space: AddressSpace, names: SpaceNames
     ) -> None:
         self._layer = layer
-        self._names = names
+        self._stacks = StackCells(layer, names)
         self._space: Cells = (space.pid, space.process, space.arch)
 
     def frames(self, trace: Optional[Trace]) -> List[FrameCells]:
@@ -76,7 +76,7 @@ class HeapRows:
 
     def stack(self, frames: Sequence[Optional[int]], status: str = "") -> List[FrameCells]:
         """Returns the frames of a stack, given the status of its trace."""
-        return frame_cells(self._layer, self._names, frames, status)
+        return self._stacks.of(frames, status)
 
     def owner(self, owner: Owner, file_output: str) -> Cells:
         """Returns the row of a heap or segment: Block is its own address, Size what it reserved."""

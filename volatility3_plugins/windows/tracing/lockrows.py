@@ -11,7 +11,7 @@ from volatility3.framework.renderers import format_hints
 
 from . import lock, memory
 from .creators import Creator
-from .framecells import FrameCells, frame_cells
+from .framecells import FrameCells, StackCells
 from .lock import Lock, LockOwner
 from .spaces import AddressSpace
 from .symbolizer import SpaceNames
@@ -62,13 +62,14 @@ class LockRows:
     ) -> None:
         self._layer = layer
         self._names = names
+        self._stacks = StackCells(layer, names)
         self._space: Cells = (space.pid, space.process, space.arch)
 
     def frames(self, creator: Optional[Creator]) -> List[FrameCells]:
         """Returns the frames of a lock's creator."""
         if creator is None:
             return []
-        return frame_cells(self._layer, self._names, creator.frames, creator.status)
+        return self._stacks.of(creator.frames, creator.status)
 
     def lock(self, each: Lock, creator: Optional[Creator], file_output: str) -> Cells:
         """Returns the row of a lock, or of what stands for unreadable ones."""

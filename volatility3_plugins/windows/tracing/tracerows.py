@@ -4,18 +4,17 @@
 
 from __future__ import annotations
 
-from typing import Iterator, List, NamedTuple, Optional, Tuple, Union
+from typing import Iterator, List, Optional, Tuple, Union
 
 from volatility3.framework import interfaces, renderers
 from volatility3.framework.renderers import format_hints
 
 from . import memory
 from .databases import Database
-from .decode import stdstatus
-from .decode.memo import Memo
 from .decode.stdheader import Header
 from .decode.stdwalk import Trace
-from .symbolizer import Name, SpaceNames
+from .framecells import FrameCells, StackCells
+from .symbolizer import SpaceNames
 
 COLUMNS: List[Tuple[str, type]] = [
     ("PID", int),
@@ -45,20 +44,6 @@ Cells = Tuple[object, ...]
 _NONE = renderers.NotApplicableValue()
 _UNREADABLE = renderers.UnreadableValue()
 _UNPARSABLE = renderers.UnparsableValue()
-_OVERWRITTEN = "overwritten"
-_UNREADABLE_WORD = "unreadable"
-_FREED = stdstatus.text(stdstatus.FREED)
-
-
-class Frame(NamedTuple):
-    """The cells of a frame, and the name that they come from (None: the frame is not there)."""
-
-    cells: Tuple[object, object, object, str]
-    name: Optional[Name]
-
-
-_NOT_THERE = Frame((_UNREADABLE, _UNREADABLE, _UNREADABLE, _UNREADABLE_WORD), None)
-_LINKED_OVER = Frame((_UNPARSABLE, _UNPARSABLE, _UNPARSABLE, _OVERWRITTEN), None)
 
 
 class TraceRows:
@@ -74,15 +59,13 @@ class TraceRows:
         self, layer: interfaces.layers.DataLayerInterface, database: Database, names: SpaceNames
     ) -> None:
         self._layer = layer
-        self._names = names
+        self._stacks = StackCells(layer, names)
         self._key: Cells = (
             database.space.pid,
             database.space.process,
             database.space.arch,
             self._hex(database.address),
         )
-        self._frames = Memo(self._frame)
-        self._symbols = Memo(self._symbol)
 
     def database(self, header: Optional[Header], status: str, file_output: str) -> Cells:
         """Returns the row of the database itself, with the header figures as Windows computes them."""
@@ -102,10 +85,7 @@ class TraceRows:
 
     def folded(self, trace: Trace) -> Cells:
         """Returns the row of a back trace that holds its frames in the column Stack."""
-        if _FREED in trace.status:
-            stack = "; ".join(map(_in_stack, self.frames(trace)))
-        else:
-            stack = "; ".join(map(self._symbols.__getitem__, trace.frames))
+        stack = self._stacks.folded(trace.frames, trace.status)
         return self._trace(trace, self._hex(trace.address), stack)
 
     def unfolded(self, trace: Trace) -> Iterator[Tuple[int, Cells]]:
@@ -117,12 +97,9 @@ class TraceRows:
         for number, frame in enumerate(self.frames(trace)):
             yield 1, (*before, number, *frame.cells, *after)
 
-    def frames(self, trace: Trace) -> List[Frame]:
+    def frames(self, trace: Trace) -> List[FrameCells]:
         """Returns the frames of a trace, innermost first."""
-        frames = map(self._frames.__getitem__, trace.frames)
-        if _FREED in trace.status:
-            return [_LINKED_OVER if frame.name is None else frame for frame in frames]
-        return list(frames)
+        return self._stacks.of(trace.frames, trace.status)
 
     def _trace(self, trace: Trace, entry: format_hints.Hex, stack: object) -> Cells:
         return (
@@ -141,26 +118,8 @@ class TraceRows:
             *(_NONE,) * 5,
         )
 
-    def _frame(self, address: Optional[int]) -> Frame:
-        if address is None:
-            return _NOT_THERE
-        name = self._names.name(address)
-        return Frame((self._hex(address), name.symbol, name.source, name.status), name)
-
-    def _symbol(self, address: Optional[int]) -> str:
-        return _in_stack(self._frames[address])
-
     def _hex(self, address: int) -> format_hints.Hex:
         return format_hints.Hex(memory.masked(self._layer, address))
-
-
-def names_of(frames: List[Frame]) -> Iterator[Name]:
-    """Yields the names of the frames that are there."""
-    return (frame.name for frame in frames if frame.name is not None)
-
-
-def _in_stack(frame: Frame) -> str:
-    return f"<{frame.cells[3]}>" if frame.name is None else frame.name.symbol
 
 
 def _or_unreadable(value: Optional[int]) -> Union[int, interfaces.renderers.BaseAbsentValue]:
