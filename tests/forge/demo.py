@@ -41,6 +41,7 @@ COMMANDS = [
     ),
     Command("windows.stacktracedb --unbacked", "pretty", ["Database", "Stack", *_KEYS]),
     Command("windows.trapframes --scan-stacks", "pretty", _LESSER_REGISTERS),
+    Command("windows.callstacks --pid 4312", "pretty", ["Source", "StartAddress", "Count"]),
     Command("windows.locks --held", "pretty", ["EntryCount", "Source", "File"]),
     Command("windows.locks --unbacked", "pretty", [*_LOCK_COUNTS, "Own", "Source", "File"]),
     Command("windows.handletraces --leaks", "pretty", ["Source"]),
