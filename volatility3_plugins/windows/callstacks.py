@@ -81,7 +81,7 @@ class CallStacks(interfaces.plugins.PluginInterface):
             for frame in rows.frames(shown):
                 yield 1, frame
         if not found:
-            vollog.warning("No stack: no thread, or none of its stacks, is what the options ask for")
+            vollog.warning("No stack: the options select no thread, or no stack of those that they select")
 
     def _wanted(
         self, rows: callstackrows.CallStackRows, listed: Iterable[stacks.CallStack]
