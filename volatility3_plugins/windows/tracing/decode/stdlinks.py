@@ -69,9 +69,8 @@ class Links:
         self.buckets = [-1] * self.walked
         self.chains = bytearray(header.bucket_count)
         self.slots = slots
-        for bucket, head in heads:
-            self.chains[bucket] = self._follow(bucket, head)
-        self.entries = [list(self._resolve(run)) for run in slots]
+        self._follow(heads)
+        self.entries = [self._resolve(run) for run in slots]
         if not used.upper_known:
             stdslots.cut(self.slots, self.entries)
         self.led = self._led_once()
@@ -80,33 +79,47 @@ class Links:
     def slot_present(self, index: int) -> bool:
         return any(run.first <= index < run.first + len(run.pointers) for run in self.slots)
 
-    def _follow(self, bucket: int, address: int) -> Chain:
-        """Marks the entries of a chain; one that two chains claim goes to that in which its hash belongs."""
-        get, buckets, blocks = self.by_address.get, self.buckets, self.blocks
-        entry: Optional[int] = None
-        while address:
-            entry = get(address)
-            if entry is None:
-                entry = self._admit(address, self._hashes_to, bucket)
-                if entry is None:
-                    return Chain.BROKEN
-            elif buckets[entry] >= 0 and (buckets[entry] == bucket or not self._hashes_to(address, bucket)):
-                return Chain.BROKEN
-            buckets[entry] = bucket
-            address = blocks.chains[entry]
-        torn = entry is not None and blocks.depths[entry] == UNREADABLE
-        return Chain.UNREADABLE if torn else Chain.WHOLE
+    def _follow(self, heads: Iterable[Tuple[int, int]]) -> None:
+        """Marks the entries of all chains and how far each can be followed."""
+        get, buckets, links = self.by_address.get, self.buckets, self.blocks.chains
+        following = self._following = list(map(get, links))
+        for bucket, address in heads:
+            state, entry, last = Chain.WHOLE, get(address), None
+            while address:
+                if entry is None or buckets[entry] >= 0:
+                    entry = self._claim(address, bucket)
+                    if entry is None:
+                        state = Chain.BROKEN
+                        break
+                buckets[entry] = bucket
+                last, address, entry = entry, links[entry], following[entry]
+            if last is not None and self.blocks.depths[last] == UNREADABLE:
+                state = Chain.UNREADABLE
+            self.chains[bucket] = state
 
-    def _resolve(self, run: Slots) -> Iterator[Optional[int]]:
-        """Yields the entry that each slot leads to; a slot that may be none must lead to its own number."""
-        get, doubtful = self.by_address.get, not self._used.upper_known
-        for index, address in enumerate(run.pointers, run.first):
-            entry = get(address)
+    def _claim(self, address: int, bucket: int) -> Optional[int]:
+        """Returns the entry to mark; one that two chains claim goes to that in which its hash belongs."""
+        entry = self.by_address.get(address)
+        if entry is None:
+            return self._admit(address, self._hashes_to, bucket)
+        if self.buckets[entry] < 0:
+            return entry
+        return entry if self.buckets[entry] != bucket and self._hashes_to(address, bucket) else None
+
+    def _resolve(self, run: Slots) -> List[Optional[int]]:
+        """Returns the entry that each slot leads to; a slot that may be none must lead to its own number."""
+        entries = list(map(self.by_address.get, run.pointers))
+        if self._used.upper_known and None not in entries:
+            return entries
+        for place, (entry, address) in enumerate(zip(entries, run.pointers)):
+            index = run.first + place
             if entry is None and address:
-                entry = self._admit(address, self._has_index, index)
-            elif doubtful and entry is not None and not self._has_index(address, index):
-                entry = None
-            yield entry
+                entries[place] = self.by_address.get(address)
+                if entries[place] is None:
+                    entries[place] = self._admit(address, self._has_index, index)
+            elif entry is not None and not self._used.upper_known and not self._has_index(address, index):
+                entries[place] = None
+        return entries
 
     def _led_once(self) -> bytearray:
         """Marks what slots lead to; of slots that lead to one entry only its own, else the first, is kept."""
@@ -158,6 +171,7 @@ class Links:
         following = struct.unpack_from(f"<{code}", chain)[0] if chain is not None else 0
         self.blocks.append(address, following, depth)
         self.buckets.append(-1)
+        self._following.append(None)
         self.by_address[address] = len(self.buckets) - 1
         return len(self.buckets) - 1
 

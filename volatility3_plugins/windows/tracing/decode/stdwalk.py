@@ -86,8 +86,9 @@ class Database:
         Args:
             carve: also what was released, and orphans
         """
+        hidden = 0 if carve else stdstatus.FREED | stdstatus.ORPHAN
         for flags, trace in self._decoder.rows():
-            if carve or not flags & (stdstatus.FREED | stdstatus.ORPHAN):
+            if not flags & hidden:
                 yield trace
 
     def figures(self) -> Figures:
