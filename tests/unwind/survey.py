@@ -39,10 +39,10 @@ INDIRECT = "indirect"
 class Survey:
     """What walks at the points of one program found.
 
-    `points` are the instructions walked from that the function table covers, `positions` counts them by place
-    in their function, `codes` by (unwind code of the function, place). `uncovered` are the other
-    instructions, of which `guessed` were walked from with a guess that was said to be one. `result` is what
-    it returned.
+    `points` are the instructions walked from that the function table covers (`distinct` whatever the
+    program), `positions` counts them by place in their function, `codes` by (unwind code of the function,
+    place). `uncovered` are the other instructions, of which `guessed` were walked from with a guess that was
+    said to be one. `result` is what it returned.
     """
 
     def __init__(self, program: Program) -> None:
@@ -52,6 +52,7 @@ class Survey:
         assert self.image.table is not None
         self._table = self.image.table
         self.points: Set[int] = set()
+        self.distinct: Set[Tuple[object, ...]] = set()
         self.uncovered: Set[int] = set()
         self.guessed: Set[int] = set()
         self.positions: Counter[str] = collections.Counter()
@@ -75,6 +76,7 @@ class Survey:
             return
         if address not in self.points:
             self.points.add(address)
+            self.distinct.add(self._identity(address))
             self._count(
                 address, Unwinder(self._table, self.image.base, machine.read).step(start, True).position
             )
@@ -89,6 +91,18 @@ class Survey:
         """Finds the program, or the module of its imports."""
         found = (image for image in (self.image, self._imports) if 0 <= address - image.base < image.size)
         return next(found, None)
+
+    def _identity(self, address: int) -> Tuple[object, ...]:
+        """Returns what tells a point from another, in whatever program either is.
+
+        Libraries are linked into several programs: the same function is the same wherever it lies. Functions
+        that only look the same (in size, unwind data and the instruction's first bytes) count once, too.
+        """
+        rva = address - self.image.base
+        entry = self._table.find(rva)
+        assert entry is not None
+        head = self.image.read_rva(self._table.direct(entry).unwind, 4)
+        return (entry.end - entry.begin, head, rva - entry.begin, self.image.read_rva(rva, 2))
 
     def _check_uncovered(self, address: int, frames: Sequence[Frame], truth: List[Caller]) -> None:
         """Where no unwind data covers the code a walk may be wrong, but never without saying so."""
