@@ -143,6 +143,16 @@ class TestDumpOfDamaged:
             each for each in whole if each.trace_index not in released
         ]
 
+    @pytest.mark.parametrize("arch", ["x86", "x64"])
+    def test_a_number_that_nobody_handed_out_makes_no_records(self, arch: str) -> None:
+        """An entry's own number counts where its slot is lost: 2^32 - 1 of them would be a terabyte."""
+        std = STDS["6.1", arch, False]
+        damaged = Damaged(std)
+        damaged.drop(std.upper, std.end - std.upper)
+        damaged.poke(victim(damaged).va + std.layout.pointer + 2, 0xFFFFFFFF, 4)
+        database = stddata.open_regions(damaged.regions(), std.base, arch)
+        assert database.buffer().back_traces == len(list(database.records())) == len(std.slots)
+
 
 def test_nothing_to_be_had() -> None:
     layouts = stddata.of("x64").std

@@ -18,21 +18,20 @@ _MAX_LOST = 0x10000
 def record_count(header: Header, used: Bounds, links: Links, claims: Dict[int, int]) -> int:
     """Returns how many index slots are in use.
 
-    Watermark and counter say so if they agree, else the highest index that leads to an entry; how far they
-    are believed beyond what is present is limited.
+    Watermark and counter say so if they agree, else the highest index that leads to an entry. None of them
+    is believed far beyond the number of blocks: a number is a block's, and each of them is a record.
 
     Args:
         claims: index to entry, of what no slot leads to
     """
-    found = max(claims, default=0)
-    for run, entries in zip(links.slots, links.entries):
-        found = max(
-            found, max((i for i, entry in enumerate(entries, run.first) if entry is not None), default=0)
-        )
+    limit = len(links.blocks.addresses) + _MAX_LOST
     slots = (used.upper_end - used.upper_start) // header.layout.pointer_size
-    if used.upper_known and slots == header.back_traces and slots <= found + _MAX_LOST:
+    if used.upper_known and slots == header.back_traces and slots <= limit:
         return slots
-    return found
+    found = [index for index in claims if index <= limit]
+    for run, entries in zip(links.slots, links.entries):
+        found += (index for index, entry in enumerate(entries, run.first) if entry is not None)
+    return min(max(found, default=0), limit)
 
 
 def records(
