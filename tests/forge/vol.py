@@ -9,7 +9,7 @@ import os
 import pathlib
 import subprocess
 import sys
-from typing import Optional, Sequence
+from typing import Dict, List, Optional, Sequence, Tuple
 
 from volatility3 import schemas
 
@@ -57,6 +57,27 @@ def trust(symbols: pathlib.Path, cache: pathlib.Path) -> None:
         record.write_text(json.dumps([schemas.create_json_hash(table.data) for table in tables]))
 
 
+def prepare(
+    image: pathlib.Path,
+    plugin: str,
+    *options: str,
+    symbols: pathlib.Path,
+    renderer: str = "json",
+    plugins: Optional[pathlib.Path] = PLUGINS,
+    arguments: Sequence[str] = (),
+    cache: Optional[pathlib.Path] = None,
+) -> Tuple[List[str], Dict[str, str]]:
+    """The command of `run` and its environment."""
+    cache = cache or symbols.with_name(symbols.name + ".cache")
+    trust(symbols, cache)
+    script = pathlib.Path(sys.executable).with_name("vol")
+    command = [sys.executable, str(script), "-q", "--offline", "-r", renderer]
+    command += ["-s", str(symbols), "--cache-path", str(cache), "-f", str(image)]
+    if plugins is not None:
+        command += ["-p", str(plugins)]
+    return [*command, *arguments, plugin, *options], dict(os.environ, XDG_CACHE_HOME=str(cache))
+
+
 def run(
     image: pathlib.Path,
     plugin: str,
@@ -79,15 +100,16 @@ def run(
             directory.
         cwd: where files that the plugin writes go; default: beside the symbols.
     """
-    cache = cache or symbols.with_name(symbols.name + ".cache")
-    trust(symbols, cache)
-    script = pathlib.Path(sys.executable).with_name("vol")
-    command = [sys.executable, str(script), "-q", "--offline", "-r", renderer]
-    command += ["-s", str(symbols), "--cache-path", str(cache), "-f", str(image)]
-    if plugins is not None:
-        command += ["-p", str(plugins)]
-    command += [*arguments, plugin, *options]
-    environment = dict(os.environ, XDG_CACHE_HOME=str(cache))
+    command, environment = prepare(
+        image,
+        plugin,
+        *options,
+        symbols=symbols,
+        renderer=renderer,
+        plugins=plugins,
+        arguments=arguments,
+        cache=cache,
+    )
     done = subprocess.run(
         command,
         capture_output=True,

@@ -1,0 +1,107 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""Heaps of every generation: NT heaps with what fronts them, page heaps, segment heaps."""
+
+from __future__ import annotations
+
+import functools
+from typing import Callable, Iterator, List, Set, Tuple
+
+from volatility3.plugins.windows.tracing.decode import heapfind, pageheap, segmentheap
+from volatility3.plugins.windows.tracing.decode.heapblocks import HeapWalker
+from volatility3.plugins.windows.tracing.decode.heapmemory import HeapMemory
+from volatility3.plugins.windows.tracing.decode.heaptrace import Trace, Traces
+
+from tests import heapforms, heaptypes
+from tests.forge import lfh, pageheaps, segmentheaps
+from tests.heapforms import BASE, MODERN, OLD, Records
+
+from .target import Target, Template
+
+_PAGE_HEAP, _SEGMENT_HEAP = 0x300000, 0x700000
+_STORED = [Trace("std", 0x900000, 7, (1, 2), ""), Trace("std", 0x900100, 9, (3, 4), "")]
+
+
+def _layouts(arch: str) -> heapfind.Layouts:
+    names = ("6.2", "6.0", "5.1" if arch == "x86" else "5.2")
+    known = tuple(heaptypes.heap(f"{name}-{arch}") for name in names)
+    return heapfind.Layouts(known, heaptypes.page_heap(arch), heaptypes.segment_heap(arch))
+
+
+@functools.lru_cache(maxsize=None)
+def _nt(form: str) -> Template:
+    heap, records = heapforms.new_heap(form), Records(form)
+    if form in OLD:
+        for size in (16, 24, 100, 0x400):
+            heap.plain(size, index=7)
+            heap.free(2 * size)
+        return Template(heap.regions())
+    for size in (1, 8, 0x21, 0x400):
+        heap.extended(size, records.add(size % 32 + 1))
+        heap.plain(size)
+        heap.free(2 * size)
+    heap.segment(0x100000, creator=5)
+    heap.extended(5, records.add())
+    lfh.add(heap, form, 0x60, [lfh.Wanted(10, records.add()), lfh.Wanted(9, records.add(), freed=True)])
+    heap.virtual(0x400000, 0x100123, records.add(), index=7)
+    return Template([*heap.regions(), *records.runs()])
+
+
+@functools.lru_cache(maxsize=None)
+def _pages(arch: str) -> Template:
+    heap = pageheaps.PageHeap(_PAGE_HEAP, arch, BASE, creator=0x900000)
+    for number in range(9):
+        heap.block(0x500000 + 0x2000 * number, 10 * number + 1, 0x900000 + 0x100 * (number % 2))
+    heap.block(0x600000, 5, 0x900000, freed=True, mapped=False)
+    return Template(heap.regions())
+
+
+@functools.lru_cache(maxsize=None)
+def _segments(arch: str) -> Template:
+    heap, records = segmentheaps.SegmentHeap(_SEGMENT_HEAP, arch), Records(arch)
+    heap.segment(0x800000)
+    for address in (0x801230, 0x802000, 0x80FF80):
+        heap.extra(address, records.add())
+    heap.large(0x1000000, 0x54321, records.add())
+    heap.large(0x2000000, 0x20000)
+    regions = [(address, data[:0x10000]) for address, data in heap.regions()]
+    return Template([*regions, *records.runs()])
+
+
+def _read(arch: str, template: Template, listed: List[int], data: bytes) -> None:
+    pointer = 8 if arch == "x64" else 4
+    extents = template.extents(data)
+    memory = HeapMemory.over(extents, pointer)
+    layouts = _layouts(arch)
+    ranges: List[Tuple[int, int]] = [(start, start + len(run)) for start, run in extents.runs]
+    found = heapfind.find(memory, layouts, listed, ranges)
+    traces = Traces(memory, heaptypes.LOG[arch], heaptypes.ENTRY[arch], lambda: _STORED)
+    walker = HeapWalker(memory, traces, heaptypes.page_info(arch))
+    limit = 4 * len(data)
+    for heap in found.nt:
+        assert sum(1 for _ in walker.blocks(heap)) <= limit
+    seen: Set[int] = set()
+    for root in found.page:
+        assert sum(1 for _ in pageheap.nodes(memory, root, layouts.page, seen)) <= limit
+    for segment in found.segment:
+        if layouts.segment is not None:
+            blocks = segmentheap.large_blocks(memory, segment, layouts.segment, traces)
+            assert sum(1 for _ in blocks) <= limit
+            assert (
+                sum(1 for _ in segmentheap.named_records(memory, segment, layouts.segment, traces)) <= limit
+            )
+
+
+def _target(name: str, arch: str, make: Callable[[str], Template], key: str, base: int) -> Target:
+    def decode(data: bytes, whole: bytes) -> None:
+        _read(arch, make(key), [base], data)
+
+    return Target(name, lambda: [make(key).bytes], decode)
+
+
+def targets() -> Iterator[Target]:
+    for form in (*MODERN, *OLD):
+        yield _target(f"ntheap-{form}", form[-3:], _nt, form, BASE)
+    for arch in ("x64", "x86"):
+        yield _target(f"pageheap-{arch}", arch, _pages, arch, _PAGE_HEAP)
+        yield _target(f"segmentheap-{arch}", arch, _segments, arch, _SEGMENT_HEAP)

@@ -1,0 +1,138 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""Headers, exports, function tables and unwind data of modules; unload events; text."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import struct
+from typing import Iterator, List
+
+from volatility3.plugins.windows.tracing.decode import (
+    modulename,
+    namerules,
+    peexports,
+    peimage,
+    text,
+    unloadevents,
+    unwindinfo,
+)
+from volatility3.plugins.windows.tracing.decode.functiontable import FunctionTable
+
+from tests import namedimage
+from tests.flatimage import Flat, flat, pe
+from tests.forge.unloaded import UnloadedDll, unload_trace
+
+from .target import Target
+
+_USER_END = {8: 1 << 47, 4: 0x80000000}
+
+
+def _image(bits: int) -> bytes:
+    spec = namedimage.spec(bits == 64)
+    contents = spec.pop("contents", {})
+    made = flat(pe(bits, **spec, contents=contents))
+    data = bytearray(made.extents.runs[0][1])
+    for rva, piece in contents.items():
+        data[rva : rva + len(piece)] = piece
+    return bytes(data)
+
+
+def _module(data: bytes, whole: bytes) -> None:
+    memory = Flat(data)
+    try:
+        headers = peimage.read_headers(memory.read)
+    except peimage.HeaderError:
+        return
+    assert 0 < headers.size <= peimage.MAX_IMAGE
+    assert len(headers.sections) <= peimage.MAX_SECTIONS
+    peimage.read_codeview(memory.read, headers)
+    exports = peexports.read_exports(memory.load, headers)
+    for entry in exports.entries:
+        assert 0 < entry.rva < headers.size
+        assert entry.name.isprintable()
+    rva, size = headers.directory(peimage.DIRECTORY_EXCEPTION)
+    found = memory.load(rva, size)
+    table = FunctionTable.from_runs([(start - rva, run) for start, run in found.runs], size, memory.read)
+    for function in list(table)[:64]:
+        _function(table, function)
+    rvas, labels = namerules.sort_labels((entry.rva, entry.name) for entry in exports.entries)
+    names = namerules.ExportNames(rvas, labels, headers.sections, table)
+    for address in (0, 0x1000, 0x1010, 0x1210, 0x2010, 0x5000, headers.size - 1, headers.size, 1 << 63):
+        names.find(address)
+
+
+def _function(table: FunctionTable, function: unwindinfo.RuntimeFunction) -> None:
+    table.primary(function)
+    table.find(function.begin)
+    table.complete_at(function.begin)
+    try:
+        info = table.unwind_info(table.direct(function))
+    except unwindinfo.UnwindDataError:
+        return
+    assert len(info.codes) <= 255
+
+
+def _unwind(data: bytes, whole: bytes) -> None:
+    with contextlib.suppress(unwindinfo.UnwindDataError):
+        unwindinfo.read_unwind_info(Flat(data).read, 0)
+
+
+def _unwind_seeds() -> List[bytes]:
+    codes = struct.pack("<BBBB6H", 0x19, 0x20, 6, 0x25, 0x0B15, 0x0034, 0x0820, 0x0100, 0x0F64, 0x0044)
+    chained = b"\x21\0\0\0" + struct.pack("<III", 0x1000, 0x1100, 0x5800)
+    return [
+        b"\x01\0\0\0",
+        codes + struct.pack("<II", 0x4000, 1),
+        chained,
+        b"\x02\x04\x02\x05\x04\x03\x01\x50",
+    ]
+
+
+def _events(size: int, data: bytes, whole: bytes) -> None:
+    for layout in unloadevents.LAYOUTS[size]:
+        unloadevents.read_events(data, layout, _USER_END[size])
+        for event in unloadevents.salvage_events(data, layout, _USER_END[size]):
+            assert event.name.isprintable()
+            assert event.base + event.size <= _USER_END[size]
+    for offset in unloadevents.find_ring(memoryview(data), size, _USER_END[size]):
+        assert 0 <= offset < len(data)
+
+
+def _event_seeds(size: int) -> List[bytes]:
+    dlls = [
+        UnloadedDll(f"library{number}.dll", 0x10000000 + number * 0x100000, 0x8000) for number in range(20)
+    ]
+    rings = [unload_trace(dlls[:count], 8 * size) for count in (3, 20)]
+    return [b"\x11" * 64 + ring + b"\x22" * 32 for ring in rings]
+
+
+def _text(data: bytes, whole: bytes) -> None:
+    for encoding in ("utf-16-le", "latin-1"):
+        decoded = data.decode(encoding, "replace")
+        # Half a surrogate pair gets through where the bytes are decoded as they are.
+        for name in (decoded, data.decode("utf-16-le", "surrogatepass") if len(data) % 2 == 0 else ""):
+            shown = text.printable(name)
+            assert shown.isprintable() and len(shown) <= 10 * text.MAX_NAME
+            for plain in (modulename.file_name(name), modulename.module_name(name)):
+                assert plain.isprintable() and len(plain) <= 10 * text.MAX_NAME
+                assert "/" not in plain
+
+
+def _text_seeds() -> List[bytes]:
+    names = ("C:\\Windows\\System32\\ntdll.dll", "\\SystemRoot\\system32\\drivers\\a b.sys", "x" * 400, "")
+    return [name.encode("utf-16-le") for name in names]
+
+
+def _image_seeds(bits: int) -> List[bytes]:
+    return [_image(bits)]
+
+
+def targets() -> Iterator[Target]:
+    for bits in (32, 64):
+        yield Target(f"module-{bits}", functools.partial(_image_seeds, bits), _module)
+        seeds = functools.partial(_event_seeds, bits // 8)
+        yield Target(f"unloadevents-{bits}", seeds, functools.partial(_events, bits // 8))
+    yield Target("unwindinfo", _unwind_seeds, _unwind)
+    yield Target("text", _text_seeds, _text)

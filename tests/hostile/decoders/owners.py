@@ -1,0 +1,190 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""What keeps trace indices: resources, critical sections, handle tables and rings, object traces; lists."""
+
+from __future__ import annotations
+
+import functools
+import struct
+from typing import Iterator, List, Optional, Tuple
+
+from volatility3.plugins.windows.tracing.decode import (
+    criticalsection,
+    eresource,
+    handletable,
+    handletrace,
+    links,
+    locks,
+    objecttrace,
+    umdh,
+)
+from volatility3.plugins.windows.tracing.decode.extents import Extents
+
+from tests.windows.tracing.decode import (
+    test_eresource,
+    test_handletable,
+    test_handletrace,
+    test_objecttrace,
+    test_umdh,
+)
+
+from .target import Decode, Target
+
+_RINGS = {"x64": test_handletrace.X64, "xp": test_handletrace.XP}
+_RESOURCES = {"x64": test_eresource.WINDOWS_10, "xp": test_eresource.XP}
+_TABLES = {
+    "xp": test_handletable.XP,
+    "7": test_handletable.SEVEN,
+    "8": test_handletable.EIGHT,
+    "10": test_handletable.TEN,
+    "10-x86": test_handletable.TEN_X86,
+}
+_BASE = 0x10000
+
+
+def _counting(length: int) -> bytes:
+    return b"".join(struct.pack("<I", number) for number in range(-(-length // 4)))[:length]
+
+
+def _resource(form: str, data: bytes, whole: bytes) -> None:
+    layout = _RESOURCES[form]
+    if len(data) < layout.size:
+        return
+    resource = eresource.decode_resource(data, layout)
+    assert len(resource.embedded) <= layout.owner_entry_count
+    rest = data[layout.size :]
+    if len(rest) >= layout.owner.size:
+        eresource.table_size(rest, layout.owner)
+        owners = eresource.decode_owner_table(rest, layout.owner)
+        assert len(owners) <= min(len(rest) // layout.owner.size, eresource.MAX_OWNERS)
+
+
+def _section(size: int, data: bytes, whole: bytes) -> None:
+    longest = max(criticalsection.debug_size(size), criticalsection.resource_size(size))
+    for start in range(0, len(data) - longest + 1, 16):
+        section = criticalsection.decode_section(
+            data[start : start + criticalsection.section_size(size)], size
+        )
+        criticalsection.decode_resource(data[start : start + criticalsection.resource_size(size)], size)
+        for high in (False, True):
+            piece = data[start : start + criticalsection.debug_size(size)]
+            criticalsection.is_pair(0x1000, criticalsection.decode_debug(piece, size, high), section)
+        criticalsection.lock_state(section.lock_count, section.recursion_count)
+
+
+def _locks(size: int, data: bytes, whole: bytes) -> None:
+    try:
+        records = locks.decode(data, size)
+    except locks.TruncatedError:
+        return
+    assert locks.decode(locks.encode(records, size), size) == records
+
+
+def _lock_seeds(size: int) -> List[bytes]:
+    records = [locks.LockRecord(0x1000 * each, 1, each, 4, -1, 5, 6, -1, 7, 8) for each in range(1, 9)]
+    return [locks.encode(records, size)]
+
+
+def _handles(form: str, data: bytes, whole: bytes) -> None:
+    layout = _TABLES[form]
+    for entry in handletable.decode_page(Extents([(0x7000, data)]), 0x7000, 0x800, layout):
+        assert 0 <= entry.object_header < 1 << 64
+        assert entry.handle % 4 == 0
+    list(handletable.decode_pointers(data[: len(data) // 8 * 8], layout.pointer_size))
+
+
+def _ring(form: str, data: bytes, whole: bytes) -> None:
+    layout = _RINGS[form]
+    if len(data) < layout.header_size:
+        return
+    header = handletrace.decode_header(data, layout)
+    assert 0 < header.size <= handletrace.MAX_ENTRIES or header.status
+    if not header.size:
+        return
+    held = Extents([(_BASE, data[layout.header_size :])])
+    found = list(handletrace.decode_ring(held, _BASE, header, layout))
+    assert len(found) <= 2 * (len(data) // layout.entry_size + 1) + 1
+    for each in found:
+        if isinstance(each, handletrace.HandleTrace):
+            assert len(each.frames) <= layout.max_depth
+
+
+def _ring_seeds(form: str) -> List[bytes]:
+    layout = _RINGS[form]
+    head = bytearray(layout.header_size)
+    size = 16 if layout.table_size else layout.fixed_size
+    struct.pack_into("<I", head, layout.current_stack_index.offset, 20)
+    if layout.table_size:
+        struct.pack_into("<I", head, layout.table_size.offset, size)
+    return [bytes(head) + _counting(min(size, 64) * layout.entry_size)]
+
+
+def _objects(wide: bool, data: bytes, whole: bytes) -> None:
+    table = test_objecttrace.TABLE if wide else test_objecttrace.TABLE_X86
+    for layout in (test_objecttrace.SEVEN, test_objecttrace.VISTA):
+        if len(data) >= layout.stack_info:
+            objecttrace.decode_ref_info(data, layout)
+            events = objecttrace.decode_events(data[layout.stack_info :], layout)
+            assert len(events) <= len(data) // layout.event_size
+            assert all(event.tag is None or len(objecttrace.tag_text(event.tag)) <= 4 for event in events)
+    try:
+        stacks = objecttrace.decode_stack_table(data, table)
+    except ValueError:
+        return
+    for number in (0, 1, 1023, 1024, 16380, 16381, 0x7FFF):
+        objecttrace.locate_trace(stacks, number, table)
+    rest = data[table.header_size :]
+    if len(rest) >= table.trace_size:
+        assert len(objecttrace.decode_trace(rest, table)) <= table.max_depth
+
+
+def _list(data: bytes, whole: bytes) -> None:
+    held = Extents([(_BASE, data)])
+
+    def read(address: int) -> Optional[Tuple[int, int]]:
+        found = held.read(address, 16)
+        return None if found is None else struct.unpack("<QQ", found)
+
+    walk = links.walk(_BASE, read, 1000)
+    assert len(walk.nodes) <= 1000
+    assert len(set(walk.nodes)) == len(walk.nodes)
+    if whole and data == whole:
+        assert walk.gap is None
+
+
+def _list_seeds() -> List[bytes]:
+    nodes = [_BASE + 0x20 * (number * 7 % 40) for number in range(40)]
+    data = bytearray(0x20 * 40)
+    for place, node in enumerate(nodes):
+        struct.pack_into("<QQ", data, node - _BASE, nodes[(place + 1) % 40], nodes[place - 1])
+    return [bytes(data)]
+
+
+def _umdh(data: bytes, whole: bytes) -> None:
+    try:
+        log = umdh.parse(data.decode("utf-8", "replace").splitlines(keepends=True))
+    except umdh.UmdhError:
+        return
+    assert umdh.parse("".join(umdh.write(log)).splitlines(keepends=True)).heaps == log.heaps
+
+
+def targets() -> Iterator[Target]:
+    for form, layout in _RESOURCES.items():
+        length = layout.size + 8 * layout.owner.size
+        yield _target(f"eresource-{form}", length, functools.partial(_resource, form))
+    for size in (4, 8):
+        bits = 8 * size
+        yield _target(f"criticalsection-{bits}", 0x100, functools.partial(_section, size))
+        yield _target(f"objecttrace-{bits}", 0x180, functools.partial(_objects, size == 8))
+        yield Target(f"locks-{bits}", functools.partial(_lock_seeds, size), functools.partial(_locks, size))
+    for form in _TABLES:
+        yield _target(f"handletable-{form}", 0x1000, functools.partial(_handles, form))
+    for form in _RINGS:
+        ring = functools.partial(_ring, form)
+        yield Target(f"handletrace-{form}", functools.partial(_ring_seeds, form), ring)
+    yield Target("links", _list_seeds, _list)
+    yield Target("umdh", lambda: [test_umdh.TEXT.encode()], _umdh)
+
+
+def _target(name: str, length: int, decode: Decode) -> Target:
+    return Target(name, lambda: [_counting(length)], decode)

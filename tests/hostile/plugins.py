@@ -1,0 +1,91 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""Our plugins and their options, found and not listed: a new plugin is attacked as soon as it exists."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import json
+import pathlib
+import random
+from typing import Any, Dict, List, Type
+
+from volatility3 import schemas
+from volatility3.framework import interfaces
+from volatility3.framework.configuration import requirements
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+FOLDER = ROOT / "volatility3_plugins" / "windows"
+TABLES = ROOT / "symbols" / "windows" / "tracing"
+
+Plugin = Type[interfaces.plugins.PluginInterface]
+Options = Dict[str, Any]
+
+_NETWORK = "fetch_symbols"
+_GLOBS = ("*!*", "nt!*", "*0x1*", "<*", "[!a-m]*")
+
+
+def discover() -> List[Plugin]:
+    """Returns our plugins, by name."""
+    found: List[Plugin] = []
+    for path in sorted(FOLDER.glob("*.py")):
+        module = importlib.import_module(f"volatility3.plugins.windows.{path.stem}")
+        for _, each in inspect.getmembers(module, inspect.isclass):
+            own = each.__module__ == module.__name__
+            if own and issubclass(each, interfaces.plugins.PluginInterface):
+                found.append(each)
+    return found
+
+
+def trust_tables() -> None:
+    """Spares the check of our symbol tables against their schema, which is most of what a small run costs."""
+    for path in TABLES.glob("*.json"):
+        known = schemas.create_json_hash(json.loads(path.read_text("utf-8")))
+        if known is not None:
+            schemas.cached_validations.add(known)
+
+
+def full_name(plugin: Plugin) -> str:
+    """Returns a plugin's name on the command line."""
+    return f"windows.{plugin.__module__.rsplit('.', 1)[-1]}"
+
+
+def options(plugin: Plugin, chance: random.Random) -> Options:
+    """Returns some of a plugin's options, each now and then, never the one that uses the network."""
+    chosen: Options = {}
+    for each in plugin.get_requirements():
+        if each.name == _NETWORK or chance.random() < 0.5:
+            continue
+        if isinstance(each, requirements.BooleanRequirement):
+            chosen[each.name] = True
+        elif isinstance(each, requirements.StringRequirement) and chance.random() < 0.3:
+            chosen[each.name] = chance.choice(_GLOBS)
+    return chosen
+
+
+def switches(plugin: Plugin) -> Options:
+    """Returns all switches of a plugin that only add to what it prints, set."""
+    narrowing = {"unbacked", "dump", "fold", "held", "contended", "leaks", _NETWORK}
+    return {
+        each.name: True
+        for each in plugin.get_requirements()
+        if isinstance(each, requirements.BooleanRequirement) and each.name not in narrowing
+    }
+
+
+def has(plugin: Plugin, name: str) -> bool:
+    """Tells whether a plugin has an option."""
+    return any(each.name == name for each in plugin.get_requirements())
+
+
+def arguments(chosen: Options) -> List[str]:
+    """Returns options as the command line takes them."""
+    words: List[str] = []
+    for name, value in chosen.items():
+        words.append("--" + name.replace("_", "-"))
+        if isinstance(value, list):
+            words += map(str, value)
+        elif value is not True:
+            words.append(str(value))
+    return words
