@@ -13,9 +13,9 @@ from typing import Iterator, Tuple
 from volatility3.framework import exceptions, interfaces
 from volatility3.framework.layers import linear
 
+from . import pages
 from .decode.extents import Extents
 
-PAGE_SIZE = 0x1000
 _CHUNK = 0x100000
 
 
@@ -72,31 +72,9 @@ def _runs(
     if not isinstance(layer, linear.LinearlyMappedLayer):
         yield from _read(layer, start, length)
         return
-    end = start
-    for offset, size, mapped, _, below in layer.mapping(start, length, ignore_errors=True):
-        yield from _gap(context, layer_name, end, offset)
+    for offset, size, mapped, below in pages.mapping(context, layer, start, length):
         for found, data in _runs(context, below, mapped, size):
             yield offset + found - mapped, data
-        end = offset + size
-    yield from _gap(context, layer_name, end, start + length)
-
-
-def _gap(
-    context: interfaces.context.ContextInterface, layer_name: str, start: int, end: int
-) -> Iterator[Tuple[int, bytes]]:
-    """Yields the pages of a gap that are readable one by one.
-
-    Volatility gives up a whole large page when one byte of it is missing from the image.
-    """
-    layer = context.layers[layer_name]
-    if getattr(layer, "page_size", 0) != PAGE_SIZE:
-        return
-    while start < end:
-        size = min(PAGE_SIZE - start % PAGE_SIZE, end - start)
-        for offset, _, mapped, mapped_size, below in layer.mapping(start, size, ignore_errors=True):
-            for found, data in _runs(context, below, mapped, mapped_size):
-                yield offset + found - mapped, data
-        start += size
 
 
 def _read(

@@ -9,6 +9,7 @@ from typing import Dict, Optional, Tuple
 from volatility3.framework import exceptions, interfaces
 
 from . import memory
+from .decode.pagetable import PAGE_SIZE
 
 MAX_STRING = 0x1000
 MAX_PAGES = 0x400
@@ -34,14 +35,14 @@ class Peek:
 
     def read(self, address: int, length: int) -> Optional[bytes]:
         """Returns the bytes at an address, None unless all can be read."""
-        offset = address % memory.PAGE_SIZE
-        if offset + length > memory.PAGE_SIZE:
+        offset = address % PAGE_SIZE
+        if offset + length > PAGE_SIZE:
             return self._read(address, length)
         page = address - offset
         if page not in self._pages:
             if len(self._pages) >= MAX_PAGES:
                 self._pages.clear()
-            self._pages[page] = self._read(page, memory.PAGE_SIZE)
+            self._pages[page] = self._read(page, PAGE_SIZE)
         data = self._pages[page]
         return None if data is None else data[offset : offset + length]
 

@@ -1,0 +1,55 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""Page tables of x86 and x64: what is present of the pages that one table maps.
+
+Source: Intel 64 and IA-32 Architectures Software Developer's Manual, volume 3, "Paging".
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Iterator, Optional, Tuple
+
+PAGE_SIZE = 0x1000
+PRESENT = 0x01
+LARGE = 0x80
+_FRAMES = {4: 0xFFFFF000, 8: 0x000FFFFFFFFFF000}
+_CODES = {4: "I", 8: "Q"}
+
+
+def target(entry: int, size: int) -> int:
+    """Returns the physical address to which an entry of a table leads.
+
+    Args:
+        entry: a present one
+        size: bytes of an entry: 8, or 4 on x86 without PAE
+    """
+    return entry & _FRAMES[size]
+
+
+def runs(table: bytes, size: int, first: int, count: int) -> Iterator[Tuple[int, Optional[int]]]:
+    """Yields the pages of a table in runs as long as they lie in a row in physical memory.
+
+    Args:
+        table: a page table
+        size: bytes of an entry
+        first: number of the first page of interest
+        count: number of pages of interest
+
+    Yields:
+        (number of pages, physical address of the first one or None if these are not present)
+    """
+    mask = _FRAMES[size]
+    length, start = 0, None
+    following: Optional[int] = None
+    for entry in struct.unpack_from(f"<{count}{_CODES[size]}", table, first * size):
+        frame = entry & mask if entry & PRESENT else None
+        if length and frame == following:
+            length += 1
+        else:
+            if length:
+                yield length, start
+            length, start = 1, frame
+        following = None if frame is None else frame + PAGE_SIZE
+    if length:
+        yield length, start

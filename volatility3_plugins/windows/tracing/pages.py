@@ -1,0 +1,129 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""Where virtual memory lies in the layer below, page table by page table.
+
+Volatility looks up each page by itself, which takes as long as all else that is done with the page. Here only
+present pages are taken from the tables; whatever else a page may be is asked of Volatility.
+"""
+
+from __future__ import annotations
+
+from typing import Iterator, Optional, Tuple
+
+from volatility3.framework import exceptions, interfaces
+from volatility3.framework.layers import intel, linear
+
+from .decode import pagetable
+from .decode.pagetable import PAGE_SIZE
+
+_FEW = 8 * PAGE_SIZE
+"""Of so few pages Volatility is asked at once: to read their table would take longer."""
+
+Piece = Tuple[int, int, int, str]
+"""Offset in the layer, size, offset in the layer below, name of the layer below."""
+
+
+def mapping(
+    context: interfaces.context.ContextInterface, layer: linear.LinearlyMappedLayer, start: int, length: int
+) -> Iterator[Piece]:
+    """Yields what is present of a range of a layer, in order.
+
+    Args:
+        context: the context that holds the layer
+        layer: the layer
+        start: first address in the layer's own form
+        length: bytes
+    """
+    if length <= _FEW or not isinstance(layer, intel.Intel):
+        yield from _with_gaps(layer, start, length)
+        return
+    tables = _Tables(context, layer)
+    end = start + length
+    while start < end:
+        stop = min(end, (start // tables.span + 1) * tables.span)
+        table = tables.find(start)
+        if table is None:
+            yield from _with_gaps(layer, start, stop - start)
+        elif table:
+            yield from tables.pieces(table, start, stop)
+        else:
+            yield from _asked(layer, start, stop - start)
+        start = stop
+
+
+def _asked(layer: linear.LinearlyMappedLayer, start: int, length: int) -> Iterator[Piece]:
+    """Yields what Volatility finds."""
+    for offset, size, mapped, _, below in layer.mapping(start, length, ignore_errors=True):
+        yield offset, size, mapped, below
+
+
+def _with_gaps(layer: linear.LinearlyMappedLayer, start: int, length: int) -> Iterator[Piece]:
+    """Yields what Volatility finds, and the pages of its gaps that it finds one by one.
+
+    It gives up a whole large page when one byte of it is missing from the image.
+    """
+    end = start
+    for piece in _asked(layer, start, length):
+        yield from _one_by_one(layer, end, piece[0])
+        yield piece
+        end = piece[0] + piece[1]
+    yield from _one_by_one(layer, end, start + length)
+
+
+def _one_by_one(layer: linear.LinearlyMappedLayer, start: int, end: int) -> Iterator[Piece]:
+    if getattr(layer, "page_size", 0) != PAGE_SIZE:
+        return
+    while start < end:
+        size = min(PAGE_SIZE - start % PAGE_SIZE, end - start)
+        yield from _asked(layer, start, size)
+        start += size
+
+
+class _Tables:
+    """The page tables of a layer; `span` is the number of bytes that one of them maps."""
+
+    def __init__(self, context: interfaces.context.ContextInterface, layer: intel.Intel) -> None:
+        self._layer = layer
+        self._below = context.layers[layer.config["memory_layer"]]
+        *self._upper, self._bits = (bits for _, bits, _ in layer.structure)
+        self._entry_size = PAGE_SIZE >> self._bits
+        self.span = PAGE_SIZE << self._bits
+
+    def find(self, address: int) -> Optional[bytes]:
+        """Returns the page table that maps an address, empty where there is none; None in a large page."""
+        base = self._layer.config["page_map_offset"]
+        shift = sum(self._upper) + self._bits + PAGE_SIZE.bit_length() - 1
+        for bits in self._upper:
+            shift -= bits
+            table = self._read(base, bits)
+            place = (address >> shift & (1 << bits) - 1) * self._entry_size
+            entry = int.from_bytes(table[place : place + self._entry_size], "little")
+            if not entry & pagetable.PRESENT:
+                return b""
+            if entry & pagetable.LARGE:
+                return None
+            base = pagetable.target(entry, self._entry_size)
+        return self._read(base, self._bits)
+
+    def pieces(self, table: bytes, start: int, stop: int) -> Iterator[Piece]:
+        """Yields what is present of a part of what a table maps."""
+        first, last = start // PAGE_SIZE, (stop - 1) // PAGE_SIZE
+        page = first
+        number = first & (1 << self._bits) - 1
+        for count, frame in pagetable.runs(table, self._entry_size, number, last - first + 1):
+            low, high = max(page * PAGE_SIZE, start), min((page + count) * PAGE_SIZE, stop)
+            mapped = None if frame is None else frame + low - page * PAGE_SIZE
+            if mapped is not None and self._below.is_valid(mapped, high - low):
+                yield low, high - low, mapped, self._below.name
+            else:
+                yield from _asked(self._layer, low, high - low)
+            page += count
+
+    def _read(self, base: int, bits: int) -> bytes:
+        """Returns a table, empty if there is none (or if all entries are equal, as Volatility has it)."""
+        size = self._entry_size << bits
+        try:
+            table = self._below.read(base & ~(size - 1), size)
+        except exceptions.InvalidAddressException:
+            return b""
+        return b"" if table == table[: self._entry_size] * (1 << bits) else table
