@@ -167,3 +167,18 @@ def test_what_is_logged_comes_back(case: Tuple[str, str, bool], buckets: int, da
     freed = [trace.address for trace in database.traces(carve=True) if "freed" in trace.status]
     assert sorted(freed) == [each.va for each in std.freed()]
     assert database.status == "" and database.figures().mismatched == 0
+
+
+def test_few_traces_of_one_layout_are_not_taken_for_another() -> None:
+    """Small databases whose words happen to make sense in an older or later layout."""
+    released = Std("6.0", "x64", reserve=0x40000, bucket_count=1)
+    for trace in ([0], [1]):
+        released.log(trace)
+        released.release(trace)
+    zeros = Std("5.2", "x64", reserve=0x40000, bucket_count=23)
+    zeros.log([0] * 7)
+    zeros.log([0])
+    for std in (released, zeros):
+        database = stddata.open_forged(std)
+        assert database.header.layout.name == std.layout.name
+        assert stddata.shown(database) == stddata.expected(std)

@@ -29,7 +29,8 @@ class Codec(NamedTuple):
         shift: position of BlockDepth in that word; 0 where blocks have none and Depth gives the size
         sizes: bytes of a block, by BlockDepth (or by Depth)
         capacities: frames that fit in a block, by the same
-        records: by depth, unpacks (HashChain, TraceCount, [IndexHigh,] Index, Depth, *frames)
+        marks: unpacks (TraceCount, [IndexHigh,] Index)
+        frames: by depth, unpacks BackTrace of an entry
         count_mask: for TraceCount's word
         saturation: the TraceCount that means "or more"; 0 where the count is 32 bits wide
         wide: IndexHigh is there, the stored index has 32 bits instead of 16
@@ -45,7 +46,8 @@ class Codec(NamedTuple):
     shift: int
     sizes: Tuple[int, ...]
     capacities: Tuple[int, ...]
-    records: Dict[int, struct.Struct]
+    marks: struct.Struct
+    frames: Dict[int, struct.Struct]
     count_mask: int
     saturation: int
     wide: bool
@@ -89,8 +91,9 @@ def codec(layout: StdLayout) -> Codec:
         shift=shift,
         sizes=sizes,
         capacities=tuple((size - entry.back_trace) // pointer for size in sizes),
-        records={
-            depth: packer(entry.members, f"{depth}{POINTER_CODES[pointer]}", entry.back_trace)
+        marks=packer(tuple(member for name, member in members.items() if name not in ("HashChain", "Depth"))),
+        frames={
+            depth: packer((), f"{depth}{POINTER_CODES[pointer]}", entry.back_trace)
             for depth in range(1, entry.max_depth + 1)
         },
         count_mask=(1 << entry.count_bits) - 1,

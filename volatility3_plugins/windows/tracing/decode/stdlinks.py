@@ -189,22 +189,20 @@ class Links:
         shape = word >> self._codec.shift if self._codec.shift else min(depth, self._codec.max_depth)
         return address + self._codec.sizes[shape]
 
-    def _record(self, address: int) -> Optional[Tuple[int, ...]]:
+    def _frames(self, address: int) -> Tuple[int, ...]:
+        """Returns the frames of an entry that is all present and whose Depth is possible, else none."""
         codec = self._codec
         head = self._read(address, codec.head_size)
-        record = codec.records.get(codec.scan.unpack_from(head)[2]) if head is not None else None
-        data = self._read(address, record.size) if record else None
-        return record.unpack_from(data) if record and data is not None else None
+        frames = codec.frames.get(codec.scan.unpack_from(head)[2]) if head is not None else None
+        data = self._read(address, frames.size) if frames else None
+        return frames.unpack_from(data) if frames and data is not None else ()
 
     def _hashes_to(self, address: int, bucket: int) -> bool:
-        values = self._record(address)
-        if values is None:
-            return False
-        frames = values[5:] if self._codec.wide else values[4:]
+        frames = self._frames(address)
         return bool(frames) and (sum(frames) & stdentries.HASH_MASK) % self._header.bucket_count == bucket
 
     def _has_index(self, address: int, index: int) -> bool:
         head = self._read(address, self._codec.head_size)
-        if head is None or self._record(address) is None:
+        if head is None or not self._frames(address):
             return False
         return self._codec.stored_index(head) == (index if self._codec.wide else index & 0xFFFF)

@@ -51,7 +51,7 @@ def prove(reader: Reader, address: int, layouts: Sequence[StdLayout]) -> Proof:
         for header in parse(layout, address, bytes(data)):
             wrong = contradictions(header)
             matching, sampled = (0, 0) if wrong else agreement(reader, header)
-            if 2 * matching < sampled:
+            if sampled and 2 * matching <= sampled:
                 wrong = ("Buckets",)
             if wrong:
                 failed.append(wrong)
@@ -113,7 +113,7 @@ def _best_by_chains(reader: Reader, guesses: Sequence[_Guess]) -> Optional[_Gues
         if not matching and "unreadable" in failed:
             continue
         rank = (matching, -len(failed))
-        if 2 * matching >= sampled and rank > best_rank:
+        if (2 * matching > sampled or not sampled) and rank > best_rank:
             best, best_rank = (header, failed), rank
     return best
 

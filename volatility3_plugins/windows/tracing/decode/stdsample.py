@@ -17,16 +17,28 @@ _FIRST_BLOCKS = 0x10000
 
 
 def agreement(reader: Reader, header: Header) -> Tuple[int, int]:
-    """Samples the bucket heads.
+    """Samples the bucket heads, and the first block.
 
     Returns:
-        (heads that lead to an entry whose hash belongs in that bucket, heads that could be tried)
+        (heads that lead to an entry whose hash belongs in that bucket, heads that could be tried); the first
+        block counts as one of either
     """
     memory = reader(header.buckets, header.buckets_end - header.buckets)
     heads = [(bucket, head) for bucket, head in stdentries.bucket_heads(header, memory) if head]
     step = max(len(heads) // _SAMPLE, 1)
     verdicts = [_belongs(reader, header, bucket, head) for bucket, head in heads[::step][:_SAMPLE]]
+    verdicts.append(_begins(reader, header))
     return verdicts.count(True), len(verdicts) - verdicts.count(None)
+
+
+def _begins(reader: Reader, header: Header) -> Optional[bool]:
+    """Tells whether a block is where the first one must be; None if there is none or its place is unknown."""
+    codec, first = stdentries.codec(header.layout), header.first_entry
+    known = header.layout.has("LowerMemoryStart") or not codec.shift
+    if not known or not header.fields["NextFreeLowerMemory"] > first:
+        return None
+    head = reader(first, codec.head_size).read(first, codec.head_size)
+    return 0 < codec.scan.unpack_from(head)[2] <= codec.max_depth if head is not None else None
 
 
 def _belongs(reader: Reader, header: Header, bucket: int, address: int) -> Optional[bool]:

@@ -33,3 +33,9 @@ _TEXTS = tuple(
     ", ".join(word for bit, word in enumerate(_WORDS) if flags >> bit & 1)
     for flags in range(1 << len(_WORDS))
 )
+_FLAGS = {words: number for number, words in enumerate(_TEXTS)}
+
+
+def flags(words: str) -> int:
+    """Returns the flags for words that `text` made."""
+    return _FLAGS[words]

@@ -13,11 +13,11 @@ from . import stdentries, stdstatus
 from .extents import Extents
 from .stdbounds import Bounds
 from .stdheader import Header
-from .stdjudge import Judge, Row, Trace
+from .stdjudge import Judge, Trace
 from .stdlinks import Links, ReadBytes
 
 _MAX_STRAYS = 1000
-_NO_RECORD = (struct.Struct("").unpack_from, sys.maxsize)
+_NO_FRAMES = (struct.Struct("").unpack_from, sys.maxsize)
 _Pair = Tuple[Optional[int], Optional[int], int]
 
 
@@ -42,11 +42,15 @@ class TraceDecoder:
         by_address = links.blocks.addresses.__getitem__
         self._rest = sorted((entry for entry, led in enumerate(links.led) if not led), key=by_address)
 
-    def rows(self) -> Iterator[Row]:
-        """Yields all traces, by index, then what no slot leads to by address."""
+    def traces(self, hidden: int = 0) -> Iterator[Trace]:
+        """Yields the traces, by index, then what no slot leads to by address.
+
+        Args:
+            hidden: flags of `stdstatus`; what has one of them is left out
+        """
         claims = self.claims() if self._links.strays else {}
-        yield from self._decode(self._by_slot(claims))
-        yield from self._decode((None, entry, 0) for entry in self._rest)
+        yield from self._decode(self._by_slot(claims), hidden)
+        yield from self._decode(((None, entry, 0) for entry in self._rest), hidden)
 
     def claims(self) -> Dict[int, int]:
         """Returns index to entry, as chained entries that no slot leads to have it in themselves."""
@@ -73,41 +77,45 @@ class TraceDecoder:
                         continue
                 yield index, entry, pointer
 
-    def _decode(self, pairs: Iterable[_Pair]) -> Iterator[Row]:
+    def _decode(self, pairs: Iterable[_Pair], hidden: int) -> Iterator[Trace]:
         codec, links = self._codec, self._links
         addresses, depths, buckets = links.blocks.addresses, links.blocks.depths, links.buckets
         shift, capacities = codec.shift, codec.capacities
-        records = {depth: (record.unpack_from, record.size) for depth, record in codec.records.items()}
+        by_depth = {depth: (each.unpack_from, each.size) for depth, each in codec.frames.items()}
+        marks, wide = codec.marks.unpack_from, codec.wide
         mask, most, count = codec.count_mask, codec.saturation or codec.count_mask + 1, self._bucket_count
-        wide, skip = codec.wide, 5 if codec.wide else 4
         data, start, size, low = b"", 0, 0, stdentries.HASH_MASK
         # Half the time of Trace(...), which matters for a hundred thousand.
         make = functools.partial(tuple.__new__, Trace)
         for index, entry, pointer in pairs:
             if entry is None:
-                yield stdstatus.INDEX, Trace(index, pointer, None, None, None, None, (), "index")
+                yield Trace(index, pointer, None, None, None, None, (), stdstatus.text(stdstatus.INDEX))
                 continue
             address, depth = addresses[entry], depths[entry]
-            unpack, length = records.get(depth, _NO_RECORD)
+            unpack, length = by_depth.get(depth, _NO_FRAMES)
             offset = address - start
             if not 0 <= offset <= size - length:
                 start, data = self._memory.run_at(address) or (0, b"")
                 size, offset = len(data), address - start
                 if offset > size - length:
-                    yield self._judge.piecemeal(index, entry)
+                    flags, trace = self._judge.piecemeal(index, entry)
+                    if not flags & hidden:
+                        yield trace
                     continue
-            values = unpack(data, offset)
-            frames = values[skip:]
+            frames = unpack(data, offset)
+            values = marks(data, offset)
             total = sum(frames) & low
             bucket = total % count
-            stored = values[2] << 16 | values[3] if wide else values[2]
-            traces = values[1] & mask
+            stored = values[1] << 16 | values[2] if wide else values[1]
+            traces = values[0] & mask
             if (
                 bucket == buckets[entry]
                 and stored == index
                 and 0 < traces < most
-                and (not shift or depth <= capacities[values[1] >> shift])
+                and (not shift or depth <= capacities[values[0] >> shift])
             ):
-                yield 0, make((stored, address, traces, depth, total, bucket, frames, ""))
+                yield make((stored, address, traces, depth, total, bucket, frames, ""))
             else:
-                yield self._judge.row(index, entry, values[1], stored, frames)
+                flags, trace = self._judge.row(index, entry, values[0], stored, frames)
+                if not flags & hidden:
+                    yield trace

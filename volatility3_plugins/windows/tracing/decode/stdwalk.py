@@ -86,15 +86,16 @@ class Database:
         Args:
             carve: also what was released, and orphans
         """
-        hidden = 0 if carve else stdstatus.FREED | stdstatus.ORPHAN
-        for flags, trace in self._decoder.rows():
-            if not flags & hidden:
-                yield trace
+        return self._decoder.traces(0 if carve else stdstatus.FREED | stdstatus.ORPHAN)
 
     def figures(self) -> Figures:
         """Counts what `traces` yields."""
-        indexed = freed = unindexed = mismatched = orphans = 0
-        for flags, trace in self._decoder.rows():
+        plain = indexed = freed = unindexed = mismatched = orphans = 0
+        for trace in self._decoder.traces():
+            if not trace.status:
+                plain += 1
+                continue
+            flags = stdstatus.flags(trace.status)
             freed += bool(flags & stdstatus.FREED)
             orphans += bool(flags & stdstatus.ORPHAN)
             unindexed += bool(flags & stdstatus.UNINDEXED)
@@ -103,7 +104,7 @@ class Database:
             live = not flags & (stdstatus.FREED | stdstatus.ORPHAN)
             indexed += bool(live and trace.trace_index and not stray)
         chained = sum(bucket >= 0 for bucket in self._links.buckets)
-        return Figures(indexed, chained, freed, unindexed, mismatched, orphans, self.unreadable)
+        return Figures(plain + indexed, chained, freed, unindexed, mismatched, orphans, self.unreadable)
 
     @property
     def status(self) -> str:
