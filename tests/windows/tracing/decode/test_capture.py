@@ -5,12 +5,21 @@
 from __future__ import annotations
 
 import pathlib
+from typing import List
 
 import pytest
 from volatility3.plugins.windows.tracing.decode.capture import back_trace_hash, capture
 
 from tests import stddata
 from tests.forge import real_sets
+
+
+def seen(path: pathlib.Path, stack: List[int]) -> List[int]:
+    """What the system's own walker made of the stack that its caller had.
+
+    That of 5.2 x64 misses the innermost caller, and takes the 0 at the base of the stack for a last one.
+    """
+    return [*stack[1:], 0] if path.name.startswith("3790.3959-x64") else stack
 
 
 @pytest.mark.shared
@@ -20,10 +29,7 @@ def test_measured_captures(path: pathlib.Path) -> None:
     if not calls:
         pytest.skip("no calls were made on this database")
     for call in calls:
-        stack = call["stack"]
-        if path.name.startswith("3790") and call["BackTrace"]:
-            # This build's own walk does not begin where the others' does; its frames are taken as the stack.
-            stack = [0] * call["FramesToSkip"] + call["BackTrace"]
+        stack = seen(path, call["stack"])
         made = capture(stack, call["FramesToSkip"], call["FramesToCapture"])
         assert made.frames == tuple(call["BackTrace"])
         assert made.hash == call["Hash"]
