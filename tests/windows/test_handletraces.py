@@ -5,10 +5,11 @@
 from __future__ import annotations
 
 import pathlib
-from typing import Any, List, Tuple
+from typing import Any, List, Optional, Tuple
 
 import pytest
 from volatility3.plugins.windows import handletraces
+from volatility3.plugins.windows.tracing import spaces
 
 from tests import grid
 from tests.forge import context, vol
@@ -154,6 +155,59 @@ def test_damaged_headers_and_tables(tmp_path: pathlib.Path) -> None:
     found = grid.run(opened, handletraces.HandleTraces, pid=[3000])
     assert found[0].row["Status"] == "table size"
     assert found[1].row["Event"] == "open"
+
+
+def test_an_unreadable_table_is_not_taken_for_none(
+    tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    kernel, app, _ = new_process("win10-x64")
+    app.eprocess["ObjectTable"] = kernel.space.reserve(0x1000)
+    kernel.process("exited.exe", pid=2000)
+    opened = context.open_image(kernel.image(), tmp_path)
+    (node,) = grid.run(opened, handletraces.HandleTraces)
+    assert (node.row["PID"], *columns(node)) == (1000, *(None,) * 7, "handle table unreadable")
+    assert "No handle traces" not in caplog.text
+
+
+@pytest.mark.parametrize(("level", "place", "kept"), [(1, 2, [0x84]), (2, None, [])])
+def test_pages_of_a_handle_table_that_are_gone_are_counted(
+    level: int, place: Optional[int], kept: List[int], tmp_path: pathlib.Path
+) -> None:
+    kernel, _, table = new_process("xp-x86", 0x2000, level=level)
+    (index, *_) = put_database(kernel, "5.1", traces_of(kernel))
+    event = named(kernel, "_KEVENT", "Event", "Ready")
+    for handle in (0x84, 0x1004):
+        table.add(handle, event, creator=index)
+    table.finish()
+    top = table.obj["TableCode"] & ~7
+    # A page of entries, or the directory above all of them.
+    kernel.space.set_state(top if place is None else table.pages[place], 0x1000, State.PAGEFILE)
+    opened = context.open_image(kernel.image(), tmp_path)
+    found = grid.run(opened, handletraces.HandleTraces)
+    assert [(node.row["Handle"], node.row["Event"], node.row["Status"]) for node in found] == [
+        *((handle, "create", "") for handle in kept),
+        (None, None, "1 pages of the handle table unreadable"),
+    ]
+
+
+def test_a_process_without_page_tables_keeps_its_events(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path
+) -> None:
+    kernel, _, table = new_process("win10-x64")
+    table.finish()
+    Ring(table, 8).event(CLOSE, 0x84, 1000, 1004, [kernel.symbol("ObpCreateHandle") + 4])
+    opened = context.open_image(kernel.image(), tmp_path)
+    system, *rest = spaces.AddressSpaces.list_spaces(opened.context, opened.kernel)
+    closed = [
+        each._replace(layer_name="", status="page tables unreadable") for each in rest if each.pid == 1000
+    ]
+    monkeypatch.setattr(spaces.AddressSpaces, "list_spaces", lambda *_: iter([system, *closed]))
+    found = grid.run(opened, handletraces.HandleTraces, pid=[1000])
+    assert [(node.row["Event"], node.row["Status"]) for node in found] == [
+        (None, "page tables unreadable"),
+        ("close", ""),
+    ]
+    assert [row["Symbol"] for row in found[1].children] == ["nt!ObpCreateHandle+0x4"]
 
 
 def test_a_handle_table_that_leads_into_itself_ends(tmp_path: pathlib.Path) -> None:

@@ -19,6 +19,7 @@ EVENTS_LOST = "events lost"
 UNKNOWN_TYPE = "unknown type"
 DENIED = "beyond the ring's counter"
 HEADER_UNREADABLE = "ring unreadable"
+PAGES_UNREADABLE = "pages of the handle table unreadable"
 
 
 class HandleEvent(NamedTuple):
@@ -46,3 +47,8 @@ class HandleEvent(NamedTuple):
     frames: Tuple[Optional[int], ...]
     leak: bool
     status: str
+
+
+def hole(space: AddressSpace, status: str) -> HandleEvent:
+    """Returns what stands for events that cannot be read."""
+    return HandleEvent(space, None, "", None, None, None, None, (), False, status)

@@ -65,11 +65,11 @@ class HandleRings:
         layout = self._layout
         head = self._peek.read(table.debug_info, layout.header_size)
         if head is None:
-            yield _hole(space, handleevent.HEADER_UNREADABLE)
+            yield handleevent.hole(space, handleevent.HEADER_UNREADABLE)
             return
         header = handletrace.decode_header(head, layout)
         if header.status:
-            yield _hole(space, header.status)
+            yield handleevent.hole(space, header.status)
         start = table.debug_info + layout.trace_db
         length = header.size * layout.entry_size
         ring = memory.read_extents(self._context, self._layer_name, start, length)
@@ -85,7 +85,7 @@ class HandleRings:
         for event in events:
             if isinstance(event, Hole):
                 lost = True
-                yield _hole(space, f"{event.slots} events unreadable")
+                yield handleevent.hole(space, f"{event.slots} events unreadable")
                 continue
             status: List[str] = []
             found: Optional[ObjectInfo] = None
@@ -149,7 +149,3 @@ def ring_layout(context: interfaces.context.ContextInterface, table: str, pointe
 
 def _identifier(value: int) -> Optional[int]:
     return value if value <= _MAX_ID else None
-
-
-def _hole(space: AddressSpace, status: str) -> HandleEvent:
-    return HandleEvent(space, None, "", None, None, None, None, (), False, status)

@@ -4,12 +4,13 @@
 
 from __future__ import annotations
 
-from typing import Iterator, NamedTuple, Optional, Set, Tuple
+from typing import Iterator, NamedTuple, Optional, Set, Tuple, Union
 
 from volatility3.framework import interfaces
 
 from . import fields, globalflag, memory
 from .decode import globalflags, handletable
+from .decode.extents import Extents
 from .decode.handletable import Entry, EntryLayout
 from .peek import Peek
 from .spaces import AddressSpace
@@ -19,11 +20,18 @@ _KERNEL_HANDLE = 0x80000000
 
 
 class HandleTable(NamedTuple):
-    """The table of a process. `debug_info` is 0 where its handles are not traced."""
+    """The table of a process. `address` is 0 where it has none (any more), `debug_info` where its handles are
+    not traced."""
 
     address: int
     code: int
     debug_info: int
+
+
+class MissingPage(NamedTuple):
+    """A page of a table, of pointers or of entries, that cannot be read or not all of it."""
+
+    address: int
 
 
 class Lookup(NamedTuple):
@@ -71,11 +79,11 @@ class HandleTables:
         )
 
     def of(self, eprocess: interfaces.objects.ObjectInterface) -> Optional[HandleTable]:
-        """Returns the table of a process, None if it has none (any more) or it cannot be read."""
+        """Returns the table of a process, None if it cannot be read."""
         start = memory.canonical(self._layer, eprocess.vol.offset)
         address = self._peek.pointer(start + self._object_table.offset)
         if not address:
-            return None
+            return None if address is None else HandleTable(0, 0, 0)
         code = self._peek.read(address + self._code.offset, self._code.size)
         debug_info = self._peek.pointer(address + self._debug_info.offset)
         if code is None or debug_info is None:
@@ -107,17 +115,29 @@ class HandleTables:
             return Lookup(None, False)
         return Lookup(handletable.decode_entry(data, handle, self.layout), True)
 
-    def entries(self, table: HandleTable) -> Iterator[Entry]:
-        """Yields the used entries of a table; each page of it counts once, so that it cannot be endless."""
+    def entries(self, table: HandleTable) -> Iterator[Union[Entry, MissingPage]]:
+        """Yields the used entries of a table, and the pages that hide some.
+
+        Each page counts once, so that a table cannot be endless.
+        """
         level = min(handletable.level_of(table.code), handletable.MAX_LEVEL)
         seen: Set[int] = set()
-        for index, page in self._leaves(handletable.address_of(table.code), level, 0, seen):
-            base = handletable.page_base(index, self.layout)
-            found = memory.read_extents(self._context, self._layer.name, page, handletable.PAGE_SIZE)
-            yield from handletable.decode_page(found, page, base, self.layout)
+        for each in self._leaves(handletable.address_of(table.code), level, 0, seen):
+            if isinstance(each, MissingPage):
+                yield each
+                continue
+            index, page = each
+            found = self._page(page)
+            if _incomplete(found, page):
+                yield MissingPage(page)
+            if found.runs:
+                base = handletable.page_base(index, self.layout)
+                yield from handletable.decode_page(found, page, base, self.layout)
 
-    def _leaves(self, page: int, level: int, first: int, seen: Set[int]) -> Iterator[Tuple[int, int]]:
-        """Yields (number, address) of the pages of entries below a page."""
+    def _leaves(
+        self, page: int, level: int, first: int, seen: Set[int]
+    ) -> Iterator[Union[Tuple[int, int], MissingPage]]:
+        """Yields (number, address) of the pages of entries below a page, and missing pages of pointers."""
         if page in seen or first * self.layout.per_page >= handletable.MAX_HANDLES:
             return
         seen.add(page)
@@ -125,10 +145,19 @@ class HandleTables:
             yield first, page
             return
         span = self.layout.per_directory ** (level - 1)
-        found = memory.read_extents(self._context, self._layer.name, page, handletable.PAGE_SIZE)
+        found = self._page(page)
+        if _incomplete(found, page):
+            yield MissingPage(page)
         for run_start, data in found.runs:
             number = (run_start - page) // self.layout.pointer_size
             for pointer in handletable.decode_pointers(data, self.layout.pointer_size):
                 if pointer:
                     yield from self._leaves(pointer, level - 1, first + number * span, seen)
                 number += 1
+
+    def _page(self, address: int) -> Extents:
+        return memory.read_extents(self._context, self._layer.name, address, handletable.PAGE_SIZE)
+
+
+def _incomplete(found: Extents, page: int) -> bool:
+    return found.missing(page, page + handletable.PAGE_SIZE) > 0

@@ -12,9 +12,10 @@ from . import globalflag, handleevent
 from .creators import Creator, Creators
 from .databases import Databases
 from .decode import globalflags
+from .decode.handletable import Entry
 from .handleevent import HandleEvent
 from .handlerings import HandleRings
-from .handletables import HandleTable, HandleTables
+from .handletables import HandleTable, HandleTables, MissingPage
 from .objects import Objects
 from .spaces import AddressSpace
 
@@ -64,36 +65,52 @@ class HandleTraces(interfaces.configuration.VersionableInterface):
     def list_events(self, space: AddressSpace) -> Iterator[HandleEvent]:
         """Yields the events of a process: its ring's, newest first, then creations.
 
+        What cannot be read of its handle table has an event that says so.
+
         An object is told of once, in the first process that has a handle to it.
 
         Args:
             space: the native space of a process
         """
-        table = self._tables.of(space.eprocess) if space.eprocess is not None else None
-        if table is not None:
+        if space.eprocess is None:
+            return
+        if space.status:
+            # The table is the kernel's memory: only the names of user frames are lost.
+            yield handleevent.hole(space, space.status)
+        table = self._tables.of(space.eprocess)
+        if table is None:
+            yield handleevent.hole(space, handleevent.TABLE_UNREADABLE)
+        elif table.address:
             yield from self._rings.list_events(space, table)
             yield from self._creations(space, table)
 
     def _creations(self, space: AddressSpace, table: HandleTable) -> Iterator[HandleEvent]:
-        made = list(self._made(table))
-        creators = self._creators.resolve(
-            self._kernel_space, {each.back_trace_index for each in made}, narrow=True
-        )
-        for each in made:
-            yield self._creation(space, each, creators)
-
-    def _made(self, table: HandleTable) -> Iterator[_Made]:
-        """Yields what of a handle table has its creator's trace."""
         if self._tables.layout.creator is None and not self._objects_have_creators:
             return
-        for entry in self._tables.entries(table):
-            if entry.creator:
-                yield _Made(entry.handle, entry.object_header, None, entry.creator)
-            if self._objects_have_creators and entry.object_header not in self._seen:
-                self._seen.add(entry.object_header)
-                creator = self._objects.creator(entry.object_header)
-                if creator is not None and creator.back_trace_index:
-                    yield _Made(None, entry.object_header, creator.pid, creator.back_trace_index)
+        made: List[_Made] = []
+        missing = 0
+        for each in self._tables.entries(table):
+            if isinstance(each, MissingPage):
+                missing += 1
+            else:
+                made += self._made(each)
+        creators = self._creators.resolve(
+            self._kernel_space, {thing.back_trace_index for thing in made}, narrow=True
+        )
+        for thing in made:
+            yield self._creation(space, thing, creators)
+        if missing:
+            yield handleevent.hole(space, f"{missing} {handleevent.PAGES_UNREADABLE}")
+
+    def _made(self, entry: Entry) -> Iterator[_Made]:
+        """Yields what of a handle and its object has its creator's trace."""
+        if entry.creator:
+            yield _Made(entry.handle, entry.object_header, None, entry.creator)
+        if self._objects_have_creators and entry.object_header not in self._seen:
+            self._seen.add(entry.object_header)
+            creator = self._objects.creator(entry.object_header)
+            if creator is not None and creator.back_trace_index:
+                yield _Made(None, entry.object_header, creator.pid, creator.back_trace_index)
 
     def _creation(self, space: AddressSpace, made: _Made, creators: Dict[int, Creator]) -> HandleEvent:
         creator = creators[made.back_trace_index]
