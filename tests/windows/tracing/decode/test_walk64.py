@@ -228,6 +228,29 @@ def test_a_leaf_without_a_return_address_is_not_believed() -> None:
     assert told(walk)[1:] == [(scene.at(0), "scan", False)]
 
 
+def test_a_leaf_whose_callers_code_is_paged_out_is_doubted() -> None:
+    scene = Scene(NOTHING, NOTHING)
+    scene.put(0, scene.at(1), 0)
+    leaf = Registers.of(BASE + 0x2000, SP)
+    assert told(scene.walk(leaf, True))[1:] == [(scene.at(1), "leaf", True)]
+    scene.hidden.append((0x1100, 0x1200))
+    walk = scene.walk(leaf, True)
+    assert told(walk)[1:] == [(scene.at(1), "leaf", False)]
+    assert walk.gaps == ("code unreadable",)
+
+
+@pytest.mark.parametrize(("code", "sure"), [("ff d0", True), ("90 90", False)])
+def test_too_little_code_before_an_address_disproves_nothing(code: str, sure: bool) -> None:
+    """The page that the call begins in is paged out: its end shows a short call, but no absence of one."""
+    scene = Scene(*[NOTHING] * 20)
+    caller = BASE + 0x2002
+    scene.memory[0x2000:0x2002] = bytes.fromhex(code)
+    scene.hidden.append((0x1000, 0x2000))
+    scene.put(0, caller, 0)
+    walk = scene.walk(Registers.of(BASE + 0x2800, SP), True)
+    assert told(walk)[1:] == [(caller, "leaf", sure)]
+
+
 VALUES = st.one_of(
     st.integers(0, SIZE - 1).map(lambda offset: BASE + offset),
     st.integers(0, 0x40).map(lambda slot: SP + 8 * slot),

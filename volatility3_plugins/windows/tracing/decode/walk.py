@@ -16,7 +16,6 @@ from .frames import (
     Border,
     FindImage,
     Frame,
-    Image,
     Read,
     Stacks,
     UnwindError,
@@ -24,7 +23,6 @@ from .frames import (
 )
 from .registers32 import Registers32
 from .registers64 import Registers
-from .unwindinfo import Bytes
 
 R = TypeVar("R", Registers, Registers32)
 
@@ -103,16 +101,26 @@ class Walker(abc.ABC, Generic[R]):
         """
         image = self._find_image(address - 1)
         if image is None:
-            before = self._read(address - callsite.LONGEST_CALL, callsite.LONGEST_CALL)
-            return None if before is None else callsite.is_call(before)
+            return _behind_call(self._read, address)
         if not image.executable(address - 1):
             return False
         rva = address - image.base
         if image.table is not None and image.table.complete_at(rva - 1) and not image.table.find(rva - 1):
             # Who calls is no leaf, and who is no leaf has unwind data.
             return False
-        code = _before(image, rva)
-        return callsite.is_call(code) if code else image.table is not None or None
+        return _behind_call(image.read_rva, rva)
+
+    def may_return(self, address: int) -> bool:
+        """Tells whether a guess may take a value for a return address into a module.
+
+        Where the code cannot be read, it is enough that the module has a function table which does not rule
+        the address out.
+        """
+        image = self._find_image(address - 1)
+        if image is None:
+            return False
+        verdict = self.is_return(address)
+        return image.table is not None if verdict is None else verdict
 
 
 class _Walk(Generic[R]):
@@ -190,11 +198,16 @@ class _Walk(Generic[R]):
         return reason
 
 
-def _before(image: Image, rva: int) -> Bytes:
-    """Returns the code bytes before an RVA: enough to know a call by, or those of its page, or none."""
-    for length in (callsite.LONGEST_CALL, rva % _PAGE):
-        if 0 < length <= min(rva, callsite.LONGEST_CALL):
-            code = image.read_rva(rva - length, length)
+def _behind_call(read: Read, address: int) -> Optional[bool]:
+    """Tells whether the code before an address (in any unit that `read` takes) ends in a call.
+
+    Returns:
+        None where that cannot be read, or only so far back that a longer call may go unseen.
+    """
+    for length in (callsite.LONGEST_CALL, address % _PAGE):
+        if 0 < length <= min(address, callsite.LONGEST_CALL):
+            code = read(address - length, length)
             if code is not None:
-                return code
-    return b""
+                found = callsite.is_call(code)
+                return None if not found and length < callsite.LONGEST_CALL else found
+    return None

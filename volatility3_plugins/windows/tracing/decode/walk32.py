@@ -57,7 +57,7 @@ class Walker32(Walker[Registers32]):
             found = self._trap(trap_frame)
             if found is not None:
                 return found
-        if self._find_image(value - 1) is None or not self.is_return(value):
+        if not self.may_return(value):
             return None
         saved = self.read_stack(slot - 4)
         bp = saved if saved is not None and saved > slot else None

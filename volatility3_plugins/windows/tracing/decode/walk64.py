@@ -12,6 +12,7 @@ from .unwindx64 import LEAF as LEAF_FUNCTION
 from .unwindx64 import Step, Unwinder
 from .walk import Taken, Walker
 
+_UNREADABLE = "code unreadable"
 _CS = 8
 """Offset in a machine frame, of five slots: Rip, SegCs, EFlags, Rsp, SegSs."""
 
@@ -37,20 +38,21 @@ class Walker64(Walker[Registers]):
     def step(self, registers: Registers, interrupted: bool) -> Taken[Registers]:
         """Finds the caller of a frame; raises UnwindError."""
         step = self._unwind(registers, interrupted)
-        doubt = "" if step.sure else "code unreadable"
+        doubt = "" if step.sure else _UNREADABLE
         if step.machine_frame is not None:
             return self._interrupted(step.registers, step.machine_frame, doubt)
         if step.position != LEAF_FUNCTION:
             return Taken(step.registers, UNWIND, doubt=doubt)
-        if not self.is_return(step.registers.ip):
+        proven = self.is_return(step.registers.ip)
+        if not proven and not self.may_return(step.registers.ip):
             raise UnwindError("no unwind data")
-        return Taken(step.registers, LEAF)
+        return Taken(step.registers, LEAF, doubt="" if proven else _UNREADABLE)
 
     def look(self, slot: int, value: int) -> Optional[Taken[Registers]]:
         """Takes a known machine frame or a return address into a module."""
         if slot in self._machine_frames:
             return self._interrupted(self._machine_frames[slot], slot, "")
-        if self._find_image(value - 1) is not None and self.is_return(value):
+        if self.may_return(value):
             return Taken(Registers.of(value, slot + self.slot_size), SCAN)
         return None
 
