@@ -145,7 +145,7 @@ def test_damaged_headers_and_tables(tmp_path: pathlib.Path) -> None:
     opened = context.open_image(kernel.image(), tmp_path)
     found = grid.run(opened, handletraces.HandleTraces, pid=[1000])
     assert [columns(node) for node in found] == [
-        (0x88, None, None, 1004, 2, None, None, "unknown type 7"),
+        (0x88, None, None, 1004, 2, None, None, "unknown type 7, ClientId above 32 bits"),
         (0x84, "open", 1000, 1004, 1, None, None, "handle table unreadable"),
     ]
     found = grid.run(opened, handletraces.HandleTraces, pid=[2000])

@@ -18,6 +18,8 @@ EVENTS_LOST = "events lost"
 """Later events of the ring cannot be read, the handle's close may be among them."""
 UNKNOWN_TYPE = "unknown type"
 DENIED = "beyond the ring's counter"
+WIDE_ID = "ClientId above 32 bits"
+"""Process and thread IDs have 32 bits: these are none, and not shown."""
 HEADER_UNREADABLE = "ring unreadable"
 PAGES_UNREADABLE = "pages of the handle table unreadable"
 

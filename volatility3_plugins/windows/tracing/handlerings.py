@@ -25,7 +25,6 @@ _EVENTS = {
     handletrace.BAD_REFERENCE: handleevent.BADREF,
 }
 _MAX_ID = 0xFFFFFFFF
-"""Process and thread IDs have 32 bits."""
 
 
 class HandleRings:
@@ -102,6 +101,8 @@ class HandleRings:
                 settled.add(event.handle)
             status.append("" if event.type in _EVENTS else f"{handleevent.UNKNOWN_TYPE} {event.type}")
             status.append(handleevent.DENIED if event.sequence < 0 else "")
+            wide = max(event.unique_process, event.unique_thread) > _MAX_ID
+            status.append(handleevent.WIDE_ID if wide else "")
             yield HandleEvent(
                 space,
                 event.handle,
