@@ -11,7 +11,7 @@ from .tracing import databases, heaps, options, spaces, symbolizer, tables
 from .tracing.decode import umdh
 from .tracing.decode.heapgroups import Group
 from .tracing.decode.heapreading import Contents
-from .tracing.decode.umdhgrowth import Growth, Total
+from .tracing.decode.umdhgrowth import Change, Growth
 from .tracing.framecells import FrameCells, names_of
 from .tracing.heapdump import loaded_modules, log_of
 from .tracing.heaprows import COLUMNS, HeapRows
@@ -98,11 +98,11 @@ class HeapTraces(interfaces.plugins.PluginInterface):
                 yield 0, rows.owner(owner, file_output)
                 for number, frame in enumerate(frames):
                     yield 1, rows.owner_frame(owner, number, frame)
-        growth = Growth(baseline, modules) if baseline is not None else None
-        for group, before in _compared(contents.groups, growth):
+        growth = Growth(baseline, modules, contents.groups) if baseline is not None else None
+        for group, change in _compared(contents.groups, growth):
             frames = rows.frames(group.trace)
             if _takes(selection, frames):
-                yield 0, rows.group(group, before)
+                yield 0, rows.group(group, change)
                 for number, frame in enumerate(frames):
                     yield 1, rows.frame(group, number, frame)
                 if self.config.get("blocks", False):
@@ -144,9 +144,6 @@ def _takes(selection: Selection, frames: List[FrameCells]) -> bool:
     return selection.everything or selection.takes(names_of(frames))
 
 
-def _compared(groups: Iterable[Group], growth: Optional[Growth]) -> List[Tuple[Group, Optional[Total]]]:
-    """Returns groups with what the baseline has of their stacks, that of most growth first."""
-    if growth is None:
-        return [(group, None) for group in groups]
-    pairs = [(group, growth.take(group.stack) if group.comparable else None) for group in groups]
-    return sorted(pairs, key=lambda pair: (pair[1] is None, (pair[1].size if pair[1] else 0) - pair[0].size))
+def _compared(groups: Iterable[Group], growth: Optional[Growth]) -> List[Tuple[Group, Optional[Change]]]:
+    """Returns groups with the growth of their stacks, if there is something to compare them with."""
+    return [(group, None) for group in groups] if growth is None else growth.compared()

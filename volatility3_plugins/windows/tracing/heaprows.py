@@ -14,7 +14,7 @@ from .decode.heapblock import UNKNOWN_SIZE, Block
 from .decode.heapgroups import Group
 from .decode.heapreading import Owner
 from .decode.heaptrace import Trace
-from .decode.umdhgrowth import Total
+from .decode.umdhgrowth import UNKNOWN, Change, Total
 from .framecells import FrameCells, StackCells
 from .spaces import AddressSpace
 from .symbolizer import SpaceNames
@@ -45,6 +45,7 @@ FREED = "freed"
 UNTRACED = "untraced"
 UNSIZED = "unsized"
 GONE = "gone"
+GROWTH_UNKNOWN = "growth unknown"
 
 Cells = Tuple[object, ...]
 
@@ -99,25 +100,22 @@ class HeapRows:
             file_output,
         )
 
-    def group(self, group: Group, before: Optional[Total]) -> Cells:
+    def group(self, group: Group, change: Optional[Change]) -> Cells:
         """Returns the row of a trace.
 
         Args:
             group: its blocks
-            before: what the baseline has of its stack, None when there is no baseline
+            change: what its stack grew by; None when nothing is to be said of that here
         """
-        growth: Cells = (_NONE, _NONE)
-        if before is not None:
-            growth = (group.allocations - before.allocations, _number(group.size - before.size))
         return (
             *self._key(group),
             group.allocations,
             _UNKNOWN if group.unsized == group.allocations else _number(group.size),
             *(_NONE,) * 6,
-            _status(group),
+            _status(group, change),
             group.trace.kind if group.trace else _NONE,
             self._entry(group.trace),
-            *growth,
+            *_growth(change),
             _NONE,
         )
 
@@ -200,13 +198,22 @@ class HeapRows:
         return format_hints.Hex(memory.masked(self._layer, address))
 
 
-def _status(group: Group) -> str:
+def _growth(change: Optional[Change]) -> Cells:
+    if change is None:
+        return _NONE, _NONE
+    if change.allocations is None or change.size is None:
+        return _UNKNOWN, _UNKNOWN
+    return change.allocations, _number(change.size)
+
+
+def _status(group: Group, change: Optional[Change]) -> str:
     words = (
         FREED if group.freed else "",
         UNTRACED if group.trace is None else "",
         UNSIZED if group.unsized else "",
         group.status,
         group.trace.status if group.trace else "",
+        GROWTH_UNKNOWN if change == UNKNOWN else "",
     )
     return ", ".join(filter(None, words))
 

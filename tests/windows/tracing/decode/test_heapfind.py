@@ -179,8 +179,15 @@ def test_groups_are_sorted_and_add_up() -> None:
 
 def test_what_may_be_compared() -> None:
     partly = Trace("std", 0x5000, 6, (None, 2), "freed")
+    unsized = block(10, UNKNOWN_SIZE, LOGGED, status="damaged")
     groups = grouped(
-        [block(2, 10, LOGGED), block(4, 9, LOGGED, freed=True), block(6, 8, partly), block(8, 7, None)]
+        [
+            block(2, 10, LOGGED),
+            block(4, 9, LOGGED, freed=True),
+            block(6, 8, partly),
+            block(8, 7, None),
+            unsized,
+        ]
     )
-    assert [group.comparable for group in groups] == [True, False, False, False]
-    assert [group.stack for group in groups] == [(1, 2), (1, 2), (), ()]
+    assert [group.comparable for group in groups] == [True, False, False, False, True]
+    assert [group.stack for group in groups] == [(1, 2), (1, 2), (), (), (1, 2)]

@@ -4,12 +4,14 @@
 
 from __future__ import annotations
 
-from typing import Dict, List, Tuple
+from typing import Dict, List, Optional, Tuple
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from volatility3.plugins.windows.tracing.decode import umdh, umdhgrowth
+from volatility3.plugins.windows.tracing.decode.heapgroups import Group
+from volatility3.plugins.windows.tracing.decode.heaptrace import Trace
 from volatility3.plugins.windows.tracing.decode.umdh import Allocation, HeapLog, Log, Module
 
 MODULES = (
@@ -146,17 +148,60 @@ def test_growth_tells_places_apart() -> None:
     assert places.stack([inside, outside, 1]) == (("ntdll.dll", MODULES[1].size - 1), outside, 1)
 
 
-def test_growth_of_a_stack_counts_once() -> None:
-    growth = umdhgrowth.Growth(LOG, MODULES)
-    stack = LOG.traces[0x2510]
-    assert growth.take(stack) == umdhgrowth.Total(2, 0x5EC)
-    assert growth.take(stack) == umdhgrowth.NOTHING
+STACK = LOG.traces[0x2510]
+
+
+def group(
+    count: int,
+    size: int,
+    status: str = "",
+    unsized: int = 0,
+    freed: bool = False,
+    frames: Tuple[Optional[int], ...] = STACK,
+) -> Group:
+    trace = Trace("log", 0x5000, 0, frames, "")
+    return Group(trace, freed, status, count, size, unsized, (0x1A0000,), ())
+
+
+def test_growth_is_that_of_all_groups_of_a_stack() -> None:
+    """A block's status makes another group, but no other stack: nothing grew here."""
+    groups = [group(1, 0x5DC), group(1, 0x10, "damaged")]
+    growth = umdhgrowth.Growth(LOG, MODULES, groups)
+    assert growth.compared() == [(groups[0], umdhgrowth.Change(0, 0)), (groups[1], None)]
     assert growth.left() == []
+
+
+def test_growth_of_a_stack_with_blocks_of_unknown_size_is_not_known() -> None:
+    groups = [group(1, 0x5DC), group(1, 0, "damaged", unsized=1)]
+    growth = umdhgrowth.Growth(LOG, MODULES, groups)
+    assert growth.compared() == [(groups[0], umdhgrowth.UNKNOWN), (groups[1], None)]
+    assert growth.left() == []
+
+
+def test_only_freed_blocks_are_no_growth() -> None:
+    groups = [group(2, 0x5EC, freed=True), group(3, 7, frames=(None, 1))]
+    growth = umdhgrowth.Growth(LOG, MODULES, groups)
+    assert growth.compared() == [(each, None) for each in groups]
+    assert growth.left() == [(STACK, umdhgrowth.Total(2, 0x5EC))]
+
+
+def test_what_grew_most_comes_first() -> None:
+    """Then what shrank, what is not known, and what cannot be compared; a stack's groups stay together."""
+    freed, shrunk, new = group(9, 999, freed=True), group(1, 0x5D0), group(1, 50, frames=(1,))
+    rest, unknown = group(1, 5, "damaged"), group(2, 60, unsized=1, frames=(2,))
+    growth = umdhgrowth.Growth(LOG, MODULES, [freed, shrunk, unknown, new, rest])
+    assert growth.compared() == [
+        (new, umdhgrowth.Change(1, 50)),
+        (shrunk, umdhgrowth.Change(0, -0x17)),
+        (rest, None),
+        (unknown, umdhgrowth.UNKNOWN),
+        (freed, None),
+    ]
 
 
 def test_what_is_gone_is_told_where_it_would_be_now() -> None:
     moved = (MODULES[0]._replace(base=0x7FF700000000),)
-    growth = umdhgrowth.Growth(LOG, moved)
+    growth = umdhgrowth.Growth(LOG, moved, [])
     inside = 0x7FF612345678 - MODULES[0].base
     ntdll = 0x7FFB31C6A09B - MODULES[1].base
     assert growth.left() == [((ntdll, 0x7FF700000000 + inside), umdhgrowth.Total(2, 0x5EC))]

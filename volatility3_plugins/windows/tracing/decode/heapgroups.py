@@ -40,8 +40,8 @@ class Group(NamedTuple):
 
     @property
     def comparable(self) -> bool:
-        """Whether these are blocks in use of a known stack and size, as a UMDH log has them."""
-        return bool(self.stack) and not self.freed and not self.unsized
+        """Whether these are blocks in use of a known stack, as a UMDH log has them."""
+        return bool(self.stack) and not self.freed
 
 
 class Groups:

@@ -6,8 +6,9 @@ from __future__ import annotations
 
 import bisect
 import ntpath
-from typing import Dict, Iterable, List, NamedTuple, Sequence, Tuple, Union
+from typing import Dict, Iterable, List, NamedTuple, Optional, Sequence, Tuple, Union
 
+from .heapgroups import Group
 from .umdh import Log, Module
 
 Frame = Union[int, Tuple[str, int]]
@@ -22,6 +23,16 @@ class Total(NamedTuple):
 
 
 NOTHING = Total(0, 0)
+
+
+class Change(NamedTuple):
+    """By how many blocks and bytes a stack grew; both None when it has blocks of unknown size."""
+
+    allocations: Optional[int]
+    size: Optional[int]
+
+
+UNKNOWN = Change(None, None)
 
 
 class Places:
@@ -72,25 +83,58 @@ def totals(log: Log) -> Dict[Stack, Total]:
 
 
 class Growth:
-    """What a process's blocks are compared with.
+    """What the blocks of a process are compared with: stack by stack, whatever the blocks' status and heap.
 
     Args:
         baseline: the earlier log
         modules: the modules that are loaded now
+        groups: the blocks of now
     """
 
-    def __init__(self, baseline: Log, modules: Iterable[Module]) -> None:
+    def __init__(self, baseline: Log, modules: Iterable[Module], groups: Iterable[Group]) -> None:
         self._places = Places(modules)
         self._before = totals(baseline)
+        self._now: Dict[Stack, List[Group]] = {}
+        self._others: List[Group] = []
+        for group in groups:
+            if group.comparable:
+                self._now.setdefault(self._places.stack(group.stack), []).append(group)
+            else:
+                self._others.append(group)
 
-    def take(self, frames: Sequence[int]) -> Total:
-        """Returns what the baseline has of a stack; asked a second time, nothing."""
-        return self._before.pop(self._places.stack(frames), NOTHING)
+    def compared(self) -> List[Tuple[Group, Optional[Change]]]:
+        """Returns the groups, those of a stack together, the stack that grew most first.
+
+        Of each stack the first group has the growth of them all; the others have None, as have groups that no
+        log knows of (freed blocks, and those of unknown stack).
+        """
+        stacks = [(self._change(stack), groups) for stack, groups in self._now.items()]
+        stacks.sort(key=_growth)
+        found: List[Tuple[Group, Optional[Change]]] = []
+        for change, groups in stacks:
+            found.append((groups[0], change))
+            found += ((group, None) for group in groups[1:])
+        return found + [(group, None) for group in self._others]
 
     def left(self) -> List[Tuple[Tuple[int, ...], Total]]:
-        """Returns the stacks that were not asked for, as addresses of now; that of most bytes last."""
-        rest = sorted(self._before.items(), key=_size)
+        """Returns the stacks that no block in use has now, as addresses of now; that of most bytes last."""
+        rest = sorted((item for item in self._before.items() if item[0] not in self._now), key=_size)
         return [(tuple(map(self._places.address, stack)), total) for stack, total in rest]
+
+    def _change(self, stack: Stack) -> Change:
+        groups = self._now[stack]
+        if any(group.unsized for group in groups):
+            return UNKNOWN
+        before = self._before.get(stack, NOTHING)
+        return Change(
+            sum(group.allocations for group in groups) - before.allocations,
+            sum(group.size for group in groups) - before.size,
+        )
+
+
+def _growth(item: Tuple[Change, List[Group]]) -> Tuple[bool, int]:
+    size = item[0].size
+    return size is None, -(size or 0)
 
 
 def _size(item: Tuple[Stack, Total]) -> Tuple[int, int]:

@@ -1,0 +1,74 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""`windows.heaptraces --baseline` on forged heaps: what it says of each stack is true."""
+
+from __future__ import annotations
+
+import pathlib
+from typing import List, Sequence, Tuple
+
+from volatility3.plugins.windows.tracing.decode import umdh
+from volatility3.plugins.windows.tracing.decode.umdh import Allocation, HeapLog, Log, Module
+
+from tests.forge import pageheaps, segmentheaps
+from tests.heapimage import HEAP, HeapImage, groups
+
+KERNEL = "win10-x64"
+
+
+def baseline(forged: HeapImage, sizes: Sequence[Tuple[int, int]], folder: pathlib.Path) -> str:
+    """Writes an earlier log: blocks as (number of their stack, size)."""
+    modules = [
+        Module(each.base, each.size, f"C:\\app\\{name}")
+        for name, each in (("app.exe", forged.app), ("ntdll.dll", forged.ntdll))
+    ]
+    blocks = [Allocation(size, 0, 0x1000 + at, number) for at, (number, size) in enumerate(sizes)]
+    traces = {number: tuple(forged.stack(number)) for number, _ in sizes}
+    file = folder / "earlier.log"
+    log = Log(tuple(modules), (HeapLog(HEAP, tuple(blocks)),), traces)
+    file.write_bytes("".join(umdh.write(log)).encode())
+    return str(file)
+
+
+def compared(forged: HeapImage, file: str, folder: pathlib.Path) -> List[Tuple[object, ...]]:
+    """(blocks, growth of blocks, growth of bytes, status) of each trace."""
+    names = ("Allocations", "AllocationsGrowth", "BytesGrowth", "Status")
+    return [tuple(node.row[name] for name in names) for node in groups(forged.run(folder, baseline=file))]
+
+
+def test_growth_of_a_stack_counts_once(tmp_path: pathlib.Path) -> None:
+    """A record and an entry of the database are one stack: its growth is told once."""
+    forged = HeapImage(KERNEL)
+    heap = forged.heap(segment_creator=0)
+    heap.extended(64, forged.record(1))
+    heap.extended(64, forged.record(1))
+    info = pageheaps.light(forged.arch, HEAP, 32, forged.entry(1))
+    heap.plain(len(info), info)
+    forged.put(heap.regions(), HEAP)
+    file = baseline(forged, [(1, 64), (1, 64), (1, 32)], tmp_path)
+    assert compared(forged, file, tmp_path) == [(2, 0, 0, ""), (1, None, None, "")]
+
+
+def test_a_block_of_unknown_size_makes_the_growth_unknown_and_nothing_gone(tmp_path: pathlib.Path) -> None:
+    forged = HeapImage(KERNEL)
+    heap = forged.heap(segment_creator=0)
+    users = [heap.extended(64, forged.record(number)) for number in (1, 1, 2)]
+    heap.put(users[0] - 1, 1, 9)
+    forged.put(heap.regions(), HEAP)
+    file = baseline(forged, [(1, 64), (1, 64), (2, 60), (3, 10)], tmp_path)
+    assert compared(forged, file, tmp_path) == [
+        (1, 0, 4, ""),
+        (1, None, None, "growth unknown"),
+        (1, None, None, "unsized, damaged"),
+        (0, -1, -10, "gone"),
+    ]
+
+
+def test_a_segment_heap_does_not_say_what_is_gone(tmp_path: pathlib.Path) -> None:
+    forged = HeapImage(KERNEL)
+    heap = segmentheaps.SegmentHeap(HEAP, forged.arch)
+    heap.segment(HEAP + 0x100000)
+    heap.extra(HEAP + 0x100230, forged.record(1))
+    forged.put(heap.regions(), HEAP)
+    file = baseline(forged, [(1, 64)], tmp_path)
+    assert compared(forged, file, tmp_path) == [(1, None, None, "unsized, not-read, growth unknown")]
