@@ -118,6 +118,52 @@ def test_every_log_is_read_again(
     assert read == log._replace(traces={each: traces[each] for each in used})
 
 
+FORGERIES = [
+    "a.dll\r\n//    0000000000400000 00001000 evil.dll\r\n",
+    "a.dll\r\n*- - - Start of data for heap @ 10 - - -\r\n*- - - Heap 10 Hogs - - -\r\n",
+    "\x85\u2028\x0b//    0000000000400000 00001000 evil.dll",
+    "",
+    " ",
+    " a.dll ",
+    "\ud800.dll",
+    "\u202ecod.exe",
+]
+
+
+@given(st.lists(st.one_of(st.sampled_from(FORGERIES), st.text(st.characters(), max_size=30)), max_size=4))
+def test_no_path_forges_a_log(paths: List[str]) -> None:
+    modules = tuple(Module(0x400000 + number, 0x1000, path) for number, path in enumerate(paths))
+    data = "".join(umdh.write(LOG._replace(modules=modules))).encode("utf-8")
+    read = umdh.parse(data.decode("utf-8").splitlines())
+    assert [each[:2] for each in read.modules] == [each[:2] for each in modules]
+    assert (read.heaps, read.traces) == (LOG.heaps, LOG.traces)
+    assert [each.path for each in read.modules] == [each.written for each in modules]
+    assert "".join(umdh.write(read)).encode("utf-8") == data
+
+
+@pytest.mark.parametrize(
+    ("path", "written"),
+    [
+        ("C:\\Program Files\\app.exe", "C:\\Program Files\\app.exe"),
+        ("a.dll\r\n// b", "a.dll\\x0d\\x0a// b"),
+        ("", "?"),
+        ("  ", "\\x20\\x20"),
+        (" a b ", "\\x20a b\\x20"),
+        ("d" * 0x7FFF, "d" * 0x7FFF),
+    ],
+)
+def test_a_path_is_written_on_one_line(path: str, written: str) -> None:
+    assert Module(1, 2, path).written == written
+
+
+def test_growth_knows_a_module_of_a_strange_name_again() -> None:
+    odd = Module(0x400000, 0x1000, "C:\\a\r\nb.dll ")
+    log = LOG._replace(modules=(odd,), traces={0x2510: (0x400010,)})
+    read = umdh.parse("".join(umdh.write(log)).splitlines())
+    growth = umdhgrowth.Growth(read, [odd._replace(base=0x900000)], [group(2, 0x5EC, frames=(0x900010,))])
+    assert [change for _, change in growth.compared()] == [umdhgrowth.Change(0, 0)]
+
+
 @given(st.text(alphabet="*- SEHhogstadrmniubyBckTe@0123456789ABF+\t\n/", max_size=400))
 def test_any_text_is_a_log_or_refused(text: str) -> None:
     try:

@@ -11,6 +11,12 @@ from __future__ import annotations
 import re
 from typing import Dict, Iterable, Iterator, List, NamedTuple, Optional, Tuple
 
+from . import text
+
+NO_PATH = "?"
+_SPACE = "\\x20"
+_MAX_PATH = 0x7FFF  # characters of a UNICODE_STRING
+
 _HEADER = "// Loaded modules:\r\n//     Base Size Module\r\n"
 _FRAME = "*- - - - - - - - - - {} - - - - - - - - - -\r\n"
 _EXPLANATION = "REQUESTED bytes + OVERHEAD at ADDRESS by BackTraceID\r\n     STACK if not already dumped.\r\n"
@@ -31,11 +37,21 @@ class UmdhError(ValueError):
 
 
 class Module(NamedTuple):
-    """A loaded module: where it is, its size in bytes and its path."""
+    """A loaded module: where it is, its size in bytes and its path, which an image may have chosen freely."""
 
     base: int
     size: int
     path: str
+
+    @property
+    def written(self) -> str:
+        """The path as a log has it: one that is read from a log stays as it is.
+
+        It is escaped, so that it ends no line, and begins and ends with what the reader keeps.
+        """
+        shown = text.printable(self.path, _MAX_PATH) or NO_PATH
+        first, last = len(shown) - len(shown.lstrip()), len(shown.rstrip())
+        return _SPACE * first + shown[first:last] + _SPACE * (len(shown) - max(first, last))
 
 
 class Allocation(NamedTuple):
@@ -66,7 +82,7 @@ def write(log: Log) -> Iterator[str]:
     """Yields the text of a raw log piece by piece, line ends included."""
     yield _HEADER
     for module in log.modules:
-        yield f"//    {module.base:016X} {module.size:08X} {module.path}\r\n"
+        yield f"//    {module.base:016X} {module.size:08X} {module.written}\r\n"
     yield "//\r\n\r\n"
     dumped = set()
     for heap in log.heaps:

@@ -142,4 +142,4 @@ def _size(item: Tuple[Stack, Total]) -> Tuple[int, int]:
 
 
 def _name(module: Module) -> str:
-    return ntpath.basename(module.path).lower()
+    return ntpath.basename(module.written).lower()
