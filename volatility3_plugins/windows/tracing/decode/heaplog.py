@@ -13,8 +13,9 @@ import struct
 from typing import Iterator, Optional, Set, Tuple
 
 from . import stdstatus
+from .capture import HASH_MASK
 from .reading import Chunks, Reader
-from .stdentries import HASH_MASK, POINTER_CODES
+from .stdentries import POINTER_CODES
 from .stdjudge import Trace
 from .stdlayout import HeapLogLayout
 from .stdwalk import Figures

@@ -12,7 +12,7 @@ Reader = Callable[[int, int], Extents]
 """Takes a canonical start address and a length in bytes, returns what is present of that range."""
 
 CHUNK = 0x10000
-_MAX_CHUNKS = 1024
+MAX_CHUNKS = 1024
 
 
 class Chunks:
@@ -36,7 +36,7 @@ class Chunks:
     def _chunk(self, number: int) -> Extents:
         found = self._chunks.get(number)
         if found is None:
-            if len(self._chunks) >= _MAX_CHUNKS:
+            if len(self._chunks) >= MAX_CHUNKS:
                 self._chunks.clear()
             found = self._chunks[number] = self._reader(number * CHUNK, CHUNK)
         return found

@@ -8,7 +8,6 @@ import functools
 import struct
 from typing import Dict, Iterator, List, NamedTuple, Tuple
 
-from .capture import HASH_MASK as HASH_MASK
 from .extents import Extents
 from .stdheader import Header
 from .stdlayout import Member, StdLayout, packer

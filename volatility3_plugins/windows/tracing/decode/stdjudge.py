@@ -8,6 +8,7 @@ import bisect
 from typing import List, NamedTuple, Optional, Tuple
 
 from . import stdentries, stdstatus
+from .capture import HASH_MASK
 from .stdbounds import Bounds
 from .stdheader import Header
 from .stdlinks import Chain, Links, ReadBytes
@@ -157,7 +158,7 @@ class Judge:
         present = [frame for frame in frames if frame is not None]
         if not present or len(present) < len(frames):
             return None, None
-        total = sum(present) & stdentries.HASH_MASK
+        total = sum(present) & HASH_MASK
         return total, total % self._bucket_count
 
     def _frames(self, address: int, depth: int) -> Frames:

@@ -10,6 +10,7 @@ import struct
 from typing import Callable, Dict, Iterable, Iterator, List, Optional, Tuple
 
 from . import stdentries, stdslots
+from .capture import HASH_MASK
 from .stdblocks import Blocks
 from .stdbounds import Bounds
 from .stdheader import Header
@@ -199,7 +200,7 @@ class Links:
 
     def _hashes_to(self, address: int, bucket: int) -> bool:
         frames = self._frames(address)
-        return bool(frames) and (sum(frames) & stdentries.HASH_MASK) % self._header.bucket_count == bucket
+        return bool(frames) and (sum(frames) & HASH_MASK) % self._header.bucket_count == bucket
 
     def _has_index(self, address: int, index: int) -> bool:
         head = self._read(address, self._codec.head_size)

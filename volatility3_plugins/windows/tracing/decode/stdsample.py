@@ -7,6 +7,7 @@ from __future__ import annotations
 from typing import Optional, Tuple
 
 from . import stdentries
+from .capture import HASH_MASK
 from .reading import Reader
 from .stdblocks import BlockWalk
 from .stdheader import MAX_DATABASE, Header
@@ -54,7 +55,7 @@ def _belongs(reader: Reader, header: Header, bucket: int, address: int) -> Optio
     if not 0 < depth <= codec.max_depth:
         return False
     frames = stdentries.pointers(memory, address + codec.head_size, depth, codec.pointer_size)
-    return (sum(frames) & stdentries.HASH_MASK) % header.bucket_count == bucket if frames else None
+    return (sum(frames) & HASH_MASK) % header.bucket_count == bucket if frames else None
 
 
 def block_count(reader: Reader, header: Header) -> int:

@@ -10,6 +10,7 @@ import sys
 from typing import Dict, Iterable, Iterator, Optional, Tuple
 
 from . import stdentries, stdstatus
+from .capture import HASH_MASK
 from .extents import Extents
 from .stdbounds import Bounds
 from .stdheader import Header
@@ -84,7 +85,7 @@ class TraceDecoder:
         by_depth = {depth: (each.unpack_from, each.size) for depth, each in codec.frames.items()}
         marks, wide = codec.marks.unpack_from, codec.wide
         mask, most, count = codec.count_mask, codec.saturation or codec.count_mask + 1, self._bucket_count
-        data, start, size, low = b"", 0, 0, stdentries.HASH_MASK
+        data, start, size, low = b"", 0, 0, HASH_MASK
         # Half the time of Trace(...), which matters for a hundred thousand.
         make = functools.partial(tuple.__new__, Trace)
         for index, entry, pointer in pairs:
