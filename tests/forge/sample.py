@@ -16,7 +16,7 @@ from .module import Module
 from .pe import Function
 from .process import Process
 from .std import Std
-from .vad import EXECUTE_READWRITE
+from .vad import EXECUTE_READWRITE, Vad
 
 KERNEL_DATABASE = 0xFFFFAB8008000000
 PROCESS_DATABASE = 0x1D2A0000000
@@ -137,9 +137,8 @@ def _legacy(process: Process) -> None:
 
 
 def write(owner: Union[Kernel, Process], database: Std) -> None:
-    """Puts the committed memory of a database into an address space."""
+    """Puts the committed memory of a database into an address space, a process' in its reserved range."""
+    if isinstance(owner, Process):
+        owner.vads.append(Vad(database.base, database.reserve))
     for address, data in std_bytes.regions(database).items():
-        if isinstance(owner, Process):
-            owner.region(address, data)
-        else:
-            owner.space.write(address, data)
+        owner.space.write(address, data)

@@ -100,6 +100,17 @@ def test_unbacked_selects_by_what_lies_there(opened: Opened) -> None:
     assert symbols(traces(nodes, 4312)[0])[1:3] == ["<private>", "<private>"]
 
 
+def test_unbacked_is_not_misled_by_the_loader_list(tmp_path: pathlib.Path) -> None:
+    kernel = sample.build()
+    updater = next(process for process in kernel.processes if process.pid == 4312)
+    updater.module("evil.dll", sample.INJECTED, vad=False)
+    nodes = run(context.open_image(kernel.image(), tmp_path), unbacked=True)
+    (trace,) = traces(nodes, 4312)
+    assert trace.row["Index"] == 2
+    assert symbols(trace)[1:3] == ["evil+0x2c4", "evil+0x11"]
+    assert trace.children[1]["Status"] == "VAD without file"
+
+
 def test_keys_repeat_in_frame_rows_and_quantities_do_not(opened: Opened) -> None:
     for node in run(opened):
         for frame in node.children:
@@ -164,7 +175,7 @@ def test_nothing_to_show_is_explained(tmp_path: pathlib.Path, flags: int, said: 
     assert (result.returncode, result.rows) == (0, [])
     assert "+kst 0x2000" in result.stderr
     assert "+ust 0x1000" in result.stderr
-    assert ("but no database is found" in result.stderr) == said
+    assert ("The kernel (NtGlobalFlag 0x2000: kst): no database" in result.stderr) == said
 
 
 @pytest.fixture(scope="module")

@@ -8,6 +8,7 @@ from volatility3.framework import interfaces, renderers
 from volatility3.framework.renderers import format_hints
 
 from .tracing import databases, globalflag, memory, moduleindex, options, pdbsymbols, spaces, tables
+from .tracing.database import Database
 from .tracing.decode import globalflags
 
 vollog = logging.getLogger(__name__)
@@ -33,6 +34,7 @@ class GFlags(interfaces.plugins.PluginInterface):
             options.kernel(),
             *options.helpers(spaces=spaces.AddressSpaces, databases=databases.Databases),
             options.pid("the kernel"),
+            options.switch("carve", "Also show databases that no pointer leads to"),
         ]
 
     def _generator(self) -> Iterator[Row]:
@@ -41,15 +43,19 @@ class GFlags(interfaces.plugins.PluginInterface):
         finder = databases.Databases(self.context, kernel_name, self.config_path, indexes)
         try:
             for space in spaces.AddressSpaces.list_spaces(self.context, kernel_name, self.config.get("pid")):
+                self._progress_callback(0, f"Checking the databases of process {space.pid}")
                 flags = globalflag.read(self.context, kernel_name, space)
-                yield 0, self._space_row(space, flags)
-                for database in finder.find(space):
-                    yield 1, self._database_row(finder, database)
+                found = finder.search(space, self.config.get("carve", False))
+                yield 0, self._space_row(space, flags, finder.missing(space, found, flags))
+                for each in found.databases:
+                    yield 1, self._database_row(finder, each)
         except tables.MissingTableError as error:
             vollog.error(error)
 
-    def _space_row(self, space: spaces.AddressSpace, flags: Optional[int]) -> Tuple[object, ...]:
-        status = space.status
+    def _space_row(
+        self, space: spaces.AddressSpace, flags: Optional[int], missing: str
+    ) -> Tuple[object, ...]:
+        status = space.status or missing
         if flags is None and not status:
             status = "flags unreadable" if space.peb or space.kernel else "no PEB"
         unread = renderers.UnreadableValue()
@@ -61,14 +67,16 @@ class GFlags(interfaces.plugins.PluginInterface):
             unread if flags is None else globalflags.abbreviate(flags),
             *(_NONE,) * 10,
             status,
+            _NONE,
         )
 
-    def _database_row(self, finder: databases.Databases, database: databases.Database) -> Tuple[object, ...]:
-        space = database.space
+    def _database_row(self, finder: databases.Databases, each: Database) -> Tuple[object, ...]:
+        space = each.space
         layer = self.context.layers[space.layer_name]
-        opened = finder.open(database)
+        opened = finder.open(each)
         cells: Tuple[object, ...] = (renderers.UnparsableValue(),) * 6
-        status = [database.status]
+        orphans: object = renderers.UnparsableValue()
+        status = [each.status]
         if opened is not None:
             status.append(opened.status)
             figures = opened.figures()
@@ -80,18 +88,20 @@ class GFlags(interfaces.plugins.PluginInterface):
                 figures.mismatched,
                 figures.unreadable,
             )
+            orphans = figures.orphans
         return (
             space.pid,
             space.process,
             space.arch,
             _NONE,
             _NONE,
-            database.kind,
-            format_hints.Hex(memory.masked(layer, database.address)),
-            database.located_by,
-            database.layout or renderers.UnparsableValue(),
+            each.kind,
+            format_hints.Hex(memory.masked(layer, each.address)),
+            each.located_by,
+            each.layout or renderers.UnparsableValue(),
             *cells,
             ", ".join(filter(None, status)),
+            orphans,
         )
 
     def run(self) -> renderers.TreeGrid:
@@ -113,6 +123,7 @@ class GFlags(interfaces.plugins.PluginInterface):
                 ("Mismatched", int),
                 ("Unreadable", int),
                 ("Status", str),
+                ("Orphans", int),
             ],
             self._generator(),
         )

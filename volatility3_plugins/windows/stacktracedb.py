@@ -7,6 +7,7 @@ from typing import Iterable, Iterator, List, Tuple
 from volatility3.framework import interfaces, renderers
 
 from .tracing import databases, globalflag, memory, options, spaces, symbolizer, tables
+from .tracing.database import Database, Found
 from .tracing.decode import backtraces, globalflags, heaplog, stdwalk
 from .tracing.decode.stdwalk import Trace
 from .tracing.framecells import names_of
@@ -54,25 +55,38 @@ class StackTraceDb(interfaces.plugins.PluginInterface):
         names = options.symbolizer(self)
         finder = databases.Databases(self.context, kernel_name, self.config_path, names.indexes)
         listed = spaces.AddressSpaces.list_spaces(self.context, kernel_name, self.config.get("pid"))
-        searched: List[spaces.AddressSpace] = []
-        found = False
+        spaces_seen = databases_seen = 0
         try:
             for space in listed:
-                searched.append(space)
+                spaces_seen += 1
                 self._progress_callback(0, f"Reading the databases of process {space.pid}")
-                for database in finder.find(space, self.config.get("carve", False)):
-                    found = True
-                    rows = TraceRows(self.context.layers[space.layer_name], database, names.names(space))
-                    yield from self._database(finder, database, rows)
+                found = finder.search(space, self.config.get("carve", False))
+                self._warn(space, finder, found)
+                for each in found.databases:
+                    databases_seen += 1
+                    rows = TraceRows(self.context.layers[space.layer_name], each, names.names(space))
+                    yield from self._database(finder, each, rows)
         except tables.MissingTableError as error:
             vollog.error(error)
             return
-        if not found:
-            self._explain(searched)
+        if not spaces_seen:
+            vollog.warning("There is no process of these IDs")
+        elif not databases_seen:
+            vollog.warning(
+                "No stack trace database: the kernel keeps one when NtGlobalFlag has +kst 0x2000, "
+                "a process when its own has +ust 0x1000 (windows.gflags shows the flags)"
+            )
 
-    def _database(
-        self, finder: databases.Databases, database: databases.Database, rows: TraceRows
-    ) -> Iterator[Row]:
+    def _warn(self, space: spaces.AddressSpace, finder: databases.Databases, found: Found) -> None:
+        """Says why a space shows no database although its flags ask for one."""
+        flags = globalflag.read(self.context, self.config["kernel"], space)
+        missing = finder.missing(space, found, flags)
+        if missing or space.status:
+            who = "The kernel" if space.kernel else f"Process {space.pid} ({space.arch})"
+            asked = "" if flags is None else f" (NtGlobalFlag {flags:#x}: {globalflags.abbreviate(flags)})"
+            vollog.warning(f"{who}{asked}: {missing or space.status}")
+
+    def _database(self, finder: databases.Databases, database: Database, rows: TraceRows) -> Iterator[Row]:
         dump = self.config.get("dump", False)
         opened = finder.open(database)
         if opened is None:
@@ -108,33 +122,13 @@ class StackTraceDb(interfaces.plugins.PluginInterface):
             else:
                 yield from rows.unfolded(trace)
 
-    def _dump(
-        self, finder: databases.Databases, database: databases.Database, opened: stdwalk.Database
-    ) -> str:
+    def _dump(self, finder: databases.Databases, database: Database, opened: stdwalk.Database) -> str:
         """Writes RTL_PROCESS_BACKTRACES; returns the name of the file."""
         space = database.space
         address = memory.masked(self.context.layers[space.layer_name], database.address)
         name = f"backtraces.{space.pid}.{space.arch}.{address:x}.bin"
         layout = finder.layouts(space).backtraces
         return options.write_file(self, name, backtraces.encode(opened.buffer(), opened.records(), layout))
-
-    def _explain(self, searched: List[spaces.AddressSpace]) -> None:
-        """Says why there is nothing to show."""
-        kernel_name = self.config["kernel"]
-        for space in searched:
-            flags = globalflag.read(self.context, kernel_name, space)
-            who = "The kernel" if space.kernel else f"Process {space.pid} ({space.arch})"
-            flag, option = (
-                (globalflags.FLG_KERNEL_STACK_TRACE_DB, "+kst 0x2000")
-                if space.kernel
-                else (globalflags.FLG_USER_STACK_TRACE_DB, "+ust 0x1000")
-            )
-            if flags is not None and flags & flag:
-                vollog.warning(f"{who} has {option} in NtGlobalFlag ({flags:#x}), but no database is found")
-        vollog.warning(
-            "No stack trace database: the kernel keeps one when NtGlobalFlag has +kst 0x2000, "
-            "a process when its own has +ust 0x1000 (windows.gflags shows the flags)"
-        )
 
     def run(self) -> renderers.TreeGrid:
         return renderers.TreeGrid(COLUMNS, self._generator())

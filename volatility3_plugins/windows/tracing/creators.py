@@ -6,7 +6,8 @@ from __future__ import annotations
 
 from typing import Collection, Dict, NamedTuple, Optional, Tuple
 
-from .databases import STD, Databases
+from .database import STD
+from .databases import Databases
 from .decode.stdheader import Header
 from .spaces import AddressSpace
 

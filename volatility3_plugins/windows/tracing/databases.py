@@ -3,23 +3,22 @@
 """Where the stack trace databases of an image are.
 
 The kernel's is found by its symbol. A process' is found by ntdll's symbol if Volatility has that PDB, else by
-search: a pointer in ntdll's writable data that leads to what proves itself to be a database. What was proven
-in one process is where another process with the same ntdll is looked at first.
+search: a pointer in ntdll's writable data that leads to what proves itself to be a database.
 """
 
 from __future__ import annotations
 
 import functools
 import logging
-import struct
-from typing import Collection, Dict, Iterator, List, NamedTuple, Optional, Tuple, Union
+from typing import Collection, Dict, Iterator, List, Optional, Tuple, Union
 
 from volatility3.framework import interfaces
 
-from . import globalflag, layouts, memory
+from . import database, databasesearch, globalflag, layouts, memory
+from .database import BY_SEARCH, BY_SYMBOL, HEAPLOG, STD, Database, Found
 from .decode import globalflags, heaplog, stdproof, stdwalk
 from .decode.reading import Reader
-from .decode.stdheader import Header
+from .decode.stdproof import Proof
 from .moduleindex import ModuleIndexes
 from .ntdll import Ntdll, Ntdlls
 from .peek import Peek
@@ -28,45 +27,12 @@ from .vads import Vads
 
 vollog = logging.getLogger(__name__)
 
-STD = "std"
-HEAPLOG = "heaplog"
-BY_SYMBOL = "symbol"
-BY_SEARCH = "search"
-NO_POINTER = "no pointer"
-"""Status of a database that no global variable leads to."""
-
 # XP, 2003 and Vista write the last word as "Base"; public symbols of 7 and later as "base".
 STD_SYMBOLS = ("RtlpStackTraceDatabase", "RtlpStackTraceDataBase")
 HEAPLOG_SYMBOL = "RtlpHeapStackTraceLog"
 
-ALLOCATION_GRANULARITY = 0x10000
-"""What a process reserves begins at a multiple of 64 KB, so does its database."""
-
-
 Opened = Union[stdwalk.Database, heaplog.HeapLog]
 """Both yield `traces` and count `figures`."""
-
-
-class Database(NamedTuple):
-    """A database and how it was found.
-
-    Attributes:
-        space: the address space that it is in
-        kind: `std`, or `heaplog` for the heap's trace log
-        address: canonical
-        located_by: `symbol` or `search`
-        layout: the name of its layout; empty when the header tells none
-        header: of an `std`, None when nothing can be made of it
-        status: empty, or what is wrong with the header
-    """
-
-    space: AddressSpace
-    kind: str
-    address: int
-    located_by: str
-    layout: str
-    header: Optional[Header]
-    status: str
 
 
 class Databases(interfaces.configuration.VersionableInterface):
@@ -96,7 +62,7 @@ class Databases(interfaces.configuration.VersionableInterface):
         self._vads = Vads(context, kernel_module_name)
         self.ntdlls = Ntdlls(context, indexes, self._vads)
         self._layouts: Dict[str, layouts.Layouts] = {}
-        self._proven: Dict[Tuple[str, str], Tuple[object, int]] = {}
+        self._search = databasesearch.Search()
 
     def layouts(self, space: AddressSpace) -> layouts.Layouts:
         """Returns the layouts of a space's bitness.
@@ -113,7 +79,11 @@ class Databases(interfaces.configuration.VersionableInterface):
         return functools.partial(memory.read_extents, self._context, space.layer_name)
 
     def find(self, space: AddressSpace, carve: bool = False) -> List[Database]:
-        """Returns the databases of an address space.
+        """Returns the databases of an address space; see `search`."""
+        return self.search(space, carve).databases
+
+    def search(self, space: AddressSpace, carve: bool = False) -> Found:
+        """Returns the databases of an address space, and why there may be others.
 
         Args:
             space: the kernel or one half of a process
@@ -121,106 +91,119 @@ class Databases(interfaces.configuration.VersionableInterface):
                 databases of Application Verifier
         """
         if not space.layer_name:
-            return []
-        found = list(self._of_kernel(space) if space.kernel else self._of_process(space))
-        if carve and not space.kernel:
-            found += self._without_pointer(space, {database.address for database in found})
+            return Found([], space.status)
+        if space.kernel:
+            return self._of_kernel(space)
+        found = self._of_process(space)
+        if carve:
+            known = {each.address for each in found.databases}
+            found = found._replace(databases=[*found.databases, *self._without_pointer(space, known)])
         return found
 
-    def open(self, database: Database) -> Optional[Opened]:
-        """Reads a database; None if nothing can be made of its header."""
-        reader = self.reader(database.space)
-        if database.kind == HEAPLOG:
-            return heaplog.HeapLog(reader, database.address, self.layouts(database.space).heaplog)
-        return stdwalk.Database(reader, database.header) if database.header else None
+    def missing(self, space: AddressSpace, found: Found, flags: Optional[int]) -> str:
+        """Returns why a space has no database although its flags ask for one; empty where all is well.
 
-    def _of_kernel(self, space: AddressSpace) -> Iterator[Database]:
+        Args:
+            space: the address space
+            found: what `search` returned for it
+            flags: its NtGlobalFlag, None if that is not known
+        """
+        wanted = globalflags.FLG_KERNEL_STACK_TRACE_DB if space.kernel else globalflags.MAKES_USER_DATABASE
+        if found.databases or not (flags or 0) & wanted:
+            return ""
+        return found.status or database.NO_DATABASE
+
+    def open(self, found: Database) -> Optional[Opened]:
+        """Reads a database; None if nothing can be made of its header."""
+        reader = self.reader(found.space)
+        if found.kind == HEAPLOG:
+            return heaplog.HeapLog(reader, found.address, self.layouts(found.space).heaplog)
+        return stdwalk.Database(reader, found.header) if found.header else None
+
+    def _of_kernel(self, space: AddressSpace) -> Found:
         kernel = self._context.modules[self._kernel_module_name]
         base = memory.canonical(self._context.layers[kernel.layer_name], kernel.offset)
         peek = Peek(self._context, space.layer_name, space.pointer_size)
         for name in STD_SYMBOLS:
-            if not kernel.has_symbol(name):
-                continue
-            value = peek.pointer(base + kernel.get_symbol(name).address)
-            if value is None:
-                vollog.warning(f"nt!{name} cannot be read: whether the kernel keeps a database is not known")
-            elif value:
-                yield self._std(space, value, BY_SYMBOL)
-            return
+            if kernel.has_symbol(name):
+                return self._at(space, STD, peek.pointer(base + kernel.get_symbol(name).address))
         vollog.warning("The kernel's symbols do not tell where its stack trace database would be")
+        return Found([], "")
 
-    def _of_process(self, space: AddressSpace) -> Iterator[Database]:
+    def _of_process(self, space: AddressSpace) -> Found:
         ntdll = self.ntdlls.find(space)
         if ntdll is None:
-            vollog.info(f"Process {space.pid} ({space.arch}) has no ntdll that its loader or its VADs know")
-            return
-        found_std = False
-        for database in self._by_pointer(ntdll, STD, STD_SYMBOLS):
-            found_std = True
-            yield database
+            return Found([], database.NO_NTDLL)
         flags = globalflag.read(self._context, self._kernel_module_name, space)
-        if found_std or flags is None or flags & globalflags.MAKES_USER_DATABASE:
-            yield from self._by_pointer(ntdll, HEAPLOG, (HEAPLOG_SYMBOL,))
+        asked = flags is None or bool(flags & globalflags.MAKES_USER_DATABASE)
+        std = self._by_pointer(ntdll, STD, STD_SYMBOLS, asked)
+        if not (std.databases or asked):
+            return std
+        log = self._by_pointer(ntdll, HEAPLOG, (HEAPLOG_SYMBOL,), asked)
+        return Found([*std.databases, *log.databases], std.status or log.status)
 
-    def _by_pointer(self, ntdll: Ntdll, kind: str, names: Tuple[str, ...]) -> Iterator[Database]:
-        """Yields what a global variable of ntdll leads to: by symbol, by its place elsewhere, by search."""
+    def _by_pointer(self, ntdll: Ntdll, kind: str, names: Tuple[str, ...], asked: bool) -> Found:
+        """Follows a global variable of ntdll: by its symbol, else by search."""
         space = ntdll.space
-        peek = Peek(self._context, space.layer_name, space.pointer_size)
         pointer = ntdll.address_of(*names)
-        located_by = BY_SYMBOL
-        if pointer is None:
-            located_by = BY_SEARCH
-            index, rva = self._proven.get((kind, space.arch), (None, 0))
-            if index is ntdll.image:
-                pointer = ntdll.base + rva
         if pointer is not None:
-            value = peek.pointer(pointer)
-            if value is None:
-                vollog.warning(f"Process {space.pid} ({space.arch}): {names[0]} cannot be read")
-            elif value:
-                yield self._make(space, kind, value, located_by)
-            return
-        for place, value in self._candidates(ntdll, kind):
-            if self._proves(space, kind, value):
-                self._proven[kind, space.arch] = (ntdll.image, place - ntdll.base)
-                yield self._make(space, kind, value, located_by)
-                return
-
-    def _candidates(self, ntdll: Ntdll, kind: str) -> Iterator[Tuple[int, int]]:
-        """Yields (address, value) of the words in ntdll's writable data that may point to a database."""
-        width = ntdll.space.pointer_size
-        unit = ALLOCATION_GRANULARITY if kind == STD else 2 * width
-        image = range(ntdll.base, ntdll.base + ntdll.size)
-        seen = {0}
-        for extents in self.ntdlls.data(ntdll):
-            for start, data in extents.runs:
-                skip = -start % width
-                count = (len(data) - skip) // width
-                words = struct.unpack_from(f"<{max(count, 0)}{'Q' if width == 8 else 'I'}", data, skip)
-                for number, value in enumerate(words):
-                    if value % unit == 0 and value not in seen and value not in image:
-                        seen.add(value)
-                        yield start + skip + number * width, value
-
-    def _proves(self, space: AddressSpace, kind: str, address: int) -> bool:
+            peek = Peek(self._context, space.layer_name, space.pointer_size)
+            return self._at(space, kind, peek.pointer(pointer))
+        reader, known = self.reader(space), self.layouts(space)
+        data, missing = self.ntdlls.data(ntdll)
+        words, status = self._search.words(space, kind, ntdll.base, ntdll.size, data)
+        hit, nearly = self._search.proven(words, kind, reader, known)
+        if hit is None and asked and kind == STD:
+            reserved = self._reserved(space)
+            nearly += [(rva, value) for rva, value in words.items() if value in reserved]
         if kind == STD:
-            return stdproof.prove(self.reader(space), address, self.layouts(space).std).header is not None
-        return heaplog.prove(self.reader(space), address, self.layouts(space).heaplog)
+            nearly += [(rva, words[rva]) for rva in self._search.known(space, kind) if rva in words]
+        for rva, value in nearly if hit is None else ():
+            proof = databasesearch.recovered(reader, value, known)
+            if proof is not None:
+                hit = databasesearch.Hit(rva, value, proof)
+                break
+        if hit is None:
+            return Found([], status or (database.DATA_INCOMPLETE if missing else ""))
+        self._search.remember(space, kind, hit.rva)
+        return Found([self._made(space, kind, hit.address, BY_SEARCH, hit.proof)], "")
 
-    def _make(self, space: AddressSpace, kind: str, address: int, located_by: str) -> Database:
-        if kind == STD:
-            return self._std(space, address, located_by)
-        status = "" if self._proves(space, kind, address) else "damaged"
-        return Database(space, kind, address, located_by, HEAPLOG, None, status)
+    def _at(self, space: AddressSpace, kind: str, address: Optional[int]) -> Found:
+        """Returns the database to which a symbol's pointer leads."""
+        if address is None:
+            return Found([], database.POINTER_UNREADABLE)
+        return Found([self._made(space, kind, address, BY_SYMBOL)] if address else [], "")
 
-    def _std(self, space: AddressSpace, address: int, located_by: str) -> Database:
-        proof = stdproof.recover(self.reader(space), address, self.layouts(space).std)
-        status = f"header: {', '.join(proof.failed)}" if proof.failed else ""
+    def _made(
+        self, space: AddressSpace, kind: str, address: int, located_by: str, proof: Optional[Proof] = None
+    ) -> Database:
+        reader, known = self.reader(space), self.layouts(space)
+        if kind == HEAPLOG:
+            status = "" if heaplog.prove(reader, address, known.heaplog) else "damaged"
+            return Database(space, kind, address, located_by, HEAPLOG, None, status)
+        proof = proof or stdproof.recover(reader, address, known.std)
+        status = f"header: {' '.join(proof.failed)}" if proof.failed else ""
         name = proof.header.layout.name if proof.header else ""
         return Database(space, STD, address, located_by, name, proof.header, status)
 
     def _without_pointer(self, space: AddressSpace, known: Collection[int]) -> Iterator[Database]:
+        reader, shapes = self.reader(space), self.layouts(space)
+        reserved = self._reserved(space)
+        for start in self._private(space):
+            if start in known:
+                continue
+            proof: Optional[Proof] = stdproof.prove(reader, start, shapes.std)
+            if proof is not None and proof.header is None:
+                proof = databasesearch.recovered(reader, start, shapes) if start in reserved else None
+            if proof is not None:
+                made = self._made(space, STD, start, BY_SEARCH, proof)
+                yield made._replace(status=", ".join(filter(None, (database.NO_POINTER, made.status))))
+
+    def _private(self, space: AddressSpace, size: int = 0) -> List[int]:
+        """Returns where private memory of at least a size begins."""
         vads, _ = self._vads.list_vads(space.eprocess) if space.eprocess else ([], False)
-        for vad in sorted(vads):
-            if not vad.control_area and vad.start not in known and self._proves(space, STD, vad.start):
-                yield self._std(space, vad.start, BY_SEARCH)._replace(status=NO_POINTER)
+        return sorted(vad.start for vad in vads if not vad.control_area and vad.end - vad.start >= size)
+
+    def _reserved(self, space: AddressSpace) -> Collection[int]:
+        """Returns where private memory begins that is large enough for a database."""
+        return set(self._private(space, databasesearch.MIN_RESERVE))

@@ -17,7 +17,8 @@ from typing import Dict, Iterator, List, Optional, Tuple
 from volatility3.framework import interfaces
 
 from . import globalflag, heaptypes
-from .databases import STD, Databases
+from .database import STD
+from .databases import Databases
 from .decode import globalflags
 from .decode.heapfind import find
 from .decode.heapmemory import HeapMemory

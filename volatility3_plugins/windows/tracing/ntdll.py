@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from typing import Dict, Iterator, NamedTuple, Optional, Tuple
+from typing import Dict, Iterator, List, NamedTuple, Optional, Tuple
 
 from volatility3.framework import interfaces
 
@@ -70,17 +70,21 @@ class Ntdlls:
                 return found
         return None
 
-    def data(self, ntdll: Ntdll) -> Iterator[Extents]:
-        """Yields what is present of the writable sections (of the whole image if its headers are gone)."""
+    def data(self, ntdll: Ntdll) -> Tuple[List[Extents], int]:
+        """Returns what is present of the writable sections, and how many bytes of them are not.
+
+        If the headers are gone, the sections are not known: then it is the whole image.
+        """
         reader = ImageReader(self._context, ntdll.space.layer_name, ntdll.base, ntdll.size)
         headers = ntdll.image.headers
         ranges = [(0, ntdll.size)]
         if headers is not None:
             writable = (part for part in headers.sections if part.characteristics & peimage.MEM_WRITE)
             ranges = [(part.start, part.end - part.start) for part in writable]
-        for rva, length in ranges:
-            loaded = reader.load(rva, length)
-            yield Extents((ntdll.base + start, data) for start, data in loaded.runs)
+        loaded = [reader.load(rva, length) for rva, length in ranges]
+        missing = sum(part.missing(rva, rva + length) for part, (rva, length) in zip(loaded, ranges))
+        moved = [Extents((ntdll.base + start, data) for start, data in part.runs) for part in loaded]
+        return moved, missing
 
     def _places(self, space: AddressSpace) -> Iterator[Tuple[int, int]]:
         """Yields (base, size) of what bears ntdll's name."""

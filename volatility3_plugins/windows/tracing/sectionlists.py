@@ -153,7 +153,7 @@ class SectionLists:
         """Yields where two words of ntdll's writable data may be the links of a list."""
         width = ntdll.space.pointer_size
         code = "Q" if width == 8 else "I"
-        for extents in self._ntdlls.data(ntdll):
+        for extents in self._ntdlls.data(ntdll)[0]:
             for start, data in extents.runs:
                 skip = -start % width
                 words = struct.unpack_from(f"<{max(len(data) - skip, 0) // width}{code}", data, skip)

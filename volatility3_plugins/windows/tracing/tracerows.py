@@ -10,7 +10,7 @@ from volatility3.framework import interfaces, renderers
 from volatility3.framework.renderers import format_hints
 
 from . import memory
-from .databases import Database
+from .database import Database
 from .decode.stdheader import Header
 from .decode.stdwalk import Trace
 from .framecells import FrameCells, StackCells
