@@ -5,11 +5,12 @@
 from __future__ import annotations
 
 import pathlib
+import struct
 from typing import Any, Dict, List, Tuple
 
 import pytest
 from volatility3.plugins.windows import locks, stacktracedb
-from volatility3.plugins.windows.tracing import spaces
+from volatility3.plugins.windows.tracing import resources, spaces
 from volatility3.plugins.windows.tracing.decode import locks as buffers
 
 from tests import grid
@@ -138,6 +139,40 @@ def test_owner_that_is_no_thread_and_table_that_is_gone(tmp_path: pathlib.Path) 
     found = grid.run(opened, locks.Locks, pid=[0])
     assert owners(found[0]) == [("shared owner", grid.masked(event.address), None, 1, "no thread")]
     assert [node.row["Status"] for node in found[1:]] == ["owner table unreadable", "owner table unreadable"]
+
+
+def test_owners_of_a_table_that_several_resources_name_are_told_once(tmp_path: pathlib.Path) -> None:
+    kernel = new_kernel("win10-x64")
+    made = Resources(kernel)
+    thread = kernel.system.thread(100).ethread.address
+    first = made.add(active=1, table=[(thread, 1)] * 300)
+    for shift in range(20):
+        made.add(active=1)["OwnerTable"] = first["OwnerTable"] + 16 * shift
+    before = made.add(active=1)
+    before["OwnerTable"] = first["OwnerTable"] - 32
+    kernel.space.write(before["OwnerTable"], struct.pack("<QQQQ", 0, 0xFFFFFFFF, thread, 8))
+    own = made.add(active=1, table=[(thread, 2)])
+    made.link()
+    opened = context.open_image(kernel.image(), tmp_path)
+    found = grid.run(opened, locks.Locks, pid=[0])
+    statuses = ["", *["owner table shared"] * 20, "owner table too big, owner table shared", ""]
+    assert [node.row["Status"] for node in found] == statuses
+    assert [len(owners(node)) for node in found] == [300, *[0] * 20, 1, 1]
+    assert found[-1].row["Address"] == grid.masked(own.address)
+
+
+def test_the_owners_of_an_image_are_limited(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kernel = new_kernel("win10-x64")
+    made = Resources(kernel)
+    thread = kernel.system.thread(100).ethread.address
+    for _ in range(4):
+        made.add(active=1, embedded=[(thread, 1)], table=[(thread, 1)] * 9)
+    made.link()
+    monkeypatch.setattr(resources, "MAX_ENTRIES", 25)
+    opened = context.open_image(kernel.image(), tmp_path)
+    found = grid.run(opened, locks.Locks, pid=[0])
+    assert [node.row["Status"] for node in found] == ["", "", "owner limit", "owner limit"]
+    assert [len(owners(node)) for node in found] == [10, 10, 5, 1]
 
 
 def test_a_fast_resource_is_known_by_its_list_of_owners(tmp_path: pathlib.Path) -> None:

@@ -10,6 +10,7 @@ from volatility3.framework import interfaces
 
 from . import eresourcelayout, lock, memory
 from .decode import eresource, links
+from .decode.claims import Claims
 from .decode.eresource import Owner, Resource
 from .lock import Lock, LockOwner
 from .peek import Peek
@@ -21,8 +22,15 @@ LIST_SYMBOL = "ExpSystemResourcesList"
 NO_THREAD = "no thread"
 TABLE_UNREADABLE = "owner table unreadable"
 TABLE_TOO_BIG = "owner table too big"
+TABLE_SHARED = "owner table shared"
+"""The memory, or a part of it, is the table of another resource, which has its owners."""
+OWNERS_LIMIT = "owner limit"
+"""The image has more owners than are read."""
 OWNERS_BROKEN = "owner list broken"
 OWNERS_UNKNOWN = "owners unknown"
+
+MAX_ENTRIES = 1 << 16
+"""Entries of owner tables and lists that are read of one image: some thousand are in use at a time."""
 
 
 class _Owners(NamedTuple):
@@ -48,6 +56,8 @@ class Resources:
         self._peek = Peek(context, self._kernel.layer_name, pointer_size)
         self._layout = eresourcelayout.resource(context, table, pointer_size)
         self._fast = eresourcelayout.fast_resource(context, table)
+        self._claims = Claims()
+        self._entries_left = MAX_ENTRIES
 
     def list_resources(self, space: AddressSpace) -> Iterator[Lock]:
         """Yields the resources in the list's order, and what stands for those that cannot be read.
@@ -129,14 +139,22 @@ class Resources:
         if head is None:
             return [], TABLE_UNREADABLE
         entries = eresource.table_size(head, layout)
-        status = TABLE_TOO_BIG if entries > eresource.MAX_OWNERS else ""
-        length = min(entries, eresource.MAX_OWNERS) * layout.size
-        extents = memory.read_extents(self._context, self._kernel.layer_name, address, length)
+        words = [TABLE_TOO_BIG if entries > eresource.MAX_OWNERS else ""]
+        entries = min(entries, eresource.MAX_OWNERS)
+        if entries > self._entries_left:
+            words.append(OWNERS_LIMIT)
+            entries = self._entries_left
+        wanted = address + entries * layout.size
+        end = self._claims.claim(address, wanted)
+        if end < wanted:
+            words.append(TABLE_SHARED)
+        self._entries_left -= (end - address) // layout.size
+        extents = memory.read_extents(self._context, self._kernel.layer_name, address, end - address)
         run = extents.run_at(address)
         data = run[1] if run else b""
-        if len(data) < length:
-            status = TABLE_UNREADABLE
-        return eresource.decode_owner_table(data, layout), status
+        if len(data) < end - address:
+            words = [TABLE_UNREADABLE]
+        return eresource.decode_owner_table(data, layout), ", ".join(filter(None, words))
 
     def _owner(self, owner: Owner) -> LockOwner:
         thread = owner.thread & ~eresource.OWNER_THREAD_BITS
@@ -157,7 +175,9 @@ class Resources:
         if self._fast is None or self._fast.entry is None:
             return _Owners((), OWNERS_UNKNOWN)
         entry = self._fast.entry
-        walk = links.walk(address + self._fast.owner_list, self._peek.links, eresource.MAX_OWNERS)
+        limit = min(eresource.MAX_OWNERS, self._entries_left)
+        walk = links.walk(address + self._fast.owner_list, self._peek.links, limit)
+        self._entries_left -= len(walk.nodes)
         owners = []
         for link in walk.nodes:
             data = self._peek.read(link - entry.links, entry.size)
