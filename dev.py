@@ -15,6 +15,7 @@ import hashlib
 import os
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
 import venv
@@ -47,9 +48,9 @@ def environment(name: str, wanted: List[str]) -> pathlib.Path:
     return python
 
 
-def run(python: pathlib.Path, arguments: List[str], **settings: str) -> None:
+def run(python: pathlib.Path, arguments: List[str]) -> None:
     """Runs Python with arguments in the project's folder; ends this program when it fails."""
-    code = subprocess.call([str(python), *arguments], cwd=ROOT, env={**os.environ, **settings})
+    code = subprocess.call([str(python), *arguments], cwd=ROOT)
     if code:
         raise SystemExit(code)
 
@@ -57,16 +58,10 @@ def run(python: pathlib.Path, arguments: List[str], **settings: str) -> None:
 def demo() -> None:
     """Installs the plugins as a user would and shows what they print on a sample image."""
     python = environment("demo", requirements())
-    package = [
-        "-m",
-        "pip",
-        "install",
-        "--quiet",
-        "--disable-pip-version-check",
-        "--no-deps",
-        "--force-reinstall",
-    ]
-    run(python, [*package, str(ROOT)])
+    # What an earlier build left would go into the wheel again, with files that are no longer here.
+    shutil.rmtree(ROOT / "build", ignore_errors=True)
+    options = ["--quiet", "--disable-pip-version-check", "--no-deps", "--force-reinstall"]
+    run(python, ["-m", "pip", "install", *options, str(ROOT)])
     run(python, ["-m", "tests.forge.demo", str(ROOT / ".demo")])
 
 
