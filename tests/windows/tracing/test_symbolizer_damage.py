@@ -46,6 +46,16 @@ def names(image: Image, folder: pathlib.Path, pid: int) -> SpaceNames:
     return Symbolizer(opened.context, opened.kernel, "plugins.Test").names(next(spaces))
 
 
+def unname_file(kernel: Kernel, process: Process, start: int) -> None:
+    """Makes the section at an address one that the page file backs."""
+    node = next(each.node for each in process.vads if each.start == start)
+    assert node is not None
+    area = node["ControlArea"] if node.has("ControlArea") else node["Subsection"]
+    if not node.has("ControlArea"):
+        area = kernel.obj("_SUBSECTION", area)["ControlArea"]
+    kernel.obj("_CONTROL_AREA", area)["FilePointer"] = 0
+
+
 def test_an_unreadable_loader_list_leaves_what_the_vads_know(kernel: Kernel, tmp_path: pathlib.Path) -> None:
     process, ntdll = app(kernel)
     process.region(PRIVATE, size=0x1000)
@@ -286,10 +296,27 @@ def test_a_section_that_no_file_backs_is_private(kernel: Kernel, tmp_path: pathl
     process, _ = app(kernel)
     process.region(PRIVATE, size=0x1000, file="\\a.bin")
     image = kernel.image()
-    node = next(each.node for each in process.vads if each.start == PRIVATE)
-    assert node is not None
-    area = node["ControlArea"] if node.has("ControlArea") else node["Subsection"]
-    if not node.has("ControlArea"):
-        area = kernel.obj("_SUBSECTION", area)["ControlArea"]
-    kernel.obj("_CONTROL_AREA", area)["FilePointer"] = 0
+    unname_file(kernel, process, PRIVATE)
     assert names(image, tmp_path, 1000).name(PRIVATE + 8) == places.PRIVATE
+
+
+def test_a_listed_module_reaches_no_further_than_its_vad(kernel: Kernel, tmp_path: pathlib.Path) -> None:
+    process, ntdll = app(kernel)
+    behind = ntdll.base + ntdll.size
+    process.region(behind, size=0x1000)
+    image = kernel.image()
+    assert ntdll.entry is not None
+    ntdll.entry["SizeOfImage"] = ntdll.size + 0x1000
+    found = names(image, tmp_path, 1000)
+    assert found.name(behind + 0x10) == places.PRIVATE
+    assert found.name(ntdll.base + 0x1020).symbol == "ntdll!Send+0x20"
+
+
+def test_a_section_that_no_file_backs_is_private_even_if_it_is_listed(
+    kernel: Kernel, tmp_path: pathlib.Path
+) -> None:
+    process, ntdll = app(kernel)
+    image = kernel.image()
+    unname_file(kernel, process, ntdll.base)
+    name = names(image, tmp_path, 1000).name(ntdll.base + 0x1020)
+    assert (name.symbol, name.status, name.backing) == ("ntdll!Send+0x20", "VAD without file", "private")

@@ -11,6 +11,7 @@ from .decode.namerules import MODULE, NONE
 from .kernelmodules import Module
 from .moduleindex import ModuleIndex
 from .unloaded import Unloaded
+from .usermodules import NO_FILE, NO_VAD
 
 
 class Name(NamedTuple):
@@ -20,8 +21,8 @@ class Name(NamedTuple):
         symbol: the column `Symbol`
         source: the column `Source`: `pdb`, `export`, `nearest`, `module`, `unloaded` or `none`
         status: empty, or what is odd about the module or the address, in fixed words
-        backing: what lies there: `module`, `unloaded`, `mapped`, `private`, `unmapped`, `no-module`, `user`,
-            `zero` or `fuzzy`
+        backing: what lies there, whatever the loader lists call it: `module`, `unloaded`, `mapped`,
+            `private`, `unmapped`, `no-module`, `user`, `zero` or `fuzzy`
     """
 
     symbol: str
@@ -45,6 +46,9 @@ NOT_CANONICAL = Name("<unmapped>", NONE, "not canonical", "unmapped")
 VADS_INCOMPLETE = Name("<unmapped>", NONE, "VADs incomplete", "unmapped")
 
 OVERLAP = "overlaps an unloaded module"
+
+_BACKINGS = {NO_VAD: "unmapped", NO_FILE: "private"}
+"""A process can write what it likes into its loader lists; what lies there is what the VADs say."""
 
 
 # Making a NamedTuple through its own constructor would be a third of what naming an address costs.
@@ -112,7 +116,7 @@ class MappedPlace:
 class ModulePlace:
     """A module; its index is made when it is first met."""
 
-    __slots__ = ("_base", "_check", "_find", "_load", "_plain", "_status", "index", "module")
+    __slots__ = ("_backing", "_base", "_check", "_find", "_load", "_plain", "_status", "index", "module")
 
     def __init__(
         self, module: Module, load: Callable[[], ModuleIndex], check: Optional[Callable[[], str]] = None
@@ -123,14 +127,17 @@ class ModulePlace:
         self._base = module.base
         self._plain = module.name
         self._status = ""
+        self._backing = MODULE
         self.index: Optional[ModuleIndex] = None
 
     def prepare(self) -> ModuleIndex:
         """Returns the module's index, made at the first call."""
         if self.index is None:
             self.index = self._load()
-            words = (self.module.status, self._check() if self._check else "", self.index.status)
-            self._status = ", ".join(dict.fromkeys(word for word in words if word))
+            listed = self.module.status.split(", ")
+            words = dict.fromkeys((*listed, self._check() if self._check else "", self.index.status))
+            self._status = ", ".join(filter(None, words))
+            self._backing = next((_BACKINGS[word] for word in words if word in _BACKINGS), MODULE)
             self._find = self.index.names.find
         return self.index
 
@@ -140,16 +147,16 @@ class ModulePlace:
         base = self._base
         label = self._find(lookup - base)
         if label is None:
-            return _name(Name, (f"{self._plain}+{address - base:#x}", MODULE, self._status, "module"))
+            return _name(Name, (f"{self._plain}+{address - base:#x}", MODULE, self._status, self._backing))
         rva, name, source = label
         offset = address - base - rva
         if offset > 0:
-            return _name(Name, (f"{self._plain}!{name}+{offset:#x}", source, self._status, "module"))
+            return _name(Name, (f"{self._plain}!{name}+{offset:#x}", source, self._status, self._backing))
         return Name(
             f"{self._plain}!{name}{offset:#x}" if offset else f"{self._plain}!{name}",
             source,
             self._status,
-            "module",
+            self._backing,
         )
 
 

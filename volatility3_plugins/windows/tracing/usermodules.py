@@ -51,7 +51,8 @@ class UserModules:
     def list_modules(self, halves: Sequence[AddressSpace], user_end: int) -> ProcessModules:
         """Returns the modules of a process.
 
-        A module is what a loader list has. Where a list could not be read to its end, an image that only the
+        A module is what a loader list has, as far as the VAD at its base reaches: a process may write any
+        size into its lists, and what is behind an image is not of it. Where a list could not be read to its end, an image that only the
         VADs know may have been on it: it counts as a module, and says so.
 
         Args:
@@ -70,7 +71,8 @@ class UserModules:
                 if entry.base + entry.size > user_end or entry.size > MAX_IMAGE:
                     continue
                 status = _status(entry, listed.complete, vads if vads_whole else None)
-                module = found.setdefault(entry.base, _module(entry.base, entry.size, entry.name, status))
+                size = _size(entry, vads)
+                module = found.setdefault(entry.base, _module(entry.base, size, entry.name, status))
                 if module.name.lower() == "ntdll":
                     ntdlls.setdefault(half.pointer_size, module)
         if not lists_whole:
@@ -112,6 +114,11 @@ def vad_at(vads: Sequence[Vad], address: int) -> Optional[Vad]:
 
 def _module(base: int, size: int, path: str, status: str) -> Module:
     return Module(base, size, modulename.module_name(path), modulename.file_name(path), status)
+
+
+def _size(entry: LoaderEntry, vads: Sequence[Vad]) -> int:
+    vad = vad_at(vads, entry.base)
+    return entry.size if vad is None else min(entry.size, vad.end - entry.base)
 
 
 def _status(entry: LoaderEntry, lists_whole: bool, vads: Optional[Sequence[Vad]]) -> str:
