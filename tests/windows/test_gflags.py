@@ -45,6 +45,13 @@ def test_flags_of_every_address_space(opened: Opened) -> None:
     assert shown[4, "x64"].row["Status"] == "no PEB"
 
 
+def test_symbols_that_would_name_nothing_are_not_missed(
+    opened: Opened, caplog: pytest.LogCaptureFixture
+) -> None:
+    run(opened)
+    assert "No symbols for" not in caplog.text
+
+
 def test_databases_stand_below_their_space(opened: Opened) -> None:
     found = {
         key: [(row["Kind"], row["Database"], row["LocatedBy"], row["Layout"]) for row in node.children]

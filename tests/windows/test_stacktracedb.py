@@ -178,6 +178,13 @@ def test_nothing_to_show_is_explained(tmp_path: pathlib.Path, flags: int, said: 
     assert ("The kernel (NtGlobalFlag 0x2000: kst): no database" in result.stderr) == said
 
 
+def test_one_line_names_a_pdb_that_is_missing(opened: Opened, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING):
+        run(opened)
+    (line,) = [record.message for record in caplog.records if "No symbols for" in record.message]
+    assert "--fetch-symbols" in line
+
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
     """A folder with the sample's image and symbols."""

@@ -99,6 +99,31 @@ def test_what_is_missing_is_said_once_and_leaves_nothing_behind(
     assert sorted(folder.rglob("*")) == before
 
 
+def test_the_first_missing_table_is_a_warning(
+    folder: pathlib.Path, downloads: List[CodeView], caplog: pytest.LogCaptureFixture
+) -> None:
+    symbols = PdbSymbols(contexts.Context(), advise=True)
+    with caplog.at_level(logging.INFO, logger=pdbsymbols.__name__):
+        for age in (2, 2, 3, 4):
+            assert symbols.find(PDB._replace(age=age)) is None
+    first, *others = caplog.records
+    assert first.levelno == logging.WARNING
+    assert first.message.startswith(f"No symbols for wntdll.pdb {PDB.guid}-2: ")
+    assert "-v" in first.message
+    assert "--fetch-symbols" in first.message
+    assert [(each.levelno, each.message) for each in others] == [
+        (logging.INFO, f"No symbols for wntdll.pdb {PDB.guid}-{age}") for age in (3, 4)
+    ]
+
+
+def test_who_fetches_is_not_told_to(
+    folder: pathlib.Path, downloads: List[CodeView], caplog: pytest.LogCaptureFixture
+) -> None:
+    assert PdbSymbols(contexts.Context(), fetch_symbols=True, advise=True).find(PDB) is None
+    assert downloads
+    assert not [each for each in caplog.records if each.levelno >= logging.WARNING]
+
+
 def test_fetching_is_left_to_volatility(
     folder: pathlib.Path, downloads: List[CodeView], monkeypatch: pytest.MonkeyPatch
 ) -> None:

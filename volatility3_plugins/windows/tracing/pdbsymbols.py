@@ -40,6 +40,7 @@ class PdbSymbols:
         context: the context, for Volatility's downloader
         fetch_symbols: let Volatility download what is missing
         progress_callback: told about downloads
+        advise: warn of the first PDB that is missing, for whoever names addresses and can fetch
     """
 
     def __init__(
@@ -47,14 +48,19 @@ class PdbSymbols:
         context: interfaces.context.ContextInterface,
         fetch_symbols: bool = False,
         progress_callback: constants.ProgressCallback = None,
+        advise: bool = False,
     ) -> None:
         self._context = context
         self._fetch_symbols = fetch_symbols
         self._progress_callback = progress_callback
+        self._advise = advise and not fetch_symbols
         self._found: Dict[CodeView, Optional[SymbolArrays]] = {}
 
     def find(self, pdb: CodeView) -> Optional[SymbolArrays]:
-        """Returns the symbols of a PDB or None if Volatility does not have them (logged once per PDB)."""
+        """Returns the symbols of a PDB or None if Volatility does not have them.
+
+        What is missing is logged, once per PDB.
+        """
         if pdb not in self._found:
             self._found[pdb] = self._find(pdb)
         return self._found[pdb]
@@ -71,9 +77,16 @@ class PdbSymbols:
         if self._fetch_symbols and self._fetch(pdb):
             for url in _files(pdb):
                 return isfindex.from_url(url)
-        if len(self._found) < _MAX_REPORTS:
-            vollog.info(f"No symbols for {pdb.pdb_name} {pdb.guid}-{pdb.age}")
+        self._report(f"No symbols for {pdb.pdb_name} {pdb.guid}-{pdb.age}")
         return None
+
+    def _report(self, missing: str) -> None:
+        """Says that a PDB is missing: an image lacks hundreds, so only the first one is a warning."""
+        if self._advise:
+            self._advise = False
+            vollog.warning(f"{missing}: its exports are used (-v names others, --fetch-symbols gets them)")
+        elif len(self._found) < _MAX_REPORTS:
+            vollog.info(missing)
 
     def _fetch(self, pdb: CodeView) -> bool:
         try:

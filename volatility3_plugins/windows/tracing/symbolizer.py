@@ -78,7 +78,7 @@ class Symbolizer(interfaces.configuration.VersionableInterface):
         self._context = context
         self._kernel_module_name = kernel_module_name
         self._config_path = config_path
-        pdbs = PdbSymbols(context, fetch_symbols, progress_callback)
+        pdbs = PdbSymbols(context, fetch_symbols, progress_callback, advise=True)
         self.indexes = ModuleIndexes(context, pdbs)
         self._map = PlaceMap(context, kernel_module_name, self.indexes)
         self._names: Dict[Tuple[str, int], SpaceNames] = {}

@@ -52,8 +52,8 @@ class UserModules:
         """Returns the modules of a process.
 
         A module is what a loader list has, as far as the VAD at its base reaches: a process may write any
-        size into its lists, and what is behind an image is not of it. Where a list could not be read to its end, an image that only the
-        VADs know may have been on it: it counts as a module, and says so.
+        size into its lists, and what is behind an image is not of it. Where a list could not be read to its
+        end, an image that only the VADs know may have been on it: it counts as a module, and says so.
 
         Args:
             halves: the process' native space and, in a WoW64 process, its 32-bit one
