@@ -15,6 +15,7 @@ _ENTRIES = 512
 _TABLE = 0x63  # present, writable, accessed, dirty
 _USER = 0x04
 _LARGE = 0x80
+_NO_EXECUTE = 1 << 63
 _READ_WRITE = 4 << 5  # MM_READWRITE, the Protection field of an invalid PTE
 _ADDRESS = 0x000F_FFFF_FFFF_F000
 
@@ -89,6 +90,12 @@ class PageTables:
             State.PROTOTYPE: (page + 1) << 32 | 1 << 10 | _READ_WRITE,
         }
         self._set(address, entries[state])
+
+    def forbid_execution(self, address: int) -> None:
+        """Sets NX in the entry of a valid page."""
+        entry = self.entry(address)
+        assert entry is not None and not entry & _LARGE
+        self._set(address, entry | _NO_EXECUTE)
 
     def share(self, other: PageTables) -> None:
         """Takes over the other's kernel half, where it has entries (but no self-reference)."""

@@ -176,18 +176,27 @@ def test_a_stack_that_is_not_the_tebs(tmp_path: pathlib.Path) -> None:
     assert told(frames) == expected(image, 1004, "user")
 
 
-def test_code_that_no_file_backs(tmp_path: pathlib.Path) -> None:
+PRIVATE = (0x20000000, 0x20100000, 0x20200000)
+
+
+@pytest.mark.parametrize("data", [False, True])
+def test_code_that_no_file_backs(data: bool, tmp_path: pathlib.Path) -> None:
+    """Three frames of it: the first is found for sure, the others by scan, unless they cannot be executed."""
     image = StackImage()
     image.waiting(1004)
     thread = image.thread(1008)
-    private = 0x20000000
-    image.app.region(private, b"\x90" * 0x100 + b"\xe8\0\0\0\0", size=0x1000, protection=EXECUTE_READWRITE)
+    for private in PRIVATE:
+        code = b"\x90" * 0x100 + b"\xe8\0\0\0\0"
+        image.app.region(private, code, size=0x1000, protection=EXECUTE_READWRITE)
+    if data:
+        image.app.space.tables.forbid_execution(PRIVATE[1])
     user = Stack64(image.app.space, thread.user_stack_base).start()
     user.enter(image.modules["ntdll"].base, USER_START)
     user.call(image.modules["ntdll"].base, USER_START)
-    user.sp -= 0x40
+    for private in reversed(PRIVATE):
+        user.sp -= 0x40
+        user.push(private + 0x105)
     kernelbase = image.modules["kernelbase"].base
-    user.push(private + 0x105)
     user.enter(kernelbase, WAIT_EX)
     user.call(kernelbase, WAIT_EX, how="leaf")
     stub = image.modules["ntdll"].base + 0x1112
@@ -197,12 +206,17 @@ def test_code_that_no_file_backs(tmp_path: pathlib.Path) -> None:
     assert set(found) == {(1008, "user")}
     stack, frames = found[1008, "user"]
     assert stack["Status"] == "code in no module"
-    assert [(frame["Symbol"].split("+")[0], frame["How"], frame["Status"]) for frame in frames] == [
-        ("ntdll!NtWait", "trap", ""),
-        ("kernelbase!WaitEx", "leaf", ""),
-        ("<private>", "unwind", ""),
-        ("ntdll", "scan", "unsure"),
+    assert [frame["Symbol"].split("+")[0] for frame in frames[:2]] == ["ntdll!NtWait", "kernelbase!WaitEx"]
+    assert [frame["Symbol"].split("+")[0] for frame in frames[2:]] == [
+        *["<private>"] * (2 if data else 3),
+        "ntdll",
     ]
+    callers = [PRIVATE[0], *PRIVATE[1 + data :]]
+    assert told(frames)[2:-1] == [
+        (callers[0] + 0x105, "unwind", ""),
+        *((private + 0x105, "scan", "unsure") for private in callers[1:]),
+    ]
+    assert (frames[-1]["How"], frames[-1]["Status"]) == ("scan", "unsure")
 
 
 def test_threads_that_are_none_or_no_more(tmp_path: pathlib.Path) -> None:

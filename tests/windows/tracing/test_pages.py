@@ -131,3 +131,17 @@ def test_a_large_page_is_found(tmp_path: pathlib.Path) -> None:
     ((start, data),) = extents.runs
     assert (start, len(data)) == (large - 0x10000, 0x211000)
     assert data[0x10000:0x10006] == b"within"
+
+
+@pytest.mark.parametrize("name", ["win10-x64", "win10-x86"])
+def test_pages_that_are_not_for_execution(name: str, tmp_path: pathlib.Path) -> None:
+    identity = kernels.load(name)
+    kernel = Kernel(identity.table, **identity.options())
+    start = START[kernel.bits]
+    kernel.space.write(start, b"\xc3" * 3 * PAGE)
+    kernel.space.tables.forbid_execution(start + PAGE)
+    kernel.space.set_state(start + 2 * PAGE, PAGE, State.TRANSITION)
+    opened = context.open_image(kernel.image(), tmp_path)
+    asked = [memory.masked(opened.layer, start + offset) for offset in (0x123, PAGE + 0x123, 2 * PAGE)]
+    found = [pages.may_execute(opened.context, opened.layer, address) for address in asked]
+    assert found == [True, False, False]

@@ -51,6 +51,25 @@ def mapping(
         start = stop
 
 
+def may_execute(
+    context: interfaces.context.ContextInterface, layer: interfaces.layers.DataLayerInterface, address: int
+) -> bool:
+    """Tells whether the page that holds an address may be executed; True where no page table tells.
+
+    Only the page's own entry counts: the tables above have execution disabled for all of user mode where the
+    kernel keeps its page tables from it.
+
+    Args:
+        context: the context that holds the layer
+        layer: the layer
+        address: an address in the layer's own form
+    """
+    if not isinstance(layer, intel.Intel):
+        return True
+    entry = _Tables(context, layer).entry(address)
+    return entry is None or pagetable.executable(*entry)
+
+
 def _asked(layer: linear.LinearlyMappedLayer, start: int, length: int) -> Iterator[Piece]:
     """Yields what Volatility finds."""
     for offset, size, mapped, _, below in layer.mapping(start, length, ignore_errors=True):
@@ -104,6 +123,14 @@ class _Tables:
                 return None
             base = pagetable.target(entry, self._entry_size)
         return self._read(base, self._bits)
+
+    def entry(self, address: int) -> Optional[Tuple[int, int]]:
+        """Returns the entry of the page that holds an address and its size; None if no table has one."""
+        table = self.find(address)
+        if not table:
+            return None
+        place = (address // PAGE_SIZE & (1 << self._bits) - 1) * self._entry_size
+        return int.from_bytes(table[place : place + self._entry_size], "little"), self._entry_size
 
     def pieces(self, table: bytes, start: int, stop: int) -> Iterator[Piece]:
         """Yields what is present of a part of what a table maps."""

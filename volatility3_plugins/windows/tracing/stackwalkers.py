@@ -8,6 +8,7 @@ from typing import Mapping, Optional, Sequence
 
 from volatility3.framework import interfaces
 
+from . import memory, pages
 from .callstarts import Range, Start
 from .decode.frames import Walk
 from .decode.registers64 import Registers
@@ -73,10 +74,18 @@ class StackWalkers:
 
     def _wide(self, space: AddressSpace, traps: Traps) -> Walker64:
         known = {address: saved for address, saved in (traps or {}).items() if saved is not None}
-        return Walker64(self._enter(space).find, self.peek(space).read, known)
+        return Walker64(self._enter(space).find, self.peek(space).read, known, self._may_execute)
 
     def _narrow(self, space: AddressSpace, traps: Traps) -> Walker32:
-        return Walker32(self._enter(space).find, self.peek(space).read, traps or {})
+        return Walker32(self._enter(space).find, self.peek(space).read, traps or {}, self._may_execute)
+
+    def _may_execute(self, address: int) -> bool:
+        """Tells whether an address of the current address space may be code; the tables know, if any do."""
+        assert self._peek is not None
+        layer = self._context.layers[self._peek.layer_name]
+        if not memory.is_canonical(layer, address):
+            return False
+        return pages.may_execute(self._context, layer, memory.masked(layer, address))
 
     def _enter(self, space: AddressSpace) -> StackModules:
         """Makes an address space the current one; returns its modules."""

@@ -32,6 +32,18 @@ def test_flags_above_the_frame_do_not_count() -> None:
     assert pagetable.target(PRESENT_WITH_FLAGS | 0x1F000, 8) == 0x1F000
 
 
+@pytest.mark.parametrize(
+    ("entry", "size", "found"),
+    [
+        *((0x5063, 8, True), (PRESENT_WITH_FLAGS | 0x5000, 8, False), (0x80005063, 4, True)),
+        # In transition: MM_READWRITE, MM_EXECUTE_READ, MM_EXECUTE_READWRITE.
+        *((0x5800 | 4 << 5, 8, False), (0x5800 | 3 << 5, 8, True), (0x5800 | 6 << 5, 4, True)),
+    ],
+)
+def test_what_may_be_executed(entry: int, size: int, found: bool) -> None:
+    assert pagetable.executable(entry, size) == found
+
+
 def test_no_pages_are_no_runs() -> None:
     assert list(pagetable.runs(b"", 8, 0, 0)) == []
 

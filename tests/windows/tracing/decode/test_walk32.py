@@ -31,6 +31,8 @@ class Scene:
         self.memory = bytearray(b"\x90" * SIZE)
         self.stack: Dict[int, int] = {}
         self.reads = 0
+        self.private: Dict[int, bytes] = {}
+        self.data: List[int] = []
         for number in range(16):
             begin = 0x1000 + 0x100 * number
             self.memory[begin : begin + 3] = b"\x55\x8b\xec"
@@ -62,7 +64,7 @@ class Scene:
         data = bytearray(HIGH - LOW)
         for address, value in self.stack.items():
             struct.pack_into("<I", data, address - LOW, value)
-        memory = Extents([(BASE, bytes(self.memory)), (LOW, bytes(data[: end - LOW]))])
+        memory = Extents([(BASE, bytes(self.memory)), (LOW, bytes(data[: end - LOW])), *self.private.items()])
 
         def read(address: int, length: int) -> Optional[memoryview]:
             self.reads += 1
@@ -71,7 +73,11 @@ class Scene:
         def find_image(address: int) -> Optional[Image]:
             return image if BASE <= address < BASE + SIZE else None
 
-        return Walker32(find_image, read, known).walk(registers, interrupted, stacks)
+        def may_execute(address: int) -> bool:
+            return address // 0x1000 not in self.data
+
+        walker = Walker32(find_image, read, known, may_execute)
+        return walker.walk(registers, interrupted, stacks)
 
 
 def told(walk: Walk) -> List[Tuple[int, str, bool]]:
@@ -135,6 +141,16 @@ def test_a_broken_chain_goes_on_by_scan() -> None:
         walk = scene.walk(Registers32(at(1), SP, bp))
         assert told(walk)[1:] == [(at(2), "scan", False)]
         assert len(walk.gaps) == 1
+
+
+def test_a_scan_finds_callers_in_no_module() -> None:
+    scene = Scene().put(SP + 8, 0x20000050, 0, 0x20000040, 0, 0x20010040, 0, at(2)).put(SP + 0x40, 0, 0)
+    code = b"\xcc" * 0x3B + bytes.fromhex("e8 00 00 00 00") + b"\xcc" * 0x40
+    scene.private = {0x20000000: code, 0x20010000: code}
+    guessed = [(address, "scan", False) for address in (0x20000040, 0x20010040, at(2))]
+    assert told(scene.walk(Registers32(at(1), SP, None)))[1:] == guessed
+    scene.data = [0x20010]
+    assert told(scene.walk(Registers32(at(1), SP, None)))[1:] == [guessed[0], guessed[2]]
 
 
 def test_a_scan_finds_trap_frames_by_their_mark() -> None:

@@ -38,6 +38,8 @@ class Scene:
         self.missing_stack = (0, 0)
         self.runs: Optional[List[Tuple[int, int]]] = None
         self.reads = 0
+        self.private: Dict[int, bytes] = {}
+        self.data: List[int] = []
         for number, info in enumerate(infos):
             begin, unwind = 0x1000 + 0x100 * number, 0x3000 + 0x20 * number
             self.entries.append((begin, begin + 0x100, unwind))
@@ -81,16 +83,19 @@ class Scene:
         for address, value in self.stack.items():
             struct.pack_into("<Q", data, address - LOW, value & (1 << 64) - 1)
         low, high = self.missing_stack
-        memory = Extents([(LOW, bytes(data))] if not high else [(LOW, bytes(data[: low - LOW]))])
+        memory = Extents([(LOW, bytes(data[: low - LOW] if high else data)), *self.private.items()])
 
         def read(address: int, length: int) -> Optional[memoryview]:
             self.reads += 1
             return memory.read(address, length)
 
+        def may_execute(address: int) -> bool:
+            return address // 0x1000 not in self.data
+
         def find_image(address: int) -> Optional[Image]:
             return image if BASE <= address < BASE + SIZE else None
 
-        return Walker64(find_image, read, known).walk(start, interrupted, stacks)
+        return Walker64(find_image, read, known, may_execute).walk(start, interrupted, stacks)
 
 
 def told(walk: Walk) -> List[Tuple[int, str, bool]]:
@@ -197,6 +202,32 @@ def test_code_in_no_module_is_a_frame_and_then_scanned_over() -> None:
         *((scene.at(0), "trap", True), (0x66660000, "unwind", True), (scene.at(0), "scan", False)),
     ]
     assert walk.gaps == ("code in no module",)
+
+
+def test_a_scan_finds_callers_in_no_module() -> None:
+    """A chain of frames of code that no file backs: each is a guess, none is passed over."""
+    scene = Scene(NOTHING)
+    code = b"\xcc" * 0x3B + bytes.fromhex("e8 00 00 00 00") + b"\xcc" * 0x40
+    scene.private = {0x66660000: code, 0x66680000: code}
+    first, second, none = 0x66660040, 0x66680040, 0x66660050
+    scene.put(0, first, none, 0x77770040, first, 1, second, scene.at(0), 0)
+    walk = scene.walk(start(scene))
+    guessed = [(first, "scan", False), (second, "scan", False), (scene.at(0), "scan", False)]
+    assert told(walk) == [(scene.at(0), "trap", True), (first, "unwind", True), *guessed]
+    assert (walk.gaps, walk.end) == (("code in no module",), "")
+    # What cannot be executed is data, whatever it looks like.
+    scene.data = [0x66680]
+    assert told(scene.walk(start(scene)))[2:] == [guessed[0], guessed[2]]
+
+
+def test_a_leaf_that_code_in_no_module_called() -> None:
+    scene = Scene(NOTHING)
+    scene.private = {0x66660000: bytes.fromhex("90 90 90 90 90 90 e8 00 00 00 00")}
+    scene.put(0, 0x6666000B, 0)
+    leaf = Registers.of(BASE + 0x2000, SP)
+    assert told(scene.walk(leaf, True))[1] == (0x6666000B, "leaf", True)
+    scene.data = [0x66660]
+    assert len(scene.walk(leaf, True).frames) == 1
 
 
 def test_a_scan_stops_at_a_known_machine_frame() -> None:

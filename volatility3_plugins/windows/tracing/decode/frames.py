@@ -19,6 +19,14 @@ MAX_SCANNED = 0x10000
 Read = Callable[[int, int], Optional[Bytes]]
 """(address, length) -> the bytes of memory there, or None unless all can be read."""
 
+MayExecute = Callable[[int], bool]
+"""address -> whether it may be code, as far as that is known; asked of readable memory in no module."""
+
+
+def anywhere(_address: int) -> bool:
+    """What may be code where nothing is known of it: a `MayExecute`."""
+    return True
+
 
 class UnwindError(Exception):
     """A frame that cannot be unwound; the message says why in a few fixed words."""

@@ -2,7 +2,8 @@
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
 """Page tables of x86 and x64: what is present of the pages that one table maps.
 
-Source: Intel 64 and IA-32 Architectures Software Developer's Manual, volume 3, "Paging".
+Source: Intel 64 and IA-32 Architectures Software Developer's Manual, volume 3, "Paging"; for entries that are
+not present, Windows' public symbols (_MMPTE_SOFTWARE, _MMPTE_TRANSITION).
 """
 
 from __future__ import annotations
@@ -13,6 +14,9 @@ from typing import Iterator, Optional, Tuple
 PAGE_SIZE = 0x1000
 PRESENT = 0x01
 LARGE = 0x80
+_NO_EXECUTE = 63
+_SOFT_EXECUTE = 0x40
+"""MM_EXECUTE in the member Protection of an entry that is not present."""
 _FRAMES = {4: 0xFFFFF000, 8: 0x000FFFFFFFFFF000}
 _CODES = {4: "I", 8: "Q"}
 
@@ -25,6 +29,18 @@ def target(entry: int, size: int) -> int:
         size: bytes of an entry: 8, or 4 on x86 without PAE
     """
     return entry & _FRAMES[size]
+
+
+def executable(entry: int, size: int) -> bool:
+    """Tells whether a page can be executed, as far as its entry says.
+
+    Args:
+        entry: of a page table
+        size: bytes of it: those of 4 have no such bit
+    """
+    if entry & PRESENT:
+        return size == 4 or not entry >> _NO_EXECUTE
+    return bool(entry & _SOFT_EXECUTE)
 
 
 def runs(table: bytes, size: int, first: int, count: int) -> Iterator[Tuple[int, Optional[int]]]:

@@ -16,6 +16,7 @@ from .frames import (
     Border,
     FindImage,
     Frame,
+    MayExecute,
     Read,
     Stacks,
     UnwindError,
@@ -52,13 +53,15 @@ class Walker(abc.ABC, Generic[R]):
     Args:
         find_image: finds the module that holds an address
         read: reads memory, by canonical address
+        may_execute: tells which memory in no module may be code
     """
 
     slot_size: int
 
-    def __init__(self, find_image: FindImage, read: Read) -> None:
+    def __init__(self, find_image: FindImage, read: Read, may_execute: MayExecute) -> None:
         self._find_image = find_image
         self._read = read
+        self._may_execute = may_execute
 
     def walk(self, start: R, interrupted: bool, stacks: Collection[Tuple[int, int]] = ()) -> Walk:
         """Walks from a register state to the end of the stack, or to the border of kernel and user mode.
@@ -96,12 +99,14 @@ class Walker(abc.ABC, Generic[R]):
     def is_return(self, address: int) -> Optional[bool]:
         """Tells whether a value on a stack can be a return address: code behind a call.
 
+        In no module that has to lie in memory that may be executed.
+
         Returns:
             None where the code cannot be read and nothing else tells.
         """
         image = self._find_image(address - 1)
         if image is None:
-            return _behind_call(self._read, address)
+            return _behind_call(self._read, address) and self._may_execute(address - 1)
         if not image.executable(address - 1):
             return False
         rva = address - image.base
@@ -111,16 +116,16 @@ class Walker(abc.ABC, Generic[R]):
         return _behind_call(image.read_rva, rva)
 
     def may_return(self, address: int) -> bool:
-        """Tells whether a guess may take a value for a return address into a module.
+        """Tells whether a guess may take a value for a return address.
 
-        Where the code cannot be read, it is enough that the module has a function table which does not rule
+        In a module whose code cannot be read it is enough that there is a function table which does not rule
         the address out.
         """
-        image = self._find_image(address - 1)
-        if image is None:
-            return False
         verdict = self.is_return(address)
-        return image.table is not None if verdict is None else verdict
+        if verdict is None:
+            image = self._find_image(address - 1)
+            return image is not None and image.table is not None
+        return verdict
 
 
 class _Walk(Generic[R]):

@@ -12,7 +12,19 @@ from __future__ import annotations
 from typing import Collection, List, Optional
 
 from . import callsite, clues32
-from .frames import FRAME_POINTER, LEAF, SCAN, TRAP, UNWIND, Border, FindImage, Read, UnwindError
+from .frames import (
+    FRAME_POINTER,
+    LEAF,
+    SCAN,
+    TRAP,
+    UNWIND,
+    Border,
+    FindImage,
+    MayExecute,
+    Read,
+    UnwindError,
+    anywhere,
+)
 from .registers32 import Registers32
 from .walk import Taken, Walker
 
@@ -35,12 +47,19 @@ class Walker32(Walker[Registers32]):
         find_image: finds the module that holds an address
         read: reads memory
         trap_frames: addresses of trap frames that are known to lie on the stack
+        may_execute: tells which memory in no module may be code
     """
 
     slot_size = 4
 
-    def __init__(self, find_image: FindImage, read: Read, trap_frames: Collection[int] = ()) -> None:
-        super().__init__(find_image, read)
+    def __init__(
+        self,
+        find_image: FindImage,
+        read: Read,
+        trap_frames: Collection[int] = (),
+        may_execute: MayExecute = anywhere,
+    ) -> None:
+        super().__init__(find_image, read, may_execute)
         self._trap_frames = trap_frames
 
     def step(self, registers: Registers32, interrupted: bool) -> Taken[Registers32]:
@@ -51,7 +70,7 @@ class Walker32(Walker[Registers32]):
         return known or self._by_chain(registers, interrupted)
 
     def look(self, slot: int, value: int) -> Optional[Taken[Registers32]]:
-        """Takes a trap frame, or a return address into a module."""
+        """Takes a trap frame, or what may be a return address."""
         trap_frame = slot - _MARK if value == TRAP_MARK else slot
         if value == TRAP_MARK or slot in self._trap_frames:
             found = self._trap(trap_frame)

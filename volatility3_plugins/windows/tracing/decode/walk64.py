@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import Mapping, Optional
 
-from .frames import LEAF, SCAN, TRAP, UNWIND, Border, FindImage, Read, UnwindError
+from .frames import LEAF, SCAN, TRAP, UNWIND, Border, FindImage, MayExecute, Read, UnwindError, anywhere
 from .registers64 import Registers
 from .unwindx64 import LEAF as LEAF_FUNCTION
 from .unwindx64 import Step, Unwinder
@@ -25,14 +25,19 @@ class Walker64(Walker[Registers]):
         read: reads memory, by canonical address
         machine_frames: addresses of machine frames that are known to lie on the stack, and the registers that
             were saved beside each
+        may_execute: tells which memory in no module may be code
     """
 
     slot_size = 8
 
     def __init__(
-        self, find_image: FindImage, read: Read, machine_frames: Optional[Mapping[int, Registers]] = None
+        self,
+        find_image: FindImage,
+        read: Read,
+        machine_frames: Optional[Mapping[int, Registers]] = None,
+        may_execute: MayExecute = anywhere,
     ) -> None:
-        super().__init__(find_image, read)
+        super().__init__(find_image, read, may_execute)
         self._machine_frames = machine_frames or {}
 
     def step(self, registers: Registers, interrupted: bool) -> Taken[Registers]:
@@ -49,7 +54,7 @@ class Walker64(Walker[Registers]):
         return Taken(step.registers, LEAF, doubt="" if proven else _UNREADABLE)
 
     def look(self, slot: int, value: int) -> Optional[Taken[Registers]]:
-        """Takes a known machine frame or a return address into a module."""
+        """Takes a known machine frame or what may be a return address."""
         if slot in self._machine_frames:
             return self._interrupted(self._machine_frames[slot], slot, "")
         if self.may_return(value):
