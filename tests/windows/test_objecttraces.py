@@ -10,6 +10,7 @@ from typing import Any, List, Tuple
 
 import pytest
 from volatility3.plugins.windows import objecttraces
+from volatility3.plugins.windows.tracing import objectrefs
 
 from tests import grid
 from tests.forge import context, kernels, vol
@@ -149,6 +150,48 @@ def test_damage_loses_only_what_is_unreadable(tmp_path: pathlib.Path) -> None:
     assert by_process["e"][0].row["Status"] == "bucket"
     rest = [node.row["Status"] for node in found if node.row["Process"] is None]
     assert sorted(rest) == ["bucket 5 unreadable", "chain leads back"]
+
+
+@pytest.mark.parametrize("forward", [True, False], ids=["forward", "backward"])
+def test_a_chain_in_its_own_events_is_no_more_events(forward: bool, tmp_path: pathlib.Path) -> None:
+    kernel = new_kernel("win10-x64")
+    traces = ObjectTraces(kernel)
+    thing = named(kernel, "_KEVENT", "Event")
+    first = traces.object(thing, "a.exe", [Event(n, True, 0) for n in range(700)], bucket=1)
+    size = kernel.isf.offset("_OBJECT_REF_INFO", "StackInfo")
+    step = size + 4 + 12
+    forged = [copy.copy(first) for _ in range(60)]
+    for number, each in enumerate(forged):
+        each.address = first.address + step * number
+        each.put(ObjectHeader=header_of(thing), NextPos=300, MaxStacks=300)
+    if not forward:
+        forged.reverse()
+    traces.chains[1] = forged
+    traces.finish()
+    found = rows(kernel, tmp_path)
+    # Forward the first one has all events; backward each has what lies before the next one.
+    counts = [300, *[0] * 59] if forward else [300, *[1] * 59]
+    assert len([node for node in found if node.row["Event"]]) == sum(counts)
+    overlapping = [node for node in found if "events overlap" in node.row["Status"]]
+    assert len(overlapping) == 59
+
+
+def test_the_events_of_an_image_are_limited(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kernel = new_kernel("win10-x64")
+    traces = ObjectTraces(kernel)
+    for name in "abc":
+        thing = named(kernel, "_KEVENT", "Event", name)
+        traces.object(thing, f"{name}.exe", [Event(n, True, 0) for n in range(10)], bucket=1)
+    traces.finish()
+    monkeypatch.setattr(objectrefs, "MAX_EVENTS", 15)
+    found = rows(kernel, tmp_path)
+    assert [(node.row["Process"], node.row["Sequence"]) for node in found] == [
+        *(("a.exe", number) for number in range(10)),
+        *(("b.exe", number) for number in range(5)),
+        (None, None),
+    ]
+    assert "5 events not read" in found[10].row["Status"]
+    assert found[-1].row["Status"] == "event limit"
 
 
 def test_a_stack_table_that_is_gone_takes_the_frames_only(tmp_path: pathlib.Path) -> None:

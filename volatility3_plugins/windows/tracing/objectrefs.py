@@ -8,6 +8,7 @@ from typing import Iterator, List, Set
 
 from . import objectevent
 from .decode import objecttrace, text
+from .decode.claims import Claims
 from .decode.objecttrace import RefEvent, RefInfo, RefLayout
 from .decode.reading import Chunks, Reader
 from .objectevent import ObjectEvent, nothing
@@ -15,6 +16,8 @@ from .objects import ObjectInfo, Objects
 from .objectstacks import ObjectStacks
 
 MAX_OBJECTS = 1 << 20
+MAX_EVENTS = 1 << 22
+"""Events that are read of one image: Windows takes them from nonpaged pool, 12 bytes each."""
 
 
 class ObjectRefs:
@@ -38,9 +41,11 @@ class ObjectRefs:
         self._objects = objects
         self._stacks = stacks
         self._seen: Set[int] = set()
+        self._claims = Claims()
+        self._events_left = MAX_EVENTS
 
     def events(self, table: int) -> Iterator[ObjectEvent]:
-        """Yields the events of all objects, and what stands for those that cannot be read.
+        """Yields the events of all objects, and what stands for those that cannot be or are not read.
 
         Args:
             table: address of the array of chains
@@ -56,9 +61,11 @@ class ObjectRefs:
                 yield from self._chain(bucket, int.from_bytes(head, "little"))
         if unreadable:
             yield nothing(f"{unreadable} buckets {objectevent.UNREADABLE}")
+        if not self._events_left:
+            yield nothing(objectevent.LIMIT)
 
     def _chain(self, bucket: int, address: int) -> Iterator[ObjectEvent]:
-        while address:
+        while address and self._events_left:
             if address in self._seen or len(self._seen) >= MAX_OBJECTS:
                 yield nothing(objectevent.CYCLE)
                 return
@@ -81,9 +88,15 @@ class ObjectRefs:
             objectevent.BUCKET if self._strays(bucket, thing, info) else "",
             objectevent.TOO_MANY if info.next_pos > info.max_stacks else "",
         ]
-        count = min(info.next_pos, info.max_stacks)
+        wanted = min(info.next_pos, info.max_stacks)
         size = self._layout.event_size
         start = address + self._layout.stack_info
+        end = self._claims.claim(address, start + min(wanted, self._events_left) * size)
+        count = max(end - start, 0) // size
+        self._events_left -= count
+        if count < wanted:
+            why = objectevent.OVERLAP if self._events_left else objectevent.NOT_READ
+            status.append(f"{wanted - count} events {why}")
         extents = self._reader(start, count * size)
         unreadable = 0
         for number in range(count):
