@@ -118,7 +118,7 @@ def test_no_switch_frame_where_it_should_be(tmp_path: pathlib.Path) -> None:
     kernel_stack = thread.kthread["KernelStack"]
     image.kernel.space.write(kernel_stack, b"\x41" * 0x40)
     stack, frames = shown(image, tmp_path)[1004, "kernel"]
-    assert stack["Status"] == "no switch frame"
+    assert stack["Status"] == "no switch frame, hash unsure"
     assert [(address, status) for address, _, status in told(frames)] == [
         (address, "unsure") for address, _, _ in expected(image, 1004, "kernel")[1:]
     ]
@@ -205,7 +205,7 @@ def test_code_that_no_file_backs(data: bool, tmp_path: pathlib.Path) -> None:
     found = shown(image, tmp_path, unbacked=True)
     assert set(found) == {(1008, "user")}
     stack, frames = found[1008, "user"]
-    assert stack["Status"] == "code in no module"
+    assert stack["Status"] == "code in no module, hash unsure"
     assert [frame["Symbol"].split("+")[0] for frame in frames[:2]] == ["ntdll!NtWait", "kernelbase!WaitEx"]
     assert [frame["Symbol"].split("+")[0] for frame in frames[2:]] == [
         *["<private>"] * (2 if data else 3),
@@ -217,6 +217,12 @@ def test_code_that_no_file_backs(data: bool, tmp_path: pathlib.Path) -> None:
         *((private + 0x105, "scan", "unsure") for private in callers[1:]),
     ]
     assert (frames[-1]["How"], frames[-1]["Status"]) == ("scan", "unsure")
+    # As far as no guess is captured, or skipped on the way, there is no doubt in what is captured.
+    opened = context.open_image(image.kernel.image(), tmp_path, "again.raw")
+    for skip, capture, status in ((0, 2, ""), (0, 3, ", hash unsure"), (2, 1, ", hash unsure"), (9, 9, "")):
+        options = {"tid": [1008], "frames_to_skip": skip, "frames_to_capture": capture}
+        stack = by_key(stacks(opened, **options))[1008, "user"][0]
+        assert stack["Status"] == "code in no module" + status
 
 
 def test_threads_that_are_none_or_no_more(tmp_path: pathlib.Path) -> None:

@@ -18,6 +18,8 @@ from .trapstate import words
 
 Cells = Tuple[object, ...]
 
+HASH_UNSURE = "hash unsure"
+
 COLUMNS = [
     ("PID", int),
     ("Process", str),
@@ -52,17 +54,21 @@ class NamedFrame(NamedTuple):
 
 
 class Shown(NamedTuple):
-    """What is shown of a stack: `captured` is what RtlCaptureStackBackTrace would have returned."""
+    """What is shown of a stack: `captured` is what RtlCaptureStackBackTrace would have returned.
+
+    `status` is the stack's, and says if that is a guess.
+    """
 
     stack: CallStack
     frames: List[NamedFrame]
     captured: capture.Capture
+    status: str
 
     @property
     def key(self) -> Cells:
         """What two stacks have in common if they are the same."""
         frames = tuple((each.frame.address, each.name.symbol, each.frame.how) for each in self.frames)
-        return (self.stack.part, self.stack.space.arch, self.stack.status, frames)
+        return (self.stack.part, self.stack.space.arch, self.status, frames)
 
 
 class CallStackRows:
@@ -101,7 +107,10 @@ class CallStackRows:
             NamedFrame(number, frame, names.name(frame.address, frame.returns))
             for number, frame in zip(numbers, frames)
         ]
-        return Shown(stack, named, captured)
+        # A guess among the frames that were skipped leaves it open where those that follow belong.
+        guessed = any(not frame.sure for frame in stack.frames[first : begin + len(captured.frames)])
+        status = words(stack.status, HASH_UNSURE if guessed and captured.frames else "")
+        return Shown(stack, named, captured, status)
 
     def stack(self, shown: Shown, count: int = 1) -> Cells:
         """Returns the row of a stack."""
@@ -113,7 +122,7 @@ class CallStackRows:
             len(shown.captured.frames),
             _NONE if shown.captured.hash is None else format_hints.Hex(shown.captured.hash),
             *(_NONE,) * 6,
-            stack.status,
+            shown.status,
             thread.state_name or _UNREADABLE,
             thread.wait_reason_name or _NONE,
             _UNREADABLE if start is None else self._hex(start),
