@@ -129,6 +129,32 @@ def test_a_page_heap_that_lost_nodes_says_so() -> None:
     assert [owner.status for owner in read.owners] == ["damaged"]
 
 
+@pytest.mark.parametrize("arch", ARCHES)
+@pytest.mark.parametrize("freed", [False, True])
+def test_nodes_of_a_page_heap_that_are_not_present_are_no_damage(arch: str, freed: bool) -> None:
+    page = pageheaps.PageHeap(0x300000, arch, BASE)
+    count = 3 * PAGE // page.form.node_size
+    for number in range(count):
+        page.block(0x500000 + 0x2000 * number, 5, 0, freed=freed, mapped=False)
+    regions = page.regions()
+    whole = contents(arch, regions, [0x300000])
+    assert [owner.status for owner in whole.owners] == [""]
+    read = contents(arch, without(regions, 0x300000 + 4 * PAGE, 0x300000 + 5 * PAGE), [0x300000])
+    assert [owner.status for owner in read.owners] == ["unreadable"]
+    assert 0 < sum(group.allocations for group in read.groups) < count
+
+
+@pytest.mark.parametrize("arch", ARCHES)
+@pytest.mark.parametrize("member", ["busy", "freed_count", "freed", "made"])
+def test_members_of_a_page_heap_that_are_not_present_are_told(arch: str, member: str) -> None:
+    page = pageheaps.PageHeap(0x300000, arch, BASE)
+    page.block(0x500000, 5, 0, mapped=False)
+    at = page.root + page.form.root[member]
+    read = contents(arch, without(page.regions(), at, at + 4), [0x300000])
+    assert [owner.status for owner in read.owners] == ["unreadable"]
+    assert [group.allocations for group in read.groups] == [1]
+
+
 def block(user: int, size: int, trace: Optional[Trace], freed: bool = False, status: str = "") -> Block:
     return Block(BASE + user % 2, user, size, 1, "block", freed, trace, 0, status)
 

@@ -33,7 +33,10 @@ def read(arch: str, runs: Runs, root: int = HANDLE + pageheaps.PAGE) -> List[Nod
     found = read_root(memory, root, layout)
     assert found is not None
     seen: Set[int] = set()
-    return list(nodes(memory, found, layout, seen))
+    items = list(nodes(memory, found, layout, seen))
+    blocks = [item for item in items if isinstance(item, Node)]
+    assert len(blocks) == len(items)
+    return blocks
 
 
 @pytest.mark.parametrize("arch", ARCHES)

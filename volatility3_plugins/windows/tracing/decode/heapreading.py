@@ -14,7 +14,7 @@ from .heapgroups import Group, Groups
 from .heapmemory import PAGE, HeapMemory
 from .heaptrace import UNREADABLE, Trace, Traces
 from .ntheap import Heap
-from .pageheap import Root, nodes
+from .pageheap import Root, Unread, nodes
 from .pageinfo import PageInfoLayout
 from .segmentheap import NOT_READ, SEGMENT, SegmentHeap, large_blocks, named_records
 
@@ -158,17 +158,23 @@ class _Reading:
     def page_heap(self, root: Root) -> None:
         """Reads a full page heap; the heap behind it is one of the others."""
         handle = root.address - PAGE
-        found = 0
+        busy = freed = 0
+        gone = not root.whole
         for node in nodes(self._memory, root, self._layouts.page, self._nodes):
-            found += 1
+            if isinstance(node, Unread):
+                gone = True
+                continue
+            busy += not node.freed
+            freed += node.freed
             trace = self._traces.entry(node.trace) if node.trace else None
             size, overhead, status = sized(node.actual, node.actual - node.size, "")
             self.groups.add(
                 Block(handle, node.user, size, overhead, PAGE_BLOCK, node.freed, trace, 0, status)
             )
         creator = self._traces.entry(root.creator) if root.creator else None
-        status = _words(found < root.busy + root.freed)
-        self.owners.append(Owner(PAGE_HEAP, handle, handle, 0, creator, status))
+        # Where nodes cannot be read, how many there are says nothing more.
+        fewer = not gone and (busy < (root.busy or 0) or freed < (root.freed or 0))
+        self.owners.append(Owner(PAGE_HEAP, handle, handle, 0, creator, _words(fewer, unreadable=gone)))
 
     def _unlisted(self, address: int) -> bool:
         return self._listed is not None and address not in self._listed

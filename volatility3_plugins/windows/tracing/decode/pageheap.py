@@ -11,7 +11,7 @@ above the heap's handle from public write-ups. None of it was measured.
 
 from __future__ import annotations
 
-from typing import Iterator, List, NamedTuple, Optional, Set
+from typing import Iterator, List, NamedTuple, Optional, Set, Union
 
 from .heapmemory import PAGE, HeapMemory
 from .links import walk
@@ -54,15 +54,20 @@ class Root(NamedTuple):
     Attributes:
         address: of its _DPH_HEAP_ROOT
         normal_heap: the NT heap or segment heap behind it, where light blocks go
-        creator: address of the database entry of who made it, 0 for none
-        busy, freed: how many nodes it claims to have of either kind
+        creator: address of the database entry of who made it, 0 for none, None when it is not present
+        busy, freed: how many nodes it claims to have of either kind, None when that is not present
     """
 
     address: int
     normal_heap: int
-    creator: int
-    busy: int
-    freed: int
+    creator: Optional[int]
+    busy: Optional[int]
+    freed: Optional[int]
+
+    @property
+    def whole(self) -> bool:
+        """Whether all of these members are present."""
+        return None not in (self.creator, self.busy, self.freed)
 
 
 class Node(NamedTuple):
@@ -83,6 +88,16 @@ class Node(NamedTuple):
     actual: int
     trace: int
     freed: bool
+
+
+class Unread(NamedTuple):
+    """A node, or the head of them, that is not wholly present: what it leads to may be missing.
+
+    Attributes:
+        address: of its _DPH_HEAP_BLOCK, or of the pointer to the first one
+    """
+
+    address: int
 
 
 def page_heap_layout(types: Types, pointer_size: int) -> PageHeapLayout:
@@ -127,9 +142,9 @@ def read_root(memory: HeapMemory, address: int, layout: PageHeapLayout) -> Optio
     return Root(
         address,
         normal_heap,
-        memory.pointer(address + layout.creator) or 0,
-        memory.number(address + layout.busy, 4) or 0,
-        memory.number(address + layout.freed_count, 4) or 0,
+        memory.pointer(address + layout.creator),
+        memory.number(address + layout.busy, 4),
+        memory.number(address + layout.freed_count, 4),
     )
 
 
@@ -139,7 +154,9 @@ def other_roots(memory: HeapMemory, root: Root, layout: PageHeapLayout) -> List[
     return [node - layout.next_heap for node in nodes_on_list]
 
 
-def nodes(memory: HeapMemory, root: Root, layout: PageHeapLayout, seen: Set[int]) -> Iterator[Node]:
+def nodes(
+    memory: HeapMemory, root: Root, layout: PageHeapLayout, seen: Set[int]
+) -> Iterator[Union[Node, Unread]]:
     """Yields a page heap's blocks: the busy ones of its tree, then the freed ones of its list.
 
     Args:
@@ -147,19 +164,12 @@ def nodes(memory: HeapMemory, root: Root, layout: PageHeapLayout, seen: Set[int]
         root: of the page heap
         layout: of its structures
         seen: addresses of nodes that are another page heap's already; those of this one are added
+
+    Yields:
+        The nodes, and where some cannot be read.
     """
-    for address in _tree(memory, root.address + layout.tree, layout, seen):
-        node = _node(memory, address - layout.node_links, layout, False)
-        if node is not None:
-            yield node
-    at = memory.pointer(root.address + layout.freed)
-    while at and at not in seen and len(seen) < _MAX_NODES:
-        seen.add(at)
-        node = _node(memory, at, layout, True)
-        if node is None:
-            return
-        yield node
-        at = memory.pointer(at + layout.node_next)
+    yield from _tree(memory, root.address + layout.tree, layout, seen)
+    yield from _list(memory, root.address + layout.freed, layout, seen)
 
 
 def _proves_itself(memory: HeapMemory, address: int, layout: PageHeapLayout) -> bool:
@@ -171,18 +181,45 @@ def _proves_itself(memory: HeapMemory, address: int, layout: PageHeapLayout) -> 
     return memory.pointer(anchor + layout.parent) == anchor or (back is not None and back[1] == link)
 
 
-def _tree(memory: HeapMemory, anchor: int, layout: PageHeapLayout, seen: Set[int]) -> Iterator[int]:
+def _tree(
+    memory: HeapMemory, anchor: int, layout: PageHeapLayout, seen: Set[int]
+) -> Iterator[Union[Node, Unread]]:
     """Yields the nodes of an _RTL_AVL_TABLE; the tree hangs on its BalancedRoot's right side."""
     seen.add(anchor)
     pending = [memory.pointer(anchor + layout.right)]
+    if pending[0] is None:
+        yield Unread(anchor + layout.right)
     while pending and len(seen) < _MAX_NODES:
         at = pending.pop()
         if not at or at in seen:
             continue
         seen.add(at)
-        yield at
-        pending.append(memory.pointer(at + layout.right))
-        pending.append(memory.pointer(at + layout.left))
+        node = _node(memory, at - layout.node_links, layout, False)
+        children = [memory.pointer(at + layout.right), memory.pointer(at + layout.left)]
+        if node is not None:
+            yield node
+        if node is None or None in children:
+            yield Unread(at - layout.node_links)
+        pending += children
+
+
+def _list(
+    memory: HeapMemory, head: int, layout: PageHeapLayout, seen: Set[int]
+) -> Iterator[Union[Node, Unread]]:
+    """Yields the nodes of a list that a pointer leads to, and each node to the next one."""
+    place = head
+    at = memory.pointer(head)
+    while at and at not in seen and len(seen) < _MAX_NODES:
+        seen.add(at)
+        place = at
+        node = _node(memory, at, layout, True)
+        if node is None:
+            yield Unread(at)
+            return
+        yield node
+        at = memory.pointer(at + layout.node_next)
+    if at is None:
+        yield Unread(place)
 
 
 def _node(memory: HeapMemory, address: int, layout: PageHeapLayout, freed: bool) -> Optional[Node]:
