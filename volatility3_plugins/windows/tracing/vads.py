@@ -4,13 +4,17 @@
 
 from __future__ import annotations
 
-from typing import List, NamedTuple, Optional, Set, Tuple
+import logging
+import weakref
+from typing import Dict, List, NamedTuple, Optional, Set, Tuple
 
-from volatility3.framework import interfaces
+from volatility3.framework import exceptions, interfaces
 
 from . import fields, memory
 from .fields import Field
 from .peek import Peek
+
+vollog = logging.getLogger(__name__)
 
 MAX_VADS = 1 << 18
 PAGE_SHIFT = 12
@@ -45,15 +49,34 @@ class _Node(NamedTuple):
     kind: Optional[Field]
 
 
+class _Layout(NamedTuple):
+    """Where the members are that lead from a process to its VADs and their files.
+
+    XP and 2003 lead from the VAD to the control area, later kernels through `subsection`.
+    """
+
+    node: _Node
+    root: Field
+    subsection: Optional[Field]
+    control_area: Field
+    file: Field
+    name: Field
+
+
+_LAYOUTS: weakref.WeakKeyDictionary[interfaces.context.ContextInterface, Dict[str, Optional[_Layout]]] = (
+    weakref.WeakKeyDictionary()
+)
+"""By context and kernel table: several parts of a plugin read VADs, what a table lacks is said once."""
+
+
 class Vads:
     """Reads VAD trees with the kernel's symbol table.
+
+    If that lacks what a VAD consists of, a warning says so, and no process has VADs that can be read.
 
     Args:
         context: the context that holds the kernel
         kernel_module_name: the kernel's module
-
-    Raises:
-        SymbolError: when the kernel's table lacks what a VAD consists of
     """
 
     def __init__(self, context: interfaces.context.ContextInterface, kernel_module_name: str) -> None:
@@ -61,32 +84,15 @@ class Vads:
         self._layer = context.layers[kernel.layer_name]
         pointer_size = 8 if self._layer.bits_per_register == 64 else 4
         self._peek = Peek(context, kernel.layer_name, pointer_size)
-        self._context = context
-        self._table = kernel.symbol_table_name
-        self._node = self._node_layout()
-        self._root = fields.need(
-            context,
-            self._table,
-            "_EPROCESS",
-            "VadRoot.Root",
-            "VadRoot.BalancedRoot.RightChild",
-            "VadRoot.BalancedRoot",
-            "VadRoot",
-        )
-        # XP and 2003 lead from the VAD to the control area, later kernels through a subsection.
-        self._subsection = fields.find(context, self._table, _FULL, "Subsection")
-        self._control_area = fields.need(
-            context, self._table, "_SUBSECTION" if self._subsection else _FULL, "ControlArea"
-        )
-        self._file = fields.need(
-            context, self._table, "_CONTROL_AREA", "FilePointer.Value", "FilePointer.Object", "FilePointer"
-        )
-        self._name = fields.need(context, self._table, "_FILE_OBJECT", "FileName.Length")
+        self._layout = _layout(context, kernel.symbol_table_name)
 
     def list_vads(self, eprocess: interfaces.objects.ObjectInterface) -> Tuple[List[Vad], bool]:
         """Returns the VADs of a process, and whether the whole tree could be read."""
+        layout = self._layout
+        if layout is None:
+            return [], False
         root = self._peek.read(
-            memory.canonical(self._layer, eprocess.vol.offset) + self._root.offset, self._root.size
+            memory.canonical(self._layer, eprocess.vol.offset) + layout.root.offset, layout.root.size
         )
         if root is None:
             return [], False
@@ -100,7 +106,7 @@ class Vads:
                 continue
             seen.add(address)
             header = 2 * self._peek.pointer_size
-            data = self._peek.read(address - header, header + self._node.size)
+            data = self._peek.read(address - header, header + layout.node.size)
             if data is None:
                 complete = False
                 continue
@@ -109,50 +115,76 @@ class Vads:
             if not tag.startswith(POOL_TAG) and len(seen) > 2:
                 complete = False
                 continue
-            found.append(self._vad(address, node, tag in SHORT_TAGS))
-            waiting += (self._node.right.of(node), self._node.left.of(node))
+            found.append(self._vad(layout, address, node, tag in SHORT_TAGS))
+            waiting += (layout.node.right.of(node), layout.node.left.of(node))
         return found, complete and not waiting
 
     def file_name(self, control_area: int) -> Optional[str]:
         """Returns the path of the file that backs a mapping; "" if none does, None if it cannot be read."""
-        value = self._peek.pointer(control_area + self._file.offset)
-        if not value:
+        layout = self._layout
+        value = None if layout is None else self._peek.pointer(control_area + layout.file.offset)
+        if layout is None or not value:
             return None if value is None else ""
         # The low bits of an EX_FAST_REF count references.
         file_object = value & ~(2 * self._peek.pointer_size - 1)
-        name = self._peek.read(file_object + self._name.offset, 2 * self._peek.pointer_size)
+        name = self._peek.read(file_object + layout.name.offset, 2 * self._peek.pointer_size)
         return None if name is None else self._peek.unicode_string(name)
 
-    def _vad(self, address: int, node: bytes, short: bool) -> Vad:
-        layout = self._node
-        start, end = layout.start.of(node), layout.end.of(node)
-        start |= layout.start_high.of(node) << 32 if layout.start_high else 0
-        end |= layout.end_high.of(node) << 32 if layout.end_high else 0
-        control_area = 0 if short else self._control_area_of(address)
-        kind = layout.kind.of(node) if layout.kind else 0
-        image = kind == (IMAGE_MAP if layout.kind and layout.kind.mask > 1 else 1)
+    def _vad(self, layout: _Layout, address: int, node: bytes, short: bool) -> Vad:
+        members = layout.node
+        start, end = members.start.of(node), members.end.of(node)
+        start |= members.start_high.of(node) << 32 if members.start_high else 0
+        end |= members.end_high.of(node) << 32 if members.end_high else 0
+        control_area = 0 if short else self._control_area_of(layout, address)
+        kind = members.kind.of(node) if members.kind else 0
+        image = kind == (IMAGE_MAP if members.kind and members.kind.mask > 1 else 1)
         return Vad(start << PAGE_SHIFT, (end + 1) << PAGE_SHIFT, control_area, image and bool(control_area))
 
-    def _control_area_of(self, address: int) -> int:
-        if self._subsection is not None:
-            address = self._peek.pointer(address + self._subsection.offset) or 0
-        return (self._peek.pointer(address + self._control_area.offset) or 0) if address else 0
+    def _control_area_of(self, layout: _Layout, address: int) -> int:
+        if layout.subsection is not None:
+            address = self._peek.pointer(address + layout.subsection.offset) or 0
+        return (self._peek.pointer(address + layout.control_area.offset) or 0) if address else 0
 
-    def _node_layout(self) -> _Node:
-        def member(*names: str) -> Optional[Field]:
-            paths = [path for name in names for path in ("Core." + name, name)]
-            return fields.find(self._context, self._table, _SHORT, *paths)
 
-        def need(*names: str) -> Field:
-            return fields.need(self._context, self._table, _SHORT, *names)
+def _layout(context: interfaces.context.ContextInterface, table: str) -> Optional[_Layout]:
+    """Returns the layout of a kernel's table, found once; None if it lacks what a VAD consists of."""
+    known = _LAYOUTS.setdefault(context, {})
+    if table not in known:
+        try:
+            known[table] = _find_layout(context, table)
+        except exceptions.SymbolError as error:
+            vollog.warning(f"The VADs of processes cannot be read: {error}")
+            known[table] = None
+    return known[table]
 
-        return _Node(
-            fields.size_of(self._context, self._table, _SHORT),
-            need("VadNode.Left", "VadNode.LeftChild", "LeftChild"),
-            need("VadNode.Right", "VadNode.RightChild", "RightChild"),
-            need("StartingVpn"),
-            need("EndingVpn"),
-            member("StartingVpnHigh"),
-            member("EndingVpnHigh"),
-            member("u.VadFlags.VadType", "u.VadFlags.ImageMap"),
-        )
+
+def _find_layout(context: interfaces.context.ContextInterface, table: str) -> _Layout:
+    def need(type_name: str, *paths: str) -> Field:
+        return fields.need(context, table, type_name, *paths)
+
+    def member(*names: str) -> Optional[Field]:
+        paths = [path for name in names for path in ("Core." + name, name)]
+        return fields.find(context, table, _SHORT, *paths)
+
+    left = need(_SHORT, "VadNode.Left", "VadNode.LeftChild", "LeftChild")
+    node = _Node(
+        fields.size_of(context, table, _SHORT),
+        left,
+        need(_SHORT, "VadNode.Right", "VadNode.RightChild", "RightChild"),
+        need(_SHORT, "StartingVpn"),
+        need(_SHORT, "EndingVpn"),
+        member("StartingVpnHigh"),
+        member("EndingVpnHigh"),
+        member("u.VadFlags.VadType", "u.VadFlags.ImageMap"),
+    )
+    subsection = fields.find(context, table, _FULL, "Subsection")
+    return _Layout(
+        node,
+        need(
+            "_EPROCESS", "VadRoot.Root", "VadRoot.BalancedRoot.RightChild", "VadRoot.BalancedRoot", "VadRoot"
+        ),
+        subsection,
+        need("_SUBSECTION" if subsection else _FULL, "ControlArea"),
+        need("_CONTROL_AREA", "FilePointer.Value", "FilePointer.Object", "FilePointer"),
+        need("_FILE_OBJECT", "FileName.Length"),
+    )
