@@ -6,9 +6,11 @@ from __future__ import annotations
 
 import pathlib
 import struct
+from typing import Dict
 
 import pytest
 from volatility3.plugins.windows.tracing import moduleindex, places
+from volatility3.plugins.windows.tracing.databases import Databases
 from volatility3.plugins.windows.tracing.decode import peexports
 from volatility3.plugins.windows.tracing.kernelmodules import KernelModules
 from volatility3.plugins.windows.tracing.spaces import AddressSpaces
@@ -320,3 +322,58 @@ def test_a_section_that_no_file_backs_is_private_even_if_it_is_listed(
     unname_file(kernel, process, ntdll.base)
     name = names(image, tmp_path, 1000).name(ntdll.base + 0x1020)
     assert (name.symbol, name.status, name.backing) == ("ntdll!Send+0x20", "VAD without file", "private")
+
+
+@pytest.mark.parametrize("change", [{"SizeOfImage": 0x80000001}, {"DllBase": 0xFFFF8000}])
+def test_a_loader_entry_that_no_module_can_have(
+    kernel: Kernel, tmp_path: pathlib.Path, change: Dict[str, int]
+) -> None:
+    process, ntdll = app(kernel)
+    odd = process.module("odd.dll", **spec(wide(kernel)))
+    image = kernel.image()
+    assert odd.entry is not None
+    for member, value in change.items():
+        odd.entry[member] = value | (0x7FFF << 32 if wide(kernel) and member == "DllBase" else 0)
+    found = names(image, tmp_path, 1000)
+    name = found.name(odd.base + 0x1020)
+    assert (name.symbol, name.status) == ("odd!Send+0x20", "no loader list")
+    assert found.name(ntdll.base + 0x1020).status == ""
+
+
+@pytest.mark.parametrize("change", [{"SizeOfImage": 0x80000001}, {"DllBase": 0x10000}])
+def test_an_entry_of_the_kernels_list_that_no_module_can_have(
+    kernel: Kernel, tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture, change: Dict[str, int]
+) -> None:
+    driver = kernel.module("tcpip.sys", **spec(wide(kernel)))
+    image = kernel.image()
+    assert driver.entry is not None
+    for member, value in change.items():
+        driver.entry[member] = value
+    assert names(image, tmp_path, 0).name(driver.base + 0x1020) == places.LIST_INCOMPLETE
+    assert "The kernel's list of modules is broken" in caplog.text
+
+
+@pytest.mark.parametrize("missing", ["_MMVAD_SHORT", "_CONTROL_AREA", "_EPROCESS.VadRoot"])
+def test_a_kernel_table_without_vads(
+    tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture, missing: str
+) -> None:
+    known = kernels.load("win10-x64")
+    kernel = Kernel(known.table, **known.options())
+    _, ntdll = app(kernel)
+    opened = context.open_image(kernel.image(), tmp_path, "image.dmp")
+    table = opened.context.symbol_space[opened.context.modules[opened.kernel].symbol_table_name]
+    user_types = table._delegate._json_object["user_types"]
+    type_name, _, member = missing.partition(".")
+    if member:
+        del user_types[type_name]["fields"][member]
+    else:
+        del user_types[type_name]
+    opened.context.symbol_space.clear_symbol_cache()
+    (space,) = AddressSpaces.list_spaces(opened.context, opened.kernel, [1000])
+    symbolizer = Symbolizer(opened.context, opened.kernel, "plugins.Test")
+    finder = Databases(opened.context, opened.kernel, "plugins.Test", symbolizer.indexes)
+    found = symbolizer.names(space)
+    assert found.name(ntdll.base + 0x1020) == places.Name("ntdll!Send+0x20", "export", "", "module")
+    assert found.name(NOTHING) == places.VADS_INCOMPLETE
+    assert not list(finder.find(space))
+    assert caplog.text.count("VADs") == 1

@@ -74,7 +74,7 @@ class KernelModules:
         self._session_layers: Optional[List[str]] = None
 
     def list_modules(self, kernel_start: int) -> Tuple[List[Module], bool]:
-        """Returns the modules by address, and whether the list could be read to its end.
+        """Returns the modules by address, and whether the list could be read to its end and believed.
 
         Args:
             kernel_start: the first kernel address; modules below it are not believed
@@ -85,8 +85,10 @@ class KernelModules:
         head = self.base + kernel.get_symbol("PsLoadedModuleList").address
         listed = loaderlists.kernel_modules(peek, head)
         modules = []
+        whole = listed.complete
         for entry in listed.entries:
             if entry.base < kernel_start or entry.size > MAX_IMAGE:
+                whole = False
                 continue
             name = KERNEL if entry.base == self.base else modulename.module_name(entry.name)
             modules.append(Module(entry.base, entry.size, name, modulename.file_name(entry.name), ""))
@@ -94,7 +96,7 @@ class KernelModules:
             modules.insert(
                 0, Module(self.base, self._kernel_size(), KERNEL, KERNEL, "not in the module list")
             )
-        return mark_overlaps(modules), listed.complete
+        return mark_overlaps(modules), whole
 
     def layer_of(self, module: Module) -> str:
         """Returns the layer through which a module's headers can be read (the kernel's if none can)."""

@@ -53,7 +53,8 @@ class UserModules:
 
         A module is what a loader list has, as far as the VAD at its base reaches: a process may write any
         size into its lists, and what is behind an image is not of it. Where a list could not be read to its
-        end, an image that only the VADs know may have been on it: it counts as a module, and says so.
+        end, or has an entry that no module can have, an image that only the VADs know may have been on it:
+        it counts as a module, and says so.
 
         Args:
             halves: the process' native space and, in a WoW64 process, its 32-bit one
@@ -69,6 +70,7 @@ class UserModules:
             lists_whole = lists_whole and listed.complete
             for entry in listed.entries:
                 if entry.base + entry.size > user_end or entry.size > MAX_IMAGE:
+                    lists_whole = False
                     continue
                 status = _status(entry, listed.complete, vads if vads_whole else None)
                 size = _size(entry, vads)
