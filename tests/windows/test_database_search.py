@@ -166,3 +166,23 @@ def test_orphans_are_counted(tmp_path: pathlib.Path) -> None:
     assert node.children[0]["Orphans"] == 1
     words = [each.row["Status"].split(", ") for each in traces(opened, 1000, carve=True)]
     assert sum("orphan" in each for each in words) == 1
+
+
+def test_slots_that_lead_nowhere_are_counted_without_end(
+    tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    scene = Scene()
+    process, _ = scene.process(1000)
+    database = scene.databases[1000]
+    wild = 2000
+    for index in range(TRACES + 1, TRACES + 1 + wild):
+        process.space.write_int(database.end - 8 * index, 0x10)
+    upper = database.layout.fields["NextFreeUpperMemory"][0]
+    process.space.write_int(database.base + upper, database.end - 8 * (TRACES + wild))
+    opened = scene.open(tmp_path)
+    (node,) = (node for node in grid.run(opened, gflags.GFlags) if node.row["PID"] == 1000)
+    assert node.children[0]["Mismatched"] == wild
+    with caplog.at_level(logging.WARNING):
+        shown = traces(opened, 1000)
+    assert sum(each.row["Status"] == "" for each in shown) == TRACES
+    assert f"{wild - 1000} more index slots" in caplog.text

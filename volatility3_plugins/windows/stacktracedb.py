@@ -100,11 +100,13 @@ class StackTraceDb(interfaces.plugins.PluginInterface):
             unreadable = opened.unreadable
             file_name = self._dump(finder, database, opened) if dump else options.DISABLED
             yield 0, rows.database(opened.header, status, file_name)
+        where = (
+            f"Process {database.space.pid} ({database.space.arch}), {database.kind} at {database.address:#x}"
+        )
         if unreadable:
-            vollog.warning(
-                f"Process {database.space.pid} ({database.space.arch}): {unreadable} bytes of the "
-                f"used parts of its {database.kind} at {database.address:#x} are not in the image"
-            )
+            vollog.warning(f"{where}: {unreadable} bytes of the used parts are not in the image")
+        if isinstance(opened, stdwalk.Database) and opened.unlisted:
+            vollog.warning(f"{where}: {opened.unlisted} more index slots lead to no entry; they have no row")
         if not dump:
             yield from self._traces(rows, opened.traces(self.config.get("carve", False)))
 

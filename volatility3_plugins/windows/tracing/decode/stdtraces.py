@@ -53,6 +53,18 @@ class TraceDecoder:
         yield from self._decode(self._by_slot(claims), hidden)
         yield from self._decode(((None, entry, 0) for entry in self._rest), hidden)
 
+    def unlisted(self) -> int:
+        """Returns how many slots that lead to no entry `traces` leaves out: it yields the first thousand."""
+        if self._links.strays <= _MAX_STRAYS:
+            return 0
+        claims = self.claims()
+        strays = sum(
+            entry is None and index not in claims
+            for run, entries in zip(self._links.slots, self._links.entries)
+            for index, entry in enumerate(entries, run.first)
+        )
+        return max(strays - _MAX_STRAYS, 0)
+
     def claims(self) -> Dict[int, int]:
         """Returns index to entry, as chained entries that no slot leads to have it in themselves."""
         found: Dict[int, int] = {}
@@ -66,16 +78,16 @@ class TraceDecoder:
         return found
 
     def _by_slot(self, claims: Dict[int, int]) -> Iterator[_Pair]:
-        strays = 0
+        left = _MAX_STRAYS
         for run, entries in zip(self._links.slots, self._links.entries):
             if not self._links.strays:
                 yield from zip(range(run.first, run.first + len(entries)), entries, run.pointers)
                 continue
             for index, (entry, pointer) in enumerate(zip(entries, run.pointers), run.first):
                 if entry is None:
-                    strays += 1
-                    if index in claims or strays > _MAX_STRAYS:
+                    if index in claims or not left:
                         continue
+                    left -= 1
                 yield index, entry, pointer
 
     def _decode(self, pairs: Iterable[_Pair], hidden: int) -> Iterator[Trace]:

@@ -89,7 +89,7 @@ class Database:
         return self._decoder.traces(0 if carve else stdstatus.FREED | stdstatus.ORPHAN)
 
     def figures(self) -> Figures:
-        """Counts what `traces` yields."""
+        """Counts what `traces` yields, and what is `unlisted`."""
         plain = indexed = freed = unindexed = mismatched = orphans = 0
         for trace in self._decoder.traces():
             if not trace.status:
@@ -104,7 +104,13 @@ class Database:
             live = not flags & (stdstatus.FREED | stdstatus.ORPHAN)
             indexed += bool(live and trace.trace_index and not stray)
         chained = sum(bucket >= 0 for bucket in self._links.buckets)
+        mismatched += self.unlisted
         return Figures(plain + indexed, chained, freed, unindexed, mismatched, orphans, self.unreadable)
+
+    @property
+    def unlisted(self) -> int:
+        """How many index slots lead to no entry besides the thousand that `traces` yields."""
+        return self._decoder.unlisted()
 
     @property
     def status(self) -> str:
