@@ -45,7 +45,12 @@ FAULT_ENTRY = trap_handler(0x400)
 NT_WAIT = Routine(0x500, saves={RBX: 0x30, R13: 0x38}, alloc=0x48)
 RESOLVES = Routine(0x600, pushes=(RBX, RSI, RDI, R12, R13, R14, R15), alloc=0x20)
 THREAD_START = Routine(0x700, pushes=(RBX,), alloc=0x20)
-KERNEL_CODE = (SWAP, SWAP_THREAD, WAIT, SERVICE_ENTRY, FAULT_ENTRY, NT_WAIT, RESOLVES, THREAD_START)
+INTERRUPT_ENTRY = trap_handler(0x680)
+DISPATCH = Routine(0x780, pushes=(RBX, RBP), alloc=0x30)
+KERNEL_CODE = (
+    *(SWAP, SWAP_THREAD, WAIT, SERVICE_ENTRY, FAULT_ENTRY, NT_WAIT, RESOLVES, THREAD_START),
+    *(INTERRUPT_ENTRY, DISPATCH),
+)
 UNWIND_DATA = 0x800
 
 DRIVER = Routine(0x1100, pushes=(RBX, R14), alloc=0x28, frame=(RBX, 0x20))
@@ -150,9 +155,7 @@ class StackImage:
 
     def wait(self, thread: Thread, stack: Stack64) -> None:
         """Lets a thread wait where it is."""
-        for routine in (WAIT, SWAP_THREAD, SWAP):
-            stack.enter(self.nt, routine)
-            stack.call(self.nt, routine)
+        self._handle(stack, WAIT, SWAP_THREAD, SWAP)
         thread.kthread["KernelStack"] = stack.switch_out()
         self.expect(thread, "kernel", stack)
 
@@ -178,23 +181,57 @@ class StackImage:
 
     def interrupted(self, tid: int) -> int:
         """A thread that waits in a page fault of a driver, within a system call; returns the trap frame."""
+        thread, stack = self._in_driver(tid)
+        stack.enter(self.driver, DRIVER)
+        frame = self._leave_driver(stack, Entry(entries.PAGE_FAULT, "kernel"), 0x22)
+        self._handle(stack, FAULT_ENTRY, RESOLVES)
+        self.wait(thread, stack)
+        return frame
+
+    def preempted(self, tid: int, kind: str, entered: bool, nested: bool = False) -> None:
+        """A thread that an interrupt of a driver takes the processor from, within a system call.
+
+        Args:
+            tid: its ID
+            kind: of the interrupt
+            entered: the driver's function has its frame; else its first instruction is interrupted
+            nested: the interrupt comes while a page fault of the driver is resolved
+        """
+        thread, stack = self._in_driver(tid)
+        if entered:
+            stack.enter(self.driver, DRIVER)
+        at = 0x22 if entered else 0
+        if nested:
+            self._leave_driver(stack, Entry(entries.PAGE_FAULT, "kernel"), at)
+            self._handle(stack, FAULT_ENTRY)
+            stack.enter(self.nt, RESOLVES)
+            ip = self.nt + RESOLVES.rva + 0x31
+            stack.interrupt(Entry(kind, "kernel"), ip, registers_64("kernel"), POISON)
+        else:
+            self._leave_driver(stack, Entry(kind, "kernel"), at)
+        self._handle(stack, INTERRUPT_ENTRY, DISPATCH)
+        self.wait(thread, stack)
+
+    def _in_driver(self, tid: int) -> Tuple[Thread, Stack64]:
+        """A thread whose system call has called a driver's function, which has done nothing yet."""
         thread = self.thread(tid)
         user = self.user_stack(thread)
         ip = self.modules["ntdll"].base + STUB.rva + BEHIND_SYSCALL
         stack = self.leave_user(thread, user, ip, Entry(entries.SYSCALL, "user64", mitigated=True))
-        stack.enter(self.nt, NT_WAIT)
-        stack.call(self.nt, NT_WAIT)
-        stack.enter(self.driver, DRIVER)
+        self._handle(stack, NT_WAIT)
+        return thread, stack
+
+    def _leave_driver(self, stack: Stack64, entry: Entry, offset: int) -> int:
+        """Interrupts the driver's function; returns the trap frame."""
         self.at_trap = dict(stack.registers)
-        registers = registers_64("kernel")
-        entry = Entry(entries.PAGE_FAULT, "kernel")
-        frame = stack.interrupt(entry, self.driver + DRIVER.rva + 0x22, registers, POISON)
-        stack.enter(self.nt, FAULT_ENTRY)
-        stack.call(self.nt, FAULT_ENTRY)
-        stack.enter(self.nt, RESOLVES)
-        stack.call(self.nt, RESOLVES)
-        self.wait(thread, stack)
-        return frame
+        ip = self.driver + DRIVER.rva + offset
+        return stack.interrupt(entry, ip, registers_64("kernel"), POISON)
+
+    def _handle(self, stack: Stack64, *routines: Routine) -> None:
+        """Lets functions of the kernel call each other."""
+        for routine in routines:
+            stack.enter(self.nt, routine)
+            stack.call(self.nt, routine)
 
     def faulted(self, tid: int) -> Thread:
         """A thread that waits in a page fault of its own program."""

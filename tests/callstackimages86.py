@@ -30,7 +30,9 @@ SERVICE_ENTRY = Routine(0x200, alloc=0, unwind=False)
 FAULT_ENTRY = Routine(0x300, alloc=0, unwind=False)
 NT_WAIT = Routine(0x400)
 RESOLVES = Routine(0x500)
-KERNEL_CODE = (SWAP, WAIT, SERVICE_ENTRY, FAULT_ENTRY, NT_WAIT, RESOLVES)
+INTERRUPT_ENTRY = Routine(0x600, alloc=0, unwind=False)
+DISPATCH = Routine(0x700)
+KERNEL_CODE = (SWAP, WAIT, SERVICE_ENTRY, FAULT_ENTRY, NT_WAIT, RESOLVES, INTERRUPT_ENTRY, DISPATCH)
 
 DRIVER = Routine(0x1100)
 STUB = Routine(0x1100, unwind=False)
@@ -85,6 +87,36 @@ class StackImage86:
 
     def waiting(self, tid: int, interrupted: bool) -> Thread:
         """A thread that waits in a system call, or in a fault of a driver within one."""
+        thread, stack = self._in_system_call(tid)
+        stack.call(self.nt, NT_WAIT, int(interrupted))
+        if interrupted:
+            self._fault(stack)
+        return self._wait(thread, stack)
+
+    def preempted(self, tid: int, entered: bool, nested: bool = False) -> Thread:
+        """A thread that an interrupt of a driver takes the processor from, within a system call.
+
+        Args:
+            tid: its ID
+            entered: the driver's function has its frame; else its first instruction is interrupted
+            nested: the interrupt comes while a page fault of the driver is resolved
+        """
+        thread, stack = self._in_system_call(tid)
+        stack.call(self.nt, NT_WAIT, 1, how="framepointer" if entered else "leaf")
+        if nested:
+            self._fault(stack)
+            stack.enter(self.nt, WAIT)
+        elif entered:
+            stack.enter(self.driver, DRIVER)
+        module, routine = (self.nt, WAIT) if nested else (self.driver, DRIVER)
+        self._interrupt(stack, entries.DEVICE, module + routine.rva + (0x13 if entered else 0))
+        stack.call(self.nt, INTERRUPT_ENTRY)
+        stack.enter(self.nt, DISPATCH)
+        stack.call(self.nt, DISPATCH)
+        return self._wait(thread, stack)
+
+    def _in_system_call(self, tid: int) -> Tuple[Thread, Stack86]:
+        """A thread whose system call has built its frame."""
         thread = self.app.thread(tid)
         user = user_stack(self.app.space, thread.user_stack_base, self.modules)
         ip = self.modules["ntdll"].base + STUB.returns()
@@ -97,23 +129,25 @@ class StackImage86:
         thread.kthread["TrapFrame"] = frame
         stack.call(self.nt, SERVICE_ENTRY)
         stack.enter(self.nt, NT_WAIT)
-        stack.call(self.nt, NT_WAIT, int(interrupted))
-        if interrupted:
-            self._fault(stack)
+        return thread, stack
+
+    def _wait(self, thread: Thread, stack: Stack86) -> Thread:
+        """Lets a thread wait where it is."""
         stack.enter(self.nt, WAIT)
         stack.call(self.nt, WAIT)
         thread.kthread["KernelStack"] = stack.switch_out(self.nt, SWAP)
-        self.expected[tid, "kernel"] = list(reversed(stack.frames))
+        self.expected[thread.tid, "kernel"] = list(reversed(stack.frames))
         return thread
 
     def _fault(self, stack: Stack86) -> None:
         stack.enter(self.driver, DRIVER)
-        ip = self.driver + DRIVER.rva + 0x13
-        entry = Entry(entries.FAULT, "kernel")
-        stack.interrupt(self.architecture, entry, ip, registers_86("kernel"), POISON)
+        self._interrupt(stack, entries.FAULT, self.driver + DRIVER.rva + 0x13)
         stack.call(self.nt, FAULT_ENTRY)
         stack.enter(self.nt, RESOLVES)
         stack.call(self.nt, RESOLVES)
+
+    def _interrupt(self, stack: Stack86, kind: str, ip: int) -> None:
+        stack.interrupt(self.architecture, Entry(kind, "kernel"), ip, registers_86("kernel"), POISON)
 
 
 def context32(ip: int, sp: int, bp: int) -> bytes:

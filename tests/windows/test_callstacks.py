@@ -14,6 +14,7 @@ from volatility3.plugins.windows import callstacks
 from tests.callstackimages import StackImage
 from tests.callstackimages86 import StackImage86, Wow64Threads
 from tests.forge import context
+from tests.forge import trapentries as entries
 from tests.forge.context import Opened
 
 Row = Dict[str, Any]
@@ -70,6 +71,18 @@ def test_x64_stacks_come_back_exactly(name: str, tmp_path: pathlib.Path) -> None
     check(made, context.open_image(made.kernel.image(), tmp_path))
 
 
+@pytest.mark.parametrize("name", ["2003-x64", "win7-x64", "win10-x64", "win11-x64"])
+def test_x64_stacks_with_an_interrupt_in_the_middle(name: str, tmp_path: pathlib.Path) -> None:
+    made = StackImage(name)
+    made.preempted(1004, entries.DEVICE, entered=True)
+    made.preempted(1008, entries.DEVICE, entered=False)
+    made.preempted(1012, entries.SOFTWARE, entered=True)
+    made.preempted(1016, entries.DEVICE, entered=True, nested=True)
+    traps = [how for tid in (1004, 1008, 1016) for _, _, how in made.expected[tid, "kernel"].frames[1:]]
+    assert traps.count("trap") == 4
+    check(made, context.open_image(made.kernel.image(), tmp_path))
+
+
 @pytest.mark.parametrize("name", ["win7-x64", "win10-x64"])
 def test_wow64_stacks_come_back_exactly(name: str, tmp_path: pathlib.Path) -> None:
     made = StackImage(name)
@@ -103,7 +116,22 @@ def test_x86_stacks_come_back_exactly(name: str, tmp_path: pathlib.Path) -> None
     made = StackImage86(name)
     made.waiting(1004, interrupted=False)
     made.waiting(1008, interrupted=True)
-    found = by_key(stacks(context.open_image(made.kernel.image(), tmp_path)))
+    check_86(made, tmp_path)
+
+
+@pytest.mark.parametrize("name", ["xp-x86", "win7-x86", "win10-x86"])
+def test_x86_stacks_with_an_interrupt_in_the_middle(name: str, tmp_path: pathlib.Path) -> None:
+    made = StackImage86(name)
+    made.preempted(1004, entered=True)
+    made.preempted(1008, entered=False)
+    made.preempted(1012, entered=True, nested=True)
+    traps = [how for tid in (1004, 1008, 1012) for _, how in made.expected[tid, "kernel"][1:]]
+    assert traps.count("trap") == 4
+    check_86(made, tmp_path)
+
+
+def check_86(made: StackImage86, folder: pathlib.Path) -> None:
+    found = by_key(stacks(context.open_image(made.kernel.image(), folder)))
     assert set(found) == set(made.expected)
     for key, expected in made.expected.items():
         stack, frames = found[key]
