@@ -230,7 +230,43 @@ def test_between_two_lost_locks_lies_a_gap(tmp_path: pathlib.Path) -> None:
 
 @pytest.mark.parametrize("how", ["Flink", "Blink", "cycle"])
 def test_one_wrong_link_loses_nothing(how: str, tmp_path: pathlib.Path) -> None:
-    assert damaged(tmp_path, (4, how)) == [(place, "") for place in range(8)]
+    found = damaged(tmp_path, (4, how))
+    assert found == [(place, "list damaged" if place == 4 else "") for place in range(8)]
+
+
+@pytest.mark.parametrize("how", [0, 1], ids=["Flink", "Blink"])
+def test_a_wrong_link_of_the_head_has_a_row(how: int, tmp_path: pathlib.Path) -> None:
+    kernel = new_kernel("win7-x64", 0)
+    made = Resources(kernel)
+    for _ in range(3):
+        made.add()
+    made.link()
+    kernel.space.write_int(kernel.symbol("ExpSystemResourcesList") + 8 * how, 0xFFFFF80041414140)
+    found = grid.run(context.open_image(kernel.image(), tmp_path), locks.Locks, pid=[0])
+    assert [(node.row["Address"], node.row["Status"]) for node in found] == [
+        (None, "list damaged"),
+        *((grid.masked(each.address), "") for each in made.made),
+    ]
+
+
+@pytest.mark.parametrize("symbols", [True, False], ids=["symbols", "search"])
+@pytest.mark.parametrize("how", [0, 1], ids=["Flink", "Blink"])
+def test_a_section_that_is_unlinked_on_one_side_is_listed(
+    how: int, symbols: bool, tmp_path: pathlib.Path
+) -> None:
+    kernel, app, made, indices, _ = new_process("win7-x64", symbols)
+    for index in indices:
+        made.add(index=index)
+    made.link()
+    first, _, last = made.made
+    # The one before no longer leads to the second section, or the one behind no longer leads back.
+    ends = (last.link, first.link)
+    app.space.write_int((first.link, last.link)[how] + 8 * how, ends[how])
+    found = grid.run(context.open_image(kernel.image(), tmp_path), locks.Locks, pid=[1000])
+    statuses = ["list damaged", "", ""] if how == 0 else ["", "", "list damaged"]
+    assert [(node.row["Address"], node.row["Status"]) for node in found] == [
+        (each.address, status) for each, status in zip(made.made, statuses)
+    ]
 
 
 def test_wild_links_on_both_sides_are_said(tmp_path: pathlib.Path) -> None:
@@ -365,7 +401,7 @@ def test_memory_that_is_gone_and_sections_that_do_not_point_back(tmp_path: pathl
         (made.made[0].address, -1, ""),
         (gone.address, None, "unreadable"),
         (moved.address, None, "section does not point back, index may be stale"),
-        (None, None, "debug information unreadable"),
+        (lost.debug, None, "debug information unreadable"),
         (last.address, -1, ""),
     ]
     assert (found[1].row["EntryCount"], found[1].row["CreatorBackTraceIndex"]) == (4, indices[1])
@@ -438,7 +474,11 @@ def test_the_list_is_found_through_the_peb_when_ntdlls_data_is_gone(tmp_path: pa
     app.space.set_state(ntdll.base + 0x7000, 0x1000, State.PAGEFILE)
     opened = context.open_image(kernel.image(), tmp_path)
     found = grid.run(opened, locks.Locks, pid=[1000])
-    known = [node.row["Address"] for node in found if node.row["Address"] is not None]
+    # The head is a node like others here: nothing tells what it was.
+    assert [
+        node.row["Address"] for node in found if node.row["Status"] == "debug information unreadable"
+    ] == [ntdll.base + HEAD - 16]
+    known = [node.row["Address"] for node in found if node.row["LockCount"] is not None]
     assert sorted(known) == [each.address for each in made.made]
     assert found[0].row["Status"] == "list head unreadable"
 

@@ -62,37 +62,50 @@ class CriticalSections:
         self, space: AddressSpace, found: SectionList, ntdll: Optional[Ntdll], memory: SectionMemory
     ) -> Iterator[Lock]:
         walk = links.walk(found.link, memory.peek.links)
+        altered = walk.altered.link if walk.altered else None
         if not found.is_head:
             yield Lock(space, None, "", status=lock.NO_HEAD)
-            yield from self._sections(space, found.link, found, ntdll, memory)
-        for link in walk.before:
-            yield from self._sections(space, link, found, ntdll, memory)
+        elif altered == found.link:
+            yield Lock(space, None, "", status=lock.LIST_DAMAGED)
+        for link in walk.before if found.is_head else (found.link, *walk.before):
+            yield from self._node(space, link, found, ntdll, memory, altered)
         if walk.gap is not None:
             layer = self._context.layers[space.layer_name]
             sound = [link for link in walk.gap.lost if is_canonical(layer, link)]
-            for _ in sound:
-                yield Lock(space, None, lock.CRITICAL_SECTION, status=lock.DEBUG_UNREADABLE)
+            for link in sound:
+                yield _lost(space, link, memory)
             if not (walk.gap.exact and sound):
                 yield Lock(space, None, "", status=lock.GAP)
         for link in walk.after:
-            yield from self._sections(space, link, found, ntdll, memory)
+            yield from self._node(space, link, found, ntdll, memory, altered)
 
-    def _sections(
+    def _node(
         self,
         space: AddressSpace,
         link: int,
         found: SectionList,
         ntdll: Optional[Ntdll],
         memory: SectionMemory,
+        altered: Optional[int],
     ) -> Iterator[Lock]:
-        """Yields the section of a node; the list's head has none."""
+        """Yields the section of a node; the list's head has none, and a row only if its link is wrong."""
         pair = memory.pair(link)
-        if pair is None:
-            yield Lock(space, None, lock.CRITICAL_SECTION, status=lock.DEBUG_UNREADABLE)
-            return
         in_ntdll = ntdll is not None and ntdll.base <= link < ntdll.base + ntdll.size
-        if pair.proven or found.is_head or not in_ntdll:
-            yield _section(space, pair, memory)
+        if pair is None:
+            made = _lost(space, link, memory)
+        elif pair.proven or found.is_head or not in_ntdll:
+            made = _section(space, pair, memory)
+        elif link == altered:
+            made = Lock(space, None, "")
+        else:
+            return
+        yield lock.damaged(made) if link == altered else made
+
+
+def _lost(space: AddressSpace, link: int, memory: SectionMemory) -> Lock:
+    """Returns what stands for a section whose debug information cannot be read."""
+    made = Lock(space, None, lock.CRITICAL_SECTION, status=lock.DEBUG_UNREADABLE)
+    return made._replace(debug_info=link - memory.links_offset)
 
 
 def _section(space: AddressSpace, pair: SectionPair, memory: SectionMemory) -> Lock:

@@ -16,6 +16,8 @@ SHARED, EXCLUSIVE, WAITING = "shared owner", "exclusive owner", "waiter"
 
 GAP = "list broken"
 """Status of the row that stands for an unknown number of locks: the links on both sides lead nowhere."""
+LIST_DAMAGED = "list damaged"
+"""One link of this lock, or of the list's head in a row of its own, is wrong. No lock is missing for it."""
 UNREADABLE = "unreadable"
 NOT_CANONICAL = "not canonical"
 DEBUG_UNREADABLE = "debug information unreadable"
@@ -47,6 +49,7 @@ class Lock(NamedTuple):
     Attributes:
         space: the kernel or one half of a process
         address: canonical; None where not even that is known
+        debug_info: address of a section's debug information where only that is known, else None
         type: `resource`, `fast resource` or `critical section`; empty for a gap
         back_trace_index: of the creator's stack in the database of its space, 0 if none was recorded
         creator_address: what the union of `_ERESOURCE` holds when it is an address, else 0
@@ -77,3 +80,9 @@ class Lock(NamedTuple):
     contended: Optional[bool] = None
     owners: Tuple[LockOwner, ...] = ()
     status: str = ""
+    debug_info: Optional[int] = None
+
+
+def damaged(each: Lock) -> Lock:
+    """Returns a lock with the remark that one of its links is wrong."""
+    return each._replace(status=", ".join(filter(None, (each.status, LIST_DAMAGED))))

@@ -75,7 +75,7 @@ class LockRows:
         """Returns the row of a lock, or of what stands for unreadable ones."""
         if not each.type:
             return (*self._space, *(_NONE,) * 15, each.status, _NONE)
-        stale = creator is not None and each.status == lock.NOT_PROVEN
+        stale = creator is not None and lock.NOT_PROVEN in each.status
         words = (
             each.status,
             lock.STALE_INDEX if stale else "",
@@ -120,7 +120,8 @@ class LockRows:
         index: object = each.back_trace_index
         if index is None:
             index = _NONE if each.creator_address else _UNREADABLE
-        return (*self._space, self._address(each.address), each.type, index)
+        address = each.debug_info if each.address is None else each.address
+        return (*self._space, self._address(address), each.type, index)
 
     def _counts(self, each: Lock) -> Cells:
         """Returns the counts that only one kind of lock has."""

@@ -69,12 +69,16 @@ class Resources:
             yield Lock(space, None, "", status=lock.NO_LIST)
             return
         base = memory.canonical(self._layer, self._kernel.offset)
-        walk = links.walk(base + self._kernel.get_symbol(LIST_SYMBOL).address, self._peek.links)
+        head = base + self._kernel.get_symbol(LIST_SYMBOL).address
+        walk = links.walk(head, self._peek.links)
+        altered = walk.altered.link if walk.altered else None
+        if altered == head:
+            yield Lock(space, None, "", status=lock.LIST_DAMAGED)
         for link in walk.before:
-            yield self._resource(space, link - self._layout.links)
+            yield self._node(space, link, altered)
         yield from self._gap(space, walk.gap)
         for link in walk.after:
-            yield self._resource(space, link - self._layout.links)
+            yield self._node(space, link, altered)
 
     def _gap(self, space: AddressSpace, gap: Optional[links.Gap]) -> Iterator[Lock]:
         if gap is None:
@@ -88,6 +92,10 @@ class Resources:
             yield Lock(space, link - self._layout.links, lock.RESOURCE, status=status)
         if not (gap.exact and all(canonical)):
             yield Lock(space, None, "", status=lock.GAP)
+
+    def _node(self, space: AddressSpace, link: int, altered: Optional[int]) -> Lock:
+        found = self._resource(space, link - self._layout.links)
+        return lock.damaged(found) if link == altered else found
 
     def _resource(self, space: AddressSpace, address: int) -> Lock:
         data = self._peek.read(address, self._layout.size)
@@ -188,4 +196,5 @@ class Resources:
                 kind = lock.WAITING if entry.waiting.of(data) else kind
                 owners.append(LockOwner(thread, tid, kind, None, "" if tid is not None else NO_THREAD))
         owners.sort(key=lambda owner: owner.kind != lock.EXCLUSIVE)
-        return _Owners(tuple(owners), OWNERS_BROKEN if walk.gap else "")
+        broken = OWNERS_BROKEN if self._entries_left else OWNERS_LIMIT
+        return _Owners(tuple(owners), broken if walk.gap or walk.altered else "")

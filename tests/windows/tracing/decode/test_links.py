@@ -28,7 +28,7 @@ def ring(count: int) -> Tuple[List[int], Memory]:
 @given(st.integers(0, 9))
 def test_a_whole_list_is_walked_forward(count: int) -> None:
     nodes, memory = ring(count)
-    assert walk(HEAD, memory.get) == (tuple(nodes), (), None)
+    assert walk(HEAD, memory.get) == (tuple(nodes), (), None, None)
 
 
 @given(st.integers(1, 9), st.data())
@@ -60,15 +60,34 @@ def test_of_several_lost_nodes_the_outer_two_are_named(count: int, data: st.Data
 
 
 @given(st.integers(1, 9), st.booleans(), st.data())
-def test_one_wild_link_loses_nothing(count: int, forward: bool, data: st.DataObject) -> None:
+def test_one_wild_link_loses_nothing_and_is_named(count: int, forward: bool, data: st.DataObject) -> None:
     nodes, memory = ring(count)
-    node = data.draw(st.sampled_from(nodes))
+    node = data.draw(st.sampled_from([HEAD, *nodes]))
     target = data.draw(st.sampled_from([0, 0x5000, *nodes]))
-    flink, blink = memory[node]
-    memory[node] = (target, blink) if forward else (flink, target)
+    sound = memory[node]
+    memory[node] = (target, sound[1]) if forward else (sound[0], target)
     found = walk(HEAD, memory.get)
     assert list(found.nodes) == nodes
     assert found.gap is None
+    assert found.altered == (None if memory[node] == sound else Break(node, links.MISMATCH))
+
+
+@given(st.integers(1, 9), st.booleans(), st.data())
+def test_a_node_that_is_unlinked_on_one_side_comes_back(
+    count: int, forward: bool, data: st.DataObject
+) -> None:
+    nodes, memory = ring(count)
+    circle = [HEAD, *nodes, HEAD]
+    place = data.draw(st.integers(1, count))
+    before, after = circle[place - 1], circle[place + 1]
+    if forward:
+        memory[before] = (after, memory[before][1])
+    else:
+        memory[after] = (memory[after][0], before)
+    found = walk(HEAD, memory.get)
+    assert list(found.nodes) == nodes
+    assert found.gap is None
+    assert found.altered == Break(before if forward else after, links.MISMATCH)
 
 
 def test_a_cycle_ends_the_walk_and_is_said() -> None:
@@ -85,7 +104,7 @@ def test_a_cycle_ends_the_walk_and_is_said() -> None:
 
 def test_an_unreadable_head_has_no_nodes() -> None:
     found = walk(HEAD, {}.get)
-    assert found == ((), (), Gap(Break(HEAD, links.HEAD), Break(HEAD, links.HEAD)))
+    assert found == ((), (), Gap(Break(HEAD, links.HEAD), Break(HEAD, links.HEAD)), None)
     assert found.gap is not None
     assert not found.gap.exact
     assert found.gap.lost == ()

@@ -57,12 +57,14 @@ class Walk(NamedTuple):
     """The nodes of a list in its order, the head excluded.
 
     `before` were reached forward from the head and `after` backward; `after` is empty when the walk forward
-    came back to the head. `gap` is None when no node is missing between the two.
+    came back to the head. `gap` is None when no node is missing between the two. `altered` then names the
+    node, or the head, whose one wrong link breaks the list nevertheless: Windows unlinks both sides at once.
     """
 
     before: Tuple[int, ...]
     after: Tuple[int, ...]
     gap: Optional[Gap]
+    altered: Optional[Break] = None
 
     @property
     def nodes(self) -> Tuple[int, ...]:
@@ -81,14 +83,26 @@ def walk(head: int, read_links: ReadLinks, limit: int = MAX_NODES) -> Walk:
         limit: nodes in all after which the walk gives up
     """
     before, forward = _follow(head, read_links, 0, limit)
-    if forward.reason == CLOSED:
+    last = before[-1] if before else head
+    ends = read_links(head)
+    if forward.reason == CLOSED and ends is not None and ends[1] == last:
         return Walk(tuple(before), (), None)
     after, backward = _follow(head, read_links, 1, limit - len(before))
     after.reverse()
-    only_blink_wrong = bool(after) and forward == Break(after[0], MISMATCH)
-    only_flink_wrong = bool(before) and backward == Break(before[-1], MISMATCH)
-    gap = None if only_blink_wrong or only_flink_wrong else Gap(forward, backward)
-    return Walk(tuple(before), tuple(after), gap)
+    altered = _altered(head, before, after, forward, backward)
+    return Walk(tuple(before), tuple(after), None if altered else Gap(forward, backward), altered)
+
+
+def _altered(
+    head: int, before: List[int], after: List[int], forward: Break, backward: Break
+) -> Optional[Break]:
+    """Returns where the one wrong link of a list is that the two walks tell of completely, else None."""
+    if after and forward == Break(after[0], MISMATCH):
+        return forward
+    if before and backward == Break(before[-1], MISMATCH):
+        return backward
+    one_way = (forward.reason == CLOSED and not after) or (backward.reason == CLOSED and not before)
+    return Break(head, MISMATCH) if one_way else None
 
 
 def _follow(head: int, read_links: ReadLinks, direction: int, limit: int) -> Tuple[List[int], Break]:
