@@ -1,0 +1,43 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""Runs the benchmarks: `python3 -m benchmarks [NAME...]`; without names all, and RESULTS.md is written."""
+
+from __future__ import annotations
+
+import argparse
+import pathlib
+import tempfile
+from typing import Callable, Dict, List
+
+from . import decoding, growth, holding, listing, results
+from .results import Line
+
+BENCHMARKS: Dict[str, Callable[[pathlib.Path], List[Line]]] = {
+    "decoding": decoding.lines,
+    "databases": listing.databases,
+    "threads": listing.threads,
+    "flags": listing.flags,
+    "filters": listing.filters,
+    "holding": holding.lines,
+    "growth": growth.lines,
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("names", nargs="*", help=", ".join(BENCHMARKS))
+    names = parser.parse_args().names
+    unknown = set(names) - set(BENCHMARKS)
+    if unknown:
+        parser.error(f"there is no {', '.join(sorted(unknown))}")
+    tables = []
+    for name in names or BENCHMARKS:
+        with tempfile.TemporaryDirectory() as folder:
+            tables.append(results.table(BENCHMARKS[name](pathlib.Path(folder))))
+        print(f"{tables[-1]}\n", flush=True)
+    if not names:
+        results.write(tables)
+
+
+if __name__ == "__main__":
+    main()

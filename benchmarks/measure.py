@@ -1,0 +1,74 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""What a run of Volatility's command line costs: processor time and the most memory it held.
+
+Things that are compared run in turns (A B A B), and the cheapest run of each counts: what else the machine
+does at the time makes a run dearer, never cheaper.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+from typing import Callable, List, NamedTuple, Sequence
+
+from tests.forge.vol import PLUGINS
+
+from .images import Image
+
+_HERE = pathlib.Path(__file__).resolve().parent
+
+
+class Cost(NamedTuple):
+    """Processor time (user and system) in seconds; the largest resident size in megabytes (2^20 bytes)."""
+
+    seconds: float
+    memory: float
+
+
+class Run(NamedTuple):
+    """A run of the command line: its cost and what it printed."""
+
+    cost: Cost
+    output: str
+
+
+class RunFailedError(RuntimeError):
+    """A measured command did not end well: its figures would mean nothing."""
+
+
+def vol(image: Image, plugin: str, *options: str, renderer: str = "quick", keep: bool = False) -> Run:
+    """Runs `vol ... PLUGIN OPTIONS` in a process of its own.
+
+    Args:
+        image: the image
+        plugin: one of Volatility's, ours or of `benchmarks/plugins`
+        options: of the plugin
+        renderer: how the rows are printed
+        keep: return what is printed
+    """
+    executable = pathlib.Path(sys.executable).with_name("vol")
+    with tempfile.TemporaryDirectory() as folder:
+        files = {name: pathlib.Path(folder) / name for name in ("cost", "output", "errors")}
+        command = [sys.executable, str(_HERE / "launch.py"), str(files["cost"])]
+        command += [sys.executable, str(executable), "-q", "--offline", "-r", renderer, "-o", folder]
+        command += ["-f", str(image.file), "-s", str(image.symbols), "--cache-path", str(image.cache)]
+        command += ["-p", f"{PLUGINS};{_HERE / 'plugins'}", plugin, *options]
+        environment = dict(os.environ, XDG_CACHE_HOME=str(image.cache))
+        with files["output"].open("wb") as output, files["errors"].open("wb") as errors:
+            subprocess.run(command, stdout=output, stderr=errors, env=environment, check=True)
+        figures = json.loads(files["cost"].read_text(encoding="utf-8"))
+        if figures["code"]:
+            raise RunFailedError(files["errors"].read_text(encoding="utf-8"))
+        text = files["output"].read_text(encoding="utf-8") if keep else ""
+    return Run(Cost(figures["seconds"], figures["memory"]), text)
+
+
+def in_turns(works: Sequence[Callable[[], Cost]], repeats: int) -> List[Cost]:
+    """Returns the cheapest run of each of several works, which take turns."""
+    runs: List[List[Cost]] = [[work() for work in works] for _ in range(repeats)]
+    return [min(column, key=lambda cost: cost.seconds) for column in zip(*runs)]

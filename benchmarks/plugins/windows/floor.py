@@ -1,0 +1,60 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+
+from typing import Iterator, List, Tuple
+
+from volatility3.framework import interfaces, renderers
+from volatility3.framework.configuration import requirements
+from volatility3.framework.renderers import format_hints
+from volatility3.plugins.windows import info
+from volatility3.plugins.windows.tracing import tracerows
+
+Row = Tuple[int, Tuple[object, ...]]
+
+_NONE = renderers.NotApplicableValue()
+_KEY = (1000, "app.exe", "x64", format_hints.Hex(0x1D2A0000000))
+_ENTRY = format_hints.Hex(0x1D2A00257E0)
+_HASH = format_hints.Hex(0x2D1F8A30)
+_SYMBOL = "library17!Function00214+0x1d"
+_FRAME = (format_hints.Hex(0x7FE0012341D), _SYMBOL, "export", "")
+
+
+class Floor(interfaces.plugins.PluginInterface):
+    """What Volatility itself needs: windows.info, then one row and its children over and over.
+
+    The columns, types and depths are those of windows.stacktracedb.
+    """
+
+    _required_framework_version = (2, 26, 0)
+    _version = (1, 0, 0)
+
+    @classmethod
+    def get_requirements(cls) -> List[interfaces.configuration.RequirementInterface]:
+        return [
+            requirements.ModuleRequirement(
+                name="kernel", description="Windows kernel", architectures=["Intel32", "Intel64"]
+            ),
+            requirements.VersionRequirement(name="info", component=info.Info, version=(2, 0, 0)),
+            requirements.IntRequirement(name="rows", description="Number of rows"),
+            requirements.IntRequirement(
+                name="children", description="Rows below each", default=0, optional=True
+            ),
+            requirements.IntRequirement(
+                name="frames", description="Frames in the column Stack", default=0, optional=True
+            ),
+        ]
+
+    def _generator(self) -> Iterator[Row]:
+        info.Info(self.context, self.config_path).run().populate()
+        frames = self.config.get("frames", 0)
+        stack = "; ".join([_SYMBOL] * frames) if frames else _NONE
+        row = (*_KEY, 7, 1, 16, *(_NONE,) * 4, "", _ENTRY, _HASH, stack, *(_NONE,) * 5)
+        child = (*_KEY, 7, _NONE, _NONE, 3, *_FRAME, _ENTRY, *(_NONE,) * 7)
+        children = self.config.get("children", 0)
+        for _ in range(self.config["rows"]):
+            yield 0, row
+            for _ in range(children):
+                yield 1, child
+
+    def run(self) -> renderers.TreeGrid:
+        return renderers.TreeGrid(tracerows.COLUMNS, self._generator())

@@ -1,0 +1,135 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""An image with many threads, all of which wait in a system call below stacks of the same depth."""
+
+from __future__ import annotations
+
+import functools
+import pathlib
+from typing import Any, Dict, List, Tuple
+
+from tests.callstackimages import (
+    BEHIND_SYSCALL,
+    MAIN,
+    NT_WAIT,
+    SERVICE_ENTRY,
+    STUB,
+    SWAP,
+    SWAP_THREAD,
+    TRAP_FRAME,
+    USER_START,
+    WAIT,
+    WAIT_EX,
+    StackImage,
+)
+from tests.forge import code
+from tests.forge import trapentries as entries
+from tests.forge.code import R12, R14, RBX, RDI, RSI, Routine
+from tests.forge.module import Module
+from tests.forge.process import Process
+from tests.forge.stacks64 import NAMES, Stack64
+from tests.forge.thread import Thread
+from tests.forge.trapentries import Entry
+from tests.trapsets import filled, registers_64
+
+from .images import DRIVERS, PID, Image, module_options, save
+
+FRAMES = 30
+"""Frames of a thread, in its kernel and its user part together."""
+
+_FIRST_TID = 0x10000
+_LIBRARIES, _FILTERS = 9, 4
+_USER_CALLS, _KERNEL_CALLS = 12, 9
+_ZERO = filled(b"\0")
+
+_ROUTINES = (
+    Routine(0x1100, pushes=(RBX, RSI), alloc=0x28),
+    Routine(0x1200, pushes=(RDI,), alloc=0x58),
+    Routine(0x1300, alloc=0x88, saves={RBX: 0x60, RDI: 0x68}),
+    Routine(0x1400, pushes=(RBX, R12, R14), alloc=0x20),
+)
+_Called = List[Tuple[int, Routine]]
+
+
+class ManyStacks(StackImage):
+    """A kernel, and processes with the same modules at the same addresses."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        for number in range(DRIVERS):
+            self.kernel.module(f"driver{number:03}.sys", **module_options(8))
+        filters = [self.kernel.module(f"filter{number}.sys", **_options()) for number in range(_FILTERS)]
+        self._filters = _called(filters)
+        self._libraries = _called(_load(self.app))
+
+    def process(self, number: int) -> Process:
+        """A process like the first one."""
+        process = self.kernel.process(f"app{number}.exe", pid=PID + 4 * number, session=1)
+        self._user_modules(process)
+        _load(process)
+        return process
+
+    def waiting_deep(self, tid: int, process: Process) -> None:
+        """A thread that waits, called through libraries and drivers."""
+        thread = self.thread(tid, process)
+        base = {name: module.base for name, module in self.modules.items()}
+        user = Stack64(process.space, thread.user_stack_base).start()
+        _call(user, [(base["ntdll"], USER_START), (base["app"], MAIN)])
+        _call(user, _some(self._libraries, tid, _USER_CALLS))
+        _call(user, [(base["kernelbase"], WAIT_EX)])
+        kernel = self._enter(thread, user, base["ntdll"] + STUB.rva + BEHIND_SYSCALL)
+        _call(kernel, [(self.nt, SERVICE_ENTRY), (self.nt, NT_WAIT)])
+        _call(kernel, _some(self._filters, tid, _KERNEL_CALLS))
+        _call(kernel, [(self.nt, each) for each in (WAIT, SWAP_THREAD, SWAP)])
+        thread.kthread["KernelStack"] = kernel.switch_out()
+        assert len(user.frames) + 1 + len(kernel.frames) == FRAMES
+
+    def _enter(self, thread: Thread, user: Stack64, ip: int) -> Stack64:
+        registers = registers_64("user64")
+        registers.update({name: user.registers[number] for number, name in NAMES.items()})
+        registers.update(rip=ip, rsp=user.sp)
+        stack = Stack64(self.kernel.space, thread.stack_base)
+        frame = thread.stack_base - TRAP_FRAME
+        stack.trap_frame(Entry(entries.SYSCALL, "user64", mitigated=True), registers, frame, _ZERO)
+        thread.kthread["TrapFrame"] = frame
+        return stack
+
+
+@functools.lru_cache(maxsize=None)
+def threads(folder: pathlib.Path, processes: int, each: int) -> Image:
+    """So many processes with so many threads each."""
+    made = ManyStacks()
+    for number in range(processes):
+        process = made.process(number) if number else made.app
+        for thread in range(each):
+            made.waiting_deep(_FIRST_TID + 4 * (number * each + thread), process)
+    return save(made.kernel, folder, f"threads-{processes}-{each}")
+
+
+def many(folder: pathlib.Path, count: int) -> Image:
+    """So many threads, in ten processes or in a hundred."""
+    processes = 10 if count <= 1000 else 100
+    return threads(folder, processes, count // processes)
+
+
+def _options() -> Dict[str, Any]:
+    exports = {f"Called{number}": routine.rva for number, routine in enumerate(_ROUTINES)}
+    return {**code.module_options(_ROUTINES, 0x5800, 64), "exports": exports}
+
+
+def _load(process: Process) -> List[Module]:
+    return [process.module(f"library{number}.dll", **_options()) for number in range(_LIBRARIES)]
+
+
+def _called(modules: List[Module]) -> _Called:
+    return [(module.base, routine) for routine in _ROUTINES for module in modules]
+
+
+def _some(called: _Called, start: int, count: int) -> _Called:
+    return [called[(start + number * 5) % len(called)] for number in range(count)]
+
+
+def _call(stack: Stack64, called: _Called) -> None:
+    for module, routine in called:
+        stack.enter(module, routine)
+        stack.call(module, routine)
