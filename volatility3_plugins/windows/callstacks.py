@@ -20,7 +20,8 @@ class CallStacks(interfaces.plugins.PluginInterface):
 
     The column How says how each address was found: trap (a saved register state), unwind (unwind data), leaf
     (the top of the stack), framepointer (the chain of frame pointers) or scan (a guess); what follows a guess
-    is marked unsure. Depth and BackTraceHash are what RtlCaptureStackBackTrace would have returned.
+    is marked unsure. Depth and BackTraceHash are what RtlCaptureStackBackTrace would have returned; with a
+    guess among the frames captured or skipped the stack's Status says `hash unsure`.
     """
 
     _required_framework_version = (2, 26, 0)
