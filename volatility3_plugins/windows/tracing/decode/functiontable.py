@@ -18,7 +18,9 @@ Source: Microsoft, "x64 exception handling" (struct RUNTIME_FUNCTION, chained un
 from __future__ import annotations
 
 import bisect
-import struct
+import operator
+import sys
+from array import array
 from typing import Dict, Iterable, Iterator, List, Optional, Sequence, Tuple
 
 from .unwindinfo import (
@@ -41,6 +43,8 @@ MAX_CODES = 512
 """More unwind codes than any chain of a real function has; one piece has 255 at most."""
 
 END_OF_IMAGE = 1 << 32
+_WORD = "I"
+"""Arrays of 32 bits: a table may have millions of entries."""
 
 
 class FunctionTable:
@@ -48,15 +52,18 @@ class FunctionTable:
 
     __slots__ = ("_begins", "_ends", "_gaps", "_infos", "_unwinds", "read_rva")
 
-    def __init__(
-        self, entries: Iterable[Tuple[int, int, int]], gaps: Iterable[Tuple[int, int]], read_rva: ReadRva
-    ) -> None:
-        """Takes (begin, end, unwind) entries, the RVAs (low, high) where some may lack, and the image."""
-        ordered = sorted(entry for entry in entries if entry[0] < entry[1])
-        self._begins: Sequence[int]
-        self._ends: Sequence[int]
-        self._unwinds: Sequence[int]
-        self._begins, self._ends, self._unwinds = zip(*ordered) if ordered else ((), (), ())
+    def __init__(self, words: array[int], gaps: Iterable[Tuple[int, int]], read_rva: ReadRva) -> None:
+        """Takes the words of the entries, the RVAs (low, high) where some may lack, and the image."""
+        begins, ends, unwinds = words[0::3], words[1::3], words[2::3]
+        follows = all(map(operator.lt, begins, begins[1:]))
+        if not (follows and all(map(operator.lt, begins, ends))):
+            kept = [each for each in range(len(begins)) if begins[each] < ends[each]]
+            kept.sort(key=begins.__getitem__)
+            columns = (begins, ends, unwinds)
+            begins, ends, unwinds = (array(_WORD, map(each.__getitem__, kept)) for each in columns)
+        self._begins: Sequence[int] = begins
+        self._ends: Sequence[int] = ends
+        self._unwinds: Sequence[int] = unwinds
         self._gaps = list(gaps)
         self._infos: Dict[int, UnwindInfo] = {}
         self.read_rva = read_rva
@@ -75,17 +82,17 @@ class FunctionTable:
             size: size of the directory in bytes
             read_rva: reads the image
         """
-        entries: List[Tuple[int, int, int]] = []
+        words = array(_WORD)
         gaps: List[Tuple[int, int]] = []
         expected = 0
         for first, found in _whole_entries(runs):
             if first > expected:
-                gaps.append((entries[-1][1] if entries else 0, found[0][0]))
-            entries += found
-            expected = first + len(found)
+                gaps.append((words[-2] if words else 0, found[0]))
+            words += found
+            expected = first + len(found) // 3
         if expected < size // RUNTIME_FUNCTION_SIZE:
-            gaps.append((entries[-1][1] if entries else 0, END_OF_IMAGE))
-        return cls(entries, gaps, read_rva)
+            gaps.append((words[-2] if words else 0, END_OF_IMAGE))
+        return cls(words, gaps, read_rva)
 
     def __len__(self) -> int:
         return len(self._begins)
@@ -166,11 +173,15 @@ class FunctionTable:
         return None
 
 
-def _whole_entries(runs: Iterable[Tuple[int, Bytes]]) -> Iterator[Tuple[int, List[Tuple[int, int, int]]]]:
-    """Yields (index of the first, entries) of the entries that lie wholly in a run."""
+def _whole_entries(runs: Iterable[Tuple[int, Bytes]]) -> Iterator[Tuple[int, array[int]]]:
+    """Yields (index of the first, words) of the entries that lie wholly in a run."""
     for start, data in runs:
         first = -(-start // RUNTIME_FUNCTION_SIZE)
-        usable = bytes(data[first * RUNTIME_FUNCTION_SIZE - start :])
+        usable = data[first * RUNTIME_FUNCTION_SIZE - start :]
         usable = usable[: len(usable) - len(usable) % RUNTIME_FUNCTION_SIZE]
         if usable:
-            yield first, list(struct.iter_unpack("<III", usable))
+            words = array(_WORD)
+            words.frombytes(usable)
+            if sys.byteorder == "big":
+                words.byteswap()
+            yield first, words
