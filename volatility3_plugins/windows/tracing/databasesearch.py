@@ -26,6 +26,9 @@ ALLOCATION_GRANULARITY = 0x10000
 MIN_RESERVE = 0x800000
 """ntdll reserves 16 MB and more for a database: half of that is asked of a range that may be one."""
 
+USER_END = {4: 1 << 32, 8: 1 << 47}
+"""End of what can be user memory, by pointer size; most aligned words of a 64-bit ntdll are no addresses."""
+
 MAX_CANDIDATES = {STD: 256, HEAPLOG: 8192}
 """A process whose data is made of decoys costs no more; an ordinary ntdll has some ten and some hundred."""
 
@@ -60,11 +63,13 @@ class Search:
             data: what is present of ntdll's writable data
         """
         unit = ALLOCATION_GRANULARITY if kind == STD else 2 * space.pointer_size
-        image = range(base, base + size)
+        image, end = range(base, base + size), USER_END[space.pointer_size]
         seen = {0}
         found: Dict[int, int] = {}
         for address, value in _aligned_words(data, space.pointer_size):
-            if value % unit == 0 and value not in seen and value not in image:
+            if value % unit or value >= end or value in image:
+                continue
+            if value not in seen:
                 seen.add(value)
                 found[address - base] = value
         known = [rva for rva in self.known(space, kind) if rva in found]
