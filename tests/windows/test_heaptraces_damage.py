@@ -10,11 +10,13 @@ from typing import List
 
 import pytest
 from volatility3.plugins.windows import heaptraces
+from volatility3.plugins.windows.tracing import spaces
+from volatility3.plugins.windows.tracing.decode import umdh
 
 from tests import grid
 from tests.forge import context, heaps
 from tests.forge.paging import State
-from tests.heapimage import HEAP, LIST, HeapImage, blocks, groups, owners
+from tests.heapimage import HEAP, LIST, PID, HeapImage, blocks, groups, owners
 
 PAGE = 0x1000
 KERNELS = [("win10-x64", False), ("win10-x86", False), ("win7-x64", True)]
@@ -152,6 +154,53 @@ def test_vads_that_are_gone(
     found = grid.run(context.open_image(image, tmp_path), heaptraces.HeapTraces)
     assert sum(node.row["Allocations"] for node in groups(found)) == 100
     assert "the VADs cannot be read to their end" in caplog.text
+
+
+@pytest.mark.parametrize("baseline", [False, True])
+def test_a_space_that_cannot_be_opened_has_a_row(
+    baseline: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path
+) -> None:
+    """What it holds is not known, so no stack of the baseline is said to be gone."""
+    forged = HeapImage("win10-x64")
+    forged.put(filled(forged).regions(), HEAP)
+    opened = context.open_image(forged.image(), tmp_path)
+    found = list(spaces.AddressSpaces.list_spaces(opened.context, opened.kernel, [PID]))
+    closed = [space._replace(layer_name="", status="page tables unreadable") for space in found]
+    monkeypatch.setattr(spaces.AddressSpaces, "list_spaces", lambda *_: iter(closed))
+    file = tmp_path / "earlier.log"
+    log = umdh.Log((), (umdh.HeapLog(HEAP, (umdh.Allocation(1, 2, 3, 4),)),), {4: (5,)})
+    file.write_text("".join(umdh.write(log)))
+    options = {"baseline": str(file)} if baseline else {}
+    (node,) = grid.run(opened, heaptraces.HeapTraces, **options)
+    told = {name: value for name, value in node.row.items() if value is not None}
+    assert told == {"PID": PID, "Process": "app.exe", "Arch": "x64", "Status": "page tables unreadable"}
+    assert node.children == []
+
+
+def test_page_tables_that_map_nothing(tmp_path: pathlib.Path) -> None:
+    """Volatility makes a layer of a frame that holds no table; only the flags' absence tells."""
+    forged = HeapImage("win10-x64")
+    forged.put(filled(forged).regions(), HEAP)
+    image = forged.image()
+    forged.process.eprocess["Pcb.DirectoryTableBase"] = forged.kernel.phys.allocate() << 12
+    (node,) = grid.run(context.open_image(image, tmp_path), heaptraces.HeapTraces)
+    assert (node.row["PID"], node.row["Status"], node.children) == (PID, "flags unreadable", [])
+
+
+def test_a_32_bit_half_whose_peb_is_not_named(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its heaps prove themselves; that others may be missing is said."""
+    forged = HeapImage("win7-x64", wow64=True)
+    forged.put(filled(forged).regions(), HEAP)
+    opened = context.open_image(forged.image(), tmp_path)
+    found = list(spaces.AddressSpaces.list_spaces(opened.context, opened.kernel, [PID]))
+    status = "WoW64 process structure unreadable"
+    known = [space._replace(peb=0, status=status) for space in found if space.wow64]
+    monkeypatch.setattr(spaces.AddressSpaces, "list_spaces", lambda *_, **__: iter(known))
+    rows = grid.run(opened, heaptraces.HeapTraces)
+    assert [node.row["Status"] for node in owners(rows)] == [status, ""]
+    assert sum(node.row["Allocations"] for node in groups(rows)) == 100
 
 
 def test_nothing_is_enabled(tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture) -> None:

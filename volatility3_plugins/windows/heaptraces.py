@@ -72,16 +72,22 @@ class HeapTraces(interfaces.plugins.PluginInterface):
                 self._progress_callback(0, f"Reading the heaps of process {space.pid}")
                 contents = reader.read(space, keep)
                 if contents is not None:
-                    found = True
-                    rows = HeapRows(self.context.layers[space.layer_name], space, names.names(space))
-                    yield from self._space(space, contents, rows, baseline)
+                    # Without page tables of its own a process has but a row that says so.
+                    layer_name = space.layer_name or self.context.modules[kernel_name].layer_name
+                    rows = HeapRows(self.context.layers[layer_name], space, names.names(space))
+                    if contents.status:
+                        yield 0, rows.unread(contents.status)
+                    if contents.owners or contents.groups:
+                        found = True
+                        yield from self._space(space, contents, rows, baseline)
         except tables.MissingTableError as error:
             vollog.error(error)
             return
         if not found:
             vollog.warning(
-                "No heap remembers who allocated its blocks: a process's heaps do when its NtGlobalFlag has "
-                "+ust 0x1000, or page heap (+hpa 0x2000000) is on (windows.gflags shows the flags)"
+                "No heap that can be read remembers who allocated its blocks: a process's heaps do when its "
+                "NtGlobalFlag has +ust 0x1000, or page heap (+hpa 0x2000000) is on (windows.gflags shows the "
+                "flags)"
             )
 
     def _space(

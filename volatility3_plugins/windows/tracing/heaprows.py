@@ -79,6 +79,10 @@ class HeapRows:
         """Returns the frames of a stack, given the status of its trace."""
         return self._stacks.of(frames, status)
 
+    def unread(self, status: str) -> Cells:
+        """Returns the row of an address space whose heaps cannot be told, or not all of them."""
+        return (*self._space, *(_NONE,) * 10, status, *(_NONE,) * 5)
+
     def owner(self, owner: Owner, file_output: str) -> Cells:
         """Returns the row of a heap or segment: Block is its own address, Size what it reserved."""
         trace = owner.trace

@@ -31,6 +31,8 @@ from .vads import Vads
 
 vollog = logging.getLogger(__name__)
 
+FLAGS_UNREADABLE = "flags unreadable"
+
 
 class Heaps(interfaces.configuration.VersionableInterface):
     """Reads the heaps of processes.
@@ -68,13 +70,22 @@ class Heaps(interfaces.configuration.VersionableInterface):
             keep: whether to keep each block, not their counts only
 
         Returns:
-            What is in the heaps; None when none of them remembers who allocates.
+            What is in the heaps; None when none of them remembers who allocates. Where that cannot be told
+            they are empty, and have a status: the space's, or `flags unreadable` (NtGlobalFlag is not
+            present, and no heap says itself that it remembers).
 
         Raises:
             tables.MissingTableError: when one of our symbol tables is missing
         """
-        if space.kernel or not space.layer_name:
+        if space.kernel:
             return None
+        contents = self._read(space, keep) if space.layer_name else None
+        if contents is not None:
+            return contents._replace(status=space.status)
+        status = space.status or ("" if self._flags_known(space) else FLAGS_UNREADABLE)
+        return Contents([], [], 0, status) if status else None
+
+    def _read(self, space: AddressSpace, keep: bool) -> Optional[Contents]:
         types = self._types_of(space)
         flagged = self._flagged(space)
         listed = listed_heaps(self._context, space, types)
@@ -101,6 +112,10 @@ class Heaps(interfaces.configuration.VersionableInterface):
         """Tells whether NtGlobalFlag says that heaps may remember, or cannot be read."""
         flags = globalflag.read(self._context, self._kernel_module_name, space)
         return flags is None or bool(flags & globalflags.MAKES_USER_DATABASE)
+
+    def _flags_known(self, space: AddressSpace) -> bool:
+        """Tells whether NtGlobalFlag can be read; a process without a PEB, such as System, has none."""
+        return not space.peb or globalflag.read(self._context, self._kernel_module_name, space) is not None
 
     def _any_traced(self, space: AddressSpace, types: HeapTypes, listed: List[int]) -> bool:
         """Tells whether a listed heap remembers, by its own words: cheaper than a look at all memory."""

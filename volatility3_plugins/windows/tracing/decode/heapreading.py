@@ -51,12 +51,13 @@ class Owner(NamedTuple):
 
 
 class Contents(NamedTuple):
-    """Heaps and segments, the blocks by trace with those of most bytes first, and the bytes of the heaps in
-    which headers were lost."""
+    """Heaps and segments, the blocks by trace with those of most bytes first, the bytes of the heaps in which
+    headers were lost, and why heaps may be missing (empty: they are all there)."""
 
     owners: List[Owner]
     groups: List[Group]
     lost: int
+    status: str = ""
 
 
 def read_contents(
