@@ -4,14 +4,18 @@
 
 from __future__ import annotations
 
+import pathlib
 from typing import Tuple
 
 import pytest
-from volatility3.plugins.windows.tracing import places
-from volatility3.plugins.windows.tracing.symbolizer import UNBACKED, Name
+from volatility3.plugins.windows.tracing import moduleindex, places
+from volatility3.plugins.windows.tracing.spaces import AddressSpaces
+from volatility3.plugins.windows.tracing.symbolizer import UNBACKED, Name, Symbolizer
 
 from tests import namedimage
-from tests.forge import context
+from tests.forge import context, kernels
+from tests.forge.kernel import Kernel
+from tests.forge.paging import State
 from tests.namedimage import GONE_DLL, MAPPED, NOTHING, OVERLAPPED_DLL, PRIVATE, OpenedSample
 
 
@@ -177,3 +181,67 @@ def test_a_name_is_made_once(image: OpenedSample) -> None:
     names = image.names(1000)
     address = image.sample.modules["ntdll"].base + 0x1031
     assert names.name(address) is names.name(address)
+
+
+@pytest.mark.parametrize("kernel_name", ["win10-x64", "win10-x86"])
+@pytest.mark.parametrize("evil_first", [True, False])
+def test_exports_that_one_process_changed_rename_nothing_elsewhere(
+    tmp_path: pathlib.Path, kernel_name: str, evil_first: bool
+) -> None:
+    known = kernels.load(kernel_name)
+    kernel = Kernel(known.table, **known.options())
+    clean = namedimage.spec(kernel.bits == 64)
+    base = 0x60000000
+    for pid in (1000, 2000, 3000, 4000):
+        process = kernel.process(f"{pid}.exe", pid=pid)
+        process.module(f"{pid}.exe", dll=False)
+        changed = dict(clean, exports={**namedimage.EXPORTS, "Evil": 0x1000})
+        del changed["exports"]["Send"]
+        process.module("ntdll.dll", base, **(changed if pid == 2000 else clean))
+    opened = context.open_image(kernel.image(), tmp_path, "image.dmp")
+    symbolizer = Symbolizer(opened.context, opened.kernel, "plugins.Test")
+    spaces = {space.pid: space for space in AddressSpaces.list_spaces(opened.context, opened.kernel)}
+    order = [2000, 1000, 3000, 4000] if evil_first else [1000, 2000, 3000, 4000]
+    found = {pid: symbolizer.names(spaces[pid]).name(base + 0x1020) for pid in order}
+    assert {pid: name.symbol for pid, name in found.items()} == {
+        pid: "ntdll!Evil+0x20" if pid == 2000 else "ntdll!Send+0x20" for pid in order
+    }
+    said = {pid for pid, name in found.items() if name.status}
+    assert {found[pid].status for pid in said} == {moduleindex.EXPORTS_DIFFER}
+    assert said == ({1000, 3000, 4000} if evil_first else {2000})
+
+
+def test_a_function_table_that_one_process_changed_is_its_own(tmp_path: pathlib.Path) -> None:
+    known = kernels.load("win10-x64")
+    kernel = Kernel(known.table, **known.options())
+    base = 0x60000000
+    for pid in (1000, 2000):
+        process = kernel.process(f"{pid}.exe", pid=pid)
+        process.module(f"{pid}.exe", dll=False)
+        ntdll = process.module("ntdll.dll", base, **namedimage.spec(True))
+        if pid == 1000:
+            process.space.write_int(base + ntdll.pe.pdata_rva + 4, 0x1180, 4)
+    opened = context.open_image(kernel.image(), tmp_path, "image.dmp")
+    symbolizer = Symbolizer(opened.context, opened.kernel, "plugins.Test")
+    spaces = {space.pid: space for space in AddressSpaces.list_spaces(opened.context, opened.kernel)}
+    for pid in (1000, 2000):
+        assert symbolizer.names(spaces[pid]).name(base + 0x1020).symbol == "ntdll!Send+0x20"
+    name = symbolizer.names(spaces[2000]).name(base + 0x1140)
+    assert (name.symbol, name.status) == ("ntdll+0x1140", moduleindex.FUNCTION_TABLE_DIFFERS)
+
+
+def test_pages_that_a_process_lacks_are_those_of_the_others(tmp_path: pathlib.Path) -> None:
+    known = kernels.load("win10-x64")
+    kernel = Kernel(known.table, **known.options())
+    base = 0x60000000
+    exports = {f"Function{number:03}": 0x1000 + 0x10 * number for number in range(200)}
+    for pid, lacks in ((1000, 0), (2000, 0x6000), (3000, 0x7000)):
+        process = kernel.process(f"{pid}.exe", pid=pid)
+        process.module(f"{pid}.exe", dll=False)
+        process.module("ntdll.dll", base, exports=exports, rdata=0x4000, exports_rva=0x6000)
+        if lacks:
+            process.space.set_state(base + lacks, 0x1000, State.PAGEFILE)
+    opened = context.open_image(kernel.image(), tmp_path, "image.dmp")
+    symbolizer = Symbolizer(opened.context, opened.kernel, "plugins.Test")
+    for space in AddressSpaces.list_spaces(opened.context, opened.kernel, [1000, 2000, 3000]):
+        assert symbolizer.names(space).name(base + 0x1024) == module("ntdll!Function002+0x4", "nearest")

@@ -2,13 +2,16 @@
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
 """One index of names per module image, made when an address of the module is first met, shared by processes.
 
-An image is known by its PDB's GUID and age, else by where it lies; its size and time stamp must agree as
-well, so that a module that borrows another's PDB record does not lend it its names.
+An image is known by its PDB's GUID and age, else by where it lies; its headers must agree as well, so that
+a module that borrows another's PDB record does not lend it its names. So must what its names were read from:
+a process may have changed its own copy (a hook in the export table is such a change), which then has an index
+of its own, and says so.
 """
 
 from __future__ import annotations
 
-from typing import Dict, Hashable, NamedTuple, Optional, Tuple
+import functools
+from typing import Dict, Hashable, List, NamedTuple, Optional, Tuple
 
 from volatility3.framework import interfaces
 
@@ -17,6 +20,7 @@ from .decode import peexports, peimage
 from .decode.functiontable import FunctionTable
 from .decode.namerules import ExportNames, NameTable, PdbNames, sort_labels
 from .decode.peimage import CodeView, HeaderError, Headers
+from .imageparts import ImageParts
 from .imagereader import ImageReader
 from .isfindex import SymbolArrays
 from .pdbsymbols import PdbSymbols
@@ -24,7 +28,13 @@ from .pdbsymbols import PdbSymbols
 MAX_TRIES = 4
 """A module whose pages were missing in one process is looked at again in so many others."""
 
+MAX_VARIANTS = 8
+"""So many versions of an image are kept; whoever has yet another one does not share it."""
+
 MAX_FUNCTION_TABLE = 1 << 25
+
+EXPORTS_DIFFER = "exports differ from other processes"
+FUNCTION_TABLE_DIFFERS = "function table differs from other processes"
 
 NO_FUNCTION_TABLE = "function table unreadable"
 FUNCTION_TABLE_INCOMPLETE = "function table incomplete"
@@ -45,6 +55,14 @@ class ModuleIndex(NamedTuple):
     status: str
 
 
+class _Variant(NamedTuple):
+    """An image as some processes have it: from what its index was made, and how often that was tried."""
+
+    image: ModuleIndex
+    parts: ImageParts
+    tries: int
+
+
 class ModuleIndexes:
     """Makes and keeps the indexes.
 
@@ -56,8 +74,7 @@ class ModuleIndexes:
     def __init__(self, context: interfaces.context.ContextInterface, pdbs: PdbSymbols) -> None:
         self._context = context
         self._pdbs = pdbs
-        self._indexes: Dict[Hashable, ModuleIndex] = {}
-        self._tries: Dict[Hashable, int] = {}
+        self._variants: Dict[Hashable, List[_Variant]] = {}
 
     def get(
         self,
@@ -80,15 +97,22 @@ class ModuleIndexes:
         except HeaderError as error:
             return _without_headers(table, str(error))
         codeview = peimage.read_codeview(reader.read, headers)
-        key: Hashable = (codeview or base, headers.size, headers.timestamp, headers.machine)
-        known = self._indexes.get(key)
-        if known is not None and (not known.status or self._tries[key] >= MAX_TRIES):
-            return known
-        self._tries[key] = self._tries.get(key, 0) + 1
-        fresh = self._build(reader, headers, codeview, table)
-        if known is None or not fresh.status:
-            self._indexes[key] = fresh
-        return self._indexes[key]
+        variants = self._variants.setdefault((codeview or base, headers), [])
+        differs = ""
+        for number, known in enumerate(variants):
+            part = known.parts.difference(reader)
+            if part:
+                differs = differs or part
+                continue
+            if known.image.status not in ("", differs) and known.tries < MAX_TRIES:
+                fresh = self._build(reader, headers, codeview, table, differs, known.tries + 1)
+                better = fresh.image.status == differs
+                variants[number] = fresh if better else known._replace(tries=fresh.tries)
+            return variants[number].image
+        made = self._build(reader, headers, codeview, table, differs, 1)
+        if len(variants) < MAX_VARIANTS:
+            variants.append(made)
+        return made.image
 
     def _build(
         self,
@@ -96,28 +120,34 @@ class ModuleIndexes:
         headers: Headers,
         codeview: Optional[CodeView],
         table: Optional[interfaces.symbols.SymbolTableInterface],
-    ) -> ModuleIndex:
+        differs: str,
+        tries: int,
+    ) -> _Variant:
         symbols = isfindex.from_table(table) if table is not None else None
         if symbols is None and codeview is not None:
             symbols = self._pdbs.find(codeview)
-        functions, status = _functions(reader, headers)
+        parts = ImageParts(reader)
+        functions, status = _functions(reader, headers, parts)
         if symbols is None:
-            exports = peexports.read_exports(reader.load, headers)
+            exports = peexports.read_exports(functools.partial(parts.load, EXPORTS_DIFFER), headers)
             rvas, labels = sort_labels(exports.entries)
             status = ", ".join(filter(None, (exports.status, status)))
         else:
             rvas, labels = symbols.rvas, symbols.names
         kind = ExportNames if symbols is None else PdbNames
         names = kind(rvas, labels, headers.sections, functions)
-        return ModuleIndex(headers, codeview, symbols, functions, names, status)
+        status = ", ".join(filter(None, (status, differs)))
+        return _Variant(ModuleIndex(headers, codeview, symbols, functions, names, status), parts, tries)
 
 
-def _functions(reader: ImageReader, headers: Headers) -> Tuple[Optional[FunctionTable], str]:
+def _functions(
+    reader: ImageReader, headers: Headers, parts: ImageParts
+) -> Tuple[Optional[FunctionTable], str]:
     """Returns the x64 function table as far as it can be read, and what is wrong with it."""
     rva, size = headers.directory(peimage.DIRECTORY_EXCEPTION)
     if headers.machine != peimage.MACHINE_AMD64 or not 0 < size <= MAX_FUNCTION_TABLE:
         return None, ""
-    extents = reader.load(rva, size)
+    extents = parts.load(FUNCTION_TABLE_DIFFERS, rva, size)
     runs = [(start - rva, data) for start, data in extents.runs]
     if not runs:
         return None, NO_FUNCTION_TABLE
