@@ -79,6 +79,19 @@ def test_threads_on_no_list(name: str, tmp_path: pathlib.Path) -> None:
     assert scanned.ethread in (0, loose.ethread.address)
 
 
+def test_a_scan_that_lacks_a_variable_of_the_kernel(
+    tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    known = kernels.load("win10-x64")
+    kernel = Kernel(known.table, **known.options())
+    kernel.process("app.exe", pid=1000).thread(1004)
+    image = kernel.image()
+    kernel.space.set_state(kernel.symbol("ObHeaderCookie"), 4, State.MISSING)
+    opened = context.open_image(image, tmp_path)
+    assert [(thread.tid, thread.status) for thread in listed(opened, scan=True)] == [(1004, "")]
+    assert "scan for threads ended early" in caplog.text
+
+
 def test_what_is_not_a_thread(tmp_path: pathlib.Path) -> None:
     known = kernels.load("win10-x64")
     kernel = Kernel(known.table, **known.options())

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Collection, Iterator, NamedTuple, Optional, Tuple
 
 from volatility3.framework import exceptions, interfaces
@@ -11,6 +12,8 @@ from volatility3.plugins.windows import thrdscan
 
 from . import fields, memory
 from .decode.fields import Field
+
+vollog = logging.getLogger(__name__)
 
 # Lists in a thread that are empty most of the time: their head then holds its own virtual address.
 _OWN_LISTS = ("Tcb.Header.WaitListHead", "Tcb.ApcState.ApcListHead", "Tcb.MutantListHead", "IrpList")
@@ -45,7 +48,7 @@ def scan(
         if field is not None
     ]
     places = {_translated(layer, address) for address in known}
-    for found in thrdscan.ThrdScan.scan_threads(context, kernel_module_name):
+    for found in _found(context, kernel_module_name):
         name, offset = str(found.vol.layer_name), int(found.vol.offset)
         virtual = name == layer.name
         place = _translated(layer, offset) if virtual else (name, offset)
@@ -57,6 +60,16 @@ def scan(
             yield Place(name, offset, 0)
         else:
             yield Place(layer.name, address, memory.canonical(layer, address))
+
+
+def _found(
+    context: interfaces.context.ContextInterface, kernel_module_name: str
+) -> Iterator[interfaces.objects.ObjectInterface]:
+    """Yields what Volatility's scan finds: it needs variables of the kernel that may be paged out."""
+    try:
+        yield from thrdscan.ThrdScan.scan_threads(context, kernel_module_name)
+    except exceptions.InvalidAddressException as fault:
+        vollog.warning(f"The scan for threads ended early: {fault.invalid_address:#x} cannot be read")
 
 
 def _translated(layer: interfaces.layers.DataLayerInterface, address: int) -> Optional[Tuple[str, int]]:
