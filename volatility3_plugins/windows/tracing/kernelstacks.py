@@ -18,7 +18,7 @@ from .peek import Peek
 from .threads import Thread
 
 MAX_SEGMENTS = 32
-MAX_STACK = 1 << 20
+MAX_STACK = 1 << 18
 """Bytes: the largest kernel stacks of Windows have 0x24000 (x64, after expansion)."""
 
 _CONTROLS = ("_KSTACK_CONTROL", "_KERNEL_STACK_CONTROL")
