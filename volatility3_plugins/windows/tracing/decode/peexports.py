@@ -147,7 +147,8 @@ class _Image:
         if end <= rva - start:
             self.missing = True
             return None
-        name = data[rva - start : end].decode("latin-1")
+        # No more of a name is shown than so much.
+        name = data[rva - start : min(end, rva - start + text.MAX_NAME + 1)].decode("latin-1")
         if name.isidentifier() and len(name) < text.MAX_NAME:
             return name
         return text.printable(name).replace(";", "\\x3b")
