@@ -40,7 +40,8 @@ class Figures(NamedTuple):
         chained: live traces that a hash chain leads to
         freed: traces that were released
         unindexed: live traces without an index
-        mismatched: traces and index slots whose status says `index`, `bucket` or `depth`
+        mismatched: traces and index slots whose status says `index`, `bucket` or `depth`, and the index slots
+            that `Database.unlisted` counts
         orphans: blocks in use that neither chain nor index leads to
         unreadable: bytes of the used parts that are not present
     """
