@@ -10,7 +10,7 @@ from volatility3.framework import interfaces, renderers
 from volatility3.framework.renderers import format_hints
 
 from . import memory
-from .database import Database
+from .database import HEAPLOG, Database
 from .decode.stdheader import Header
 from .decode.stdwalk import Trace
 from .framecells import FrameCells, StackCells
@@ -60,6 +60,7 @@ class TraceRows:
     ) -> None:
         self._layer = layer
         self._stacks = StackCells(layer, names)
+        self._no_count = _NONE if database.kind == HEAPLOG else _UNREADABLE
         self._key: Cells = (
             database.space.pid,
             database.space.process,
@@ -105,7 +106,7 @@ class TraceRows:
         return (
             *self._key,
             trace.trace_index or _NONE,
-            _or_unreadable(trace.trace_count),
+            self._no_count if trace.trace_count is None else trace.trace_count,
             _or_unreadable(trace.depth),
             _NONE,
             _NONE,
