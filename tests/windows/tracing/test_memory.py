@@ -131,3 +131,19 @@ def test_canonical_form_is_stable(sample: Sample, address: int) -> None:
 
 def test_the_upper_half_is_sign_extended(sample: Sample) -> None:
     assert memory.canonical(sample.layer, memory.masked(sample.layer, sample.start)) == sample.start
+
+
+def test_one_page_mapped_over_and_over(tmp_path: pathlib.Path) -> None:
+    """A few page tables make gigabytes of two pages; pages of zeros may be combined."""
+    identity = kernels.load("win10-x64")
+    kernel = Kernel(identity.table, **identity.options())
+    start, count = START[64], 3 * memory.MAX_COPIES
+    contents = (b"a" * PAGE, b"b" * PAGE, bytes(PAGE))
+    for number, data in enumerate(contents):
+        kernel.space.write(start + number * PAGE, data)
+    for number in range(3, 3 * count):
+        kernel.space.map_frame(start + number * PAGE, kernel.space, start + number % 3 * PAGE)
+    opened = context.open_image(kernel.image(), tmp_path)
+    found = memory.read_extents(opened.context, opened.layer.name, start, 3 * count * PAGE)
+    present = b"".join(data for _, data in found.runs)
+    assert [present.count(data[:1]) // PAGE for data in contents] == [memory.MAX_COPIES] * 2 + [count]

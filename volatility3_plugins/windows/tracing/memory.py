@@ -8,15 +8,20 @@ Everything in this package counts in canonical addresses; this module is where t
 
 from __future__ import annotations
 
-from typing import Iterator, Tuple
+from typing import Dict, Iterator, Tuple
 
 from volatility3.framework import exceptions, interfaces
 from volatility3.framework.layers import linear
 
 from . import pages
 from .decode.extents import Extents
+from .decode.pagetable import PAGE_SIZE
 
 _CHUNK = 0x100000
+
+MAX_COPIES = 256
+"""A page that a range maps more often is there the first times only. Windows combines equal pages, which are
+pages of zeros when there are many; page tables that were forged to make much of little map others, too."""
 
 
 def masked(layer: interfaces.layers.DataLayerInterface, address: int) -> int:
@@ -72,9 +77,37 @@ def _runs(
     if not isinstance(layer, linear.LinearlyMappedLayer):
         yield from _read(layer, start, length)
         return
+    copies = _Copies()
     for offset, size, mapped, below in pages.mapping(context, layer, start, length):
-        for found, data in _runs(context, below, mapped, size):
-            yield offset + found - mapped, data
+        for low, high, often in copies.count(mapped, mapped + size):
+            for found, data in _runs(context, below, low, high - low):
+                if not often or data.count(0) == len(data):
+                    yield offset + found - mapped, data
+
+
+class _Copies:
+    """How often a range maps each page of the layer below."""
+
+    def __init__(self) -> None:
+        self._counts: Dict[int, int] = {}
+
+    def count(self, start: int, end: int) -> Iterator[Tuple[int, int, bool]]:
+        """Counts what a piece maps once more.
+
+        Yields:
+            (start, end, whether it was mapped too often): the piece, or its pages if one of them was
+        """
+        counts, most = self._counts, 0
+        numbers = range(start // PAGE_SIZE, (end - 1) // PAGE_SIZE + 1)
+        for page in numbers:
+            count = counts[page] = counts.get(page, 0) + 1
+            most = max(most, count)
+        if most <= MAX_COPIES:
+            yield start, end, False
+            return
+        for page in numbers:
+            low, high = max(page * PAGE_SIZE, start), min((page + 1) * PAGE_SIZE, end)
+            yield low, high, counts[page] > MAX_COPIES
 
 
 def _read(
