@@ -31,6 +31,10 @@ MAX_TRIES = 4
 MAX_VARIANTS = 8
 """So many versions of an image are kept; whoever has yet another one does not share it."""
 
+MAX_EXPORTS = 1 << 20
+"""Exports of all modules together, more than those of all modules that Windows comes with: modules may share
+the pages of one huge table."""
+
 MAX_FUNCTION_TABLE = 1 << 25
 
 EXPORTS_DIFFER = "exports differ from other processes"
@@ -75,6 +79,7 @@ class ModuleIndexes:
         self._context = context
         self._pdbs = pdbs
         self._variants: Dict[Hashable, List[_Variant]] = {}
+        self._room = MAX_EXPORTS
 
     def get(
         self,
@@ -129,7 +134,9 @@ class ModuleIndexes:
         parts = ImageParts(reader)
         functions, status = _functions(reader, headers, parts)
         if symbols is None:
-            exports = peexports.read_exports(functools.partial(parts.load, EXPORTS_DIFFER), headers)
+            load = functools.partial(parts.load, EXPORTS_DIFFER)
+            exports = peexports.read_exports(load, headers, self._room)
+            self._room -= len(exports.entries)
             rvas, labels = sort_labels(exports.entries)
             status = ", ".join(filter(None, (exports.status, status)))
         else:

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 import weakref
 from typing import Dict, List, NamedTuple, Optional, Set, Tuple
@@ -17,6 +18,9 @@ from .peek import Peek
 vollog = logging.getLogger(__name__)
 
 MAX_VADS = 1 << 18
+MAX_NAMES = 1 << 15
+"""File names that are kept: processes map the same files."""
+
 PAGE_SHIFT = 12
 IMAGE_MAP = 2
 """VadImageMap of _MI_VAD_TYPE; before Vista the flag ImageMap, which is 1 bit."""
@@ -85,9 +89,15 @@ class Vads:
         pointer_size = 8 if self._layer.bits_per_register == 64 else 4
         self._peek = Peek(context, kernel.layer_name, pointer_size)
         self._layout = _layout(context, kernel.symbol_table_name)
+        self._last: Tuple[int, Tuple[List[Vad], bool]] = (0, ([], True))
+        self.file_name = functools.lru_cache(MAX_NAMES)(self._file_name)
+        """Control area -> the path of the file that backs a mapping; "" if none does, None if unreadable."""
 
     def list_vads(self, eprocess: interfaces.objects.ObjectInterface) -> Tuple[List[Vad], bool]:
-        """Returns the VADs of a process, and whether the whole tree could be read."""
+        """Returns the VADs of a process, and whether the whole tree could be read.
+
+        The last tree is kept: for the other half of a WoW64 process, and processes that claim the same one.
+        """
         layout = self._layout
         if layout is None:
             return [], False
@@ -96,7 +106,13 @@ class Vads:
         )
         if root is None:
             return [], False
-        waiting = [int.from_bytes(root, "little")]
+        top = int.from_bytes(root, "little")
+        if top != self._last[0]:
+            self._last = top, self._walk(layout, top)
+        return self._last[1]
+
+    def _walk(self, layout: _Layout, root: int) -> Tuple[List[Vad], bool]:
+        waiting = [root]
         seen: Set[int] = {0}
         found: List[Vad] = []
         complete = True
@@ -119,8 +135,7 @@ class Vads:
             waiting += (layout.node.right.of(node), layout.node.left.of(node))
         return found, complete and not waiting
 
-    def file_name(self, control_area: int) -> Optional[str]:
-        """Returns the path of the file that backs a mapping; "" if none does, None if it cannot be read."""
+    def _file_name(self, control_area: int) -> Optional[str]:
         layout = self._layout
         value = None if layout is None else self._peek.pointer(control_area + layout.file.offset)
         if layout is None or not value:

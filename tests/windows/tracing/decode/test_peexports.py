@@ -76,6 +76,16 @@ def test_counts_are_bounded() -> None:
     assert ("Beta", 0x1100) in {(each.name, each.rva) for each in found.entries}
 
 
+def test_a_limit_is_said() -> None:
+    memory = flat(pe(exports=EXPORTS, ordinals=ORDINALS))
+    headers = peimage.read_headers(memory.read)
+    whole = peexports.read_exports(memory.load, headers)
+    cut = peexports.read_exports(memory.load, headers, 1)
+    assert not whole.status
+    assert cut.status == peexports.INCOMPLETE
+    assert len(cut.entries) + len(cut.forwarders) < len(whole.entries) + len(whole.forwarders)
+
+
 @settings(deadline=None)
 @given(
     damage=st.lists(st.tuples(st.integers(0, 0x1FF), st.binary(min_size=1, max_size=8)), max_size=8),

@@ -54,12 +54,13 @@ class Exports(NamedTuple):
     status: str
 
 
-def read_exports(load: LoadRva, headers: Headers) -> Exports:
+def read_exports(load: LoadRva, headers: Headers, limit: int = MAX_EXPORTS) -> Exports:
     """Reads the export table as far as it is present.
 
     Args:
         load: returns what is present of a range of the image
         headers: the module's headers
+        limit: so many are read at most; a longer table is incomplete
 
     Returns:
         The exports, by RVA; none if the module has no export directory.
@@ -72,8 +73,10 @@ def read_exports(load: LoadRva, headers: Headers) -> Exports:
     if head is None:
         return Exports((), (), UNREADABLE)
     base, function_count, name_count, functions_rva, names_rva, ordinals_rva = _DIRECTORY.unpack(head)
-    function_count, name_count = min(function_count, MAX_EXPORTS), min(name_count, MAX_EXPORTS)
+    limit = min(limit, MAX_EXPORTS)
     image = _Image(load, headers.size, directory, rva)
+    image.missing = max(function_count, name_count) > limit
+    function_count, name_count = min(function_count, limit), min(name_count, limit)
     functions = image.array("I", functions_rva, function_count)
     ordinals = image.array("H", ordinals_rva, name_count)
     names = [image.string(name) for name in image.array("I", names_rva, name_count)]
