@@ -7,18 +7,19 @@ from __future__ import annotations
 import functools
 from typing import Dict
 
-from .databases import targets as databases
-from .heaps import targets as heaps
-from .modules import targets as modules
-from .owners import targets as owners
-from .stacks import targets as stacks
+from . import databases, heaps, modules, owners, stacks
 from .target import Target
 
-__all__ = ["Target", "targets"]
+__all__ = ["Target", "groups", "targets"]
 
 
 @functools.lru_cache(maxsize=None)
+def groups() -> Dict[str, Dict[str, Target]]:
+    """Returns the targets by name, by what they decode."""
+    parts = (databases, heaps, modules, owners, stacks)
+    return {part.__name__.rpartition(".")[2]: {each.name: each for each in part.targets()} for part in parts}
+
+
 def targets() -> Dict[str, Target]:
     """Returns all targets by name."""
-    found = [each for part in (databases, heaps, modules, owners, stacks) for each in part()]
-    return {each.name: each for each in found}
+    return {name: target for group in groups().values() for name, target in group.items()}

@@ -1,0 +1,91 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""See the package."""
+
+from __future__ import annotations
+
+import hashlib
+import pathlib
+import sys
+import tempfile
+import time
+from typing import Callable, Dict, List
+
+import atheris
+
+import tests.conftest  # noqa: F401  (our plugins, in front of any installed ones)
+from tests import fuzz
+
+with atheris.instrument_imports(include=["volatility3.plugins.windows.tracing.decode"]):
+    from tests.hostile import decoders
+    from tests.hostile.decoders import Target
+
+FINDS = pathlib.Path(__file__).resolve().parent / "finds"
+ALL = "all"
+SECONDS_OF_ONE = 10
+"""Of processor time, whatever else the machine does."""
+
+SECONDS_WITHOUT_END = 300
+MEGABYTES = 1024
+
+
+def main(arguments: List[str]) -> None:
+    """Fuzzes the decoder that the arguments name; does not return."""
+    targets = decoders.targets()
+    choices = {name: {name: target} for name, target in targets.items()}
+    choices.update({**decoders.groups(), ALL: targets})
+    if arguments == ["list"]:
+        print("\n".join(choices))
+        return
+    if len(arguments) != 2 or arguments[0] not in choices:
+        raise SystemExit(fuzz.__doc__)
+    name, seconds = arguments
+    chosen = choices[name]
+    several = len(chosen) > 1
+    FINDS.mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="fuzz-") as folder:
+        longest = _seeds(pathlib.Path(folder), chosen, several)
+        options = [f"-max_total_time={int(seconds)}", f"-timeout={SECONDS_WITHOUT_END}"]
+        options.append(f"-max_len={longest + 64}")
+        # For what ends the process: other finds are written where they are met.
+        options += [
+            f"-rss_limit_mb={MEGABYTES}",
+            f"-artifact_prefix={folder if several else FINDS}/{name}.",
+        ]
+        atheris.Setup([sys.argv[0], folder, *options], _decoder(chosen, several))
+        atheris.Fuzz()
+
+
+def _seeds(folder: pathlib.Path, chosen: Dict[str, Target], several: bool) -> int:
+    """Writes what fuzzing begins with; returns the length of the longest."""
+    longest = 0
+    for number, target in enumerate(chosen.values()):
+        for place, seed in enumerate(target.seeds()):
+            data = bytes((number,)) + seed if several else seed
+            (folder / f"{target.name}.{place}").write_bytes(data)
+            longest = max(longest, len(data))
+    return longest
+
+
+def _decoder(chosen: Dict[str, Target], several: bool) -> Callable[[bytes], None]:
+    """Returns what is fuzzed: of several decoders the first byte of an input chooses one."""
+    targets = list(chosen.values())
+
+    def decode(data: bytes) -> None:
+        if several and not data:
+            return
+        target = targets[data[0] % len(targets)] if several else targets[0]
+        rest = data[1:] if several else data
+        start = time.process_time()
+        try:
+            target.decode(rest, b"")
+            assert time.process_time() - start < SECONDS_OF_ONE, "slow"
+        except Exception:
+            (FINDS / f"{target.name}.{hashlib.sha256(rest).hexdigest()[:16]}").write_bytes(rest)
+            raise
+
+    return decode
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

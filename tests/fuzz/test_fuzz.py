@@ -1,0 +1,37 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""A little fuzzing, and what longer fuzzing found."""
+
+from __future__ import annotations
+
+import importlib.util
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+from tests.hostile import decoders
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+FINDS = sorted((pathlib.Path(__file__).resolve().parent / "finds").glob("*.*"))
+SECONDS = 12
+
+needs_atheris = pytest.mark.skipif(
+    importlib.util.find_spec("atheris") is None, reason="atheris is not there for this Python"
+)
+
+
+@needs_atheris
+def test_every_decoder_for_a_moment() -> None:
+    command = [sys.executable, "-m", "tests.fuzz", "all", str(SECONDS)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr[-5000:]
+    assert "Done" in done.stderr
+
+
+@pytest.mark.parametrize("path", FINDS, ids=lambda path: path.name)
+def test_finds(path: pathlib.Path) -> None:
+    """Each decodes as its decoder declares; the file's name begins with the decoder's."""
+    name = path.name.rpartition(".")[0]
+    decoders.targets()[name].decode(path.read_bytes(), b"")
