@@ -222,11 +222,9 @@ def _lost(
         return
     where = base.outcome.columns.index("PID")
     for pid in sorted({row[where] for row in base.outcome.rows if row[where] is not None}):
-        alone = subject.base(plugin, {**options, "pid": [pid]})
-        if not _touches(alone.reads, changed):
-            lost = base.outcome.keys(pid) - found.keys(pid)
-            if lost:
-                yield f"process {pid}, which was not touched, lost {len(lost)} rows: {min(lost, key=repr)}"
+        lost = base.outcome.keys(pid) - found.keys(pid)
+        if lost and not _touches(subject.base(plugin, {**options, "pid": [pid]}).reads, changed):
+            yield f"process {pid}, which was not touched, lost {len(lost)} rows: {min(lost, key=repr)}"
 
 
 def _touches(reads: List[Range], changed: List[Range]) -> bool:

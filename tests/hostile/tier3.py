@@ -117,10 +117,11 @@ def attack(target: Target, seed: str, number: int) -> List[Violation]:
 def parts(seed: str, numbers: Sequence[int]) -> List[Callable[[], List[Violation]]]:
     """Returns the runs as parts that may be made at the same time: those on one image each."""
     shares = ((name, numbers_of(name, numbers)) for name in sorted(subjects.BUILDERS))
-    return [functools.partial(_part, name, seed, share) for name, share in shares if share]
+    return [functools.partial(run_subject, name, seed, share) for name, share in shares if share]
 
 
-def _part(name: str, seed: str, numbers: Sequence[int]) -> List[Violation]:
+def run_subject(name: str, seed: str, numbers: Sequence[int]) -> List[Violation]:
+    """Makes the runs on one image."""
     with tempfile.TemporaryDirectory(prefix="hostile-") as folder:
         target = Target(name, pathlib.Path(folder))
         return [each for number in numbers for each in attack(target, seed, number)]

@@ -1,0 +1,35 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""A fixed portion of each tier. All of them, and others: `python3 -m tests.hostile --tier N --seed S`."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.hostile import decoders, tier1, tier2, tier3
+
+SEED = "fixed"
+DECODER_RUNS = 30
+"""Of each decoder."""
+PLUGIN_RUNS = 10
+"""On each of some images."""
+SUBJECTS = ("sample", "owners-win10-x64", "stacks-win10-x64", "heaps-win10-x64")
+COMMAND_RUNS = 6
+
+
+def test_decoders() -> None:
+    parts = tier1.parts(SEED, range(DECODER_RUNS * len(decoders.targets())))
+    found = [each for part in parts for each in part()]
+    assert not found, "\n".join(each.what for each in found)
+
+
+@pytest.mark.parametrize("name", SUBJECTS)
+def test_plugins(name: str) -> None:
+    found = tier2.run_subject(name, SEED, range(PLUGIN_RUNS))
+    assert not found, "\n".join(each.what for each in found)
+
+
+@pytest.mark.cli
+def test_command_line() -> None:
+    found = tier3.run_subject("sample", SEED, range(COMMAND_RUNS))
+    assert not found, "\n".join(each.what for each in found)
