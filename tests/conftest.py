@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import os
 import pathlib
+import sys
 import tempfile
 from typing import List
 
@@ -30,6 +31,14 @@ def pytest_collection_modifyitems(items: List[pytest.Item]) -> None:
     for item in items:
         if "shared" in item.keywords:
             item.add_marker(skip)
+
+
+def pytest_sessionfinish() -> None:
+    """Writes what `dev.py coverage` has measured so far: a worker that takes long to end is killed."""
+    module = sys.modules.get("coverage")
+    measuring = module.Coverage.current() if module else None
+    if measuring is not None:
+        measuring.save()
 
 
 @pytest.fixture(scope="session")

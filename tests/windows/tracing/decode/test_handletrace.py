@@ -50,50 +50,62 @@ XP = RingLayout(
     max_depth=16,
 )
 
+X86 = XP._replace(current_stack_index=Field(0x2C, 4), table_size=Field(4, 4), fixed_size=1, trace_db=0x30)
+LAYOUTS = [X64, X86, XP]
+
 BASE = 0x10000
 Event = Tuple[int, int, Tuple[int, ...]]
 
 EVENTS = st.lists(
     st.tuples(
-        st.integers(1, 0xFFFF), st.integers(1, 3), st.lists(st.integers(1, 1 << 63), max_size=16).map(tuple)
+        st.integers(1, 0xFFFF),
+        st.integers(1, 3),
+        st.lists(st.integers(1, (1 << 32) - 1), max_size=16).map(tuple),
     ),
     max_size=20,
 )
 
 
-def slot_bytes(event: Event) -> bytes:
+def slot_bytes(event: Event, layout: RingLayout = X64) -> bytes:
     handle, kind, frames = event
-    padded = frames + (0,) * (16 - len(frames))
-    return struct.pack("<QQQI4x16Q", 4 * handle, 4 * handle + 1, handle, kind, *padded)
+    wide = layout.pointer_size == 8
+    padded = [frame << 16 if wide else frame for frame in frames] + [0] * (16 - len(frames))
+    form = "<QQQI4x16Q" if wide else "<IIII16I"
+    return struct.pack(form, 4 * handle, 4 * handle + 1, handle, kind, *padded)
 
 
-def filled(events: List[Event], size: int) -> Tuple[RingHeader, List[bytes]]:
+def filled(events: List[Event], size: int, layout: RingLayout = X64) -> Tuple[RingHeader, List[bytes]]:
     """The ring after the events: the counter is incremented first and names the slot."""
-    slots = [bytes(0xA0)] * size
+    slots = [bytes(layout.entry_size)] * size
     for number, event in enumerate(events, 1):
-        slots[number % size] = slot_bytes(event)
+        slots[number % size] = slot_bytes(event, layout)
     return RingHeader(len(events), size, ""), slots
 
 
-def trace(number: int, event: Event, size: int) -> HandleTrace:
+def trace(number: int, event: Event, size: int, layout: RingLayout = X64) -> HandleTrace:
     handle, kind, frames = event
+    if layout.pointer_size == 8:
+        frames = tuple(frame << 16 for frame in frames)
     return HandleTrace(number % size, number, 4 * handle, 4 * handle + 1, handle, kind, frames)
 
 
-@given(EVENTS, st.sampled_from([1, 2, 8, 32]))
-def test_the_ring_yields_what_it_still_holds_newest_first(events: List[Event], size: int) -> None:
-    header, slots = filled(events, size)
+@given(EVENTS, st.sampled_from([1, 2, 8, 32]), st.sampled_from(LAYOUTS))
+def test_the_ring_yields_what_it_still_holds_newest_first(
+    events: List[Event], size: int, layout: RingLayout
+) -> None:
+    header, slots = filled(events, size, layout)
     memory = Extents([(BASE, b"".join(slots))])
-    wanted = [trace(number, event, size) for number, event in enumerate(events, 1)]
-    assert list(decode_ring(memory, BASE, header, X64)) == wanted[::-1][:size]
+    wanted = [trace(number, event, size, layout) for number, event in enumerate(events, 1)]
+    assert list(decode_ring(memory, BASE, header, layout)) == wanted[::-1][:size]
 
 
-@given(EVENTS, st.sets(st.integers(0, 7)))
-def test_a_hole_counts_the_events_that_are_lost(events: List[Event], lost: set) -> None:
-    header, slots = filled(events, 8)
-    memory = Extents((BASE + n * 0xA0, data) for n, data in enumerate(slots) if n not in lost)
-    found = list(decode_ring(memory, BASE, header, X64))
-    held = [trace(number, event, 8) for number, event in enumerate(events, 1)][::-1][:8]
+@given(EVENTS, st.sets(st.integers(0, 7)), st.sampled_from(LAYOUTS))
+def test_a_hole_counts_the_events_that_are_lost(events: List[Event], lost: set, layout: RingLayout) -> None:
+    header, slots = filled(events, 8, layout)
+    size = layout.entry_size
+    memory = Extents((BASE + n * size, data) for n, data in enumerate(slots) if n not in lost)
+    found = list(decode_ring(memory, BASE, header, layout))
+    held = [trace(number, event, 8, layout) for number, event in enumerate(events, 1)][::-1][:8]
     assert [event for event in found if isinstance(event, HandleTrace)] == [
         event for event in held if event.slot not in lost
     ]

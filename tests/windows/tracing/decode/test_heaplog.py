@@ -160,3 +160,35 @@ def test_mutations_never_raise(arch: str, changes: List[Tuple[int, int, bytes]],
     read = opened(log, arch, regions)
     assert read.figures().chained == len(list(read.traces())) <= 2 * len(log.records())
     assert isinstance(read.status, str)
+
+
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(
+    arch=st.sampled_from(ARCHS),
+    traces=st.lists(st.lists(st.integers(1, 0xFFFFFFFF), min_size=1, max_size=40), max_size=60),
+    lost=st.sets(st.integers(2, 8), max_size=2),
+)
+def test_what_is_logged_comes_back(arch: str, traces: List[List[int]], lost: "set[int]") -> None:
+    """Whole; and with pages lost, every record of which each one before it in its chain has its link."""
+    log = ForgedLog(arch)
+    for trace in traces:
+        log.log(trace)
+    regions = log.regions()
+    assert shown(opened(log, arch, regions)) == expected(log.records())
+    for page in sorted(regions)[2:]:
+        if page // 0x1000 % 9 in lost:
+            del regions[page]
+    whole = {each.va: each for each in log.records()}
+    reached = []
+    for chain in {each.bucket: None for each in log.records()}:
+        for record in (each for each in log.records() if each.bucket == chain):
+            reached += [record] if _present(regions, record.va, len(log.record_bytes(record))) else []
+            if not _present(regions, record.va, log.pointer):
+                break
+    found = [each for each in opened(log, arch, regions).traces() if not each.status]
+    assert {each.address for each in found} == {each.va for each in reached}
+    assert all(each.frames == whole[each.address].frames for each in found)
+
+
+def _present(regions: Dict[int, bytes], start: int, length: int) -> bool:
+    return all(page in regions for page in range(start & ~0xFFF, start + length, 0x1000))

@@ -192,3 +192,19 @@ def test_any_damage_is_survived(arch: str, damage: List[Tuple[int, int]]) -> Non
         seen: Set[int] = set()
         assert len(list(nodes(memory, root, layout, seen))) <= len(data)
         other_roots(memory, root, layout)
+
+
+@settings(max_examples=40, deadline=None, derandomize=True)
+@given(
+    st.sampled_from(ARCHES),
+    st.lists(st.tuples(st.integers(1, 0x1000), st.integers(0, 0xFFFF), st.booleans()), max_size=60),
+)
+def test_any_nodes_come_back(arch: str, blocks: List[Tuple[int, int, bool]]) -> None:
+    page = pageheaps.PageHeap(HANDLE, arch, 0x10000)
+    made = {
+        (page.block(0x500000 + 0x3000 * number, size, ENTRY + trace, freed=freed), size, ENTRY + trace, freed)
+        for number, (size, trace, freed) in enumerate(blocks)
+    }
+    found = [(each.user, each.size, each.trace, each.freed) for each in read(arch, page.regions())]
+    assert len(found) == len(made)
+    assert set(found) == made

@@ -5,10 +5,10 @@
 from __future__ import annotations
 
 import struct
-from typing import List
+from typing import List, Tuple
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from volatility3.plugins.windows.tracing.decode import unloadevents
 
@@ -80,3 +80,33 @@ def test_an_empty_ring_proves_nothing_and_a_known_one_is_salvaged() -> None:
 @given(st.binary(max_size=4096), st.sampled_from([4, 8]))
 def test_noise_holds_no_ring(data: bytes, pointer_size: int) -> None:
     assert not list(unloadevents.find_ring(memoryview(data), pointer_size, USER_END[pointer_size]))
+
+
+EVENTS = st.lists(
+    st.builds(
+        UnloadedDll,
+        st.text(
+            st.characters(min_codepoint=0x20, max_codepoint=0x7E), min_size=unloadevents.MIN_NAME, max_size=31
+        ),
+        st.integers(1, 0x7000).map(lambda number: number << 16),
+        st.integers(1, 0x400).map(lambda number: number << 12),
+        st.integers(1, 0xFFFFFFFF),
+        st.just(0),
+    ),
+    min_size=1,
+    max_size=40,
+)
+
+
+@settings(max_examples=80, deadline=None, derandomize=True)
+@given(EVENTS, st.sampled_from(KINDS), st.integers(0, 64))
+def test_any_unloads_come_back(events: List[UnloadedDll], kind: Tuple[int, bool, int], before: int) -> None:
+    pointer_size, old, position = kind
+    layout = unloadevents.LAYOUTS[pointer_size][position]
+    ring = unload_trace(events, 8 * pointer_size, old=old)
+    read = unloadevents.read_events(memoryview(ring), layout, USER_END[pointer_size])
+    assert read is not None
+    shown = [(each.sequence, each.name, each.base, each.size) for each in read]
+    assert shown == [(number, each.name, each.base, each.size) for number, each in enumerate(events)][-16:]
+    data = bytes(8 * before) + ring
+    assert 8 * before in unloadevents.find_ring(memoryview(data), pointer_size, USER_END[pointer_size])
