@@ -2,10 +2,11 @@
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
 """Sets up a virtual environment beside this file and works in it. Needs Python 3.9 or newer, nothing else.
 
-python3 dev.py demo            install the plugins and run them on a sample image built on the spot
-python3 dev.py test [ARG...]   install what the tests need and run them (ARGs go to pytest)
-python3 dev.py lint            ruff and mypy
-python3 dev.py lowest [ARG...] the tests on the lowest Volatility that setup.cfg allows
+python3 dev.py demo              install the plugins and run them on a sample image built on the spot
+python3 dev.py test [ARG...]     install what the tests need and run them (ARGs go to pytest)
+python3 dev.py lint              ruff and mypy
+python3 dev.py lowest [ARG...]   the tests on the lowest Volatility that setup.cfg allows
+python3 dev.py coverage [ARG...] the tests, and what of the plugins they leave out; fails above 5 %
 """
 
 from __future__ import annotations
@@ -78,6 +79,15 @@ def lowest(arguments: List[str]) -> None:
     run(python, ["-m", "pytest", *(arguments or ["-n", "auto"])])
 
 
+def coverage(arguments: List[str]) -> None:
+    """Runs the tests as `test` does and shows what they leave out; fails where this is too much."""
+    python = environment("test", requirements("test"))
+    run(python, ["-m", "coverage", "erase"])
+    run(python, ["-m", "coverage", "run", "-m", "pytest", *(arguments or ["-n", "auto"])])
+    run(python, ["-m", "coverage", "combine", "--quiet"])
+    run(python, ["-m", "coverage", "report"])
+
+
 def lint() -> None:
     """Checks style and types."""
     python = environment("test", requirements("test"))
@@ -95,6 +105,8 @@ def main(arguments: List[str]) -> None:
         test(rest)
     elif command == "lint":
         lint()
+    elif command == "coverage":
+        coverage(rest)
     elif command == "lowest":
         lowest(rest)
     else:
