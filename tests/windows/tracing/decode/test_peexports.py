@@ -104,3 +104,23 @@ def test_a_damaged_table_yields_only_addresses_within_the_image(
     found = peexports.read_exports(memory.load, headers)
     assert all(0 < each.rva < headers.size and each.name.isprintable() for each in found.entries)
     assert list(found.entries) == sorted(found.entries)
+
+
+NAMES = st.text("abcXYZ09_?@$", min_size=1, max_size=30)
+RVAS = st.integers(0x1000, 0x1FFF)
+
+
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(
+    st.sampled_from([32, 64]),
+    st.dictionaries(NAMES, RVAS, max_size=40),
+    st.dictionaries(st.integers(1, 60), RVAS),
+)
+def test_any_table_comes_back(bits: int, exports: "dict[str, int]", ordinals: "dict[int, int]") -> None:
+    image = pe(bits, exports={**exports, "Away": "NTDLL.RtlAway"}, ordinals=ordinals, rdata=0x8000)
+    found = read(flat(image))
+    assert found.status == ""
+    assert found.forwarders == (("Away", "NTDLL.RtlAway"),)
+    wanted = {(rva, name) for name, rva in exports.items() if name != "Away"}
+    wanted |= {(rva, f"Ordinal{number}") for number, rva in ordinals.items()}
+    assert {(each.rva, each.name) for each in found.entries} == wanted

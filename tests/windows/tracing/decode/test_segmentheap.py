@@ -4,9 +4,11 @@
 
 from __future__ import annotations
 
-from typing import List, Tuple
+from typing import List, Set, Tuple
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from volatility3.plugins.windows.tracing.decode.extents import Extents
 from volatility3.plugins.windows.tracing.decode.heapblock import Block
 from volatility3.plugins.windows.tracing.decode.heapmemory import HeapMemory
@@ -118,3 +120,28 @@ def test_only_a_segment_heap_is_one(arch: str) -> None:
     heap.put(BASE + heap.form.signature, 4, 0xEEFFEEFF)
     memory = HeapMemory.over(Extents(heap.regions()), heap.form.pointer)
     assert read_segment_heap(memory, BASE, heaptypes.segment_heap(arch)) is None
+
+
+@settings(max_examples=40, deadline=None, derandomize=True)
+@given(
+    st.sampled_from(ARCHES),
+    st.sampled_from([0, segmentheaps.TAIL]),
+    st.lists(st.tuples(st.integers(0x1F000, 0x60000), st.booleans()), max_size=20),
+    st.sets(st.integers(1, 0xFFE), max_size=12),
+)
+def test_any_blocks_come_back(arch: str, tail: int, sizes: List[Tuple[int, bool]], places: Set[int]) -> None:
+    records, heap = Records(arch), segmentheaps.SegmentHeap(BASE, arch, flags=segmentheaps.CAPTURE | tail)
+    wanted = set()
+    for number, (size, traced) in enumerate(sizes):
+        record = records.add() if traced else 0
+        user = heap.large(0x1000000 * (number + 1), size, record)
+        wanted.add((user, size, records.trace(record) if record else None))
+    heap.segment(0x800000)
+    named = [(0x800000 + 0x100 * place, records.add()) for place in sorted(places)]
+    for address, record in named:
+        heap.extra(address, record)
+    found, blocks, traces = read(arch, heap.regions() + records.runs())
+    assert not found.damaged
+    assert len(blocks) == len(sizes)
+    assert {(each.user, each.size, each.trace) for each in blocks} == wanted
+    assert [trace.address for trace in traces] == [record for _, record in named]
