@@ -10,7 +10,7 @@ from typing import Any, Dict, Iterable, List, Sequence, Tuple, Union
 from volatility3.plugins.windows import heaptraces
 
 from tests import grid
-from tests.forge import context, heap_layouts, kernels, sample
+from tests.forge import context, heap_layouts, heaplist, kernels, sample
 from tests.forge.dump import Image
 from tests.forge.heaplog import HeapLog
 from tests.forge.heaps import NtHeap
@@ -24,8 +24,6 @@ PID = 1000
 HEAP = 0x10000000
 LIST = 0x1000000
 
-# Offsets in the PEB, by pointer size: ProcessHeap, NumberOfHeaps, ProcessHeaps (public symbols).
-_PEB = {8: (0x30, 0xE8, 0xF0), 4: (0x18, 0x88, 0x90)}
 _GENERATIONS = {
     "xp": ("5.1", "5.1"),
     "win7": ("6.0", "6.1"),
@@ -100,8 +98,6 @@ class HeapImage:
 
     def image(self) -> Image:
         """Writes log, database and list, and makes the image."""
-        peb = self.half.peb
-        assert peb is not None
         space = self.process.space
         if self.used["log"]:
             self.put(self.log.regions().items())
@@ -109,14 +105,8 @@ class HeapImage:
         if self.used["std"]:
             self.put(self.std.regions().items())
             space.write_int(self.ntdll.base + sample.POINTER_RVA, self.std.base, self.pointer)
-        default, count, array = _PEB[self.pointer]
         if self.listed:
-            self.process.region(LIST, size=0x1000)
-            for number, heap in enumerate(self.listed):
-                space.write_int(LIST + number * self.pointer, heap, self.pointer)
-            space.write_int(peb.address + default, self.listed[0], self.pointer)
-            space.write_int(peb.address + count, len(self.listed), 4)
-            space.write_int(peb.address + array, LIST, self.pointer)
+            heaplist.put(self.process, self.half, self.pointer, self.listed, LIST)
         return self.kernel.image()
 
     def run(self, folder: pathlib.Path, **options: Any) -> List[Node]:

@@ -150,7 +150,7 @@ def test_tables_beside_the_code_win_over_an_installed_copy(
     options += ["-r", "json", "-f", str(image.save(tmp_path / "a.dmp"))]
     result = vol(bare, *options, "windows.stacktracedb")
     assert result.returncode == 0, result.stderr
-    assert len(json.loads(result.stdout)) == 10
+    assert len(json.loads(result.stdout)) == 14
 
 
 @pytest.mark.cli

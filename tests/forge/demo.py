@@ -33,7 +33,7 @@ class Command(NamedTuple):
 
 
 COMMANDS = [
-    Command("windows.gflags", "pretty", ["Freed", "Unindexed", "Mismatched", "Unreadable"]),
+    Command("windows.gflags", "pretty", ["Freed", "Unindexed", "Mismatched", "Unreadable", "Orphans"]),
     Command(
         "windows.stacktracedb --fold",
         "quick",
@@ -46,6 +46,9 @@ COMMANDS = [
     Command("windows.locks --unbacked", "pretty", [*_LOCK_COUNTS, "Own", "Source", "File"]),
     Command("windows.handletraces --leaks", "pretty", ["Source"]),
     Command("windows.objecttraces", "pretty", ["Source"]),
+    Command(
+        "windows.heaptraces", "pretty", ["Source", "EntryAddress", "AllocationsGrowth", "BytesGrowth", "File"]
+    ),
 ]
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Any, List, Sequence, Union
 
-from . import kernels, sampleowners, samplestacks, samplethreads, std_bytes
+from . import kernels, sampleheaps, sampleowners, samplestacks, samplethreads, std_bytes
 from .kernel import Kernel
 from .module import Module
 from .pe import Function
@@ -72,6 +72,7 @@ def build() -> Kernel:
     samplethreads.add(kernel, updater, legacy, INJECTED)
     samplestacks.add(kernel, updater)
     sampleowners.add(kernel, updater, legacy, INJECTED)
+    sampleheaps.add(updater, INJECTED)
     return kernel
 
 

@@ -11,7 +11,7 @@ import pytest
 from volatility3.plugins.windows import gflags, stacktracedb
 
 from tests import grid
-from tests.forge import context, kernels, sample
+from tests.forge import context, kernels, sample, sampleheaps
 from tests.forge.context import Opened
 from tests.forge.kernel import Kernel
 from tests.forge.paging import State
@@ -60,7 +60,10 @@ def test_databases_stand_below_their_space(opened: Opened) -> None:
     }
     assert found == {
         (0, "x64"): [("std", grid.masked(sample.KERNEL_DATABASE), "symbol", "6.1")],
-        (4312, "x64"): [("std", sample.PROCESS_DATABASE, "search", "6.1")],
+        (4312, "x64"): [
+            ("std", sample.PROCESS_DATABASE, "search", "6.1"),
+            ("heaplog", sampleheaps.LOG, "search", "heaplog"),
+        ],
         (5120, "x86"): [("std", sample.WOW64_DATABASE, "search", "6.1")],
     }
 
