@@ -62,6 +62,7 @@ class HandleTraces(interfaces.plugins.PluginInterface):
                         yield from self._event(event, rows)
         except tables.MissingTableError as error:
             vollog.error(error)
+            return
         if not found:
             vollog.warning(
                 "No handle traces: a process has them after '!htrace -enable', under Application Verifier's "
