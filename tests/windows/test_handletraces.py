@@ -276,6 +276,24 @@ def test_creators_of_objects(name: str, generation: str, tmp_path: pathlib.Path)
 
 
 @pytest.mark.parametrize("name", ["xp-x86", "win10-x64"])
+def test_objects_whose_creator_cannot_be_read_are_counted(name: str, tmp_path: pathlib.Path) -> None:
+    kernel, _, table = new_process(name, 0x6000)
+    (index, *_) = put_database(kernel, "5.1" if name == "xp-x86" else "6.1", traces_of(kernel))
+    table.add(0x84, named(kernel, "_KEVENT", "Event", "Ready", creator=(1000, index)), creator=0)
+    kernel.space.allocate(0x1000)
+    gone = named(kernel, "_KEVENT", "Event", creator=(1000, index))
+    kernel.space.allocate(0x1000)
+    table.add(0x88, gone, creator=0)
+    table.finish()
+    kernel.space.set_state(header_of(gone), 1, State.PAGEFILE)
+    found = grid.run(context.open_image(kernel.image(), tmp_path), handletraces.HandleTraces)
+    assert [(node.row["Event"], node.row["ObjectName"], node.row["Status"]) for node in found] == [
+        ("create", "Ready", ""),
+        (None, None, "1 object headers unreadable"),
+    ]
+
+
+@pytest.mark.parametrize("name", ["xp-x86", "win10-x64"])
 def test_names_of_objects(name: str, tmp_path: pathlib.Path) -> None:
     kernel, app, table = new_process(name)
     device = named(kernel, "_DEVICE_OBJECT", "Device", "HarddiskVolume1")

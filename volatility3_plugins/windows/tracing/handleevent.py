@@ -22,6 +22,7 @@ WIDE_ID = "ClientId above 32 bits"
 """Process and thread IDs have 32 bits: these are none, and not shown."""
 HEADER_UNREADABLE = "ring unreadable"
 PAGES_UNREADABLE = "pages of the handle table unreadable"
+OBJECTS_UNREADABLE = "object headers unreadable"
 
 
 class HandleEvent(NamedTuple):

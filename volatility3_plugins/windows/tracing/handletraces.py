@@ -12,7 +12,6 @@ from . import globalflag, handleevent
 from .creators import Creator, Creators
 from .databases import Databases
 from .decode import globalflags
-from .decode.handletable import Entry
 from .handleevent import HandleEvent
 from .handlerings import HandleRings
 from .handletables import HandleTable, HandleTables, MissingPage
@@ -88,29 +87,30 @@ class HandleTraces(interfaces.configuration.VersionableInterface):
         if self._tables.layout.creator is None and not self._objects_have_creators:
             return
         made: List[_Made] = []
-        missing = 0
+        missing = unreadable = 0
         for each in self._tables.entries(table):
             if isinstance(each, MissingPage):
                 missing += 1
-            else:
-                made += self._made(each)
+                continue
+            if each.creator:
+                made.append(_Made(each.handle, each.object_header, None, each.creator))
+            if self._objects_have_creators and each.object_header not in self._seen:
+                self._seen.add(each.object_header)
+                creator = self._objects.creator(each.object_header)
+                unreadable += creator is None
+                if creator is not None and creator.back_trace_index:
+                    made.append(_Made(None, each.object_header, creator.pid, creator.back_trace_index))
         creators = self._creators.resolve(
             self._kernel_space, {thing.back_trace_index for thing in made}, narrow=True
         )
         for thing in made:
             yield self._creation(space, thing, creators)
-        if missing:
-            yield handleevent.hole(space, f"{missing} {handleevent.PAGES_UNREADABLE}")
-
-    def _made(self, entry: Entry) -> Iterator[_Made]:
-        """Yields what of a handle and its object has its creator's trace."""
-        if entry.creator:
-            yield _Made(entry.handle, entry.object_header, None, entry.creator)
-        if self._objects_have_creators and entry.object_header not in self._seen:
-            self._seen.add(entry.object_header)
-            creator = self._objects.creator(entry.object_header)
-            if creator is not None and creator.back_trace_index:
-                yield _Made(None, entry.object_header, creator.pid, creator.back_trace_index)
+        for count, what in (
+            (missing, handleevent.PAGES_UNREADABLE),
+            (unreadable, handleevent.OBJECTS_UNREADABLE),
+        ):
+            if count:
+                yield handleevent.hole(space, f"{count} {what}")
 
     def _creation(self, space: AddressSpace, made: _Made, creators: Dict[int, Creator]) -> HandleEvent:
         creator = creators[made.back_trace_index]

@@ -92,7 +92,7 @@ class Objects:
         return self._known[header]
 
     def creator(self, header: int) -> Optional[ObjectCreator]:
-        """Returns who made an object, None where its header does not say."""
+        """Returns who made an object, with index 0 where its header does not keep it; None if unreadable."""
         data = self._read(header)
         if data is None:
             return None
@@ -102,7 +102,9 @@ class Objects:
             else self._info_mask.of(data) & _CREATOR_MASK
         )
         # The creator's information lies right before the header, whatever else there is.
-        info = self._peek.read(header - self._creator_size, self._creator_size) if has else None
+        if not has:
+            return ObjectCreator(0, 0)
+        info = self._peek.read(header - self._creator_size, self._creator_size)
         if info is None:
             return None
         return ObjectCreator(self._creator_pid.of(info), self._creator_index.of(info))
