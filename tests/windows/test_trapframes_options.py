@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import pathlib
-from typing import Any, List, Optional
+from typing import Any, List, Optional, Tuple
 
 import pytest
 from volatility3.plugins.windows.tracing.decode import cpucontext
@@ -152,6 +152,27 @@ def test_a_damaged_thread_list(tmp_path: pathlib.Path) -> None:
         (1020, ""),
         (None, "thread list damaged"),
     ]
+
+
+@pytest.mark.parametrize(
+    ("place", "expected"),
+    [(2, [(1012, "thread list altered")]), (None, [(1012, ""), (None, "thread list damaged")])],
+)
+def test_one_wrong_link_hides_no_thread(
+    place: Optional[int], expected: List[Tuple[Optional[int], str]], tmp_path: pathlib.Path
+) -> None:
+    kernel = make_kernel()
+    app = kernel.process("app.exe", pid=1000)
+    threads = [app.thread(1004 + 4 * number) for number in range(3)]
+    for thread in threads:
+        in_system_call(kernel, thread)
+    kernel.image()
+    owner = (
+        app.eprocess.at("ThreadListHead") if place is None else threads[place].ethread.at("ThreadListEntry")
+    )
+    live = LiveImage(kernel, tmp_path)
+    live.poke(owner + 8, bytes(8))
+    assert shown(live.rows(), "TID", "Status") == [(1004, ""), (1008, ""), *expected]
 
 
 def test_members(tmp_path: pathlib.Path) -> None:

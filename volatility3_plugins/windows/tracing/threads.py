@@ -34,6 +34,9 @@ UNREADABLE = "unreadable"
 PARTLY_READABLE = "partly unreadable"
 NOT_A_THREAD = "not a thread"
 LIST_DAMAGED = "thread list damaged"
+LIST_ALTERED = "thread list altered"
+"""One link of this thread is wrong, yet no thread is missing: Windows changes both sides at once."""
+
 NOT_LISTED = "not in the thread list"
 TERMINATED = "terminated"
 
@@ -167,8 +170,12 @@ class Threads(interfaces.configuration.VersionableInterface):
         for entry in (*walk.before, *lost, *walk.after):
             ethread = entry - self._entry.offset
             memory_of = memory.read_extents(self._context, self._layer.name, ethread, self._size)
-            yield self._thread(process, ethread, ethread, memory_of)
-        if walk.gap is not None and not walk.gap.exact:
+            thread = self._thread(process, ethread, ethread, memory_of)
+            if walk.altered is not None and walk.altered.link == entry:
+                thread = thread._replace(status=", ".join(filter(None, (LIST_ALTERED, thread.status))))
+            yield thread
+        head_altered = walk.altered is not None and walk.altered.link == eprocess + self._head.offset
+        if head_altered or (walk.gap is not None and not walk.gap.exact):
             vollog.warning(f"The thread list of process {process.space.pid} is damaged")
             yield self._thread(process, 0, 0, Extents([]))._replace(status=LIST_DAMAGED)
 
