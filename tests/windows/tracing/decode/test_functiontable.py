@@ -51,6 +51,16 @@ def test_pieces_lead_to_the_function_that_they_belong_to() -> None:
     assert found.direct(INDIRECT) == PIECE
 
 
+def test_an_indirect_entry_that_stands_for_itself_is_no_entry() -> None:
+    image = struct.pack("<III", 0x3000, 0x3010, 1)
+    found = FunctionTable.from_bytes(image, lambda rva, length: image[rva : rva + length])
+    (entry,) = [found.find(0x3008)]
+    assert entry == RuntimeFunction(0x3000, 0x3010, 1)
+    with pytest.raises(UnwindDataError, match="invalid"):
+        found.direct(entry)
+    assert found.primary(entry) is None
+
+
 def test_a_chain_that_loops_or_is_unreadable_leads_nowhere() -> None:
     found = table(ALL)
     assert found.primary(LOOPING) is None
