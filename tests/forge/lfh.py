@@ -32,7 +32,7 @@ class _Form(NamedTuple):
     bitmap: bool
 
 
-_FORMS = {
+FORMS = {
     "6.0-x64": _Form(0x30, 8, 0x18, 0x1C, 0x20, 0x18, False),
     "6.0-x86": _Form(0x20, 4, 0x10, 0x14, 0x10, 0x0C, False),
     "6.2-x64": _Form(0x40, 8, 0x24, 0x28, 0x30, 0x14, True),
@@ -52,7 +52,7 @@ def add(heap: NtHeap, form: str, stride: int, wanted: Sequence[Wanted], padding:
     Returns:
         The addresses of the callers' bytes.
     """
-    layout, numbers = heap.layout, _FORMS[form]
+    layout, numbers = heap.layout, FORMS[form]
     pointer, unit = layout.pointer, layout.unit
     subsegment = heap.plain(numbers.subsegment_size)
     head = numbers.header_size

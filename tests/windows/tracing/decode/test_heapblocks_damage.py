@@ -17,6 +17,7 @@ from volatility3.plugins.windows.tracing.decode.heaptrace import Traces
 from volatility3.plugins.windows.tracing.decode.ntheap import read_heap
 
 from tests import heaptypes
+from tests.forge import lfh
 from tests.forge.heaps import PAGE
 from tests.heapforms import BASE, LOG, MODERN, OLD, Records, new_heap, read, traced, without
 
@@ -41,6 +42,35 @@ def test_what_is_left_in_free_memory(form: str) -> None:
         busy: (70, False),
     }
     assert not lost
+
+
+@pytest.mark.parametrize("form", MODERN)
+@pytest.mark.parametrize(
+    "lie", ["signature", "back pointer", "block size", "block count", "too many", "marks"]
+)
+def test_a_subsegment_that_lies_takes_nothing_else_with_it(form: str, lie: str) -> None:
+    """It is no subsegment then; what lies before and behind it is as it was."""
+    records, heap = Records(form), new_heap(form)
+    numbers, pointer, unit = lfh.FORMS[form], heap.layout.pointer, heap.layout.unit
+    before = heap.extended(30, records.add())
+    users = lfh.add(heap, form, 0x60, [lfh.Wanted(20, records.add()) for _ in range(20)])
+    after = heap.extended(77, records.add())
+    ((base, data), *_) = heap.regions()
+    assert set(traced(read(form, [(base, data), *records.runs()])[0])) == {before, *users, after}
+    signature = base + data.find(lfh.SIGNATURE.to_bytes(4, "little"))
+    subsegment = int.from_bytes(data[signature - numbers.signature - base :][:pointer], "little")
+    places = {
+        "signature": (signature, 4, lfh.SIGNATURE ^ 1),
+        "back pointer": (subsegment + numbers.user_blocks, pointer, BASE),
+        "block size": (subsegment + numbers.block_size, 2, 0),
+        "block count": (subsegment + numbers.block_count, 2, 0),
+        "too many": (subsegment + numbers.block_count, 2, 0xFFFF),
+        "marks": (users[0] - 3 * unit + unit - 1, 1, 0x40),
+    }
+    heap.put(*places[lie])
+    found = traced(read(form, heap.regions() + records.runs())[0])
+    assert found[before][2] == found[after][2] == "block"
+    assert not [form for _, _, form in found.values() if form == "lfh"] or lie == "marks"
 
 
 @pytest.mark.parametrize("form", MODERN)
