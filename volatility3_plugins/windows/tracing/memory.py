@@ -8,7 +8,8 @@ Everything in this package counts in canonical addresses; this module is where t
 
 from __future__ import annotations
 
-from typing import Dict, Iterator, Tuple
+import io
+from typing import Dict, Iterable, Iterator, Tuple
 
 from volatility3.framework import exceptions, interfaces
 from volatility3.framework.layers import linear
@@ -66,7 +67,23 @@ def read_extents(
     first = masked(layer, start)
     length = max(min(length, layer.maximum_address + 1 - first), 0)
     base = canonical(layer, start) - first
-    return Extents((base + offset, data) for offset, data in _runs(context, layer_name, first, length))
+    runs = _joined(_runs(context, layer_name, first, length))
+    return Extents((base + offset, data) for offset, data in runs)
+
+
+def _joined(pieces: Iterable[Tuple[int, bytes]]) -> Iterator[Tuple[int, bytes]]:
+    """Joins pieces that touch as they come, so that pieces and whole are never held at the same time."""
+    start, joined = 0, io.BytesIO()
+    for offset, data in pieces:
+        if joined.tell() and offset == start + joined.tell():
+            joined.write(data)
+            continue
+        if joined.tell():
+            yield start, joined.getvalue()
+        start, joined = offset, io.BytesIO(data)
+        joined.seek(len(data))
+    if joined.tell():
+        yield start, joined.getvalue()
 
 
 def _runs(

@@ -26,7 +26,7 @@ Piece = Tuple[int, int, int, str]
 def mapping(
     context: interfaces.context.ContextInterface, layer: linear.LinearlyMappedLayer, start: int, length: int
 ) -> Iterator[Piece]:
-    """Yields what is present of a range of a layer, in order.
+    """Returns what is present of a range of a layer, in order.
 
     Args:
         context: the context that holds the layer
@@ -35,8 +35,14 @@ def mapping(
         length: bytes
     """
     if length <= _FEW or not isinstance(layer, intel.Intel):
-        yield from _with_gaps(layer, start, length)
-        return
+        return _with_gaps(layer, start, length)
+    return _in_a_row(_by_table(context, layer, start, length))
+
+
+def _by_table(
+    context: interfaces.context.ContextInterface, layer: intel.Intel, start: int, length: int
+) -> Iterator[Piece]:
+    """Yields what is present according to the page tables."""
     tables = _Tables(context, layer)
     end = start + length
     while start < end:
@@ -49,6 +55,21 @@ def mapping(
         else:
             yield from _asked(layer, start, stop - start)
         start = stop
+
+
+def _in_a_row(pieces: Iterator[Piece]) -> Iterator[Piece]:
+    """Joins pieces that lie in a row in the layer below, too."""
+    last: Optional[Piece] = None
+    for piece in pieces:
+        if last is not None:
+            offset, size, mapped, below = last
+            if piece[0] - offset == size == piece[2] - mapped and piece[3] == below:
+                last = offset, size + piece[1], mapped, below
+                continue
+            yield last
+        last = piece
+    if last is not None:
+        yield last
 
 
 def may_execute(

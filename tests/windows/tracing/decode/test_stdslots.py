@@ -19,13 +19,13 @@ USED = Bounds(0x1000, 0x2000, START, END, True, True)
 
 
 def test_number_one_lies_last() -> None:
-    assert index_slots(Extents([(START, MEMORY)]), USED, 8) == [Slots(1, list(range(1, 11)))]
+    assert index_slots(Extents([(START, MEMORY)]), USED, 8) == [Slots(1, tuple(range(1, 11)))]
 
 
 def test_holes_keep_the_numbers_apart() -> None:
     """A slot of which a part is missing is not read."""
     memory = Extents([(START, MEMORY[:0x1C]), (START + 0x2C, MEMORY[0x2C:])])
-    assert index_slots(memory, USED, 8) == [Slots(1, [1, 2, 3, 4]), Slots(8, [8, 9, 10])]
+    assert index_slots(memory, USED, 8) == [Slots(1, (1, 2, 3, 4)), Slots(8, (8, 9, 10))]
     assert index_slots(Extents([(START + 4, MEMORY[4:8])]), USED, 8) == []
 
 
@@ -42,7 +42,7 @@ def test_holes_keep_the_numbers_apart() -> None:
 def test_cut(entries: List[List[Optional[int]]], left: List[List[Optional[int]]]) -> None:
     slots, first = [], 1
     for each in entries:
-        slots.append(Slots(first, [0x40] * len(each)))
+        slots.append(Slots(first, (0x40,) * len(each)))
         first += len(each) + 3
     cut(slots, entries)
     assert entries == left

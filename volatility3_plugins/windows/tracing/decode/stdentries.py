@@ -6,13 +6,20 @@ from __future__ import annotations
 
 import functools
 import struct
-from typing import Dict, Iterator, List, NamedTuple, Tuple
+from typing import Dict, Iterator, NamedTuple, Tuple
 
 from .extents import Extents
 from .stdheader import Header
 from .stdlayout import Member, StdLayout, packer
 
 POINTER_CODES = {4: "I", 8: "Q"}
+
+
+class Heads(NamedTuple):
+    """Bucket heads in a row: the number of the first, and the address of each one's first entry or 0."""
+
+    first: int
+    addresses: Tuple[int, ...]
 
 
 class Codec(NamedTuple):
@@ -102,8 +109,8 @@ def codec(layout: StdLayout) -> Codec:
     )
 
 
-def bucket_heads(header: Header, memory: Extents) -> Iterator[Tuple[int, int]]:
-    """Yields (bucket, address of its first entry or 0) of every bucket head that is present."""
+def bucket_heads(header: Header, memory: Extents) -> Iterator[Heads]:
+    """Yields the bucket heads that are present."""
     pointer, stride = header.layout.pointer_size, header.bucket_stride
     for low, high in memory.covered(header.buckets, header.buckets_end):
         first = -(-(low - header.buckets) // stride)
@@ -113,10 +120,10 @@ def bucket_heads(header: Header, memory: Extents) -> Iterator[Tuple[int, int]]:
         words = pointers(
             memory, header.buckets + first * stride, (last - first) * stride // pointer + 1, pointer
         )
-        yield from enumerate(words[:: stride // pointer], first)
+        yield Heads(first, words[:: stride // pointer])
 
 
-def pointers(memory: Extents, address: int, count: int, size: int) -> List[int]:
+def pointers(memory: Extents, address: int, count: int, size: int) -> Tuple[int, ...]:
     """Returns an array of pointers that is wholly present."""
     data = memory.read(address, count * size)
-    return list(struct.unpack(f"<{count}{POINTER_CODES[size]}", data)) if data is not None else []
+    return struct.unpack(f"<{count}{POINTER_CODES[size]}", data) if data is not None else ()

@@ -6,13 +6,15 @@ from __future__ import annotations
 
 import bisect
 import enum
+import functools
 import struct
-from typing import Callable, Dict, Iterable, Iterator, List, Optional, Tuple
+from typing import Callable, Dict, Iterator, List, Optional, Sequence, Tuple
 
-from . import stdentries, stdslots
+from . import stdchains, stdentries, stdslots
 from .capture import HASH_MASK
 from .stdblocks import Blocks
 from .stdbounds import Bounds
+from .stdentries import Heads
 from .stdheader import Header
 from .stdslots import Slots
 
@@ -43,7 +45,6 @@ class Links:
         chains: by bucket, how far its chain can be followed
         slots: what index slots are present
         entries: like slots, the entry that each leads to, or None
-        by_address: entry by address
         led: by entry, 1 if a slot leads to it
         strays: how many slots lead to no entry
     """
@@ -54,7 +55,7 @@ class Links:
         used: Bounds,
         read: ReadBytes,
         blocks: Blocks,
-        heads: Iterable[Tuple[int, int]],
+        heads: Sequence[Heads],
         slots: List[Slots],
     ) -> None:
         self._codec = stdentries.codec(header.layout)
@@ -66,37 +67,62 @@ class Links:
         self._sure_end = used.lower_end
         if not used.lower_known:
             self._sure_end = self._end_of(self.walked - 1) if self.walked else used.first_entry
-        self.by_address: Dict[int, int] = dict(zip(blocks.addresses, range(self.walked)))
         self.buckets = [-1] * self.walked
         self.chains = bytearray(header.bucket_count)
         self.slots = slots
+        self._following: List[Optional[int]] = []
         self._follow(heads)
+        if used.upper_known and [run.pointers for run in slots] == [tuple(blocks.addresses)]:
+            # As it is where every trace got its number when it was logged: slots are in the order of memory.
+            self.entries: List[List[Optional[int]]] = [list(range(len(blocks.addresses)))]
+            self.led = bytearray(b"\1" * len(blocks.addresses))
+            self.strays = 0
+            return
         self.entries = [self._resolve(run) for run in slots]
         if not used.upper_known:
             stdslots.cut(self.slots, self.entries)
         self.led = self._led_once()
         self.strays = sum(entries.count(None) for entries in self.entries)
 
+    @functools.cached_property
+    def by_address(self) -> Dict[int, int]:
+        """Entry by address, also of those that only a chain or a slot leads to."""
+        return dict(zip(self.blocks.addresses, range(len(self.blocks.addresses))))
+
     def slot_present(self, index: int) -> bool:
         return any(run.first <= index < run.first + len(run.pointers) for run in self.slots)
 
-    def _follow(self, heads: Iterable[Tuple[int, int]]) -> None:
+    def _follow(self, heads: Sequence[Heads]) -> None:
         """Marks the entries of all chains and how far each can be followed."""
-        get, buckets, links = self.by_address.get, self.buckets, self.blocks.chains
-        following = self._following = list(map(get, links))
-        for bucket, address in heads:
-            state, entry, last = Chain.WHOLE, get(address), None
-            while address:
-                if entry is None or buckets[entry] >= 0:
-                    entry = self._claim(address, bucket)
-                    if entry is None:
-                        state = Chain.BROKEN
-                        break
+        for run in heads:
+            self.chains[run.first : run.first + len(run.addresses)] = bytes((Chain.WHOLE,)) * len(
+                run.addresses
+            )
+        plain = stdchains.in_order(self.blocks, heads)
+        if plain is not None:
+            self.buckets = plain
+            return
+        following = self._following = list(map(self.by_address.get, self.blocks.chains))
+        for bucket, address in stdchains.starts(heads):
+            self._follow_one(bucket, address, following)
+
+    def _follow_one(self, bucket: int, address: int, following: List[Optional[int]]) -> None:
+        """Marks the entries of a chain whose first is at an address."""
+        buckets, links = self.buckets, self.blocks.chains
+        entry, last = self.by_address.get(address), -1
+        while address:
+            if entry is None or buckets[entry] >= 0:
+                entry = self._claim(address, bucket)
+                if entry is None:
+                    self.chains[bucket] = Chain.BROKEN
+                    break
+                buckets[entry] = -1
+            while entry is not None and buckets[entry] < 0:
                 buckets[entry] = bucket
-                last, address, entry = entry, links[entry], following[entry]
-            if last is not None and self.blocks.depths[last] == UNREADABLE:
-                state = Chain.UNREADABLE
-            self.chains[bucket] = state
+                last, entry = entry, following[entry]
+            address = links[last]
+        if last >= 0 and self.blocks.depths[last] == UNREADABLE:
+            self.chains[bucket] = Chain.UNREADABLE
 
     def _claim(self, address: int, bucket: int) -> Optional[int]:
         """Returns the entry to mark; one that two chains claim goes to that in which its hash belongs."""

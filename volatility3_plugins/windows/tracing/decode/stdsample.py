@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import Optional, Tuple
 
-from . import stdentries
+from . import stdchains, stdentries
 from .capture import HASH_MASK
 from .reading import Reader
 from .stdblocks import BlockWalk
@@ -25,7 +25,7 @@ def agreement(reader: Reader, header: Header) -> Tuple[int, int]:
         block counts as one of either
     """
     memory = reader(header.buckets, header.buckets_end - header.buckets)
-    heads = [(bucket, head) for bucket, head in stdentries.bucket_heads(header, memory) if head]
+    heads = list(stdchains.starts(stdentries.bucket_heads(header, memory)))
     step = max(len(heads) // _SAMPLE, 1)
     verdicts = [_belongs(reader, header, bucket, head) for bucket, head in heads[::step][:_SAMPLE]]
     verdicts.append(_begins(reader, header))

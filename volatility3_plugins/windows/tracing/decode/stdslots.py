@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from typing import List, NamedTuple, Optional
+from typing import List, NamedTuple, Optional, Tuple
 
 from . import stdentries
 from .extents import Extents
@@ -15,7 +15,7 @@ class Slots(NamedTuple):
     """Index slots in a row that are present: the number of the first, and what they hold, in index order."""
 
     first: int
-    pointers: List[int]
+    pointers: Tuple[int, ...]
 
 
 def index_slots(memory: Extents, used: Bounds, size: int) -> List[Slots]:

@@ -4,9 +4,10 @@
 
 from __future__ import annotations
 
-import functools
 import struct
 import sys
+from itertools import chain, compress, count
+from operator import not_
 from typing import Dict, Iterable, Iterator, Optional, Tuple
 
 from . import stdentries, stdstatus
@@ -41,17 +42,17 @@ class TraceDecoder:
         self._memory = memory
         self._read = read
         by_address = links.blocks.addresses.__getitem__
-        self._rest = sorted((entry for entry, led in enumerate(links.led) if not led), key=by_address)
+        self._rest = sorted(compress(range(len(links.led)), map(not_, links.led)), key=by_address)
 
     def traces(self, hidden: int = 0) -> Iterator[Trace]:
-        """Yields the traces, by index, then what no slot leads to by address.
+        """Returns the traces, by index, then what no slot leads to by address.
 
         Args:
             hidden: flags of `stdstatus`; what has one of them is left out
         """
-        claims = self.claims() if self._links.strays else {}
-        yield from self._decode(self._by_slot(claims), hidden)
-        yield from self._decode(((None, entry, 0) for entry in self._rest), hidden)
+        pairs = self._by_slot(self.claims()) if self._links.strays else self._all_slots()
+        rest = ((None, entry, 0) for entry in self._rest)
+        return chain(self._decode(pairs, hidden), self._decode(rest, hidden))
 
     def unlisted(self) -> int:
         """Returns how many slots that lead to no entry `traces` leaves out: it yields the first thousand."""
@@ -77,12 +78,14 @@ class TraceDecoder:
         found.pop(0, None)
         return found
 
+    def _all_slots(self) -> Iterator[_Pair]:
+        """Returns the slots, all of which lead to an entry."""
+        runs = zip(self._links.slots, self._links.entries)
+        return chain.from_iterable(zip(count(run.first), entries, run.pointers) for run, entries in runs)
+
     def _by_slot(self, claims: Dict[int, int]) -> Iterator[_Pair]:
         left = _MAX_STRAYS
         for run, entries in zip(self._links.slots, self._links.entries):
-            if not self._links.strays:
-                yield from zip(range(run.first, run.first + len(entries)), entries, run.pointers)
-                continue
             for index, (entry, pointer) in enumerate(zip(entries, run.pointers), run.first):
                 if entry is None:
                     if index in claims or not left:
@@ -94,18 +97,20 @@ class TraceDecoder:
         codec, links = self._codec, self._links
         addresses, depths, buckets = links.blocks.addresses, links.blocks.depths, links.buckets
         shift, capacities = codec.shift, codec.capacities
-        by_depth = {depth: (each.unpack_from, each.size) for depth, each in codec.frames.items()}
+        by_depth = [_NO_FRAMES] * (codec.max_depth + 1)
+        for depth, each in codec.frames.items():
+            by_depth[depth] = each.unpack_from, each.size
         marks, wide = codec.marks.unpack_from, codec.wide
-        mask, most, count = codec.count_mask, codec.saturation or codec.count_mask + 1, self._bucket_count
-        data, start, size, low = b"", 0, 0, HASH_MASK
+        mask, most, modulus = codec.count_mask, codec.saturation or codec.count_mask + 1, self._bucket_count
+        data, start, size, low, deepest = b"", 0, 0, HASH_MASK, codec.max_depth
         # Half the time of Trace(...), which matters for a hundred thousand.
-        make = functools.partial(tuple.__new__, Trace)
+        make = tuple.__new__
         for index, entry, pointer in pairs:
             if entry is None:
                 yield Trace(index, pointer, None, None, None, None, (), stdstatus.text(stdstatus.INDEX))
                 continue
             address, depth = addresses[entry], depths[entry]
-            unpack, length = by_depth.get(depth, _NO_FRAMES)
+            unpack, length = by_depth[depth if 0 < depth <= deepest else 0]
             offset = address - start
             if not 0 <= offset <= size - length:
                 start, data = self._memory.run_at(address) or (0, b"")
@@ -118,7 +123,7 @@ class TraceDecoder:
             frames = unpack(data, offset)
             values = marks(data, offset)
             total = sum(frames) & low
-            bucket = total % count
+            bucket = total % modulus
             stored = values[1] << 16 | values[2] if wide else values[1]
             traces = values[0] & mask
             if (
@@ -127,7 +132,7 @@ class TraceDecoder:
                 and 0 < traces < most
                 and (not shift or depth <= capacities[values[0] >> shift])
             ):
-                yield make((stored, address, traces, depth, total, bucket, frames, ""))
+                yield make(Trace, (stored, address, traces, depth, total, bucket, frames, ""))
             else:
                 flags, trace = self._judge.row(index, entry, values[0], stored, frames)
                 if not flags & hidden:

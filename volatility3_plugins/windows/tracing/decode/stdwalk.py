@@ -19,6 +19,7 @@ bytes and some 200 bytes per entry; traces are decoded as they are yielded.
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import Iterator, List, NamedTuple, Optional
 
 from . import stdentries, stdlinks, stdrecords, stdslots, stdstatus
@@ -70,11 +71,11 @@ class Database:
         self._memory = reader(header.address, used.lower_end - header.address)
         self._chunks = Chunks(reader)
         upper = reader(used.upper_start, used.upper_end - used.upper_start)
-        heads = list(stdentries.bucket_heads(header, self._memory))
+        heads = tuple(stdentries.bucket_heads(header, self._memory))
         slots = stdslots.index_slots(upper, used, codec.pointer_size)
 
         def pointers() -> List[int]:
-            return [head for _, head in heads] + [pointer for run in slots for pointer in run.pointers]
+            return [*chain(*(run.addresses for run in heads), *(run.pointers for run in slots))]
 
         walk = BlockWalk(codec, self._memory, used.first_entry, used.lower_end, pointers)
         self._links = links = stdlinks.Links(header, used, self._read, walk.walk(), heads, slots)
