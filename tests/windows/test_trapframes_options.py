@@ -60,6 +60,23 @@ def test_the_cpu_area_of_a_wow64_thread(code_segment: int, tmp_path: pathlib.Pat
     assert (row["Dr7"], row["R8"], row["Kind"]) == (None, None, None)
 
 
+def test_members_of_a_wow64_threads_context(tmp_path: pathlib.Path) -> None:
+    """Those of parts that were not written are there, and said to be."""
+    kernel = make_kernel()
+    app = kernel.process("app.exe", pid=1000)
+    wow, thread = app.wow64(), app.thread(1004)
+    wow.thread(thread, context=WOW64_CONTEXT)
+    in_system_call(kernel, thread)
+    cells = LiveImage(kernel, tmp_path).cells(members=True)
+    start = next(number for number, (_, row) in enumerate(cells) if row["Origin"] == "wow64")
+    listed = [row for depth, row in cells[start + 1 :] if depth]
+    values = {row["Member"]: row["Value"] for row in listed}
+    assert values["ContextFlags"] == "0x10007 saved"
+    assert (values["Rip"], values["Rax"]) == ("0x77001234 saved", "0x7 saved")
+    assert values["Dr7"] == values["MxCsr"] == "not saved"
+    assert "R8" not in values
+
+
 def test_processors(tmp_path: pathlib.Path) -> None:
     kernel = make_kernel(cpus=3)
     app = kernel.process("app.exe", pid=1000)
