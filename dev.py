@@ -83,7 +83,7 @@ def lowest(arguments: List[str]) -> None:
 
 
 def coverage(arguments: List[str]) -> None:
-    """Runs the tests as `test` does and shows which branches they leave out; fails where these are too many."""
+    """Runs the tests as `test` does and shows which branches they leave out; fails if these are too many."""
     python = environment("test", requirements("test"))
     # What is measured takes longer than the images that claim to be huge are given.
     left_out = ["--ignore", "tests/hostile/test_amplifiers.py"]
