@@ -275,6 +275,15 @@ def test_creators_of_objects(name: str, generation: str, tmp_path: pathlib.Path)
     ]
 
 
+def test_a_creator_that_is_no_process_id_is_not_shown(tmp_path: pathlib.Path) -> None:
+    kernel, _, table = new_process("win10-x64", 0x6000)
+    (index, *_) = put_database(kernel, "6.1", traces_of(kernel))
+    table.add(0x84, named(kernel, "_KEVENT", "Event", "Ready", creator=(0xFFFFE0001002F7B0, index)))
+    table.finish()
+    (found,) = grid.run(context.open_image(kernel.image(), tmp_path), handletraces.HandleTraces)
+    assert (found.row["ByPID"], found.row["Status"]) == (None, "ClientId above 32 bits")
+
+
 @pytest.mark.parametrize("name", ["xp-x86", "win10-x64"])
 def test_objects_whose_creator_cannot_be_read_are_counted(name: str, tmp_path: pathlib.Path) -> None:
     kernel, _, table = new_process(name, 0x6000)

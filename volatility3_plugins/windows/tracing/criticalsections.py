@@ -8,7 +8,7 @@ from typing import Iterator, Optional
 
 from volatility3.framework import interfaces
 
-from . import fields, lock
+from . import fields, lock, threadids
 from .decode import criticalsection, links
 from .decode.criticalsection import RESOURCE_TYPE
 from .lock import Lock
@@ -125,7 +125,7 @@ def _section(space: AddressSpace, pair: SectionPair, memory: SectionMemory) -> L
     state = criticalsection.lock_state(section.lock_count, section.recursion_count)
     made = made._replace(
         owning_thread=section.owning_thread,
-        owner_tid=section.owning_thread or None,
+        owner_tid=threadids.identifier(section.owning_thread or None),
         lock_count=section.lock_count,
         recursion_count=section.recursion_count,
         waiting_exclusive=state.waiters,
@@ -145,7 +145,7 @@ def _with_resource(made: Lock, memory: SectionMemory) -> Lock:
     waiting = resource.number_of_waiting_shared or resource.number_of_waiting_exclusive
     return made._replace(
         owning_thread=resource.exclusive_owner_thread,
-        owner_tid=resource.exclusive_owner_thread or None,
+        owner_tid=threadids.identifier(resource.exclusive_owner_thread or None),
         lock_count=resource.number_of_active,
         waiting_shared=resource.number_of_waiting_shared,
         waiting_exclusive=resource.number_of_waiting_exclusive,

@@ -8,7 +8,7 @@ from typing import Iterator, List, Optional, Set, Union
 
 from volatility3.framework import interfaces
 
-from . import fields, handleevent, memory
+from . import fields, handleevent, memory, threadids
 from .decode import handletrace
 from .decode.fields import Field
 from .decode.handletrace import HandleTrace, Hole, RingLayout
@@ -24,7 +24,6 @@ _EVENTS = {
     handletrace.CLOSE: handleevent.CLOSE,
     handletrace.BAD_REFERENCE: handleevent.BADREF,
 }
-_MAX_ID = 0xFFFFFFFF
 
 
 class HandleRings:
@@ -101,14 +100,14 @@ class HandleRings:
                 settled.add(event.handle)
             status.append("" if event.type in _EVENTS else f"{handleevent.UNKNOWN_TYPE} {event.type}")
             status.append(handleevent.DENIED if event.sequence < 0 else "")
-            wide = max(event.unique_process, event.unique_thread) > _MAX_ID
+            wide = max(event.unique_process, event.unique_thread) > threadids.MAX_ID
             status.append(handleevent.WIDE_ID if wide else "")
             yield HandleEvent(
                 space,
                 event.handle,
                 _EVENTS.get(event.type, ""),
-                _identifier(event.unique_process),
-                _identifier(event.unique_thread),
+                threadids.identifier(event.unique_process),
+                threadids.identifier(event.unique_thread),
                 event.sequence,
                 found,
                 event.frames,
@@ -146,7 +145,3 @@ def ring_layout(context: interfaces.context.ContextInterface, table: str, pointe
         stack_trace=stack.offset,
         max_depth=stack.size // pointer_size,
     )
-
-
-def _identifier(value: int) -> Optional[int]:
-    return value if value <= _MAX_ID else None

@@ -8,7 +8,7 @@ from typing import Dict, Iterator, List, NamedTuple, Optional, Set
 
 from volatility3.framework import interfaces
 
-from . import globalflag, handleevent
+from . import globalflag, handleevent, threadids
 from .creators import Creator, Creators
 from .databases import Databases
 from .decode import globalflags
@@ -115,12 +115,13 @@ class HandleTraces(interfaces.configuration.VersionableInterface):
     def _creation(self, space: AddressSpace, made: _Made, creators: Dict[int, Creator]) -> HandleEvent:
         creator = creators[made.back_trace_index]
         found = self._objects.describe(made.object_header)
-        status: List[str] = [found.status, creator.status]
+        wide = made.pid is not None and made.pid > threadids.MAX_ID
+        status: List[str] = [found.status, handleevent.WIDE_ID if wide else "", creator.status]
         return HandleEvent(
             space,
             made.handle,
             handleevent.CREATE,
-            made.pid,
+            threadids.identifier(made.pid),
             None,
             None,
             found,

@@ -17,6 +17,14 @@ THREAD_OBJECT = 6
 LOCK_BIT = 0x80
 """The dispatcher's lock, a bit of _DISPATCHER_HEADER.Type since 8."""
 
+MAX_ID = 0xFFFFFFFF
+"""Process and thread IDs have 32 bits, though a pointer holds them."""
+
+
+def identifier(value: Optional[int]) -> Optional[int]:
+    """Returns a process or thread ID as it is stored, None for what can be none."""
+    return value if value is not None and value <= MAX_ID else None
+
 
 class ThreadIds:
     """Looks thread IDs up, each thread once.
@@ -48,4 +56,4 @@ class ThreadIds:
         data = self._peek.read(ethread + self._tid.offset, self._tid.size)
         if kind is None or data is None or kind[0] & ~LOCK_BIT != THREAD_OBJECT:
             return None
-        return int.from_bytes(data, "little")
+        return identifier(int.from_bytes(data, "little"))

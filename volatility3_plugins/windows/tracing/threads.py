@@ -16,7 +16,7 @@ from typing import Collection, Dict, Iterator, List, NamedTuple, Optional
 
 from volatility3.framework import interfaces
 
-from . import fields, memory, threadowners, threadscan
+from . import fields, memory, threadids, threadowners, threadscan
 from .decode import links, threadstate
 from .decode.extents import Extents
 from .peek import Peek
@@ -192,6 +192,7 @@ class Threads(interfaces.configuration.VersionableInterface):
             status = UNREADABLE
         elif values["state"] == threadstate.TERMINATED:
             status = TERMINATED
+        values["tid"] = threadids.identifier(values["tid"])
         wanted = {name: values[name] for name in Thread._fields if name in values}
         processor = self._running.get(ethread)
         return Thread(
