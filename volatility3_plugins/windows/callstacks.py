@@ -88,13 +88,17 @@ class CallStacks(interfaces.plugins.PluginInterface):
         self, rows: callstackrows.CallStackRows, listed: Iterable[stacks.CallStack]
     ) -> Iterator[callstackrows.Shown]:
         selection = options.selection(self)
-        for stack in listed:
+        for stack in options.with_progress(self, listed, _work):
             shown = rows.shown(stack)
             if selection.everything or selection.takes(each.name for each in shown.frames):
                 yield shown
 
     def run(self) -> renderers.TreeGrid:
         return renderers.TreeGrid(callstackrows.COLUMNS, self._generator())
+
+
+def _work(stack: stacks.CallStack) -> str:
+    return f"Walking the stacks of process {stack.space.pid}"
 
 
 def _fold(listed: Iterable[callstackrows.Shown]) -> Iterable[Tuple[callstackrows.Shown, int]]:

@@ -48,7 +48,8 @@ class ObjectTraces(interfaces.plugins.PluginInterface):
         layer = self.context.layers[kernel.layer_name]
         stacks = StackCells(layer, naming.names(kernel))
         found = False
-        for event in objecttraces.ObjectTraces(self.context, kernel_name, kernel).list_events():
+        listed = objecttraces.ObjectTraces(self.context, kernel_name, kernel).list_events()
+        for event in options.with_progress(self, listed, lambda _: "Reading the traces of objects"):
             found = True
             frames = stacks.of(event.frames)
             if selection.everything or selection.takes(names_of(frames)):

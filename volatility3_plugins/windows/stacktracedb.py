@@ -10,7 +10,6 @@ from .tracing import databases, globalflag, memory, options, spaces, symbolizer,
 from .tracing.database import Database, Found
 from .tracing.decode import backtraces, globalflags, heaplog, stdwalk
 from .tracing.decode.stdwalk import Trace
-from .tracing.framecells import names_of
 from .tracing.tracerows import COLUMNS, TraceRows
 
 vollog = logging.getLogger(__name__)
@@ -38,7 +37,7 @@ class StackTraceDb(interfaces.plugins.PluginInterface):
                 symbolizer=symbolizer.Symbolizer,
             ),
             options.pid("the kernel"),
-            options.numbers("index", "Show only the back traces with these indices"),
+            options.numbers("index", "Show only the back traces with these indices, and check no others"),
             *options.selecting("back traces"),
             options.switch("fold", "Show no frame rows, but each back trace in one string (column Stack)"),
             options.switch(
@@ -87,7 +86,13 @@ class StackTraceDb(interfaces.plugins.PluginInterface):
             vollog.warning(f"{who}{asked}: {missing or space.status}")
 
     def _database(self, finder: databases.Databases, database: Database, rows: TraceRows) -> Iterator[Row]:
-        dump = self.config.get("dump", False)
+        dump, carve = self.config.get("dump", False), self.config.get("carve", False)
+        wanted = self.config.get("index")
+        picked = finder.pick(database, set(wanted)) if wanted and not (dump or carve) else None
+        if picked is not None:
+            yield 0, rows.database(database.header, database.status, options.DISABLED)
+            yield from self._traces(rows, picked)
+            return
         opened = finder.open(database)
         if opened is None:
             yield 0, rows.database(None, database.status, options.FAILED if dump else options.DISABLED)
@@ -108,17 +113,18 @@ class StackTraceDb(interfaces.plugins.PluginInterface):
         if isinstance(opened, stdwalk.Database) and opened.unlisted:
             vollog.warning(f"{where}: {opened.unlisted} more index slots lead to no entry; they have no row")
         if not dump:
-            yield from self._traces(rows, opened.traces(self.config.get("carve", False)))
+            work = f"Reading the databases of process {database.space.pid}"
+            yield from self._traces(rows, options.with_progress(self, opened.traces(carve), lambda _: work))
 
     def _traces(self, rows: TraceRows, traces: Iterable[Trace]) -> Iterator[Row]:
         selection = options.selection(self)
         wanted = set(self.config.get("index") or ())
+        if wanted:
+            traces = (trace for trace in traces if trace.trace_index in wanted)
+        if not selection.everything:
+            traces = rows.selected(selection, traces)
         fold = self.config.get("fold", False)
         for trace in traces:
-            if wanted and trace.trace_index not in wanted:
-                continue
-            if not (selection.everything or selection.takes(names_of(rows.frames(trace)))):
-                continue
             if fold:
                 yield 0, rows.folded(trace)
             else:

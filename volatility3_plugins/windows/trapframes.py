@@ -9,6 +9,7 @@ from volatility3.plugins.windows import thrdscan
 
 from .tracing import options, spaces, symbolizer, threads, traprows
 from .tracing import trapframes as states
+from .tracing.trapstate import State
 
 
 class TrapFrames(interfaces.plugins.PluginInterface):
@@ -66,10 +67,14 @@ class TrapFrames(interfaces.plugins.PluginInterface):
             members=self.config.get("members", False),
             unwind=self.config.get("unwind", False),
         )
-        for state in listed:
+        for state in options.with_progress(self, listed, _work):
             yield 0, rows.row(state)
             for member in state.members:
                 yield 1, rows.member_row(state, member)
 
     def run(self) -> renderers.TreeGrid:
         return renderers.TreeGrid(traprows.COLUMNS, self._generator())
+
+
+def _work(state: State) -> str:
+    return f"Reading the trap frames of process {state.space.pid}"

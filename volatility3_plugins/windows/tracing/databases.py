@@ -16,7 +16,7 @@ from volatility3.framework import interfaces
 
 from . import database, databasesearch, globalflag, layouts, memory
 from .database import BY_SEARCH, BY_SYMBOL, HEAPLOG, STD, Database, Found
-from .decode import globalflags, heaplog, stdproof, stdwalk
+from .decode import globalflags, heaplog, stdjudge, stdpick, stdproof, stdwalk
 from .decode.reading import Reader
 from .decode.stdproof import Proof
 from .moduleindex import ModuleIndexes
@@ -119,6 +119,17 @@ class Databases(interfaces.configuration.VersionableInterface):
         if found.kind == HEAPLOG:
             return heaplog.HeapLog(reader, found.address, self.layouts(found.space).heaplog)
         return stdwalk.Database(reader, found.header) if found.header else None
+
+    def pick(self, found: Database, indices: Collection[int]) -> Optional[List[stdjudge.Trace]]:
+        """Returns some traces of a database without reading all of it; None where only all of it tells them.
+
+        Args:
+            found: the database
+            indices: of the traces
+        """
+        if found.header is None:
+            return None
+        return stdpick.Picker(self.reader(found.space), found.header).traces(indices)
 
     def _of_kernel(self, space: AddressSpace) -> Found:
         kernel = self._context.modules[self._kernel_module_name]

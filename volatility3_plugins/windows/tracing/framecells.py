@@ -9,9 +9,10 @@ from typing import Iterable, Iterator, List, NamedTuple, Optional, Tuple
 from volatility3.framework import interfaces, renderers
 from volatility3.framework.renderers import format_hints
 
-from . import memory
 from .decode import stdstatus
 from .decode.memo import Memo
+from .decode.stdjudge import Trace
+from .selection import Selection
 from .symbolizer import Name, SpaceNames
 
 OVERWRITTEN = "overwritten"
@@ -42,7 +43,7 @@ class StackCells:
     """
 
     def __init__(self, layer: interfaces.layers.DataLayerInterface, names: SpaceNames) -> None:
-        self._layer = layer
+        self._mask = layer.address_mask
         self._names = names
         self._frames = Memo(self._frame)
         self._symbols = Memo(self._symbol)
@@ -65,15 +66,20 @@ class StackCells:
             return "; ".join(map(_in_stack, self.of(frames, status)))
         return "; ".join(map(self._symbols.__getitem__, frames))
 
+    def selected(self, selection: Selection, traces: Iterable[Trace]) -> Iterator[Trace]:
+        """Yields the traces that a selection takes, by the names of their frames that are there."""
+        takes = selection.by_address(self._names.name)
+        return (trace for trace in traces if takes(trace.frames))
+
     def _frame(self, address: Optional[int]) -> FrameCells:
         if address is None:
             return _NOT_THERE
         name = self._names.name(address)
-        shown = format_hints.Hex(memory.masked(self._layer, address))
+        shown = format_hints.Hex(address & self._mask)
         return FrameCells((shown, name.symbol, name.source, name.status), name)
 
     def _symbol(self, address: Optional[int]) -> str:
-        return _in_stack(self._frames[address])
+        return _in_stack(_NOT_THERE) if address is None else self._names.name(address).symbol
 
 
 def names_of(frames: Iterable[FrameCells]) -> Iterator[Name]:

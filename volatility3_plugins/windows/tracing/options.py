@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import logging
-from typing import Iterable, List, Type
+from typing import Callable, Iterable, Iterator, List, Type, TypeVar
 
 from volatility3.framework import interfaces
 from volatility3.framework.configuration import requirements
@@ -18,6 +18,10 @@ vollog = logging.getLogger(__name__)
 DISABLED = "Disabled"
 """The column `File output` when no file was asked for, in Volatility's own words."""
 FAILED = "Error outputting file"
+
+_OFTEN = 4096
+
+Item = TypeVar("Item")
 
 
 def kernel() -> interfaces.configuration.RequirementInterface:
@@ -101,6 +105,26 @@ def symbolizer(plugin: interfaces.plugins.PluginInterface) -> Symbolizer:
         plugin.config.get("fetch_symbols", False),
         plugin._progress_callback,
     )
+
+
+def with_progress(
+    plugin: interfaces.plugins.PluginInterface, items: Iterable[Item], describe: Callable[[Item], str]
+) -> Iterator[Item]:
+    """Passes things on, and tells Volatility's progress callback what they are part of.
+
+    Args:
+        plugin: that works on them
+        items: the things
+        describe: what the work is on; told each time it changes, and now and then while it does not
+    """
+    before, count = "", 0
+    for item in items:
+        now = describe(item)
+        if now != before or not count % _OFTEN:
+            plugin._progress_callback(0, now)
+            before = now
+        count += 1
+        yield item
 
 
 def write_file(plugin: interfaces.plugins.PluginInterface, name: str, pieces: Iterable[bytes]) -> str:

@@ -7,8 +7,9 @@ from __future__ import annotations
 import fnmatch
 import functools
 import re
-from typing import Iterable, Optional
+from typing import Callable, Iterable, Optional
 
+from .decode.memo import Memo
 from .symbolizer import UNBACKED, Name
 
 _SYMBOLS = 1 << 16
@@ -43,5 +44,28 @@ class Selection:
                 return True
         return found and unbacked
 
+    def by_address(self, name: Callable[[int], Name]) -> Callable[[Iterable[Optional[int]]], bool]:
+        """Returns what tells whether a stack is wanted, by the addresses of its frames (None: not there).
+
+        Args:
+            name: names an address; asked once of each
+        """
+        wanted = []
+        if self._pattern is not None:
+            wanted.append(_judge(lambda address: self._matches(name(address).symbol)))
+        if self._unbacked:
+            wanted.append(_judge(lambda address: name(address).backing in UNBACKED))
+
+        def takes(frames: Iterable[Optional[int]]) -> bool:
+            return all(True in map(judge, frames) for judge in wanted)
+
+        return takes
+
     def _matches(self, symbol: str) -> bool:
         return self._pattern is None or self._pattern.match(symbol) is not None
+
+
+def _judge(verdict: Callable[[int], bool]) -> Callable[[Optional[int]], bool]:
+    """Returns a function that remembers the verdict on each address; a frame that is not there gets a no."""
+    verdicts: Memo[Optional[int], bool] = Memo(lambda address: address is not None and verdict(address))
+    return verdicts.__getitem__

@@ -4,16 +4,16 @@
 
 from __future__ import annotations
 
-from typing import Iterator, List, Optional, Tuple, Union
+from typing import Iterable, Iterator, List, Optional, Tuple, Union
 
 from volatility3.framework import interfaces, renderers
 from volatility3.framework.renderers import format_hints
 
-from . import memory
 from .database import HEAPLOG, Database
 from .decode.stdheader import Header
 from .decode.stdwalk import Trace
 from .framecells import FrameCells, StackCells
+from .selection import Selection
 from .symbolizer import SpaceNames
 
 COLUMNS: List[Tuple[str, type]] = [
@@ -58,7 +58,7 @@ class TraceRows:
     def __init__(
         self, layer: interfaces.layers.DataLayerInterface, database: Database, names: SpaceNames
     ) -> None:
-        self._layer = layer
+        self._mask = layer.address_mask
         self._stacks = StackCells(layer, names)
         self._no_count = _NONE if database.kind == HEAPLOG else _UNREADABLE
         self._key: Cells = (
@@ -93,34 +93,73 @@ class TraceRows:
         """Yields (depth, row) of a back trace and of its frames below it."""
         entry = self._hex(trace.address)
         yield 0, self._trace(trace, entry, _NONE)
-        before = (*self._key, trace.trace_index or _NONE, _NONE, _NONE)
-        after = (entry, *(_NONE,) * 7)
+        pid, process, arch, database = self._key
+        index = trace.trace_index or _NONE
+        # Of the two hundred thousand tuples of a listing none is made from others.
         for number, frame in enumerate(self.frames(trace)):
-            yield 1, (*before, number, *frame.cells, *after)
+            address, symbol, source, status = frame.cells
+            yield (
+                1,
+                (
+                    pid,
+                    process,
+                    arch,
+                    database,
+                    index,
+                    _NONE,
+                    _NONE,
+                    number,
+                    address,
+                    symbol,
+                    source,
+                    status,
+                    entry,
+                    _NONE,
+                    _NONE,
+                    _NONE,
+                    _NONE,
+                    _NONE,
+                    _NONE,
+                    _NONE,
+                ),
+            )
 
     def frames(self, trace: Trace) -> List[FrameCells]:
         """Returns the frames of a trace, innermost first."""
         return self._stacks.of(trace.frames, trace.status)
 
+    def selected(self, selection: Selection, traces: Iterable[Trace]) -> Iterator[Trace]:
+        """Returns the traces that are wanted; each address of the others is named once and shown never."""
+        return self._stacks.selected(selection, traces)
+
     def _trace(self, trace: Trace, entry: format_hints.Hex, stack: object) -> Cells:
+        index, _, count, depth, total, _, _, status = trace
+        pid, process, arch, database = self._key
         return (
-            *self._key,
-            trace.trace_index or _NONE,
-            self._no_count if trace.trace_count is None else trace.trace_count,
-            _or_unreadable(trace.depth),
+            pid,
+            process,
+            arch,
+            database,
+            index or _NONE,
+            self._no_count if count is None else count,
+            _UNREADABLE if depth is None else depth,
             _NONE,
             _NONE,
             _NONE,
             _NONE,
-            trace.status,
+            status,
             entry,
-            _UNREADABLE if trace.hash is None else format_hints.Hex(trace.hash),
+            _UNREADABLE if total is None else format_hints.Hex(total),
             stack,
-            *(_NONE,) * 5,
+            _NONE,
+            _NONE,
+            _NONE,
+            _NONE,
+            _NONE,
         )
 
     def _hex(self, address: int) -> format_hints.Hex:
-        return format_hints.Hex(memory.masked(self._layer, address))
+        return format_hints.Hex(address & self._mask)
 
 
 def _or_unreadable(value: Optional[int]) -> Union[int, interfaces.renderers.BaseAbsentValue]:
