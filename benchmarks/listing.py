@@ -34,14 +34,14 @@ def databases(folder: pathlib.Path) -> List[Line]:
             partial(cost, few, "windows.stacktracedb", "jsonl"),
             partial(cost, few, f"windows.floor.Floor --rows {FEW} --children {images.DEPTH}", "jsonl"),
         ],
-        3,
+        5,
     )
     folded, fold_floor = in_turns(
         [
             partial(cost, full, "windows.stacktracedb --fold", "jsonl"),
             partial(cost, full, f"windows.floor.Floor --rows {FULL} --frames {images.DEPTH}", "jsonl"),
         ],
-        3,
+        5,
     )
     dump, bulk, dumping = in_turns(
         [
@@ -75,7 +75,7 @@ def filters(folder: pathlib.Path) -> List[Line]:
             partial(cost, full, "windows.stacktracedb --fold --find *!Function00003+*"),
             partial(cost, full, "windows.info"),
         ],
-        3,
+        5,
     )
     one, all_processes, opening_many = in_turns(
         [
@@ -103,7 +103,7 @@ def threads(folder: pathlib.Path) -> List[Line]:
             partial(cost, image, "windows.debugregisters"),
             partial(cost, image, "windows.threads"),
         ],
-        3,
+        5,
     )
     return [
         results.ratio(

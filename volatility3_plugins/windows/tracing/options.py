@@ -117,13 +117,12 @@ def with_progress(
         items: the things
         describe: what the work is on; told each time it changes, and now and then while it does not
     """
-    before, count = "", 0
-    for item in items:
+    before = ""
+    for count, item in enumerate(items):
         now = describe(item)
         if now != before or not count % _OFTEN:
             plugin._progress_callback(0, now)
             before = now
-        count += 1
         yield item
 
 

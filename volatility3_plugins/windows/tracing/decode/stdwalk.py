@@ -19,6 +19,7 @@ bytes and some 200 bytes per entry; traces are decoded as they are yielded.
 
 from __future__ import annotations
 
+import functools
 from itertools import chain
 from typing import Iterator, List, NamedTuple, Optional
 
@@ -69,7 +70,8 @@ class Database:
         self.bounds = used = bounds(header)
         self._codec = codec = stdentries.codec(header.layout)
         self._memory = reader(header.address, used.lower_end - header.address)
-        self._chunks = Chunks(reader)
+        # No method of this object: what holds each other is let go much later than what is no longer needed.
+        self._read = functools.partial(_read, self._memory, Chunks(reader), used.lower_end)
         upper = reader(used.upper_start, used.upper_end - used.upper_start)
         heads = tuple(stdentries.bucket_heads(header, self._memory))
         slots = stdslots.index_slots(upper, used, codec.pointer_size)
@@ -137,16 +139,15 @@ class Database:
     def _record_count(self) -> int:
         return stdrecords.record_count(self.header, self.bounds, self._links, self._decoder.claims())
 
-    def _read(self, address: int, length: int) -> Optional[memoryview]:
-        """Reads from the bulk, else (beyond a watermark that is out of date) from memory."""
-        found = self._memory.read(address, length)
-        if found is None and address + length > self.bounds.lower_end:
-            found = self._chunks.read(address, length)
-        return found
-
     def _missing(self, upper: Extents) -> int:
         """Counts the bytes of the used parts that are not present, as far as it is known what is used."""
         used, address = self.bounds, self.header.address
         known = used.lower_end if used.lower_known else used.first_entry
         missing = self._memory.missing(address, known)
         return missing + (upper.missing(used.upper_start, used.upper_end) if used.upper_known else 0)
+
+
+def _read(bulk: Extents, chunks: Chunks, end: int, address: int, length: int) -> Optional[memoryview]:
+    """Reads from the bulk, else (beyond a watermark that is out of date) from memory."""
+    found = bulk.read(address, length)
+    return chunks.read(address, length) if found is None and address + length > end else found

@@ -1,0 +1,126 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""What the plugins do, counted: no more than is known to be needed, and in proportion to what there is.
+
+A change that makes a plugin do more fails here before a benchmark shows it, on any machine in the same way.
+"""
+
+from __future__ import annotations
+
+import pathlib
+from typing import Any, Dict, List
+
+import pytest
+from volatility3.plugins.windows import gflags, stacktracedb
+from volatility3.plugins.windows.tracing import memory
+from volatility3.plugins.windows.tracing.decode import extents
+
+from benchmarks import images
+
+from .costcases import CASES, KINDS, Measured
+from .costs import Opened
+
+_ONCE = ("symbol tables", "process lists", "kernel module lists")
+_SLACK = 1.1
+_FEW = 8
+
+
+@pytest.fixture(scope="module")
+def measured(tmp_path_factory: pytest.TempPathFactory) -> Measured:
+    return Measured(tmp_path_factory.mktemp("costs"))
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_no_more_is_done_than_is_needed(measured: Measured, name: str) -> None:
+    counts = measured.cost(name, 2)
+    assert counts["rows"] > 0
+    done = {kind: counts[kind] for kind in KINDS}
+    bounds = dict(zip(KINDS, CASES[name].most))
+    assert {kind: done[kind] for kind in KINDS if done[kind] > bounds[kind]} == {}, done
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_cost_grows_as_the_image_does(measured: Measured, name: str) -> None:
+    """Each further process, thread or entry costs what the ones before it did, or less."""
+    one, two, four = (measured.cost(name, size) for size in (1, 2, 4))
+    for kind in one:
+        grown, before = four[kind] - two[kind], two[kind] - one[kind]
+        # What is read in larger or smaller pieces may change a little at once.
+        most = max(2 * before * _SLACK, one[kind] * (_SLACK - 1), _FEW)
+        assert grown <= most, (kind, one, two, four)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_nothing_is_done_once_more_for_more(measured: Measured, name: str) -> None:
+    """Tables and lists of the whole image are loaded and walked once, whatever it holds."""
+    one, four = measured.cost(name, 1), measured.cost(name, 4)
+    assert {kind: four[kind] for kind in _ONCE} == {kind: one[kind] for kind in _ONCE}
+    assert max(four["process lists"], four["kernel module lists"]) <= 1
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_progress_is_told(measured: Measured, name: str) -> None:
+    said = measured.opened(name, 2).told(CASES[name].plugin)
+    assert said
+    assert all(said)
+
+
+def test_one_process_costs_one_process(measured: Measured) -> None:
+    """With --pid nothing but the list of processes is read of the others."""
+    few, many = (
+        measured.opened("gflags, processes", size).cost(stacktracedb.StackTraceDb, pid=[images.PID])
+        for size in (1, 4)
+    )
+    others = CASES["gflags, processes"].one * 3
+    assert few["rows"] == many["rows"]
+    for kind in ("layers", "modules", "module lists", "VAD trees", "page tables"):
+        assert few[kind] == many[kind], kind
+    assert many["bytes"] - few["bytes"] <= others * 0x2000
+    assert many["objects"] - few["objects"] <= others * 8
+
+
+def test_what_is_not_shown_is_not_made(measured: Measured) -> None:
+    """With --find the modules of all frames are parsed, but a row is made only of a stack that is found."""
+    opened = measured.opened("stacktracedb, entries", 4)
+    everything = opened.cost(stacktracedb.StackTraceDb)
+    found = opened.cost(stacktracedb.StackTraceDb, find="*!no such function*")
+    assert found["rows"] == 1
+    assert found["modules"] <= everything["modules"]
+    assert found["reads"] <= everything["reads"]
+
+
+@pytest.mark.parametrize("plugin", [gflags.GFlags, stacktracedb.StackTraceDb])
+def test_one_database_is_held_at_a_time(
+    plugin: Any, measured: Measured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was read of a database is let go before the next one is read."""
+    alive: Dict[int, int] = {}
+    most: List[int] = []
+
+    class Held(extents.Extents):
+        __slots__ = ()
+
+        def __init__(self, runs: Any) -> None:
+            super().__init__(runs)
+            alive[id(self)] = sum(len(data) for _, data in self.runs)
+            most.append(sum(alive.values()))
+
+        def __del__(self) -> None:
+            alive.pop(id(self), None)
+
+    monkeypatch.setattr(memory, "Extents", Held)
+    peaks = []
+    for size in (1, 4):
+        most.clear()
+        measured.opened("gflags, processes", size).cost(plugin)
+        peaks.append(max(most))
+    assert peaks[1] <= peaks[0] * _SLACK
+
+
+def test_volatility_caches_no_database(tmp_path: pathlib.Path) -> None:
+    """Volatility keeps the last reads through a layer: none of them depends on how large a database is."""
+    kept = []
+    for entries in (64, 1024):
+        counts = Opened(images.processes(tmp_path, 4, entries)).cost(gflags.GFlags)
+        kept.append(counts["cached bytes"])
+    assert kept[1] <= kept[0] * _SLACK
