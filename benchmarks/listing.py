@@ -14,8 +14,8 @@ from .images import Image
 from .measure import Cost, in_turns, vol
 from .results import Line
 
-FEW, FULL = 10_000, 164_000
-"""Entries; of 16 frames, the latter fill the 24 MB that ntdll reserves by default."""
+FEW, FULL = 10_000, 164_554
+"""Entries; of 16 frames, no more than the latter fit into the 24 MB that ntdll reserves by default."""
 _MEGABYTE = 1 << 20
 _RECORD = 0x110
 """Bytes of RTL_PROCESS_BACKTRACE_INFORMATION on x64."""
