@@ -24,14 +24,14 @@ def regions(std: Std) -> Dict[int, bytes]:
         _write_lower(std, memory)
         _write_slots(std, memory, std.base)
         return {std.base: bytes(memory)}
-    lower = bytearray(std.lower_limit - std.base)
-    _write_lower(std, lower)
-    upper = bytearray(std.end - std.upper_limit)
-    _write_slots(std, upper, std.upper_limit)
-    found = {std.base: bytes(lower)}
-    if upper:
-        found[std.upper_limit] = bytes(upper)
-    return found
+    memory = bytearray(std.end - std.base)
+    _write_lower(std, memory)
+    _write_slots(std, memory, std.base)
+    if std.lower_limit >= std.upper_limit:
+        return {std.base: bytes(memory)}
+    lower = {std.base: bytes(memory[: std.lower_limit - std.base])}
+    upper = {std.upper_limit: bytes(memory[std.upper_limit - std.base :])}
+    return lower if std.upper_limit == std.end else {**lower, **upper}
 
 
 def _write_lower(std: Std, memory: bytearray) -> None:

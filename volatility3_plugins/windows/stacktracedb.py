@@ -1,6 +1,7 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
 
+import itertools
 import logging
 from typing import Iterable, Iterator, List, Tuple
 
@@ -114,7 +115,7 @@ class StackTraceDb(interfaces.plugins.PluginInterface):
             vollog.warning(f"{where}: {opened.unlisted} more index slots lead to no entry; they have no row")
         if not dump:
             work = f"Reading the databases of process {database.space.pid}"
-            yield from self._traces(rows, options.with_progress(self, opened.traces(carve), lambda _: work))
+            yield from self._traces(rows, options.working_on(self, work, opened.traces(carve)))
 
     def _traces(self, rows: TraceRows, traces: Iterable[Trace]) -> Iterator[Row]:
         selection = options.selection(self)
@@ -123,12 +124,9 @@ class StackTraceDb(interfaces.plugins.PluginInterface):
             traces = (trace for trace in traces if trace.trace_index in wanted)
         if not selection.everything:
             traces = rows.selected(selection, traces)
-        fold = self.config.get("fold", False)
-        for trace in traces:
-            if fold:
-                yield 0, rows.folded(trace)
-            else:
-                yield from rows.unfolded(trace)
+        if self.config.get("fold", False):
+            return zip(itertools.repeat(0), map(rows.folded, traces))
+        return itertools.chain.from_iterable(map(rows.unfolded, traces))
 
     def _dump(self, finder: databases.Databases, database: Database, opened: stdwalk.Database) -> str:
         """Writes RTL_PROCESS_BACKTRACES; returns the name of the file."""
