@@ -104,7 +104,7 @@ def coverage(arguments: List[str]) -> None:
 
 def lint() -> None:
     """Checks style and types."""
-    python = environment("test", requirements("test"))
+    python = environment("lint", [*requirements("test"), *requirements("lint")])
     run(python, ["-m", "ruff", "check", "."])
     run(python, ["-m", "ruff", "format", "--check", "."])
     run(python, ["-m", "mypy"])
