@@ -43,14 +43,19 @@ class Picker:
         """Returns the traces with some numbers, in their order.
 
         Returns:
-            None when one of them is not sound: when its slot, its entry, its place in the chain of its bucket
-            or what comes before it there is not present or contradicts the rest. What it is then only all of
-            the database tells.
+            None when one of them has no slot, or is not sound: when its slot, its entry, its place in the
+            chain of its bucket or what comes before it there is not present or contradicts the rest. What it
+            is then only all of the database tells.
         """
         if len(indices) > MOST or not (self._used.lower_known and self._used.upper_known):
             return None
-        found = [self._trace(index) for index in sorted(indices) if self._is_slot(index)]
-        return [trace for trace in found if trace is not None] if None not in found else None
+        found = []
+        for index in sorted(indices):
+            trace = self._trace(index) if self._is_slot(index) else None
+            if trace is None:
+                return None
+            found.append(trace)
+        return found
 
     def _is_slot(self, index: int) -> bool:
         size = self._codec.pointer_size
