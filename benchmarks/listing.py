@@ -41,7 +41,7 @@ def databases(folder: pathlib.Path) -> List[Line]:
             partial(cost, full, "windows.stacktracedb --fold", "jsonl"),
             partial(cost, full, f"windows.floor.Floor --rows {FULL} --frames {images.DEPTH}", "jsonl"),
         ],
-        5,
+        9,
     )
     dump, bulk, dumping = in_turns(
         [

@@ -141,6 +141,17 @@ def test_every_layout_in_every_place(form: Form, tmp_path: pathlib.Path) -> None
         grid.masked(entry.va) for entry in database.freed()
     ]
     assert found[0]["Freed"] == len(database.freed())
+    folded = grid.run(opened, stacktracedb.StackTraceDb, carve=True, fold=True)
+    stacks = {node.row["EntryAddress"]: node.row["Stack"] for node in folded}
+    for node in (*nodes, *freed):
+        assert stacks[node.row["EntryAddress"]] == _folded(node)
+
+
+def _folded(node: Node) -> Any:
+    """What --fold shows of a trace (of a database nothing): a frame that is not there by its status."""
+    if node.row["EntryAddress"] is None:
+        return None
+    return "; ".join(row["Symbol"] or f"<{row['Status']}>" for row in node.children)
 
 
 def _open(name: str, folder: pathlib.Path) -> Tuple[real_sets.RealSet, Opened]:

@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import itertools
 import logging
 from typing import Callable, Iterable, Iterator, List, Type, TypeVar
 
@@ -21,7 +20,6 @@ DISABLED = "Disabled"
 FAILED = "Error outputting file"
 
 _OFTEN = 4096
-_AT_ONCE = 256
 
 Item = TypeVar("Item")
 
@@ -131,17 +129,11 @@ def with_progress(
 def working_on(
     plugin: interfaces.plugins.PluginInterface, work: str, items: Iterable[Item]
 ) -> Iterator[Item]:
-    """Passes things on, and tells Volatility's progress callback now and then what the work is.
-
-    Things are made some hundreds at a time, which costs each of a hundred thousand next to nothing.
-    """
-    iterator = iter(items)
-    while True:
-        plugin._progress_callback(0, work)
-        some = list(itertools.islice(iterator, _AT_ONCE))
-        if not some:
-            return
-        yield from some
+    """Passes things on, and tells Volatility's progress callback now and then what the work is."""
+    for count, item in enumerate(items):
+        if not count % _OFTEN:
+            plugin._progress_callback(0, work)
+        yield item
 
 
 def write_file(plugin: interfaces.plugins.PluginInterface, name: str, pieces: Iterable[bytes]) -> str:
