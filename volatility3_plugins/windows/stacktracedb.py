@@ -7,7 +7,7 @@ from typing import Iterable, Iterator, List, Tuple
 
 from volatility3.framework import interfaces, renderers
 
-from .tracing import databases, globalflag, memory, options, spaces, symbolizer, tables
+from .tracing import collector, databases, globalflag, memory, options, spaces, symbolizer, tables
 from .tracing.database import Database, Found
 from .tracing.decode import backtraces, globalflags, heaplog, stdwalk
 from .tracing.decode.stdwalk import Trace
@@ -115,7 +115,8 @@ class StackTraceDb(interfaces.plugins.PluginInterface):
             vollog.warning(f"{where}: {opened.unlisted} more index slots lead to no entry; they have no row")
         if not dump:
             work = f"Reading the databases of process {database.space.pid}"
-            yield from self._traces(rows, options.working_on(self, work, opened.traces(carve)))
+            with collector.paused():
+                yield from self._traces(rows, options.working_on(self, work, opened.traces(carve)))
 
     def _traces(self, rows: TraceRows, traces: Iterable[Trace]) -> Iterator[Row]:
         selection = options.selection(self)
