@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import io
 import os
 import pathlib
@@ -15,11 +16,14 @@ from typing import Any, Dict, Iterator, List, NamedTuple, Set, Tuple
 from volatility3 import framework
 from volatility3.cli import CommandLine, text_renderer
 from volatility3.framework import interfaces
-from volatility3.plugins.renderers import parquet_renderer  # noqa: F401
 
 from tests.forge.context import Opened
 
 from .plugins import Options, Plugin
+
+# The lowest Volatility that is supported has no renderer for Parquet.
+if importlib.util.find_spec("volatility3.plugins.renderers"):
+    importlib.import_module("volatility3.plugins.renderers.parquet_renderer")
 
 MAX_CELL = 32_766
 """Bytes of a keyword field: the longest that the pipelines take which the output goes into."""
