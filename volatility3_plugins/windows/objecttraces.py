@@ -49,7 +49,7 @@ class ObjectTraces(interfaces.plugins.PluginInterface):
         stacks = StackCells(layer, naming.names(kernel))
         found = False
         listed = objecttraces.ObjectTraces(self.context, kernel_name, kernel).list_events()
-        for event in options.working_on(self, "Reading the traces of objects", listed):
+        for event in options.with_progress(self, listed, lambda _: "Reading the traces of objects"):
             found = True
             frames = stacks.of(event.frames)
             if selection.everything or selection.takes(names_of(frames)):

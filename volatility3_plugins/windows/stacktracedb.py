@@ -59,7 +59,7 @@ class StackTraceDb(interfaces.plugins.PluginInterface):
         try:
             for space in listed:
                 spaces_seen += 1
-                self._progress_callback(0, f"Reading the databases of process {space.pid}")
+                self._progress_callback(0, _work(space))
                 found = finder.search(space, self.config.get("carve", False))
                 self._warn(space, finder, found)
                 for each in found.databases:
@@ -114,9 +114,10 @@ class StackTraceDb(interfaces.plugins.PluginInterface):
         if isinstance(opened, stdwalk.Database) and opened.unlisted:
             vollog.warning(f"{where}: {opened.unlisted} more index slots lead to no entry; they have no row")
         if not dump:
-            work = f"Reading the databases of process {database.space.pid}"
+            work = _work(database.space)
             with collector.paused():
-                yield from self._traces(rows, options.working_on(self, work, opened.traces(carve)))
+                traces = options.with_progress(self, opened.traces(carve), lambda _: work)
+                yield from self._traces(rows, traces)
 
     def _traces(self, rows: TraceRows, traces: Iterable[Trace]) -> Iterator[Row]:
         selection = options.selection(self)
@@ -139,3 +140,7 @@ class StackTraceDb(interfaces.plugins.PluginInterface):
 
     def run(self) -> renderers.TreeGrid:
         return renderers.TreeGrid(COLUMNS, self._generator())
+
+
+def _work(space: spaces.AddressSpace) -> str:
+    return f"Reading the databases of process {space.pid}"

@@ -126,16 +126,6 @@ def with_progress(
         yield item
 
 
-def working_on(
-    plugin: interfaces.plugins.PluginInterface, work: str, items: Iterable[Item]
-) -> Iterator[Item]:
-    """Passes things on, and tells Volatility's progress callback now and then what the work is."""
-    for count, item in enumerate(items):
-        if not count % _OFTEN:
-            plugin._progress_callback(0, work)
-        yield item
-
-
 def write_file(plugin: interfaces.plugins.PluginInterface, name: str, pieces: Iterable[bytes]) -> str:
     """Writes a file where the user wants files to go.
 
