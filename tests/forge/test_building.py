@@ -86,11 +86,11 @@ def test_building_may_go_on_after_an_image() -> None:
 
 def test_a_typical_image_is_built_fast() -> None:
     table = kernels.load("win10-x64").table
-    begin = time.process_time()
+    begin = time.perf_counter()
     kernel = Kernel(table, cpus=2)
     for pid in range(1000, 1040, 8):
         process = kernel.process("app.exe", pid=pid)
         process.module("ntdll.dll")
         process.thread(pid + 4)
     kernel.image()
-    assert time.process_time() - begin < 60
+    assert time.perf_counter() - begin < 1

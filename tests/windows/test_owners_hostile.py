@@ -79,7 +79,7 @@ def test_nothing_of_it_breaks_or_stalls_a_plugin(name: str, seed: int, tmp_path:
     for plugin in PLUGINS:
         for node in grid.run(opened, plugin):
             assert isinstance(node.row["Status"], str)
-    assert time.process_time() - begin < 60
+    assert time.process_time() - begin < 20
 
 
 def test_a_search_among_decoys_ends(tmp_path: pathlib.Path) -> None:

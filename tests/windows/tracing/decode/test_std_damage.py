@@ -17,7 +17,7 @@ from tests.forge.std_damage import PAGE, Damaged
 from tests.forge.std_layouts import ALL
 from tests.stddamage import ENTRIES, STDS, TABLE, Damage, Loss, depth_of, entry_of, victim
 
-SECONDS = 60
+SECONDS = 3.0
 CARVED = {"freed", "orphan"}
 
 

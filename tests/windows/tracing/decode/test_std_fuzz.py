@@ -19,7 +19,7 @@ from tests.forge.std import Std
 from tests.forge.std_layouts import ALL
 
 PAGE = 0x1000
-SECONDS = 60
+SECONDS = 5.0
 Case = Tuple[str, str, bool]
 
 
