@@ -12,6 +12,7 @@ from typing import Dict, List, NamedTuple, Set, Tuple
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from volatility3.plugins.windows.tracing import collector
 from volatility3.plugins.windows.tracing.decode import backtraces, stdproof, stdwalk
 
 from tests import stddata
@@ -91,6 +92,7 @@ def changes(draw: st.DrawFn) -> Changes:
 
 @settings(max_examples=200, deadline=None)
 @given(changes())
+@collector.paused()
 def test_damaged_databases(made: Changes) -> None:
     case, regions = made.case, made.regions()
     std, _ = forged(case)
@@ -145,6 +147,7 @@ FILLS: List[bytes] = [bytes(16), b"A" * 16, struct.pack("<2Q", 0x10000000, 0x100
 
 @pytest.mark.parametrize("fill", FILLS)
 @pytest.mark.parametrize("field", ["NextFreeLowerMemory", "NextFreeUpperMemory", "EntryIndexArray"])
+@collector.paused()
 def test_a_wrong_watermark_in_much_memory(field: str, fill: bytes) -> None:
     """A kernel's block of 16 MB, all of it present: what is beyond the entries is not taken for entries."""
     std = Std("6.1", "x64", 0x10000000, kernel=True, reserve=0x1000000)
