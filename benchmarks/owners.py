@@ -11,8 +11,8 @@ from tests.forge.handles import OPEN, HandleTable, Ring, named
 from tests.forge.kernel import Kernel
 from tests.forge.locks import Resources
 from tests.forge.objecttraces import Event, ObjectTraces
-from tests.heapimage import HEAP, HeapImage
-from tests.tracedkernels import Trace, put_database
+from tests.support.heapimage import HEAP, HeapImage
+from tests.support.tracedkernels import Trace, put_database
 
 from .images import Image, new_kernel, save, save_image
 

@@ -8,7 +8,15 @@ import functools
 import pathlib
 from typing import Any, Dict, List, Tuple
 
-from tests.callstackimages import (
+from tests.forge import code
+from tests.forge import trapentries as entries
+from tests.forge.code import R12, R14, RBX, RDI, RSI, Routine
+from tests.forge.module import Module
+from tests.forge.process import Process
+from tests.forge.stacks64 import NAMES, Stack64
+from tests.forge.thread import Thread
+from tests.forge.trapentries import Entry
+from tests.support.callstackimages import (
     BEHIND_SYSCALL,
     MAIN,
     NT_WAIT,
@@ -22,15 +30,7 @@ from tests.callstackimages import (
     WAIT_EX,
     StackImage,
 )
-from tests.forge import code
-from tests.forge import trapentries as entries
-from tests.forge.code import R12, R14, RBX, RDI, RSI, Routine
-from tests.forge.module import Module
-from tests.forge.process import Process
-from tests.forge.stacks64 import NAMES, Stack64
-from tests.forge.thread import Thread
-from tests.forge.trapentries import Entry
-from tests.trapsets import filled, registers_64
+from tests.support.trapsets import filled, registers_64
 
 from .images import DRIVERS, PID, Image, module_options, save
 

@@ -24,9 +24,9 @@ from typing import Any, Callable, Dict, List, Tuple
 from volatility3.framework import contexts
 from volatility3.framework.symbols import intermed
 from volatility3.plugins.windows import pe_symbols
-from volatility3.plugins.windows.tracing import isfindex
-from volatility3.plugins.windows.tracing.spaces import AddressSpaces
-from volatility3.plugins.windows.tracing.symbolizer import Symbolizer
+from volatility3.plugins.windows.stacktraces.base.spaces import AddressSpaces
+from volatility3.plugins.windows.stacktraces.names import isfindex
+from volatility3.plugins.windows.stacktraces.names.symbolizer import Symbolizer
 
 from tests.forge import context as forge_context
 from tests.forge import kernels

@@ -16,11 +16,11 @@ import sys
 import tempfile
 from typing import Dict, Iterable, List, NamedTuple, Set, Tuple
 
-from tests import realtruth
 from tests.conftest import SHARED
 from tests.forge import isf, kernels, real_sets, vol
 from tests.forge.dump import Image
 from tests.forge.kernel import Kernel
+from tests.support import realtruth
 
 FORMATS = {"raw": "a.raw", "raw.xz": "a.raw.xz", "dmp": "a.dmp", "dmp.xz": "a.dmp.xz", "bitmap": "a.dmp"}
 

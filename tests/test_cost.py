@@ -12,13 +12,13 @@ from typing import Any, Dict, List
 
 import pytest
 from volatility3.plugins.windows import gflags, stacktracedb
-from volatility3.plugins.windows.tracing import memory
-from volatility3.plugins.windows.tracing.decode import extents
+from volatility3.plugins.windows.stacktraces.base import bulk
+from volatility3.plugins.windows.stacktraces.base.decode import extents
 
 from benchmarks import images
 
-from .costcases import CASES, KINDS, Measured
-from .costs import Opened
+from .support.costcases import CASES, KINDS, Measured
+from .support.costs import Opened
 
 _ONCE = ("symbol tables", "process lists", "kernel module lists")
 _SLACK = 1.1
@@ -108,7 +108,7 @@ def test_one_database_is_held_at_a_time(
         def __del__(self) -> None:
             alive.pop(id(self), None)
 
-    monkeypatch.setattr(memory, "Extents", Held)
+    monkeypatch.setattr(bulk, "Extents", Held)
     peaks = []
     for size in (1, 4):
         most.clear()

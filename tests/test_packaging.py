@@ -58,7 +58,7 @@ def bare(tmp_path: pathlib.Path) -> pathlib.Path:
     """A folder with Volatility and pefile in it, and nothing else."""
     site = tmp_path / "site"
     package = pathlib.Path(volatility3.__file__).parent
-    mine = {path.name for path in (PLUGINS / "windows").iterdir()} | {"tracing"}
+    mine = {path.name for path in (PLUGINS / "windows").iterdir()} | {"stacktraces"}
 
     def installed(folder: str, names: List[str]) -> List[str]:
         ours = folder.endswith((os.path.join("plugins", "windows"), os.path.join("symbols", "windows")))
@@ -143,7 +143,7 @@ def test_tables_beside_the_code_win_over_an_installed_copy(
 ) -> None:
     with zipfile.ZipFile(wheel) as archive:
         archive.extractall(bare)
-    for path in (bare / "volatility3" / "symbols" / "windows" / "tracing").glob("*.json"):
+    for path in (bare / "volatility3" / "symbols" / "windows" / "stacktraces").glob("*.json"):
         path.write_text("an older copy", encoding="utf-8")
     image = sample.build().image()
     options = ["-q", "--offline", "-s", str(image.install(tmp_path / "symbols")), "-p", str(PLUGINS)]
@@ -162,8 +162,12 @@ def test_each_name_on_the_command_line_is_ours_alone(bare: pathlib.Path) -> None
 
 def test_the_decoders_need_no_volatility(bare: pathlib.Path) -> None:
     """Pipelines may use the decoders alone: the standard library is all they import."""
-    modules = sorted(path.stem for path in (PLUGINS / "windows" / "tracing" / "decode").glob("[!_]*.py"))
-    code = "; ".join(f"import tracing.decode.{module}" for module in modules)
+    library = PLUGINS / "windows" / "stacktraces"
+    modules = sorted(
+        ".".join(path.relative_to(library.parent).with_suffix("").parts)
+        for path in library.glob("*/decode/[!_]*.py")
+    )
+    code = "; ".join(f"import {module}" for module in modules)
     code += "; import sys; assert 'volatility3' not in sys.modules and 'pefile' not in sys.modules"
     subprocess.run(
         [sys.executable, "-S", "-c", code],

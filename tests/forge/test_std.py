@@ -15,12 +15,12 @@ from typing import Dict, List
 
 import pytest
 
-from tests import stddata
 from tests.forge import real_sets
 from tests.forge.heaplog import HeapLog
 from tests.forge.real_sets import RealSet
 from tests.forge.std import Std
 from tests.forge.std_layouts import ALL, layout
+from tests.support import stddata
 
 NAMES = {"2600": "5.1", "3790": "5.2"}
 

@@ -9,10 +9,10 @@ from typing import Dict, Optional
 
 import pytest
 
-from tests import real_trapframes
 from tests.forge import trapentries as kinds
 from tests.forge import trapframes as forge
-from tests.real_trapframes import RealFrame
+from tests.support import real_trapframes
+from tests.support.real_trapframes import RealFrame
 
 SOFTWARE_64 = {"trap1f", "trap2f", "trape1", "trap12", "direct_435b0"}
 FAULTS_64 = {"trap08", "trap0a", "trap0b", "trap0c", "trap0d", "trap11"}

@@ -13,10 +13,16 @@ from typing import Callable, Dict, List
 
 import atheris
 
-import tests.conftest  # noqa: F401  (our plugins, in front of any installed ones)
 from tests import fuzz
+from tests.conftest import ROOT
 
-with atheris.instrument_imports(include=["volatility3.plugins.windows.tracing.decode"]):
+LIBRARY = ROOT / "volatility3_plugins" / "windows" / "stacktraces"
+DECODERS = [
+    f"volatility3.plugins.windows.stacktraces.{path.parent.name}.decode"
+    for path in sorted(LIBRARY.glob("*/decode"))
+]
+
+with atheris.instrument_imports(include=DECODERS):
     from tests.hostile import decoders
     from tests.hostile.decoders import Target
 

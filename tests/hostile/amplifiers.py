@@ -18,7 +18,7 @@ from tests.forge.locks import Resources
 from tests.forge.objecttraces import ObjectTraces
 from tests.forge.std import Std
 from tests.forge.vad import Vad
-from tests.tracedkernels import new_kernel, put_database
+from tests.support.tracedkernels import new_kernel, put_database
 
 PAGE = 0x1000
 _STACK = 0x40000

@@ -11,7 +11,7 @@ from tests.forge.handles import OPEN, HandleTable, Ring, named
 from tests.forge.kernel import Kernel
 from tests.forge.pe import Pdb, guid_of
 from tests.forge.std import Std
-from tests.tracedkernels import new_kernel, put_database
+from tests.support.tracedkernels import new_kernel, put_database
 
 NAMES = (
     "\x1b[31mred\x1b]0;title\x07",

@@ -17,7 +17,7 @@ from volatility3.framework.configuration import requirements
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "volatility3_plugins" / "windows"
-TABLES = ROOT / "symbols" / "windows" / "tracing"
+TABLES = ROOT / "symbols" / "windows" / "stacktraces"
 
 Plugin = Type[interfaces.plugins.PluginInterface]
 Options = Dict[str, Any]

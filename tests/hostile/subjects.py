@@ -7,11 +7,11 @@ from __future__ import annotations
 import pathlib
 from typing import Callable, Dict
 
-from tests import heapimage, namedimage, realtruth
-from tests.callstackimages import StackImage
 from tests.forge import kernels, lfh, real_sets, sample
 from tests.forge.dump import Image
-from tests.trapforge import TrapImage
+from tests.support import heapimage, namedimage, realtruth
+from tests.support.callstackimages import StackImage
+from tests.support.trapforge import TrapImage
 from tests.windows.test_owners_hostile import build as owners
 
 from . import names

@@ -81,7 +81,7 @@ class Subject:
         return outcome, sorted((start, start + length) for start, length in noted)
 
     def _walk(self) -> pages.Tables:
-        from volatility3.plugins.windows.tracing.spaces import AddressSpaces
+        from volatility3.plugins.windows.stacktraces.base.spaces import AddressSpaces
 
         memory.install(self.opened, self.data)
         spaces = list(AddressSpaces.list_spaces(self.opened.context, self.opened.kernel))

@@ -9,9 +9,9 @@ import struct
 from typing import Dict, List, Optional, Tuple
 
 import pefile
-from volatility3.plugins.windows.tracing.decode.frames import Image
-from volatility3.plugins.windows.tracing.decode.functiontable import FunctionTable
-from volatility3.plugins.windows.tracing.decode.unwindinfo import ALLOC_LARGE
+from volatility3.plugins.windows.stacktraces.names.decode.functiontable import FunctionTable
+from volatility3.plugins.windows.stacktraces.names.decode.unwindinfo import ALLOC_LARGE
+from volatility3.plugins.windows.stacktraces.stacks.decode.frames import Image
 
 EXECUTABLE = 0x20000000
 

@@ -13,15 +13,15 @@ from __future__ import annotations
 import struct
 from typing import Dict, Generator, Iterator, NamedTuple, Optional, Tuple, Union
 
-from volatility3.plugins.windows.tracing.decode.frames import FindImage, Image
-from volatility3.plugins.windows.tracing.decode.registers64 import Registers
-from volatility3.plugins.windows.tracing.decode.unwindinfo import (
+from volatility3.plugins.windows.stacktraces.names.decode.unwindinfo import (
     EHANDLER,
     UHANDLER,
     RuntimeFunction,
     UnwindInfo,
 )
-from volatility3.plugins.windows.tracing.decode.walk64 import Walker64
+from volatility3.plugins.windows.stacktraces.stacks.decode.frames import FindImage, Image
+from volatility3.plugins.windows.stacktraces.stacks.decode.registers_x64 import Registers
+from volatility3.plugins.windows.stacktraces.stacks.decode.walk_x64 import Walker64
 
 from .emulator import KEPT_XMM, Call, Import, Machine, Resume
 

@@ -11,11 +11,11 @@ from __future__ import annotations
 import collections
 from typing import Counter, Iterable, List, Optional, Sequence, Set, Tuple
 
-from volatility3.plugins.windows.tracing.decode.frames import Frame, Image
-from volatility3.plugins.windows.tracing.decode.registers64 import Registers
-from volatility3.plugins.windows.tracing.decode.unwindinfo import OPERATIONS
-from volatility3.plugins.windows.tracing.decode.unwindx64 import LEAF, Unwinder
-from volatility3.plugins.windows.tracing.decode.walk64 import Walker64
+from volatility3.plugins.windows.stacktraces.names.decode.unwindinfo import OPERATIONS
+from volatility3.plugins.windows.stacktraces.stacks.decode.frames import Frame, Image
+from volatility3.plugins.windows.stacktraces.stacks.decode.registers_x64 import Registers
+from volatility3.plugins.windows.stacktraces.stacks.decode.step_x64 import LEAF, Unwinder
+from volatility3.plugins.windows.stacktraces.stacks.decode.walk_x64 import Walker64
 
 from .emulator import (
     IMPORT_FRAME,

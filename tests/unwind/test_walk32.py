@@ -11,9 +11,9 @@ import collections
 from typing import Counter, List, Optional, Set
 
 import pytest
-from volatility3.plugins.windows.tracing.decode.frames import Image, Walk
-from volatility3.plugins.windows.tracing.decode.registers32 import Registers32
-from volatility3.plugins.windows.tracing.decode.walk32 import Walker32
+from volatility3.plugins.windows.stacktraces.stacks.decode.frames import Image, Walk
+from volatility3.plugins.windows.stacktraces.stacks.decode.registers_x86 import Registers32
+from volatility3.plugins.windows.stacktraces.stacks.decode.walk_x86 import Walker32
 
 from .build import Build, build
 from .emulator import x86

@@ -11,11 +11,11 @@ import pytest
 from volatility3.framework import interfaces
 from volatility3.plugins.windows import callstacks
 
-from tests.callstackimages import StackImage
-from tests.callstackimages86 import StackImage86, Wow64Threads
 from tests.forge import context
 from tests.forge import trapentries as entries
 from tests.forge.context import Opened
+from tests.support.callstackimages import StackImage
+from tests.support.callstackimages86 import StackImage86, Wow64Threads
 
 Row = Dict[str, Any]
 MASK = (1 << 48) - 1

@@ -9,8 +9,8 @@ from typing import Tuple
 
 import pytest
 
-from tests.callstackimages import StackImage
 from tests.forge import vol
+from tests.support.callstackimages import StackImage
 
 pytestmark = pytest.mark.cli
 

@@ -8,10 +8,8 @@ import pathlib
 from typing import Any, Callable, Dict, List, Tuple
 
 import pytest
-from volatility3.plugins.windows.tracing.decode import cpucontext
+from volatility3.plugins.windows.stacktraces.traps.decode import context as cpucontext
 
-from tests.callstackimages import DRIVER, MAIN, SWAP, UNWIND_DATA, USER_START, WAIT_EX, StackImage
-from tests.callstackimages86 import Wow64Threads
 from tests.forge import context
 from tests.forge import trapentries as entries
 from tests.forge.code import RBP, RBX
@@ -19,6 +17,8 @@ from tests.forge.paging import State
 from tests.forge.stacks64 import NAMES, Stack64
 from tests.forge.trapentries import Entry
 from tests.forge.vad import EXECUTE_READWRITE
+from tests.support.callstackimages import DRIVER, MAIN, SWAP, UNWIND_DATA, USER_START, WAIT_EX, StackImage
+from tests.support.callstackimages86 import Wow64Threads
 from tests.windows.test_callstacks import MASK, Row, by_key, stacks
 
 Shown = Dict[Tuple[int, str], Tuple[Row, List[Row]]]

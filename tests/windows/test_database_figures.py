@@ -20,16 +20,16 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from volatility3.framework import interfaces
 from volatility3.plugins.windows import gflags, stacktracedb
-from volatility3.plugins.windows.tracing.decode import backtraces
+from volatility3.plugins.windows.stacktraces.tracedb.decode import backtraces
 
-from tests import grid, stddata, stdrandom
 from tests.forge import context, kernels, sample
 from tests.forge.context import Opened
 from tests.forge.kernel import Kernel
 from tests.forge.std_layouts import ALL
 from tests.forge.vad import Vad
-from tests.grid import Node, Row
-from tests.stdrandom import Plan
+from tests.support import grid, stddata, stdrandom
+from tests.support.grid import Node, Row
+from tests.support.stdrandom import Plan
 
 PLACES = {"x64": 0x1A0000000, "x86": 0x02A00000}
 KERNEL_PLACES = {64: 0xFFFFFA8008000000, 32: 0x85000000}

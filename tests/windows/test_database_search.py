@@ -10,9 +10,8 @@ from typing import Any, Dict, List, Optional, Tuple
 
 import pytest
 from volatility3.plugins.windows import gflags, stacktracedb
-from volatility3.plugins.windows.tracing.decode import stdproof
+from volatility3.plugins.windows.stacktraces.tracedb.decode import proof
 
-from tests import grid
 from tests.forge import context, kernels, sample
 from tests.forge.context import Opened
 from tests.forge.dump import Image
@@ -21,7 +20,8 @@ from tests.forge.module import Module
 from tests.forge.paging import State
 from tests.forge.process import Process
 from tests.forge.std import Std
-from tests.grid import Node
+from tests.support import grid
+from tests.support.grid import Node
 
 BASE = 0x1A0000000
 TRACES = 35
@@ -135,13 +135,13 @@ def test_decoys_cost_little_and_are_said(tmp_path: pathlib.Path, monkeypatch: py
     words = b"".join((0x10000 * number).to_bytes(8, "little") for number in range(1, 0x10001))
     scene.process(1000, pointer_rva=None, data=len(words) + PAGE, contents={0x7000: words})
     tried: List[int] = []
-    prove = stdproof.prove
+    prove = proof.prove
 
-    def counted(reader: Any, address: int, layouts: Any) -> stdproof.Proof:
+    def counted(reader: Any, address: int, layouts: Any) -> proof.Proof:
         tried.append(address)
         return prove(reader, address, layouts)
 
-    monkeypatch.setattr(stdproof, "prove", counted)
+    monkeypatch.setattr(proof, "prove", counted)
     assert status(scene.open(tmp_path), 1000) == "search cut short"
     assert len(tried) <= 600
 

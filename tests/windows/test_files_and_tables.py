@@ -11,13 +11,13 @@ from typing import Any, Dict, List
 import pytest
 from volatility3.framework import interfaces
 from volatility3.plugins.windows import gflags, handletraces, heaptraces, locks, stacktracedb
-from volatility3.plugins.windows.tracing import tables
+from volatility3.plugins.windows.stacktraces.base import tables
 
-from tests import grid
 from tests.forge import context, sample
 from tests.forge.context import Opened
 from tests.forge.handles import HandleTable, named
-from tests.tracedkernels import new_kernel, put_database, traces_of
+from tests.support import grid
+from tests.support.tracedkernels import new_kernel, put_database, traces_of
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +39,7 @@ def creators(tmp_path_factory: pytest.TempPathFactory) -> Opened:
 
 def said(caplog: pytest.LogCaptureFixture, level: int) -> List[str]:
     """What the plugin itself said, not its helpers."""
-    plugins = [each for each in caplog.records if ".tracing." not in each.name]
+    plugins = [each for each in caplog.records if ".stacktraces." not in each.name]
     return [each.getMessage() for each in plugins if each.levelno == level]
 
 
@@ -67,7 +67,7 @@ def test_a_missing_table_is_one_error_that_says_what_to_do(
     with caplog.at_level(logging.WARNING):
         grid.run(opened, plugin)
     (error,) = said(caplog, logging.ERROR)
-    assert "windows/tracing/" in error and "copy the 'symbols' folder" in error
+    assert "windows/stacktraces/" in error and "copy the 'symbols' folder" in error
     assert said(caplog, logging.WARNING) == []
 
 

@@ -10,13 +10,13 @@ from typing import Any, Dict, List, Tuple
 import pytest
 from volatility3.plugins.windows import gflags, stacktracedb
 
-from tests import grid
 from tests.forge import context, kernels, sample, sampleheaps
 from tests.forge.context import Opened
 from tests.forge.kernel import Kernel
 from tests.forge.paging import State
 from tests.forge.std import Std
-from tests.grid import Node
+from tests.support import grid
+from tests.support.grid import Node
 
 
 @pytest.fixture(scope="module")

@@ -9,15 +9,15 @@ from typing import Any, List, Optional, Tuple
 
 import pytest
 from volatility3.plugins.windows import handletraces
-from volatility3.plugins.windows.tracing import spaces
+from volatility3.plugins.windows.stacktraces.base import spaces
 
-from tests import grid
 from tests.forge import context, vol
 from tests.forge.handles import BADREF, CLOSE, OPEN, HandleTable, Ring, header_of, named
 from tests.forge.kernel import Kernel
 from tests.forge.paging import State
 from tests.forge.process import Process
-from tests.tracedkernels import KERNELS, new_kernel, put_database, traces_of
+from tests.support import grid
+from tests.support.tracedkernels import KERNELS, new_kernel, put_database, traces_of
 
 COLUMNS = ("Handle", "Event", "ByPID", "ByTID", "Sequence", "ObjectType", "ObjectName", "Status")
 

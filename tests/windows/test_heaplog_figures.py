@@ -16,11 +16,11 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from volatility3.plugins.windows import gflags, stacktracedb
 
-from tests import grid
 from tests.forge import context, kernels, sample
 from tests.forge.heaplog import HeapLog
 from tests.forge.kernel import Kernel
-from tests.grid import Node
+from tests.support import grid
+from tests.support.grid import Node
 
 PAGE = 0x1000
 

@@ -10,7 +10,7 @@ from typing import List, Tuple
 import pytest
 
 from tests.forge import heaps, lfh, pageheaps, segmentheaps
-from tests.heapimage import HEAP, HeapImage, blocks, groups, owners, symbols
+from tests.support.heapimage import HEAP, HeapImage, blocks, groups, owners, symbols
 
 HPA = 0x02000000
 PROCESSES: List[Tuple[str, bool]] = [

@@ -10,13 +10,13 @@ from typing import List
 
 import pytest
 from volatility3.plugins.windows import heaptraces
-from volatility3.plugins.windows.tracing import spaces
-from volatility3.plugins.windows.tracing.decode import umdh
+from volatility3.plugins.windows.stacktraces.base import spaces
+from volatility3.plugins.windows.stacktraces.heaps.decode import umdh
 
-from tests import grid
 from tests.forge import context, heaps
 from tests.forge.paging import State
-from tests.heapimage import HEAP, LIST, PID, HeapImage, blocks, groups, owners
+from tests.support import grid
+from tests.support.heapimage import HEAP, LIST, PID, HeapImage, blocks, groups, owners
 
 PAGE = 0x1000
 KERNELS = [("win10-x64", False), ("win10-x86", False), ("win7-x64", True)]

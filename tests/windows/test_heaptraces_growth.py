@@ -7,11 +7,11 @@ from __future__ import annotations
 import pathlib
 from typing import List, Sequence, Tuple
 
-from volatility3.plugins.windows.tracing.decode import umdh
-from volatility3.plugins.windows.tracing.decode.umdh import Allocation, HeapLog, Log, Module
+from volatility3.plugins.windows.stacktraces.heaps.decode import umdh
+from volatility3.plugins.windows.stacktraces.heaps.decode.umdh import Allocation, HeapLog, Log, Module
 
 from tests.forge import pageheaps, segmentheaps
-from tests.heapimage import HEAP, HeapImage, groups
+from tests.support.heapimage import HEAP, HeapImage, groups
 
 KERNEL = "win10-x64"
 

@@ -8,11 +8,11 @@ import pathlib
 from typing import Any, Dict, List, Mapping, Tuple
 
 import pytest
-from volatility3.plugins.windows.tracing.decode import umdh
+from volatility3.plugins.windows.stacktraces.heaps.decode import umdh
 
-from tests import realtruth
 from tests.conftest import SHARED
 from tests.forge import real_sets, vol
+from tests.support import realtruth
 
 COMMITTED = sorted((pathlib.Path(__file__).parents[1] / "data" / "real_std").glob("*-heap.tar.xz"))
 REAL = [SHARED / "real_std" / f"{name}.tar.xz" for name in ("7601.24384-x64-heap", "19044.1766-x64-heap")]

@@ -10,15 +10,16 @@ from typing import Any, Dict, List, Tuple
 
 import pytest
 from volatility3.plugins.windows import locks, stacktracedb
-from volatility3.plugins.windows.tracing import resources, spaces
-from volatility3.plugins.windows.tracing.decode import locks as buffers
+from volatility3.plugins.windows.stacktraces.base import spaces
+from volatility3.plugins.windows.stacktraces.locks import resources
+from volatility3.plugins.windows.stacktraces.locks.decode import process_locks as buffers
 
-from tests import grid
 from tests.forge import context, vol
 from tests.forge.locks import Resources, Sections
 from tests.forge.paging import State
 from tests.forge.std import Std
-from tests.tracedkernels import KERNELS, new_kernel, put_database, traces_of
+from tests.support import grid
+from tests.support.tracedkernels import KERNELS, new_kernel, put_database, traces_of
 
 
 @pytest.mark.parametrize(("name", "generation"), KERNELS)

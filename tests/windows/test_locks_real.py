@@ -10,9 +10,9 @@ from typing import List, Tuple
 import pytest
 from volatility3.plugins.windows import locks
 
-from tests import grid
 from tests.forge import context, kernels, real_sets, vol
 from tests.forge.kernel import Kernel
+from tests.support import grid
 
 # Set, kernel, RVA of RtlCriticalSectionList in that ntdll.
 SETS = (

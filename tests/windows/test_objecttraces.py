@@ -10,9 +10,8 @@ from typing import Any, List, Tuple
 
 import pytest
 from volatility3.plugins.windows import objecttraces
-from volatility3.plugins.windows.tracing import objectrefs
+from volatility3.plugins.windows.stacktraces.objects import refs
 
-from tests import grid
 from tests.forge import context, kernels, vol
 from tests.forge.handles import header_of, named
 from tests.forge.isf import Isf
@@ -20,7 +19,8 @@ from tests.forge.kernel import Kernel
 from tests.forge.objecttraces import Event, ObjectTraces
 from tests.forge.paging import State
 from tests.forge.pe import guid_of
-from tests.tracedkernels import new_kernel, traces_of
+from tests.support import grid
+from tests.support.tracedkernels import new_kernel, traces_of
 
 COLUMNS = ("ObjectType", "ObjectName", "Process", "Event", "Count", "Tag", "Sequence", "Status")
 TRACED = ("win7-x86", "win7-x64", "win10-x86", "win10-x64", "win11-x64")
@@ -183,7 +183,7 @@ def test_the_events_of_an_image_are_limited(tmp_path: pathlib.Path, monkeypatch:
         thing = named(kernel, "_KEVENT", "Event", name)
         traces.object(thing, f"{name}.exe", [Event(n, True, 0) for n in range(10)], bucket=1)
     traces.finish()
-    monkeypatch.setattr(objectrefs, "MAX_EVENTS", 15)
+    monkeypatch.setattr(refs, "MAX_EVENTS", 15)
     found = rows(kernel, tmp_path)
     assert [(node.row["Process"], node.row["Sequence"]) for node in found] == [
         *(("a.exe", number) for number in range(10)),

@@ -10,11 +10,11 @@ from typing import Any, List, NamedTuple, Set
 import pytest
 from volatility3.plugins.windows import callstacks, trapframes
 
-from tests import grid
 from tests.forge import context
 from tests.forge.context import Opened
 from tests.forge.process import Process
-from tests.trapthreads import in_system_call, make_kernel
+from tests.support import grid
+from tests.support.trapthreads import in_system_call, make_kernel
 
 PLUGINS = [trapframes.TrapFrames, callstacks.CallStacks]
 LISTED, HIDDEN = 1000, 2000

@@ -12,13 +12,13 @@ from typing import Any, List, Tuple
 import pytest
 from volatility3.plugins.windows import handletraces, locks, objecttraces
 
-from tests import grid
 from tests.forge import context
 from tests.forge.handles import OPEN, HandleTable, Ring, named
 from tests.forge.kernel import Kernel
 from tests.forge.locks import Resources, Sections
 from tests.forge.objecttraces import Event, ObjectTraces
-from tests.tracedkernels import new_kernel, put_database, traces_of
+from tests.support import grid
+from tests.support.tracedkernels import new_kernel, put_database, traces_of
 
 PLUGINS = (locks.Locks, handletraces.HandleTraces, objecttraces.ObjectTraces)
 SPOILT = 40

@@ -10,7 +10,6 @@ from typing import List
 import pytest
 from volatility3.plugins.windows import handletraces, locks, objecttraces
 
-from tests import grid
 from tests.conftest import SHARED
 from tests.forge import context, kernels, real_sets
 from tests.forge.handles import CLOSE, OPEN, HandleTable, Ring, named
@@ -18,6 +17,7 @@ from tests.forge.kernel import Kernel
 from tests.forge.locks import Resources
 from tests.forge.obj import Obj, ring
 from tests.forge.objecttraces import Event, ObjectTraces
+from tests.support import grid
 
 TABLES = sorted((SHARED / "isf" / "symbols" / "windows").glob("ntkrnl*.pdb/*.json.xz"))
 

@@ -18,13 +18,13 @@ import pytest
 from volatility3 import framework
 from volatility3.plugins.windows import stacktracedb
 
-from tests import grid
 from tests.forge import context, kernels, sample, std_bytes, vol
 from tests.forge.context import Opened
 from tests.forge.kernel import Kernel
 from tests.forge.paging import State
 from tests.forge.std import Std
-from tests.grid import MASK, Node
+from tests.support import grid
+from tests.support.grid import MASK, Node
 
 PAGE = 0x1000
 PARQUET = pathlib.Path(framework.__file__).parent / "plugins" / "renderers" / "parquet_renderer.py"

@@ -10,13 +10,13 @@ from typing import Any, Dict, List, NamedTuple, Tuple
 import pytest
 from volatility3.plugins.windows import gflags, stacktracedb
 
-from tests import grid, realtruth
 from tests.conftest import SHARED
 from tests.forge import context, kernels, real_sets, sample
 from tests.forge.context import Opened
 from tests.forge.kernel import Kernel
 from tests.forge.std import Std
-from tests.grid import Node
+from tests.support import grid, realtruth
+from tests.support.grid import Node
 
 
 class Form(NamedTuple):

@@ -10,9 +10,9 @@ from typing import List, Tuple
 
 import pytest
 
-from tests import realtruth
 from tests.conftest import SHARED
 from tests.forge import real_sets, vol
+from tests.support import realtruth
 
 COMMITTED = sorted((pathlib.Path(__file__).parents[1] / "data" / "real_std").glob("*.tar.xz"))
 

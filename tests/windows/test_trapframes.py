@@ -8,13 +8,13 @@ import pathlib
 from typing import List
 
 import pytest
-from volatility3.plugins.windows.tracing import traprows
-from volatility3.plugins.windows.tracing.decode.traptypes import words
+from volatility3.plugins.windows.stacktraces.rows import traps
+from volatility3.plugins.windows.stacktraces.traps.decode.members import words
 
 from tests.forge import kernels, vol
 from tests.forge.kernels import KnownKernel
-from tests.trapforge import TrapImage
-from tests.trapimages import LiveImage
+from tests.support.trapforge import TrapImage
+from tests.support.trapimages import LiveImage
 
 OWN = ("xp-x86", "win7-x86", "win10-x86", "2003-x64", "win7-x64", "win10-x64", "win11-x64")
 REAL = (
@@ -44,7 +44,7 @@ def test_columns() -> None:
         " SegCs SegSs SegDs SegEs SegFs SegGs GsSwap PreviousMode PreviousIrql"
         " Dr0 Dr1 Dr2 Dr3 Dr6 Dr7 MxCsr State Member Value"
     )
-    assert [name for name, _ in traprows.COLUMNS] == list(words(names))
+    assert [name for name, _ in traps.COLUMNS] == list(words(names))
 
 
 @pytest.mark.parametrize("name", OWN)

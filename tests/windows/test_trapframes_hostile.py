@@ -14,9 +14,9 @@ import pytest
 from tests.forge import kernels
 from tests.forge.kernel import Kernel
 from tests.forge.thread import Thread
-from tests.trapforge import TrapImage
-from tests.trapimages import LiveImage
-from tests.trapthreads import in_system_call, make_kernel
+from tests.support.trapforge import TrapImage
+from tests.support.trapimages import LiveImage
+from tests.support.trapthreads import in_system_call, make_kernel
 
 EVERYTHING = {"scan_stacks": True, "processors": True, "members": True}
 

@@ -8,20 +8,20 @@ import pathlib
 from typing import Any, List, Optional, Tuple
 
 import pytest
-from volatility3.plugins.windows.tracing.decode import cpucontext
+from volatility3.plugins.windows.stacktraces.traps.decode import context
 
 from tests.forge import trapentries as entries
 from tests.forge import trapframes
 from tests.forge.trapentries import X64, Entry
-from tests.trapimages import LiveImage
-from tests.trapsets import registers_64
-from tests.trapthreads import POISON, TOP, in_system_call, make_kernel, masked, put, shown
+from tests.support.trapimages import LiveImage
+from tests.support.trapsets import registers_64
+from tests.support.trapthreads import POISON, TOP, in_system_call, make_kernel, masked, put, shown
 
 RUNNING = 2
 
 
 def context_of(arch: str, flags: int, **registers: int) -> bytes:
-    layout = cpucontext.LAYOUTS[arch]
+    layout = context.LAYOUTS[arch]
     data = bytearray(b"\x5e" * layout.size)
     for name, value in dict(registers, ContextFlags=flags).items():
         field = layout.members[name]

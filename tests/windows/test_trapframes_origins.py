@@ -9,16 +9,16 @@ import struct
 
 import pytest
 
-from tests import traplayouts
 from tests.forge import kernels, trapframes
 from tests.forge import trapentries as entries
 from tests.forge.kernel import Kernel
 from tests.forge.paging import State
 from tests.forge.thread import Thread
 from tests.forge.trapentries import X64, Entry
-from tests.trapimages import LiveImage, with_functions
-from tests.trapsets import registers_64
-from tests.trapthreads import TOP, in_system_call, make_kernel, masked, put, shown
+from tests.support import traplayouts
+from tests.support.trapimages import LiveImage, with_functions
+from tests.support.trapsets import registers_64
+from tests.support.trapthreads import TOP, in_system_call, make_kernel, masked, put, shown
 
 TERMINATED = 4
 

@@ -9,15 +9,15 @@ import re
 from typing import Dict, List, Tuple
 
 import pytest
-from volatility3.plugins.windows.tracing.decode.trapframe import COLUMNS
+from volatility3.plugins.windows.stacktraces.traps.decode.frame import COLUMNS
 
-from tests import real_trapframes, traplayouts
 from tests.forge import isf, kernels
 from tests.forge.kernel import Kernel
 from tests.forge.kernels import KnownKernel
-from tests.real_trapframes import RealFrame
-from tests.trapimages import LiveImage, Row, with_functions
-from tests.windows.tracing.decode.test_trapframe import X86_TO_COLUMN
+from tests.support import real_trapframes, traplayouts
+from tests.support.real_trapframes import RealFrame
+from tests.support.trapimages import LiveImage, Row, with_functions
+from tests.windows.stacktraces.traps.decode.test_frame import X86_TO_COLUMN
 
 pytestmark = pytest.mark.shared
 

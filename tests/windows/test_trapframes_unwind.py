@@ -11,10 +11,10 @@ import pytest
 from volatility3.framework import interfaces
 from volatility3.plugins.windows import trapframes
 
-from tests.callstackimages import StackImage
 from tests.forge import context
 from tests.forge.code import R12, R13, R14, R15, RBP, RBX, RDI, RSI
 from tests.forge.context import Opened
+from tests.support.callstackimages import StackImage
 
 COLUMNS = {
     RBX: "Rbx",

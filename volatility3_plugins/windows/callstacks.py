@@ -7,8 +7,12 @@ from typing import Dict, Iterable, Iterator, List, Tuple
 from volatility3.framework import interfaces, renderers
 from volatility3.framework.configuration import requirements
 
-from .tracing import callstackrows, options, spaces, symbolizer, threads
-from .tracing import callstacks as stacks
+from .stacktraces.base import spaces
+from .stacktraces.names import symbolizer
+from .stacktraces.rows import options
+from .stacktraces.rows import stacks as callstackrows
+from .stacktraces.stacks import lister as stacks
+from .stacktraces.threads import lister
 
 vollog = logging.getLogger(__name__)
 
@@ -33,7 +37,7 @@ class CallStacks(interfaces.plugins.PluginInterface):
             options.kernel(),
             *options.helpers(
                 spaces=spaces.AddressSpaces,
-                threads=threads.Threads,
+                threads=lister.Threads,
                 symbolizer=symbolizer.Symbolizer,
                 stacks=stacks.CallStacks,
             ),

@@ -7,9 +7,12 @@ from typing import Iterator, List, Optional, Tuple
 from volatility3.framework import interfaces, renderers
 from volatility3.framework.renderers import format_hints
 
-from .tracing import databases, globalflag, memory, moduleindex, options, pdbsymbols, spaces, tables
-from .tracing.database import Database
-from .tracing.decode import globalflags
+from .stacktraces.base import bulk, globalflag, spaces, tables
+from .stacktraces.base.decode import globalflags
+from .stacktraces.names import moduleindex, pdbsymbols
+from .stacktraces.rows import options
+from .stacktraces.tracedb import finder as databases
+from .stacktraces.tracedb.found import Database
 
 vollog = logging.getLogger(__name__)
 
@@ -96,7 +99,7 @@ class GFlags(interfaces.plugins.PluginInterface):
             _NONE,
             _NONE,
             each.kind,
-            format_hints.Hex(memory.masked(layer, each.address)),
+            format_hints.Hex(bulk.masked(layer, each.address)),
             each.located_by,
             each.layout or renderers.UnparsableValue(),
             *cells,

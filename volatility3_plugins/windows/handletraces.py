@@ -6,10 +6,14 @@ from typing import Iterator, List, Tuple
 
 from volatility3.framework import interfaces, renderers
 
-from .tracing import databases, handletraces, options, spaces, symbolizer, tables
-from .tracing.framecells import names_of
-from .tracing.handleevent import HandleEvent
-from .tracing.handlerows import COLUMNS, HandleRows
+from .stacktraces.base import spaces, tables
+from .stacktraces.handles import lister as handletraces
+from .stacktraces.handles.event import HandleEvent
+from .stacktraces.names import symbolizer
+from .stacktraces.rows import options
+from .stacktraces.rows.frames import names_of
+from .stacktraces.rows.handles import COLUMNS, HandleRows
+from .stacktraces.tracedb import finder as databases
 
 vollog = logging.getLogger(__name__)
 

@@ -7,15 +7,19 @@ from typing import Iterable, Iterator, List, Optional, Tuple
 from volatility3.framework import interfaces, renderers
 from volatility3.framework.configuration import requirements
 
-from .tracing import databases, heaps, options, spaces, symbolizer, tables
-from .tracing.decode import umdh
-from .tracing.decode.heapgroups import Group
-from .tracing.decode.heapreading import Contents
-from .tracing.decode.umdhgrowth import Change, Growth
-from .tracing.framecells import FrameCells, names_of
-from .tracing.heapdump import loaded_modules, log_of
-from .tracing.heaprows import COLUMNS, HeapRows
-from .tracing.selection import Selection
+from .stacktraces.base import spaces, tables
+from .stacktraces.heaps import lister
+from .stacktraces.heaps.decode import umdh
+from .stacktraces.heaps.decode.contents import Contents
+from .stacktraces.heaps.decode.groups import Group
+from .stacktraces.heaps.decode.umdhgrowth import Change, Growth
+from .stacktraces.heaps.umdh_log import loaded_modules, log_of
+from .stacktraces.names import symbolizer
+from .stacktraces.rows import options
+from .stacktraces.rows.frames import FrameCells, names_of
+from .stacktraces.rows.heaps import COLUMNS, HeapRows
+from .stacktraces.rows.selection import Selection
+from .stacktraces.tracedb import finder as databases
 
 vollog = logging.getLogger(__name__)
 
@@ -40,7 +44,7 @@ class HeapTraces(interfaces.plugins.PluginInterface):
             *options.helpers(
                 spaces=spaces.AddressSpaces,
                 databases=databases.Databases,
-                heaps=heaps.Heaps,
+                heaps=lister.Heaps,
                 symbolizer=symbolizer.Symbolizer,
             ),
             options.pid(),
@@ -64,7 +68,7 @@ class HeapTraces(interfaces.plugins.PluginInterface):
         kernel_name = self.config["kernel"]
         names = options.symbolizer(self)
         finder = databases.Databases(self.context, kernel_name, self.config_path, names.indexes)
-        reader = heaps.Heaps(self.context, kernel_name, self.config_path, finder)
+        reader = lister.Heaps(self.context, kernel_name, self.config_path, finder)
         keep = bool(self.config.get("blocks", False) or self.config.get("dump", False))
         found = False
         try:

@@ -6,12 +6,16 @@ from typing import Dict, Iterator, List, Optional, Tuple
 
 from volatility3.framework import interfaces, renderers
 
-from .tracing import databases, locks, options, spaces, symbolizer, tables
-from .tracing.creators import Creator
-from .tracing.framecells import names_of
-from .tracing.lock import Lock
-from .tracing.lockrows import COLUMNS, LockRows
-from .tracing.selection import Selection
+from .stacktraces.base import spaces, tables
+from .stacktraces.locks import lister as locks
+from .stacktraces.locks.lock import Lock
+from .stacktraces.names import symbolizer
+from .stacktraces.rows import options
+from .stacktraces.rows.frames import names_of
+from .stacktraces.rows.locks import COLUMNS, LockRows
+from .stacktraces.rows.selection import Selection
+from .stacktraces.tracedb import finder as databases
+from .stacktraces.tracedb.creators import Creator
 
 vollog = logging.getLogger(__name__)
 

@@ -7,9 +7,12 @@ from typing import Iterator, List, Tuple
 from volatility3.framework import interfaces, renderers
 from volatility3.framework.renderers import format_hints
 
-from .tracing import memory, objecttraces, options, spaces, symbolizer
-from .tracing.framecells import StackCells, names_of
-from .tracing.objectevent import ObjectEvent
+from .stacktraces.base import bulk, spaces
+from .stacktraces.names import symbolizer
+from .stacktraces.objects import lister
+from .stacktraces.objects.event import ObjectEvent
+from .stacktraces.rows import options
+from .stacktraces.rows.frames import StackCells, names_of
 
 vollog = logging.getLogger(__name__)
 
@@ -33,7 +36,7 @@ class ObjectTraces(interfaces.plugins.PluginInterface):
             options.kernel(),
             *options.helpers(
                 spaces=spaces.AddressSpaces,
-                objecttraces=objecttraces.ObjectTraces,
+                objecttraces=lister.ObjectTraces,
                 symbolizer=symbolizer.Symbolizer,
             ),
             *options.selecting("events"),
@@ -48,7 +51,7 @@ class ObjectTraces(interfaces.plugins.PluginInterface):
         layer = self.context.layers[kernel.layer_name]
         stacks = StackCells(layer, naming.names(kernel))
         found = False
-        listed = objecttraces.ObjectTraces(self.context, kernel_name, kernel).list_events()
+        listed = lister.ObjectTraces(self.context, kernel_name, kernel).list_events()
         for event in options.with_progress(self, listed, lambda _: "Reading the traces of objects"):
             found = True
             frames = stacks.of(event.frames)
@@ -68,7 +71,7 @@ class ObjectTraces(interfaces.plugins.PluginInterface):
         thing = event.object
         cells = (thing.type, thing.name) if thing else (None, None)
         return (
-            format_hints.Hex(memory.masked(layer, thing.body)) if thing else _NONE,
+            format_hints.Hex(bulk.masked(layer, thing.body)) if thing else _NONE,
             *(_NONE if cell is None else cell for cell in (*cells, event.process)),
         )
 

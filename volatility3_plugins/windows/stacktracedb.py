@@ -7,11 +7,16 @@ from typing import Iterable, Iterator, List, Tuple
 
 from volatility3.framework import interfaces, renderers
 
-from .tracing import collector, databases, globalflag, memory, options, spaces, symbolizer, tables
-from .tracing.database import Database, Found
-from .tracing.decode import backtraces, globalflags, heaplog, stdwalk
-from .tracing.decode.stdwalk import Trace
-from .tracing.tracerows import COLUMNS, TraceRows
+from .stacktraces.base import bulk, globalflag, spaces, tables
+from .stacktraces.base.decode import globalflags
+from .stacktraces.names import symbolizer
+from .stacktraces.rows import collector, options
+from .stacktraces.rows.traces import COLUMNS, TraceRows
+from .stacktraces.tracedb import finder as databases
+from .stacktraces.tracedb.decode import backtraces, heaplog
+from .stacktraces.tracedb.decode import database as stdwalk
+from .stacktraces.tracedb.decode.database import Trace
+from .stacktraces.tracedb.found import Database, Found
 
 vollog = logging.getLogger(__name__)
 
@@ -133,7 +138,7 @@ class StackTraceDb(interfaces.plugins.PluginInterface):
     def _dump(self, finder: databases.Databases, database: Database, opened: stdwalk.Database) -> str:
         """Writes RTL_PROCESS_BACKTRACES; returns the name of the file."""
         space = database.space
-        address = memory.masked(self.context.layers[space.layer_name], database.address)
+        address = bulk.masked(self.context.layers[space.layer_name], database.address)
         name = f"backtraces.{space.pid}.{space.arch}.{address:x}.bin"
         layout = finder.layouts(space).backtraces
         return options.write_file(self, name, backtraces.encode(opened.buffer(), opened.records(), layout))

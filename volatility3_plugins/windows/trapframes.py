@@ -7,9 +7,12 @@ from volatility3.framework import interfaces, renderers
 from volatility3.framework.configuration import requirements
 from volatility3.plugins.windows import thrdscan
 
-from .tracing import options, spaces, symbolizer, threads, traprows
-from .tracing import trapframes as states
-from .tracing.trapstate import State
+from .stacktraces.base import spaces
+from .stacktraces.names import symbolizer
+from .stacktraces.rows import options, traps
+from .stacktraces.threads import lister
+from .stacktraces.traps import lister as states
+from .stacktraces.traps.state import State
 
 
 class TrapFrames(interfaces.plugins.PluginInterface):
@@ -29,7 +32,7 @@ class TrapFrames(interfaces.plugins.PluginInterface):
             options.kernel(),
             *options.helpers(
                 spaces=spaces.AddressSpaces,
-                threads=threads.Threads,
+                threads=lister.Threads,
                 symbolizer=symbolizer.Symbolizer,
                 states=states.TrapFrames,
             ),
@@ -53,7 +56,7 @@ class TrapFrames(interfaces.plugins.PluginInterface):
         kernel_name = self.config["kernel"]
         layer = self.context.layers[self.context.modules[kernel_name].layer_name]
         names = options.symbolizer(self)
-        rows = traprows.TrapRows(layer, names)
+        rows = traps.TrapRows(layer, names)
         listed = states.TrapFrames.list_states(
             self.context,
             kernel_name,
@@ -73,7 +76,7 @@ class TrapFrames(interfaces.plugins.PluginInterface):
                 yield 1, rows.member_row(state, member)
 
     def run(self) -> renderers.TreeGrid:
-        return renderers.TreeGrid(traprows.COLUMNS, self._generator())
+        return renderers.TreeGrid(traps.COLUMNS, self._generator())
 
 
 def _work(state: State) -> str:

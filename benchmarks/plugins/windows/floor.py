@@ -7,7 +7,7 @@ from volatility3.framework import interfaces, renderers
 from volatility3.framework.configuration import requirements
 from volatility3.framework.renderers import format_hints
 from volatility3.plugins.windows import info
-from volatility3.plugins.windows.tracing import tracerows
+from volatility3.plugins.windows.stacktraces.rows import traces
 
 Row = Tuple[int, Tuple[object, ...]]
 
@@ -57,4 +57,4 @@ class Floor(interfaces.plugins.PluginInterface):
                 yield 1, child
 
     def run(self) -> renderers.TreeGrid:
-        return renderers.TreeGrid(tracerows.COLUMNS, self._generator())
+        return renderers.TreeGrid(traces.COLUMNS, self._generator())

@@ -6,11 +6,14 @@ from typing import Callable, Dict, Iterator, List, Tuple
 
 from volatility3.framework import constants, interfaces, renderers
 from volatility3.framework.configuration import requirements
-from volatility3.plugins.windows.tracing import databases, moduleindex, pdbsymbols, spaces, tables
-from volatility3.plugins.windows.tracing.databases import Database
-from volatility3.plugins.windows.tracing.decode import backtraces, stdwalk
-from volatility3.plugins.windows.tracing.decode.stdbounds import bounds
-from volatility3.plugins.windows.tracing.decode.stdheader import Header
+from volatility3.plugins.windows.stacktraces.base import spaces, tables
+from volatility3.plugins.windows.stacktraces.names import moduleindex, pdbsymbols
+from volatility3.plugins.windows.stacktraces.tracedb import finder as databases
+from volatility3.plugins.windows.stacktraces.tracedb.decode import backtraces
+from volatility3.plugins.windows.stacktraces.tracedb.decode import database as stdwalk
+from volatility3.plugins.windows.stacktraces.tracedb.decode.bounds import bounds
+from volatility3.plugins.windows.stacktraces.tracedb.decode.header import Header
+from volatility3.plugins.windows.stacktraces.tracedb.finder import Database
 
 SAMPLE = 500
 DEPTH = 16

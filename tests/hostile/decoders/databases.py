@@ -7,12 +7,14 @@ from __future__ import annotations
 import functools
 from typing import Iterator, List, Tuple
 
-from volatility3.plugins.windows.tracing.decode import backtraces, heaplog, stdproof, stdwalk
+from volatility3.plugins.windows.stacktraces.tracedb.decode import backtraces, heaplog
+from volatility3.plugins.windows.stacktraces.tracedb.decode import database as stdwalk
+from volatility3.plugins.windows.stacktraces.tracedb.decode import proof as stdproof
 
-from tests import stddata
 from tests.forge.heaplog import HeapLog
 from tests.forge.std import Std
 from tests.forge.std_layouts import ALL
+from tests.support import stddata
 
 from .target import Target, Template
 

@@ -7,14 +7,14 @@ from __future__ import annotations
 import functools
 from typing import Callable, Iterator, List, Set, Tuple
 
-from volatility3.plugins.windows.tracing.decode import heapfind, pageheap, segmentheap
-from volatility3.plugins.windows.tracing.decode.heapblocks import HeapWalker
-from volatility3.plugins.windows.tracing.decode.heapmemory import HeapMemory
-from volatility3.plugins.windows.tracing.decode.heaptrace import Trace, Traces
+from volatility3.plugins.windows.stacktraces.heaps.decode import find, page, segmentheap
+from volatility3.plugins.windows.stacktraces.heaps.decode.blocks import HeapWalker
+from volatility3.plugins.windows.stacktraces.heaps.decode.memory import HeapMemory
+from volatility3.plugins.windows.stacktraces.heaps.decode.trace import Trace, Traces
 
-from tests import heapforms, heaptypes
 from tests.forge import lfh, pageheaps, segmentheaps
-from tests.heapforms import BASE, MODERN, OLD, Records
+from tests.support import heapforms, heaptypes
+from tests.support.heapforms import BASE, MODERN, OLD, Records
 
 from .target import Target, Template
 
@@ -22,10 +22,10 @@ _PAGE_HEAP, _SEGMENT_HEAP = 0x300000, 0x700000
 _STORED = [Trace("std", 0x900000, 7, (1, 2), ""), Trace("std", 0x900100, 9, (3, 4), "")]
 
 
-def _layouts(arch: str) -> heapfind.Layouts:
+def _layouts(arch: str) -> find.Layouts:
     names = ("6.2", "6.0", "5.1" if arch == "x86" else "5.2")
     known = tuple(heaptypes.heap(f"{name}-{arch}") for name in names)
-    return heapfind.Layouts(known, heaptypes.page_heap(arch), heaptypes.segment_heap(arch))
+    return find.Layouts(known, heaptypes.page_heap(arch), heaptypes.segment_heap(arch))
 
 
 @functools.lru_cache(maxsize=None)
@@ -74,7 +74,7 @@ def _read(arch: str, template: Template, listed: List[int], data: bytes) -> None
     memory = HeapMemory.over(extents, pointer)
     layouts = _layouts(arch)
     ranges: List[Tuple[int, int]] = [(start, start + len(run)) for start, run in extents.runs]
-    found = heapfind.find(memory, layouts, listed, ranges)
+    found = find.find(memory, layouts, listed, ranges)
     traces = Traces(memory, heaptypes.LOG[arch], heaptypes.ENTRY[arch], lambda: _STORED)
     walker = HeapWalker(memory, traces, heaptypes.page_info(arch))
     limit = 4 * len(data)
@@ -82,7 +82,7 @@ def _read(arch: str, template: Template, listed: List[int], data: bytes) -> None
         assert sum(1 for _ in walker.blocks(heap)) <= limit
     seen: Set[int] = set()
     for root in found.page:
-        assert sum(1 for _ in pageheap.nodes(memory, root, layouts.page, seen)) <= limit
+        assert sum(1 for _ in page.nodes(memory, root, layouts.page, seen)) <= limit
     for segment in found.segment:
         if layouts.segment is not None:
             blocks = segmentheap.large_blocks(memory, segment, layouts.segment, traces)

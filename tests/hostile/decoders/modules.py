@@ -9,20 +9,15 @@ import functools
 import struct
 from typing import Iterator, List
 
-from volatility3.plugins.windows.tracing.decode import (
-    modulename,
-    namerules,
-    peexports,
-    peimage,
-    text,
-    unloadevents,
-    unwindinfo,
-)
-from volatility3.plugins.windows.tracing.decode.functiontable import FunctionTable
+from volatility3.plugins.windows.stacktraces.base.decode import modulename, text
+from volatility3.plugins.windows.stacktraces.names.decode import exports as peexports
+from volatility3.plugins.windows.stacktraces.names.decode import pe as peimage
+from volatility3.plugins.windows.stacktraces.names.decode import rules, unloadevents, unwindinfo
+from volatility3.plugins.windows.stacktraces.names.decode.functiontable import FunctionTable
 
-from tests import namedimage
-from tests.flatimage import Flat, flat, pe
 from tests.forge.unloaded import UnloadedDll, unload_trace
+from tests.support import namedimage
+from tests.support.flatimage import Flat, flat, pe
 
 from .target import Target
 
@@ -57,8 +52,8 @@ def _module(data: bytes, whole: bytes) -> None:
     table = FunctionTable.from_runs([(start - rva, run) for start, run in found.runs], size, memory.read)
     for function in list(table)[:64]:
         _function(table, function)
-    rvas, labels = namerules.sort_labels((entry.rva, entry.name) for entry in exports.entries)
-    names = namerules.ExportNames(rvas, labels, headers.sections, table)
+    rvas, labels = rules.sort_labels((entry.rva, entry.name) for entry in exports.entries)
+    names = rules.ExportNames(rvas, labels, headers.sections, table)
     for address in (0, 0x1000, 0x1010, 0x1210, 0x2010, 0x5000, headers.size - 1, headers.size, 1 << 63):
         names.find(address)
 

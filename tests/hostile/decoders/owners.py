@@ -8,29 +8,21 @@ import functools
 import struct
 from typing import Iterator, List, Optional, Tuple
 
-from volatility3.plugins.windows.tracing.decode import (
-    criticalsection,
-    eresource,
-    handletable,
-    handletrace,
-    links,
-    locks,
-    objecttrace,
-    umdh,
-)
-from volatility3.plugins.windows.tracing.decode.extents import Extents
+from volatility3.plugins.windows.stacktraces.base.decode import links
+from volatility3.plugins.windows.stacktraces.base.decode.extents import Extents
+from volatility3.plugins.windows.stacktraces.handles.decode import handle_ring, handletable
+from volatility3.plugins.windows.stacktraces.heaps.decode import umdh
+from volatility3.plugins.windows.stacktraces.locks.decode import criticalsection, eresource, process_locks
+from volatility3.plugins.windows.stacktraces.objects.decode import objecttrace
 
-from tests.windows.tracing.decode import (
-    test_eresource,
-    test_handletable,
-    test_handletrace,
-    test_objecttrace,
-    test_umdh,
-)
+from tests.windows.stacktraces.handles.decode import test_handle_ring, test_handletable
+from tests.windows.stacktraces.heaps.decode import test_umdh
+from tests.windows.stacktraces.locks.decode import test_eresource
+from tests.windows.stacktraces.objects.decode import test_objecttrace
 
 from .target import Decode, Target
 
-_RINGS = {"x64": test_handletrace.X64, "xp": test_handletrace.XP}
+_RINGS = {"x64": test_handle_ring.X64, "xp": test_handle_ring.XP}
 _RESOURCES = {"x64": test_eresource.WINDOWS_10, "xp": test_eresource.XP}
 _TABLES = {
     "xp": test_handletable.XP,
@@ -74,15 +66,17 @@ def _section(size: int, data: bytes, whole: bytes) -> None:
 
 def _locks(size: int, data: bytes, whole: bytes) -> None:
     try:
-        records = locks.decode(data, size)
-    except locks.TruncatedError:
+        records = process_locks.decode(data, size)
+    except process_locks.TruncatedError:
         return
-    assert locks.decode(locks.encode(records, size), size) == records
+    assert process_locks.decode(process_locks.encode(records, size), size) == records
 
 
 def _lock_seeds(size: int) -> List[bytes]:
-    records = [locks.LockRecord(0x1000 * each, 1, each, 4, -1, 5, 6, -1, 7, 8) for each in range(1, 9)]
-    return [locks.encode(records, size)]
+    records = [
+        process_locks.LockRecord(0x1000 * each, 1, each, 4, -1, 5, 6, -1, 7, 8) for each in range(1, 9)
+    ]
+    return [process_locks.encode(records, size)]
 
 
 def _handles(form: str, data: bytes, whole: bytes) -> None:
@@ -97,15 +91,15 @@ def _ring(form: str, data: bytes, whole: bytes) -> None:
     layout = _RINGS[form]
     if len(data) < layout.header_size:
         return
-    header = handletrace.decode_header(data, layout)
-    assert 0 < header.size <= handletrace.MAX_ENTRIES or header.status
+    header = handle_ring.decode_header(data, layout)
+    assert 0 < header.size <= handle_ring.MAX_ENTRIES or header.status
     if not header.size:
         return
     held = Extents([(_BASE, data[layout.header_size :])])
-    found = list(handletrace.decode_ring(held, _BASE, header, layout))
+    found = list(handle_ring.decode_ring(held, _BASE, header, layout))
     assert len(found) <= 2 * (len(data) // layout.entry_size + 1) + 1
     for each in found:
-        if isinstance(each, handletrace.HandleTrace):
+        if isinstance(each, handle_ring.HandleTrace):
             assert len(each.frames) <= layout.max_depth
 
 

@@ -8,27 +8,29 @@ import functools
 import struct
 from typing import Iterator, List, Optional, Tuple
 
-from volatility3.plugins.windows.tracing.decode import cpucontext, exceptionframe, trapframe, trapscan
-from volatility3.plugins.windows.tracing.decode.extents import Extents
-from volatility3.plugins.windows.tracing.decode.frames import MAX_FRAMES, Image, Walk
-from volatility3.plugins.windows.tracing.decode.functiontable import FunctionTable
-from volatility3.plugins.windows.tracing.decode.registers32 import Registers32
-from volatility3.plugins.windows.tracing.decode.registers64 import Registers
-from volatility3.plugins.windows.tracing.decode.traptypes import Layout
-from volatility3.plugins.windows.tracing.decode.walk32 import TRAP_MARK, Walker32
-from volatility3.plugins.windows.tracing.decode.walk64 import Walker64
+from volatility3.plugins.windows.stacktraces.base.decode.extents import Extents
+from volatility3.plugins.windows.stacktraces.names.decode.functiontable import FunctionTable
+from volatility3.plugins.windows.stacktraces.stacks.decode.frames import MAX_FRAMES, Image, Walk
+from volatility3.plugins.windows.stacktraces.stacks.decode.registers_x64 import Registers
+from volatility3.plugins.windows.stacktraces.stacks.decode.registers_x86 import Registers32
+from volatility3.plugins.windows.stacktraces.stacks.decode.walk_x64 import Walker64
+from volatility3.plugins.windows.stacktraces.stacks.decode.walk_x86 import TRAP_MARK, Walker32
+from volatility3.plugins.windows.stacktraces.traps.decode import context as cpucontext
+from volatility3.plugins.windows.stacktraces.traps.decode import exceptionframe, scan
+from volatility3.plugins.windows.stacktraces.traps.decode import frame as trapframe
+from volatility3.plugins.windows.stacktraces.traps.decode.members import Layout
 
-from tests import traplayouts
 from tests.forge import kernels, trapentries, trapframes
 from tests.forge.trapentries import X64, X86_BLUE, X86_OLD
-from tests.trapsets import every_entry, filled, registers_64, registers_86
+from tests.support import traplayouts
+from tests.support.trapsets import every_entry, filled, registers_64, registers_86
 
 from .target import Target
 
 KERNELS = {X64: "win10-x64", X86_OLD: "xp-x86", X86_BLUE: "win10-x86"}
 _BOUNDS = {
-    "x64": trapscan.Bounds(1 << 47, 0xFFFF800000000000, (0xFFFFF80001000000, 0xFFFFF80001800000)),
-    "x86": trapscan.Bounds(0x7FFF0000, 0x80000000, (0x80400000, 0x80800000)),
+    "x64": scan.Bounds(1 << 47, 0xFFFF800000000000, (0xFFFFF80001000000, 0xFFFFF80001800000)),
+    "x86": scan.Bounds(0x7FFF0000, 0x80000000, (0x80400000, 0x80800000)),
 }
 _STACK = {"x64": 0xFFFFADFE4C2C000, "x86": 0xF8A3C000}
 _DEPTH = 0xE00
@@ -58,11 +60,11 @@ def _stack(architecture: str, data: bytes, whole: bytes) -> None:
     layout = _layout(architecture)
     start = _STACK[layout.arch]
     memory = Extents([(start, data)])
-    places = list(trapscan.scan(layout, memory, start, start + len(data), _BOUNDS[layout.arch]))
+    places = list(scan.scan(layout, memory, start, start + len(data), _BOUNDS[layout.arch]))
     assert len(places) <= len(data) // 16 + 1
     for address in {*places, start + _DEPTH}:
         held = bytes(memory.read(address, layout.size) or b"")
-        trapscan.plausible(layout, address, held, _BOUNDS[layout.arch])
+        scan.plausible(layout, address, held, _BOUNDS[layout.arch])
         frame = trapframe.decode(layout, address, held)
         listed = {member.name: member for member in trapframe.members(frame, layout, held)}
         assert set(listed) == set(layout.members)

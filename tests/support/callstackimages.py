@@ -1,0 +1,260 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""Images with threads whose stacks are known frame by frame."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, Dict, List, NamedTuple, Optional, Tuple
+
+from tests.forge import kernels
+from tests.forge import trapentries as entries
+from tests.forge.code import (
+    R12,
+    R13,
+    R14,
+    R15,
+    RBP,
+    RBX,
+    RDI,
+    RSI,
+    Routine,
+    module_options,
+    service_handler,
+    swap_context,
+    trap_handler,
+)
+from tests.forge.kernel import Kernel
+from tests.forge.module import Module
+from tests.forge.process import Process
+from tests.forge.stacks64 import NAMES, Stack64
+from tests.forge.thread import Thread
+from tests.forge.trapentries import Entry
+from tests.support.trapsets import filled, registers_64
+
+POISON = filled(b"\x60\xde\xc2\xe4\xdf\xfa\xff\xff")
+PID = 1000
+TRAP_FRAME = 0x190
+
+# The kernel's functions lie where no symbol does: `at` moves them there.
+SWAP = swap_context(0x000)
+SWAP_THREAD = Routine(0x100, pushes=(RBX, RDI), alloc=0x30)
+WAIT = Routine(0x200, pushes=(RBP, RSI, R12), alloc=0x50)
+SERVICE_ENTRY = service_handler(0x300)
+FAULT_ENTRY = trap_handler(0x400)
+NT_WAIT = Routine(0x500, saves={RBX: 0x30, R13: 0x38}, alloc=0x48)
+RESOLVES = Routine(0x600, pushes=(RBX, RSI, RDI, R12, R13, R14, R15), alloc=0x20)
+THREAD_START = Routine(0x700, pushes=(RBX,), alloc=0x20)
+INTERRUPT_ENTRY = trap_handler(0x680)
+DISPATCH = Routine(0x780, pushes=(RBX, RBP), alloc=0x30)
+KERNEL_CODE = (
+    *(SWAP, SWAP_THREAD, WAIT, SERVICE_ENTRY, FAULT_ENTRY, NT_WAIT, RESOLVES, THREAD_START),
+    *(INTERRUPT_ENTRY, DISPATCH),
+)
+UNWIND_DATA = 0x800
+
+DRIVER = Routine(0x1100, pushes=(RBX, R14), alloc=0x28, frame=(RBX, 0x20))
+
+STUB = Routine(0x1100, unwind=False)
+BEHIND_SYSCALL = 0x12
+USER_START = Routine(0x1200, pushes=(RDI,), alloc=0x30)
+WAIT_EX = Routine(0x1100, pushes=(RBX, RSI, RDI, R14), alloc=0x48)
+MAIN = Routine(0x1100, pushes=(RBP, R15), alloc=0x100, frame=(RBP, 0x40), saves={R12: 0x88})
+
+Frames = List[Tuple[int, int, str]]
+
+
+def free_code(kernel_table: Any, size: int) -> int:
+    """An RVA behind which a kernel's table names nothing for so many bytes."""
+    names = sorted({0x1000, *(kernel_table.symbol(name) for name in kernel_table.symbols)})
+    gaps = (low for low, high in zip(names, names[1:]) if high - low >= size + 0x1000)
+    return next(gaps, names[0]) // 0x1000 * 0x1000 + 0x1000
+
+
+def moved(routine: Routine, by: int) -> Routine:
+    return dataclasses.replace(routine, rva=routine.rva + by)
+
+
+class Expected(NamedTuple):
+    """A stack: frames innermost first as (address, sp, how), and its status."""
+
+    frames: Frames
+    status: str = ""
+
+
+class StackImage:
+    """An x64 kernel and one process; `expected` by (thread ID, part)."""
+
+    def __init__(self, name: str = "win10-x64", **options: Any) -> None:
+        known = kernels.load(name)
+        self.at = free_code(known.table, 0x1000)
+        code = module_options([moved(each, self.at) for each in KERNEL_CODE], self.at + UNWIND_DATA, 64)
+        self.kernel = Kernel(known.table, **{**known.options(), **code, **options})
+        self.nt = self.kernel.base + self.at
+        self.driver = self.kernel.module("disk.sys", **module_options([DRIVER], 0x5800, 64)).base
+        self.app = self.kernel.process("stacks.exe", pid=PID)
+        self.modules = self._user_modules(self.app)
+        self.expected: Dict[Tuple[int, str], Expected] = {}
+        self.threads: Dict[int, Thread] = {}
+        # The non-volatile registers of the code that was interrupted last, in the kernel and in user mode.
+        self.at_trap: Dict[int, int] = {}
+        self.at_entry: Dict[int, int] = {}
+        self.trap = 0
+
+    def _user_modules(self, process: Process) -> Dict[str, Module]:
+        stub = module_options([STUB, USER_START], 0x5800, 64)
+        stub["contents"][STUB.rva + 0x10] = b"\x0f\x05\xc3"
+        made = {"app": process.module("stacks.exe", dll=False, **module_options([MAIN], 0x5800, 64))}
+        made["ntdll"] = process.module("ntdll.dll", exports={"NtWait": STUB.rva}, **stub)
+        made["kernelbase"] = process.module(
+            "kernelbase.dll", exports={"WaitEx": WAIT_EX.rva}, **module_options([WAIT_EX], 0x5800, 64)
+        )
+        return made
+
+    @staticmethod
+    def options_of(routine: Routine) -> Dict[str, Any]:
+        """Options of a module that holds one function."""
+        return module_options([routine], 0x5800, 64)
+
+    def thread(self, tid: int, process: Optional[Process] = None, **options: Any) -> Thread:
+        self.threads[tid] = (process or self.app).thread(tid, **options)
+        return self.threads[tid]
+
+    def user_stack(self, thread: Thread) -> Stack64:
+        """A user stack down to the stub of a system call, which the caller interrupts."""
+        space, modules = thread.process.space, self.modules
+        stack = Stack64(
+            space, thread.user_stack_base, lambda register, count: 0x7000000 + count * 16 + register
+        )
+        stack.start()
+        stack.enter(modules["ntdll"].base, USER_START)
+        stack.call(modules["ntdll"].base, USER_START)
+        stack.enter(modules["app"].base, MAIN)
+        stack.call(modules["app"].base, MAIN, 1)
+        stack.enter(modules["kernelbase"].base, WAIT_EX)
+        stack.call(modules["kernelbase"].base, WAIT_EX, how="leaf")
+        return stack
+
+    def leave_user(self, thread: Thread, user: Stack64, ip: int, entry: Entry) -> Stack64:
+        """Enters the kernel from user mode; returns its stack in the handler."""
+        registers = registers_64(entry.mode)
+        registers.update({name: user.registers[number] for number, name in NAMES.items()})
+        self.at_entry = dict(user.registers)
+        registers.update(rip=ip, rsp=user.sp)
+        self.expect(thread, "user", user, ip, user.sp)
+        stack = Stack64(self.kernel.space, thread.stack_base)
+        frame = thread.stack_base - TRAP_FRAME
+        self.kernel.space.write(thread.stack_limit, POISON(0, thread.stack_base - thread.stack_limit))
+        stack.trap_frame(entry, registers, frame, POISON)
+        if entry.kind == entries.SYSCALL:
+            thread.kthread["TrapFrame"] = frame
+        handler = SERVICE_ENTRY if entry.kind == entries.SYSCALL else FAULT_ENTRY
+        stack.enter(self.nt, handler)
+        stack.call(self.nt, handler)
+        return stack
+
+    def wait(self, thread: Thread, stack: Stack64) -> None:
+        """Lets a thread wait where it is."""
+        self._handle(stack, WAIT, SWAP_THREAD, SWAP)
+        thread.kthread["KernelStack"] = stack.switch_out()
+        self.expect(thread, "kernel", stack)
+
+    def expect(
+        self, thread: Thread, part: str, stack: Stack64, ip: int = 0, sp: int = 0, status: str = ""
+    ) -> None:
+        frames = [(each.address, each.sp, each.how) for each in reversed(stack.frames)]
+        # How an address was found is told by the frame below it: the innermost one was saved.
+        if ip:
+            frames.insert(0, (ip, sp, "trap"))
+        self.expected[thread.tid, part] = Expected(frames, status)
+
+    def waiting(self, tid: int, **options: Any) -> Thread:
+        """A thread that waits in a system call."""
+        thread = self.thread(tid, **options)
+        user = self.user_stack(thread)
+        ip = self.modules["ntdll"].base + STUB.rva + BEHIND_SYSCALL
+        stack = self.leave_user(thread, user, ip, Entry(entries.SYSCALL, "user64", mitigated=True))
+        stack.enter(self.nt, NT_WAIT)
+        stack.call(self.nt, NT_WAIT)
+        self.wait(thread, stack)
+        return thread
+
+    def interrupted(self, tid: int) -> int:
+        """A thread that waits in a page fault of a driver, within a system call; returns the trap frame."""
+        thread, stack = self._in_driver(tid)
+        stack.enter(self.driver, DRIVER)
+        frame = self._leave_driver(stack, Entry(entries.PAGE_FAULT, "kernel"), 0x22)
+        self._handle(stack, FAULT_ENTRY, RESOLVES)
+        self.wait(thread, stack)
+        return frame
+
+    def preempted(self, tid: int, kind: str, entered: bool, nested: bool = False) -> None:
+        """A thread that an interrupt of a driver takes the processor from, within a system call.
+
+        Args:
+            tid: its ID
+            kind: of the interrupt
+            entered: the driver's function has its frame; else its first instruction is interrupted
+            nested: the interrupt comes while a page fault of the driver is resolved
+        """
+        thread, stack = self._in_driver(tid)
+        if entered:
+            stack.enter(self.driver, DRIVER)
+        at = 0x22 if entered else 0
+        if nested:
+            self._leave_driver(stack, Entry(entries.PAGE_FAULT, "kernel"), at)
+            self._handle(stack, FAULT_ENTRY)
+            stack.enter(self.nt, RESOLVES)
+            ip = self.nt + RESOLVES.rva + 0x31
+            stack.interrupt(Entry(kind, "kernel"), ip, registers_64("kernel"), POISON)
+        else:
+            self._leave_driver(stack, Entry(kind, "kernel"), at)
+        self._handle(stack, INTERRUPT_ENTRY, DISPATCH)
+        self.wait(thread, stack)
+
+    def _in_driver(self, tid: int) -> Tuple[Thread, Stack64]:
+        """A thread whose system call has called a driver's function, which has done nothing yet."""
+        thread = self.thread(tid)
+        user = self.user_stack(thread)
+        ip = self.modules["ntdll"].base + STUB.rva + BEHIND_SYSCALL
+        stack = self.leave_user(thread, user, ip, Entry(entries.SYSCALL, "user64", mitigated=True))
+        self._handle(stack, NT_WAIT)
+        return thread, stack
+
+    def _leave_driver(self, stack: Stack64, entry: Entry, offset: int) -> int:
+        """Interrupts the driver's function; returns the trap frame."""
+        self.at_trap = dict(stack.registers)
+        ip = self.driver + DRIVER.rva + offset
+        return stack.interrupt(entry, ip, registers_64("kernel"), POISON)
+
+    def _handle(self, stack: Stack64, *routines: Routine) -> None:
+        """Lets functions of the kernel call each other."""
+        for routine in routines:
+            stack.enter(self.nt, routine)
+            stack.call(self.nt, routine)
+
+    def faulted(self, tid: int) -> Thread:
+        """A thread that waits in a page fault of its own program."""
+        thread = self.thread(tid)
+        stack = Stack64(self.app.space, thread.user_stack_base)
+        stack.start()
+        stack.enter(self.modules["ntdll"].base, USER_START)
+        stack.call(self.modules["ntdll"].base, USER_START)
+        stack.enter(self.modules["app"].base, MAIN)
+        ip = self.modules["app"].base + MAIN.rva + 0x15
+        kernel = self.leave_user(thread, stack, ip, Entry(entries.PAGE_FAULT, "user64"))
+        kernel.enter(self.nt, RESOLVES)
+        kernel.call(self.nt, RESOLVES)
+        self.wait(thread, kernel)
+        return thread
+
+    def system(self, tid: int) -> Thread:
+        """A system thread that waits."""
+        thread = self.thread(tid, self.kernel.system)
+        stack = Stack64(self.kernel.space, thread.stack_base).start()
+        stack.enter(self.nt, THREAD_START)
+        stack.call(self.nt, THREAD_START)
+        stack.enter(self.driver, DRIVER)
+        stack.call(self.driver, DRIVER)
+        self.wait(thread, stack)
+        return thread

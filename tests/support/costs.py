@@ -1,0 +1,92 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""What a run of a plugin does, in numbers that are the same on every machine."""
+
+from __future__ import annotations
+
+import collections
+import functools
+import json
+import shutil
+from typing import Any, Callable, Counter, Dict, List, Tuple
+
+import pytest
+from volatility3 import schemas
+from volatility3.framework.interfaces import layers as containers
+from volatility3.framework.layers import intel, physical
+from volatility3.framework.objects import templates
+from volatility3.framework.symbols import intermed
+from volatility3.plugins.windows import pslist
+from volatility3.plugins.windows.stacktraces.base import pages, vads
+from volatility3.plugins.windows.stacktraces.names import kernelmodules, moduleindex, usermodules
+
+from benchmarks.images import Image
+
+from ..forge import context
+
+Counts = Dict[str, int]
+
+COUNTED: Tuple[Tuple[str, Any, str], ...] = (
+    ("reads", physical.FileLayer, "read"),
+    ("cached reads", containers.TranslationLayerInterface, "read"),
+    ("page walks", intel.Intel, "_translate"),
+    ("page tables", pages._Tables, "_read"),
+    ("objects", templates.ObjectTemplate, "__call__"),
+    ("layers", containers.LayerContainer, "add_layer"),
+    ("symbol tables", intermed.IntermediateSymbolTable, "__init__"),
+    ("process lists", pslist.PsList, "list_processes"),
+    ("module lists", usermodules.UserModules, "list_modules"),
+    ("kernel module lists", kernelmodules.KernelModules, "list_modules"),
+    ("VAD trees", vads.Vads, "_walk"),
+    ("modules", moduleindex.ModuleIndexes, "_build"),
+)
+"""What is counted, and the function that does it each time. Volatility keeps what "cached reads" returned."""
+
+_WITH_BYTES = {"reads": "bytes", "cached reads": "cached bytes"}
+
+
+class Opened:
+    """An image that has been opened, and what its runs cost."""
+
+    def __init__(self, image: Image) -> None:
+        shutil.copytree(image.symbols, context.symbol_directory(), dirs_exist_ok=True)
+        known = (image.cache / "valid_isf.hashcache").read_text(encoding="utf-8")
+        schemas.cached_validations.update(json.loads(known))
+        self._opened = context.open_file(image.file)
+
+    def cost(self, plugin: Any, **options: Any) -> Counts:
+        """Returns how often a run of a plugin does what is COUNTED, how many bytes it reads, and its rows."""
+        counts: Counter[str] = collections.Counter(
+            dict.fromkeys([*(name for name, _, _ in COUNTED), *_WITH_BYTES.values()], 0)
+        )
+        with pytest.MonkeyPatch.context() as patch:
+            for name, owner, function in COUNTED:
+                patch.setattr(owner, function, _counting(owner.__dict__[function], counts, name))
+            counts["rows"] = len(self._opened.rows(plugin, **options))
+        return dict(counts)
+
+    def told(self, plugin: Any, **options: Any) -> List[str]:
+        """Returns what a plugin tells the progress callback."""
+        said: List[str] = []
+        made = self._opened.construct(plugin, **options)
+        made._progress_callback = lambda _, text: said.append(text)
+        made.run().populate()
+        return said
+
+
+def _counting(function: Any, counts: Counter[str], name: str) -> Any:
+    if isinstance(function, classmethod):
+        return classmethod(_counted(function.__func__, counts, name))
+    return _counted(function, counts, name)
+
+
+def _counted(function: Callable[..., Any], counts: Counter[str], name: str) -> Callable[..., Any]:
+    @functools.wraps(function)
+    def counted(*arguments: Any, **named: Any) -> Any:
+        counts[name] += 1
+        result = function(*arguments, **named)
+        if name in _WITH_BYTES:
+            counts[_WITH_BYTES[name]] += len(result)
+        return result
+
+    return counted

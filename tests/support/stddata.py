@@ -1,0 +1,110 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""What tests of the database decoders share: layouts, readers over bytes, databases that Windows wrote."""
+
+from __future__ import annotations
+
+import functools
+import pathlib
+from typing import Any, Dict, Iterable, List, Mapping, Tuple
+
+import pytest
+from volatility3.framework import contexts
+from volatility3.plugins.windows.stacktraces.base.decode.extents import Extents
+from volatility3.plugins.windows.stacktraces.base.decode.reading import Reader
+from volatility3.plugins.windows.stacktraces.tracedb import layouts
+from volatility3.plugins.windows.stacktraces.tracedb.decode import database as stdwalk
+from volatility3.plugins.windows.stacktraces.tracedb.decode import proof as stdproof
+
+from tests.conftest import SHARED
+from tests.forge.real_sets import RealSet
+from tests.forge.std import Std
+
+COMMITTED = sorted((pathlib.Path(__file__).parents[1] / "data" / "real_std").glob("*.tar.xz"))
+_SHARED_SETS = sorted((SHARED / "real_std").glob("*.tar.xz"))
+
+
+def real_cases(kind: str = "") -> List[Any]:
+    """Parameters for a test: every real set by its path, those beside the checkout marked as such.
+
+    Args:
+        kind: only sets whose name ends so
+    """
+    committed = [path for path in COMMITTED if _name(path).endswith(kind)]
+    shared = [path for path in _SHARED_SETS if _name(path).endswith(kind)]
+    return [pytest.param(path, id=f"committed-{_name(path)}") for path in committed] + [
+        pytest.param(path, id=_name(path), marks=pytest.mark.shared)
+        for path in shared or [SHARED / "real_std" / "none.tar.xz"]
+    ]
+
+
+def _name(path: pathlib.Path) -> str:
+    return path.name.replace(".tar.xz", "")
+
+
+@functools.lru_cache(maxsize=None)
+def of(arch: str) -> layouts.Layouts:
+    """The layouts of a bitness, from our symbol tables."""
+    return layouts.load(contexts.Context(), "tests", arch)
+
+
+def reader_of(regions: Iterable[Tuple[int, bytes]]) -> Reader:
+    """A reader over bytes by address."""
+    memory = Extents(regions)
+
+    def read(start: int, length: int) -> Extents:
+        return Extents(
+            (low, bytes(memory.read(low, high - low) or b""))
+            for low, high in memory.covered(start, start + length)
+        )
+
+    return read
+
+
+def reader_of_set(real: RealSet) -> Reader:
+    return reader_of((region.va, region.data) for region in real.regions)
+
+
+def open_set(real: RealSet) -> stdwalk.Database:
+    """Proves and reads the database of a real set."""
+    reader = reader_of_set(real)
+    proof = stdproof.prove(reader, real.truth["database"], of(real.truth["arch"]).std)
+    assert proof.header is not None, proof.failed
+    return stdwalk.Database(reader, proof.header)
+
+
+def open_forged(std: Std) -> stdwalk.Database:
+    """Proves and reads a forged database."""
+    return open_regions(std.regions(), std.base, std.arch)
+
+
+def open_regions(regions: Mapping[int, bytes], address: int, arch: str) -> stdwalk.Database:
+    reader = reader_of(regions.items())
+    proof = stdproof.recover(reader, address, of(arch).std)
+    assert proof.header is not None, proof.failed
+    return stdwalk.Database(reader, proof.header)
+
+
+Shown = Tuple[object, ...]
+
+
+def shown(database: stdwalk.Database, carve: bool = False) -> List[Shown]:
+    """What a database yields, without its status."""
+    return [tuple(trace)[:7] for trace in database.traces(carve)]
+
+
+def expected(std: Std) -> List[Shown]:
+    """What a forged database must yield."""
+    return [
+        (entry.index, entry.va, entry.count, entry.depth, entry.hash, entry.bucket, entry.frames)
+        for entry in std.entries()
+    ]
+
+
+def expected_of_set(truth: Mapping[str, Any]) -> List[Shown]:
+    """What the database of a real set must yield: by number, those without one last, by address."""
+    entries: List[Dict[str, Any]] = sorted(
+        truth["entries"], key=lambda entry: (not entry["index"], entry["index"], entry["va"])
+    )
+    names = ("index", "va", "count", "depth", "hash", "bucket")
+    return [(*(entry[name] for name in names), tuple(entry["frames"])) for entry in entries]

@@ -1,0 +1,37 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""Module names as WinDbg writes them."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from volatility3.plugins.windows.stacktraces.base.decode import modulename
+
+
+@pytest.mark.parametrize(
+    "path, file, module",
+    [
+        ("ntdll.dll", "ntdll.dll", "ntdll"),
+        ("\\Windows\\System32\\KERNEL32.DLL", "KERNEL32.DLL", "KERNEL32"),
+        ("C:/Windows/mscorlib.ni.dll", "mscorlib.ni.dll", "mscorlib_ni"),
+        ("api-ms-win-core.dll", "api-ms-win-core.dll", "api_ms_win_core"),
+        ("noextension", "noextension", "noextension"),
+        (".hidden", ".hidden", "_hidden"),
+        ("", "", "unknown"),
+        ("a\x1b[31m!b;c.dll", "a\\x1b[31m!b\\x3bc.dll", "a__31m_b_c"),
+    ],
+)
+def test_names(path: str, file: str, module: str) -> None:
+    assert modulename.file_name(path) == file
+    assert modulename.module_name(path) == module
+
+
+@given(st.text())
+def test_a_name_is_short_and_holds_nothing_that_ends_it(path: str) -> None:
+    name = modulename.module_name(path)
+    assert 0 < len(name) <= modulename.MAX_LENGTH
+    assert name.isprintable()
+    assert not set("!+; <>\\/") & set(name)
+    assert modulename.file_name(path).isprintable()

@@ -1,0 +1,210 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""x86 walks: trap frames on the way, and stacks that are broken or hostile. (Code that ran: tests/unwind.)"""
+
+from __future__ import annotations
+
+import struct
+from typing import Collection, Dict, List, Optional, Tuple
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from volatility3.plugins.windows.stacktraces.base.decode.extents import Extents
+from volatility3.plugins.windows.stacktraces.stacks.decode.frames import MAX_FRAMES, Image, Walk
+from volatility3.plugins.windows.stacktraces.stacks.decode.registers_x86 import Registers32
+from volatility3.plugins.windows.stacktraces.stacks.decode.walk_x86 import TRAP_MARK, Walker32
+
+BASE, SIZE = 0x80400000, 0x4000
+LOW, HIGH = 0xF8000000, 0xF8003000
+SP = LOW + 0x1000
+
+
+def at(number: int) -> int:
+    """Where the call in function `number` returns to."""
+    return BASE + 0x1020 + 0x100 * number
+
+
+class Scene:
+    """Functions that set up a frame and call the next, and a stack."""
+
+    def __init__(self) -> None:
+        self.memory = bytearray(b"\x90" * SIZE)
+        self.stack: Dict[int, int] = {}
+        self.reads = 0
+        self.private: Dict[int, bytes] = {}
+        self.data: List[int] = []
+        for number in range(16):
+            begin = 0x1000 + 0x100 * number
+            self.memory[begin : begin + 3] = b"\x55\x8b\xec"
+            # Function n calls function n - 1: outer ones have higher numbers.
+            self.memory[begin + 0x1B : begin + 0x20] = b"\xe8" + struct.pack("<i", -0x120)
+
+    def put(self, address: int, *values: int) -> Scene:
+        for number, value in enumerate(values):
+            self.stack[address + 4 * number] = value & 0xFFFFFFFF
+        return self
+
+    def trap_frame(self, address: int, ip: int, bp: int, cs: int = 8, flags: int = 0x202) -> Scene:
+        self.put(address, bp, ip, TRAP_MARK)
+        self.put(address + 0x60, bp, 0, ip, cs, flags)
+        return self
+
+    def read_rva(self, rva: int, length: int) -> Optional[bytes]:
+        return bytes(self.memory[rva : rva + length]) if rva >= 0 and rva + length <= SIZE else None
+
+    def walk(
+        self,
+        registers: Registers32,
+        interrupted: bool = False,
+        known: Collection[int] = (),
+        end: int = HIGH,
+        stacks: Tuple[Tuple[int, int], ...] = ((LOW, HIGH),),
+    ) -> Walk:
+        image = Image(BASE, SIZE, self.read_rva, None, ((0x1000, 0x3000),))
+        data = bytearray(HIGH - LOW)
+        for address, value in self.stack.items():
+            struct.pack_into("<I", data, address - LOW, value)
+        memory = Extents([(BASE, bytes(self.memory)), (LOW, bytes(data[: end - LOW])), *self.private.items()])
+
+        def read(address: int, length: int) -> Optional[memoryview]:
+            self.reads += 1
+            return memory.read(address, length)
+
+        def find_image(address: int) -> Optional[Image]:
+            return image if BASE <= address < BASE + SIZE else None
+
+        def may_execute(address: int) -> bool:
+            return address // 0x1000 not in self.data
+
+        walker = Walker32(find_image, read, known, may_execute)
+        return walker.walk(registers, interrupted, stacks)
+
+
+def told(walk: Walk) -> List[Tuple[int, str, bool]]:
+    return [(frame.address, frame.how, frame.sure) for frame in walk.frames]
+
+
+def chain(scene: Scene) -> Scene:
+    """Three frames: function 1, called by 2, called by 3, which nobody called."""
+    return scene.put(SP + 0x20, SP + 0x40, at(2)).put(SP + 0x40, SP + 0x60, at(3)).put(SP + 0x60, 0, 0)
+
+
+def test_the_chain_of_frame_pointers() -> None:
+    walk = chain(Scene()).walk(Registers32(at(1), SP, SP + 0x20))
+    assert told(walk) == [
+        *((at(1), "trap", True), (at(2), "framepointer", True), (at(3), "framepointer", True)),
+    ]
+    assert (walk.end, walk.gaps) == ("", ())
+
+
+def test_a_trap_frame_in_the_chain() -> None:
+    scene = chain(Scene())
+    scene.put(SP + 0x100, SP + 0x200, at(5))
+    scene.trap_frame(SP + 0x200, at(6) + 2, SP + 0x300)
+    scene.put(SP + 0x300, SP + 0x320, at(7)).put(SP + 0x320, 0, 0)
+    walk = scene.walk(Registers32(at(4), SP + 0xF0, SP + 0x100))
+    assert [(address, how) for address, how, _ in told(walk)] == [
+        *((at(4), "trap"), (at(5), "framepointer"), (at(6) + 2, "trap"), (at(7), "framepointer")),
+    ]
+    assert walk.frames[2].sp == SP + 0x274
+    assert (walk.frames[2].returns, walk.frames[2].trap) == (False, SP + 0x200)
+
+
+def test_user_mode_is_the_border() -> None:
+    scene = Scene().put(SP + 0x20, SP + 0x100, at(2))
+    scene.trap_frame(SP + 0x100, 0x77F01234, 0x12FF00, cs=0x1B).put(SP + 0x174, 0x12FE00, 0x23)
+    walk = scene.walk(Registers32(at(1), SP, SP + 0x20))
+    assert walk.border is not None
+    assert (walk.border.ip, walk.border.sp, walk.border.cs) == (0x77F01234, 0x12FE00, 0x1B)
+    assert (len(walk.frames), walk.end) == (2, "")
+
+
+def test_a_frame_without_the_mark_is_one_only_if_it_is_known() -> None:
+    scene = Scene().put(SP + 0x20, SP + 0x100, at(2))
+    scene.trap_frame(SP + 0x100, 0x77F01234, 0x12FF00, cs=0x1B).put(SP + 0x108, 0)
+    registers = Registers32(at(1), SP, SP + 0x20)
+    assert scene.walk(registers).border is None
+    assert scene.walk(registers, known=[SP + 0x100]).border is not None
+
+
+def test_what_the_switch_frame_tells_comes_first() -> None:
+    scene = chain(Scene()).put(SP + 0x10, at(1))
+    walk = scene.walk(Registers32(BASE + 0x2800, SP, SP + 0x20, return_slot=SP + 0x10))
+    assert [(address, how) for address, how, _ in told(walk)][:3] == [
+        *((BASE + 0x2800, "trap"), (at(1), "unwind"), (at(2), "framepointer")),
+    ]
+
+
+def test_a_broken_chain_goes_on_by_scan() -> None:
+    scene = Scene().put(SP + 8, 7, SP + 0x40, at(2)).put(SP + 0x40, 0, 0)
+    for bp in (None, SP - 0x100, SP + 0x21, 0x12345678):
+        walk = scene.walk(Registers32(at(1), SP, bp))
+        assert told(walk)[1:] == [(at(2), "scan", False)]
+        assert len(walk.gaps) == 1
+
+
+def test_a_scan_finds_callers_in_no_module() -> None:
+    scene = Scene().put(SP + 8, 0x20000050, 0, 0x20000040, 0, 0x20010040, 0, at(2)).put(SP + 0x40, 0, 0)
+    code = b"\xcc" * 0x3B + bytes.fromhex("e8 00 00 00 00") + b"\xcc" * 0x40
+    scene.private = {0x20000000: code, 0x20010000: code}
+    guessed = [(address, "scan", False) for address in (0x20000040, 0x20010040, at(2))]
+    assert told(scene.walk(Registers32(at(1), SP, None)))[1:] == guessed
+    scene.data = [0x20010]
+    assert told(scene.walk(Registers32(at(1), SP, None)))[1:] == [guessed[0], guessed[2]]
+
+
+def test_a_scan_finds_trap_frames_by_their_mark() -> None:
+    scene = Scene().trap_frame(SP + 0x40, at(3) + 1, SP + 0x200).put(SP + 0x200, 0, 0)
+    walk = scene.walk(Registers32(at(1), SP, None))
+    assert (walk.frames[1].address, walk.frames[1].how, walk.frames[1].sure) == (at(3) + 1, "trap", False)
+
+
+def test_cycles_missing_pages_and_the_end_of_the_stack() -> None:
+    scene = Scene().put(SP + 0x20, SP + 0x20, at(2))
+    walk = scene.walk(Registers32(at(1), SP, SP + 0x20))
+    assert len(walk.frames) <= 3
+    assert walk.end == "frame pointer implausible"
+    walk = chain(Scene()).walk(Registers32(at(1), SP, SP + 0x20), end=SP + 0x40)
+    assert (len(walk.frames), walk.end) == (2, "stack unreadable")
+    walk = (
+        Scene().put(HIGH - 8, 0, at(2)).walk(Registers32(at(1), SP, HIGH - 8), stacks=((LOW, HIGH - 0x10),))
+    )
+    assert walk.end == "outside the stack"
+
+
+def test_a_function_that_was_not_called_from_there_is_doubted() -> None:
+    scene = Scene().put(SP + 0x20, SP + 0x40, at(9)).put(SP + 0x40, 0, 0)
+    walk = scene.walk(Registers32(at(1), SP, SP + 0x20))
+    assert told(walk)[1:] == [(at(9), "framepointer", False)]
+    assert walk.gaps == ("frame pointer unsure",)
+
+
+VALUES = st.one_of(
+    st.integers(0, SIZE - 1).map(lambda offset: BASE + offset),
+    st.integers(0, 15).map(at),
+    st.integers(0, 0x60).map(lambda slot: SP + 4 * slot),
+    st.sampled_from([0, 8, 0x1B, TRAP_MARK, 0xFFFFFFFF, 0x80000000]),
+    st.integers(0, 0xFFFFFFFF),
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    st.lists(VALUES, max_size=96),
+    st.lists(st.tuples(st.integers(0, 0x2000), st.binary(max_size=16)), max_size=6),
+    st.tuples(VALUES, VALUES, VALUES),
+    st.booleans(),
+)
+def test_hostile_stacks_and_code(
+    stack: List[int], code: List[Tuple[int, bytes]], registers: Tuple[int, int, int], interrupted: bool
+) -> None:
+    scene = Scene().put(SP, *stack)
+    for offset, data in code:
+        scene.memory[0x1000 + offset : 0x1000 + offset + len(data)] = data
+    ip, sp, bp = registers
+    for stacks in (((LOW, HIGH),), ()):
+        for slot in (None, sp):
+            start = Registers32(ip, sp, bp, return_slot=slot)
+            walk = scene.walk(start, interrupted, [SP + 0x20], stacks=stacks)
+            assert 0 < len(walk.frames) <= MAX_FRAMES
+    assert scene.reads < 400_000

@@ -1,0 +1,192 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""Forged frames of every kind over every poison, and bytes that an adversary chose."""
+
+from __future__ import annotations
+
+from typing import Dict, List, Tuple
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from volatility3.plugins.windows.stacktraces.traps.decode import frame as trapframe
+from volatility3.plugins.windows.stacktraces.traps.decode import scan
+from volatility3.plugins.windows.stacktraces.traps.decode.members import NO_FACTS, Facts, Layout
+
+from tests.forge import kernels, trapframes
+from tests.forge import trapentries as entries
+from tests.forge.trapentries import X64, X86_BLUE, X86_OLD, Entry
+from tests.support import traplayouts
+from tests.support.trapsets import (
+    FILLS,
+    KERNEL_64,
+    KERNEL_86,
+    LINKAGE,
+    USER_64,
+    USER_86,
+    every_entry,
+    expected_kind,
+    filled,
+    registers_64,
+    registers_86,
+)
+
+TABLES = {
+    X64: ("win7-x64", "win10-x64", "win11-x64"),
+    X86_OLD: ("xp-x86", "win7-x86"),
+    X86_BLUE: ("win10-x86",),
+}
+BOUNDS = {
+    X64: scan.Bounds(0x7FFFFFF0000, 0xFFFF800000000000, (0xFFFFF80001000000, 0xFFFFF80001400000)),
+    X86_OLD: scan.Bounds(0x7FFF0000, 0x80000000),
+    X86_BLUE: scan.Bounds(0x7FFF0000, 0x80000000),
+}
+
+
+def place(entry: Entry, architecture: str) -> int:
+    if architecture == X64:
+        if entry.kind == entries.NMI:
+            return 0xFFFFFADFF0045E70
+        kernel = trapframes.kernel_address(X64, entry.kind, KERNEL_64)
+        return kernel if entry.mode == "kernel" else USER_64
+    return KERNEL_86 - 0x74 if entry.mode == "kernel" else USER_86
+
+
+def layouts(architecture: str) -> List[Layout]:
+    return [traplayouts.of(kernels.load(name).table, "_KTRAP_FRAME") for name in TABLES[architecture]]
+
+
+def make(architecture: str, entry: Entry, poison: trapframes.Poison) -> Tuple[int, trapframes.Forged]:
+    registers = registers_64(entry.mode) if architecture == X64 else registers_86(entry.mode)
+    address = place(entry, architecture)
+    return address, trapframes.forge(architecture, entry, registers, address, poison)
+
+
+def facts_of(architecture: str, entry: Entry) -> Facts:
+    return Facts(
+        service_linkage=LINKAGE[architecture] if architecture == X64 else 0,
+        saves_arguments=entry.mitigated,
+        system_call_return=registers_86("user")["system_call_return"],
+        clears_dr7=entry.clears_dr7,
+    )
+
+
+def check(architecture: str, entry: Entry, poison: trapframes.Poison) -> Dict[str, int]:
+    address, forged = make(architecture, entry, poison)
+    for layout in layouts(architecture):
+        frame = trapframe.decode(layout, address, forged.data, facts_of(architecture, entry))
+        where = f"{architecture} {entry}"
+        shown = {name: value for name, value in frame.registers.items() if name in forged.expected}
+        assert shown == forged.expected, where
+        assert set(frame.registers) - set(forged.expected) <= set(frame.unsure), where
+        assert frame.kind == expected_kind(entry, architecture), where
+        assert frame.mode == ("kernel" if entry.mode == "kernel" else "user"), where
+    return {"expected": len(forged.expected), "unsure": len(frame.unsure)}
+
+
+@pytest.mark.parametrize("architecture", [X64, X86_OLD, X86_BLUE])
+@pytest.mark.parametrize("fill", FILLS)
+def test_every_kind_over_every_fill(architecture: str, fill: bytes) -> None:
+    for entry in every_entry(architecture):
+        check(architecture, entry, filled(fill))
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    data=st.binary(min_size=0x190, max_size=0x190),
+    architecture=st.sampled_from([X64, X86_OLD, X86_BLUE]),
+    choice=st.integers(0, 1 << 16),
+)
+def test_any_poison(data: bytes, architecture: str, choice: int) -> None:
+    known = list(every_entry(architecture))
+    check(architecture, known[choice % len(known)], lambda address, length: data[:length])
+
+
+@pytest.mark.parametrize("architecture", [X64, X86_OLD, X86_BLUE])
+def test_every_kind_is_found_on_a_stack(architecture: str) -> None:
+    for entry in every_entry(architecture):
+        address, forged = make(architecture, entry, filled(b"\0"))
+        bounds = BOUNDS[architecture]
+        if entry.kind == entries.NMI:
+            bounds = bounds._replace(ist_tops=frozenset([address + 0x190]))
+        for layout in layouts(architecture):
+            marked = architecture == X64 or entry.kind != entries.NMI
+            assert scan.accepts(layout, address, forged.data, bounds) == marked, entry
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    data=st.binary(min_size=0x190, max_size=0x190),
+    name=st.sampled_from([name for names in TABLES.values() for name in names]),
+    address=st.integers(0, (1 << 64) - 1),
+    code_segment=st.sampled_from([0x10, 0x33, 0x23, 8, 0x1B]),
+    active=st.integers(0, 3),
+)
+def test_any_bytes_decode_without_a_fault(
+    data: bytes, name: str, address: int, code_segment: int, active: int
+) -> None:
+    layout = traplayouts.of(kernels.load(name).table, "_KTRAP_FRAME")
+    changed = bytearray(data)
+    for member, value in (("SegCs", code_segment), ("ExceptionActive", active), ("FrameType", active)):
+        if member in layout.members:
+            changed[layout.members[member].offset] = value
+    frame = trapframe.decode(layout, address, bytes(changed))
+    assert set(frame.unsure) <= set(frame.registers) <= set(trapframe.COLUMNS)
+    assert len(list(trapframe.members(frame, layout, bytes(changed)))) == len(layout.members)
+
+
+@given(cut=st.integers(0, 0x190))
+def test_a_cut_frame_is_none(cut: int) -> None:
+    layout = layouts(X64)[0]
+    assert not scan.accepts(layout, USER_64, bytes(cut), BOUNDS[X64])
+    trapframe.decode(layout, USER_64, bytes(cut))
+
+
+def test_a_system_call_whose_thread_is_instrumented() -> None:
+    """DebugActive without debug registers in use: the arguments may have been stored."""
+    address, forged = make(X64, Entry(entries.SYSCALL, "user64"), filled(b"\x07"))
+    frame = trapframe.decode(layouts(X64)[0], address, forged.data, Facts(debug_active=2))
+    assert set(frame.unsure) == {"Rax", "Rdx", "R8", "R9"}
+    assert "Rcx" not in frame.registers
+
+
+def test_three_slots_with_the_first_argument() -> None:
+    entry = Entry(entries.SYSCALL, "user64", mitigated=True)
+    address, forged = make(X64, entry, filled(b"\0"))
+    data = bytearray(forged.data)
+    data[0x58:0x68] = data[0x38:0x40] * 2
+    frame = trapframe.decode(layouts(X64)[0], address, bytes(data), facts_of(X64, entry))
+    assert set(frame.unsure) == {"R8", "R9", "R10"}
+    assert frame.registers["R10"] == registers_64("user64")["r10"]
+    assert "R11" not in frame.registers
+    assert "Rcx" not in frame.registers
+
+
+def test_the_way_out_into_an_apc() -> None:
+    entry = Entry(entries.SYSCALL, "user64", mitigated=True)
+    address, forged = make(X64, entry, filled(b"\0"))
+    data = bytearray(forged.data)
+    data[0x30:0x68] = (0x103).to_bytes(8, "little") + bytes(0x30)
+    frame = trapframe.decode(layouts(X64)[0], address, bytes(data), facts_of(X64, entry))
+    assert set(frame.unsure) == {"Rax", "Rdx"}
+
+
+def test_a_service_that_an_exception_could_have_left() -> None:
+    """Zeros in the slots that a service does not write, and KiServiceLinkage's address is not known."""
+    address, forged = make(X64, Entry(entries.ZW, "kernel", linkage=LINKAGE[X64]), filled(b"\0"))
+    frame = trapframe.decode(layouts(X64)[0], address, forged.data, NO_FACTS)
+    assert frame.kind == ""
+    assert set(frame.unsure) == set(frame.registers)
+
+
+@pytest.mark.parametrize("stale", [0, 1])
+def test_a_trap_that_a_service_could_have_left(stale: int) -> None:
+    """x86: Edx is 0 in both the register's slot and the argument pointer's, over an older mode byte."""
+    registers = dict(registers_86("user"), edx=0)
+    data = bytearray(
+        trapframes.forge(X86_OLD, Entry(entries.DEVICE, "user"), registers, USER_86, filled(b"\x77")).data
+    )
+    data[0x48:0x4C] = stale.to_bytes(4, "little")
+    frame = trapframe.decode(layouts(X86_OLD)[0], USER_86, bytes(data))
+    assert frame.kind == ""
+    assert set(frame.unsure) == {"Rax", "Rcx", "Rdx", "ErrorCode", "SegGs", "SegEs", "SegDs"}

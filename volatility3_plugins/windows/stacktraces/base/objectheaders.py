@@ -1,0 +1,153 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""What an executive object is: its type, its name, and what its header remembers of its making."""
+
+from __future__ import annotations
+
+from typing import Dict, NamedTuple, Optional
+
+from volatility3.framework import interfaces
+
+from ..objects.objectnames import ObjectNames
+from . import bulk, members
+from .peek import Peek
+
+UNREADABLE = "object unreadable"
+UNKNOWN_TYPE = "object type unknown"
+
+_HEADER = "_OBJECT_HEADER"
+_CREATOR = "_OBJECT_HEADER_CREATOR_INFO"
+_CREATOR_FLAG = 0x04
+"""OB_FLAG_CREATOR_INFO of _OBJECT_HEADER.Flags up to Vista (ReactOS, NDK)."""
+_CREATOR_MASK = 0x01
+"""Of _OBJECT_HEADER.InfoMask since 7 (CodeMachine, "Windows kernel object header")."""
+_TRACED = 0x01
+"""DbgRefTrace of _OBJECT_HEADER.TraceFlags, since 7."""
+
+_MAX_KNOWN = 1 << 16
+_MAX_TYPE_NAME = 128
+
+
+class ObjectInfo(NamedTuple):
+    """An object. `body` is what Windows calls its address; `type` and `name` are None where there is none, or
+    it cannot be read, which `status` says."""
+
+    body: int
+    type: Optional[str]
+    name: Optional[str]
+    status: str
+
+
+class ObjectCreator(NamedTuple):
+    """Who made an object: the process, and the index of the stack in the kernel's database (0: none)."""
+
+    pid: int
+    back_trace_index: int
+
+
+class Objects:
+    """Describes objects by the address of their header.
+
+    Args:
+        context: the context that holds the kernel
+        kernel_module_name: the kernel's module
+    """
+
+    def __init__(self, context: interfaces.context.ContextInterface, kernel_module_name: str) -> None:
+        kernel = context.modules[kernel_module_name]
+        layer = context.layers[kernel.layer_name]
+        table = kernel.symbol_table_name
+        self._pointer_size = 8 if layer.bits_per_register == 64 else 4
+        self._peek = Peek(context, kernel.layer_name, self._pointer_size)
+        self._names = ObjectNames(context, kernel_module_name)
+        self._body = members.need(context, table, _HEADER, "Body").offset
+        self._type = members.find(context, table, _HEADER, "Type")
+        self._type_index = members.find(context, table, _HEADER, "TypeIndex")
+        self._info_mask = members.find(context, table, _HEADER, "InfoMask")
+        self._flags = members.need(context, table, _HEADER, "Flags")
+        self._trace_flags = members.find(context, table, _HEADER, "TraceFlags")
+        self._type_name = members.need(context, table, "_OBJECT_TYPE", "Name.Length").offset
+        self._creator_size = members.size_of(context, table, _CREATOR)
+        self._creator_pid = members.need(context, table, _CREATOR, "CreatorUniqueProcess")
+        self._creator_index = members.need(context, table, _CREATOR, "CreatorBackTraceIndex")
+        base = bulk.canonical(layer, kernel.offset)
+        self._types: Optional[int] = None
+        for name in ("ObTypeIndexTable", "ObpObjectTypes"):
+            if self._types is None and kernel.has_symbol(name):
+                self._types = base + kernel.get_symbol(name).address
+        self._cookie = 0
+        self._has_cookie = kernel.has_symbol("ObHeaderCookie")
+        if self._has_cookie:
+            cookie = self._peek.read(base + kernel.get_symbol("ObHeaderCookie").address, 1)
+            self._cookie = cookie[0] if cookie else 0
+        self._type_names: Dict[int, Optional[str]] = {}
+        self._known: Dict[int, ObjectInfo] = {}
+
+    def describe(self, header: int) -> ObjectInfo:
+        """Returns what the object behind a header (canonical address) is."""
+        if header not in self._known:
+            if len(self._known) >= _MAX_KNOWN:
+                self._known.clear()
+            self._known[header] = self._describe(header)
+        return self._known[header]
+
+    def creator(self, header: int) -> Optional[ObjectCreator]:
+        """Returns who made an object, with index 0 where its header does not keep it; None if unreadable."""
+        data = self._read(header)
+        if data is None:
+            return None
+        has = (
+            self._flags.of(data) & _CREATOR_FLAG
+            if self._info_mask is None
+            else self._info_mask.of(data) & _CREATOR_MASK
+        )
+        # The creator's information lies right before the header, whatever else there is.
+        if not has:
+            return ObjectCreator(0, 0)
+        info = self._peek.read(header - self._creator_size, self._creator_size)
+        if info is None:
+            return None
+        return ObjectCreator(self._creator_pid.of(info), self._creator_index.of(info))
+
+    def traced(self, header: int) -> Optional[bool]:
+        """Tells whether the header marks the object as traced; None where it cannot say (before 7)."""
+        data = self._read(header)
+        if data is None or self._trace_flags is None:
+            return None
+        return bool(self._trace_flags.of(data) & _TRACED)
+
+    def _describe(self, header: int) -> ObjectInfo:
+        body = header + self._body
+        data = self._read(header)
+        if data is None:
+            return ObjectInfo(body, None, None, UNREADABLE)
+        kind = self._type_of(header, data)
+        if kind is None:
+            return ObjectInfo(body, None, None, UNKNOWN_TYPE)
+        mask = self._info_mask.of(data) if self._info_mask else None
+        return ObjectInfo(body, kind, self._names.name(kind, body, mask), "")
+
+    def _read(self, header: int) -> Optional[bytes]:
+        return self._peek.read(header, self._body)
+
+    def _type_of(self, header: int, data: bytes) -> Optional[str]:
+        """Returns the name of an object's type: by pointer up to Vista, by index since 7.
+
+        Windows 10 mixes the index with a cookie and a byte of the header's address.
+        """
+        if self._type is not None:
+            return self._type_at(self._type.of(data))
+        if self._type_index is None or self._types is None:
+            return None
+        number = self._type_index.of(data)
+        if self._has_cookie:
+            number = (number ^ self._cookie ^ header >> 8) & 0xFF
+        address = self._peek.pointer(self._types + number * self._pointer_size)
+        return self._type_at(address) if address else None
+
+    def _type_at(self, address: int) -> Optional[str]:
+        if address not in self._type_names:
+            data = self._peek.read(address + self._type_name, 2 * self._pointer_size)
+            name = self._peek.unicode_string(data, _MAX_TYPE_NAME) if data else None
+            self._type_names[address] = name if name and name.isprintable() else None
+        return self._type_names[address]

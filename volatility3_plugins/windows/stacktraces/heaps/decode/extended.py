@@ -1,0 +1,126 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""Extended blocks (Vista and later): what an interceptor puts between a header and the caller's bytes.
+
+The caller's bytes are preceded by a second, plain `_HEAP_ENTRY` (ExtendedBlockSignature 5) that says how many
+units back the real one is. Between them lies what the interceptor keeps: a pointer to a record of the heap's
+log, or (7 to 8.1, x64 seen in disassembly) the trace itself. Which of the two is told by what proves itself,
+since the interceptors' numbers changed in Windows 10: until 8.1 index 1 is the trace itself and 2 the log,
+from Windows 10 on index 1 is the log.
+
+Measured on blocks that ntdll of 7601.24384 and 19044.1766 (x64) made.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Iterator, NamedTuple, Optional, Tuple
+
+from .memory import HeapMemory
+from .trace import HASH, LOG, Trace, Traces
+
+SIGNATURE = 5
+EXTENDED = 0x40  # in UnusedBytes: the rest is the EntryOffset
+VIRTUAL = 4  # the UnusedBytes of a virtual-alloc block, whose EntryOffset is in SegmentOffset
+
+_INLINE_FUNCTION = 1
+_CODE = struct.Struct("<HHHBB")
+
+
+class Extension(NamedTuple):
+    """An extended block.
+
+    Attributes:
+        header: address of the real _HEAP_ENTRY
+        user: address of the caller's bytes
+        function: FunctionIndex, the interceptor's number
+        context: ContextValue, whatever the interceptor keeps there
+        unused: UnusedBytesLength: bytes of the block that are not the caller's
+    """
+
+    header: int
+    user: int
+    function: int
+    context: int
+    unused: int
+
+
+def units_before(unused: int, segment: int) -> int:
+    """Returns a block's EntryOffset by its header's UnusedBytes and SegmentOffset, 0 if it has none."""
+    if unused == VIRTUAL:
+        return segment
+    return unused & 0x3F if unused & EXTENDED else 0
+
+
+def read_extension(memory: HeapMemory, header: int, offset: int, unit: int) -> Optional[Extension]:
+    """Reads what an extended block's second header says.
+
+    Args:
+        memory: the process's
+        header: address of the real _HEAP_ENTRY
+        offset: its EntryOffset
+        unit: size of a _HEAP_ENTRY
+
+    Returns:
+        The extension, or None when it is not present or not one.
+    """
+    user = header + (offset + 1) * unit
+    code = memory.read(user - 8, 8)
+    if code is None:
+        return None
+    function, context, unused, back, signature = _CODE.unpack(code)
+    if signature != SIGNATURE or back != offset:
+        return None
+    return Extension(header, user, function, context, unused)
+
+
+def trace_of(memory: HeapMemory, extension: Extension, unit: int, traces: Traces) -> Optional[Trace]:
+    """Returns the trace that an extended block names, or None when it names none."""
+    at = extension.header + unit
+    record = memory.pointer(at)
+    trace = traces.record(record) if record else None
+    if (trace is None or trace.status) and extension.function == _INLINE_FUNCTION and extension.context:
+        inline = traces.inline(at, extension.user - 8, extension.context)
+        if inline.status != HASH:
+            return inline
+    return trace
+
+
+def carve(
+    memory: HeapMemory, start: int, end: int, unit: int, traces: Traces
+) -> Iterator[Tuple[Extension, Trace]]:
+    """Yields the extended blocks in a range of which no header can be trusted.
+
+    Each is proved by the record that it names, so nothing else passes for one.
+
+    Args:
+        memory: the process's
+        start: where the first block may begin
+        end: where the last one ends at the latest
+        unit: size of a _HEAP_ENTRY
+        traces: where the records are
+    """
+    for low, data in memory.pages(start, end):
+        signatures = bytes(data[-low % unit + unit - 1 :: unit])
+        found = signatures.find(SIGNATURE)
+        while found >= 0:
+            user = low + (-low % unit) + (found + 1) * unit
+            block = _carved(memory, user, start, unit, traces)
+            if block is not None:
+                yield block
+            found = signatures.find(SIGNATURE, found + 1)
+
+
+def _carved(
+    memory: HeapMemory, user: int, start: int, unit: int, traces: Traces
+) -> Optional[Tuple[Extension, Trace]]:
+    offset = memory.number(user - 2, 1)
+    header = user - ((offset or 0) + 1) * unit
+    if not offset or header < start:
+        return None
+    extension = read_extension(memory, header, offset, unit)
+    record = memory.pointer(header + unit)
+    if extension is None or not record:
+        return None
+    trace = traces.record(record)
+    return None if trace.kind != LOG or trace.status else (extension, trace)

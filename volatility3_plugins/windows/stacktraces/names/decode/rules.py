@@ -1,0 +1,181 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""Which name an address of a module gets, and how sure that is.
+
+A name is a label at an RVA; the question is how far it reaches. In the order of what is known:
+
+* The x64 function table tells where the function starts that holds the address. An export names it only
+  if it starts it. A PDB names every label, so the last one within that piece of code counts (assembly code
+  has several labels in one function), else the label that the function starts with: code that the compiler
+  moved away from its function keeps the function's name.
+* Where no function table covers the address (x86, leaf functions) the last label before it in the same
+  section counts, unless a function that the table knows lies between them.
+
+Offsets may be negative where the moved piece lies before its function.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from typing import Iterable, List, Optional, Sequence, Tuple
+
+from .functiontable import FunctionTable
+from .pe import Section
+
+PDB = "pdb"
+EXPORT = "export"
+NEAREST = "nearest"
+MODULE = "module"
+UNLOADED = "unloaded"
+NONE = "none"
+
+
+Label = Tuple[int, str, str]
+"""A name that reaches an address: the RVA it stands for, the name, and where it comes from."""
+
+_UNKNOWN: Label = (-1, "", NONE)
+
+
+def sort_labels(pairs: Iterable[Tuple[int, str]]) -> Tuple[List[int], List[str]]:
+    """Returns (RVA, name) pairs as two lists, by RVA, each RVA once with the best of its names."""
+    rvas: List[int] = []
+    names: List[str] = []
+    last = -1
+    for rva, name in sorted(pairs):
+        if rva != last:
+            rvas.append(rva)
+            names.append(name)
+            last = rva
+        elif _rank(name) < _rank(names[-1]):
+            names[-1] = name
+    return rvas, names
+
+
+def _rank(name: str) -> Tuple[int, int, str]:
+    """Orders names of one address: plain words before decorated ones, then the shorter one."""
+    return (0 if name[:1].isalpha() else 1 if name[:1] == "_" else 2, len(name), name)
+
+
+class NameTable:
+    """The labels of a module; what decides how far they reach is in `PdbNames` and `ExportNames`.
+
+    Args:
+        rvas: where the labels are, ascending, each once
+        names: their names, in the same order
+        sections: the module's sections, ascending; empty if unknown, then any label reaches any address
+        functions: the x64 function table, None where there is none
+    """
+
+    __slots__ = (
+        "_begins",
+        "_ends",
+        "_functions",
+        "_names",
+        "_pieces",
+        "_rvas",
+        "_section_starts",
+        "_sections",
+    )
+
+    SOURCE = PDB
+    NEAREST_SOURCE = PDB
+
+    def __init__(
+        self,
+        rvas: Sequence[int],
+        names: Sequence[str],
+        sections: Sequence[Section] = (),
+        functions: Optional[FunctionTable] = None,
+    ) -> None:
+        self._rvas = rvas
+        self._names = names
+        self._sections = sections
+        self._section_starts: List[int] = [section.start for section in sections]
+        self._functions = functions
+        self._begins: Sequence[int] = ()
+        self._ends: Sequence[int] = ()
+        if functions is not None:
+            self._begins, self._ends = functions.ranges
+        self._pieces: List[Optional[Label]] = [_UNKNOWN] * len(self._begins)
+
+    def find(self, rva: int) -> Optional[Label]:
+        """Returns the label that reaches an RVA, or None where none is known to."""
+        raise NotImplementedError
+
+    def _start(self, piece: int) -> Optional[Label]:
+        """Returns the label of the function to which a piece of code without a label belongs (remembered)."""
+        label = self._pieces[piece]
+        if label is _UNKNOWN:
+            label = None
+            if self._functions is not None and self._functions.may_be_moved(piece):
+                primary = self._functions.primary(self._functions.entry(piece))
+                label = None if primary is None else self._exact(primary.begin)
+            self._pieces[piece] = label
+        return label
+
+    def _exact(self, rva: int) -> Optional[Label]:
+        position = bisect_left(self._rvas, rva)
+        if position == len(self._rvas) or self._rvas[position] != rva:
+            return None
+        return (rva, self._names[position], self.SOURCE)
+
+    def _nearest(self, rva: int, piece: int) -> Optional[Label]:
+        """Returns the last label before an RVA that no function covers, if nothing comes between.
+
+        Args:
+            rva: what is looked up
+            piece: position of the last piece of code before it, -1 if there is none
+        """
+        position = bisect_right(self._rvas, rva) - 1
+        if position < 0:
+            return None
+        start = self._rvas[position]
+        if piece >= 0 and start < self._ends[piece]:
+            return None
+        if self._sections:
+            index = bisect_right(self._section_starts, rva) - 1
+            if index < 0 or rva >= self._sections[index].end or start < self._sections[index].start:
+                return None
+        return (start, self._names[position], self.NEAREST_SOURCE)
+
+
+class PdbNames(NameTable):
+    """A PDB's symbols: every label counts, within its function."""
+
+    __slots__ = ()
+
+    def find(self, rva: int) -> Optional[Label]:
+        piece = bisect_right(self._begins, rva) - 1
+        if piece < 0 or rva >= self._ends[piece]:
+            return self._nearest(rva, piece)
+        position = bisect_right(self._rvas, rva) - 1
+        if position >= 0 and self._rvas[position] >= self._begins[piece]:
+            return (self._rvas[position], self._names[position], PDB)
+        return self._start(piece)
+
+
+class ExportNames(NameTable):
+    """Exports: they name the function that they start."""
+
+    __slots__ = ()
+
+    SOURCE = EXPORT
+    NEAREST_SOURCE = NEAREST
+
+    def __init__(
+        self,
+        rvas: Sequence[int],
+        names: Sequence[str],
+        sections: Sequence[Section] = (),
+        functions: Optional[FunctionTable] = None,
+    ) -> None:
+        super().__init__(rvas, names, sections, functions)
+        labels = {rva: (rva, name, EXPORT) for rva, name in zip(rvas, names)}
+        self._pieces = [labels.get(begin, _UNKNOWN) for begin in self._begins]
+
+    def find(self, rva: int) -> Optional[Label]:
+        piece = bisect_right(self._begins, rva) - 1
+        if piece < 0 or rva >= self._ends[piece]:
+            return self._nearest(rva, piece)
+        label = self._pieces[piece]
+        return self._start(piece) if label is _UNKNOWN else label

@@ -1,0 +1,111 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""The ntdll of an address space: where it lies, its global variables by symbol, its writable data."""
+
+from __future__ import annotations
+
+from typing import Dict, Iterator, List, NamedTuple, Optional, Tuple
+
+from volatility3.framework import interfaces
+
+from ..base.decode import modulename
+from ..base.decode.extents import Extents
+from ..base.peek import Peek
+from ..base.spaces import AddressSpace
+from ..base.vads import Vads
+from . import loaderlists
+from .decode import pe
+from .imagereader import ImageReader
+from .moduleindex import ModuleIndex, ModuleIndexes
+
+NAME = "ntdll.dll"
+MAX_IMAGE = 0x1000000
+"""16 MB: several times the size of any ntdll, so that a forged size costs nothing."""
+
+
+class Ntdll(NamedTuple):
+    """One ntdll in one address space; `base` is canonical, `size` in bytes."""
+
+    space: AddressSpace
+    base: int
+    size: int
+    image: ModuleIndex
+
+    def address_of(self, *names: str) -> Optional[int]:
+        """Returns the address of the first of several symbols that its PDB has, if Volatility has the PDB."""
+        symbols = self.image.symbols
+        rvas = (symbols.rva_of(name) for name in names) if symbols is not None else ()
+        return next((self.base + rva for rva in rvas if rva is not None), None)
+
+
+class Ntdlls:
+    """Finds the ntdll of address spaces.
+
+    Windows maps it at one address in all processes of a boot, so that is where it is looked for first; then
+    the loader's lists say where it is, then the VADs.
+
+    Args:
+        context: the context that holds the layers
+        indexes: the module indexes, shared with the symboliser
+        vads: reads VAD trees
+    """
+
+    def __init__(
+        self, context: interfaces.context.ContextInterface, indexes: ModuleIndexes, vads: Vads
+    ) -> None:
+        self._context = context
+        self._indexes = indexes
+        self._vads = vads
+        self._usual: Dict[str, Ntdll] = {}
+
+    def find(self, space: AddressSpace) -> Optional[Ntdll]:
+        """Returns the ntdll of a process' half, None if neither its loader lists nor its VADs know one."""
+        usual = self._usual.get(space.arch)
+        if usual is not None and usual.image.headers is not None:
+            if self._indexes.get(space.layer_name, usual.base, usual.size) is usual.image:
+                return usual._replace(space=space)
+        for base, size in self._places(space):
+            if 0 < size <= MAX_IMAGE:
+                found = Ntdll(space, base, size, self._indexes.get(space.layer_name, base, size))
+                self._usual.setdefault(space.arch, found)
+                return found
+        return None
+
+    def data(self, ntdll: Ntdll) -> Tuple[List[Extents], int]:
+        """Returns what is present of the writable sections, and how many bytes of them are not.
+
+        If the headers are gone, the sections are not known: then it is the whole image.
+        """
+        reader = ImageReader(self._context, ntdll.space.layer_name, ntdll.base, ntdll.size)
+        headers = ntdll.image.headers
+        ranges = [(0, ntdll.size)]
+        if headers is not None:
+            writable = (part for part in headers.sections if part.characteristics & pe.MEM_WRITE)
+            ranges = [(part.start, part.end - part.start) for part in writable]
+        loaded = [reader.load(rva, length) for rva, length in ranges]
+        missing = sum(part.missing(rva, rva + length) for part, (rva, length) in zip(loaded, ranges))
+        moved = [Extents((ntdll.base + start, data) for start, data in part.runs) for part in loaded]
+        return moved, missing
+
+    def _places(self, space: AddressSpace) -> Iterator[Tuple[int, int]]:
+        """Yields (base, size) of what bears ntdll's name."""
+        peek = Peek(self._context, space.layer_name, space.pointer_size)
+        for entry in loaderlists.user_modules(peek, space.peb).entries:
+            if entry.name.lower() == NAME:
+                yield entry.base, entry.size
+        vads, _ = self._vads.list_vads(space.eprocess) if space.eprocess else ([], False)
+        for vad in sorted(vads):
+            if not vad.image:
+                continue
+            path = self._vads.file_name(vad.control_area)
+            if path and modulename.file_name(path).lower() == NAME and self._machine_fits(space, vad.start):
+                yield vad.start, vad.end - vad.start
+
+    def _machine_fits(self, space: AddressSpace, base: int) -> bool:
+        """Tells a WoW64 process' two ntdlls apart by their headers (either may be it when they are gone)."""
+        reader = ImageReader(self._context, space.layer_name, base, MAX_IMAGE)
+        try:
+            machine = pe.read_headers(reader.read).machine
+        except pe.HeaderError:
+            return True
+        return (machine == pe.MACHINE_AMD64) == (space.arch == "x64")

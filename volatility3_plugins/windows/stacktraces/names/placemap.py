@@ -1,0 +1,194 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""What lies where: the disjoint places of the kernel and of each process."""
+
+from __future__ import annotations
+
+import functools
+import logging
+from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple
+
+from volatility3.framework import interfaces
+
+from ..base.decode import ranges
+from ..base.peek import Peek
+from ..base.spaces import AddressSpace
+from ..base.vads import Vads
+from . import unloaded
+from .decode import rules
+from .kernelmodules import KernelModules, Module
+from .moduleindex import ModuleIndex, ModuleIndexes
+from .places import (
+    LIST_INCOMPLETE,
+    NO_MODULE,
+    NOT_CANONICAL,
+    PRIVATE,
+    UNMAPPED,
+    USER,
+    VADS_INCOMPLETE,
+    AnyPlace,
+    MappedPlace,
+    ModulePlace,
+    OverlapPlace,
+    Place,
+    UnloadedPlace,
+    Unsure,
+)
+from .unloaded import Unloaded, UnloadedDlls
+from .usermodules import UserModules
+
+vollog = logging.getLogger(__name__)
+
+X64_USER_END = 1 << 47
+X64_KERNEL_START = (1 << 64) - (1 << 47)
+X86_KERNEL_START = 0x80000000
+END = 1 << 64
+
+NO_PAGE_TABLES = "page tables unreadable"
+
+Span = Tuple[int, int, AnyPlace]
+
+
+class Halves(NamedTuple):
+    """Where the user's half ends and the kernel's starts; `top` ends it."""
+
+    user_end: int
+    kernel_start: int
+    top: int
+
+
+class PlaceMap:
+    """Finds the places of address spaces.
+
+    Args:
+        context: the context that holds the image
+        kernel_module_name: the kernel's module
+        indexes: makes and keeps the indexes of modules
+    """
+
+    def __init__(
+        self, context: interfaces.context.ContextInterface, kernel_module_name: str, indexes: ModuleIndexes
+    ) -> None:
+        self._context = context
+        self._kernel = context.modules[kernel_module_name]
+        self._kernel_module_name = kernel_module_name
+        self._layer = context.layers[self._kernel.layer_name]
+        self._indexes = indexes
+        self._drivers = KernelModules(context, kernel_module_name)
+        self._modules = UserModules(context, Vads(context, kernel_module_name))
+        self._unloaded = UnloadedDlls(context)
+        self._pointer_size = 8 if self._layer.bits_per_register == 64 else 4
+        self.halves = self._find_halves()
+        self._kernel_spans: Optional[List[Span]] = None
+
+    def kernel(self) -> List[Span]:
+        """Returns the places of the kernel's half of every address space."""
+        if self._kernel_spans is None:
+            start = self.halves.kernel_start
+            modules, whole = self._drivers.list_modules(start)
+            if not whole:
+                vollog.warning(
+                    "The kernel's list of modules is broken: a module may be missing from the names"
+                )
+            current: List[Span] = [
+                (module.base, module.end, ModulePlace(module, functools.partial(self._kernel_index, module)))
+                for module in modules
+            ]
+            peek = Peek(self._context, self._kernel.layer_name, self._pointer_size)
+            gone = unloaded.drivers(self._context, self._kernel_module_name, peek, start)
+            if not whole:
+                current.append((start, self.halves.top, Unsure(LIST_INCOMPLETE)))
+            self._kernel_spans = _with_unloaded(ranges.flatten(current), gone)
+        return self._kernel_spans
+
+    def process(self, halves: Sequence[AddressSpace]) -> List[Span]:
+        """Returns the places of a process' user half, given its native space and its 32-bit half if any."""
+        known = self._modules.list_modules(halves, self.halves.user_end)
+        layer_name = halves[0].layer_name
+        current: List[Span] = []
+        places: Dict[int, ModulePlace] = {}
+        for module in known.modules:
+            places[module.base] = ModulePlace(
+                module,
+                functools.partial(self._index, layer_name, module, None),
+                functools.partial(self._modules.file_status, module, known.vads),
+            )
+            current.append((module.base, module.end, places[module.base]))
+        for vad in known.vads:
+            read = functools.partial(self._modules.file_name, vad)
+            place = MappedPlace(vad.start, read) if vad.control_area else Place(PRIVATE)
+            current.append((vad.start, vad.end, place))
+        if not known.vads_whole:
+            current.append((0, self.halves.user_end, Unsure(VADS_INCOMPLETE)))
+        gone: List[Unloaded] = []
+        for pointer_size, ntdll in known.ntdlls.items():
+            peek = Peek(self._context, layer_name, pointer_size)
+            index = places[ntdll.base].prepare()
+            gone += self._unloaded.find(peek, ntdll.base, ntdll.size, index, self.halves.user_end)
+        return _with_unloaded(ranges.flatten(current), gone)
+
+    def fill(self, spans: Sequence[Span], kernel: bool) -> Tuple[List[int], List[AnyPlace]]:
+        """Returns (starts, places) of every address: what lies between the spans is nothing in particular.
+
+        Args:
+            spans: disjoint, ascending
+            kernel: whether this is the kernel's own space, where user addresses mean nothing
+        """
+        limits = self.halves
+        rest: List[Span] = [
+            (0, limits.user_end, Place(USER if kernel else UNMAPPED)),
+            (limits.kernel_start, limits.top, Place(NO_MODULE)),
+            (0, END, Place(NOT_CANONICAL)),
+        ]
+        whole = ranges.flatten([*spans, *rest])
+        return [start for start, _, _ in whole], [place for _, _, place in whole]
+
+    def _kernel_index(self, module: Module) -> ModuleIndex:
+        table = None
+        if module.base == self._drivers.base:
+            table = self._context.symbol_space[self._kernel.symbol_table_name]
+        return self._index(self._drivers.layer_of(module), module, table)
+
+    def _index(
+        self,
+        layer_name: str,
+        module: Module,
+        table: Optional[interfaces.symbols.SymbolTableInterface],
+    ) -> ModuleIndex:
+        if not layer_name:
+            names = rules.ExportNames([], [])
+            return ModuleIndex(None, None, None, None, names, NO_PAGE_TABLES)
+        return self._indexes.get(layer_name, module.base, module.size, table)
+
+    def _find_halves(self) -> Halves:
+        if self._pointer_size == 8:
+            return Halves(X64_USER_END, X64_KERNEL_START, END)
+        start = X86_KERNEL_START
+        # With /3GB the kernel has the last quarter only.
+        if self._kernel.has_symbol("MmSystemRangeStart"):
+            symbol = self._kernel.get_symbol("MmSystemRangeStart").address
+            peek = Peek(self._context, self._kernel.layer_name, self._pointer_size)
+            start = peek.pointer(self._drivers.base + symbol) or start
+        return Halves(start, start, 1 << 32)
+
+
+def _with_unloaded(current: List[Span], gone: Sequence[Unloaded]) -> List[Span]:
+    """Adds the ranges of modules that have gone; what lies there now comes first, and says so."""
+    before = ranges.flatten([(each.start, each.end, each) for each in gone])
+    spans: List[Span] = []
+    for start, end, place, was in ranges.combine(current, before):
+        if was is None and place is not None:
+            spans.append((start, end, place))
+        elif was is not None and (place is None or isinstance(place, Unsure)):
+            spans.append((start, end, UnloadedPlace(was)))
+        elif was is not None and place is not None:
+            spans.append((start, end, place if _same(place, was) else OverlapPlace(place)))
+    return spans
+
+
+def _same(place: AnyPlace, was: Unloaded) -> bool:
+    """Tells whether the module has merely been loaded again where it was."""
+    if not isinstance(place, ModulePlace):
+        return False
+    module = place.module
+    return module.base == was.start and module.end == was.end and module.file.lower() == was.name.lower()

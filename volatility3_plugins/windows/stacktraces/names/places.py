@@ -1,0 +1,177 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""What may lie at an address, and how the address is then written: the forms of the column `Symbol`."""
+
+from __future__ import annotations
+
+from typing import Callable, NamedTuple, Optional, Union
+
+from ..base.decode import modulename
+from .decode import rules
+from .decode.rules import MODULE, NONE
+from .kernelmodules import Module
+from .moduleindex import ModuleIndex
+from .unloaded import Unloaded
+from .usermodules import NO_FILE, NO_VAD
+
+
+class Name(NamedTuple):
+    """How an address is written.
+
+    Args:
+        symbol: the column `Symbol`
+        source: the column `Source`: `pdb`, `export`, `nearest`, `module`, `unloaded` or `none`
+        status: empty, or what is odd about the module or the address, in fixed words
+        backing: what lies there, whatever the loader lists call it: `module`, `unloaded`, `mapped`,
+            `private`, `unmapped`, `no-module`, `user`, `zero` or `fuzzy`
+    """
+
+    symbol: str
+    source: str
+    status: str
+    backing: str
+
+
+UNBACKED = frozenset(("private", "unmapped", "no-module"))
+"""What `--unbacked` selects of `Name.backing`."""
+
+ZERO = Name("<zero>", NONE, "", "zero")
+FUZZY = Name("<fuzzy>", NONE, "", "fuzzy")
+FUZZY_FRAME = 0xFFFFFFFF
+PRIVATE = Name("<private>", NONE, "", "private")
+UNMAPPED = Name("<unmapped>", NONE, "", "unmapped")
+NO_MODULE = Name("<no-module>", NONE, "", "no-module")
+USER = Name("<user>", NONE, "", "user")
+LIST_INCOMPLETE = Name("<no-module>", NONE, "module list incomplete", "no-module")
+NOT_CANONICAL = Name("<unmapped>", NONE, "not canonical", "unmapped")
+VADS_INCOMPLETE = Name("<unmapped>", NONE, "VADs incomplete", "unmapped")
+
+OVERLAP = "overlaps an unloaded module"
+
+_BACKINGS = {NO_VAD: "unmapped", NO_FILE: "private"}
+"""A process can write what it likes into its loader lists; what lies there is what the VADs say."""
+
+
+# Making a NamedTuple through its own constructor would be a third of what naming an address costs.
+_name = tuple.__new__
+
+
+class Place:
+    """A range of addresses that all get the same name."""
+
+    __slots__ = ("_name",)
+
+    def __init__(self, name: Name) -> None:
+        self._name = name
+
+    def name(self, address: int, lookup: int) -> Name:
+        """Returns the name of an address.
+
+        Args:
+            address: what is written
+            lookup: the byte that decides to what the address belongs
+        """
+        return self._name
+
+
+class Unsure(Place):
+    """Addresses of which it is not known whether anything is there."""
+
+    __slots__ = ()
+
+
+class UnloadedPlace:
+    """Where a module was."""
+
+    __slots__ = ("unloaded",)
+
+    def __init__(self, unloaded: Unloaded) -> None:
+        self.unloaded = unloaded
+
+    def name(self, address: int, lookup: int) -> Name:
+        label = modulename.module_name(self.unloaded.name)
+        offset = address - self.unloaded.start
+        return Name(f"<unloaded:{label}>+{offset:#x}", rules.UNLOADED, "", "unloaded")
+
+
+class MappedPlace:
+    """A mapping that no loader list knows; whether a file backs it is found out when it is met."""
+
+    __slots__ = ("_file", "_read", "_start")
+
+    def __init__(self, start: int, read: Callable[[], Optional[str]]) -> None:
+        self._start = start
+        self._read: Optional[Callable[[], Optional[str]]] = read
+        self._file: Optional[str] = None
+
+    def name(self, address: int, lookup: int) -> Name:
+        if self._read is not None:
+            self._file, self._read = self._read(), None
+        if self._file == "":
+            return PRIVATE
+        status = "file name unreadable" if self._file is None else ""
+        file = self._file or "unknown"
+        return Name(f"<mapped:{file}>+{address - self._start:#x}", NONE, status, "mapped")
+
+
+class ModulePlace:
+    """A module; its index is made when it is first met."""
+
+    __slots__ = ("_backing", "_base", "_check", "_find", "_load", "_plain", "_status", "index", "module")
+
+    def __init__(
+        self, module: Module, load: Callable[[], ModuleIndex], check: Optional[Callable[[], str]] = None
+    ) -> None:
+        self.module = module
+        self._load = load
+        self._check = check
+        self._base = module.base
+        self._plain = module.name
+        self._status = ""
+        self._backing = MODULE
+        self.index: Optional[ModuleIndex] = None
+
+    def prepare(self) -> ModuleIndex:
+        """Returns the module's index, made at the first call."""
+        if self.index is None:
+            self.index = self._load()
+            listed = self.module.status.split(", ")
+            words = dict.fromkeys((*listed, self._check() if self._check else "", self.index.status))
+            self._status = ", ".join(filter(None, words))
+            self._backing = next((_BACKINGS[word] for word in words if word in _BACKINGS), MODULE)
+            self._find = self.index.names.find
+        return self.index
+
+    def name(self, address: int, lookup: int) -> Name:
+        if self.index is None:
+            self.prepare()
+        base = self._base
+        label = self._find(lookup - base)
+        if label is None:
+            return _name(Name, (f"{self._plain}+{address - base:#x}", MODULE, self._status, self._backing))
+        rva, name, source = label
+        offset = address - base - rva
+        if offset > 0:
+            return _name(Name, (f"{self._plain}!{name}+{offset:#x}", source, self._status, self._backing))
+        return Name(
+            f"{self._plain}!{name}{offset:#x}" if offset else f"{self._plain}!{name}",
+            source,
+            self._status,
+            self._backing,
+        )
+
+
+class OverlapPlace:
+    """A place where a module was before."""
+
+    __slots__ = ("place",)
+
+    def __init__(self, place: AnyPlace) -> None:
+        self.place = place
+
+    def name(self, address: int, lookup: int) -> Name:
+        name = self.place.name(address, lookup)
+        return name._replace(status=", ".join(filter(None, (name.status, OVERLAP))))
+
+
+AnyPlace = Union[Place, UnloadedPlace, MappedPlace, ModulePlace, OverlapPlace]

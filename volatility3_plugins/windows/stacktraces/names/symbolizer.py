@@ -1,0 +1,177 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""Names for addresses: the one way in which all plugins write `Symbol`, `Source` and `Status`.
+
+    symbolizer = Symbolizer(context, kernel_module_name, config_path)
+    names = symbolizer.names(space)
+    name = names.name(return_address)                   # looked up one byte back, written as itself
+    name = names.name(rip, return_address=False)        # the address of an interrupted instruction
+
+A call may be the last instruction of a function, and the address that it returns to belong to the next one:
+that is why a return address is looked up one byte back.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from typing import Dict, List, NamedTuple, Optional, Tuple
+
+from volatility3.framework import constants, interfaces
+
+from ..base.spaces import AddressSpace, AddressSpaces
+from .kernelmodules import Module
+from .moduleindex import ModuleIndex, ModuleIndexes
+from .pdbsymbols import PdbSymbols
+from .placemap import PlaceMap
+from .places import (
+    FUZZY,
+    FUZZY_FRAME,
+    NOT_CANONICAL,
+    UNBACKED,
+    ZERO,
+    AnyPlace,
+    ModulePlace,
+    Name,
+    OverlapPlace,
+)
+
+__all__ = ["UNBACKED", "KnownModule", "Name", "SpaceNames", "Symbolizer"]
+
+
+MAX_PROCESSES = 16
+"""The names of so many processes are kept: an image may have thousands, each with thousands of addresses."""
+
+
+class KnownModule(NamedTuple):
+    """A module of an address space, and what is known of its image (by RVA)."""
+
+    module: Module
+    image: ModuleIndex
+
+
+class Symbolizer(interfaces.configuration.VersionableInterface):
+    """Names the addresses of an image.
+
+    Args:
+        context: the context that holds the image
+        kernel_module_name: the name of the kernel's module in the context
+        config_path: the plugin's configuration path
+        fetch_symbols: let Volatility download the PDBs that it lacks; otherwise they are named in the log
+        progress_callback: told about downloads
+
+    Attributes:
+        indexes: the module indexes, for whoever needs a module's symbols or sections
+    """
+
+    _version = (1, 0, 0)
+    _required_framework_version = (2, 0, 0)
+
+    def __init__(
+        self,
+        context: interfaces.context.ContextInterface,
+        kernel_module_name: str,
+        config_path: str,
+        fetch_symbols: bool = False,
+        progress_callback: constants.ProgressCallback = None,
+    ) -> None:
+        super().__init__()
+        self._context = context
+        self._kernel_module_name = kernel_module_name
+        self._config_path = config_path
+        pdbs = PdbSymbols(context, fetch_symbols, progress_callback, advise=True)
+        self.indexes = ModuleIndexes(context, pdbs)
+        self._map = PlaceMap(context, kernel_module_name, self.indexes)
+        self._names: Dict[Tuple[str, int], SpaceNames] = {}
+        self._kernel_names: Optional[SpaceNames] = None
+        self.halves = self._map.halves
+
+    def names(self, space: AddressSpace) -> SpaceNames:
+        """Returns the names of an address space; both halves of a WoW64 process share theirs.
+
+        Those of the kernel and of the last few processes are kept.
+        """
+        if space.eprocess is None:
+            if self._kernel_names is None:
+                self._kernel_names = SpaceNames(self, space)
+            return self._kernel_names
+        key = (space.layer_name, int(space.eprocess.vol.offset))
+        if key not in self._names:
+            if len(self._names) >= MAX_PROCESSES:
+                del self._names[next(iter(self._names))]
+            self._names[key] = SpaceNames(self, space)
+        return self._names[key]
+
+    def places(self, space: AddressSpace) -> Tuple[List[int], List[AnyPlace]]:
+        """Returns the places of an address space: where each starts, and what it is."""
+        spans = self._map.kernel()
+        if space.eprocess is not None:
+            spans = self._map.process(self._halves(space)) + spans
+        return self._map.fill(spans, space.eprocess is None)
+
+    def _halves(self, space: AddressSpace) -> List[AddressSpace]:
+        """Returns both halves of a WoW64 process, of another process its only one."""
+        assert space.eprocess is not None
+        offset = int(space.eprocess.vol.offset)
+        return list(AddressSpaces.list_spaces(self._context, self._kernel_module_name, offset=offset)) or [
+            space
+        ]
+
+
+class SpaceNames:
+    """The names of one address space (made by `Symbolizer.names`). Every address has one."""
+
+    __slots__ = ("_exact", "_places", "_returns", "_space", "_starts", "_symbolizer")
+
+    def __init__(self, symbolizer: Symbolizer, space: AddressSpace) -> None:
+        self._symbolizer = symbolizer
+        self._space = space
+        self._starts: List[int] = []
+        self._places: List[AnyPlace] = []
+        self._exact: Dict[int, Name] = {0: ZERO, FUZZY_FRAME: FUZZY}
+        self._returns: Dict[int, Name] = dict(self._exact)
+        halves = symbolizer.halves
+        if halves.user_end < halves.kernel_start:
+            # One byte back would lie in the other half.
+            self._returns[halves.user_end] = NOT_CANONICAL
+
+    def name(self, address: int, return_address: bool = True) -> Name:
+        """Returns the name of an address.
+
+        Args:
+            address: canonical, as Windows stores it
+            return_address: False for the address of an instruction that was interrupted
+        """
+        memo = self._returns if return_address else self._exact
+        name = memo.get(address)
+        if name is None:
+            if not self._starts:
+                self._prepare()
+            lookup = address - 1 if return_address else address
+            place = self._places[bisect_right(self._starts, lookup) - 1]
+            name = memo[address] = place.name(address, lookup)
+        return name
+
+    def module_at(self, address: int) -> Optional[KnownModule]:
+        """Returns the module that holds an address (looked up as it is), or None."""
+        place = self._place(address)
+        place = place.place if isinstance(place, OverlapPlace) else place
+        return KnownModule(place.module, place.prepare()) if isinstance(place, ModulePlace) else None
+
+    def modules(self, name: str) -> List[KnownModule]:
+        """Returns the modules of a name (`ntdll`), of which a WoW64 process may have two."""
+        self._prepare()
+        found: Dict[int, KnownModule] = {}
+        for place in self._places:
+            place = place.place if isinstance(place, OverlapPlace) else place
+            if isinstance(place, ModulePlace) and place.module.name.lower() == name.lower():
+                found[place.module.base] = KnownModule(place.module, place.prepare())
+        return list(found.values())
+
+    def _place(self, address: int) -> AnyPlace:
+        if not self._starts:
+            self._prepare()
+        return self._places[bisect_right(self._starts, address) - 1]
+
+    def _prepare(self) -> None:
+        if not self._starts:
+            self._starts, self._places = self._symbolizer.places(self._space)

@@ -1,0 +1,133 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""What a walk up a stack yields, and the bounds that every walk keeps."""
+
+from __future__ import annotations
+
+from typing import Callable, Iterable, List, NamedTuple, Optional, Tuple
+
+from ...names.decode.functiontable import FunctionTable
+from ...names.decode.unwindinfo import Bytes, ReadRva
+from .registers_x64 import Registers
+
+TRAP, UNWIND, LEAF, FRAME_POINTER, SCAN = "trap", "unwind", "leaf", "framepointer", "scan"
+
+MAX_FRAMES = 1024
+MAX_SCANNED = 0x10000
+"""Bytes of stack that one walk looks through, in all, for something that may be a return address."""
+
+Read = Callable[[int, int], Optional[Bytes]]
+"""(address, length) -> the bytes of memory there, or None unless all can be read."""
+
+MayExecute = Callable[[int], bool]
+"""address -> whether it may be code, as far as that is known; asked of readable memory in no module."""
+
+
+def anywhere(_address: int) -> bool:
+    """What may be code where nothing is known of it: a `MayExecute`."""
+    return True
+
+
+class UnwindError(Exception):
+    """A frame that cannot be unwound; the message says why in a few fixed words."""
+
+
+class Image(NamedTuple):
+    """A module as a walk needs it. `table` is None where the image has no function table (x86) or none that
+    can be read; `code` are the RVA ranges that hold code, None if that is not known."""
+
+    base: int
+    size: int
+    read_rva: ReadRva
+    table: Optional[FunctionTable]
+    code: Optional[Tuple[Tuple[int, int], ...]] = None
+
+    def executable(self, address: int) -> bool:
+        """Tells whether an address of the image may be code."""
+        rva = address - self.base
+        return self.code is None or any(low <= rva < high for low, high in self.code)
+
+
+FindImage = Callable[[int], Optional[Image]]
+"""address -> the module that it lies in."""
+
+
+class Frame(NamedTuple):
+    """One frame, innermost first.
+
+    `address` is where execution was (`returns` False: interrupted there) or will return to. `sp` is the stack
+    pointer there. `how` says how the address was found: `trap` (a saved register state holds it), `unwind`,
+    `leaf` (the top of the stack, in a function that keeps nothing on it), `framepointer` or `scan`. `sure` is
+    False from the first guess on. `registers` is the whole state, where the walk keeps one (x64). `trap` is
+    the address of the machine frame (x86: trap frame) that the interrupted address was in, 0 for any other
+    frame.
+    """
+
+    address: int
+    sp: int
+    how: str
+    returns: bool
+    sure: bool = True
+    registers: Optional[Registers] = None
+    trap: int = 0
+
+
+class Border(NamedTuple):
+    """Where a walk left the kernel: the user-mode state, and the machine frame (x86: trap frame) it was in.
+
+    `sure` is False if the walk had to guess on its way here.
+    """
+
+    trap: int
+    ip: int
+    sp: int
+    cs: int
+    registers: Optional[Registers] = None
+    sure: bool = True
+
+
+class Walk(NamedTuple):
+    """A stack. `end` is empty if the walk came to the stack's own end, else why it ended, in fixed words;
+    `gaps` are the reasons for which it had to guess its way on."""
+
+    frames: Tuple[Frame, ...]
+    end: str = ""
+    gaps: Tuple[str, ...] = ()
+    border: Optional[Border] = None
+
+
+class Stacks:
+    """The stacks that a walk may run on, each of which it goes up once.
+
+    Args:
+        ranges: (low, high) of each; none at all means that the limits are not known
+    """
+
+    def __init__(self, ranges: Iterable[Tuple[int, int]]) -> None:
+        self._ranges: List[Tuple[int, int]] = list(ranges)
+        self._left: List[Optional[Tuple[int, int]]] = []
+
+    def limit(self, sp: int) -> Optional[int]:
+        """Returns the end of the stack that an address lies in; None if no stack holds it.
+
+        The end itself counts: a stack pointer is there when the stack is empty.
+        """
+        if not self._ranges:
+            return sp + MAX_SCANNED
+        stack = self._stack(sp)
+        return stack[1] if stack else None
+
+    def objection(self, sp: int, to: int) -> str:
+        """Returns why a stack pointer cannot have moved from one value to another, or nothing if it can."""
+        here, there = self._stack(sp), self._stack(to)
+        if self._ranges and there is None:
+            return "outside the stack"
+        if here == there:
+            return "" if to > sp else "cycle"
+        if there in self._left:
+            return "cycle"
+        self._left.append(here)
+        return ""
+
+    def _stack(self, sp: int) -> Optional[Tuple[int, int]]:
+        return next((stack for stack in self._ranges if stack[0] <= sp <= stack[1]), None)

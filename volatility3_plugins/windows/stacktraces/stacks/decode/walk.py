@@ -1,0 +1,218 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""The walk itself, whatever the processor: step by step, by scan where a step fails, within bounds."""
+
+from __future__ import annotations
+
+import abc
+import dataclasses
+from typing import Collection, Generic, List, Optional, Tuple, TypeVar, Union
+
+from . import callsite
+from .frames import (
+    MAX_FRAMES,
+    MAX_SCANNED,
+    TRAP,
+    Border,
+    FindImage,
+    Frame,
+    MayExecute,
+    Read,
+    Stacks,
+    UnwindError,
+    Walk,
+)
+from .registers_x64 import Registers
+from .registers_x86 import Registers32
+
+R = TypeVar("R", Registers, Registers32)
+
+_PAGE = 0x1000
+
+
+@dataclasses.dataclass(frozen=True)
+class Taken(Generic[R]):
+    """A step that was taken: the registers of the next frame, and how they were found.
+
+    `doubt` is why it is a guess; if `lasting`, so is all that follows, else only this frame may not be the
+    next one. `border` is set where the next frame is user mode's.
+    """
+
+    registers: R
+    how: str
+    interrupted: bool = False
+    doubt: str = ""
+    lasting: bool = True
+    trap: int = 0
+    border: Optional[Border] = None
+
+
+class Walker(abc.ABC, Generic[R]):
+    """Walks the stacks of one address space.
+
+    Args:
+        find_image: finds the module that holds an address
+        read: reads memory, by canonical address
+        may_execute: tells which memory in no module may be code
+    """
+
+    slot_size: int
+
+    def __init__(self, find_image: FindImage, read: Read, may_execute: MayExecute) -> None:
+        self._find_image = find_image
+        self._read = read
+        self._may_execute = may_execute
+
+    def walk(self, start: R, interrupted: bool, stacks: Collection[Tuple[int, int]] = ()) -> Walk:
+        """Walks from a register state to the end of the stack, or to the border of kernel and user mode.
+
+        Args:
+            start: the innermost state
+            interrupted: its `ip` is where execution stopped; else a return address
+            stacks: (low, high) of the stacks that the thread may be on; empty if that is not known
+        """
+        return _Walk(self, Stacks(stacks)).run(start, interrupted)
+
+    def search(self, sp: int, reason: str, stacks: Collection[Tuple[int, int]] = ()) -> Walk:
+        """Walks from the first return address that a scan finds, where no register state is to be had.
+
+        Args:
+            sp: where the scan begins
+            reason: why a scan has to do
+            stacks: as for `walk`
+        """
+        return _Walk(self, Stacks(stacks)).search(sp, reason)
+
+    @abc.abstractmethod
+    def step(self, registers: R, interrupted: bool) -> Taken[R]:
+        """Finds the caller of a frame; raises UnwindError."""
+
+    @abc.abstractmethod
+    def look(self, slot: int, value: int) -> Optional[Taken[R]]:
+        """Takes a slot of the stack, and what it holds, for the way on, or returns None."""
+
+    def read_stack(self, address: int) -> Optional[int]:
+        """Reads one slot of a stack."""
+        data = self._read(address, self.slot_size)
+        return None if data is None else int.from_bytes(data, "little")
+
+    def is_return(self, address: int) -> Optional[bool]:
+        """Tells whether a value on a stack can be a return address: code behind a call.
+
+        In no module that has to lie in memory that may be executed.
+
+        Returns:
+            None where the code cannot be read and nothing else tells.
+        """
+        image = self._find_image(address - 1)
+        if image is None:
+            return _behind_call(self._read, address) and self._may_execute(address - 1)
+        if not image.executable(address - 1):
+            return False
+        rva = address - image.base
+        if image.table is not None and image.table.complete_at(rva - 1) and not image.table.find(rva - 1):
+            # Who calls is no leaf, and who is no leaf has unwind data.
+            return False
+        return _behind_call(image.read_rva, rva)
+
+    def may_return(self, address: int) -> bool:
+        """Tells whether a guess may take a value for a return address.
+
+        In a module whose code cannot be read it is enough that there is a function table which does not rule
+        the address out.
+        """
+        verdict = self.is_return(address)
+        if verdict is None:
+            image = self._find_image(address - 1)
+            return image is not None and image.table is not None
+        return verdict
+
+
+class _Walk(Generic[R]):
+    """One walk and what it has found so far."""
+
+    def __init__(self, walker: Walker[R], stacks: Stacks) -> None:
+        self._walker: Walker[R] = walker
+        self._stacks = stacks
+        self._frames: List[Frame] = []
+        self._gaps: List[str] = []
+        self._scannable = MAX_SCANNED
+        self._lost = False
+
+    def run(self, registers: R, interrupted: bool) -> Walk:
+        """Walks until something ends the walk."""
+        return self._run(Taken(registers, TRAP, interrupted))
+
+    def search(self, sp: int, reason: str) -> Walk:
+        """Begins with a scan."""
+        found = self._scan(sp, reason)
+        if isinstance(found, str):
+            return self._end(found)
+        if found.border is not None:
+            return self._end("", found.border._replace(sure=False))
+        return self._run(found)
+
+    def _run(self, taken: Taken[R]) -> Walk:
+        while True:
+            self._frames.append(self._frame(taken))
+            if len(self._frames) == MAX_FRAMES:
+                return self._end("too many frames")
+            here = taken.registers
+            try:
+                taken = self._walker.step(here, taken.interrupted)
+            except UnwindError as error:
+                found = self._scan(here.sp, str(error))
+                if isinstance(found, str):
+                    return self._end(found)
+                taken = found
+            if taken.doubt:
+                self._gaps.append(taken.doubt)
+                self._lost = self._lost or taken.lasting
+            if taken.border is not None:
+                return self._end("", taken.border._replace(sure=not self._lost))
+            if taken.registers.ip == 0:
+                return self._end("")
+            objection = self._stacks.objection(here.sp, taken.registers.sp)
+            if objection:
+                return self._end(objection)
+
+    def _frame(self, taken: Taken[R]) -> Frame:
+        registers = taken.registers if isinstance(taken.registers, Registers) else None
+        sure = not self._lost and not taken.doubt
+        ip, sp = taken.registers.ip, taken.registers.sp
+        return Frame(ip, sp, taken.how, not taken.interrupted, sure, registers, taken.trap)
+
+    def _end(self, reason: str, border: Optional[Border] = None) -> Walk:
+        return Walk(tuple(self._frames), reason, tuple(dict.fromkeys(self._gaps)), border)
+
+    def _scan(self, sp: int, reason: str) -> Union[Taken[R], str]:
+        """Looks up the stack for the way on; returns why there is none if there is none."""
+        self._gaps.append(reason)
+        self._lost = True
+        limit, size = self._stacks.limit(sp), self._walker.slot_size
+        slot = sp + -sp % size
+        while limit is not None and slot + size <= limit and self._scannable > 0:
+            value = self._walker.read_stack(slot)
+            if value is None:
+                return "stack unreadable"
+            found = self._walker.look(slot, value)
+            if found is not None:
+                return found
+            slot += size
+            self._scannable -= size
+        return reason
+
+
+def _behind_call(read: Read, address: int) -> Optional[bool]:
+    """Tells whether the code before an address (in any unit that `read` takes) ends in a call.
+
+    Returns:
+        None where that cannot be read, or only so far back that a longer call may go unseen.
+    """
+    for length in (callsite.LONGEST_CALL, address % _PAGE):
+        if 0 < length <= min(address, callsite.LONGEST_CALL):
+            code = read(address - length, length)
+            if code is not None:
+                found = callsite.is_call(code)
+                return None if not found and length < callsite.LONGEST_CALL else found
+    return None

@@ -1,0 +1,82 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""A walk up an x64 stack: by unwind data, across machine frames."""
+
+from __future__ import annotations
+
+from typing import Mapping, Optional
+
+from .frames import LEAF, SCAN, TRAP, UNWIND, Border, FindImage, MayExecute, Read, UnwindError, anywhere
+from .registers_x64 import Registers
+from .step_x64 import LEAF as LEAF_FUNCTION
+from .step_x64 import Step, Unwinder
+from .walk import Taken, Walker
+
+_UNREADABLE = "code unreadable"
+_CS = 8
+"""Offset in a machine frame, of five slots: Rip, SegCs, EFlags, Rsp, SegSs."""
+
+
+class Walker64(Walker[Registers]):
+    """Walks x64 stacks of one address space.
+
+    Args:
+        find_image: finds the module that holds an address
+        read: reads memory, by canonical address
+        machine_frames: addresses of machine frames that are known to lie on the stack, and the registers that
+            were saved beside each
+        may_execute: tells which memory in no module may be code
+    """
+
+    slot_size = 8
+
+    def __init__(
+        self,
+        find_image: FindImage,
+        read: Read,
+        machine_frames: Optional[Mapping[int, Registers]] = None,
+        may_execute: MayExecute = anywhere,
+    ) -> None:
+        super().__init__(find_image, read, may_execute)
+        self._machine_frames = machine_frames or {}
+
+    def step(self, registers: Registers, interrupted: bool) -> Taken[Registers]:
+        """Finds the caller of a frame; raises UnwindError."""
+        step = self._unwind(registers, interrupted)
+        doubt = "" if step.sure else _UNREADABLE
+        if step.machine_frame is not None:
+            return self._interrupted(step.registers, step.machine_frame, doubt)
+        if step.position != LEAF_FUNCTION:
+            return Taken(step.registers, UNWIND, doubt=doubt)
+        proven = self.is_return(step.registers.ip)
+        if not proven and not self.may_return(step.registers.ip):
+            raise UnwindError("no unwind data")
+        return Taken(step.registers, LEAF, doubt="" if proven else _UNREADABLE)
+
+    def look(self, slot: int, value: int) -> Optional[Taken[Registers]]:
+        """Takes a known machine frame or what may be a return address."""
+        if slot in self._machine_frames:
+            return self._interrupted(self._machine_frames[slot], slot, "")
+        if self.may_return(value):
+            return Taken(Registers.of(value, slot + self.slot_size), SCAN)
+        return None
+
+    def _unwind(self, registers: Registers, interrupted: bool) -> Step:
+        image = self._find_image(registers.ip if interrupted else registers.ip - 1)
+        if image is None:
+            raise UnwindError("code in no module")
+        if image.table is None:
+            raise UnwindError("no function table")
+        return Unwinder(image.table, image.base, self._read).step(registers, interrupted)
+
+    def _interrupted(self, registers: Registers, machine_frame: int, doubt: str) -> Taken[Registers]:
+        """Steps to what was interrupted, and adds what was saved beside its machine frame."""
+        saved = self._machine_frames.get(machine_frame)
+        if saved is not None:
+            known = zip(registers.general, saved.general)
+            registers = registers._replace(general=tuple(a if a is not None else b for a, b in known))
+        cs = self.read_stack(machine_frame + _CS)
+        border = None
+        if cs is not None and cs & 3:
+            border = Border(machine_frame, registers.ip, registers.sp, cs & 0xFFFF, registers)
+        return Taken(registers, TRAP, True, doubt, trap=machine_frame, border=border)

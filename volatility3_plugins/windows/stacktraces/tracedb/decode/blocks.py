@@ -1,0 +1,151 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""The third way to the entries of a database: block after block through the used memory."""
+
+from __future__ import annotations
+
+import bisect
+from typing import Callable, List, NamedTuple, Optional, Sequence
+
+from ...base.decode.extents import Extents
+from .entries import Codec
+
+_CONFIRMATIONS = 3
+_SCAN = 0x1000
+
+
+class Blocks(NamedTuple):
+    """Entries found, as columns: address, HashChain as stored, Depth as stored."""
+
+    addresses: List[int]
+    chains: List[int]
+    depths: List[int]
+
+    def append(self, address: int, chain: int, depth: int) -> None:
+        self.addresses.append(address)
+        self.chains.append(chain)
+        self.depths.append(depth)
+
+
+class BlockWalk:
+    """Walks the blocks from the first entry to the lower watermark.
+
+    Where a block makes no sense or is not present, the walk goes on at the next address that a bucket, an
+    index slot or a chain gives, else at the next place where several blocks in a row make sense.
+
+    Args:
+        codec: of the database's layout
+        memory: what is present of the range
+        first: address of the first block
+        end: the lower watermark, or what bounds it when it is not known
+        pointers: gives the addresses that buckets and index slots hold; asked only when sync is lost
+    """
+
+    def __init__(
+        self, codec: Codec, memory: Extents, first: int, end: int, pointers: Callable[[], Sequence[int]]
+    ) -> None:
+        self._codec = codec
+        self._memory = memory
+        self._first = first
+        self._end = end
+        self._pointers = pointers
+        self._anchors: Optional[List[int]] = None
+        self._blocks = Blocks([], [], [])
+
+    def walk(self) -> Blocks:
+        position: Optional[int] = self._first
+        while position is not None and position < self._end:
+            stopped = self._stride(position)
+            position = None if stopped == self._end else self._resume(stopped)
+        return self._blocks
+
+    def _stride(self, position: int) -> int:
+        """Takes blocks as long as they make sense; returns where it stopped."""
+        run = self._memory.run_at(position)
+        if run is None:
+            return position
+        start, data = run
+        codec = self._codec
+        shift, sizes, capacities = codec.shift, codec.sizes, codec.capacities
+        unpack, most = codec.scan.unpack_from, codec.max_depth
+        addresses, chains, depths = self._blocks
+        offset = position - start
+        last = min(len(data), self._end - start) - codec.head_size
+        while offset <= last:
+            chain, word, depth = unpack(data, offset)
+            if not 0 < depth <= most:
+                break
+            shape = word >> shift if shift else depth
+            if depth > capacities[shape]:
+                break
+            addresses.append(start + offset)
+            chains.append(chain)
+            depths.append(depth)
+            offset += sizes[shape]
+        return start + offset
+
+    def _resume(self, stopped: int) -> Optional[int]:
+        """Returns where blocks make sense again: within the last good one if need be."""
+        codec, blocks = self._codec, self._blocks
+        if blocks.addresses:
+            # The last block's BlockDepth may be what is wrong.
+            address, depth = blocks.addresses[-1], blocks.depths[-1]
+            for place in (address + codec.size_for(depth), *self._anchors_between(address + 1, stopped)):
+                if place != stopped and self._confirmed(place):
+                    return place
+        head = self._memory.read(stopped, codec.head_size)
+        if head is not None and stopped < self._end:
+            chain, word, depth = codec.scan.unpack_from(head)
+            following = stopped + codec.sizes[word >> codec.shift] if codec.shift else stopped
+            go_on = following > stopped and self._confirmed(following)
+            if go_on or self._anchors_between(stopped, stopped + 1):
+                blocks.append(stopped, chain, depth)
+            if go_on:
+                return following
+        return self._next(stopped + codec.alignment)
+
+    def _next(self, position: int) -> Optional[int]:
+        """Returns the next anchor or, if it comes first, the next place where blocks are confirmed."""
+        anchors, unit = self._sorted_anchors(), self._codec.alignment
+        at = bisect.bisect_left(anchors, position)
+        limit = anchors[at] if at < len(anchors) else self._end
+        for low, high in self._memory.covered(position, limit):
+            low += -(low - self._first) % unit
+            for place in range(low, min(high, low + _SCAN), unit):
+                if self._confirmed(place):
+                    return place
+        return limit if limit < self._end else None
+
+    def _confirmed(self, position: int) -> bool:
+        """Tells whether several blocks in a row make sense, or all up to the end of what is present."""
+        codec = self._codec
+        for _ in range(_CONFIRMATIONS):
+            if position == self._end:
+                return True
+            head = self._memory.read(position, codec.head_size)
+            if head is None or position > self._end:
+                return False
+            chain, word, depth = codec.scan.unpack_from(head)
+            if not 0 < depth <= codec.max_depth or chain % codec.pointer_size:
+                return False
+            if chain and not self._first <= chain < self._end:
+                return False
+            shape = word >> codec.shift if codec.shift else depth
+            if depth > codec.capacities[shape]:
+                return False
+            position += codec.sizes[shape]
+        return True
+
+    def _anchors_between(self, low: int, high: int) -> List[int]:
+        anchors = self._sorted_anchors()
+        return anchors[bisect.bisect_left(anchors, low) : bisect.bisect_left(anchors, high)]
+
+    def _sorted_anchors(self) -> List[int]:
+        if self._anchors is None:
+            unit, found = self._codec.alignment, set(self._pointers()) | set(self._blocks.chains)
+            self._anchors = sorted(
+                address
+                for address in found
+                if self._first <= address < self._end and not (address - self._first) % unit
+            )
+        return self._anchors

@@ -1,0 +1,187 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""What is special or wrong about an entry of a database, and what can be had of a damaged one."""
+
+from __future__ import annotations
+
+import bisect
+from typing import List, NamedTuple, Optional, Tuple
+
+from . import entries
+from . import status as stdstatus
+from .bounds import Bounds
+from .capture import HASH_MASK
+from .header import Header
+from .linked import Chain, Links, ReadBytes
+
+Frames = Tuple[Optional[int], ...]
+
+
+class Trace(NamedTuple):
+    """A back trace, or what is left of it. What is not present is None.
+
+    Attributes:
+        trace_index: number by which Windows knows it, 0: none. It comes from the position in the index array;
+            what no slot leads to has the number that the entry itself holds (16 bits in 5.x)
+        address: of the entry
+        trace_count: TraceCount (0x7FF means that or more since 6.0)
+        depth: as stored
+        hash: sum of the low halves of the frames, as RtlCaptureStackBackTrace returns it
+        bucket: the bucket in which that hash belongs
+        frames: return addresses, innermost first; None: overwritten, or not present
+        status: in the words of `stdstatus`
+    """
+
+    trace_index: Optional[int]
+    address: int
+    trace_count: Optional[int]
+    depth: Optional[int]
+    hash: Optional[int]
+    bucket: Optional[int]
+    frames: Tuple[Optional[int], ...]
+    status: str
+
+
+Row = Tuple[int, Trace]
+"""A trace, and its status as flags."""
+
+
+class Judge:
+    """Makes traces of entries that are not plain.
+
+    Args:
+        header: of the database
+        used: its bounds
+        links: its entries
+        read: any part of the database
+    """
+
+    def __init__(self, header: Header, used: Bounds, links: Links, read: ReadBytes) -> None:
+        self._codec = entries.codec(header.layout)
+        self._bucket_count = header.bucket_count
+        self._slot_count = (used.upper_end - used.upper_start) // self._codec.pointer_size
+        self._slots_known = used.upper_known
+        self._links = links
+        self._read = read
+
+    def row(self, index: Optional[int], entry: int, word: int, stored: int, frames: Frames) -> Row:
+        """Makes a trace of an entry whose Depth may be right.
+
+        Args:
+            index: of the slot that leads there, None if there is none
+            entry: its number in the columns of the links
+            word: TraceCount as stored, with BlockDepth where they share a word
+            stored: the number that the entry itself holds
+            frames: as many as its Depth says
+        """
+        depth, found = len(frames), self._links.buckets[entry]
+        total, bucket = self._hash(frames)
+        flags = 0
+        if found >= 0 and bucket is not None and found != bucket and depth > self._room(entry, word):
+            return self.piecemeal(index, entry)
+        if depth > self._capacity(word):
+            flags |= stdstatus.DEPTH
+        return self._finish(index, entry, flags, word, stored, frames, total, bucket)
+
+    def piecemeal(self, index: Optional[int], entry: int) -> Row:
+        """Makes a trace of an entry that is not all present, or whose Depth is nonsense.
+
+        Then the depth is one with which the frames belong in the chain that leads there, else what fits.
+        """
+        codec, address = self._codec, self._links.blocks.addresses[entry]
+        head = self._read(address, codec.head_size)
+        if head is None:
+            status = stdstatus.text(stdstatus.UNREADABLE)
+            return stdstatus.UNREADABLE, Trace(index, address, None, None, None, None, (), status)
+        word, stored = codec.count_word(head), codec.stored_index(head)
+        depth, room = self._links.blocks.depths[entry], self._room(entry, word)
+        if 0 < depth <= room:
+            frames = self._frames(address, depth)
+            total, bucket = self._hash(frames)
+            return self._finish(index, entry, 0, word, stored, frames, total, bucket)
+        frames = self._frames(address, room)
+        for fitting in range(room, 0, -1):
+            total, bucket = self._hash(frames[:fitting])
+            if bucket is not None and bucket == self._links.buckets[entry]:
+                if codec.shift and not frames[fitting - 1]:
+                    # Blocks are rounded up: a 0 at the end is rather what was never written.
+                    continue
+                return self._finish(
+                    index, entry, stdstatus.DEPTH, word, stored, frames[:fitting], total, bucket
+                )
+        return self._finish(index, entry, stdstatus.DEPTH, word, stored, frames, None, None)
+
+    def _finish(
+        self,
+        index: Optional[int],
+        entry: int,
+        flags: int,
+        word: int,
+        stored: int,
+        frames: Frames,
+        total: Optional[int],
+        bucket: Optional[int],
+    ) -> Row:
+        codec, links = self._codec, self._links
+        found, count = links.buckets[entry], word & codec.count_mask
+        if count == codec.saturation and count:
+            flags |= stdstatus.SATURATED
+        if None in frames:
+            flags |= stdstatus.UNREADABLE
+        if found < 0 and not count and codec.overwritten >= 0:
+            flags |= stdstatus.FREED
+            lost = min(codec.overwritten, len(frames))
+            frames, total, bucket = (None,) * lost + frames[lost:], None, None
+        elif found < 0 and index is None:
+            flags |= stdstatus.ORPHAN
+        elif bucket is not None and found != bucket:
+            if found >= 0 or links.chains[bucket] != Chain.UNREADABLE:
+                flags |= stdstatus.BUCKET
+        flags |= self._index_flags(index, stored, flags)
+        number = stored if index is None else index
+        address, depth = links.blocks.addresses[entry], links.blocks.depths[entry]
+        return flags, Trace(number, address, count, depth, total, bucket, frames, stdstatus.text(flags))
+
+    def _index_flags(self, index: Optional[int], stored: int, flags: int) -> int:
+        """Compares the number that an entry holds with its place in the index array."""
+        wide = self._codec.wide
+        if index is not None:
+            return stdstatus.INDEX if stored != (index if wide else index & 0xFFFF) else 0
+        if not stored and wide:
+            return 0 if flags & (stdstatus.FREED | stdstatus.ORPHAN) else stdstatus.UNINDEXED
+        if not wide and self._slot_count > 0xFFFF:
+            return stdstatus.INDEX
+        beyond = self._slots_known and stored > self._slot_count
+        return stdstatus.INDEX if beyond or self._links.slot_present(stored) else 0
+
+    def _hash(self, frames: Frames) -> Tuple[Optional[int], Optional[int]]:
+        """Returns hash and bucket of frames that are all present."""
+        present = [frame for frame in frames if frame is not None]
+        if not present or len(present) < len(frames):
+            return None, None
+        total = sum(present) & HASH_MASK
+        return total, total % self._bucket_count
+
+    def _frames(self, address: int, depth: int) -> Frames:
+        start, size = address + self._codec.head_size, self._codec.pointer_size
+        frames: List[Optional[int]] = []
+        for number in range(depth):
+            frame = self._read(start + number * size, size)
+            frames.append(int.from_bytes(frame, "little") if frame is not None else None)
+        return tuple(frames)
+
+    def _capacity(self, word: int) -> int:
+        codec = self._codec
+        return min(codec.capacities[word >> codec.shift], codec.max_depth) if codec.shift else codec.max_depth
+
+    def _room(self, entry: int, word: int) -> int:
+        """Returns how many frames an entry can have before its block, or the next entry, sets an end."""
+        codec, links = self._codec, self._links
+        if codec.shift:
+            return self._capacity(word)
+        addresses, walked = links.blocks.addresses, links.walked
+        following = bisect.bisect_right(addresses, addresses[entry], 0, walked)
+        if following == walked:
+            return codec.max_depth
+        gap = addresses[following] - addresses[entry] - codec.head_size
+        return min(max(gap // codec.pointer_size, 0), codec.max_depth)

@@ -1,0 +1,237 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""The first two ways to the entries of a database: the index array and the hash chains."""
+
+from __future__ import annotations
+
+import bisect
+import enum
+import functools
+import struct
+from typing import Callable, Dict, Iterator, List, Optional, Sequence, Tuple
+
+from . import chains
+from . import entries as stdentries
+from . import slots as stdslots
+from .blocks import Blocks
+from .bounds import Bounds
+from .capture import HASH_MASK
+from .entries import Heads
+from .header import Header
+from .slots import Slots
+
+UNREADABLE = -1
+"""Depth of an entry of which not even the head is present."""
+
+ReadBytes = Callable[[int, int], Optional[memoryview]]
+
+
+class Chain(enum.IntEnum):
+    """How far the chain of a bucket can be followed."""
+
+    UNREADABLE = 0
+    WHOLE = 1
+    BROKEN = 2
+
+
+class Links:
+    """Which entries the chains and the index slots lead to.
+
+    Entries are known by their number in the columns of `blocks`, which grow by those that only a chain or a
+    slot leads to.
+
+    Attributes:
+        blocks: all entries; those of the block walk first, by address
+        walked: how many of them the block walk found
+        buckets: by entry, the bucket in whose chain it was found, or -1
+        chains: by bucket, how far its chain can be followed
+        slots: what index slots are present
+        entries: like slots, the entry that each leads to, or None
+        led: by entry, 1 if a slot leads to it
+        strays: how many slots lead to no entry
+    """
+
+    def __init__(
+        self,
+        header: Header,
+        used: Bounds,
+        read: ReadBytes,
+        blocks: Blocks,
+        heads: Sequence[Heads],
+        slots: List[Slots],
+    ) -> None:
+        self._codec = stdentries.codec(header.layout)
+        self._header = header
+        self._used = used
+        self._read = read
+        self.blocks = blocks
+        self.walked = len(blocks.addresses)
+        self._sure_end = used.lower_end
+        if not used.lower_known:
+            self._sure_end = self._end_of(self.walked - 1) if self.walked else used.first_entry
+        self.buckets = [-1] * self.walked
+        self.chains = bytearray(header.bucket_count)
+        self.slots = slots
+        self._following: List[Optional[int]] = []
+        self._follow(heads)
+        if used.upper_known and [run.pointers for run in slots] == [tuple(blocks.addresses)]:
+            # As it is where every trace got its number when it was logged: slots are in the order of memory.
+            self.entries: List[List[Optional[int]]] = [list(range(len(blocks.addresses)))]
+            self.led = bytearray(b"\1" * len(blocks.addresses))
+            self.strays = 0
+            return
+        self.entries = [self._resolve(run) for run in slots]
+        if not used.upper_known:
+            stdslots.cut(self.slots, self.entries)
+        self.led = self._led_once()
+        self.strays = sum(entries.count(None) for entries in self.entries)
+
+    @functools.cached_property
+    def by_address(self) -> Dict[int, int]:
+        """Entry by address, also of those that only a chain or a slot leads to."""
+        return dict(zip(self.blocks.addresses, range(len(self.blocks.addresses))))
+
+    def slot_present(self, index: int) -> bool:
+        return any(run.first <= index < run.first + len(run.pointers) for run in self.slots)
+
+    def _follow(self, heads: Sequence[Heads]) -> None:
+        """Marks the entries of all chains and how far each can be followed."""
+        for run in heads:
+            self.chains[run.first : run.first + len(run.addresses)] = bytes((Chain.WHOLE,)) * len(
+                run.addresses
+            )
+        plain = chains.in_order(self.blocks, heads)
+        if plain is not None:
+            self.buckets = plain
+            return
+        following = self._following = list(map(self.by_address.get, self.blocks.chains))
+        for bucket, address in chains.starts(heads):
+            self._follow_one(bucket, address, following)
+
+    def _follow_one(self, bucket: int, address: int, following: List[Optional[int]]) -> None:
+        """Marks the entries of a chain whose first is at an address."""
+        buckets, links = self.buckets, self.blocks.chains
+        entry, last = self.by_address.get(address), -1
+        while address:
+            if entry is None or buckets[entry] >= 0:
+                entry = self._claim(address, bucket)
+                if entry is None:
+                    self.chains[bucket] = Chain.BROKEN
+                    break
+                buckets[entry] = -1
+            while entry is not None and buckets[entry] < 0:
+                buckets[entry] = bucket
+                last, entry = entry, following[entry]
+            address = links[last]
+        if last >= 0 and self.blocks.depths[last] == UNREADABLE:
+            self.chains[bucket] = Chain.UNREADABLE
+
+    def _claim(self, address: int, bucket: int) -> Optional[int]:
+        """Returns the entry to mark; one that two chains claim goes to that in which its hash belongs."""
+        entry = self.by_address.get(address)
+        if entry is None:
+            return self._admit(address, self._hashes_to, bucket)
+        if self.buckets[entry] < 0:
+            return entry
+        return entry if self.buckets[entry] != bucket and self._hashes_to(address, bucket) else None
+
+    def _resolve(self, run: Slots) -> List[Optional[int]]:
+        """Returns the entry that each slot leads to; a slot that may be none must lead to its own number."""
+        entries = list(map(self.by_address.get, run.pointers))
+        if self._used.upper_known and None not in entries:
+            return entries
+        for place, (entry, address) in enumerate(zip(entries, run.pointers)):
+            index = run.first + place
+            if entry is None and address:
+                entries[place] = self.by_address.get(address)
+                if entries[place] is None:
+                    entries[place] = self._admit(address, self._has_index, index)
+            elif entry is not None and not self._used.upper_known and not self._has_index(address, index):
+                entries[place] = None
+        return entries
+
+    def _led_once(self) -> bytearray:
+        """Marks what slots lead to; of slots that lead to one entry only its own, else the first, is kept."""
+        led, doubled = bytearray(len(self.buckets)), set()
+        for entries in self.entries:
+            for entry in entries:
+                if entry is not None:
+                    if led[entry]:
+                        doubled.add(entry)
+                    led[entry] = 1
+        kept: Dict[int, int] = {}
+        if doubled:
+            for index, entry in self._numbered():
+                if entry in doubled and self._has_index(self.blocks.addresses[entry], index):
+                    kept.setdefault(entry, index)
+        for run, entries in zip(self.slots, self.entries) if doubled else ():
+            for place, entry in enumerate(entries):
+                if entry in doubled and kept.setdefault(entry, run.first + place) != run.first + place:
+                    entries[place] = None
+        return led
+
+    def _numbered(self) -> Iterator[Tuple[int, int]]:
+        for run, entries in zip(self.slots, self.entries):
+            yield from ((index, entry) for index, entry in enumerate(entries, run.first) if entry is not None)
+
+    def _admit(self, address: int, agrees: Callable[[int, int], bool], number: int) -> Optional[int]:
+        """Takes in an entry that the block walk did not meet, unless nothing speaks for it.
+
+        Args:
+            address: where a chain or a slot leads
+            agrees: tells whether the entry's own content agrees with the number of that chain or slot
+            number: of the chain or slot
+        """
+        used, codec = self._used, self._codec
+        ceiling = used.upper_start if used.upper_known else used.upper_end
+        if not used.first_entry <= address < ceiling or (address - used.first_entry) % codec.alignment:
+            return None
+        doubtful = address >= self._sure_end or self._enclosed(address)
+        head = self._read(address, codec.head_size)
+        if head is None:
+            chain = self._read(address, codec.pointer_size)
+            return None if doubtful else self._append(address, chain, UNREADABLE)
+        if doubtful and not agrees(address, number):
+            return None
+        return self._append(address, head, codec.scan.unpack_from(head)[2])
+
+    def _append(self, address: int, chain: Optional[memoryview], depth: int) -> int:
+        code = stdentries.POINTER_CODES[self._codec.pointer_size]
+        following = struct.unpack_from(f"<{code}", chain)[0] if chain is not None else 0
+        self.blocks.append(address, following, depth)
+        self.buckets.append(-1)
+        self._following.append(None)
+        self.by_address[address] = len(self.buckets) - 1
+        return len(self.buckets) - 1
+
+    def _enclosed(self, address: int) -> bool:
+        """Tells whether an address lies within a block that the walk took."""
+        entry = bisect.bisect_right(self.blocks.addresses, address, 0, self.walked) - 1
+        return entry >= 0 and address < self._end_of(entry)
+
+    def _end_of(self, entry: int) -> int:
+        address = self.blocks.addresses[entry]
+        head = self._read(address, self._codec.head_size)
+        if head is None:
+            return address
+        _, word, depth = self._codec.scan.unpack_from(head)
+        shape = word >> self._codec.shift if self._codec.shift else min(depth, self._codec.max_depth)
+        return address + self._codec.sizes[shape]
+
+    def _frames(self, address: int) -> Tuple[int, ...]:
+        """Returns the frames of an entry that is all present and whose Depth is possible, else none."""
+        codec = self._codec
+        head = self._read(address, codec.head_size)
+        frames = codec.frames.get(codec.scan.unpack_from(head)[2]) if head is not None else None
+        data = self._read(address, frames.size) if frames else None
+        return frames.unpack_from(data) if frames and data is not None else ()
+
+    def _hashes_to(self, address: int, bucket: int) -> bool:
+        frames = self._frames(address)
+        return bool(frames) and (sum(frames) & HASH_MASK) % self._header.bucket_count == bucket
+
+    def _has_index(self, address: int, index: int) -> bool:
+        head = self._read(address, self._codec.head_size)
+        if head is None or not self._frames(address):
+            return False
+        return self._codec.stored_index(head) == (index if self._codec.wide else index & 0xFFFF)

@@ -1,0 +1,227 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""Where the stack trace databases of an image are.
+
+The kernel's is found by its symbol. A process' is found by ntdll's symbol if Volatility has that PDB, else by
+search: a pointer in ntdll's writable data that leads to what proves itself to be a database.
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+from typing import Collection, Dict, Iterator, List, Optional, Tuple, Union
+
+from volatility3.framework import interfaces
+
+from ..base import bulk, globalflag
+from ..base.decode import globalflags
+from ..base.decode.reading import Reader
+from ..base.peek import Peek
+from ..base.spaces import AddressSpace
+from ..base.vads import Vads
+from ..names.moduleindex import ModuleIndexes
+from ..names.ntdll import Ntdll, Ntdlls
+from . import found as database
+from . import layouts
+from . import search as databasesearch
+from .decode import database as stdwalk
+from .decode import heaplog, judge
+from .decode import pick as stdpick
+from .decode import proof as stdproof
+from .decode.proof import Proof
+from .found import BY_SEARCH, BY_SYMBOL, HEAPLOG, STD, Database, Found
+
+vollog = logging.getLogger(__name__)
+
+# XP, 2003 and Vista write the last word as "Base"; public symbols of 7 and later as "base".
+STD_SYMBOLS = ("RtlpStackTraceDatabase", "RtlpStackTraceDataBase")
+HEAPLOG_SYMBOL = "RtlpHeapStackTraceLog"
+
+Opened = Union[stdwalk.Database, heaplog.HeapLog]
+"""Both yield `traces` and count `figures`."""
+
+
+class Databases(interfaces.configuration.VersionableInterface):
+    """Finds and opens the databases of an image.
+
+    Args:
+        context: the context that holds the image
+        kernel_module_name: the name of the kernel's module in the context
+        config_path: where the configuration of our symbol tables goes
+        indexes: the module indexes, shared with a symboliser where there is one
+    """
+
+    _version = (1, 0, 0)
+    _required_framework_version = (2, 0, 0)
+
+    def __init__(
+        self,
+        context: interfaces.context.ContextInterface,
+        kernel_module_name: str,
+        config_path: str,
+        indexes: ModuleIndexes,
+    ) -> None:
+        super().__init__()
+        self._context = context
+        self._kernel_module_name = kernel_module_name
+        self._config_path = config_path
+        self._vads = Vads(context, kernel_module_name)
+        self.ntdlls = Ntdlls(context, indexes, self._vads)
+        self._layouts: Dict[str, layouts.Layouts] = {}
+        self._search = databasesearch.Search()
+
+    def layouts(self, space: AddressSpace) -> layouts.Layouts:
+        """Returns the layouts of a space's bitness.
+
+        Raises:
+            tables.MissingTableError: when one of our symbol tables is missing
+        """
+        if space.arch not in self._layouts:
+            self._layouts[space.arch] = layouts.load(self._context, self._config_path, space.arch)
+        return self._layouts[space.arch]
+
+    def reader(self, space: AddressSpace) -> Reader:
+        """Returns the function by which the decoders read a space."""
+        return functools.partial(bulk.read_extents, self._context, space.layer_name)
+
+    def find(self, space: AddressSpace, carve: bool = False) -> List[Database]:
+        """Returns the databases of an address space; see `search`."""
+        return self.search(space, carve).databases
+
+    def search(self, space: AddressSpace, carve: bool = False) -> Found:
+        """Returns the databases of an address space, and why there may be others.
+
+        Args:
+            space: the kernel or one half of a process
+            carve: also what proves itself in private memory though no global variable leads there, as the
+                databases of Application Verifier
+        """
+        if not space.layer_name:
+            return Found([], space.status)
+        if space.kernel:
+            return self._of_kernel(space)
+        found = self._of_process(space)
+        if carve:
+            known = {each.address for each in found.databases}
+            found = found._replace(databases=[*found.databases, *self._without_pointer(space, known)])
+        return found
+
+    def missing(self, space: AddressSpace, found: Found, flags: Optional[int]) -> str:
+        """Returns why a space has no database although its flags ask for one; empty where all is well.
+
+        Args:
+            space: the address space
+            found: what `search` returned for it
+            flags: its NtGlobalFlag, None if that is not known
+        """
+        wanted = globalflags.FLG_KERNEL_STACK_TRACE_DB if space.kernel else globalflags.MAKES_USER_DATABASE
+        if found.databases or not (flags or 0) & wanted:
+            return ""
+        return found.status or database.NO_DATABASE
+
+    def open(self, found: Database) -> Optional[Opened]:
+        """Reads a database; None if nothing can be made of its header."""
+        reader = self.reader(found.space)
+        if found.kind == HEAPLOG:
+            return heaplog.HeapLog(reader, found.address, self.layouts(found.space).heaplog)
+        return stdwalk.Database(reader, found.header) if found.header else None
+
+    def pick(self, found: Database, indices: Collection[int]) -> Optional[List[judge.Trace]]:
+        """Returns some traces of a database without reading all of it; None where only all of it tells them.
+
+        Args:
+            found: the database
+            indices: of the traces
+        """
+        if found.header is None:
+            return None
+        return stdpick.Picker(self.reader(found.space), found.header).traces(indices)
+
+    def _of_kernel(self, space: AddressSpace) -> Found:
+        kernel = self._context.modules[self._kernel_module_name]
+        base = bulk.canonical(self._context.layers[kernel.layer_name], kernel.offset)
+        peek = Peek(self._context, space.layer_name, space.pointer_size)
+        for name in STD_SYMBOLS:
+            if kernel.has_symbol(name):
+                return self._at(space, STD, peek.pointer(base + kernel.get_symbol(name).address))
+        vollog.warning("The kernel's symbols do not tell where its stack trace database would be")
+        return Found([], "")
+
+    def _of_process(self, space: AddressSpace) -> Found:
+        ntdll = self.ntdlls.find(space)
+        if ntdll is None:
+            return Found([], database.NO_NTDLL)
+        flags = globalflag.read(self._context, self._kernel_module_name, space)
+        asked = flags is None or bool(flags & globalflags.MAKES_USER_DATABASE)
+        std = self._by_pointer(ntdll, STD, STD_SYMBOLS, asked)
+        if not (std.databases or asked):
+            return std
+        log = self._by_pointer(ntdll, HEAPLOG, (HEAPLOG_SYMBOL,), asked)
+        return Found([*std.databases, *log.databases], std.status or log.status)
+
+    def _by_pointer(self, ntdll: Ntdll, kind: str, names: Tuple[str, ...], asked: bool) -> Found:
+        """Follows a global variable of ntdll: by its symbol, else by search."""
+        space = ntdll.space
+        pointer = ntdll.address_of(*names)
+        if pointer is not None:
+            peek = Peek(self._context, space.layer_name, space.pointer_size)
+            return self._at(space, kind, peek.pointer(pointer))
+        reader, known = self.reader(space), self.layouts(space)
+        data, missing = self.ntdlls.data(ntdll)
+        words, status = self._search.words(space, kind, ntdll.base, ntdll.size, data)
+        hit, nearly = self._search.proven(words, kind, reader, known)
+        if hit is None and asked and kind == STD:
+            reserved = self._reserved(space)
+            nearly += [(rva, value) for rva, value in words.items() if value in reserved]
+        if kind == STD:
+            nearly += [(rva, words[rva]) for rva in self._search.known(space, kind) if rva in words]
+        for rva, value in nearly if hit is None else ():
+            proof = databasesearch.recovered(reader, value, known)
+            if proof is not None:
+                hit = databasesearch.Hit(rva, value, proof)
+                break
+        if hit is None:
+            return Found([], status or (database.DATA_INCOMPLETE if missing else ""))
+        self._search.remember(space, kind, hit.rva)
+        return Found([self._made(space, kind, hit.address, BY_SEARCH, hit.proof)], "")
+
+    def _at(self, space: AddressSpace, kind: str, address: Optional[int]) -> Found:
+        """Returns the database to which a symbol's pointer leads."""
+        if address is None:
+            return Found([], database.POINTER_UNREADABLE)
+        return Found([self._made(space, kind, address, BY_SYMBOL)] if address else [], "")
+
+    def _made(
+        self, space: AddressSpace, kind: str, address: int, located_by: str, proof: Optional[Proof] = None
+    ) -> Database:
+        reader, known = self.reader(space), self.layouts(space)
+        if kind == HEAPLOG:
+            status = "" if heaplog.prove(reader, address, known.heaplog) else "damaged"
+            return Database(space, kind, address, located_by, HEAPLOG, None, status)
+        proof = proof or stdproof.recover(reader, address, known.std)
+        status = f"header: {' '.join(proof.failed)}" if proof.failed else ""
+        name = proof.header.layout.name if proof.header else ""
+        return Database(space, STD, address, located_by, name, proof.header, status)
+
+    def _without_pointer(self, space: AddressSpace, known: Collection[int]) -> Iterator[Database]:
+        reader, shapes = self.reader(space), self.layouts(space)
+        reserved = self._reserved(space)
+        for start in self._private(space):
+            if start in known:
+                continue
+            proof: Optional[Proof] = stdproof.prove(reader, start, shapes.std)
+            if proof is not None and proof.header is None:
+                proof = databasesearch.recovered(reader, start, shapes) if start in reserved else None
+            if proof is not None:
+                made = self._made(space, STD, start, BY_SEARCH, proof)
+                yield made._replace(status=", ".join(filter(None, (database.NO_POINTER, made.status))))
+
+    def _private(self, space: AddressSpace, size: int = 0) -> List[int]:
+        """Returns where private memory of at least a size begins."""
+        vads, _ = self._vads.list_vads(space.eprocess) if space.eprocess else ([], False)
+        return sorted(vad.start for vad in vads if not vad.control_area and vad.end - vad.start >= size)
+
+    def _reserved(self, space: AddressSpace) -> Collection[int]:
+        """Returns where private memory begins that is large enough for a database."""
+        return set(self._private(space, databasesearch.MIN_RESERVE))
