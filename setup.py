@@ -2,8 +2,8 @@
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
 """What setup.cfg cannot say: the packages are found, and a wheel holds what the tree holds.
 
-The wheel lays its files into Volatility's own plugin and symbol folders: `vol windows.stacktracedb` then works
-without -p. It holds no `__init__.py` of a folder that Volatility owns.
+The wheel lays its files into the plugin and symbol folders of Volatility, so that `vol windows.stacktracedb`
+works without -p. It holds no `__init__.py` of a folder that Volatility owns.
 """
 
 from __future__ import annotations

@@ -6,14 +6,9 @@ from __future__ import annotations
 
 from typing import Dict, NamedTuple, Optional
 
-from volatility3.framework import interfaces
-
-from ..objects.objectnames import ObjectNames
-from . import bulk, members
-from .peek import Peek
-
-UNREADABLE = "object unreadable"
-UNKNOWN_TYPE = "object type unknown"
+from .decode.status import NOTHING, Status, Word, status
+from .image import Image
+from .objectnames import ObjectNames
 
 _HEADER = "_OBJECT_HEADER"
 _CREATOR = "_OBJECT_HEADER_CREATOR_INFO"
@@ -35,7 +30,7 @@ class ObjectInfo(NamedTuple):
     body: int
     type: Optional[str]
     name: Optional[str]
-    status: str
+    status: Status
 
 
 class ObjectCreator(NamedTuple):
@@ -46,40 +41,26 @@ class ObjectCreator(NamedTuple):
 
 
 class Objects:
-    """Describes objects by the address of their header.
+    """Describes objects by the address of their header; `image.part(Objects)` is the one of an image."""
 
-    Args:
-        context: the context that holds the kernel
-        kernel_module_name: the kernel's module
-    """
-
-    def __init__(self, context: interfaces.context.ContextInterface, kernel_module_name: str) -> None:
-        kernel = context.modules[kernel_module_name]
-        layer = context.layers[kernel.layer_name]
-        table = kernel.symbol_table_name
-        self._pointer_size = 8 if layer.bits_per_register == 64 else 4
-        self._peek = Peek(context, kernel.layer_name, self._pointer_size)
-        self._names = ObjectNames(context, kernel_module_name)
-        self._body = members.need(context, table, _HEADER, "Body").offset
-        self._type = members.find(context, table, _HEADER, "Type")
-        self._type_index = members.find(context, table, _HEADER, "TypeIndex")
-        self._info_mask = members.find(context, table, _HEADER, "InfoMask")
-        self._flags = members.need(context, table, _HEADER, "Flags")
-        self._trace_flags = members.find(context, table, _HEADER, "TraceFlags")
-        self._type_name = members.need(context, table, "_OBJECT_TYPE", "Name.Length").offset
-        self._creator_size = members.size_of(context, table, _CREATOR)
-        self._creator_pid = members.need(context, table, _CREATOR, "CreatorUniqueProcess")
-        self._creator_index = members.need(context, table, _CREATOR, "CreatorBackTraceIndex")
-        base = bulk.canonical(layer, kernel.offset)
-        self._types: Optional[int] = None
-        for name in ("ObTypeIndexTable", "ObpObjectTypes"):
-            if self._types is None and kernel.has_symbol(name):
-                self._types = base + kernel.get_symbol(name).address
-        self._cookie = 0
-        self._has_cookie = kernel.has_symbol("ObHeaderCookie")
-        if self._has_cookie:
-            cookie = self._peek.read(base + kernel.get_symbol("ObHeaderCookie").address, 1)
-            self._cookie = cookie[0] if cookie else 0
+    def __init__(self, image: Image) -> None:
+        header, creator = image.types[_HEADER], image.types[_CREATOR]
+        self._memory = image.memory(image.kernel)
+        self._names = ObjectNames(image)
+        self._body = header.offset("Body")
+        self._type = header.find("Type")
+        self._type_index = header.find("TypeIndex")
+        self._info_mask = header.find("InfoMask")
+        self._flags = header.field("Flags")
+        self._trace_flags = header.find("TraceFlags")
+        self._type_name = image.types["_OBJECT_TYPE"].offset("Name.Length")
+        self._creator_size = creator.size
+        self._creator_pid = creator.field("CreatorUniqueProcess")
+        self._creator_index = creator.field("CreatorBackTraceIndex")
+        self._types = image.symbol("ObTypeIndexTable", "ObpObjectTypes")
+        cookie = image.symbol("ObHeaderCookie")
+        self._has_cookie = cookie is not None
+        self._cookie = 0 if cookie is None else self._memory.number(cookie, 1) or 0
         self._type_names: Dict[int, Optional[str]] = {}
         self._known: Dict[int, ObjectInfo] = {}
 
@@ -104,7 +85,7 @@ class Objects:
         # The creator's information lies right before the header, whatever else there is.
         if not has:
             return ObjectCreator(0, 0)
-        info = self._peek.read(header - self._creator_size, self._creator_size)
+        info = self._memory.read(header - self._creator_size, self._creator_size)
         if info is None:
             return None
         return ObjectCreator(self._creator_pid.of(info), self._creator_index.of(info))
@@ -120,15 +101,15 @@ class Objects:
         body = header + self._body
         data = self._read(header)
         if data is None:
-            return ObjectInfo(body, None, None, UNREADABLE)
+            return ObjectInfo(body, None, None, status(Word.OBJECT_UNREADABLE))
         kind = self._type_of(header, data)
         if kind is None:
-            return ObjectInfo(body, None, None, UNKNOWN_TYPE)
+            return ObjectInfo(body, None, None, status(Word.OBJECT_TYPE_UNKNOWN))
         mask = self._info_mask.of(data) if self._info_mask else None
-        return ObjectInfo(body, kind, self._names.name(kind, body, mask), "")
+        return ObjectInfo(body, kind, self._names.name(kind, body, mask), NOTHING)
 
     def _read(self, header: int) -> Optional[bytes]:
-        return self._peek.read(header, self._body)
+        return self._memory.read(header, self._body)
 
     def _type_of(self, header: int, data: bytes) -> Optional[str]:
         """Returns the name of an object's type: by pointer up to Vista, by index since 7.
@@ -142,12 +123,12 @@ class Objects:
         number = self._type_index.of(data)
         if self._has_cookie:
             number = (number ^ self._cookie ^ header >> 8) & 0xFF
-        address = self._peek.pointer(self._types + number * self._pointer_size)
+        address = self._memory.pointer(self._types + number * self._memory.pointer_size)
         return self._type_at(address) if address else None
 
     def _type_at(self, address: int) -> Optional[str]:
         if address not in self._type_names:
-            data = self._peek.read(address + self._type_name, 2 * self._pointer_size)
-            name = self._peek.unicode_string(data, _MAX_TYPE_NAME) if data else None
+            data = self._memory.read(address + self._type_name, 2 * self._memory.pointer_size)
+            name = self._memory.unicode_string(data, _MAX_TYPE_NAME) if data else None
             self._type_names[address] = name if name and name.isprintable() else None
         return self._type_names[address]

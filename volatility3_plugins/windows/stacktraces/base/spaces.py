@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import logging
-from typing import Collection, Iterator, NamedTuple, Optional
+from typing import TYPE_CHECKING, Collection, Iterator, NamedTuple, Optional
 
 from volatility3.framework import constants, exceptions, interfaces
 from volatility3.framework.objects import utility
@@ -13,18 +13,37 @@ from volatility3.plugins.windows import pslist, psscan
 
 from . import bulk
 from .decode import text
+from .decode.status import NOTHING, Status, Word, status
+
+if TYPE_CHECKING:
+    from .image import Image
 
 vollog = logging.getLogger(__name__)
 
 KERNEL_PID = 0
 KERNEL_PROCESS = "nt"
 
+ARCHES = {8: "x64", 4: "x86"}
+"""What the column Arch says, by pointer size."""
+WOW64_ARCH = ARCHES[4]
+
 
 class AddressSpace(NamedTuple):
     """One bitness of one address space. Addresses are canonical.
 
     A WoW64 process is two of them over the same layer: the 64-bit one and the 32-bit one (`wow64`).
-    `status` is empty, or says in fixed words why the space cannot be read (`layer_name` is then empty).
+
+    Attributes:
+        pid: 0 for the kernel
+        process: the name of its image
+        arch: `x64` or `x86`, as the column Arch has it
+        layer_name: the layer through which it is read; empty if it has no page tables that can be read
+        pointer_size: 4 or 8
+        wow64: the 32-bit half of a 64-bit process
+        kernel: the kernel's own space
+        eprocess: address of its _EPROCESS, 0 where none is known
+        peb: address of the PEB of this half, 0 where it has none
+        status: why the space cannot be read
     """
 
     pid: int
@@ -32,32 +51,30 @@ class AddressSpace(NamedTuple):
     arch: str
     layer_name: str
     pointer_size: int
-    wow64: bool
-    kernel: bool
-    eprocess: Optional[interfaces.objects.ObjectInterface]
-    peb: int
-    status: str
+    wow64: bool = False
+    kernel: bool = False
+    eprocess: int = 0
+    peb: int = 0
+    status: Status = NOTHING
 
 
 class AddressSpaces(interfaces.configuration.VersionableInterface):
     """Lists the address spaces of a Windows image."""
 
-    _version = (1, 0, 0)
+    _version = (2, 0, 0)
     _required_framework_version = (2, 0, 0)
 
     @classmethod
     def list_spaces(
         cls,
-        context: interfaces.context.ContextInterface,
-        kernel_module_name: str,
+        image: Image,
         pids: Optional[Collection[int]] = None,
         offset: Optional[int] = None,
     ) -> Iterator[AddressSpace]:
         """Yields the kernel, then each process; a WoW64 process is followed by its 32-bit half.
 
         Args:
-            context: the context that holds the image
-            kernel_module_name: the name of the kernel's module in the context
+            image: the image
             pids: the process IDs wanted, 0 for the kernel; all when None or empty
             offset: an _EPROCESS that no list holds, by its virtual or physical address: only this
                 process is yielded
@@ -65,56 +82,42 @@ class AddressSpaces(interfaces.configuration.VersionableInterface):
         Yields:
             The address spaces; one whose page tables cannot be read has a `status`.
         """
-        kernel = context.modules[kernel_module_name]
-        arch = "x64" if context.layers[kernel.layer_name].bits_per_register == 64 else "x86"
         if offset is None and (not pids or KERNEL_PID in pids):
-            yield AddressSpace(
-                KERNEL_PID,
-                KERNEL_PROCESS,
-                arch,
-                kernel.layer_name,
-                8 if arch == "x64" else 4,
-                False,
-                True,
-                None,
-                0,
-                "",
-            )
-        for eprocess in cls.list_eprocesses(context, kernel_module_name, offset):
+            yield image.kernel
+        for eprocess in cls._list_eprocesses(image, offset):
             try:
                 pid = int(eprocess.UniqueProcessId)
                 if not pids or pid in pids:
-                    yield from cls._process_spaces(context, eprocess, pid, arch)
+                    yield from cls._process_spaces(image, eprocess, pid)
             except exceptions.InvalidAddressException as fault:
                 vollog.warning(
                     f"Process at {eprocess.vol.offset:#x} cannot be read at {fault.invalid_address:#x}"
                 )
 
     @classmethod
-    def list_eprocesses(
-        cls,
-        context: interfaces.context.ContextInterface,
-        kernel_module_name: str,
-        offset: Optional[int] = None,
+    def _list_eprocesses(
+        cls, image: Image, offset: Optional[int] = None
     ) -> Iterator[interfaces.objects.ObjectInterface]:
         """Yields the _EPROCESS objects on the active list, or the one at a virtual or physical offset."""
-        if offset is None:
-            yield from pslist.PsList.list_processes(context, kernel_module_name)
+        name = image.kernel_module_name
+        if not name:
             return
-        kernel = context.modules[kernel_module_name]
-        layer = context.layers[kernel.layer_name]
-        size = kernel.get_type("_EPROCESS").size
+        if offset is None:
+            yield from pslist.PsList.list_processes(image.context, name)
+            return
+        layer = image.layer
+        size = image.types["_EPROCESS"].size
         if layer.is_valid(bulk.masked(layer, offset), size):
-            yield kernel.object("_EPROCESS", offset=bulk.masked(layer, offset), absolute=True)
+            yield image.object_at("_EPROCESS", offset)
             return
         below = layer.config["memory_layer"]
-        if not context.layers[below].is_valid(offset, size):
+        if not image.context.layers[below].is_valid(offset, size):
             vollog.warning(f"There is no _EPROCESS at {offset:#x}, virtual or physical")
             return
-        type_name = kernel.symbol_table_name + constants.BANG + "_EPROCESS"
-        physical = context.object(type_name, below, offset, native_layer_name=layer.name)
+        type_name = image.table_name + constants.BANG + "_EPROCESS"
+        physical = image.context.object(type_name, below, offset, native_layer_name=layer.name)
         try:
-            eprocess = psscan.PsScan.virtual_process_from_physical(context, kernel_module_name, physical)
+            eprocess = psscan.PsScan.virtual_process_from_physical(image.context, name, physical)
         except exceptions.InvalidAddressException:
             eprocess = None
         if eprocess is None:
@@ -124,65 +127,50 @@ class AddressSpaces(interfaces.configuration.VersionableInterface):
 
     @classmethod
     def _process_spaces(
-        cls,
-        context: interfaces.context.ContextInterface,
-        eprocess: interfaces.objects.ObjectInterface,
-        pid: int,
-        arch: str,
+        cls, image: Image, eprocess: interfaces.objects.ObjectInterface, pid: int
     ) -> Iterator[AddressSpace]:
         """Yields the native space of a process and, if it is a WoW64 process, its 32-bit half."""
         name = text.printable(utility.array_to_string(eprocess.ImageFileName))
         try:
-            layer_name = cls._process_layer(context, eprocess)
-            status = ""
+            layer_name = cls._process_layer(image, eprocess)
+            said = NOTHING
         except exceptions.InvalidAddressException:
-            layer_name, status = "", "page tables unreadable"
+            layer_name, said = "", status(Word.PAGE_TABLES_UNREADABLE)
         native = AddressSpace(
-            pid,
-            name,
-            arch,
-            layer_name,
-            8 if arch == "x64" else 4,
-            False,
-            False,
-            eprocess,
-            int(eprocess.Peb),
-            status,
+            pid=pid,
+            process=name,
+            arch=image.arch,
+            layer_name=layer_name,
+            pointer_size=image.pointer_size,
+            eprocess=bulk.canonical(image.layer, int(eprocess.vol.offset)),
+            peb=int(eprocess.Peb),
+            status=said,
         )
         yield native
-        if arch == "x64" and eprocess.get_is_wow64():
+        if image.pointer_size == 8 and eprocess.get_is_wow64():
             try:
-                peb = cls._wow64_peb(context, eprocess)
+                peb = cls._wow64_peb(image, eprocess)
             except exceptions.InvalidAddressException:
-                peb, status = 0, status or "WoW64 process structure unreadable"
-            yield native._replace(arch="x86", pointer_size=4, wow64=True, peb=peb, status=status)
+                peb, said = 0, said or status(Word.WOW64_PROCESS_STRUCTURE_UNREADABLE)
+            yield native._replace(arch=WOW64_ARCH, pointer_size=4, wow64=True, peb=peb, status=said)
 
     @classmethod
-    def _process_layer(
-        cls,
-        context: interfaces.context.ContextInterface,
-        eprocess: interfaces.objects.ObjectInterface,
-    ) -> str:
+    def _process_layer(cls, image: Image, eprocess: interfaces.objects.ObjectInterface) -> str:
         """Returns the layer of a process, made once per context (Volatility makes a new one each time)."""
         name = f"{eprocess.vol.layer_name}_stacktraces_{eprocess.vol.offset:x}"
-        return name if name in context.layers else eprocess.add_process_layer(preferred_name=name)
+        if name in image.context.layers:
+            return name
+        return str(eprocess.add_process_layer(preferred_name=name))
 
     @classmethod
-    def _wow64_peb(
-        cls,
-        context: interfaces.context.ContextInterface,
-        eprocess: interfaces.objects.ObjectInterface,
-    ) -> int:
+    def _wow64_peb(cls, image: Image, eprocess: interfaces.objects.ObjectInterface) -> int:
         """Returns the address of PEB32.
 
         EPROCESS.WoW64Process is an _EWOW64PROCESS (whose Peb it is) from Windows 10, a _WOW64_PROCESS
         (Wow64) on 2003 and Vista, and PEB32 itself between them.
         """
-        wow64 = eprocess.get_wow_64_process()
-        table = eprocess.get_symbol_table_name()
+        wow64 = int(eprocess.get_wow_64_process())
         for type_name, member in (("_EWOW64PROCESS", "Peb"), ("_WOW64_PROCESS", "Wow64")):
-            full_name = table + constants.BANG + type_name
-            if context.symbol_space.has_type(full_name):
-                holder = context.object(full_name, eprocess.vol.layer_name, int(wow64))
-                return int(holder.member(member))
-        return int(wow64)
+            if image.types.has(type_name):
+                return int(image.object_at(type_name, wow64).member(member))
+        return wow64

@@ -5,25 +5,22 @@
 from __future__ import annotations
 
 import pathlib
-from typing import Optional
+import re
+from typing import List, Tuple
 
+from volatility3 import symbols
 from volatility3.framework import constants, interfaces
 from volatility3.framework.symbols import intermed
 
 SUB_PATH = "windows/stacktraces"
-_BESIDE = pathlib.Path(__file__).resolve().parents[3] / "symbols" / SUB_PATH
+_BESIDE = pathlib.Path(__file__).resolve().parents[4] / "symbols" / SUB_PATH
 
 
 class MissingTableError(FileNotFoundError):
     """One of our symbol tables is neither beside the code nor on the symbol path."""
 
 
-def load(
-    context: interfaces.context.ContextInterface,
-    config_path: str,
-    name: str,
-    kernel_symbol_table: Optional[str] = None,
-) -> str:
+def load(context: interfaces.context.ContextInterface, config_path: str, name: str) -> str:
     """Loads `symbols/windows/stacktraces/<name>.json` once per context.
 
     A table beside the code wins over one on Volatility's symbol path (an older installed copy).
@@ -32,7 +29,6 @@ def load(
         context: the context whose symbol space takes the table
         config_path: where the table's configuration goes
         name: the file's name without extension
-        kernel_symbol_table: the kernel's table; its native types are used then
 
     Returns:
         The name of the table in the context's symbol space.
@@ -43,13 +39,11 @@ def load(
     table_name = f"stacktraces_{name}"
     if table_name in context.symbol_space:
         return table_name
-    natives = context.symbol_space[kernel_symbol_table].natives if kernel_symbol_table else None
     table = intermed.IntermediateSymbolTable(
         context,
         interfaces.configuration.path_join(config_path, table_name),
         table_name,
         isf_url=find(name),
-        native_types=natives,
     )
     context.symbol_space.append(table)
     return table_name
@@ -70,3 +64,36 @@ def find(name: str) -> str:
     raise MissingTableError(
         f"The symbol table {SUB_PATH}/{name} is missing: copy the 'symbols' folder beside the plugin folder"
     )
+
+
+def generations(kind: str, arch: str) -> List[str]:
+    """Returns the generations of a kind of structures that we have tables of, the newest first.
+
+    A new Windows build is a new file `<kind>-<version>-<arch>.json`: it is found by its name, and whether an
+    image fits it is told by what the image holds.
+
+    Args:
+        kind: such as `std`
+        arch: `x64` or `x86`
+
+    Raises:
+        MissingTableError: when there is none
+    """
+    pattern = re.compile(rf"{kind}-(\d+(?:\.\d+)*)-{arch}\.json(?:\..*)?")
+    found = set()
+    for folder in (_BESIDE, *(pathlib.Path(path, SUB_PATH) for path in symbols.__path__)):
+        names = [each.name for each in folder.iterdir()] if folder.is_dir() else []
+        matches = (pattern.fullmatch(name) for name in names)
+        found |= {match.group(1) for match in matches if match}
+        if found:
+            break
+    if not found:
+        raise MissingTableError(
+            f"The symbol tables {SUB_PATH}/{kind}-*-{arch} are missing: "
+            "copy the 'symbols' folder beside the plugin folder"
+        )
+    return sorted(found, key=_version, reverse=True)
+
+
+def _version(text: str) -> Tuple[int, ...]:
+    return tuple(map(int, text.split(".")))

@@ -7,7 +7,7 @@ from __future__ import annotations
 import bisect
 from typing import Dict, List, Tuple
 
-PAGE_SIZE = 0x1000
+from .pagetable import PAGE_SIZE
 
 
 class Claims:

@@ -49,6 +49,11 @@ class Extents:
             if low < high:
                 yield low, high
 
+    def part(self, start: int, length: int) -> Extents:
+        """Returns what is present of a range."""
+        ranges = self.covered(start, start + length)
+        return Extents((low, bytes(self.read(low, high - low) or b"")) for low, high in ranges)
+
     def missing(self, start: int, end: int) -> int:
         """Returns how many bytes of a range are not present."""
         present = sum(high - low for low, high in self.covered(start, end))

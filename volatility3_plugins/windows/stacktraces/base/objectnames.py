@@ -6,11 +6,11 @@ from __future__ import annotations
 
 from typing import Optional
 
-from volatility3.framework import constants, exceptions, interfaces
+from volatility3.framework import exceptions
 
-from ..base import bulk, members
-from ..base.decode import text
-from ..base.peek import Peek
+from .decode import text
+from .decode.field import Field
+from .image import Image
 
 _HEADER = "_OBJECT_HEADER"
 _NAME = "_OBJECT_HEADER_NAME_INFO"
@@ -21,32 +21,24 @@ MAX_NAME = 0x1000
 
 
 class ObjectNames:
-    """Reads the names of objects.
+    """Reads the names of objects."""
 
-    Args:
-        context: the context that holds the kernel
-        kernel_module_name: the kernel's module
-    """
-
-    def __init__(self, context: interfaces.context.ContextInterface, kernel_module_name: str) -> None:
-        kernel = context.modules[kernel_module_name]
-        self._context = context
-        self._table = table = kernel.symbol_table_name
-        self._layer = context.layers[kernel.layer_name]
-        self._pointer_size = 8 if self._layer.bits_per_register == 64 else 4
-        self._peek = Peek(context, kernel.layer_name, self._pointer_size)
-        self._body = members.need(context, table, _HEADER, "Body").offset
-        self._info_mask = members.find(context, table, _HEADER, "InfoMask")
-        self._name_offset = members.find(context, table, _HEADER, "NameInfoOffset")
-        self._name_size = members.size_of(context, table, _NAME)
-        self._name = members.need(context, table, _NAME, "Name.Length").offset
-        self._creator_size = members.size_of(context, table, "_OBJECT_HEADER_CREATOR_INFO")
-        self._file_name = members.need(context, table, "_FILE_OBJECT", "FileName.Length").offset
-        self._device = members.need(context, table, "_FILE_OBJECT", "DeviceObject")
-        self._image_name = members.need(context, table, "_EPROCESS", "ImageFileName")
-        self._pid = members.need(context, table, "_EPROCESS", "UniqueProcessId")
-        self._cid_process = members.need(context, table, "_ETHREAD", "Cid.UniqueProcess")
-        self._cid_thread = members.need(context, table, "_ETHREAD", "Cid.UniqueThread")
+    def __init__(self, image: Image) -> None:
+        types = image.types
+        self._image = image
+        self._memory = image.memory(image.kernel)
+        self._body = types[_HEADER].offset("Body")
+        self._info_mask = types[_HEADER].find("InfoMask")
+        self._name_offset = types[_HEADER].find("NameInfoOffset")
+        self._name_size = types[_NAME].size
+        self._name = types[_NAME].offset("Name.Length")
+        self._creator_size = types["_OBJECT_HEADER_CREATOR_INFO"].size
+        self._file_name = types["_FILE_OBJECT"].offset("FileName.Length")
+        self._device = types["_FILE_OBJECT"].field("DeviceObject")
+        self._image_name = types["_EPROCESS"].field("ImageFileName")
+        self._pid = types["_EPROCESS"].field("UniqueProcessId")
+        self._cid_process = types["_ETHREAD"].field("Cid.UniqueProcess")
+        self._cid_thread = types["_ETHREAD"].field("Cid.UniqueThread")
 
     def name(self, kind: str, body: int, info_mask: Optional[int] = None) -> Optional[str]:
         """Returns the name of an object, None if it has none or it cannot be read.
@@ -69,7 +61,7 @@ class ObjectNames:
         return text.printable(found, MAX_NAME) if found else None
 
     def _process(self, body: int) -> Optional[str]:
-        name = self._peek.read(body + self._image_name.offset, self._image_name.size)
+        name = self._memory.read(body + self._image_name.offset, self._image_name.size)
         pid = self._integer(body, self._pid)
         if name is None or pid is None:
             return None
@@ -86,8 +78,7 @@ class ObjectNames:
         return (f"\\Device\\{on}" if on else "") + path
 
     def _key(self, body: int) -> Optional[str]:
-        type_name = self._table + constants.BANG + "_CM_KEY_BODY"
-        key = self._context.object(type_name, self._layer.name, bulk.masked(self._layer, body))
+        key = self._image.object_at("_CM_KEY_BODY", body)
         try:
             name = key.get_full_key_name()
         except (exceptions.InvalidAddressException, AttributeError):
@@ -113,12 +104,9 @@ class ObjectNames:
             return 0
         return self._name_size + (self._creator_size if info_mask & _CREATOR_MASK else 0)
 
-    def _integer(self, base: int, field: Optional[members.Field]) -> Optional[int]:
-        if field is None:
-            return None
-        data = self._peek.read(base + field.offset, field.size)
-        return None if data is None else int.from_bytes(data, "little")
+    def _integer(self, base: int, field: Optional[Field]) -> Optional[int]:
+        return None if field is None else self._memory.number(base + field.offset, field.size)
 
     def _string(self, address: int) -> Optional[str]:
-        data = self._peek.read(address, 2 * self._pointer_size)
-        return None if data is None else self._peek.unicode_string(data, MAX_NAME)
+        data = self._memory.read(address, 2 * self._memory.pointer_size)
+        return None if data is None else self._memory.unicode_string(data, MAX_NAME)

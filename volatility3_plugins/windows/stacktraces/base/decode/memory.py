@@ -1,0 +1,176 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""The memory of an address space as everything here reads it: values here and there, and whole ranges.
+
+Addresses are canonical. What is not in the image is None, never an exception and never zeros.
+"""
+
+from __future__ import annotations
+
+import bisect
+from typing import Callable, Dict, Iterable, Iterator, List, Optional, Tuple
+
+from .extents import Extents
+from .pagetable import PAGE_SIZE
+
+Reader = Callable[[int, int], Extents]
+"""Takes a canonical start address and a length in bytes, returns what is present of that range."""
+
+WINDOW = 0x10000
+"""Bytes that are read at once where structures lie side by side, as the blocks of a heap do."""
+
+MAX_WINDOWS = 1024
+"""Windows that are kept; when there are more, all are dropped and read again when asked for again."""
+
+MAX_STRING = 0x1000
+
+Range = Tuple[int, int]
+
+
+class Windows:
+    """What was read of a layer, window by window: the one cache policy of this package.
+
+    Args:
+        reader: reads what is present of a range
+        size: bytes of a window, a power of two
+    """
+
+    def __init__(self, reader: Reader, size: int = PAGE_SIZE) -> None:
+        self.reader = reader
+        self.size = size
+        self._held: Dict[int, Extents] = {}
+
+    def get(self, number: int) -> Extents:
+        """Returns what is present of a window."""
+        found = self._held.get(number)
+        if found is None:
+            if len(self._held) >= MAX_WINDOWS:
+                self._held.clear()
+            found = self._held[number] = self.reader(number * self.size, self.size)
+        return found
+
+
+class Memory:
+    """The memory of one address space.
+
+    Args:
+        windows: what reads it
+        pointer_size: bytes of a pointer in the structures to be read: 4 in the 32-bit half of a WoW64 process
+        ranges: (start, end) of what may be present, such as the process's VADs: nothing else is read,
+            whatever a structure claims; None: no limits
+    """
+
+    def __init__(self, windows: Windows, pointer_size: int, ranges: Optional[Iterable[Range]] = None) -> None:
+        self.pointer_size = pointer_size
+        self._windows = windows
+        self._ranges = None if ranges is None else join(ranges)
+        self._starts = [start for start, _ in self._ranges or ()]
+        self._low, self._data = 0, b""
+
+    @classmethod
+    def over(cls, extents: Extents, pointer_size: int) -> Memory:
+        """Returns memory that is held already."""
+        runs = [(start, start + len(data)) for start, data in extents.runs]
+        return cls(Windows(extents.part, WINDOW), pointer_size, runs)
+
+    def read(self, address: int, length: int) -> Optional[bytes]:
+        """Returns length bytes at an address, or None unless all are present."""
+        offset = address - self._low
+        if offset >= 0 and offset + length <= len(self._data):
+            return self._data[offset : offset + length]
+        return self._read(address, length)
+
+    def number(self, address: int, size: int) -> Optional[int]:
+        """Returns an unsigned little-endian number of size bytes, or None when it is not present."""
+        data = self.read(address, size)
+        return None if data is None else int.from_bytes(data, "little")
+
+    def pointer(self, address: int) -> Optional[int]:
+        """Returns the pointer stored at an address, or None when it is not present."""
+        return self.number(address, self.pointer_size)
+
+    def links(self, address: int) -> Optional[Tuple[int, int]]:
+        """Returns Flink and Blink of the _LIST_ENTRY at an address, or None when it is not present."""
+        half = self.pointer_size
+        data = self.read(address, 2 * half)
+        if data is None:
+            return None
+        return int.from_bytes(data[:half], "little"), int.from_bytes(data[half:], "little")
+
+    def unicode_string(self, data: bytes, limit: int = MAX_STRING) -> Optional[str]:
+        """Returns the text of a UNICODE_STRING, given the structure's bytes; None if it is not present.
+
+        Args:
+            data: Length, MaximumLength and Buffer
+            limit: bytes of text that are read at most
+        """
+        length = min(int.from_bytes(data[:2], "little"), limit)
+        start = self.pointer_size
+        text = self.read(int.from_bytes(data[start : 2 * start], "little"), length) if length else b""
+        return None if text is None else text.decode("utf-16-le", "replace")
+
+    def load(self, start: int, length: int) -> Extents:
+        """Returns what is present of a range, and does not keep it."""
+        return self._windows.reader(start, length)
+
+    def pages(self, start: int, end: int) -> Iterator[Tuple[int, bytes]]:
+        """Yields (address, bytes) of what is present of a range, page by page, as far as the limits go."""
+        ranges: List[Range] = [(start, end)]
+        if self._ranges is not None:
+            position = max(bisect.bisect_right(self._starts, start) - 1, 0)
+            ranges = self._ranges[position:]
+        for low, high in ranges:
+            if low >= end:
+                return
+            low, high = max(low, start), min(high, end)
+            while low < high:
+                limit = min(low - low % PAGE_SIZE + PAGE_SIZE, high)
+                data = self.read(low, limit - low)
+                if data is not None:
+                    yield low, data
+                low = limit
+
+    def _read(self, address: int, length: int) -> Optional[bytes]:
+        if address < 0 or length < 0 or not self._allowed(address, length):
+            return None
+        size = self._windows.size
+        first, last = address // size, (address + max(length, 1) - 1) // size
+        if first == last:
+            held = self._windows.get(first)
+            run = held.run_at(address)
+            if run is None:
+                return None
+            if self._within(run):
+                self._low, self._data = run
+            start, data = run
+            offset = address - start
+            return data[offset : offset + length] if offset + length <= len(data) else None
+        if last == first + 1:
+            held = Extents(self._windows.get(first).runs + self._windows.get(last).runs)
+        else:
+            held = self._windows.reader(address, length)
+        view = held.read(address, length)
+        return None if view is None else bytes(view)
+
+    def _allowed(self, address: int, length: int) -> bool:
+        if self._ranges is None:
+            return True
+        position = bisect.bisect_right(self._starts, address) - 1
+        return position >= 0 and address + length <= self._ranges[position][1]
+
+    def _within(self, run: Tuple[int, bytes]) -> bool:
+        """Tells whether a whole run may be read, so that it can be kept at hand."""
+        return self._ranges is None or self._allowed(run[0], len(run[1]))
+
+
+def join(ranges: Iterable[Range]) -> List[Range]:
+    """Returns ranges by address, those that touch or overlap as one; empty ones vanish."""
+    joined: List[Range] = []
+    for start, end in sorted(ranges):
+        if start >= end:
+            continue
+        if joined and start <= joined[-1][1]:
+            joined[-1] = (joined[-1][0], max(joined[-1][1], end))
+        else:
+            joined.append((start, end))
+    return joined

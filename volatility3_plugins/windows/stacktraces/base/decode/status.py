@@ -1,0 +1,178 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""What is said of a row besides its values: fixed words, in the order in which they were found.
+
+A status is a tuple of words, each with a count where it has one. Words are compared by identity and never
+searched in a text; only `rows` joins them. An empty status says that nothing is wrong.
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import NamedTuple, Optional, Tuple, Union
+
+
+class Word(enum.Enum):
+    """The vocabulary of every column Status. A text with `{}` is said with a count."""
+
+    # Of anything.
+    UNREADABLE = "unreadable"
+    PARTLY_UNREADABLE = "partly unreadable"
+    NOT_CANONICAL = "not canonical"
+    RUNNING = "running"
+    STALE = "stale"
+    TERMINATED = "terminated"
+    UNSURE = "unsure"
+    DAMAGED = "damaged"
+    OVERLAP = "overlap"
+    LIMIT = "limit"
+    FREED = "freed"
+    HASH = "hash"
+    # Processes and their page tables.
+    PAGE_TABLES_UNREADABLE = "page tables unreadable"
+    WOW64_PROCESS_STRUCTURE_UNREADABLE = "WoW64 process structure unreadable"
+    PROCESS_LIST_DAMAGED = "process list damaged"
+    # Threads.
+    THREAD_LIST_DAMAGED = "thread list damaged"
+    THREAD_LIST_ALTERED = "thread list altered"
+    NOT_A_THREAD = "not a thread"
+    NOT_IN_THE_THREAD_LIST = "not in the thread list"
+    # Trap frames and contexts.
+    NOT_A_TRAP_FRAME = "not a trap frame"
+    OUTSIDE_THE_STACK = "outside the stack"
+    STACK_LIMITS_UNUSABLE = "stack limits unusable"
+    NOT_A_CONTEXT = "not a context"
+    # Call stacks.
+    IN_USER_MODE = "in user mode"
+    IN_32_BIT_CODE = "in 32-bit code"
+    NO_SWITCH_FRAME = "no switch frame"
+    NO_SAVED_REGISTERS = "no saved registers"
+    STACK_LIMITS_UNKNOWN = "stack limits unknown"
+    CODE_UNREADABLE = "code unreadable"
+    HASH_UNSURE = "hash unsure"
+    # Handles.
+    NO_LONGER_OPEN = "no longer open"
+    HANDLE_TABLE_UNREADABLE = "handle table unreadable"
+    EVENTS_LOST = "events lost"
+    UNKNOWN_TYPE = "unknown type"
+    RING_UNREADABLE = "ring unreadable"
+    PAGES_OF_THE_HANDLE_TABLE_UNREADABLE = "pages of the handle table unreadable"
+    OBJECT_HEADERS_UNREADABLE = "object headers unreadable"
+    # Objects.
+    OBJECT_UNREADABLE = "object unreadable"
+    OBJECT_TYPE_UNKNOWN = "object type unknown"
+    # Object traces.
+    NO_SYMBOL = "no symbol"
+    EARLIER_FORM = "earlier form"
+    CHAIN_LEADS_BACK = "chain leads back"
+    TOO_MANY_EVENTS = "too many events"
+    NOT_READ = "not read"
+    EVENT_LIMIT = "event limit"
+    BUCKET = "bucket"
+    NO_LONGER_TRACED = "no longer traced"
+    NO_STACK_TABLE = "no stack table"
+    NO_SUCH_TRACE = "no such trace"
+    TRACE_UNREADABLE = "trace unreadable"
+    # Heaps.
+    NOT_READ_YET = "not-read"
+    UNLISTED = "unlisted"
+    NO_DATABASE = "no database"
+    NO_SUCH_INDEX = "no such index"
+    FLAGS_UNREADABLE = "flags unreadable"
+    UNTRACED = "untraced"
+    UNSIZED = "unsized"
+    GONE = "gone"
+    GROWTH_UNKNOWN = "growth unknown"
+    # Traces of databases.
+    UNINDEXED = "unindexed"
+    SATURATED = "saturated"
+    ORPHAN = "orphan"
+    INDEX = "index"
+    DEPTH = "depth"
+    # Databases.
+    NO_POINTER = "no pointer"
+    NO_NTDLL = "no ntdll"
+    DATABASE_POINTER_UNREADABLE = "database pointer unreadable"
+    NTDLL_DATA_INCOMPLETE = "ntdll data incomplete"
+    SEARCH_CUT_SHORT = "search cut short"
+    DATABASE_UNREADABLE = "database unreadable"
+    INDEX_AMBIGUOUS = "index ambiguous"
+    # Frames.
+    ADDRESS = "address"
+    OVERWRITTEN = "overwritten"
+    # Locks.
+    LIST_BROKEN = "list broken"
+    LIST_DAMAGED = "list damaged"
+    DEBUG_INFORMATION_UNREADABLE = "debug information unreadable"
+    SECTION_DOES_NOT_POINT_BACK = "section does not point back"
+    INDEX_MAY_BE_STALE = "index may be stale"
+    LIST_HEAD_UNREADABLE = "list head unreadable"
+    LIST_NOT_FOUND = "list not found"
+    # Owners of locks.
+    NO_THREAD = "no thread"
+    OWNER_TABLE_UNREADABLE = "owner table unreadable"
+    OWNER_TABLE_TOO_BIG = "owner table too big"
+    OWNER_TABLE_SHARED = "owner table shared"
+    OWNER_LIMIT = "owner limit"
+    OWNER_LIST_BROKEN = "owner list broken"
+    OWNERS_UNKNOWN = "owners unknown"
+    # Modules.
+    PARTLY_UNLINKED = "partly unlinked"
+    NO_VAD = "no VAD"
+    VAD_WITHOUT_FILE = "VAD without file"
+    VAD_OF_ANOTHER_FILE = "VAD of another file"
+    NO_LOADER_LIST = "no loader list"
+    OVERLAPS_ANOTHER_MODULE = "overlaps another module"
+    NOT_IN_THE_MODULE_LIST = "not in the module list"
+    OVERLAPS_AN_UNLOADED_MODULE = "overlaps an unloaded module"
+    MODULE_LIST_INCOMPLETE = "module list incomplete"
+    VADS_INCOMPLETE = "VADs incomplete"
+    FILE_NAME_UNREADABLE = "file name unreadable"
+    # Images of modules.
+    EXPORTS_UNREADABLE = "exports unreadable"
+    EXPORTS_INCOMPLETE = "exports incomplete"
+    HEADERS_UNREADABLE = "headers unreadable"
+    HEADERS_INVALID = "headers invalid"
+    EXPORTS_DIFFER_FROM_OTHER_PROCESSES = "exports differ from other processes"
+    FUNCTION_TABLE_DIFFERS_FROM_OTHER_PROCESSES = "function table differs from other processes"
+    FUNCTION_TABLE_UNREADABLE = "function table unreadable"
+    FUNCTION_TABLE_INCOMPLETE = "function table incomplete"
+    # Flags.
+    NO_PEB = "no PEB"
+
+
+class Said(NamedTuple):
+    """A word of a status, and how often it holds where that was counted."""
+
+    word: Word
+    number: Optional[int] = None
+
+
+Status = Tuple[Said, ...]
+
+NOTHING: Status = ()
+
+Part = Union[Word, Said, Status, None]
+
+
+def status(*parts: Part) -> Status:
+    """Joins words and statuses to one status, each word once; what is None or empty adds nothing."""
+    said = []
+    for part in parts:
+        if isinstance(part, Word):
+            said.append(Said(part))
+        elif isinstance(part, Said):
+            said.append(part)
+        elif part:
+            said.extend(part)
+    return tuple(dict.fromkeys(said))
+
+
+def says(said: Status, *words: Word) -> bool:
+    """Tells whether a status says one of several words."""
+    return any(each.word is word for each in said for word in words)
+
+
+def text(said: Status) -> str:
+    """Returns a status as its column shows it."""
+    return ", ".join(each.word.value.format(each.number) for each in said)

@@ -1,0 +1,197 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""Structures by the names of their members, over bytes.
+
+Offsets come from a symbol table (the image's own, or one of ours below `symbols/`), never from code: a new
+Windows build is a new table. Who decodes asks a structure for members by the names that Microsoft's symbols
+give them. Of several names the first that the structure has counts: members move and are renamed between
+versions. What is read often is asked for once, before the loop.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Callable, Dict, Iterator, Optional, Sequence, Tuple
+
+from .field import Buffer, Field
+
+Lookup = Callable[[str], Optional[Field]]
+"""Path of a member (`u.VadFlags.VadType`) -> where it lies, None if the structure has no such member."""
+
+_CODES = {1: "B", 2: "H", 4: "I", 8: "Q"}
+
+
+class MissingMemberError(LookupError):
+    """The symbol tables lack a type or a member without which nothing can be read."""
+
+
+class Structure:
+    """One structure: its name, its size in bytes, and where its members lie.
+
+    Args:
+        name: as the symbols have it, such as `_HEAP_ENTRY`
+        size: in bytes
+        lookup: finds a member; asked once for each
+        names: the structure's own members in the order of the table
+    """
+
+    def __init__(self, name: str, size: int, lookup: Lookup, names: Sequence[str] = ()) -> None:
+        self.name = name
+        self.size = size
+        self.names = tuple(names)
+        self._lookup = lookup
+        self._fields: Dict[str, Optional[Field]] = {}
+
+    def find(self, *paths: str) -> Optional[Field]:
+        """Returns the first of several members that the structure has, or None."""
+        for path in paths:
+            if path not in self._fields:
+                self._fields[path] = self._lookup(path)
+            found = self._fields[path]
+            if found is not None:
+                return found
+        return None
+
+    def field(self, *paths: str) -> Field:
+        """Returns the first of several members that the structure has.
+
+        Raises:
+            MissingMemberError: when it has none of them
+        """
+        found = self.find(*paths)
+        if found is None:
+            raise MissingMemberError(f"{self.name} has no member {' or '.join(paths)}")
+        return found
+
+    def offset(self, *paths: str) -> int:
+        """Returns the offset of the first of several members that the structure has.
+
+        Raises:
+            MissingMemberError: when it has none of them
+        """
+        return self.field(*paths).offset
+
+    def has(self, path: str) -> bool:
+        """Tells whether the structure has a member."""
+        return self.find(path) is not None
+
+    def reader(self, *paths: str) -> Callable[[Buffer, int], Tuple[int, ...]]:
+        """Returns what reads several unsigned members at once: (data, start of the structure) -> values.
+
+        The members must be whole integers or pointers that do not overlap; the values come in the order of
+        `paths`. Too short data raises struct.error.
+
+        Raises:
+            MissingMemberError: when the structure lacks one of them
+        """
+        fields = [self.field(path) for path in paths]
+        order = sorted(range(len(fields)), key=lambda place: fields[place].offset)
+        code, end = "<", 0
+        for place in order:
+            each = fields[place]
+            code += f"{each.offset - end}x{_CODES[each.size]}"
+            end = each.offset + each.size
+        unpack = struct.Struct(code).unpack_from
+        if order == list(range(len(order))):
+            return unpack
+        places = [order.index(place) for place in range(len(order))]
+
+        def read(data: Buffer, start: int = 0) -> Tuple[int, ...]:
+            values = unpack(data, start)
+            return tuple(values[place] for place in places)
+
+        return read
+
+    def view(self, data: Buffer, start: int = 0) -> View:
+        """Returns the structure that begins at a place in data."""
+        return View(self, data, start)
+
+
+class View:
+    """A structure in bytes: its members by name.
+
+    Args:
+        structure: whose members these are
+        data: little-endian bytes that hold it
+        start: where in them it begins
+    """
+
+    def __init__(self, structure: Structure, data: Buffer, start: int = 0) -> None:
+        self.structure = structure
+        self._data = data
+        self._start = start
+
+    def __getitem__(self, path: str) -> int:
+        """Returns a member's value.
+
+        Raises:
+            MissingMemberError: when the structure has no such member
+            ValueError: when the data ends before the member does
+        """
+        return self.structure.field(path).of(self._data, self._start)
+
+    def get(self, *paths: str) -> Optional[int]:
+        """Returns the value of the first of several members that the structure has, or None.
+
+        Raises:
+            ValueError: when the data ends before the member does
+        """
+        found = self.structure.find(*paths)
+        return None if found is None else found.of(self._data, self._start)
+
+
+class Structures:
+    """The structures of one or several symbol tables, each made once.
+
+    Args:
+        make: finds a structure by its name, None if no table has it
+    """
+
+    def __init__(self, make: Callable[[str], Optional[Structure]]) -> None:
+        self._make = make
+        self._made: Dict[str, Optional[Structure]] = {}
+
+    def find(self, *names: str) -> Optional[Structure]:
+        """Returns the first of several structures that the tables have, or None."""
+        for name in names:
+            if name not in self._made:
+                self._made[name] = self._make(name)
+            found = self._made[name]
+            if found is not None:
+                return found
+        return None
+
+    def __getitem__(self, name: str) -> Structure:
+        """Returns a structure.
+
+        Raises:
+            MissingMemberError: when the tables do not have it
+        """
+        return self.need(name)
+
+    def need(self, *names: str) -> Structure:
+        """Returns the first of several structures that the tables have.
+
+        Raises:
+            MissingMemberError: when they have none of them
+        """
+        found = self.find(*names)
+        if found is None:
+            raise MissingMemberError(f"the symbol tables have no {' or '.join(names)}")
+        return found
+
+    def has(self, name: str) -> bool:
+        """Tells whether the tables have a structure."""
+        return self.find(name) is not None
+
+    @classmethod
+    def chain(cls, tables: Sequence[Structures]) -> Structures:
+        """Returns the structures of several tables; of each, the first table that has it counts."""
+
+        def candidates(name: str) -> Iterator[Structure]:
+            for table in tables:
+                found = table.find(name)
+                if found is not None:
+                    yield found
+
+        return cls(lambda name: next(candidates(name), None))
