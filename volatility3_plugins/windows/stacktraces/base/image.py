@@ -22,7 +22,7 @@ from . import bulk, structures, tables
 from .decode.memory import WINDOW, Memory, Range, Reader, Windows
 from .decode.pagetable import PAGE_SIZE
 from .decode.structure import Structures
-from .spaces import ARCHES, KERNEL_PID, KERNEL_PROCESS, AddressSpace
+from .space import ARCHES, KERNEL_PID, KERNEL_PROCESS, AddressSpace
 
 Part = TypeVar("Part")
 

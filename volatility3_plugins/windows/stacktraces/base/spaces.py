@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Collection, Iterator, NamedTuple, Optional
+from typing import Collection, Iterator, Optional
 
 from volatility3.framework import constants, exceptions, interfaces
 from volatility3.framework.objects import utility
@@ -13,49 +13,13 @@ from volatility3.plugins.windows import pslist, psscan
 
 from . import bulk
 from .decode import text
-from .decode.status import NOTHING, Status, Word, status
+from .decode.status import NOTHING, Word, status
+from .image import Image
+from .space import ARCHES, KERNEL_PID, AddressSpace
 
-if TYPE_CHECKING:
-    from .image import Image
+__all__ = ["KERNEL_PID", "AddressSpace", "AddressSpaces"]
 
 vollog = logging.getLogger(__name__)
-
-KERNEL_PID = 0
-KERNEL_PROCESS = "nt"
-
-ARCHES = {8: "x64", 4: "x86"}
-"""What the column Arch says, by pointer size."""
-WOW64_ARCH = ARCHES[4]
-
-
-class AddressSpace(NamedTuple):
-    """One bitness of one address space. Addresses are canonical.
-
-    A WoW64 process is two of them over the same layer: the 64-bit one and the 32-bit one (`wow64`).
-
-    Attributes:
-        pid: 0 for the kernel
-        process: the name of its image
-        arch: `x64` or `x86`, as the column Arch has it
-        layer_name: the layer through which it is read; empty if it has no page tables that can be read
-        pointer_size: 4 or 8
-        wow64: the 32-bit half of a 64-bit process
-        kernel: the kernel's own space
-        eprocess: address of its _EPROCESS, 0 where none is known
-        peb: address of the PEB of this half, 0 where it has none
-        status: why the space cannot be read
-    """
-
-    pid: int
-    process: str
-    arch: str
-    layer_name: str
-    pointer_size: int
-    wow64: bool = False
-    kernel: bool = False
-    eprocess: int = 0
-    peb: int = 0
-    status: Status = NOTHING
 
 
 class AddressSpaces(interfaces.configuration.VersionableInterface):
@@ -152,7 +116,7 @@ class AddressSpaces(interfaces.configuration.VersionableInterface):
                 peb = cls._wow64_peb(image, eprocess)
             except exceptions.InvalidAddressException:
                 peb, said = 0, said or status(Word.WOW64_PROCESS_STRUCTURE_UNREADABLE)
-            yield native._replace(arch=WOW64_ARCH, pointer_size=4, wow64=True, peb=peb, status=said)
+            yield native._replace(arch=ARCHES[4], pointer_size=4, wow64=True, peb=peb, status=said)
 
     @classmethod
     def _process_layer(cls, image: Image, eprocess: interfaces.objects.ObjectInterface) -> str:
