@@ -11,6 +11,7 @@ import pathlib
 import shutil
 import subprocess
 import sys
+import venv
 import zipfile
 from typing import Dict, List
 
@@ -48,9 +49,30 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
     ignored = shutil.ignore_patterns(".git", ".venv", "__pycache__", ".*_cache", ".demo", "build")
     shutil.copytree(ROOT, source, ignore=ignored)
     build = ["-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "-w", str(folder)]
+    # What an earlier build left must not go into the wheel.
+    for stale in ("plugins/windows/tracing/spaces.py", "plugins/windows/stacktraces/base/gone.py"):
+        left = source / "build" / "lib" / "volatility3" / stale
+        left.parent.mkdir(parents=True, exist_ok=True)
+        left.write_text("raise SystemExit('an old file')", encoding="utf-8")
     subprocess.run([sys.executable, *build, str(source)], check=True, cwd=folder)
     (built,) = folder.glob("*.whl")
     return built
+
+
+def test_the_wheel_holds_the_tree_and_nothing_else(wheel: pathlib.Path) -> None:
+    sources = {
+        "volatility3/plugins": PLUGINS,
+        "volatility3/symbols": ROOT / "symbols",
+    }
+    expected = {
+        f"{prefix}/{path.relative_to(folder).as_posix()}"
+        for prefix, folder in sources.items()
+        for path in folder.rglob("*")
+        if path.suffix in (".py", ".json")
+    }
+    with zipfile.ZipFile(wheel) as archive:
+        held = {name for name in archive.namelist() if ".dist-info/" not in name}
+    assert held == expected
 
 
 @pytest.fixture()
@@ -174,3 +196,53 @@ def test_the_decoders_need_no_volatility(bare: pathlib.Path) -> None:
         env={"PYTHONPATH": str(PLUGINS / "windows")},
         check=True,
     )
+
+
+OLD_FILES = {
+    "volatility3/plugins/windows/gflags.py": "raise SystemExit('the plugin of an older copy ran')\n",
+    "volatility3/plugins/windows/tracing/__init__.py": "",
+    "volatility3/plugins/windows/tracing/spaces.py": "",
+    "volatility3/symbols/windows/tracing/std-6.1-x64.json": "{}",
+}
+"""What 1.0.0 put into Volatility's folders, in small."""
+
+
+def write_wheel(folder: pathlib.Path, version: str, files: Dict[str, str]) -> pathlib.Path:
+    """Writes a wheel of this project that has no metadata but what pip needs."""
+    info = f"volatility3_stacktraces-{version}.dist-info"
+    whole = {
+        **files,
+        f"{info}/METADATA": f"Metadata-Version: 2.1\nName: volatility3-stacktraces\nVersion: {version}\n",
+        f"{info}/WHEEL": "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+    }
+    whole[f"{info}/RECORD"] = "".join(f"{name},,\n" for name in [*whole, f"{info}/RECORD"])
+    path = folder / f"volatility3_stacktraces-{version}-py3-none-any.whl"
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, content in whole.items():
+            archive.writestr(name, content)
+    return path
+
+
+def test_an_upgrade_leaves_nothing_of_the_old_version(wheel: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    venv.create(tmp_path / "venv", with_pip=False)
+    python = tmp_path / "venv" / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
+    for each in (write_wheel(tmp_path, "1.0.0", OLD_FILES), wheel):
+        install = ["--python", str(python), "install", "--quiet", "--no-deps", "--no-index", str(each)]
+        subprocess.run([sys.executable, "-m", "pip", *install], check=True, cwd=tmp_path)
+    assert list((tmp_path / "venv").rglob("stacktraces/base"))
+    assert not list((tmp_path / "venv").rglob("tracing"))
+
+
+@pytest.mark.cli
+def test_a_plain_copy_uses_nothing_of_an_installed_older_one(bare: pathlib.Path) -> None:
+    for name, content in OLD_FILES.items():
+        (bare / name).parent.mkdir(parents=True, exist_ok=True)
+        (bare / name).write_text(content, encoding="utf-8")
+    older = bare / "volatility3" / "plugins" / "windows" / "stacktraces" / "base"
+    older.mkdir(parents=True)
+    for folder in (older, older.parent):
+        (folder / "__init__.py").write_text("raise SystemExit('a room of an older copy was used')\n")
+    (older / "bulk.py").write_text("raise SystemExit('a module of an older copy was used')\n")
+    shown = vol(bare, "-p", str(PLUGINS), "windows.gflags", "--help")
+    assert shown.returncode == 0, shown.stdout + shown.stderr
+    assert "NtGlobalFlag" in shown.stdout
