@@ -49,6 +49,18 @@ class Word(enum.Enum):
     NO_SAVED_REGISTERS = "no saved registers"
     STACK_LIMITS_UNKNOWN = "stack limits unknown"
     CODE_UNREADABLE = "code unreadable"
+    CODE_IN_NO_MODULE = "code in no module"
+    NO_FUNCTION_TABLE = "no function table"
+    NO_UNWIND_DATA = "no unwind data"
+    UNWIND_DATA_UNREADABLE = "unwind data unreadable"
+    UNWIND_DATA_INVALID = "unwind data invalid"
+    FRAME_REGISTER_UNKNOWN = "frame register unknown"
+    FRAME_POINTER_UNKNOWN = "frame pointer unknown"
+    FRAME_POINTER_IMPLAUSIBLE = "frame pointer implausible"
+    FRAME_POINTER_UNSURE = "frame pointer unsure"
+    STACK_UNREADABLE = "stack unreadable"
+    CYCLE = "cycle"
+    TOO_MANY_FRAMES = "too many frames"
     HASH_UNSURE = "hash unsure"
     # Handles.
     NO_LONGER_OPEN = "no longer open"
@@ -97,6 +109,8 @@ class Word(enum.Enum):
     SEARCH_CUT_SHORT = "search cut short"
     DATABASE_UNREADABLE = "database unreadable"
     INDEX_AMBIGUOUS = "index ambiguous"
+    HEADER = "header: {members}"
+    """Said with the members that contradict the rest."""
     # Frames.
     ADDRESS = "address"
     OVERWRITTEN = "overwritten"
@@ -142,10 +156,12 @@ class Word(enum.Enum):
 
 
 class Said(NamedTuple):
-    """A word of a status, and how often it holds where that was counted."""
+    """A word of a status, how often it holds where that was counted, and the members of a structure that it
+    is said of where it names them."""
 
     word: Word
     number: Optional[int] = None
+    members: Tuple[str, ...] = ()
 
 
 Status = Tuple[Said, ...]
@@ -175,4 +191,4 @@ def says(said: Status, *words: Word) -> bool:
 
 def text(said: Status) -> str:
     """Returns a status as its column shows it."""
-    return ", ".join(each.word.value.format(each.number) for each in said)
+    return ", ".join(each.word.value.format(each.number, members=" ".join(each.members)) for each in said)
