@@ -86,12 +86,7 @@ class Structure:
         """
         fields = [self.field(path) for path in paths]
         order = sorted(range(len(fields)), key=lambda place: fields[place].offset)
-        code, end = "<", 0
-        for place in order:
-            each = fields[place]
-            code += f"{each.offset - end}x{_CODES[each.size]}"
-            end = each.offset + each.size
-        unpack = struct.Struct(code).unpack_from
+        unpack = self.packer(*(paths[place] for place in order)).unpack_from
         if order == list(range(len(order))):
             return unpack
         places = [order.index(place) for place in range(len(order))]
@@ -101,6 +96,20 @@ class Structure:
             return tuple(values[place] for place in places)
 
         return read
+
+    def packer(self, *paths: str) -> struct.Struct:
+        """Returns what packs several unsigned members, given in the order in which they lie.
+
+        The members must be whole integers or pointers that do not overlap; the gaps between them are zeros.
+
+        Raises:
+            MissingMemberError: when the structure lacks one of them
+        """
+        code, end = "<", 0
+        for each in map(self.field, paths):
+            code += f"{each.offset - end}x{_CODES[each.size]}"
+            end = each.offset + each.size
+        return struct.Struct(code)
 
     def view(self, data: Buffer, start: int = 0) -> View:
         """Returns the structure that begins at a place in data."""
