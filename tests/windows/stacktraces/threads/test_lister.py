@@ -6,6 +6,8 @@ import pathlib
 from typing import Any, List
 
 import pytest
+from volatility3.plugins.windows.stacktraces.base.decode.status import text
+from volatility3.plugins.windows.stacktraces.base.image import Image
 from volatility3.plugins.windows.stacktraces.threads.kernelstacks import MAX_SEGMENTS, KernelStacks
 from volatility3.plugins.windows.stacktraces.threads.lister import Thread, Threads
 
@@ -20,7 +22,7 @@ SCANNED = ("win7-x64", "win10-x64", "xp-x86")
 
 
 def listed(opened: Opened, **options: Any) -> List[Thread]:
-    return list(Threads.list_threads(opened.context, opened.kernel, **options))
+    return list(Threads.list_threads(Image(opened.context, opened.kernel), **options))
 
 
 @pytest.mark.parametrize("name", ALL)
@@ -49,7 +51,7 @@ def test_every_member(name: str, tmp_path: pathlib.Path) -> None:
         0x10001000,
         0x10002000,
     )
-    assert (one.state_name, one.wait_reason_name, one.running, one.status) == (
+    assert (one.state_name, one.wait_reason_name, one.running, text(one.status)) == (
         "Waiting",
         "WrQueue",
         False,
@@ -69,8 +71,8 @@ def test_threads_on_no_list(name: str, tmp_path: pathlib.Path) -> None:
     app.thread(1004)
     loose = app.thread(1008, listed=False)
     opened = context.open_image(kernel.image(), tmp_path)
-    assert [(thread.tid, thread.status) for thread in listed(opened)] == [(1004, "")]
-    found = [(thread.tid, thread.status) for thread in listed(opened, scan=True)]
+    assert [(thread.tid, text(thread.status)) for thread in listed(opened)] == [(1004, "")]
+    found = [(thread.tid, text(thread.status)) for thread in listed(opened, scan=True)]
     assert found == [(1004, ""), (1008, "not in the thread list")]
     scanned = listed(opened, scan=True)[1]
     assert scanned.space.pid == 1000
@@ -88,7 +90,7 @@ def test_a_scan_that_lacks_a_variable_of_the_kernel(
     image = kernel.image()
     kernel.space.set_state(kernel.symbol("ObHeaderCookie"), 4, State.MISSING)
     opened = context.open_image(image, tmp_path)
-    assert [(thread.tid, thread.status) for thread in listed(opened, scan=True)] == [(1004, "")]
+    assert [(thread.tid, text(thread.status)) for thread in listed(opened, scan=True)] == [(1004, "")]
     assert "scan for threads ended early" in caplog.text
 
 
@@ -99,7 +101,7 @@ def test_what_is_not_a_thread(tmp_path: pathlib.Path) -> None:
     app.thread(1004)
     app.thread(1008).ethread["Tcb.Header.Type"] = 3
     found = listed(context.open_image(kernel.image(), tmp_path))
-    assert [(thread.tid, thread.status) for thread in found] == [(1004, ""), (1008, "not a thread")]
+    assert [(thread.tid, text(thread.status)) for thread in found] == [(1004, ""), (1008, "not a thread")]
 
 
 def test_a_list_with_a_page_missing(tmp_path: pathlib.Path) -> None:
@@ -118,7 +120,7 @@ def test_a_list_with_a_page_missing(tmp_path: pathlib.Path) -> None:
     ]
     # Its neighbours name it.
     lost = found[5]
-    assert (lost.ethread, lost.status, lost.stack_base) == (hole.address, "unreadable", None)
+    assert (lost.ethread, text(lost.status), lost.stack_base) == (hole.address, "unreadable", None)
 
 
 def test_a_thread_whose_second_half_is_paged_out(tmp_path: pathlib.Path) -> None:
@@ -133,7 +135,7 @@ def test_a_thread_whose_second_half_is_paged_out(tmp_path: pathlib.Path) -> None
     image = kernel.image()
     kernel.space.set_state(boundary, 0x1000, State.PAGEFILE)
     found = listed(context.open_image(image, tmp_path), pids=[1000])
-    assert [(each.status, each.initial_stack, each.tid) for each in found] == [
+    assert [(text(each.status), each.initial_stack, each.tid) for each in found] == [
         ("partly unreadable", 0xFFFFF000_00001000, None)
     ]
 
@@ -155,7 +157,7 @@ def test_segments_that_go_in_a_circle(tmp_path: pathlib.Path) -> None:
     wild = kernel.process("b.exe", pid=2000).thread(2004)
     wild.kthread["StackLimit"] = wild.stack_base - (1 << 40)
     opened = context.open_image(kernel.image(), tmp_path)
-    stacks = KernelStacks(opened.context, opened.kernel, 0xFFFF800000000000)
+    stacks = KernelStacks(Image(opened.context, opened.kernel), 0xFFFF800000000000)
     first, second = listed(opened)
     assert len(list(stacks.segments(first))) == 1 < MAX_SEGMENTS
     assert list(stacks.segments(second)) == []

@@ -6,10 +6,7 @@ from __future__ import annotations
 
 from typing import Dict, Optional
 
-from volatility3.framework import interfaces
-
-from ..base import members
-from ..base.peek import Peek
+from ..base.image import Image
 
 THREAD_OBJECT = 6
 """ThreadObject of the public enumeration _KOBJECTS."""
@@ -27,20 +24,13 @@ def identifier(value: Optional[int]) -> Optional[int]:
 
 
 class ThreadIds:
-    """Looks thread IDs up, each thread once.
+    """Looks thread IDs up, each thread once; `image.part(ThreadIds)` is the one of an image."""
 
-    Args:
-        context: the context that holds the kernel
-        kernel_module_name: the kernel's module
-    """
-
-    def __init__(self, context: interfaces.context.ContextInterface, kernel_module_name: str) -> None:
-        kernel = context.modules[kernel_module_name]
-        wide = context.layers[kernel.layer_name].bits_per_register == 64
-        table = kernel.symbol_table_name
-        self._peek = Peek(context, kernel.layer_name, 8 if wide else 4)
-        self._type = members.find(context, table, "_ETHREAD", "Tcb.Header.Type")
-        self._tid = members.find(context, table, "_ETHREAD", "Cid.UniqueThread")
+    def __init__(self, image: Image) -> None:
+        thread = image.types.find("_ETHREAD")
+        self._memory = image.memory(image.kernel)
+        self._type = None if thread is None else thread.find("Tcb.Header.Type")
+        self._tid = None if thread is None else thread.find("Cid.UniqueThread")
         self._known: Dict[int, Optional[int]] = {}
 
     def tid(self, ethread: int) -> Optional[int]:
@@ -52,8 +42,8 @@ class ThreadIds:
     def _read(self, ethread: int) -> Optional[int]:
         if self._type is None or self._tid is None:
             return None
-        kind = self._peek.read(ethread + self._type.offset, 1)
-        data = self._peek.read(ethread + self._tid.offset, self._tid.size)
-        if kind is None or data is None or kind[0] & ~LOCK_BIT != THREAD_OBJECT:
+        kind = self._memory.number(ethread + self._type.offset, self._type.size)
+        tid = self._memory.number(ethread + self._tid.offset, self._tid.size)
+        if kind is None or kind & ~LOCK_BIT != THREAD_OBJECT:
             return None
-        return identifier(int.from_bytes(data, "little"))
+        return identifier(tid)

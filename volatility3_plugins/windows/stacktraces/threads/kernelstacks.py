@@ -10,11 +10,8 @@ from __future__ import annotations
 
 from typing import Iterator, NamedTuple, Optional, Set, Tuple
 
-from volatility3.framework import interfaces
-
-from ..base import members
 from ..base.decode.field import Field
-from ..base.peek import Peek
+from ..base.image import Image
 from .lister import Thread
 
 MAX_SEGMENTS = 32
@@ -42,25 +39,17 @@ class KernelStacks:
     """Finds the segments of kernel stacks.
 
     Args:
-        context: the context that holds the image
-        kernel_module_name: the name of the kernel's module in the context
+        image: the image
         kernel_start: the first address of the kernel's half
     """
 
-    def __init__(
-        self, context: interfaces.context.ContextInterface, kernel_module_name: str, kernel_start: int
-    ) -> None:
-        kernel = context.modules[kernel_module_name]
+    def __init__(self, image: Image, kernel_start: int) -> None:
         self._start = kernel_start
-        wide = context.layers[kernel.layer_name].bits_per_register == 64
-        self._peek = Peek(context, kernel.layer_name, 8 if wide else 4)
+        self._memory = image.memory(image.kernel)
         self._control: Tuple[Field, ...] = ()
-        for control in _CONTROLS:
-            found = [
-                members.find(context, kernel.symbol_table_name, control, f"Previous.{name}")
-                for name in _MEMBERS
-            ]
-            known = tuple(field for field in found if field is not None)
+        for control in filter(None, map(image.types.find, _CONTROLS)):
+            fields = [control.find(f"Previous.{name}") for name in _MEMBERS]
+            known = tuple(field for field in fields if field is not None)
             if not self._control and len(known) == len(_MEMBERS):
                 self._control = known
 
@@ -86,8 +75,9 @@ class KernelStacks:
         values = []
         for field in self._control:
             address = segment.initial + field.offset
-            data = self._peek.read(address, field.size) if address + field.size <= segment.base else None
-            if data is None:
+            inside = address + field.size <= segment.base
+            value = self._memory.number(address, field.size) if inside else None
+            if value is None:
                 return None
-            values.append(int.from_bytes(data, "little"))
+            values.append(value)
         return self._checked(*values) if values else None

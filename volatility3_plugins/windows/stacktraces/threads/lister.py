@@ -2,8 +2,9 @@
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
 """The threads of an image: who they are, how they stand, and where their stacks are.
 
-    for thread in Threads.list_threads(context, kernel_module_name, pids=[4], tids=[8]):
-        for segment in kernelstacks.segments(context, kernel_module_name, thread): ...
+    stacks = KernelStacks(image, kernel_start)
+    for thread in Threads.list_threads(image, pids=[4], tids=[8]):
+        for segment in stacks.segments(thread): ...
 
 Trap frames and call stacks both start here. Each _ETHREAD is read in one piece and taken apart by the
 offsets of the image's symbol table; what of it is paged out is None.
@@ -16,32 +17,22 @@ from typing import Collection, Dict, Iterator, List, NamedTuple, Optional
 
 from volatility3.framework import interfaces
 
-from ..base import bulk, members
+from ..base import bulk
 from ..base.decode import links
 from ..base.decode.extents import Extents
-from ..base.peek import Peek
-from ..base.spaces import AddressSpace
-from . import ids, owners
+from ..base.decode.status import NOTHING, Status, Word, says, status
+from ..base.image import Image
+from ..base.space import AddressSpace
+from ..base.spaces import AddressSpaces
+from . import ids, processors
 from . import scan as threadscan
 from .decode import state as threadstate
 from .ids import LOCK_BIT, THREAD_OBJECT
-from .owners import Process
-from .processors import Processors
 
 vollog = logging.getLogger(__name__)
 
 MAX_THREADS = 1 << 16
 """Threads of one process that are looked at."""
-
-UNREADABLE = "unreadable"
-PARTLY_READABLE = "partly unreadable"
-NOT_A_THREAD = "not a thread"
-LIST_DAMAGED = "thread list damaged"
-LIST_ALTERED = "thread list altered"
-"""One link of this thread is wrong, yet no thread is missing: Windows changes both sides at once."""
-
-NOT_LISTED = "not in the thread list"
-TERMINATED = "terminated"
 
 _MEMBERS = {
     "type": ("Tcb.Header.Type",),
@@ -60,6 +51,27 @@ _MEMBERS = {
     "start_address": ("StartAddress",),
     "win32_start_address": ("Win32StartAddress",),
 }
+
+
+class Process(NamedTuple):
+    """A process: its native space, and its 32-bit half if it is a WoW64 process."""
+
+    space: AddressSpace
+    wow64: Optional[AddressSpace]
+
+
+def processes(
+    image: Image, pids: Optional[Collection[int]] = None, offset: Optional[int] = None
+) -> Iterator[Process]:
+    """Yields the processes of an image; the arguments are those of `AddressSpaces.list_spaces`."""
+    native: Optional[AddressSpace] = None
+    for space in AddressSpaces.list_spaces(image, pids, offset):
+        # The 32-bit half follows its native one.
+        if native is not None:
+            yield Process(native, space if space.wow64 else None)
+        native = None if space.kernel or space.wow64 else space
+    if native is not None:
+        yield Process(native, None)
 
 
 class Thread(NamedTuple):
@@ -86,7 +98,7 @@ class Thread(NamedTuple):
     start_address: Optional[int]
     win32_start_address: Optional[int]
     processor: Optional[int]
-    status: str
+    status: Status
 
     @property
     def running(self) -> bool:
@@ -108,30 +120,26 @@ class Thread(NamedTuple):
 class Threads(interfaces.configuration.VersionableInterface):
     """Lists the threads of an image."""
 
-    _version = (1, 0, 0)
+    _version = (2, 0, 0)
     _required_framework_version = (2, 0, 0)
 
-    def __init__(self, context: interfaces.context.ContextInterface, kernel_module_name: str) -> None:
+    def __init__(self, image: Image) -> None:
         super().__init__()
-        kernel = context.modules[kernel_module_name]
-        self._context = context
-        self._name = kernel_module_name
-        self._layer = context.layers[kernel.layer_name]
-        table = kernel.symbol_table_name
-        self._size = members.size_of(context, table, "_ETHREAD")
-        found = {name: members.find(context, table, "_ETHREAD", *paths) for name, paths in _MEMBERS.items()}
+        thread = image.types["_ETHREAD"]
+        self._image = image
+        self._memory = image.memory(image.kernel)
+        self._size = thread.size
+        found = {name: thread.find(*paths) for name, paths in _MEMBERS.items()}
         self._fields = {name: field for name, field in found.items() if field is not None}
-        self._entry = members.need(context, table, "_ETHREAD", "ThreadListEntry")
-        self._head = members.need(context, table, "_EPROCESS", "ThreadListHead")
-        self._peek = Peek(context, kernel.layer_name, members.need(context, table, "_KTHREAD", "Teb").size)
-        listed = Processors.list_processors(context, kernel_module_name)
+        self._entry = thread.offset("ThreadListEntry")
+        self._head = image.types["_EPROCESS"].offset("ThreadListHead")
+        listed = image.part(processors.of)
         self._running = {cpu.current_thread: cpu.number for cpu in listed if cpu.current_thread}
 
     @classmethod
     def list_threads(
         cls,
-        context: interfaces.context.ContextInterface,
-        kernel_module_name: str,
+        image: Image,
         pids: Optional[Collection[int]] = None,
         offset: Optional[int] = None,
         tids: Optional[Collection[int]] = None,
@@ -140,8 +148,7 @@ class Threads(interfaces.configuration.VersionableInterface):
         """Yields threads, process by process.
 
         Args:
-            context: the context that holds the image
-            kernel_module_name: the name of the kernel's module in the context
+            image: the image
             pids: the processes wanted; all when None or empty
             offset: an _EPROCESS that no list holds: only its threads
             tids: the threads wanted; all when None or empty
@@ -150,37 +157,41 @@ class Threads(interfaces.configuration.VersionableInterface):
         Yields:
             The threads. One that cannot be read, or is none, has a `status`; so has the row that stands
             for the rest of a damaged list.
+
+        Raises:
+            MissingMemberError: when the kernel's symbols do not describe threads
         """
-        finder = cls(context, kernel_module_name)
-        processes = list(owners.processes(context, kernel_module_name, pids, offset))
+        if not image.table_name:
+            return
+        finder = cls(image)
+        owners = list(processes(image, pids, offset))
         seen: List[int] = []
-        for process in processes:
+        for process in owners:
             for thread in finder._of(process):
                 seen.append(thread.ethread)
                 if not tids or thread.tid is None or thread.tid in tids:
                     yield thread
         if scan:
-            for thread in finder._scanned(processes, seen, bool(pids) or offset is not None):
+            for thread in finder._scanned(owners, seen, bool(pids) or offset is not None):
                 if not tids or thread.tid in tids:
                     yield thread
 
     def _of(self, process: Process) -> Iterator[Thread]:
         """Yields the threads on a process' list, which is walked from both ends if it is damaged."""
-        assert process.space.eprocess is not None
-        eprocess = bulk.canonical(self._layer, int(process.space.eprocess.vol.offset))
-        walk = links.walk(eprocess + self._head.offset, self._peek.links, MAX_THREADS)
+        head = process.space.eprocess + self._head
+        walk = links.walk(head, self._memory.links, MAX_THREADS)
         lost = walk.gap.lost if walk.gap is not None else ()
         for entry in (*walk.before, *lost, *walk.after):
-            ethread = entry - self._entry.offset
-            memory_of = bulk.read_extents(self._context, self._layer.name, ethread, self._size)
-            thread = self._thread(process, ethread, ethread, memory_of)
+            ethread = entry - self._entry
+            thread = self._thread(process, ethread, ethread, self._memory.load(ethread, self._size))
             if walk.altered is not None and walk.altered.link == entry:
-                thread = thread._replace(status=", ".join(filter(None, (LIST_ALTERED, thread.status))))
+                thread = thread._replace(status=status(Word.THREAD_LIST_ALTERED, thread.status))
             yield thread
-        head_altered = walk.altered is not None and walk.altered.link == eprocess + self._head.offset
+        head_altered = walk.altered is not None and walk.altered.link == head
         if head_altered or (walk.gap is not None and not walk.gap.exact):
             vollog.warning(f"The thread list of process {process.space.pid} is damaged")
-            yield self._thread(process, 0, 0, Extents([]))._replace(status=LIST_DAMAGED)
+            damaged = self._thread(process, 0, 0, Extents([]))
+            yield damaged._replace(status=status(Word.THREAD_LIST_DAMAGED))
 
     def _thread(self, process: Process, ethread: int, start: int, held: Extents) -> Thread:
         """Makes a thread of the bytes of its _ETHREAD, which lie at `start` in `held`."""
@@ -188,13 +199,14 @@ class Threads(interfaces.configuration.VersionableInterface):
         for name, field in self._fields.items():
             data = held.read(start + field.offset, field.size)
             values[name] = None if data is None else field.of(data, -field.offset)
-        status = PARTLY_READABLE if None in (values[name] for name in self._fields) else ""
+        partly = None in (values[name] for name in self._fields)
+        said = status(Word.PARTLY_UNREADABLE) if partly else NOTHING
         if values["type"] is not None and values["type"] & ~LOCK_BIT != THREAD_OBJECT:
-            status = NOT_A_THREAD
+            said = status(Word.NOT_A_THREAD)
         elif not held.runs:
-            status = UNREADABLE
+            said = status(Word.UNREADABLE)
         elif values["state"] == threadstate.TERMINATED:
-            status = TERMINATED
+            said = status(Word.TERMINATED)
         values["tid"] = ids.identifier(values["tid"])
         wanted = {name: values[name] for name in Thread._fields if name in values}
         processor = self._running.get(ethread)
@@ -203,28 +215,29 @@ class Threads(interfaces.configuration.VersionableInterface):
             space=process.space,
             wow64=process.wow64,
             processor=processor,
-            status=status,
+            status=said,
             **wanted,
         )
 
-    def _scanned(self, processes: List[Process], seen: List[int], restricted: bool) -> Iterator[Thread]:
+    def _scanned(self, owners: List[Process], seen: List[int], restricted: bool) -> Iterator[Thread]:
         """Yields the threads that are on no list, found by the tags of their pool blocks."""
-        known = {int(each.space.eprocess.vol.offset): each for each in processes if each.space.eprocess}
-        for place in threadscan.scan(self._context, self._name, [address for address in seen if address]):
-            held = bulk.read_extents(self._context, place.layer_name, place.address, self._size)
+        known = {each.space.eprocess: each for each in owners if each.space.eprocess}
+        for layer_name, address, ethread in threadscan.scan(self._image, [each for each in seen if each]):
+            held = self._image.reader(layer_name)(address, self._size)
             start = held.runs[0][0] if held.runs else 0
             owner = self._owner(start, held)
             process = known.get(owner)
             if process is None and not restricted and owner:
-                process = next(owners.processes(self._context, self._name, offset=owner), None)
+                process = next(processes(self._image, offset=owner), None)
             if process is not None:
-                thread = self._thread(process, place.ethread, start, held)
-                if thread.status != NOT_A_THREAD:
-                    status = ", ".join(filter(None, (NOT_LISTED, thread.status)))
-                    yield thread._replace(status=status)
+                thread = self._thread(process, ethread, start, held)
+                if not says(thread.status, Word.NOT_A_THREAD):
+                    yield thread._replace(status=status(Word.NOT_IN_THE_THREAD_LIST, thread.status))
 
     def _owner(self, start: int, held: Extents) -> int:
-        """Returns the address of the _EPROCESS that a thread names, in the layer's form, or 0."""
+        """Returns the canonical address of the _EPROCESS that a thread names, or 0."""
         field = self._fields["process"]
         data = held.read(start + field.offset, field.size)
-        return 0 if data is None else bulk.masked(self._layer, field.of(data, -field.offset))
+        if data is None:
+            return 0
+        return bulk.canonical(self._image.layer, field.of(data, -field.offset))

@@ -8,8 +8,8 @@ from typing import Iterator, NamedTuple, Optional, Tuple
 
 from volatility3.framework import interfaces
 
-from ..base import bulk, members
-from ..base.peek import Peek
+from ..base.decode.field import Field
+from ..base.image import Image
 
 MAX_PROCESSORS = 2048
 """Windows 11 and Server 2022 run on at most 2048 logical processors."""
@@ -18,9 +18,9 @@ DPC = "dpc"
 ISR = "isr"
 IST = "ist"
 
-_STACK_SIZE = 0x6000
-"""KERNEL_STACK_SIZE of x64; nothing in the image says how large a processor's stack is."""
-_STACK_SIZE_X86 = 0x3000
+_STACK_SIZES = {8: 0x6000, 4: 0x3000}
+"""KERNEL_STACK_SIZE of the Windows driver kit, by pointer size; nothing in the image says how large a
+processor's stack is."""
 
 
 class ProcessorStack(NamedTuple):
@@ -51,30 +51,18 @@ class Processor(NamedTuple):
 class Processors(interfaces.configuration.VersionableInterface):
     """Lists the processors of an image."""
 
-    _version = (1, 0, 0)
+    _version = (2, 0, 0)
     _required_framework_version = (2, 0, 0)
 
-    def __init__(self, context: interfaces.context.ContextInterface, kernel_module_name: str) -> None:
+    def __init__(self, image: Image) -> None:
         super().__init__()
-        kernel = context.modules[kernel_module_name]
-        layer = context.layers[kernel.layer_name]
-        self._context = context
-        self._kernel = kernel
-        self._wide = layer.bits_per_register == 64
-        self._peek = Peek(context, kernel.layer_name, 8 if self._wide else 4)
-        self._base = bulk.canonical(layer, kernel.offset)
+        self._image = image
+        self._memory = image.memory(image.kernel)
 
     @classmethod
-    def list_processors(
-        cls, context: interfaces.context.ContextInterface, kernel_module_name: str
-    ) -> Iterator[Processor]:
-        """Yields the processors in the order of their numbers.
-
-        Args:
-            context: the context that holds the image
-            kernel_module_name: the name of the kernel's module in the context
-        """
-        finder = cls(context, kernel_module_name)
+    def list_processors(cls, image: Image) -> Iterator[Processor]:
+        """Yields the processors of an image in the order of their numbers; none without a kernel."""
+        finder = cls(image)
         for number in range(finder._count()):
             kprcb = finder._global("KiProcessorBlock", number)
             if kprcb:
@@ -82,24 +70,24 @@ class Processors(interfaces.configuration.VersionableInterface):
 
     def _count(self) -> int:
         """Returns KeNumberProcessors, as far as it may be believed."""
-        if not self._kernel.has_symbol("KeNumberProcessors"):
-            return 1
-        data = self._peek.read(self._base + self._kernel.get_symbol("KeNumberProcessors").address, 4)
-        return min(max(int.from_bytes(data or b"", "little"), 1), MAX_PROCESSORS)
+        address = self._image.symbol("KeNumberProcessors")
+        count = None if address is None else self._memory.number(address, 4)
+        return min(max(count or 0, 1), MAX_PROCESSORS)
 
     def _global(self, name: str, index: int = 0) -> int:
-        if not self._kernel.has_symbol(name):
+        address = self._image.symbol(name)
+        if address is None:
             return 0
-        address = self._base + self._kernel.get_symbol(name).address
-        return self._peek.pointer(address + index * self._peek.pointer_size) or 0
+        return self._memory.pointer(address + index * self._memory.pointer_size) or 0
 
-    def _field(self, type_name: str, *paths: str) -> Optional[members.Field]:
-        return members.find(self._context, self._kernel.symbol_table_name, type_name, *paths)
+    def _field(self, type_name: str, *paths: str) -> Optional[Field]:
+        structure = self._image.types.find(type_name)
+        return None if structure is None else structure.find(*paths)
 
     def _pointer(self, address: int, type_name: str, *paths: str) -> int:
         """Returns a pointer of a structure at an address, 0 where there is none."""
         field = self._field(type_name, *paths)
-        return 0 if field is None else self._peek.pointer(address + field.offset) or 0
+        return 0 if field is None else self._memory.pointer(address + field.offset) or 0
 
     def _processor(self, number: int, kprcb: int) -> Processor:
         context = self._field("_KPRCB", "ProcessorState.ContextFrame")
@@ -113,20 +101,26 @@ class Processors(interfaces.configuration.VersionableInterface):
         )
 
     def _stacks(self, kprcb: int) -> Iterator[ProcessorStack]:
-        size = _STACK_SIZE if self._wide else _STACK_SIZE_X86
+        width = self._memory.pointer_size
+        size = _STACK_SIZES[width]
         for kind, member in ((DPC, "DpcStack"), (ISR, "IsrStack")):
             base = self._pointer(kprcb, "_KPRCB", member)
             if base:
                 yield ProcessorStack(kind, base, base - size)
-        prcb = self._field("_KPCR", "Prcb")
-        if not self._wide or prcb is None:
+        # 32-bit kernels have task gates instead of a table of interrupt stacks.
+        prcb, table = self._field("_KPCR", "Prcb"), self._field("_KTSS64", "Ist")
+        if prcb is None or table is None:
             return
         tss = self._pointer(kprcb - prcb.offset, "_KPCR", "TssBase")
-        table = self._field("_KTSS64", "Ist")
-        if not tss or table is None:
+        if not tss:
             return
         # Ist[0] is reserved.
-        for index in range(1, table.size // 8):
-            base = self._peek.pointer(tss + table.offset + 8 * index) or 0
+        for index in range(1, table.size // width):
+            base = self._memory.pointer(tss + table.offset + width * index) or 0
             if base:
                 yield ProcessorStack(f"{IST}{index}", base, base - size)
+
+
+def of(image: Image) -> Tuple[Processor, ...]:
+    """Returns the processors of an image, in the order of their numbers: `image.part(processors.of)`."""
+    return tuple(Processors.list_processors(image))

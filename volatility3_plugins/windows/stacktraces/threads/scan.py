@@ -5,13 +5,14 @@
 from __future__ import annotations
 
 import logging
-from typing import Collection, Iterator, NamedTuple, Optional, Tuple
+from typing import Collection, Iterator, Optional, Tuple
 
 from volatility3.framework import exceptions, interfaces
 from volatility3.plugins.windows import thrdscan
 
-from ..base import bulk, members
+from ..base import bulk
 from ..base.decode.field import Field
+from ..base.image import Image
 
 vollog = logging.getLogger(__name__)
 
@@ -19,57 +20,43 @@ vollog = logging.getLogger(__name__)
 _OWN_LISTS = ("Tcb.Header.WaitListHead", "Tcb.ApcState.ApcListHead", "Tcb.MutantListHead", "IrpList")
 
 
-class Place(NamedTuple):
-    """Where a thread is: `ethread` is its canonical virtual address, 0 if that is not known."""
-
-    layer_name: str
-    address: int
-    ethread: int
+Found = Tuple[str, int, int]
+"""Where a thread is: the name of a layer, the address in it, and the canonical virtual address of its
+_ETHREAD, or 0 if that is not known."""
 
 
-def scan(
-    context: interfaces.context.ContextInterface, kernel_module_name: str, known: Collection[int]
-) -> Iterator[Place]:
+def scan(image: Image, known: Collection[int]) -> Iterator[Found]:
     """Yields the threads that Volatility's pool scan finds.
 
     Before Windows 10 it scans physical memory, where a structure may be cut at a page's end: so the
     virtual address is found first if a list within the thread gives it away.
 
     Args:
-        context: the context that holds the image
-        kernel_module_name: the name of the kernel's module in the context
+        image: the image
         known: canonical addresses of the threads that are not wanted
     """
-    kernel = context.modules[kernel_module_name]
-    layer = context.layers[kernel.layer_name]
-    lists = [
-        field
-        for field in (
-            members.find(context, kernel.symbol_table_name, "_ETHREAD", path) for path in _OWN_LISTS
-        )
-        if field is not None
-    ]
+    layer = image.layer
+    found_lists = map(image.types["_ETHREAD"].find, _OWN_LISTS)
+    lists = [field for field in found_lists if field is not None]
     places = {_translated(layer, address) for address in known}
-    for found in _found(context, kernel_module_name):
+    for found in _found(image):
         name, offset = str(found.vol.layer_name), int(found.vol.offset)
         virtual = name == layer.name
         place = _translated(layer, offset) if virtual else (name, offset)
         if place is None or place in places:
             continue
         places.add(place)
-        address = offset if virtual else _own_address(context, layer, place, lists)
+        address = offset if virtual else _own_address(image, place, lists)
         if address is None:
-            yield Place(name, offset, 0)
+            yield name, offset, 0
         else:
-            yield Place(layer.name, address, bulk.canonical(layer, address))
+            yield str(layer.name), address, bulk.canonical(layer, address)
 
 
-def _found(
-    context: interfaces.context.ContextInterface, kernel_module_name: str
-) -> Iterator[interfaces.objects.ObjectInterface]:
+def _found(image: Image) -> Iterator[interfaces.objects.ObjectInterface]:
     """Yields what Volatility's scan finds: it needs variables of the kernel that may be paged out."""
     try:
-        yield from thrdscan.ThrdScan.scan_threads(context, kernel_module_name)
+        yield from thrdscan.ThrdScan.scan_threads(image.context, image.kernel_module_name)
     except exceptions.InvalidAddressException as fault:
         vollog.warning(f"The scan for threads ended early: {fault.invalid_address:#x} cannot be read")
 
@@ -83,21 +70,15 @@ def _translated(layer: interfaces.layers.DataLayerInterface, address: int) -> Op
     return str(name), int(offset)
 
 
-def _own_address(
-    context: interfaces.context.ContextInterface,
-    layer: interfaces.layers.DataLayerInterface,
-    place: Tuple[str, int],
-    lists: Collection[Field],
-) -> Optional[int]:
-    """Returns the virtual address of a thread that was found in physical memory."""
-    below = context.layers[place[0]]
-    size = layer.bits_per_register // 8
+def _own_address(image: Image, place: Tuple[str, int], lists: Collection[Field]) -> Optional[int]:
+    """Returns the virtual address, in the layer's form, of a thread that was found in physical memory."""
+    below = image.context.layers[place[0]]
     for field in lists:
         try:
-            data = below.read(place[1] + field.offset, size)
+            data = below.read(place[1] + field.offset, image.pointer_size)
         except exceptions.InvalidAddressException:
             continue
-        address = bulk.masked(layer, int.from_bytes(data, "little") - field.offset)
-        if _translated(layer, address) == place:
+        address = bulk.masked(image.layer, int.from_bytes(data, "little") - field.offset)
+        if _translated(image.layer, address) == place:
             return address
     return None
