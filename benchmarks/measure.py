@@ -51,14 +51,36 @@ def vol(image: Image, plugin: str, *options: str, renderer: str = "quick", keep:
         renderer: how the rows are printed
         keep: return what is printed
     """
+    arguments = ["-q", "--offline", "-r", renderer, "-f", str(image.file), "-s", str(image.symbols)]
+    arguments += ["--cache-path", str(image.cache), "-p", f"{PLUGINS};{_HERE / 'plugins'}"]
+    return launched([*arguments, plugin, *options], image.cache, keep=keep, output_folder=True)
+
+
+def launched(
+    arguments: Sequence[str],
+    cache: pathlib.Path,
+    python: Sequence[str] = (),
+    keep: bool = False,
+    output_folder: bool = False,
+) -> Run:
+    """Runs `vol ARGUMENTS` in a process of its own.
+
+    Args:
+        arguments: as the command line takes them
+        cache: where Volatility keeps what it caches
+        python: options of Python itself
+        keep: return what is printed
+        output_folder: give it a folder for the files that it writes, which are thrown away
+    """
     executable = pathlib.Path(sys.executable).with_name("vol")
     with tempfile.TemporaryDirectory() as folder:
         files = {name: pathlib.Path(folder) / name for name in ("cost", "output", "errors")}
         command = [sys.executable, str(_HERE / "launch.py"), str(files["cost"])]
-        command += [sys.executable, str(executable), "-q", "--offline", "-r", renderer, "-o", folder]
-        command += ["-f", str(image.file), "-s", str(image.symbols), "--cache-path", str(image.cache)]
-        command += ["-p", f"{PLUGINS};{_HERE / 'plugins'}", plugin, *options]
-        environment = dict(os.environ, XDG_CACHE_HOME=str(image.cache))
+        command += [sys.executable, *python, str(executable), *(["-o", folder] if output_folder else [])]
+        command += arguments
+        environment = dict(os.environ, XDG_CACHE_HOME=str(cache))
+        # Users have Volatility's bytecode cached, whatever the machine that measures is set to.
+        environment.pop("PYTHONDONTWRITEBYTECODE", None)
         with files["output"].open("wb") as output, files["errors"].open("wb") as errors:
             subprocess.run(command, stdout=output, stderr=errors, env=environment, check=True)
         figures = json.loads(files["cost"].read_text(encoding="utf-8"))
