@@ -6,16 +6,12 @@ from __future__ import annotations
 
 from typing import Collection, Dict, NamedTuple, Optional, Tuple
 
-from ..base.spaces import AddressSpace
+from ..base.decode.status import Status, Word, status
+from ..base.space import AddressSpace
+from .decode import status as stdstatus
 from .decode.header import Header
 from .finder import Databases
 from .found import STD
-
-NO_DATABASE = "no database"
-DAMAGED = "database unreadable"
-NO_SUCH_INDEX = "no such index"
-AMBIGUOUS = "index ambiguous"
-"""More traces than 16 bits can number: the index may stand for a trace 65,536 later."""
 
 _NARROW = 0xFFFF
 
@@ -28,7 +24,7 @@ class Creator(NamedTuple):
     """
 
     frames: Tuple[Optional[int], ...]
-    status: str
+    status: Status
 
 
 class Creators:
@@ -56,24 +52,26 @@ class Creators:
             return {}
         found = next((each for each in self._databases.find(space) if each.kind == STD), None)
         if found is None:
-            return dict.fromkeys(wanted, Creator((), NO_DATABASE))
+            return dict.fromkeys(wanted, Creator((), status(Word.NO_DATABASE)))
         opened = self._databases.open(found)
         if opened is None or found.header is None:
-            return dict.fromkeys(wanted, Creator((), DAMAGED))
+            return dict.fromkeys(wanted, Creator((), status(Word.DATABASE_UNREADABLE)))
         creators: Dict[int, Creator] = {}
         for trace in opened.traces(carve=True):
             if trace.trace_index is not None and trace.trace_index in wanted:
-                creators.setdefault(trace.trace_index, Creator(trace.frames, trace.status))
+                creators.setdefault(trace.trace_index, Creator(trace.frames, stdstatus.of(trace.status)))
         if _ambiguous(found.header, narrow):
-            creators = {index: _doubtful(creator) for index, creator in creators.items()}
-        return {index: creators.get(index, Creator((), NO_SUCH_INDEX)) for index in wanted}
+            doubt = status(Word.INDEX_AMBIGUOUS)
+            creators = {
+                index: Creator(frames, status(said, doubt)) for index, (frames, said) in creators.items()
+            }
+        missing = Creator((), status(Word.NO_SUCH_INDEX))
+        return {index: creators.get(index, missing) for index in wanted}
 
 
 def _ambiguous(header: Header, narrow: bool) -> bool:
-    """Tells whether an index may stand for several traces. Before Vista entries number themselves so too."""
-    wide = any(member.name == "IndexHigh" for member in header.layout.entry.members)
-    return header.back_traces > _NARROW and (narrow or not wide)
+    """Tells whether an index may stand for several traces, as 16 bits do where there are more than they number.
 
-
-def _doubtful(creator: Creator) -> Creator:
-    return creator._replace(status=", ".join(filter(None, (creator.status, AMBIGUOUS))))
+    Before Vista entries number themselves so, too.
+    """
+    return header.back_traces > _NARROW and (narrow or not header.layout.entry.wide)

@@ -8,22 +8,20 @@ search: a pointer in ntdll's writable data that leads to what proves itself to b
 
 from __future__ import annotations
 
-import functools
 import logging
 from typing import Collection, Dict, Iterator, List, Optional, Tuple, Union
 
 from volatility3.framework import interfaces
 
-from ..base import bulk, globalflag
+from ..base import globalflag
 from ..base.decode import globalflags
-from ..base.decode.reading import Reader
-from ..base.peek import Peek
-from ..base.spaces import AddressSpace
+from ..base.decode.memory import Reader
+from ..base.decode.status import NOTHING, Said, Status, Word, status
+from ..base.image import Image
+from ..base.space import AddressSpace
 from ..base.vads import Vads
 from ..names.moduleindex import ModuleIndexes
 from ..names.ntdll import Ntdll, Ntdlls
-from . import found as database
-from . import layouts
 from . import search as databasesearch
 from .decode import database as stdwalk
 from .decode import heaplog, judge
@@ -31,6 +29,7 @@ from .decode import pick as stdpick
 from .decode import proof as stdproof
 from .decode.proof import Proof
 from .found import BY_SEARCH, BY_SYMBOL, HEAPLOG, STD, Database, Found
+from .layouts import Layouts
 
 vollog = logging.getLogger(__name__)
 
@@ -38,7 +37,7 @@ vollog = logging.getLogger(__name__)
 STD_SYMBOLS = ("RtlpStackTraceDatabase", "RtlpStackTraceDataBase")
 HEAPLOG_SYMBOL = "RtlpHeapStackTraceLog"
 
-Opened = Union[stdwalk.Database, heaplog.HeapLog]
+Opened = Union[stdwalk.StdDatabase, heaplog.HeapLog]
 """Both yield `traces` and count `figures`."""
 
 
@@ -46,44 +45,37 @@ class Databases(interfaces.configuration.VersionableInterface):
     """Finds and opens the databases of an image.
 
     Args:
-        context: the context that holds the image
-        kernel_module_name: the name of the kernel's module in the context
-        config_path: where the configuration of our symbol tables goes
+        image: the image
         indexes: the module indexes, shared with a symboliser where there is one
+
+    Attributes:
+        ntdlls: finds the ntdll of a process
     """
 
-    _version = (1, 0, 0)
+    _version = (2, 0, 0)
     _required_framework_version = (2, 0, 0)
 
-    def __init__(
-        self,
-        context: interfaces.context.ContextInterface,
-        kernel_module_name: str,
-        config_path: str,
-        indexes: ModuleIndexes,
-    ) -> None:
+    def __init__(self, image: Image, indexes: ModuleIndexes) -> None:
         super().__init__()
-        self._context = context
-        self._kernel_module_name = kernel_module_name
-        self._config_path = config_path
-        self._vads = Vads(context, kernel_module_name)
-        self.ntdlls = Ntdlls(context, indexes, self._vads)
-        self._layouts: Dict[str, layouts.Layouts] = {}
+        self._image = image
+        self._vads = image.part(Vads)
+        self.ntdlls = Ntdlls(image, indexes)
+        self._layouts: Dict[int, Layouts] = {}
         self._search = databasesearch.Search()
 
-    def layouts(self, space: AddressSpace) -> layouts.Layouts:
+    def layouts(self, space: AddressSpace) -> Layouts:
         """Returns the layouts of a space's bitness.
 
         Raises:
             tables.MissingTableError: when one of our symbol tables is missing
         """
-        if space.arch not in self._layouts:
-            self._layouts[space.arch] = layouts.load(self._context, self._config_path, space.arch)
-        return self._layouts[space.arch]
+        if space.pointer_size not in self._layouts:
+            self._layouts[space.pointer_size] = Layouts(self._image, space.pointer_size)
+        return self._layouts[space.pointer_size]
 
     def reader(self, space: AddressSpace) -> Reader:
         """Returns the function by which the decoders read a space."""
-        return functools.partial(bulk.read_extents, self._context, space.layer_name)
+        return self._image.reader(space.layer_name)
 
     def find(self, space: AddressSpace, carve: bool = False) -> List[Database]:
         """Returns the databases of an address space; see `search`."""
@@ -107,7 +99,7 @@ class Databases(interfaces.configuration.VersionableInterface):
             found = found._replace(databases=[*found.databases, *self._without_pointer(space, known)])
         return found
 
-    def missing(self, space: AddressSpace, found: Found, flags: Optional[int]) -> str:
+    def missing(self, space: AddressSpace, found: Found, flags: Optional[int]) -> Status:
         """Returns why a space has no database although its flags ask for one; empty where all is well.
 
         Args:
@@ -117,15 +109,15 @@ class Databases(interfaces.configuration.VersionableInterface):
         """
         wanted = globalflags.FLG_KERNEL_STACK_TRACE_DB if space.kernel else globalflags.MAKES_USER_DATABASE
         if found.databases or not (flags or 0) & wanted:
-            return ""
-        return found.status or database.NO_DATABASE
+            return NOTHING
+        return found.status or status(Word.NO_DATABASE)
 
     def open(self, found: Database) -> Optional[Opened]:
         """Reads a database; None if nothing can be made of its header."""
         reader = self.reader(found.space)
         if found.kind == HEAPLOG:
             return heaplog.HeapLog(reader, found.address, self.layouts(found.space).heaplog)
-        return stdwalk.Database(reader, found.header) if found.header else None
+        return stdwalk.StdDatabase(reader, found.header) if found.header else None
 
     def pick(self, found: Database, indices: Collection[int]) -> Optional[List[judge.Trace]]:
         """Returns some traces of a database without reading all of it; None where only all of it tells them.
@@ -139,20 +131,17 @@ class Databases(interfaces.configuration.VersionableInterface):
         return stdpick.Picker(self.reader(found.space), found.header).traces(indices)
 
     def _of_kernel(self, space: AddressSpace) -> Found:
-        kernel = self._context.modules[self._kernel_module_name]
-        base = bulk.canonical(self._context.layers[kernel.layer_name], kernel.offset)
-        peek = Peek(self._context, space.layer_name, space.pointer_size)
-        for name in STD_SYMBOLS:
-            if kernel.has_symbol(name):
-                return self._at(space, STD, peek.pointer(base + kernel.get_symbol(name).address))
+        address = self._image.symbol(*STD_SYMBOLS)
+        if address is not None:
+            return self._at(space, STD, self._image.memory(space).pointer(address))
         vollog.warning("The kernel's symbols do not tell where its stack trace database would be")
-        return Found([], "")
+        return Found([], NOTHING)
 
     def _of_process(self, space: AddressSpace) -> Found:
         ntdll = self.ntdlls.find(space)
         if ntdll is None:
-            return Found([], database.NO_NTDLL)
-        flags = globalflag.read(self._context, self._kernel_module_name, space)
+            return Found([], status(Word.NO_NTDLL))
+        flags = globalflag.read(self._image, space)
         asked = flags is None or bool(flags & globalflags.MAKES_USER_DATABASE)
         std = self._by_pointer(ntdll, STD, STD_SYMBOLS, asked)
         if not (std.databases or asked):
@@ -165,11 +154,10 @@ class Databases(interfaces.configuration.VersionableInterface):
         space = ntdll.space
         pointer = ntdll.address_of(*names)
         if pointer is not None:
-            peek = Peek(self._context, space.layer_name, space.pointer_size)
-            return self._at(space, kind, peek.pointer(pointer))
+            return self._at(space, kind, self._image.memory(space).pointer(pointer))
         reader, known = self.reader(space), self.layouts(space)
         data, missing = self.ntdlls.data(ntdll)
-        words, status = self._search.words(space, kind, ntdll.base, ntdll.size, data)
+        words, said = self._search.words(space, kind, ntdll.base, ntdll.size, data)
         hit, nearly = self._search.proven(words, kind, reader, known)
         if hit is None and asked and kind == STD:
             reserved = self._reserved(space)
@@ -182,27 +170,28 @@ class Databases(interfaces.configuration.VersionableInterface):
                 hit = databasesearch.Hit(rva, value, proof)
                 break
         if hit is None:
-            return Found([], status or (database.DATA_INCOMPLETE if missing else ""))
+            return Found([], said or (status(Word.NTDLL_DATA_INCOMPLETE) if missing else NOTHING))
         self._search.remember(space, kind, hit.rva)
-        return Found([self._made(space, kind, hit.address, BY_SEARCH, hit.proof)], "")
+        return Found([self._made(space, kind, hit.address, BY_SEARCH, hit.proof)], NOTHING)
 
     def _at(self, space: AddressSpace, kind: str, address: Optional[int]) -> Found:
         """Returns the database to which a symbol's pointer leads."""
         if address is None:
-            return Found([], database.POINTER_UNREADABLE)
-        return Found([self._made(space, kind, address, BY_SYMBOL)] if address else [], "")
+            return Found([], status(Word.DATABASE_POINTER_UNREADABLE))
+        return Found([self._made(space, kind, address, BY_SYMBOL)] if address else [], NOTHING)
 
     def _made(
         self, space: AddressSpace, kind: str, address: int, located_by: str, proof: Optional[Proof] = None
     ) -> Database:
         reader, known = self.reader(space), self.layouts(space)
         if kind == HEAPLOG:
-            status = "" if heaplog.prove(reader, address, known.heaplog) else "damaged"
-            return Database(space, kind, address, located_by, HEAPLOG, None, status)
+            sound = heaplog.prove(reader, address, known.heaplog)
+            said = NOTHING if sound else status(Word.DAMAGED)
+            return Database(space, kind, address, located_by, HEAPLOG, None, said)
         proof = proof or stdproof.recover(reader, address, known.std)
-        status = f"header: {' '.join(proof.failed)}" if proof.failed else ""
+        said = status(Said(Word.HEADER, members=proof.failed)) if proof.failed else NOTHING
         name = proof.header.layout.name if proof.header else ""
-        return Database(space, STD, address, located_by, name, proof.header, status)
+        return Database(space, STD, address, located_by, name, proof.header, said)
 
     def _without_pointer(self, space: AddressSpace, known: Collection[int]) -> Iterator[Database]:
         reader, shapes = self.reader(space), self.layouts(space)
@@ -215,11 +204,11 @@ class Databases(interfaces.configuration.VersionableInterface):
                 proof = databasesearch.recovered(reader, start, shapes) if start in reserved else None
             if proof is not None:
                 made = self._made(space, STD, start, BY_SEARCH, proof)
-                yield made._replace(status=", ".join(filter(None, (database.NO_POINTER, made.status))))
+                yield made._replace(status=status(Word.NO_POINTER, made.status))
 
     def _private(self, space: AddressSpace, size: int = 0) -> List[int]:
         """Returns where private memory of at least a size begins."""
-        vads, _ = self._vads.list_vads(space.eprocess) if space.eprocess else ([], False)
+        vads, _ = self._vads.list_vads(space)
         return sorted(vad.start for vad in vads if not vad.control_area and vad.end - vad.start >= size)
 
     def _reserved(self, space: AddressSpace) -> Collection[int]:

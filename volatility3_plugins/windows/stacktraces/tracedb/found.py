@@ -6,23 +6,14 @@ from __future__ import annotations
 
 from typing import List, NamedTuple, Optional
 
-from ..base.spaces import AddressSpace
+from ..base.decode.status import Status
+from ..base.space import AddressSpace
 from .decode.header import Header
 
 STD = "std"
 HEAPLOG = "heaplog"
 BY_SYMBOL = "symbol"
 BY_SEARCH = "search"
-
-NO_POINTER = "no pointer"
-"""Status of a database that no global variable leads to."""
-
-# Why a space that should have a database shows none.
-NO_DATABASE = "no database"
-NO_NTDLL = "no ntdll"
-POINTER_UNREADABLE = "database pointer unreadable"
-DATA_INCOMPLETE = "ntdll data incomplete"
-CUT_SHORT = "search cut short"
 
 
 class Database(NamedTuple):
@@ -44,11 +35,11 @@ class Database(NamedTuple):
     located_by: str
     layout: str
     header: Optional[Header]
-    status: str
+    status: Status
 
 
 class Found(NamedTuple):
     """The databases of an address space; `status` says what kept others from being found."""
 
     databases: List[Database]
-    status: str
+    status: Status

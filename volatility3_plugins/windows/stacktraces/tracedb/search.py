@@ -12,12 +12,13 @@ import struct
 from typing import Dict, Iterator, List, NamedTuple, Optional, Tuple
 
 from ..base.decode.extents import Extents
-from ..base.decode.reading import Reader
-from ..base.spaces import AddressSpace
-from . import found as database
-from .decode import heaplog, sample
+from ..base.decode.memory import Reader
+from ..base.decode.status import NOTHING, Status, Word, status
+from ..base.space import AddressSpace
+from .decode import heaplog
 from .decode import proof as stdproof
-from .decode.proof import Proof
+from .decode.layout import POINTER_CODES
+from .decode.proof import UNREADABLE, Proof
 from .found import HEAPLOG, STD
 from .layouts import Layouts
 
@@ -49,11 +50,11 @@ class Search:
     """Searches the data of ntdlls; remembers by kind and bitness where the pointers were."""
 
     def __init__(self) -> None:
-        self._places: Dict[Tuple[str, str], List[int]] = {}
+        self._places: Dict[Tuple[str, int], List[int]] = {}
 
     def words(
         self, space: AddressSpace, kind: str, base: int, size: int, data: List[Extents]
-    ) -> Tuple[Dict[int, int], str]:
+    ) -> Tuple[Dict[int, int], Status]:
         """Returns the words that may point to a database (value by RVA), known places first, and a status.
 
         Args:
@@ -76,16 +77,16 @@ class Search:
         known = [rva for rva in self.known(space, kind) if rva in found]
         ordered = {rva: found[rva] for rva in [*known, *found]}
         most = MAX_CANDIDATES[kind]
-        status = database.CUT_SHORT if len(ordered) > most else ""
-        return dict(list(ordered.items())[:most]), status
+        said = status(Word.SEARCH_CUT_SHORT) if len(ordered) > most else NOTHING
+        return dict(list(ordered.items())[:most]), said
 
     def known(self, space: AddressSpace, kind: str) -> List[int]:
         """Returns where the pointer was in other processes, by RVA."""
-        return self._places.get((kind, space.arch), [])
+        return self._places.get((kind, space.pointer_size), [])
 
     def remember(self, space: AddressSpace, kind: str, rva: int) -> None:
         """Notes where a pointer was, for the next process."""
-        places = self._places.setdefault((kind, space.arch), [])
+        places = self._places.setdefault((kind, space.pointer_size), [])
         if rva not in places:
             places.insert(0, rva)
             del places[_MAX_PLACES:]
@@ -108,7 +109,7 @@ class Search:
             proof = stdproof.prove(reader, value, layouts.std)
             if proof.header is not None:
                 return Hit(rva, value, proof), []
-            if len(proof.failed) == 1 and "unreadable" not in proof.failed:
+            if len(proof.failed) == 1 and UNREADABLE not in proof.failed:
                 nearly.append((rva, value))
         return None, nearly
 
@@ -118,8 +119,8 @@ def recovered(reader: Reader, address: int, layouts: Layouts) -> Optional[Proof]
     proof = stdproof.recover(reader, address, layouts.std)
     if proof.header is None:
         return None
-    matching, _ = sample.agreement(reader, proof.header)
-    enough = matching >= MIN_EVIDENCE or sample.block_count(reader, proof.header) > MIN_EVIDENCE
+    matching, _ = stdproof.agreement(reader, proof.header)
+    enough = matching >= MIN_EVIDENCE or stdproof.block_count(reader, proof.header) > MIN_EVIDENCE
     return proof if enough else None
 
 
@@ -129,5 +130,5 @@ def _aligned_words(data: List[Extents], width: int) -> Iterator[Tuple[int, int]]
         for start, run in extents.runs:
             skip = -start % width
             count = max((len(run) - skip) // width, 0)
-            words = struct.unpack_from(f"<{count}{'Q' if width == 8 else 'I'}", run, skip)
+            words = struct.unpack_from(f"<{count}{POINTER_CODES[width]}", run, skip)
             yield from zip(range(start + skip, start + len(run), width), words)

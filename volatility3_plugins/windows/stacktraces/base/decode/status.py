@@ -116,12 +116,14 @@ class Word(enum.Enum):
     DEPTH = "depth"
     # Databases.
     NO_POINTER = "no pointer"
+    """No global variable leads to the database."""
     NO_NTDLL = "no ntdll"
     DATABASE_POINTER_UNREADABLE = "database pointer unreadable"
     NTDLL_DATA_INCOMPLETE = "ntdll data incomplete"
     SEARCH_CUT_SHORT = "search cut short"
     DATABASE_UNREADABLE = "database unreadable"
     INDEX_AMBIGUOUS = "index ambiguous"
+    """There are more traces than 16 bits can number: the index may stand for a trace 65,536 later."""
     HEADER = "header: {members}"
     """Said with the members that contradict the rest."""
     # Frames.

@@ -13,10 +13,9 @@ import itertools
 import struct
 from typing import Iterable, Iterator, List, NamedTuple, Tuple
 
-from .layout import BacktracesLayout, packer
+from .layout import POINTER_CODES, BacktracesLayout
 
 _BATCH = 1024
-_CODES = {4: "I", 8: "Q"}
 
 
 class MalformedBuffer(ValueError):
@@ -50,7 +49,7 @@ class Record(NamedTuple):
     def frames(self) -> Tuple[int, ...]:
         """Returns the return addresses, innermost first."""
         size = len(self.back_trace) // self.depth if self.depth else 4
-        return struct.unpack(f"<{self.depth}{_CODES[size]}", self.back_trace)
+        return struct.unpack(f"<{self.depth}{POINTER_CODES[size]}", self.back_trace)
 
 
 def encode(buffer: Buffer, records: Iterable[Record], layout: BacktracesLayout) -> Iterator[bytes]:
@@ -61,8 +60,8 @@ def encode(buffer: Buffer, records: Iterable[Record], layout: BacktracesLayout) 
         records: those of index 1, 2, ... without gaps; of one that cannot be read, only the index is not zero
         layout: of the bitness of the database
     """
-    yield packer(layout.header).pack(*buffer).ljust(layout.header_size, b"\0")
-    pack, size = packer(layout.record).pack, layout.record_size
+    yield layout.header.pack(*buffer).ljust(layout.header_size, b"\0")
+    pack, size = layout.record.pack, layout.record_size
     remaining = iter(records)
     while True:
         batch = [
@@ -82,7 +81,7 @@ def decode(data: bytes, layout: BacktracesLayout) -> Tuple[Buffer, List[Record]]
     """
     if len(data) < layout.header_size:
         raise MalformedBuffer("the header is not complete")
-    buffer = Buffer(*packer(layout.header).unpack_from(data))
+    buffer = Buffer(*layout.header.unpack_from(data))
     if len(data) < layout.header_size + buffer.back_traces * layout.record_size:
         raise MalformedBuffer(f"{buffer.back_traces} records do not fit in {len(data)} bytes")
     return buffer, [_record(data, number, layout) for number in range(buffer.back_traces)]
@@ -90,7 +89,7 @@ def decode(data: bytes, layout: BacktracesLayout) -> Tuple[Buffer, List[Record]]
 
 def _record(data: bytes, number: int, layout: BacktracesLayout) -> Record:
     offset = layout.header_size + number * layout.record_size
-    _, count, index, depth = packer(layout.record).unpack_from(data, offset)
+    _, count, index, depth = layout.record.unpack_from(data, offset)
     if depth > layout.max_depth:
         raise MalformedBuffer(f"record {number + 1} has {depth} frames")
     start = offset + layout.back_trace

@@ -8,7 +8,7 @@ import bisect
 from typing import Callable, List, NamedTuple, Optional, Sequence
 
 from ...base.decode.extents import Extents
-from .entries import Codec
+from .layout import EntryLayout
 
 _CONFIRMATIONS = 3
 _SCAN = 0x1000
@@ -34,7 +34,7 @@ class BlockWalk:
     index slot or a chain gives, else at the next place where several blocks in a row make sense.
 
     Args:
-        codec: of the database's layout
+        layout: of the database's entries
         memory: what is present of the range
         first: address of the first block
         end: the lower watermark, or what bounds it when it is not known
@@ -42,9 +42,14 @@ class BlockWalk:
     """
 
     def __init__(
-        self, codec: Codec, memory: Extents, first: int, end: int, pointers: Callable[[], Sequence[int]]
+        self,
+        layout: EntryLayout,
+        memory: Extents,
+        first: int,
+        end: int,
+        pointers: Callable[[], Sequence[int]],
     ) -> None:
-        self._codec = codec
+        self._layout = layout
         self._memory = memory
         self._first = first
         self._end = end
@@ -65,12 +70,12 @@ class BlockWalk:
         if run is None:
             return position
         start, data = run
-        codec = self._codec
-        shift, sizes, capacities = codec.shift, codec.sizes, codec.capacities
-        unpack, most = codec.scan.unpack_from, codec.max_depth
+        layout = self._layout
+        shift, sizes, capacities = layout.shift, layout.sizes, layout.capacities
+        unpack, most = layout.scan, layout.max_depth
         addresses, chains, depths = self._blocks
         offset = position - start
-        last = min(len(data), self._end - start) - codec.head_size
+        last = min(len(data), self._end - start) - layout.head_size
         while offset <= last:
             chain, word, depth = unpack(data, offset)
             if not 0 < depth <= most:
@@ -86,27 +91,27 @@ class BlockWalk:
 
     def _resume(self, stopped: int) -> Optional[int]:
         """Returns where blocks make sense again: within the last good one if need be."""
-        codec, blocks = self._codec, self._blocks
+        layout, blocks = self._layout, self._blocks
         if blocks.addresses:
             # The last block's BlockDepth may be what is wrong.
             address, depth = blocks.addresses[-1], blocks.depths[-1]
-            for place in (address + codec.size_for(depth), *self._anchors_between(address + 1, stopped)):
+            for place in (address + layout.size_for(depth), *self._anchors_between(address + 1, stopped)):
                 if place != stopped and self._confirmed(place):
                     return place
-        head = self._memory.read(stopped, codec.head_size)
+        head = self._memory.read(stopped, layout.head_size)
         if head is not None and stopped < self._end:
-            chain, word, depth = codec.scan.unpack_from(head)
-            following = stopped + codec.sizes[word >> codec.shift] if codec.shift else stopped
+            chain, word, depth = layout.scan(head, 0)
+            following = stopped + layout.sizes[word >> layout.shift] if layout.shift else stopped
             go_on = following > stopped and self._confirmed(following)
             if go_on or self._anchors_between(stopped, stopped + 1):
                 blocks.append(stopped, chain, depth)
             if go_on:
                 return following
-        return self._next(stopped + codec.alignment)
+        return self._next(stopped + layout.alignment)
 
     def _next(self, position: int) -> Optional[int]:
         """Returns the next anchor or, if it comes first, the next place where blocks are confirmed."""
-        anchors, unit = self._sorted_anchors(), self._codec.alignment
+        anchors, unit = self._sorted_anchors(), self._layout.alignment
         at = bisect.bisect_left(anchors, position)
         limit = anchors[at] if at < len(anchors) else self._end
         for low, high in self._memory.covered(position, limit):
@@ -118,22 +123,22 @@ class BlockWalk:
 
     def _confirmed(self, position: int) -> bool:
         """Tells whether several blocks in a row make sense, or all up to the end of what is present."""
-        codec = self._codec
+        layout = self._layout
         for _ in range(_CONFIRMATIONS):
             if position == self._end:
                 return True
-            head = self._memory.read(position, codec.head_size)
+            head = self._memory.read(position, layout.head_size)
             if head is None or position > self._end:
                 return False
-            chain, word, depth = codec.scan.unpack_from(head)
-            if not 0 < depth <= codec.max_depth or chain % codec.pointer_size:
+            chain, word, depth = layout.scan(head, 0)
+            if not 0 < depth <= layout.max_depth or chain % layout.pointer_size:
                 return False
             if chain and not self._first <= chain < self._end:
                 return False
-            shape = word >> codec.shift if codec.shift else depth
-            if depth > codec.capacities[shape]:
+            shape = word >> layout.shift if layout.shift else depth
+            if depth > layout.capacities[shape]:
                 return False
-            position += codec.sizes[shape]
+            position += layout.sizes[shape]
         return True
 
     def _anchors_between(self, low: int, high: int) -> List[int]:
@@ -142,7 +147,7 @@ class BlockWalk:
 
     def _sorted_anchors(self) -> List[int]:
         if self._anchors is None:
-            unit, found = self._codec.alignment, set(self._pointers()) | set(self._blocks.chains)
+            unit, found = self._layout.alignment, set(self._pointers()) | set(self._blocks.chains)
             self._anchors = sorted(
                 address
                 for address in found

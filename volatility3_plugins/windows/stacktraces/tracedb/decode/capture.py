@@ -1,6 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""RtlCaptureStackBackTrace on a stack that is known already."""
+"""RtlCaptureStackBackTrace on a stack that is known already, and stacks as others store them."""
 
 from __future__ import annotations
 
@@ -35,3 +35,14 @@ def capture(return_addresses: Sequence[int], frames_to_skip: int, frames_to_capt
     skip = max(frames_to_skip, 0)
     frames = tuple(return_addresses[skip : skip + max(frames_to_capture, 0)])
     return Capture(frames, back_trace_hash(frames) if frames else None)
+
+
+def without_padding(stack: Tuple[int, ...]) -> Tuple[int, ...]:
+    """Returns the frames of an array of fixed length before the zeros that pad it.
+
+    A zero between frames was recorded and stays.
+    """
+    depth = len(stack)
+    while depth and not stack[depth - 1]:
+        depth -= 1
+    return stack[:depth]

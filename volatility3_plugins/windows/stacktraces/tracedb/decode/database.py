@@ -4,15 +4,15 @@
 
 How to use it::
 
-    proof = stdproof.prove(reader, address, layouts)      # an address found by search
-    proof = stdproof.recover(reader, address, layouts)    # an address that a symbol gave
-    if proof.header:
-        database = stdwalk.Database(reader, proof.header)
-        for trace in database.traces(carve=False): ...
-        figures = database.figures()
-        for piece in backtraces.encode(database.buffer(), database.records(), layout): file.write(piece)
+    found = proof.prove(reader, address, layouts)      # an address found by search
+    found = proof.recover(reader, address, layouts)    # an address that a symbol gave
+    if found.header:
+        opened = database.StdDatabase(reader, found.header)
+        for trace in opened.traces(carve=False): ...
+        figures = opened.figures()
+        for piece in backtraces.encode(opened.buffer(), opened.records(), layout): file.write(piece)
 
-`reader` returns what is present of a range (`reading.Reader`); memory is read when the object is made, in two
+`reader` returns what is present of a range (`memory.Reader`); memory is read when the object is made, in two
 bulk reads (header to lower watermark, upper watermark to the end of the index array). The object holds these
 bytes and some 200 bytes per entry; traces are decoded as they are yielded.
 """
@@ -21,24 +21,27 @@ from __future__ import annotations
 
 import functools
 from itertools import chain
-from typing import Iterator, List, NamedTuple, Optional
+from typing import Dict, Iterator, List, NamedTuple, Optional, Tuple
 
 from ...base.decode.extents import Extents
-from ...base.decode.reading import Chunks, Reader
+from ...base.decode.field import Buffer as Bytes
+from ...base.decode.memory import WINDOW, Memory, Reader, Windows
+from ...base.decode.status import Status
 from . import entries, linked
-from . import records as stdrecords
-from . import slots as stdslots
 from . import status as stdstatus
 from .backtraces import Buffer, Record
 from .blocks import BlockWalk
-from .bounds import bounds
-from .header import Header
+from .header import Bounds, Header, bounds
 from .judge import Trace
+from .linked import Links
 from .traces import TraceDecoder
+
+_MAX_LOST = 0x10000
+"""Index slots that are believed beyond the number of blocks: those of blocks logged meanwhile."""
 
 
 class Figures(NamedTuple):
-    """A database in numbers, counted from the traces that `Database.traces(carve=True)` yields.
+    """A database in numbers, counted from the traces that `StdDatabase.traces(carve=True)` yields.
 
     Attributes:
         indexed: live traces with an index
@@ -46,7 +49,7 @@ class Figures(NamedTuple):
         freed: traces that were released
         unindexed: live traces without an index
         mismatched: traces and index slots whose status says `index`, `bucket` or `depth`, and the index slots
-            that `Database.unlisted` counts
+            that `StdDatabase.unlisted` counts
         orphans: blocks in use that neither chain nor index leads to
         unreadable: bytes of the used parts that are not present
     """
@@ -60,30 +63,31 @@ class Figures(NamedTuple):
     unreadable: int
 
 
-class Database:
+class StdDatabase:
     """A database whose entries are known; see the module's description.
 
     Args:
         reader: reads memory
-        header: of the database, from `stdproof`
+        header: of the database, from `proof`
     """
 
     def __init__(self, reader: Reader, header: Header) -> None:
         self.header = header
         self.bounds = used = bounds(header)
-        self._codec = codec = entries.codec(header.layout)
         self._memory = reader(header.address, used.lower_end - header.address)
         # No method of this object: what holds each other is let go much later than what is no longer needed.
-        self._read = functools.partial(_read, self._memory, Chunks(reader), used.lower_end)
+        memory = Memory(Windows(reader, WINDOW), header.layout.pointer_size)
+        self._read = functools.partial(_read, self._memory, memory, used.lower_end)
         upper = reader(used.upper_start, used.upper_end - used.upper_start)
         heads = tuple(entries.bucket_heads(header, self._memory))
-        slots = stdslots.index_slots(upper, used, codec.pointer_size)
+        slots = linked.index_slots(upper, used, header.layout.pointer_size)
 
         def pointers() -> List[int]:
             return [*chain(*(run.addresses for run in heads), *(run.pointers for run in slots))]
 
-        walk = BlockWalk(codec, self._memory, used.first_entry, used.lower_end, pointers)
-        self._links = links = linked.Links(header, used, self._read, walk.walk(), heads, slots)
+        layout = header.layout.entry
+        walk = BlockWalk(layout, self._memory, used.first_entry, used.lower_end, pointers)
+        self._links = links = Links(header, used, self._read, walk.walk(), heads, slots)
         self._decoder = TraceDecoder(header, used, links, self._memory, self._read)
         self.unreadable = self._missing(upper)
 
@@ -99,10 +103,10 @@ class Database:
         """Counts what `traces` yields, and what is `unlisted`."""
         plain = indexed = freed = unindexed = mismatched = orphans = 0
         for trace in self._decoder.traces():
-            if not trace.status:
+            flags = trace.status
+            if not flags:
                 plain += 1
                 continue
-            flags = stdstatus.flags(trace.status)
             freed += bool(flags & stdstatus.FREED)
             orphans += bool(flags & stdstatus.ORPHAN)
             unindexed += bool(flags & stdstatus.UNINDEXED)
@@ -120,14 +124,14 @@ class Database:
         return self._decoder.unlisted()
 
     @property
-    def status(self) -> str:
-        """What is wrong with the database as a whole, in the words of `stdstatus`."""
+    def status(self) -> Status:
+        """What is wrong with the database as a whole."""
         flags = stdstatus.UNREADABLE if self.unreadable else 0
         if linked.Chain.BROKEN in self._links.chains:
             flags |= stdstatus.BUCKET
         if self._links.strays:
             flags |= stdstatus.INDEX
-        return stdstatus.text(flags)
+        return stdstatus.of(flags)
 
     def buffer(self) -> Buffer:
         """Returns the header of RTL_PROCESS_BACKTRACES that goes with `records`."""
@@ -137,10 +141,10 @@ class Database:
     def records(self) -> Iterator[Record]:
         """Yields what Windows would return of each index slot: released traces too, unindexed ones not."""
         claims = self._decoder.claims()
-        return stdrecords.records(self.header, self._links, claims, self._record_count(), self._read)
+        return _records(self.header, self._links, claims, self._record_count(), self._read)
 
     def _record_count(self) -> int:
-        return stdrecords.record_count(self.header, self.bounds, self._links, self._decoder.claims())
+        return _record_count(self.header, self.bounds, self._links, self._decoder.claims())
 
     def _missing(self, upper: Extents) -> int:
         """Counts the bytes of the used parts that are not present, as far as it is known what is used."""
@@ -150,7 +154,56 @@ class Database:
         return missing + (upper.missing(used.upper_start, used.upper_end) if used.upper_known else 0)
 
 
-def _read(bulk: Extents, chunks: Chunks, end: int, address: int, length: int) -> Optional[memoryview]:
+def _read(bulk: Extents, memory: Memory, end: int, address: int, length: int) -> Optional[Bytes]:
     """Reads from the bulk, else (beyond a watermark that is out of date) from memory."""
     found = bulk.read(address, length)
-    return chunks.read(address, length) if found is None and address + length > end else found
+    return memory.read(address, length) if found is None and address + length > end else found
+
+
+def _record_count(header: Header, used: Bounds, links: Links, claims: Dict[int, int]) -> int:
+    """Returns how many index slots are in use.
+
+    Watermark and counter say so if they agree, else the highest index that leads to an entry. None of them
+    is believed far beyond the number of blocks: a number is a block's, and each of them is a record.
+
+    Args:
+        claims: index to entry, of what no slot leads to
+    """
+    limit = len(links.blocks.addresses) + _MAX_LOST
+    slots = (used.upper_end - used.upper_start) // header.layout.pointer_size
+    if used.upper_known and slots == header.back_traces and slots <= limit:
+        return slots
+    found = [index for index in claims if index <= limit]
+    for run, led in zip(links.slots, links.entries):
+        found += (index for index, entry in enumerate(led, run.first) if entry is not None)
+    return min(max(found, default=0), limit)
+
+
+def _records(
+    header: Header, links: Links, claims: Dict[int, int], count: int, read: entries.ReadBytes
+) -> Iterator[Record]:
+    """Yields a record per index 1, 2, ... count: the entries' bytes as they are, released ones too."""
+    layout = header.layout.entry
+    addresses, pointer, head_size = links.blocks.addresses, layout.pointer_size, layout.head_size
+    for index, entry in _numbered(links, count):
+        entry = claims.get(index) if entry is None else entry
+        head = read(addresses[entry], head_size) if entry is not None else None
+        if entry is not None and head is not None:
+            depth = links.blocks.depths[entry]
+            frames = (
+                read(addresses[entry] + head_size, depth * pointer) if depth <= layout.max_depth else None
+            )
+            if frames is not None:
+                yield Record(layout.count_word(head) & layout.count_mask, index, depth, bytes(frames))
+                continue
+        yield Record(0, index, 0, b"")
+
+
+def _numbered(links: Links, count: int) -> Iterator[Tuple[int, Optional[int]]]:
+    following = 1
+    for run, led in zip(links.slots, links.entries):
+        yield from ((index, None) for index in range(following, min(run.first, count + 1)))
+        present = led[: max(count + 1 - run.first, 0)]
+        yield from enumerate(present, run.first)
+        following = run.first + len(led)
+    yield from ((index, None) for index in range(following, count + 1))

@@ -1,18 +1,20 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""How the entries of a database are laid out in bulk: sizes, alignment, one precompiled struct per depth."""
+"""Bucket heads and single entries of a database as they lie in memory."""
 
 from __future__ import annotations
 
-import functools
 import struct
-from typing import Dict, Iterator, NamedTuple, Tuple
+from itertools import compress
+from typing import Callable, Iterable, Iterator, NamedTuple, Optional, Tuple
 
 from ...base.decode.extents import Extents
+from ...base.decode.field import Buffer
 from .header import Header
-from .layout import Member, StdLayout, packer
+from .layout import POINTER_CODES, EntryLayout
 
-POINTER_CODES = {4: "I", 8: "Q"}
+ReadBytes = Callable[[int, int], Optional[Buffer]]
+"""Takes an address and a length in bytes; returns None unless all of them are present."""
 
 
 class Heads(NamedTuple):
@@ -22,91 +24,32 @@ class Heads(NamedTuple):
     addresses: Tuple[int, ...]
 
 
-class Codec(NamedTuple):
-    """What it takes to decode entries of one layout.
+class StdEntry(NamedTuple):
+    """An entry that is all present: HashChain, TraceCount's word, the number that it holds, its frames."""
 
-    Attributes:
-        pointer_size: 4 or 8
-        head_size: bytes before BackTrace
-        max_depth: 32
-        alignment: of an entry, relative to the first one
-        head: unpacks (HashChain, TraceCount, [IndexHigh,] Index, Depth)
-        scan: unpacks (HashChain, the word that holds BlockDepth, Depth)
-        shift: position of BlockDepth in that word; 0 where blocks have none and Depth gives the size
-        sizes: bytes of a block, by BlockDepth (or by Depth)
-        capacities: frames that fit in a block, by the same
-        marks: unpacks (TraceCount, [IndexHigh,] Index)
-        frames: by depth, unpacks BackTrace of an entry
-        count_mask: for TraceCount's word
-        saturation: the TraceCount that means "or more"; 0 where the count is 32 bits wide
-        wide: IndexHigh is there, the stored index has 32 bits instead of 16
-        overwritten: frames of a freed block that the free list's link lies over; -1: nothing is ever freed
+    chain: int
+    word: int
+    number: int
+    frames: Tuple[int, ...]
+
+
+def read_entry(layout: EntryLayout, read: ReadBytes, address: int) -> Optional[StdEntry]:
+    """Returns the entry at an address if it is all present and its Depth is one that Windows records.
+
+    Args:
+        layout: of the database's entries
+        read: reads the database
+        address: where the entry would be
     """
-
-    pointer_size: int
-    head_size: int
-    max_depth: int
-    alignment: int
-    head: struct.Struct
-    scan: struct.Struct
-    shift: int
-    sizes: Tuple[int, ...]
-    capacities: Tuple[int, ...]
-    marks: struct.Struct
-    frames: Dict[int, struct.Struct]
-    count_mask: int
-    saturation: int
-    wide: bool
-    overwritten: int
-
-    def size_for(self, depth: int) -> int:
-        """Returns the size of a block that is made for a trace of this depth."""
-        return -(-(self.head_size + depth * self.pointer_size) // self.alignment) * self.alignment
-
-    def count_word(self, head: memoryview) -> int:
-        """Returns TraceCount as stored, with BlockDepth where they share a word."""
-        return int(self.head.unpack_from(head)[1])
-
-    def stored_index(self, head: memoryview) -> int:
-        """Returns the number that an entry holds."""
-        values = self.head.unpack_from(head)
-        return int(values[2] << 16 | values[3] if self.wide else values[2])
-
-
-@functools.lru_cache(maxsize=None)
-def codec(layout: StdLayout) -> Codec:
-    """Returns the codec of a layout (made once)."""
-    entry, pointer = layout.entry, layout.pointer_size
-    members = {member.name: member for member in entry.members}
-    # Since 6.1 blocks are multiples of two pointers (code of 7601.17514 and later); before they are packed.
-    unit = 2 * pointer if layout.has("LowerMemoryStart") else pointer
-    shift = entry.block_depth_shift
-    depths = range(1, entry.max_depth + 1) if shift else range(entry.max_depth + 1)
-    sizes = tuple(-(-(entry.back_trace + depth * pointer) // unit) * unit for depth in depths)
-    word = Member("word", members["TraceCount"].offset, 2)
-    overwritten = -1
-    if entry.free_chain is not None:
-        overwritten = max(entry.free_chain + entry.free_chain_size - entry.back_trace, 0) // pointer
-    return Codec(
-        pointer_size=pointer,
-        head_size=entry.back_trace,
-        max_depth=entry.max_depth,
-        alignment=unit,
-        head=packer(entry.members),
-        scan=packer((members["HashChain"], word, members["Depth"])),
-        shift=shift,
-        sizes=sizes,
-        capacities=tuple((size - entry.back_trace) // pointer for size in sizes),
-        marks=packer(tuple(member for name, member in members.items() if name not in ("HashChain", "Depth"))),
-        frames={
-            depth: packer((), f"{depth}{POINTER_CODES[pointer]}", entry.back_trace)
-            for depth in range(1, entry.max_depth + 1)
-        },
-        count_mask=(1 << entry.count_bits) - 1,
-        saturation=(1 << entry.count_bits) - 1 if shift else 0,
-        wide="IndexHigh" in members,
-        overwritten=overwritten,
-    )
+    head = read(address, layout.head_size)
+    if head is None:
+        return None
+    chain, word, depth = layout.scan(head, 0)
+    frames = layout.frames.get(depth)
+    data = read(address, frames.size) if frames is not None else None
+    if frames is None or data is None:
+        return None
+    return StdEntry(chain, word, layout.stored_index(head), frames.unpack_from(data))
 
 
 def bucket_heads(header: Header, memory: Extents) -> Iterator[Heads]:
@@ -121,6 +64,13 @@ def bucket_heads(header: Header, memory: Extents) -> Iterator[Heads]:
             memory, header.buckets + first * stride, (last - first) * stride // pointer + 1, pointer
         )
         yield Heads(first, words[:: stride // pointer])
+
+
+def starts(heads: Iterable[Heads]) -> Iterator[Tuple[int, int]]:
+    """Yields (bucket, address of its first entry) of the buckets that have entries."""
+    for run in heads:
+        buckets = range(run.first, run.first + len(run.addresses))
+        yield from zip(compress(buckets, run.addresses), filter(None, run.addresses))
 
 
 def pointers(memory: Extents, address: int, count: int, size: int) -> Tuple[int, ...]:

@@ -1,22 +1,28 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""The header of a Stack Trace Database: its fields, and what in them contradicts the rest.
+"""The header of a Stack Trace Database: its fields, what in them contradicts the rest, what memory is in use.
 
 The layout is chosen by what the structure says of itself. Sources of the facts: the public symbols of ntdll
 (6.0 and later) and the code of ntdll and ntoskrnl (XP SP3, 2003 SP2, 7 to 11); the measures given here were
 checked on databases that these builds wrote.
+
+Which memory is in use is taken from the structure alone: a kernel database leaves its commit limits unset
+(its memory is committed beforehand and ends in old pool data), and its counters may begin as garbage.
 """
 
 from __future__ import annotations
 
-from typing import Dict, Iterator, NamedTuple, Tuple
+from typing import Dict, Iterator, NamedTuple, Sequence, Tuple
 
-from .layout import StdLayout, unpack
+from .capture import back_trace_hash
+from .layout import StdLayout
 
 MAX_DATABASE = 0x8000000
 """128 MB: the most that ntdll reserves (StackTraceDatabaseSizeInMb); a kernel's is 8 MB or less."""
 MAX_BUCKETS = 100_000
 """Windows uses 137, 1567, 5569 or 9551."""
+
+_MARGIN = 0x10000
 
 
 class Header(NamedTuple):
@@ -50,9 +56,13 @@ class Header(NamedTuple):
     @property
     def first_entry(self) -> int:
         """Address of the first entry; in 6.0 entries may begin a little higher (the place is not known)."""
-        if self.layout.has("LowerMemoryStart"):
+        if self.layout.has_start:
             return self.address + lower_memory_start(self.layout, self.bucket_stride, self.bucket_count)
         return self.buckets_end
+
+    def bucket_of(self, frames: Sequence[int]) -> int:
+        """Returns the bucket in which a trace belongs."""
+        return back_trace_hash(frames) % self.bucket_count
 
     @property
     def committed_memory(self) -> int:
@@ -87,7 +97,7 @@ def lower_memory_start(layout: StdLayout, stride: int, count: int) -> int:
 
 def parse(layout: StdLayout, address: int, data: bytes) -> Iterator[Header]:
     """Yields the header once per possible bucket stride; data must reach to the buckets."""
-    fields = unpack(layout.members, data)
+    fields = dict(zip(layout.names, layout.values(data, 0)))
     for stride in layout.bucket_strides:
         yield Header(address, layout, fields, stride, fields["NumberOfBuckets"], fields["EntryIndexArray"])
 
@@ -119,3 +129,50 @@ def _contradictions(header: Header) -> Iterator[str]:
     for name in ("AcquireLockRoutine", "ReleaseLockRoutine", "OkayToLockRoutine"):
         if not fields.get(name, 1):
             yield name
+
+
+class Bounds(NamedTuple):
+    """The used parts [database, lower_end) and [upper_start, upper_end), by address.
+
+    Attributes:
+        first_entry: where the entries begin
+        lower_end: where they end (NextFreeLowerMemory)
+        upper_start: where the index slots begin (NextFreeUpperMemory)
+        upper_end: where they end (EntryIndexArray); equal to upper_start when no index array is known
+        lower_known, upper_known: false where a damaged watermark was replaced by the largest sensible bound
+    """
+
+    first_entry: int
+    lower_end: int
+    upper_start: int
+    upper_end: int
+    lower_known: bool
+    upper_known: bool
+
+
+def bounds(header: Header) -> Bounds:
+    """Returns the used parts of a database, at most 128 MB in all, whatever its header holds."""
+    first, pointer = header.first_entry, header.layout.pointer_size
+    limit = header.address + MAX_DATABASE
+    index_end = header.index_end
+    upper, lower = header.fields["NextFreeUpperMemory"], header.fields["NextFreeLowerMemory"]
+    has_index = first <= index_end <= limit and not index_end % pointer
+    top = index_end if has_index else limit
+    lower_known = first <= lower <= top and not lower % pointer
+    upper_known = has_index and first <= upper <= top and not upper % pointer
+    if lower_known and upper_known and lower > upper:
+        lower_known = upper_known = False
+    lower_end = lower if lower_known else upper if upper_known else top
+    upper_start = upper if upper_known else lower if lower_known else first
+    if not has_index:
+        upper_start = top
+    most = _most_slots(header, lower_end if lower_known or upper_known else first)
+    if upper_start < top - most * pointer:
+        upper_start, upper_known = top - most * pointer, False
+    return Bounds(first, lower_end, upper_start, top, lower_known, upper_known)
+
+
+def _most_slots(header: Header, lower_end: int) -> int:
+    """Returns how many index slots there can be: one per block, and those of blocks logged meanwhile."""
+    smallest = header.layout.entry.back_trace + header.layout.pointer_size
+    return (lower_end - header.first_entry) // smallest + _MARGIN

@@ -12,13 +12,13 @@ from __future__ import annotations
 import struct
 from typing import Iterator, Optional, Set, Tuple
 
-from ...base.decode.reading import Chunks, Reader
+from ...base.decode.memory import WINDOW, Memory, Reader, Windows
+from ...base.decode.status import Status
 from . import status as stdstatus
-from .capture import HASH_MASK
+from .capture import back_trace_hash
 from .database import Figures
-from .entries import POINTER_CODES
 from .judge import Trace
-from .layout import HeapLogLayout
+from .layout import POINTER_CODES, HeapLogLayout
 
 _SAMPLE = 16
 
@@ -45,12 +45,13 @@ class HeapLog:
         self.address = address
         self._layout = layout
         self._object = reader(address, layout.size)
-        self._chunks = Chunks(reader)
+        self._memory = Memory(Windows(reader, WINDOW), layout.pointer_size)
 
     @property
     def trace_count(self) -> Optional[int]:
         """The number of records that the log says it has; None when that is not present."""
-        data = self._object.read(self.address + self._layout.trace_count, 4)
+        count = self._layout.trace_count
+        data = self._object.read(self.address + count.offset, count.size)
         return int.from_bytes(data, "little") if data is not None else None
 
     def proves_itself(self) -> bool:
@@ -59,71 +60,68 @@ class HeapLog:
         data = self._object.read(self.address, layout.size)
         if data is None:
             return False
-        code = POINTER_CODES[layout.pointer_size]
-        words = struct.unpack_from(f"<{2 * layout.bucket_count}{code}", data, layout.buckets)
-        heads = [(bucket, head) for bucket, head in enumerate(words[::2]) if head]
+        code, each = POINTER_CODES[layout.pointer_size], layout.bucket_size // layout.pointer_size
+        words = struct.unpack_from(f"<{each * layout.bucket_count}{code}", data, layout.buckets)
+        heads = [(bucket, head) for bucket, head in enumerate(words[::each]) if head]
         if any(word % layout.pointer_size for word in words):
             return False
         step = max(len(heads) // _SAMPLE, 1)
         verdicts = [
-            _Record(self._chunks, head, layout).agrees(bucket) for bucket, head in heads[::step][:_SAMPLE]
+            _Record(self._memory, head, layout).agrees(bucket) for bucket, head in heads[::step][:_SAMPLE]
         ]
         return True in verdicts and False not in verdicts
 
     def traces(self, carve: bool = False) -> Iterator[Trace]:
-        """Yields the records, chain by chain. They have neither index nor count; nothing is ever released.
+        """Returns the records, chain by chain. They have neither index nor count; nothing is ever released.
 
         Args:
             carve: makes no difference here
         """
-        for _, trace in self._rows():
-            if trace is not None:
-                yield trace
+        return (trace for trace in self._rows() if trace is not None)
 
     def figures(self) -> Figures:
         """Counts what `traces` yields; unreadable are bytes of the object and of the records known."""
         layout = self._layout
         traces = wrong = 0
         missing = self._object.missing(self.address, self.address + layout.size)
-        for flags, trace in self._rows():
-            if trace is not None:
-                traces += 1
-                wrong += bool(flags & (stdstatus.BUCKET | stdstatus.DEPTH))
-                missing += layout.frames if trace.depth is None else 0
-                missing += trace.frames.count(None) * layout.pointer_size
+        for trace in self.traces():
+            traces += 1
+            wrong += bool(trace.status & (stdstatus.BUCKET | stdstatus.DEPTH))
+            missing += layout.frames if trace.depth is None else 0
+            missing += trace.frames.count(None) * layout.pointer_size
         return Figures(0, traces, 0, 0, wrong, 0, missing)
 
     @property
-    def status(self) -> str:
-        """What is wrong with the log as a whole, in the words of `stdstatus`."""
+    def status(self) -> Status:
+        """What is wrong with the log as a whole."""
         found = 0
-        for flags, trace in self._rows():
-            found |= flags if trace is None else flags & stdstatus.UNREADABLE
+        for trace in self._rows():
+            found |= stdstatus.BUCKET if trace is None else trace.status & stdstatus.UNREADABLE
         if self._object.missing(self.address, self.address + self._layout.size):
             found |= stdstatus.UNREADABLE
-        return stdstatus.text(found)
+        return stdstatus.of(found)
 
-    def _rows(self) -> Iterator[Tuple[int, Optional[Trace]]]:
-        """Yields (status as flags, trace), and (`bucket`, None) for a chain that leads astray."""
+    def _rows(self) -> Iterator[Optional[Trace]]:
+        """Yields the records, and None for a chain that leads astray."""
         seen: Set[int] = set()
         for bucket, address in self._heads():
             while address:
                 if address in seen or address % self._layout.pointer_size:
-                    yield stdstatus.BUCKET, None
+                    yield None
                     break
                 seen.add(address)
-                record = _Record(self._chunks, address, self._layout)
+                record = _Record(self._memory, address, self._layout)
                 if not record.plausible(bucket):
-                    yield stdstatus.BUCKET, None
+                    yield None
                     break
-                yield record.row(bucket)
+                yield record.trace(bucket)
                 address = record.next
 
     def _heads(self) -> Iterator[Tuple[int, int]]:
         """Yields (bucket, first record) as far as the array is present."""
         layout = self._layout
         for bucket in range(layout.bucket_count):
-            place = self.address + layout.buckets + bucket * 2 * layout.pointer_size
+            place = self.address + layout.buckets + bucket * layout.bucket_size
             head = self._object.read(place, layout.pointer_size)
             if head is not None:
                 yield bucket, int.from_bytes(head, "little")
@@ -132,10 +130,10 @@ class HeapLog:
 class _Record:
     """A record: what is present of it."""
 
-    def __init__(self, chunks: Chunks, address: int, layout: HeapLogLayout) -> None:
+    def __init__(self, memory: Memory, address: int, layout: HeapLogLayout) -> None:
         self._layout = layout
         self._address = address
-        self._chunks = chunks
+        self._memory = memory
         self.next = self._number(layout.next, layout.pointer_size) or 0
         self.hash = self._number(layout.hash, 4)
         self.depth = self._number(layout.depth, 4)
@@ -152,7 +150,7 @@ class _Record:
             return bucket in (self.hash % self._layout.bucket_count, total % self._layout.bucket_count)
         return self.hash % self._layout.bucket_count == bucket
 
-    def row(self, bucket: int) -> Tuple[int, Trace]:
+    def trace(self, bucket: int) -> Trace:
         total, flags = self._sum(), 0
         if self.depth is None or self.hash is None or None in self.frames:
             flags |= stdstatus.UNREADABLE
@@ -162,9 +160,7 @@ class _Record:
             flags |= stdstatus.BUCKET
         if self.hash is not None and self.hash % self._layout.bucket_count != bucket:
             flags |= stdstatus.BUCKET
-        status = stdstatus.text(flags)
-        trace = Trace(None, self._address, None, self.depth, self.hash, bucket, self.frames, status)
-        return flags, trace
+        return Trace(None, self._address, None, self.depth, self.hash, bucket, self.frames, flags)
 
     def agrees(self, bucket: int) -> Optional[bool]:
         """Tells whether it is whole and in the right bucket; None when it is not all present."""
@@ -179,15 +175,15 @@ class _Record:
 
     def _sum(self) -> Optional[int]:
         present = [frame for frame in self.frames if frame is not None]
-        return sum(present) & HASH_MASK if present and len(present) == self.depth else None
+        return back_trace_hash(present) if present and len(present) == self.depth else None
 
     def _frames(self, depth: int) -> Tuple[Optional[int], ...]:
         pointer, start = self._layout.pointer_size, self._layout.frames
-        data = self._chunks.read(self._address + start, depth * pointer) if depth else None
+        data = self._memory.read(self._address + start, depth * pointer) if depth else None
         if data is not None:
             return struct.unpack(f"<{depth}{POINTER_CODES[pointer]}", data)
         return tuple(self._number(start + number * pointer, pointer) for number in range(depth))
 
     def _number(self, offset: int, size: int) -> Optional[int]:
-        data = self._chunks.read(self._address + offset, size)
+        data = self._memory.read(self._address + offset, size)
         return int.from_bytes(data, "little") if data is not None else None

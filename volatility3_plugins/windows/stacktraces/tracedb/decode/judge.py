@@ -7,12 +7,11 @@ from __future__ import annotations
 import bisect
 from typing import List, NamedTuple, Optional, Tuple
 
-from . import entries
 from . import status as stdstatus
-from .bounds import Bounds
-from .capture import HASH_MASK
-from .header import Header
-from .linked import Chain, Links, ReadBytes
+from .capture import back_trace_hash
+from .entries import ReadBytes
+from .header import Bounds, Header
+from .linked import Chain, Links
 
 Frames = Tuple[Optional[int], ...]
 
@@ -29,7 +28,7 @@ class Trace(NamedTuple):
         hash: sum of the low halves of the frames, as RtlCaptureStackBackTrace returns it
         bucket: the bucket in which that hash belongs
         frames: return addresses, innermost first; None: overwritten, or not present
-        status: in the words of `stdstatus`
+        status: flags of `tracedb.decode.status`, 0 for a live trace without fault
     """
 
     trace_index: Optional[int]
@@ -39,11 +38,7 @@ class Trace(NamedTuple):
     hash: Optional[int]
     bucket: Optional[int]
     frames: Tuple[Optional[int], ...]
-    status: str
-
-
-Row = Tuple[int, Trace]
-"""A trace, and its status as flags."""
+    status: int
 
 
 class Judge:
@@ -57,14 +52,14 @@ class Judge:
     """
 
     def __init__(self, header: Header, used: Bounds, links: Links, read: ReadBytes) -> None:
-        self._codec = entries.codec(header.layout)
-        self._bucket_count = header.bucket_count
-        self._slot_count = (used.upper_end - used.upper_start) // self._codec.pointer_size
+        self._header = header
+        self._layout = header.layout.entry
+        self._slot_count = (used.upper_end - used.upper_start) // self._layout.pointer_size
         self._slots_known = used.upper_known
         self._links = links
         self._read = read
 
-    def row(self, index: Optional[int], entry: int, word: int, stored: int, frames: Frames) -> Row:
+    def row(self, index: Optional[int], entry: int, word: int, stored: int, frames: Frames) -> Trace:
         """Makes a trace of an entry whose Depth may be right.
 
         Args:
@@ -83,17 +78,16 @@ class Judge:
             flags |= stdstatus.DEPTH
         return self._finish(index, entry, flags, word, stored, frames, total, bucket)
 
-    def piecemeal(self, index: Optional[int], entry: int) -> Row:
+    def piecemeal(self, index: Optional[int], entry: int) -> Trace:
         """Makes a trace of an entry that is not all present, or whose Depth is nonsense.
 
         Then the depth is one with which the frames belong in the chain that leads there, else what fits.
         """
-        codec, address = self._codec, self._links.blocks.addresses[entry]
-        head = self._read(address, codec.head_size)
+        layout, address = self._layout, self._links.blocks.addresses[entry]
+        head = self._read(address, layout.head_size)
         if head is None:
-            status = stdstatus.text(stdstatus.UNREADABLE)
-            return stdstatus.UNREADABLE, Trace(index, address, None, None, None, None, (), status)
-        word, stored = codec.count_word(head), codec.stored_index(head)
+            return Trace(index, address, None, None, None, None, (), stdstatus.UNREADABLE)
+        word, stored = layout.count_word(head), layout.stored_index(head)
         depth, room = self._links.blocks.depths[entry], self._room(entry, word)
         if 0 < depth <= room:
             frames = self._frames(address, depth)
@@ -103,7 +97,7 @@ class Judge:
         for fitting in range(room, 0, -1):
             total, bucket = self._hash(frames[:fitting])
             if bucket is not None and bucket == self._links.buckets[entry]:
-                if codec.shift and not frames[fitting - 1]:
+                if layout.shift and not frames[fitting - 1]:
                     # Blocks are rounded up: a 0 at the end is rather what was never written.
                     continue
                 return self._finish(
@@ -121,16 +115,16 @@ class Judge:
         frames: Frames,
         total: Optional[int],
         bucket: Optional[int],
-    ) -> Row:
-        codec, links = self._codec, self._links
-        found, count = links.buckets[entry], word & codec.count_mask
-        if count == codec.saturation and count:
+    ) -> Trace:
+        layout, links = self._layout, self._links
+        found, count = links.buckets[entry], word & layout.count_mask
+        if count == layout.saturation and count:
             flags |= stdstatus.SATURATED
         if None in frames:
             flags |= stdstatus.UNREADABLE
-        if found < 0 and not count and codec.overwritten >= 0:
+        if found < 0 and not count and layout.overwritten >= 0:
             flags |= stdstatus.FREED
-            lost = min(codec.overwritten, len(frames))
+            lost = min(layout.overwritten, len(frames))
             frames, total, bucket = (None,) * lost + frames[lost:], None, None
         elif found < 0 and index is None:
             flags |= stdstatus.ORPHAN
@@ -140,13 +134,13 @@ class Judge:
         flags |= self._index_flags(index, stored, flags)
         number = stored if index is None else index
         address, depth = links.blocks.addresses[entry], links.blocks.depths[entry]
-        return flags, Trace(number, address, count, depth, total, bucket, frames, stdstatus.text(flags))
+        return Trace(number, address, count, depth, total, bucket, frames, flags)
 
     def _index_flags(self, index: Optional[int], stored: int, flags: int) -> int:
         """Compares the number that an entry holds with its place in the index array."""
-        wide = self._codec.wide
+        wide = self._layout.wide
         if index is not None:
-            return stdstatus.INDEX if stored != (index if wide else index & 0xFFFF) else 0
+            return 0 if self._layout.is_index(stored, index) else stdstatus.INDEX
         if not stored and wide:
             return 0 if flags & (stdstatus.FREED | stdstatus.ORPHAN) else stdstatus.UNINDEXED
         if not wide and self._slot_count > 0xFFFF:
@@ -159,11 +153,10 @@ class Judge:
         present = [frame for frame in frames if frame is not None]
         if not present or len(present) < len(frames):
             return None, None
-        total = sum(present) & HASH_MASK
-        return total, total % self._bucket_count
+        return back_trace_hash(present), self._header.bucket_of(present)
 
     def _frames(self, address: int, depth: int) -> Frames:
-        start, size = address + self._codec.head_size, self._codec.pointer_size
+        start, size = address + self._layout.head_size, self._layout.pointer_size
         frames: List[Optional[int]] = []
         for number in range(depth):
             frame = self._read(start + number * size, size)
@@ -171,17 +164,21 @@ class Judge:
         return tuple(frames)
 
     def _capacity(self, word: int) -> int:
-        codec = self._codec
-        return min(codec.capacities[word >> codec.shift], codec.max_depth) if codec.shift else codec.max_depth
+        layout = self._layout
+        return (
+            min(layout.capacities[word >> layout.shift], layout.max_depth)
+            if layout.shift
+            else layout.max_depth
+        )
 
     def _room(self, entry: int, word: int) -> int:
         """Returns how many frames an entry can have before its block, or the next entry, sets an end."""
-        codec, links = self._codec, self._links
-        if codec.shift:
+        layout, links = self._layout, self._links
+        if layout.shift:
             return self._capacity(word)
         addresses, walked = links.blocks.addresses, links.walked
         following = bisect.bisect_right(addresses, addresses[entry], 0, walked)
         if following == walked:
-            return codec.max_depth
-        gap = addresses[following] - addresses[entry] - codec.head_size
-        return min(max(gap // codec.pointer_size, 0), codec.max_depth)
+            return layout.max_depth
+        gap = addresses[following] - addresses[entry] - layout.head_size
+        return min(max(gap // layout.pointer_size, 0), layout.max_depth)

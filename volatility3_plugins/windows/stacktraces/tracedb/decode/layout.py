@@ -1,144 +1,206 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""Layouts of the structures that the decoders take apart.
+"""What the decoders bind of the structures once, before they read a database.
 
-They hold numbers only; `tracedb.layouts` fills them from our symbol tables, which are their single source.
-All offsets and sizes are bytes.
+Everything comes from our symbol tables by the names of the members. What a structure has decides how it is
+read, not its version. All offsets and sizes are bytes.
 """
 
 from __future__ import annotations
 
-import functools
 import struct
-from typing import Dict, NamedTuple, Optional, Tuple
+from typing import Callable, Dict, List, Tuple
 
-_CODES = {1: "B", 2: "H", 4: "I", 8: "Q"}
+from ...base.decode.field import Buffer
+from ...base.decode.structure import Structure, Structures
+
+POINTER_CODES = {4: "I", 8: "Q"}
+
+Values = Callable[[Buffer, int], Tuple[int, ...]]
+"""Takes data and where in it a structure starts, returns the values of the members that it was made for."""
+
+_WHOLE = (1, 2, 4, 8)
+_INDEX_BITS = 16
+_HEADS = ("_RTL_STD_LIST_HEAD", "_RTL_STD_LIST_HEAD_KERNEL")
 
 
-class Member(NamedTuple):
-    """An unsigned integer or pointer within a structure."""
+class EntryLayout:
+    """`_RTL_STACK_TRACE_ENTRY`, and the blocks that hold entries.
 
-    name: str
-    offset: int
-    size: int
-
-
-class EntryLayout(NamedTuple):
-    """`_RTL_STACK_TRACE_ENTRY`.
+    Args:
+        entry: the structure
+        pointer_size: 4 or 8
+        unit: of which blocks are multiples
 
     Attributes:
-        members: HashChain, TraceCount, IndexHigh (6.0 and later), Index, Depth
-        count_bits: width of TraceCount within its word
-        block_depth_shift: position of BlockDepth in that word; 0 before 6.0, which has none
-        back_trace: offset of BackTrace
-        max_depth: frames that BackTrace is declared with
-        free_chain: offset of the free list's link, None where nothing is ever freed (5.x)
-        free_chain_size: bytes that the link takes
+        pointer_size: as given
+        head_size: bytes before BackTrace
+        max_depth: the frames that BackTrace is declared with
+        alignment: of an entry, relative to the first one
+        chain: HashChain, which leads to where the next entry starts
+        scan: reads (HashChain, the word that holds TraceCount and BlockDepth, Depth)
+        marks: reads (TraceCount's word, [IndexHigh,] Index)
+        shift: position of BlockDepth in TraceCount's word; 0 where blocks have none and Depth gives the size
+        sizes: bytes of a block, by BlockDepth (or by Depth)
+        capacities: frames that fit in a block, by the same
+        frames: by depth, unpacks BackTrace of an entry
+        count_mask: for TraceCount's word
+        saturation: the TraceCount that means "or more"; 0 where the count is 32 bits wide
+        wide: IndexHigh is there, the stored index has 32 bits instead of 16
+        overwritten: frames of a freed block that the free list's link lies over; -1: nothing is ever freed
     """
 
-    members: Tuple[Member, ...]
-    count_bits: int
-    block_depth_shift: int
-    back_trace: int
-    max_depth: int
-    free_chain: Optional[int]
-    free_chain_size: int
+    def __init__(self, entry: Structure, pointer_size: int, unit: int) -> None:
+        count, back_trace = entry.field("TraceCount"), entry.field("BackTrace")
+        block_depth, free_chain = entry.find("BlockDepth"), entry.find("FreeChain")
+        self.pointer_size = pointer_size
+        self.head_size = head = back_trace.offset
+        self.max_depth = most = back_trace.size // pointer_size
+        self.alignment = unit
+        self.chain = entry.field("HashChain")
+        self.wide = entry.has("IndexHigh")
+        self.scan: Values = entry.reader("HashChain", "TraceCount", "Depth")
+        index = ("IndexHigh", "Index") if self.wide else ("Index",)
+        self.marks: Values = entry.reader("TraceCount", *index)
+        self.shift = block_depth.shift if block_depth else 0
+        self.sizes = tuple(map(self.size_for, range(1, most + 1) if self.shift else range(most + 1)))
+        self.capacities = tuple((size - head) // pointer_size for size in self.sizes)
+        code = POINTER_CODES[pointer_size]
+        self.frames: Dict[int, struct.Struct] = {
+            depth: struct.Struct(f"<{head}x{depth}{code}") for depth in range(1, most + 1)
+        }
+        self.count_mask = count.mask if count.mask > 0 else (1 << 8 * count.size) - 1
+        self.saturation = self.count_mask if self.shift else 0
+        self.overwritten = -1
+        if free_chain:
+            self.overwritten = max(free_chain.offset + free_chain.size - head, 0) // pointer_size
+
+    def size_for(self, depth: int) -> int:
+        """Returns the size of a block that is made for a trace of this depth."""
+        return -(-(self.head_size + depth * self.pointer_size) // self.alignment) * self.alignment
+
+    def count_word(self, head: Buffer) -> int:
+        """Returns TraceCount as stored, with BlockDepth where they share a word."""
+        return self.marks(head, 0)[0]
+
+    def stored_index(self, head: Buffer) -> int:
+        """Returns the number that an entry holds."""
+        values = self.marks(head, 0)
+        return values[1] << _INDEX_BITS | values[2] if self.wide else values[1]
+
+    def is_index(self, stored: int, index: int) -> bool:
+        """Tells whether what an entry holds is a number, of which it may hold the low half only."""
+        return stored == (index if self.wide else index & (1 << _INDEX_BITS) - 1)
+
+    def fits(self, word: int, depth: int) -> bool:
+        """Tells whether a block has room for so many frames, by the word that holds BlockDepth."""
+        return not self.shift or depth <= self.capacities[word >> self.shift]
 
 
-class StdLayout(NamedTuple):
+class StdLayout:
     """`_STACK_TRACE_DATABASE` of one generation and bitness.
 
-    Attributes:
-        name: `5.1`, `5.2`, `6.0` or `6.1`
+    Args:
+        name: the generation, as our table is named: `5.1`, `5.2`, `6.0`, `6.1`
+        types: the table
         pointer_size: 4 or 8
+
+    Attributes:
+        name, pointer_size: as given
         size: of the structure as declared, with one bucket
-        members: the integers and pointers before Buckets
+        names: of its integers and pointers
+        values: reads these
         buckets: offset of Buckets
         bucket_strides: possible distances of two bucket heads; a kernel's differ from a process's since 6.1
-        entry: the layout of its entries
+        has_start: LowerMemoryStart is there (6.1 and later)
+        entry: its entries
     """
 
-    name: str
-    pointer_size: int
-    size: int
-    members: Tuple[Member, ...]
-    buckets: int
-    bucket_strides: Tuple[int, ...]
-    entry: EntryLayout
+    def __init__(self, name: str, types: Structures, pointer_size: int) -> None:
+        database = types["_STACK_TRACE_DATABASE"]
+        self.name = name
+        self.pointer_size = pointer_size
+        self.size = database.size
+        self.buckets = database.offset("Buckets")
+        self.names = _integers(database, self.buckets)
+        self.values: Values = database.reader(*self.names)
+        strides = [each.size for each in map(types.find, _HEADS) if each is not None]
+        self.bucket_strides = tuple(strides) or (pointer_size,)
+        self.has_start = database.has("LowerMemoryStart")
+        # Since 6.1 blocks are multiples of two pointers (code of 7601.17514 and later); before, of one.
+        unit = 2 * pointer_size if self.has_start else pointer_size
+        self.entry = EntryLayout(types["_RTL_STACK_TRACE_ENTRY"], pointer_size, unit)
 
-    def has(self, name: str) -> bool:
-        """Tells whether the structure has a member."""
-        return any(member.name == name for member in self.members)
 
-
-class HeapLogLayout(NamedTuple):
+class HeapLogLayout:
     """The heap's trace log: the object behind `RtlpHeapStackTraceLog` and its records.
 
-    Attributes:
+    Args:
+        types: our table of them
         pointer_size: 4 or 8
+
+    Attributes:
+        pointer_size: as given
         size: of the object, buckets included
-        trace_count: offset of the number of records (ULONG)
+        trace_count: where the number of records lies
         buckets: offset of the array of {first record, record found last}
         bucket_count: 401
+        bucket_size: bytes of an element of that array
         next, hash, depth, frames: offsets in a record
         max_depth: frames that a record can hold
     """
 
-    pointer_size: int
-    size: int
-    trace_count: int
-    buckets: int
-    bucket_count: int
-    next: int
-    hash: int
-    depth: int
-    frames: int
-    max_depth: int
+    def __init__(self, types: Structures, pointer_size: int) -> None:
+        log, record = types["_RTLP_HEAP_STACK_TRACE_LOG"], types["_RTLP_HEAP_STACK_TRACE_RECORD"]
+        self.pointer_size = pointer_size
+        self.size = log.size
+        self.trace_count = log.field("TraceCount")
+        self.buckets = log.offset("Buckets")
+        self.bucket_size = types["_RTLP_HEAP_STACK_TRACE_BUCKET"].size
+        self.bucket_count = log.field("Buckets").size // self.bucket_size
+        self.next = record.offset("Next")
+        self.hash = record.offset("Hash")
+        self.depth = record.offset("Depth")
+        self.frames = record.offset("Frames")
+        self.max_depth = record.field("Frames").size // pointer_size
 
 
-class BacktracesLayout(NamedTuple):
+class BacktracesLayout:
     """`_RTL_PROCESS_BACKTRACES` and `_RTL_PROCESS_BACKTRACE_INFORMATION`.
 
+    Args:
+        types: our table of them
+        pointer_size: 4 or 8, that of the database
+
     Attributes:
-        pointer_size: 4 or 8
-        header: CommittedMemory, ReservedMemory, NumberOfBackTraceLookups, NumberOfBackTraces
+        pointer_size: as given
+        header: packs CommittedMemory, ReservedMemory, NumberOfBackTraceLookups, NumberOfBackTraces
         header_size: offset of BackTraces
-        record: SymbolicBackTrace, TraceCount, Index, Depth
+        record: packs SymbolicBackTrace, TraceCount, Index, Depth
         record_size: of one element
         back_trace: offset of BackTrace in an element
         max_depth: 32
     """
 
-    pointer_size: int
-    header: Tuple[Member, ...]
-    header_size: int
-    record: Tuple[Member, ...]
-    record_size: int
-    back_trace: int
-    max_depth: int
+    def __init__(self, types: Structures, pointer_size: int) -> None:
+        buffer, record = types["_RTL_PROCESS_BACKTRACES"], types["_RTL_PROCESS_BACKTRACE_INFORMATION"]
+        self.pointer_size = pointer_size
+        self.header = buffer.packer(
+            "CommittedMemory", "ReservedMemory", "NumberOfBackTraceLookups", "NumberOfBackTraces"
+        )
+        self.header_size = buffer.offset("BackTraces")
+        self.record = record.packer("SymbolicBackTrace", "TraceCount", "Index", "Depth")
+        self.record_size = record.size
+        self.back_trace = record.offset("BackTrace")
+        self.max_depth = record.field("BackTrace").size // pointer_size
 
 
-@functools.lru_cache(maxsize=None)
-def packer(members: Tuple[Member, ...], tail: str = "", tail_offset: int = 0) -> struct.Struct:
-    """Returns the `struct.Struct` of little-endian members in order of their offsets.
-
-    Args:
-        members: in any order; they must not overlap
-        tail: more format codes, which begin at tail_offset
-        tail_offset: not before the end of the last member
-    """
-    code, end = "<", 0
-    for member in sorted(members, key=_offset):
-        code += f"{member.offset - end}x{_CODES[member.size]}"
-        end = member.offset + member.size
-    return struct.Struct(f"{code}{tail_offset - end}x{tail}" if tail else code)
-
-
-def unpack(members: Tuple[Member, ...], data: bytes) -> Dict[str, int]:
-    """Returns the members of a structure by name; data must reach to the end of the last one."""
-    names = (member.name for member in sorted(members, key=_offset))
-    return dict(zip(names, packer(members).unpack_from(data)))
-
-
-def _offset(member: Member) -> int:
-    return member.offset
+def _integers(structure: Structure, end: int) -> List[str]:
+    """Returns the integers and pointers of a structure before an offset; of two that overlap, the first."""
+    found: List[str] = []
+    reached = 0
+    for each, name in sorted((structure.field(name), name) for name in structure.names):
+        if reached <= each.offset < end and each.size in _WHOLE:
+            found.append(name)
+            reached = each.offset + each.size
+    return found

@@ -1,29 +1,33 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""The first two ways to the entries of a database: the index array and the hash chains."""
+"""The first two ways to the entries of a database: the index array and the hash chains.
+
+Number i of the index array is stored at EntryIndexArray - i * pointer size.
+"""
 
 from __future__ import annotations
 
 import bisect
 import enum
 import functools
-import struct
-from typing import Callable, Dict, Iterator, List, Optional, Sequence, Tuple
+from itertools import compress
+from typing import Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
-from . import chains
+from ...base.decode.extents import Extents
 from . import entries as stdentries
-from . import slots as stdslots
 from .blocks import Blocks
-from .bounds import Bounds
-from .capture import HASH_MASK
-from .entries import Heads
-from .header import Header
-from .slots import Slots
+from .entries import Heads, ReadBytes, read_entry
+from .header import Bounds, Header
 
 UNREADABLE = -1
 """Depth of an entry of which not even the head is present."""
 
-ReadBytes = Callable[[int, int], Optional[memoryview]]
+
+class Slots(NamedTuple):
+    """Index slots in a row that are present: the number of the first, and what they hold, in index order."""
+
+    first: int
+    pointers: Tuple[int, ...]
 
 
 class Chain(enum.IntEnum):
@@ -60,7 +64,7 @@ class Links:
         heads: Sequence[Heads],
         slots: List[Slots],
     ) -> None:
-        self._codec = stdentries.codec(header.layout)
+        self._layout = header.layout.entry
         self._header = header
         self._used = used
         self._read = read
@@ -82,7 +86,7 @@ class Links:
             return
         self.entries = [self._resolve(run) for run in slots]
         if not used.upper_known:
-            stdslots.cut(self.slots, self.entries)
+            cut(self.slots, self.entries)
         self.led = self._led_once()
         self.strays = sum(entries.count(None) for entries in self.entries)
 
@@ -100,12 +104,12 @@ class Links:
             self.chains[run.first : run.first + len(run.addresses)] = bytes((Chain.WHOLE,)) * len(
                 run.addresses
             )
-        plain = chains.in_order(self.blocks, heads)
+        plain = in_order(self.blocks, heads)
         if plain is not None:
             self.buckets = plain
             return
         following = self._following = list(map(self.by_address.get, self.blocks.chains))
-        for bucket, address in chains.starts(heads):
+        for bucket, address in stdentries.starts(heads):
             self._follow_one(bucket, address, following)
 
     def _follow_one(self, bucket: int, address: int, following: List[Optional[int]]) -> None:
@@ -182,23 +186,23 @@ class Links:
             agrees: tells whether the entry's own content agrees with the number of that chain or slot
             number: of the chain or slot
         """
-        used, codec = self._used, self._codec
+        used, layout = self._used, self._layout
         ceiling = used.upper_start if used.upper_known else used.upper_end
-        if not used.first_entry <= address < ceiling or (address - used.first_entry) % codec.alignment:
+        if not used.first_entry <= address < ceiling or (address - used.first_entry) % layout.alignment:
             return None
         doubtful = address >= self._sure_end or self._enclosed(address)
-        head = self._read(address, codec.head_size)
+        head = self._read(address, layout.head_size)
         if head is None:
-            chain = self._read(address, codec.pointer_size)
+            data = self._read(address + layout.chain.offset, layout.chain.size)
+            chain = int.from_bytes(data, "little") if data is not None else 0
             return None if doubtful else self._append(address, chain, UNREADABLE)
         if doubtful and not agrees(address, number):
             return None
-        return self._append(address, head, codec.scan.unpack_from(head)[2])
+        chain, _, depth = layout.scan(head, 0)
+        return self._append(address, chain, depth)
 
-    def _append(self, address: int, chain: Optional[memoryview], depth: int) -> int:
-        code = stdentries.POINTER_CODES[self._codec.pointer_size]
-        following = struct.unpack_from(f"<{code}", chain)[0] if chain is not None else 0
-        self.blocks.append(address, following, depth)
+    def _append(self, address: int, chain: int, depth: int) -> int:
+        self.blocks.append(address, chain, depth)
         self.buckets.append(-1)
         self._following.append(None)
         self.by_address[address] = len(self.buckets) - 1
@@ -211,27 +215,75 @@ class Links:
 
     def _end_of(self, entry: int) -> int:
         address = self.blocks.addresses[entry]
-        head = self._read(address, self._codec.head_size)
+        head = self._read(address, self._layout.head_size)
         if head is None:
             return address
-        _, word, depth = self._codec.scan.unpack_from(head)
-        shape = word >> self._codec.shift if self._codec.shift else min(depth, self._codec.max_depth)
-        return address + self._codec.sizes[shape]
-
-    def _frames(self, address: int) -> Tuple[int, ...]:
-        """Returns the frames of an entry that is all present and whose Depth is possible, else none."""
-        codec = self._codec
-        head = self._read(address, codec.head_size)
-        frames = codec.frames.get(codec.scan.unpack_from(head)[2]) if head is not None else None
-        data = self._read(address, frames.size) if frames else None
-        return frames.unpack_from(data) if frames and data is not None else ()
+        layout = self._layout
+        _, word, depth = layout.scan(head, 0)
+        return address + layout.sizes[word >> layout.shift if layout.shift else min(depth, layout.max_depth)]
 
     def _hashes_to(self, address: int, bucket: int) -> bool:
-        frames = self._frames(address)
-        return bool(frames) and (sum(frames) & HASH_MASK) % self._header.bucket_count == bucket
+        entry = read_entry(self._layout, self._read, address)
+        return entry is not None and self._header.bucket_of(entry.frames) == bucket
 
     def _has_index(self, address: int, index: int) -> bool:
-        head = self._read(address, self._codec.head_size)
-        if head is None or not self._frames(address):
-            return False
-        return self._codec.stored_index(head) == (index if self._codec.wide else index & 0xFFFF)
+        entry = read_entry(self._layout, self._read, address)
+        return entry is not None and self._layout.is_index(entry.number, index)
+
+
+def index_slots(memory: Extents, used: Bounds, size: int) -> List[Slots]:
+    """Returns the index slots that are present."""
+    found = []
+    for low, high in memory.covered(used.upper_start, used.upper_end):
+        last = (used.upper_end - low) // size
+        first = -(-(used.upper_end - high) // size) + 1
+        if first <= last:
+            start = used.upper_end - last * size
+            found.append(Slots(first, stdentries.pointers(memory, start, last - first + 1, size)[::-1]))
+    return found[::-1]
+
+
+def cut(slots: List[Slots], entries: List[List[Optional[int]]]) -> None:
+    """Drops what follows the last slot that leads to an entry, where it is not known where the slots end."""
+    while slots:
+        while entries[-1] and entries[-1][-1] is None:
+            entries[-1].pop()
+        if entries[-1]:
+            slots[-1] = Slots(slots[-1].first, slots[-1].pointers[: len(entries[-1])])
+            return
+        slots.pop()
+        entries.pop()
+
+
+def in_order(blocks: Blocks, heads: Sequence[Heads]) -> Optional[List[int]]:
+    """Tells in which bucket's chain each entry is, in one pass through memory.
+
+    Windows 6.0 and later put a new entry before the others of its chain, 5.x behind them; as long as no block
+    was released and used again, a chain goes through memory in one direction.
+
+    Args:
+        blocks: the entries by address
+        heads: what is present of the bucket heads
+
+    Returns:
+        By entry its bucket, or -1 if it is in no chain; None unless each head and each link of an entry in a
+        chain leads to an entry of its own, all in one direction.
+    """
+    pending: Dict[int, int] = {address: bucket for bucket, address in stdentries.starts(heads)}
+    used = sum(len(run.addresses) - run.addresses.count(0) for run in heads)
+    addresses, links = blocks.addresses, blocks.chains
+    upwards = next((link > address for address, link in zip(addresses, links) if link), True)
+    found: List[int] = []
+    take = pending.pop
+    for address, link in zip(addresses, links) if upwards else zip(reversed(addresses), reversed(links)):
+        bucket = take(address, -1)
+        found.append(bucket)
+        if bucket >= 0:
+            pending[link] = bucket
+    if not upwards:
+        found.reverse()
+    pending.pop(0, None)
+    reached = links if -1 not in found else compress(links, map((-1).__ne__, found))
+    ends = sum(not link for link in reached)
+    # A link that leads where another does, too, is one that the other took the place of.
+    return found if not pending and ends == used else None

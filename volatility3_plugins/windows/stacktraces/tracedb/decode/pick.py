@@ -4,25 +4,17 @@
 
 from __future__ import annotations
 
-from typing import Collection, List, NamedTuple, Optional, Tuple
+from typing import Collection, List, Optional
 
-from ...base.decode.reading import Chunks, Reader
-from . import entries
-from .bounds import bounds
-from .capture import HASH_MASK
-from .header import Header
+from ...base.decode.memory import WINDOW, Memory, Reader, Windows
+from .capture import back_trace_hash
+from .entries import StdEntry, read_entry
+from .header import Header, bounds
 from .judge import Trace
 
 MOST = 64
 """For more than so many it costs less to read the database."""
 _LONGEST = 0x1000
-
-
-class _Entry(NamedTuple):
-    chain: int
-    word: int
-    number: int
-    frames: Tuple[int, ...]
 
 
 class Picker:
@@ -36,8 +28,8 @@ class Picker:
     def __init__(self, reader: Reader, header: Header) -> None:
         self._header = header
         self._used = bounds(header)
-        self._codec = entries.codec(header.layout)
-        self._chunks = Chunks(reader)
+        self._layout = header.layout.entry
+        self._memory = Memory(Windows(reader, WINDOW), header.layout.pointer_size)
 
     def traces(self, indices: Collection[int]) -> Optional[List[Trace]]:
         """Returns the traces with some numbers, in their order.
@@ -58,52 +50,40 @@ class Picker:
         return found
 
     def _is_slot(self, index: int) -> bool:
-        size = self._codec.pointer_size
-        return 0 < index <= (self._used.upper_end - self._used.upper_start) // size
+        slots = (self._used.upper_end - self._used.upper_start) // self._layout.pointer_size
+        return 0 < index <= slots
 
     def _trace(self, index: int) -> Optional[Trace]:
-        codec = self._codec
-        address = self._pointer(self._used.upper_end - index * codec.pointer_size)
+        layout = self._layout
+        address = self._memory.pointer(self._used.upper_end - index * layout.pointer_size) or 0
         entry = self._entry(address)
-        if entry is None or entry.number != (index if codec.wide else index & 0xFFFF):
+        if entry is None or not layout.is_index(entry.number, index):
             return None
-        count, total = entry.word & codec.count_mask, sum(entry.frames) & HASH_MASK
-        bucket = total % self._header.bucket_count
-        if not 0 < count < (codec.saturation or codec.count_mask + 1) or not self._leads(bucket, address):
+        count, total = entry.word & layout.count_mask, back_trace_hash(entry.frames)
+        bucket = self._header.bucket_of(entry.frames)
+        if not 0 < count < (layout.saturation or layout.count_mask + 1) or not self._leads(bucket, address):
             return None
-        return Trace(index, address, count, len(entry.frames), total, bucket, entry.frames, "")
+        return Trace(index, address, count, len(entry.frames), total, bucket, entry.frames, 0)
 
     def _leads(self, bucket: int, wanted: int) -> bool:
         """Tells whether the chain of a bucket leads to an address, through nothing but entries of its own."""
-        address = self._pointer(self._header.buckets + bucket * self._header.bucket_stride)
+        address = self._memory.pointer(self._header.buckets + bucket * self._header.bucket_stride) or 0
         seen = {0}
         while address not in seen and len(seen) < _LONGEST:
             if address == wanted:
                 return True
             seen.add(address)
             entry = self._entry(address)
-            if entry is None or (sum(entry.frames) & HASH_MASK) % self._header.bucket_count != bucket:
+            if entry is None or self._header.bucket_of(entry.frames) != bucket:
                 return False
             address = entry.chain
         return False
 
-    def _pointer(self, address: int) -> int:
-        """Returns a pointer, 0 where it is not present."""
-        data = self._chunks.read(address, self._codec.pointer_size)
-        return int.from_bytes(data, "little") if data is not None else 0
-
-    def _entry(self, address: int) -> Optional[_Entry]:
+    def _entry(self, address: int) -> Optional[StdEntry]:
         """Returns the entry at an address if it is all present and possible."""
-        codec, used = self._codec, self._used
+        used, layout = self._used, self._layout
         within = used.first_entry <= address < used.lower_end
-        if not within or (address - used.first_entry) % codec.alignment:
+        if not within or (address - used.first_entry) % layout.alignment:
             return None
-        head = self._chunks.read(address, codec.head_size)
-        if head is None:
-            return None
-        chain, word, depth = codec.scan.unpack_from(head)
-        layout = codec.frames.get(depth)
-        data = self._chunks.read(address, layout.size) if layout is not None else None
-        if layout is None or data is None or (codec.shift and depth > codec.capacities[word >> codec.shift]):
-            return None
-        return _Entry(chain, codec.count_word(head), codec.stored_index(head), layout.unpack_from(data))
+        entry = read_entry(layout, self._memory.read, address)
+        return entry if entry is not None and layout.fits(entry.word, len(entry.frames)) else None

@@ -1,20 +1,32 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""The proof that an address holds a Stack Trace Database, and the best guess when its header is damaged."""
+"""The proof that an address holds a Stack Trace Database, and the best guess when its header is damaged.
+
+Which of several layouts a database has is told by what it holds: whether the members that a layout has agree
+with each other and with the entries. Of layouts that agree alike the one with most members counts.
+"""
 
 from __future__ import annotations
 
+import functools
 from typing import Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
-from ...base.decode.reading import Reader
+from ...base.decode.memory import Reader
+from . import entries
+from .blocks import BlockWalk
 from .header import MAX_DATABASE, Header, contradictions, parse
 from .layout import StdLayout
-from .sample import agreement, block_count, numbered_slots
 
 _USUAL_COUNTS = {"5.1": (137,), "5.2": (1567,), "6.1": (9551, 5569)}
 """Numbers of buckets: XP; 2003; 7 to 11 with 16 MB and more, with less. Vista's is not known."""
 _MEGABYTE = 0x100000
 _FEW = 3
+_SAMPLE = 16
+_SLOTS = 64
+_FIRST_BLOCKS = 0x10000
+
+UNREADABLE = "unreadable"
+"""What stands for the names of members that fail when not all of the header is present."""
 
 
 class Proof(NamedTuple):
@@ -36,15 +48,15 @@ def prove(reader: Reader, address: int, layouts: Sequence[StdLayout]) -> Proof:
     Args:
         reader: reads memory
         address: canonical
-        layouts: those of the bitness in question, later generations first
+        layouts: those of the bitness in question, in any order
 
     Returns:
         The proof; its header is None unless every test is passed.
     """
-    length = _header_length(layouts)
+    layouts, length = _ordered(tuple(layouts))
     data = reader(address, length).read(address, length)
     if data is None:
-        return Proof(None, ("unreadable",))
+        return Proof(None, (UNREADABLE,))
     failed: List[Tuple[str, ...]] = []
     best, most = None, -1
     for layout in layouts:
@@ -66,7 +78,7 @@ def recover(reader: Reader, address: int, layouts: Sequence[StdLayout]) -> Proof
     Args:
         reader: reads memory
         address: canonical
-        layouts: those of the bitness in question, later generations first
+        layouts: those of the bitness in question, in any order
 
     Returns:
         A proof as `prove` gives it, else the layout and the number of buckets under which the entries that
@@ -79,7 +91,7 @@ def recover(reader: Reader, address: int, layouts: Sequence[StdLayout]) -> Proof
 
 
 def _guess(reader: Reader, address: int, layouts: Sequence[StdLayout]) -> Optional[Proof]:
-    length = _header_length(layouts)
+    layouts, length = _ordered(tuple(layouts))
     memory = reader(address, length)
     whole = memory.read(address, length) is not None
     data = bytearray(length)
@@ -100,7 +112,7 @@ _Guess = Tuple[Header, Tuple[str, ...]]
 
 def _failed(guess: Header, parsed: Header, whole: bool) -> Tuple[str, ...]:
     if not whole:
-        return ("unreadable",)
+        return (UNREADABLE,)
     replaced = ("NumberOfBuckets",) if guess.bucket_count != parsed.bucket_count else ()
     return (*replaced, *contradictions(guess))
 
@@ -110,7 +122,7 @@ def _best_by_chains(reader: Reader, guesses: Sequence[_Guess]) -> Optional[_Gues
     best, best_rank = None, (0, -_FEW)
     for header, failed in guesses:
         matching, sampled = agreement(reader, header)
-        if not matching and "unreadable" in failed:
+        if not matching and UNREADABLE in failed:
             continue
         rank = (matching, -len(failed))
         if (2 * matching > sampled or not sampled) and rank > best_rank:
@@ -161,5 +173,75 @@ def _guesses(header: Header) -> Iterator[Header]:
             yield guess
 
 
-def _header_length(layouts: Sequence[StdLayout]) -> int:
-    return max(layout.buckets for layout in layouts)
+@functools.lru_cache(maxsize=16)
+def _ordered(layouts: Tuple[StdLayout, ...]) -> Tuple[Tuple[StdLayout, ...], int]:
+    """Returns layouts, those with most members first, and how many bytes it takes to try them.
+
+    XP's structure is that of 2003 with a lock of its own: what proves XP's proves that of 2003, too.
+    """
+    told = sorted(layouts, key=lambda layout: layout.name, reverse=True)
+    told.sort(key=lambda layout: len(layout.names), reverse=True)
+    return tuple(told), max(layout.buckets for layout in layouts)
+
+
+def agreement(reader: Reader, header: Header) -> Tuple[int, int]:
+    """Samples the bucket heads, and the first block.
+
+    Returns:
+        (heads that lead to an entry whose hash belongs in that bucket, heads that could be tried); the first
+        block counts as one of either
+    """
+    memory = reader(header.buckets, header.buckets_end - header.buckets)
+    heads = list(entries.starts(entries.bucket_heads(header, memory)))
+    step = max(len(heads) // _SAMPLE, 1)
+    verdicts = [_belongs(reader, header, bucket, head) for bucket, head in heads[::step][:_SAMPLE]]
+    verdicts.append(_begins(reader, header))
+    return verdicts.count(True), len(verdicts) - verdicts.count(None)
+
+
+def _begins(reader: Reader, header: Header) -> Optional[bool]:
+    """Tells whether a block is where the first one must be; None if there is none or its place is unknown."""
+    layout, first = header.layout.entry, header.first_entry
+    known = header.layout.has_start or not layout.shift
+    if not known or not header.fields["NextFreeLowerMemory"] > first:
+        return None
+    head = reader(first, layout.head_size).read(first, layout.head_size)
+    return 0 < layout.scan(head, 0)[2] <= layout.max_depth if head is not None else None
+
+
+def _belongs(reader: Reader, header: Header, bucket: int, address: int) -> Optional[bool]:
+    """Tells whether an address holds an entry that belongs in a bucket; None when it is not present."""
+    layout = header.layout.entry
+    if not header.buckets_end <= address < header.address + MAX_DATABASE:
+        return False
+    memory = reader(address, layout.sizes[-1])
+    head = memory.read(address, layout.head_size)
+    if head is None:
+        return None
+    if not 0 < layout.scan(head, 0)[2] <= layout.max_depth:
+        return False
+    entry = entries.read_entry(layout, memory.read, address)
+    return header.bucket_of(entry.frames) == bucket if entry else None
+
+
+def block_count(reader: Reader, header: Header) -> int:
+    """Returns how many blocks make sense in the first 64 KB of where the entries would be."""
+    first, end = header.first_entry, header.first_entry + _FIRST_BLOCKS
+    memory = reader(first, end - first)
+    walk = BlockWalk(header.layout.entry, memory, first, end, tuple)
+    return len(walk.walk().addresses)
+
+
+def numbered_slots(reader: Reader, header: Header, end: int) -> int:
+    """Returns how many of the first index slots, if the array ended there, lead to their entry."""
+    layout = header.layout.entry
+    size = layout.pointer_size
+    memory = reader(end - _SLOTS * size, _SLOTS * size)
+    right = 0
+    for index in range(1, _SLOTS + 1):
+        slot = memory.read(end - index * size, size)
+        address = int.from_bytes(slot, "little") if slot is not None else 0
+        if header.first_entry <= address < end:
+            head = reader(address, layout.head_size).read(address, layout.head_size)
+            right += head is not None and layout.is_index(layout.stored_index(head), index)
+    return right

@@ -1,8 +1,17 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""The words that say what is special or wrong about a trace. Empty: a live trace without fault."""
+"""The bits that say what is special or wrong about a trace. None: a live trace without fault.
+
+A listing has a hundred thousand traces: each has its bits as one number, and what they stand for is looked up
+when it is shown.
+"""
 
 from __future__ import annotations
+
+import functools
+
+from ...base.decode import status as words
+from ...base.decode.status import Status, Word
 
 UNINDEXED = 1
 """Live, in its hash chain, but nobody asked for a number (6.1 and later)."""
@@ -21,21 +30,19 @@ DEPTH = 64
 UNREADABLE = 128
 """Part of it, or all, is not present in the image."""
 
-_WORDS = ("unindexed", "saturated", "freed", "orphan", "index", "bucket", "depth", "unreadable")
-
-
-def text(flags: int) -> str:
-    """Returns the words for a set of flags, in their fixed order, with `, ` between them."""
-    return _TEXTS[flags]
-
-
-_TEXTS = tuple(
-    ", ".join(word for bit, word in enumerate(_WORDS) if flags >> bit & 1)
-    for flags in range(1 << len(_WORDS))
+_WORDS = (
+    *(Word.UNINDEXED, Word.SATURATED, Word.FREED, Word.ORPHAN),
+    *(Word.INDEX, Word.BUCKET, Word.DEPTH, Word.UNREADABLE),
 )
-_FLAGS = {words: number for number, words in enumerate(_TEXTS)}
 
 
-def flags(words: str) -> int:
-    """Returns the flags for words that `text` made."""
-    return _FLAGS[words]
+@functools.lru_cache(maxsize=None)
+def of(flags: int) -> Status:
+    """Returns the words for a set of flags, in their fixed order."""
+    return words.status(*(word for bit, word in enumerate(_WORDS) if flags >> bit & 1))
+
+
+@functools.lru_cache(maxsize=None)
+def text(flags: int) -> str:
+    """Returns the words for a set of flags as a column shows them."""
+    return words.text(of(flags))

@@ -11,13 +11,12 @@ from operator import not_
 from typing import Dict, Iterable, Iterator, Optional, Tuple
 
 from ...base.decode.extents import Extents
-from . import entries as stdentries
 from . import status
-from .bounds import Bounds
 from .capture import HASH_MASK
-from .header import Header
+from .entries import ReadBytes
+from .header import Bounds, Header
 from .judge import Judge, Trace
-from .linked import Links, ReadBytes
+from .linked import Links
 
 _MAX_STRAYS = 1000
 _NO_FRAMES = (struct.Struct("").unpack_from, sys.maxsize)
@@ -36,7 +35,7 @@ class TraceDecoder:
     """
 
     def __init__(self, header: Header, used: Bounds, links: Links, memory: Extents, read: ReadBytes) -> None:
-        self._codec = stdentries.codec(header.layout)
+        self._layout = header.layout.entry
         self._bucket_count = header.bucket_count
         self._judge = Judge(header, used, links, read)
         self._links = links
@@ -49,7 +48,7 @@ class TraceDecoder:
         """Returns the traces, by index, then what no slot leads to by address.
 
         Args:
-            hidden: flags of `stdstatus`; what has one of them is left out
+            hidden: flags of `status`; what has one of them is left out
         """
         pairs = self._by_slot(self.claims()) if self._links.strays else self._all_slots()
         rest = ((None, entry, 0) for entry in self._rest)
@@ -73,9 +72,9 @@ class TraceDecoder:
         for entry in self._rest:
             if self._links.buckets[entry] < 0:
                 continue
-            head = self._read(self._links.blocks.addresses[entry], self._codec.head_size)
+            head = self._read(self._links.blocks.addresses[entry], self._layout.head_size)
             if head is not None:
-                found.setdefault(self._codec.stored_index(head), entry)
+                found.setdefault(self._layout.stored_index(head), entry)
         found.pop(0, None)
         return found
 
@@ -95,20 +94,24 @@ class TraceDecoder:
                 yield index, entry, pointer
 
     def _decode(self, pairs: Iterable[_Pair], hidden: int) -> Iterator[Trace]:
-        codec, links = self._codec, self._links
+        layout, links = self._layout, self._links
         addresses, depths, buckets = links.blocks.addresses, links.blocks.depths, links.buckets
-        shift, capacities = codec.shift, codec.capacities
-        by_depth = [_NO_FRAMES] * (codec.max_depth + 1)
-        for depth, each in codec.frames.items():
+        shift, capacities = layout.shift, layout.capacities
+        by_depth = [_NO_FRAMES] * (layout.max_depth + 1)
+        for depth, each in layout.frames.items():
             by_depth[depth] = each.unpack_from, each.size
-        marks, wide = codec.marks.unpack_from, codec.wide
-        mask, most, modulus = codec.count_mask, codec.saturation or codec.count_mask + 1, self._bucket_count
-        data, start, size, low, deepest = b"", 0, 0, HASH_MASK, codec.max_depth
+        marks, wide = layout.marks, layout.wide
+        mask, most, modulus = (
+            layout.count_mask,
+            layout.saturation or layout.count_mask + 1,
+            self._bucket_count,
+        )
+        data, start, size, low, deepest = b"", 0, 0, HASH_MASK, layout.max_depth
         # Half the time of Trace(...), which matters for a hundred thousand.
         make = tuple.__new__
         for index, entry, pointer in pairs:
             if entry is None:
-                yield Trace(index, pointer, None, None, None, None, (), status.text(status.INDEX))
+                yield Trace(index, pointer, None, None, None, None, (), status.INDEX)
                 continue
             address, depth = addresses[entry], depths[entry]
             unpack, length = by_depth[depth if 0 < depth <= deepest else 0]
@@ -117,8 +120,8 @@ class TraceDecoder:
                 start, data = self._memory.run_at(address) or (0, b"")
                 size, offset = len(data), address - start
                 if offset > size - length:
-                    flags, trace = self._judge.piecemeal(index, entry)
-                    if not flags & hidden:
+                    trace = self._judge.piecemeal(index, entry)
+                    if not trace.status & hidden:
                         yield trace
                     continue
             frames = unpack(data, offset)
@@ -133,8 +136,8 @@ class TraceDecoder:
                 and 0 < traces < most
                 and (not shift or depth <= capacities[values[0] >> shift])
             ):
-                yield make(Trace, (stored, address, traces, depth, total, bucket, frames, ""))
+                yield make(Trace, (stored, address, traces, depth, total, bucket, frames, 0))
             else:
-                flags, trace = self._judge.row(index, entry, values[0], stored, frames)
-                if not flags & hidden:
+                trace = self._judge.row(index, entry, values[0], stored, frames)
+                if not trace.status & hidden:
                     yield trace
