@@ -1,59 +1,108 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""Reads a module's image by RVA, in windows that are read once."""
+"""Reads a module's image by RVA, in windows that are read once, and remembers what its parts held.
+
+Windows shares the pages of an image, but a process that writes to its pages has its own ones from then on:
+`ImageParts` keeps enough of what the index of a module was made of to tell whether another process has the
+same there.
+"""
 
 from __future__ import annotations
 
-from typing import Dict, Optional, Tuple
+import functools
+import hashlib
+from typing import Dict, Iterator, List, Optional, Tuple
 
-from volatility3.framework import interfaces
-
-from ..base import bulk
 from ..base.decode.extents import Extents
-from .decode.unwindinfo import Bytes
+from ..base.decode.memory import Memory, Reader, Windows
+from ..base.decode.pagetable import PAGE_SIZE
+from ..base.decode.status import Word
+from ..base.image import Image
 
 WINDOW = 0x4000
-_NOTHING = (0, b"")
+_DIGEST_SIZE = 16
+
+_Piece = Tuple[int, int]
+"""RVA and length of what is present of a page."""
 
 
 class ImageReader:
     """The image of a module as one layer maps it.
 
     Args:
-        context: the context that holds the layer
+        image: the memory image
         layer_name: the virtual layer
         base: where the module lies, canonical
         size: how far it reaches; nothing beyond is read
     """
 
-    def __init__(
-        self, context: interfaces.context.ContextInterface, layer_name: str, base: int, size: int
-    ) -> None:
-        self._context = context
+    def __init__(self, image: Image, layer_name: str, base: int, size: int) -> None:
         self.layer_name = layer_name
         self.base = base
         self.size = size
-        self._windows: Dict[int, Extents] = {}
-        self._first_runs: Dict[int, Tuple[int, bytes]] = {}
+        self._load = functools.partial(_load, image.reader(layer_name), base, size)
+        self._memory = Memory(Windows(self._load, WINDOW), image.pointer_size, [(0, size)])
 
     def load(self, rva: int, length: int) -> Extents:
         """Returns what is present of a range, by RVA, and does not keep it."""
-        length = max(min(length, self.size - rva), 0)
-        found = bulk.read_extents(self._context, self.layer_name, self.base + rva, length)
-        return Extents((start - self.base, data) for start, data in found.runs)
+        return self._load(rva, length)
 
-    def read(self, rva: int, length: int) -> Optional[Bytes]:
+    def read(self, rva: int, length: int) -> Optional[bytes]:
         """Returns the bytes of a short range, or None unless all are present."""
-        window = rva // WINDOW
-        first, data = self._first_runs.get(window, _NOTHING)
-        start = rva - first
-        if start >= 0 and start + length <= len(data):
-            return data[start : start + length]
-        if rva < 0 or rva + length > self.size:
-            return None
-        if (rva + length - 1) // WINDOW > window:
-            return self.load(rva, length).read(rva, length)
-        if window not in self._windows:
-            self._windows[window] = found = self.load(window * WINDOW, WINDOW)
-            self._first_runs[window] = found.runs[0] if found.runs else _NOTHING
-        return self._windows[window].read(rva, length)
+        return self._memory.read(rva, length)
+
+
+def _load(reader: Reader, base: int, size: int, rva: int, length: int) -> Extents:
+    found = reader(base + rva, max(min(length, size - rva), 0))
+    return Extents((start - base, data) for start, data in found.runs)
+
+
+class ImageParts:
+    """Reads parts of an image and remembers what they held, as digests of their pages.
+
+    Args:
+        reader: the image in one process
+    """
+
+    def __init__(self, reader: ImageReader) -> None:
+        self._reader = reader
+        self._ranges: List[Tuple[Word, int, int]] = []
+        self._digests: Dict[_Piece, bytes] = {}
+
+    def load(self, part: Word, rva: int, length: int) -> Extents:
+        """Returns what is present of a range, by RVA.
+
+        Args:
+            part: what `difference` says if another process has it otherwise
+            rva: where it starts
+            length: in bytes
+        """
+        found = self._reader.load(rva, length)
+        if not any(start <= rva and rva + length <= end for _, start, end in self._ranges):
+            self._ranges.append((part, rva, rva + length))
+            self._digests.update(_digests(found))
+        return found
+
+    def difference(self, reader: ImageReader) -> Optional[Word]:
+        """Returns the word for a part that another process has otherwise, or None.
+
+        Pages that are not present in one of them say nothing: processes have those that they touched.
+
+        Args:
+            reader: the same image in the other process
+        """
+        for part, start, end in self._ranges:
+            for piece, digest in _digests(reader.load(start, end - start)):
+                if self._digests.get(piece, digest) != digest:
+                    return part
+        return None
+
+
+def _digests(extents: Extents) -> Iterator[Tuple[_Piece, bytes]]:
+    for start, data in extents.runs:
+        low, end = start, start + len(data)
+        while low < end:
+            high = min((low // PAGE_SIZE + 1) * PAGE_SIZE, end)
+            page = data[low - start : high - start]
+            yield (low, high - low), hashlib.blake2b(page, digest_size=_DIGEST_SIZE).digest()
+            low = high

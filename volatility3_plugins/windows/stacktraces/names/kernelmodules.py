@@ -6,32 +6,32 @@ from __future__ import annotations
 
 from typing import Iterable, Iterator, List, NamedTuple, Optional, Set, Tuple
 
-from volatility3.framework import exceptions, interfaces
+from volatility3.framework import exceptions
 
 from ..base import bulk
 from ..base.decode import modulename
-from ..base.peek import Peek
+from ..base.decode.pagetable import PAGE_SIZE
+from ..base.decode.status import NOTHING, Status, Word, status
+from ..base.image import Image
+from ..base.space import KERNEL_PROCESS
 from ..base.spaces import AddressSpaces
-from . import loaderlists
 from .decode.pe import MAX_IMAGE, HeaderError, read_headers
 from .imagereader import ImageReader
-
-KERNEL = "nt"
-OVERLAPPING = "overlaps another module"
+from .loaderlists import LoaderLists
 
 
 class Module(NamedTuple):
     """A module in memory.
 
     `name` is the one that symbols are written with, `file` the file's name as the loader has it; addresses
-    are canonical; `status` is empty or says what is odd about its listing.
+    are canonical; `status` says what is odd about its listing.
     """
 
     base: int
     size: int
     name: str
     file: str
-    status: str
+    status: Status
 
     @property
     def end(self) -> int:
@@ -40,7 +40,7 @@ class Module(NamedTuple):
 
 def mark_overlaps(modules: Iterable[Module]) -> List[Module]:
     """Returns modules by address; those that share addresses with another, as no two can, say so."""
-    ordered = sorted(modules)
+    ordered = sorted(modules, key=lambda module: module[:4])
     marked: Set[int] = set()
     reaching = None
     for module in ordered:
@@ -52,73 +52,66 @@ def mark_overlaps(modules: Iterable[Module]) -> List[Module]:
 
 
 def _marked(module: Module) -> Module:
-    return module._replace(status=", ".join(filter(None, (module.status, OVERLAPPING))))
+    return module._replace(status=status(module.status, Word.OVERLAPS_ANOTHER_MODULE))
 
 
 class KernelModules:
-    """Lists the kernel's modules.
+    """Lists the kernel's modules; `image.part(KernelModules)` is the one of an image.
 
     Session space (win32k and what is loaded with it) is mapped by the processes of a session only; so a
     module that the kernel's own layer does not map is read through one process of each session in turn.
-
-    Args:
-        context: the context that holds the kernel
-        kernel_module_name: the kernel's module
     """
 
-    def __init__(self, context: interfaces.context.ContextInterface, kernel_module_name: str) -> None:
-        self._context = context
-        self._kernel_module_name = kernel_module_name
-        kernel = context.modules[kernel_module_name]
-        self._layer = context.layers[kernel.layer_name]
-        self.base = bulk.canonical(self._layer, kernel.offset)
+    def __init__(self, image: Image) -> None:
+        self._image = image
         self._session_layers: Optional[List[str]] = None
 
     def list_modules(self, kernel_start: int) -> Tuple[List[Module], bool]:
         """Returns the modules by address, and whether the list could be read to its end and believed.
 
+        An image without a kernel has none.
+
         Args:
             kernel_start: the first kernel address; modules below it are not believed
         """
-        kernel = self._context.modules[self._kernel_module_name]
-        pointer_size = 8 if self._layer.bits_per_register == 64 else 4
-        peek = Peek(self._context, kernel.layer_name, pointer_size)
-        head = self.base + kernel.get_symbol("PsLoadedModuleList").address
-        listed = loaderlists.kernel_modules(peek, head)
+        kernel = self._image.base
+        if not kernel:
+            return [], True
+        entries, whole = self._image.part(LoaderLists).of_kernel()
         modules = []
-        whole = listed.complete
-        for entry in listed.entries:
+        for entry in entries:
             if entry.base < kernel_start or entry.size > MAX_IMAGE:
                 whole = False
                 continue
-            name = KERNEL if entry.base == self.base else modulename.module_name(entry.name)
-            modules.append(Module(entry.base, entry.size, name, modulename.file_name(entry.name), ""))
-        if all(module.base != self.base for module in modules):
-            modules.insert(
-                0, Module(self.base, self._kernel_size(), KERNEL, KERNEL, "not in the module list")
-            )
+            name = KERNEL_PROCESS if entry.base == kernel else modulename.module_name(entry.name)
+            file = modulename.file_name(entry.name)
+            modules.append(Module(entry.base, entry.size, name, file, NOTHING))
+        if all(module.base != kernel for module in modules):
+            said = status(Word.NOT_IN_THE_MODULE_LIST)
+            modules.insert(0, Module(kernel, self._kernel_size(), KERNEL_PROCESS, KERNEL_PROCESS, said))
         return mark_overlaps(modules), whole
 
     def layer_of(self, module: Module) -> str:
         """Returns the layer through which a module's headers can be read (the kernel's if none can)."""
-        if self._layer.is_valid(bulk.masked(self._layer, module.base)):
-            return str(self._layer.name)
+        own = self._image.layer
+        if own.is_valid(bulk.masked(own, module.base)):
+            return str(own.name)
         if self._session_layers is None:
             self._session_layers = list(self._sessions())
         for layer_name in self._session_layers:
-            layer = self._context.layers[layer_name]
+            layer = self._image.context.layers[layer_name]
             if layer.is_valid(bulk.masked(layer, module.base)):
                 return layer_name
-        return str(self._layer.name)
+        return str(own.name)
 
     def _sessions(self) -> Iterator[str]:
         """Yields the layer of one process of each session."""
         seen = set()
-        for space in AddressSpaces.list_spaces(self._context, self._kernel_module_name):
-            if space.eprocess is None or space.wow64 or not space.layer_name:
+        for space in AddressSpaces.list_spaces(self._image):
+            if not space.eprocess or space.wow64 or not space.layer_name:
                 continue
             try:
-                session = space.eprocess.get_session_id()
+                session = self._image.object_at("_EPROCESS", space.eprocess).get_session_id()
             except exceptions.InvalidAddressException:
                 continue
             if isinstance(session, int) and session not in seen:
@@ -127,8 +120,8 @@ class KernelModules:
 
     def _kernel_size(self) -> int:
         """Returns the size of a kernel that its own list does not have, from its headers."""
-        reader = ImageReader(self._context, self._layer.name, self.base, MAX_IMAGE)
+        reader = ImageReader(self._image, str(self._image.layer.name), self._image.base, MAX_IMAGE)
         try:
             return read_headers(reader.read).size
         except HeaderError:
-            return 0x1000
+            return PAGE_SIZE

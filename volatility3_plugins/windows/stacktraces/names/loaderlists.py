@@ -6,32 +6,18 @@ from __future__ import annotations
 
 from typing import Dict, List, NamedTuple, Optional, Set, Tuple
 
-from ..base.peek import Peek
+from ..base.decode.memo import Memo
+from ..base.decode.memory import Memory
+from ..base.decode.structure import Structures
+from ..base.image import Image
+from ..base.space import AddressSpace
 
 MAX_MODULES = 0x4000
 MAX_NAME = 0x208
 
-
-class LoaderLayout(NamedTuple):
-    """Offsets, which no Windows from XP to 11 has changed (public symbols; Volatility's wow64 table).
-
-    `heads` and `links` are those of the load, memory and initialisation order; the kernel has the first only,
-    and its entries begin alike (_KLDR_DATA_TABLE_ENTRY).
-    """
-
-    ldr: int
-    heads: Tuple[int, ...]
-    links: Tuple[int, ...]
-    dll_base: int
-    size_of_image: int
-    base_dll_name: int
-    size: int
-
-
-LAYOUTS = {
-    8: LoaderLayout(0x18, (0x10, 0x20, 0x30), (0, 0x10, 0x20), 0x30, 0x40, 0x58, 0x68),
-    4: LoaderLayout(0x0C, (0x0C, 0x14, 0x1C), (0, 8, 0x10), 0x18, 0x20, 0x2C, 0x34),
-}
+_ORDERS = ("Load", "Memory")
+"""A third list, in the order of initialisation, lacks the program and what is still being loaded: its silence
+says nothing."""
 
 
 class LoaderEntry(NamedTuple):
@@ -43,58 +29,88 @@ class LoaderEntry(NamedTuple):
     orders: int
 
 
-class LoaderList(NamedTuple):
-    """The entries, and whether every link of the lists could be followed both ways."""
-
-    entries: List[LoaderEntry]
-    complete: bool
+LoaderList = Tuple[List[LoaderEntry], bool]
+"""The entries, and whether every link of the lists could be followed both ways."""
 
 
-def user_modules(peek: Peek, peb: int) -> LoaderList:
-    """Reads the three lists of a PEB.
+class LoaderLists:
+    """Reads loader lists; `image.part(LoaderLists)` is the one of an image.
 
-    Args:
-        peek: the process' memory, with the pointer size of this PEB
-        peb: the PEB's address; 0 where there is none
+    Raises, when a list is read:
+        tables.MissingTableError: our symbol table of user mode is missing
     """
-    layout = LAYOUTS[peek.pointer_size]
-    ldr = peek.pointer(peb + layout.ldr) if peb else None
-    if not ldr:
-        return LoaderList([], False)
-    # The third list lacks the program and what is still being loaded: its silence says nothing.
-    return _read(peek, layout, [(ldr + layout.heads[order], layout.links[order]) for order in (0, 1)])
+
+    def __init__(self, image: Image) -> None:
+        self._image = image
+        self._forms: Memo[int, _Form] = Memo(lambda size: _Form(image.process_types(size)))
+
+    def of_process(self, space: AddressSpace) -> LoaderList:
+        """Reads the lists below the PEB of a process or of its 32-bit half; none if it has no PEB."""
+        if not (space.peb and space.layer_name):
+            return [], False
+        form, memory = self._forms[space.pointer_size], self._image.memory(space)
+        ldr = memory.pointer(space.peb + form.ldr)
+        if not ldr:
+            return [], False
+        return _read(memory, form, [(ldr + head, links) for head, links in form.orders])
+
+    def of_kernel(self) -> LoaderList:
+        """Reads the kernel's list, whose entries begin like those of a process (_KLDR_DATA_TABLE_ENTRY)."""
+        head = self._image.symbol("PsLoadedModuleList")
+        if head is None:
+            return [], False
+        form = self._forms[self._image.pointer_size]
+        _, links = form.orders[0]
+        return _read(self._image.memory(self._image.kernel), form, [(head, links)])
 
 
-def kernel_modules(peek: Peek, head: int) -> LoaderList:
-    """Reads the kernel's list, `head` being the address of PsLoadedModuleList."""
-    layout = LAYOUTS[peek.pointer_size]
-    return _read(peek, layout, [(head, layout.links[0])])
+class _Form:
+    """Where the members of loader lists lie.
+
+    Attributes:
+        ldr: offset of Ldr in a PEB
+        orders: of each list the offset of its head in _PEB_LDR_DATA, and of its links in an entry
+        base, size, name: members of an entry
+        length: bytes of an entry that hold all of these
+    """
+
+    def __init__(self, types: Structures) -> None:
+        data, entry = types["_PEB_LDR_DATA"], types["_LDR_DATA_TABLE_ENTRY"]
+        self.ldr = types["_PEB"].offset("Ldr")
+        self.orders = [
+            (data.offset(f"In{order}OrderModuleList"), entry.offset(f"In{order}OrderLinks"))
+            for order in _ORDERS
+        ]
+        self.base = entry.field("DllBase")
+        self.size = entry.field("SizeOfImage")
+        self.name = entry.field("BaseDllName")
+        self.length = max(field.offset + field.size for field in (self.base, self.size, self.name))
 
 
-def _read(peek: Peek, layout: LoaderLayout, lists: List[Tuple[int, int]]) -> LoaderList:
+def _read(memory: Memory, form: _Form, lists: List[Tuple[int, int]]) -> LoaderList:
     found: Dict[int, LoaderEntry] = {}
     complete = True
     for order, (head, links) in enumerate(lists):
-        links_seen, whole = _walk(peek, head)
+        links_seen, whole = _walk(memory, head)
         complete = complete and whole
         for link in links_seen:
             address = link - links
-            known = found.get(address) or _entry(peek, layout, address)
+            known = found.get(address) or _entry(memory, form, address)
             if known is None:
                 complete = False
             else:
                 found[address] = known._replace(orders=known.orders | 1 << order)
-    return LoaderList(list(found.values()), complete)
+    return list(found.values()), complete
 
 
-def _walk(peek: Peek, head: int) -> Tuple[List[int], bool]:
+def _walk(memory: Memory, head: int) -> Tuple[List[int], bool]:
     """Follows a ring of LIST_ENTRYs forward, and backward from the head if the way ends before it."""
     links: List[int] = []
     seen: Set[int] = {head}
-    for direction in (0, peek.pointer_size):
+    for direction in (0, memory.pointer_size):
         link: Optional[int] = head
         while len(links) < MAX_MODULES:
-            link = peek.pointer(link + direction) if link is not None else None
+            link = memory.pointer(link + direction) if link is not None else None
             if link is None or link in seen:
                 break
             seen.add(link)
@@ -104,12 +120,10 @@ def _walk(peek: Peek, head: int) -> Tuple[List[int], bool]:
     return links, False
 
 
-def _entry(peek: Peek, layout: LoaderLayout, address: int) -> Optional[LoaderEntry]:
-    data = peek.read(address, layout.size)
+def _entry(memory: Memory, form: _Form, address: int) -> Optional[LoaderEntry]:
+    data = memory.read(address, form.length)
     if data is None:
         return None
-    width = peek.pointer_size
-    base = int.from_bytes(data[layout.dll_base : layout.dll_base + width], "little")
-    size = int.from_bytes(data[layout.size_of_image : layout.size_of_image + 4], "little")
-    name = peek.unicode_string(data[layout.base_dll_name : layout.base_dll_name + 2 * width], MAX_NAME)
+    base, size = form.base.of(data), form.size.of(data)
+    name = memory.unicode_string(data[form.name.offset :], MAX_NAME)
     return LoaderEntry(base, size, name or "", 0) if base and size else None

@@ -15,16 +15,16 @@ from typing import Dict, Hashable, List, NamedTuple, Optional, Tuple
 
 from volatility3.framework import interfaces
 
-from . import isfindex
+from ..base.decode.status import NOTHING, Status, Word, status
+from ..base.image import Image
+from . import pdbsymbols
 from .decode import exports as peexports
 from .decode import pe
 from .decode.functiontable import FunctionTable
 from .decode.pe import CodeView, HeaderError, Headers
 from .decode.rules import ExportNames, NameTable, PdbNames, sort_labels
-from .imageparts import ImageParts
-from .imagereader import ImageReader
-from .isfindex import SymbolArrays
-from .pdbsymbols import PdbSymbols
+from .imagereader import ImageParts, ImageReader
+from .pdbsymbols import PdbSymbols, SymbolArrays
 
 MAX_TRIES = 4
 """A module whose pages were missing in one process is looked at again in so many others."""
@@ -38,18 +38,12 @@ the pages of one huge table."""
 
 MAX_FUNCTION_TABLE = 1 << 25
 
-EXPORTS_DIFFER = "exports differ from other processes"
-FUNCTION_TABLE_DIFFERS = "function table differs from other processes"
-
-NO_FUNCTION_TABLE = "function table unreadable"
-FUNCTION_TABLE_INCOMPLETE = "function table incomplete"
-
 
 class ModuleIndex(NamedTuple):
     """What is known of a module's image.
 
-    `status` is empty or says in fixed words what could not be read. `symbols` are those of its PDB, if
-    Volatility has them. `functions` is the x64 function table, None on x86 and where it cannot be read.
+    `status` says what could not be read. `symbols` are those of its PDB, if Volatility has them. `functions`
+    is the x64 function table, None on x86 and where it cannot be read.
     """
 
     headers: Optional[Headers]
@@ -57,7 +51,7 @@ class ModuleIndex(NamedTuple):
     symbols: Optional[SymbolArrays]
     functions: Optional[FunctionTable]
     names: NameTable
-    status: str
+    status: Status
 
 
 class _Variant(NamedTuple):
@@ -72,12 +66,12 @@ class ModuleIndexes:
     """Makes and keeps the indexes.
 
     Args:
-        context: the context that holds the layers
+        image: the memory image
         pdbs: finds the symbols of PDBs
     """
 
-    def __init__(self, context: interfaces.context.ContextInterface, pdbs: PdbSymbols) -> None:
-        self._context = context
+    def __init__(self, image: Image, pdbs: PdbSymbols) -> None:
+        self._image = image
         self._pdbs = pdbs
         self._variants: Dict[Hashable, List[_Variant]] = {}
         self._room = MAX_EXPORTS
@@ -97,22 +91,22 @@ class ModuleIndexes:
             size: bytes that the loader says it has
             table: its symbols, if the caller has them loaded (the kernel's)
         """
-        reader = ImageReader(self._context, layer_name, base, size)
+        reader = ImageReader(self._image, layer_name, base, size)
         try:
             headers = pe.read_headers(reader.read)
         except HeaderError as error:
-            return _without_headers(table, str(error))
+            return _without_headers(table, status(error.word))
         codeview = pe.read_codeview(reader.read, headers)
         variants = self._variants.setdefault((codeview or base, headers), [])
-        differs = ""
+        differs: Optional[Word] = None
         for number, known in enumerate(variants):
             part = known.parts.difference(reader)
-            if part:
+            if part is not None:
                 differs = differs or part
                 continue
-            if known.image.status not in ("", differs) and known.tries < MAX_TRIES:
+            if known.image.status not in (NOTHING, status(differs)) and known.tries < MAX_TRIES:
                 fresh = self._build(reader, headers, codeview, table, differs, known.tries + 1)
-                better = fresh.image.status == differs
+                better = fresh.image.status == status(differs)
                 variants[number] = fresh if better else known._replace(tries=fresh.tries)
             return variants[number].image
         made = self._build(reader, headers, codeview, table, differs, 1)
@@ -126,47 +120,52 @@ class ModuleIndexes:
         headers: Headers,
         codeview: Optional[CodeView],
         table: Optional[interfaces.symbols.SymbolTableInterface],
-        differs: str,
+        differs: Optional[Word],
         tries: int,
     ) -> _Variant:
-        symbols = isfindex.from_table(table) if table is not None else None
+        symbols = pdbsymbols.from_table(table) if table is not None else None
         if symbols is None and codeview is not None:
             symbols = self._pdbs.find(codeview)
         parts = ImageParts(reader)
-        functions, status = _functions(reader, headers, parts)
+        functions, said = _functions(reader, headers, parts)
         if symbols is None:
-            load = functools.partial(parts.load, EXPORTS_DIFFER)
+            load = functools.partial(parts.load, Word.EXPORTS_DIFFER_FROM_OTHER_PROCESSES)
             exports = peexports.read_exports(load, headers, self._room)
             self._room -= len(exports.entries)
             rvas, labels = sort_labels(exports.entries)
-            status = ", ".join(filter(None, (exports.status, status)))
+            said = status(exports.status, said)
         else:
             rvas, labels = symbols.rvas, symbols.names
         kind = ExportNames if symbols is None else PdbNames
         names = kind(rvas, labels, headers.sections, functions)
-        status = ", ".join(filter(None, (status, differs)))
-        return _Variant(ModuleIndex(headers, codeview, symbols, functions, names, status), parts, tries)
+        said = status(said, differs)
+        return _Variant(ModuleIndex(headers, codeview, symbols, functions, names, said), parts, tries)
 
 
 def _functions(
     reader: ImageReader, headers: Headers, parts: ImageParts
-) -> Tuple[Optional[FunctionTable], str]:
+) -> Tuple[Optional[FunctionTable], Status]:
     """Returns the x64 function table as far as it can be read, and what is wrong with it."""
     rva, size = headers.directory(pe.DIRECTORY_EXCEPTION)
     if headers.machine != pe.MACHINE_AMD64 or not 0 < size <= MAX_FUNCTION_TABLE:
-        return None, ""
-    extents = parts.load(FUNCTION_TABLE_DIFFERS, rva, size)
+        return None, NOTHING
+    extents = parts.load(Word.FUNCTION_TABLE_DIFFERS_FROM_OTHER_PROCESSES, rva, size)
     runs = [(start - rva, data) for start, data in extents.runs]
     if not runs:
-        return None, NO_FUNCTION_TABLE
-    status = FUNCTION_TABLE_INCOMPLETE if extents.missing(rva, rva + size) else ""
-    return FunctionTable.from_runs(runs, size, reader.read), status
+        return None, status(Word.FUNCTION_TABLE_UNREADABLE)
+    said = status(Word.FUNCTION_TABLE_INCOMPLETE) if extents.missing(rva, rva + size) else NOTHING
+    return FunctionTable.from_runs(runs, size, reader.read), said
 
 
-def _without_headers(table: Optional[interfaces.symbols.SymbolTableInterface], status: str) -> ModuleIndex:
+def _without_headers(table: Optional[interfaces.symbols.SymbolTableInterface], said: Status) -> ModuleIndex:
     """Makes an index from nothing but the symbols that the caller may have."""
     if table is None:
-        return ModuleIndex(None, None, None, None, ExportNames([], []), status)
-    symbols = isfindex.from_table(table)
+        return without_anything(said)
+    symbols = pdbsymbols.from_table(table)
     names = PdbNames(symbols.rvas, symbols.names)
-    return ModuleIndex(None, None, symbols, None, names, status)
+    return ModuleIndex(None, None, symbols, None, names, said)
+
+
+def without_anything(said: Status) -> ModuleIndex:
+    """Makes the index of a module of which nothing is known."""
+    return ModuleIndex(None, None, None, None, ExportNames([], []), said)

@@ -6,16 +6,14 @@ from __future__ import annotations
 
 from typing import Dict, Iterator, List, NamedTuple, Optional, Tuple
 
-from volatility3.framework import interfaces
-
 from ..base.decode import modulename
 from ..base.decode.extents import Extents
-from ..base.peek import Peek
-from ..base.spaces import AddressSpace
+from ..base.image import Image
+from ..base.space import AddressSpace
 from ..base.vads import Vads
-from . import loaderlists
 from .decode import pe
 from .imagereader import ImageReader
+from .loaderlists import LoaderLists
 from .moduleindex import ModuleIndex, ModuleIndexes
 
 NAME = "ntdll.dll"
@@ -24,7 +22,7 @@ MAX_IMAGE = 0x1000000
 
 
 class Ntdll(NamedTuple):
-    """One ntdll in one address space; `base` is canonical, `size` in bytes."""
+    """One ntdll in one address space; `base` is canonical, `size` in bytes, `image` what is known of it."""
 
     space: AddressSpace
     base: int
@@ -45,29 +43,31 @@ class Ntdlls:
     the loader's lists say where it is, then the VADs.
 
     Args:
-        context: the context that holds the layers
+        image: the image
         indexes: the module indexes, shared with the symboliser
-        vads: reads VAD trees
     """
 
-    def __init__(
-        self, context: interfaces.context.ContextInterface, indexes: ModuleIndexes, vads: Vads
-    ) -> None:
-        self._context = context
+    def __init__(self, image: Image, indexes: ModuleIndexes) -> None:
+        self._image = image
         self._indexes = indexes
-        self._vads = vads
-        self._usual: Dict[str, Ntdll] = {}
+        self._lists = image.part(LoaderLists)
+        self._vads = image.part(Vads)
+        self._usual: Dict[int, Ntdll] = {}
 
     def find(self, space: AddressSpace) -> Optional[Ntdll]:
-        """Returns the ntdll of a process' half, None if neither its loader lists nor its VADs know one."""
-        usual = self._usual.get(space.arch)
+        """Returns the ntdll of a process' half, None if neither its loader lists nor its VADs know one.
+
+        Raises:
+            tables.MissingTableError: when our symbol table of user mode is missing
+        """
+        usual = self._usual.get(space.pointer_size)
         if usual is not None and usual.image.headers is not None:
             if self._indexes.get(space.layer_name, usual.base, usual.size) is usual.image:
                 return usual._replace(space=space)
         for base, size in self._places(space):
             if 0 < size <= MAX_IMAGE:
                 found = Ntdll(space, base, size, self._indexes.get(space.layer_name, base, size))
-                self._usual.setdefault(space.arch, found)
+                self._usual.setdefault(space.pointer_size, found)
                 return found
         return None
 
@@ -76,7 +76,7 @@ class Ntdlls:
 
         If the headers are gone, the sections are not known: then it is the whole image.
         """
-        reader = ImageReader(self._context, ntdll.space.layer_name, ntdll.base, ntdll.size)
+        reader = ImageReader(self._image, ntdll.space.layer_name, ntdll.base, ntdll.size)
         headers = ntdll.image.headers
         ranges = [(0, ntdll.size)]
         if headers is not None:
@@ -89,11 +89,11 @@ class Ntdlls:
 
     def _places(self, space: AddressSpace) -> Iterator[Tuple[int, int]]:
         """Yields (base, size) of what bears ntdll's name."""
-        peek = Peek(self._context, space.layer_name, space.pointer_size)
-        for entry in loaderlists.user_modules(peek, space.peb).entries:
+        entries, _ = self._lists.of_process(space)
+        for entry in entries:
             if entry.name.lower() == NAME:
                 yield entry.base, entry.size
-        vads, _ = self._vads.list_vads(space.eprocess) if space.eprocess else ([], False)
+        vads, _ = self._vads.list_vads(space)
         for vad in sorted(vads):
             if not vad.image:
                 continue
@@ -103,9 +103,9 @@ class Ntdlls:
 
     def _machine_fits(self, space: AddressSpace, base: int) -> bool:
         """Tells a WoW64 process' two ntdlls apart by their headers (either may be it when they are gone)."""
-        reader = ImageReader(self._context, space.layer_name, base, MAX_IMAGE)
+        reader = ImageReader(self._image, space.layer_name, base, MAX_IMAGE)
         try:
             machine = pe.read_headers(reader.read).machine
         except pe.HeaderError:
             return True
-        return (machine == pe.MACHINE_AMD64) == (space.arch == "x64")
+        return (machine == pe.MACHINE_AMD64) == (space.pointer_size == 8)

@@ -11,11 +11,11 @@ from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple
 from volatility3.framework import interfaces
 
 from ..base.decode import ranges
-from ..base.peek import Peek
-from ..base.spaces import AddressSpace
-from ..base.vads import Vads
-from . import unloaded
-from .decode import rules
+from ..base.decode.status import Word, status
+from ..base.image import Image
+from ..base.space import AddressSpace
+from . import moduleindex, unloaded
+from .imagereader import ImageReader
 from .kernelmodules import KernelModules, Module
 from .moduleindex import ModuleIndex, ModuleIndexes
 from .places import (
@@ -39,12 +39,7 @@ from .usermodules import UserModules
 
 vollog = logging.getLogger(__name__)
 
-X64_USER_END = 1 << 47
-X64_KERNEL_START = (1 << 64) - (1 << 47)
-X86_KERNEL_START = 0x80000000
 END = 1 << 64
-
-NO_PAGE_TABLES = "page tables unreadable"
 
 Span = Tuple[int, int, AnyPlace]
 
@@ -57,28 +52,27 @@ class Halves(NamedTuple):
     top: int
 
 
+WIDE_HALVES = Halves(1 << 47, END - (1 << 47), END)
+NARROW_END = 1 << 32
+NARROW_KERNEL_START = 0x80000000
+"""Of a 32-bit kernel, unless it says otherwise."""
+
+
 class PlaceMap:
     """Finds the places of address spaces.
 
     Args:
-        context: the context that holds the image
-        kernel_module_name: the kernel's module
+        image: the image
         indexes: makes and keeps the indexes of modules
     """
 
-    def __init__(
-        self, context: interfaces.context.ContextInterface, kernel_module_name: str, indexes: ModuleIndexes
-    ) -> None:
-        self._context = context
-        self._kernel = context.modules[kernel_module_name]
-        self._kernel_module_name = kernel_module_name
-        self._layer = context.layers[self._kernel.layer_name]
+    def __init__(self, image: Image, indexes: ModuleIndexes) -> None:
+        self._image = image
         self._indexes = indexes
-        self._drivers = KernelModules(context, kernel_module_name)
-        self._modules = UserModules(context, Vads(context, kernel_module_name))
-        self._unloaded = UnloadedDlls(context)
-        self._pointer_size = 8 if self._layer.bits_per_register == 64 else 4
-        self.halves = self._find_halves()
+        self._drivers = image.part(KernelModules)
+        self._modules = image.part(UserModules)
+        self._unloaded = image.part(UnloadedDlls)
+        self.halves = _find_halves(image)
         self._kernel_spans: Optional[List[Span]] = None
 
     def kernel(self) -> List[Span]:
@@ -94,8 +88,7 @@ class PlaceMap:
                 (module.base, module.end, ModulePlace(module, functools.partial(self._kernel_index, module)))
                 for module in modules
             ]
-            peek = Peek(self._context, self._kernel.layer_name, self._pointer_size)
-            gone = unloaded.drivers(self._context, self._kernel_module_name, peek, start)
+            gone = unloaded.drivers(self._image, start)
             if not whole:
                 current.append((start, self.halves.top, Unsure(LIST_INCOMPLETE)))
             self._kernel_spans = _with_unloaded(ranges.flatten(current), gone)
@@ -122,9 +115,9 @@ class PlaceMap:
             current.append((0, self.halves.user_end, Unsure(VADS_INCOMPLETE)))
         gone: List[Unloaded] = []
         for pointer_size, ntdll in known.ntdlls.items():
-            peek = Peek(self._context, layer_name, pointer_size)
+            reader = ImageReader(self._image, layer_name, ntdll.base, ntdll.size)
             index = places[ntdll.base].prepare()
-            gone += self._unloaded.find(peek, ntdll.base, ntdll.size, index, self.halves.user_end)
+            gone += self._unloaded.find(reader, pointer_size, index, self.halves.user_end)
         return _with_unloaded(ranges.flatten(current), gone)
 
     def fill(self, spans: Sequence[Span], kernel: bool) -> Tuple[List[int], List[AnyPlace]]:
@@ -145,8 +138,8 @@ class PlaceMap:
 
     def _kernel_index(self, module: Module) -> ModuleIndex:
         table = None
-        if module.base == self._drivers.base:
-            table = self._context.symbol_space[self._kernel.symbol_table_name]
+        if module.base == self._image.base:
+            table = self._image.symbol_table()
         return self._index(self._drivers.layer_of(module), module, table)
 
     def _index(
@@ -156,20 +149,21 @@ class PlaceMap:
         table: Optional[interfaces.symbols.SymbolTableInterface],
     ) -> ModuleIndex:
         if not layer_name:
-            names = rules.ExportNames([], [])
-            return ModuleIndex(None, None, None, None, names, NO_PAGE_TABLES)
+            return moduleindex.without_anything(status(Word.PAGE_TABLES_UNREADABLE))
         return self._indexes.get(layer_name, module.base, module.size, table)
 
-    def _find_halves(self) -> Halves:
-        if self._pointer_size == 8:
-            return Halves(X64_USER_END, X64_KERNEL_START, END)
-        start = X86_KERNEL_START
-        # With /3GB the kernel has the last quarter only.
-        if self._kernel.has_symbol("MmSystemRangeStart"):
-            symbol = self._kernel.get_symbol("MmSystemRangeStart").address
-            peek = Peek(self._context, self._kernel.layer_name, self._pointer_size)
-            start = peek.pointer(self._drivers.base + symbol) or start
-        return Halves(start, start, 1 << 32)
+
+def _find_halves(image: Image) -> Halves:
+    if image.pointer_size == 8:
+        return WIDE_HALVES
+    if not image.base:
+        # How much of the 4 GB the kernel had is not known: what is there is the process'.
+        return Halves(NARROW_END, NARROW_END, NARROW_END)
+    # With /3GB the kernel has the last quarter only.
+    symbol = image.symbol("MmSystemRangeStart")
+    start = None if symbol is None else image.memory(image.kernel).pointer(symbol)
+    start = start or NARROW_KERNEL_START
+    return Halves(start, start, NARROW_END)
 
 
 def _with_unloaded(current: List[Span], gone: Sequence[Unloaded]) -> List[Span]:

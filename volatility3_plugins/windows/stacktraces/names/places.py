@@ -7,12 +7,12 @@ from __future__ import annotations
 from typing import Callable, NamedTuple, Optional, Union
 
 from ..base.decode import modulename
+from ..base.decode.status import NOTHING, Status, Word, status
 from .decode import rules
 from .decode.rules import MODULE, NONE
 from .kernelmodules import Module
 from .moduleindex import ModuleIndex
 from .unloaded import Unloaded
-from .usermodules import NO_FILE, NO_VAD
 
 
 class Name(NamedTuple):
@@ -21,36 +21,35 @@ class Name(NamedTuple):
     Args:
         symbol: the column `Symbol`
         source: the column `Source`: `pdb`, `export`, `nearest`, `module`, `unloaded` or `none`
-        status: empty, or what is odd about the module or the address, in fixed words
+        status: what is odd about the module or the address
         backing: what lies there, whatever the loader lists call it: `module`, `unloaded`, `mapped`,
             `private`, `unmapped`, `no-module`, `user`, `zero` or `fuzzy`
     """
 
     symbol: str
     source: str
-    status: str
+    status: Status
     backing: str
 
 
 UNBACKED = frozenset(("private", "unmapped", "no-module"))
 """What `--unbacked` selects of `Name.backing`."""
 
-ZERO = Name("<zero>", NONE, "", "zero")
-FUZZY = Name("<fuzzy>", NONE, "", "fuzzy")
+ZERO = Name("<zero>", NONE, NOTHING, "zero")
+FUZZY = Name("<fuzzy>", NONE, NOTHING, "fuzzy")
 FUZZY_FRAME = 0xFFFFFFFF
-PRIVATE = Name("<private>", NONE, "", "private")
-UNMAPPED = Name("<unmapped>", NONE, "", "unmapped")
-NO_MODULE = Name("<no-module>", NONE, "", "no-module")
-USER = Name("<user>", NONE, "", "user")
-LIST_INCOMPLETE = Name("<no-module>", NONE, "module list incomplete", "no-module")
-NOT_CANONICAL = Name("<unmapped>", NONE, "not canonical", "unmapped")
-VADS_INCOMPLETE = Name("<unmapped>", NONE, "VADs incomplete", "unmapped")
+PRIVATE = Name("<private>", NONE, NOTHING, "private")
+UNMAPPED = Name("<unmapped>", NONE, NOTHING, "unmapped")
+NO_MODULE = Name("<no-module>", NONE, NOTHING, "no-module")
+USER = Name("<user>", NONE, NOTHING, "user")
+LIST_INCOMPLETE = Name("<no-module>", NONE, status(Word.MODULE_LIST_INCOMPLETE), "no-module")
+NOT_CANONICAL = Name("<unmapped>", NONE, status(Word.NOT_CANONICAL), "unmapped")
+VADS_INCOMPLETE = Name("<unmapped>", NONE, status(Word.VADS_INCOMPLETE), "unmapped")
 
-OVERLAP = "overlaps an unloaded module"
-
-_BACKINGS = {NO_VAD: "unmapped", NO_FILE: "private"}
+_BACKINGS = {Word.NO_VAD: "unmapped", Word.VAD_WITHOUT_FILE: "private"}
 """A process can write what it likes into its loader lists; what lies there is what the VADs say."""
 
+_UNNAMED = status(Word.FILE_NAME_UNREADABLE)
 
 # Making a NamedTuple through its own constructor would be a third of what naming an address costs.
 _name = tuple.__new__
@@ -91,7 +90,7 @@ class UnloadedPlace:
     def name(self, address: int, lookup: int) -> Name:
         label = modulename.module_name(self.unloaded.name)
         offset = address - self.unloaded.start
-        return Name(f"<unloaded:{label}>+{offset:#x}", rules.UNLOADED, "", "unloaded")
+        return Name(f"<unloaded:{label}>+{offset:#x}", rules.UNLOADED, NOTHING, "unloaded")
 
 
 class MappedPlace:
@@ -109,9 +108,9 @@ class MappedPlace:
             self._file, self._read = self._read(), None
         if self._file == "":
             return PRIVATE
-        status = "file name unreadable" if self._file is None else ""
+        said = _UNNAMED if self._file is None else NOTHING
         file = self._file or "unknown"
-        return Name(f"<mapped:{file}>+{address - self._start:#x}", NONE, status, "mapped")
+        return Name(f"<mapped:{file}>+{address - self._start:#x}", NONE, said, "mapped")
 
 
 class ModulePlace:
@@ -120,14 +119,17 @@ class ModulePlace:
     __slots__ = ("_backing", "_base", "_check", "_find", "_load", "_plain", "_status", "index", "module")
 
     def __init__(
-        self, module: Module, load: Callable[[], ModuleIndex], check: Optional[Callable[[], str]] = None
+        self,
+        module: Module,
+        load: Callable[[], ModuleIndex],
+        check: Optional[Callable[[], Optional[Word]]] = None,
     ) -> None:
         self.module = module
         self._load = load
         self._check = check
         self._base = module.base
         self._plain = module.name
-        self._status = ""
+        self._status = NOTHING
         self._backing = MODULE
         self.index: Optional[ModuleIndex] = None
 
@@ -135,10 +137,10 @@ class ModulePlace:
         """Returns the module's index, made at the first call."""
         if self.index is None:
             self.index = self._load()
-            listed = self.module.status.split(", ")
-            words = dict.fromkeys((*listed, self._check() if self._check else "", self.index.status))
-            self._status = ", ".join(filter(None, words))
-            self._backing = next((_BACKINGS[word] for word in words if word in _BACKINGS), MODULE)
+            checked = self._check() if self._check else None
+            self._status = status(self.module.status, checked, self.index.status)
+            backings = (_BACKINGS[said.word] for said in self._status if said.word in _BACKINGS)
+            self._backing = next(backings, MODULE)
             self._find = self.index.names.find
         return self.index
 
@@ -171,7 +173,7 @@ class OverlapPlace:
 
     def name(self, address: int, lookup: int) -> Name:
         name = self.place.name(address, lookup)
-        return name._replace(status=", ".join(filter(None, (name.status, OVERLAP))))
+        return name._replace(status=status(name.status, Word.OVERLAPS_AN_UNLOADED_MODULE))
 
 
 AnyPlace = Union[Place, UnloadedPlace, MappedPlace, ModulePlace, OverlapPlace]

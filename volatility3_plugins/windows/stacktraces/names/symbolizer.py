@@ -2,7 +2,7 @@
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
 """Names for addresses: the one way in which all plugins write `Symbol`, `Source` and `Status`.
 
-    symbolizer = Symbolizer(context, kernel_module_name, config_path)
+    symbolizer = Symbolizer(image)
     names = symbolizer.names(space)
     name = names.name(return_address)                   # looked up one byte back, written as itself
     name = names.name(rip, return_address=False)        # the address of an interrupted instruction
@@ -18,7 +18,9 @@ from typing import Dict, List, NamedTuple, Optional, Tuple
 
 from volatility3.framework import constants, interfaces
 
-from ..base.spaces import AddressSpace, AddressSpaces
+from ..base.image import Image
+from ..base.space import AddressSpace
+from ..base.spaces import AddressSpaces
 from .kernelmodules import Module
 from .moduleindex import ModuleIndex, ModuleIndexes
 from .pdbsymbols import PdbSymbols
@@ -53,34 +55,30 @@ class Symbolizer(interfaces.configuration.VersionableInterface):
     """Names the addresses of an image.
 
     Args:
-        context: the context that holds the image
-        kernel_module_name: the name of the kernel's module in the context
-        config_path: the plugin's configuration path
+        image: the image
         fetch_symbols: let Volatility download the PDBs that it lacks; otherwise they are named in the log
         progress_callback: told about downloads
 
     Attributes:
+        image: the image
         indexes: the module indexes, for whoever needs a module's symbols or sections
+        halves: where the user's half ends and the kernel's starts
     """
 
-    _version = (1, 0, 0)
+    _version = (2, 0, 0)
     _required_framework_version = (2, 0, 0)
 
     def __init__(
         self,
-        context: interfaces.context.ContextInterface,
-        kernel_module_name: str,
-        config_path: str,
+        image: Image,
         fetch_symbols: bool = False,
         progress_callback: constants.ProgressCallback = None,
     ) -> None:
         super().__init__()
-        self._context = context
-        self._kernel_module_name = kernel_module_name
-        self._config_path = config_path
-        pdbs = PdbSymbols(context, fetch_symbols, progress_callback, advise=True)
-        self.indexes = ModuleIndexes(context, pdbs)
-        self._map = PlaceMap(context, kernel_module_name, self.indexes)
+        pdbs = PdbSymbols(image, fetch_symbols, progress_callback, advise=True)
+        self.image = image
+        self.indexes = ModuleIndexes(image, pdbs)
+        self._map = PlaceMap(image, self.indexes)
         self._names: Dict[Tuple[str, int], SpaceNames] = {}
         self._kernel_names: Optional[SpaceNames] = None
         self.halves = self._map.halves
@@ -88,13 +86,17 @@ class Symbolizer(interfaces.configuration.VersionableInterface):
     def names(self, space: AddressSpace) -> SpaceNames:
         """Returns the names of an address space; both halves of a WoW64 process share theirs.
 
-        Those of the kernel and of the last few processes are kept.
+        Those of the kernel and of the last few processes are kept. Where no _EPROCESS of a process is known,
+        the modules that its PEB leads to are all that is known of its memory.
+
+        Raises (here, or when the first address is named):
+            tables.MissingTableError: one of our symbol tables is missing
         """
-        if space.eprocess is None:
+        if space.kernel:
             if self._kernel_names is None:
                 self._kernel_names = SpaceNames(self, space)
             return self._kernel_names
-        key = (space.layer_name, int(space.eprocess.vol.offset))
+        key = (space.layer_name, space.eprocess or space.peb)
         if key not in self._names:
             if len(self._names) >= MAX_PROCESSES:
                 del self._names[next(iter(self._names))]
@@ -104,17 +106,15 @@ class Symbolizer(interfaces.configuration.VersionableInterface):
     def places(self, space: AddressSpace) -> Tuple[List[int], List[AnyPlace]]:
         """Returns the places of an address space: where each starts, and what it is."""
         spans = self._map.kernel()
-        if space.eprocess is not None:
+        if not space.kernel:
             spans = self._map.process(self._halves(space)) + spans
-        return self._map.fill(spans, space.eprocess is None)
+        return self._map.fill(spans, space.kernel)
 
     def _halves(self, space: AddressSpace) -> List[AddressSpace]:
         """Returns both halves of a WoW64 process, of another process its only one."""
-        assert space.eprocess is not None
-        offset = int(space.eprocess.vol.offset)
-        return list(AddressSpaces.list_spaces(self._context, self._kernel_module_name, offset=offset)) or [
-            space
-        ]
+        if not space.eprocess:
+            return [space]
+        return list(AddressSpaces.list_spaces(self.image, offset=space.eprocess)) or [space]
 
 
 class SpaceNames:

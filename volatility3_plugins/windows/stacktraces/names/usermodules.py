@@ -7,22 +7,14 @@ from __future__ import annotations
 import bisect
 from typing import Dict, List, NamedTuple, Optional, Sequence
 
-from volatility3.framework import interfaces
-
 from ..base.decode import modulename
-from ..base.peek import Peek
-from ..base.spaces import AddressSpace
+from ..base.decode.status import NOTHING, Status, Word, status
+from ..base.image import Image
+from ..base.space import AddressSpace
 from ..base.vads import Vad, Vads
-from . import loaderlists
 from .decode.pe import MAX_IMAGE
 from .kernelmodules import Module, mark_overlaps
-from .loaderlists import LoaderEntry, LoaderList
-
-PARTLY_UNLINKED = "partly unlinked"
-NO_VAD = "no VAD"
-NO_FILE = "VAD without file"
-OTHER_FILE = "VAD of another file"
-NO_LIST = "no loader list"
+from .loaderlists import LoaderEntry, LoaderLists
 
 _BOTH_ORDERS = 3
 
@@ -37,16 +29,11 @@ class ProcessModules(NamedTuple):
 
 
 class UserModules:
-    """Lists the modules of processes.
+    """Lists the modules of processes; `image.part(UserModules)` is the one of an image."""
 
-    Args:
-        context: the context that holds the processes' layers
-        vads: reads VAD trees
-    """
-
-    def __init__(self, context: interfaces.context.ContextInterface, vads: Vads) -> None:
-        self._context = context
-        self._vads = vads
+    def __init__(self, image: Image) -> None:
+        self._lists = image.part(LoaderLists)
+        self._vads = image.part(Vads)
 
     def list_modules(self, halves: Sequence[AddressSpace], user_end: int) -> ProcessModules:
         """Returns the modules of a process.
@@ -59,22 +46,25 @@ class UserModules:
         Args:
             halves: the process' native space and, in a WoW64 process, its 32-bit one
             user_end: the first address above the user's half
+
+        Raises:
+            tables.MissingTableError: when our symbol table of user mode is missing
         """
-        vads, vads_whole = self._vads.list_vads(halves[0].eprocess) if halves[0].eprocess else ([], False)
+        vads, vads_whole = self._vads.list_vads(halves[0])
         vads = sorted(vad for vad in vads if vad.start < vad.end <= user_end)
         found: Dict[int, Module] = {}
         ntdlls: Dict[int, Module] = {}
         lists_whole = True
         for half in halves:
-            listed = self._listed(half)
-            lists_whole = lists_whole and listed.complete
-            for entry in listed.entries:
+            entries, complete = self._lists.of_process(half)
+            lists_whole = lists_whole and complete
+            for entry in entries:
                 if entry.base + entry.size > user_end or entry.size > MAX_IMAGE:
                     lists_whole = False
                     continue
-                status = _status(entry, listed.complete, vads if vads_whole else None)
+                said = _status(entry, complete, vads if vads_whole else None)
                 size = _size(entry, vads)
-                module = found.setdefault(entry.base, _module(entry.base, size, entry.name, status))
+                module = found.setdefault(entry.base, _module(entry.base, size, entry.name, said))
                 if module.name.lower() == "ntdll":
                     ntdlls.setdefault(half.pointer_size, module)
         if not lists_whole:
@@ -82,20 +72,16 @@ class UserModules:
                 found.setdefault(module.base, module)
         return ProcessModules(mark_overlaps(found.values()), vads, vads_whole, ntdlls)
 
-    def _listed(self, half: AddressSpace) -> LoaderList:
-        if not half.layer_name:
-            return LoaderList([], False)
-        return loaderlists.user_modules(Peek(self._context, half.layer_name, half.pointer_size), half.peb)
-
-    def file_status(self, module: Module, vads: Sequence[Vad]) -> str:
-        """Returns whether the file that the VADs map at a module is the one that the loader lists name."""
+    def file_status(self, module: Module, vads: Sequence[Vad]) -> Optional[Word]:
+        """Returns what is odd about the file that the VADs map where the loader lists name a module."""
         vad = vad_at(vads, module.base)
         path = self._vads.file_name(vad.control_area) if vad is not None and vad.control_area else None
         if path is None:
-            return ""
+            return None
         if not path:
-            return NO_FILE
-        return "" if modulename.file_name(path).lower() == module.file.lower() else OTHER_FILE
+            return Word.VAD_WITHOUT_FILE
+        same = modulename.file_name(path).lower() == module.file.lower()
+        return None if same else Word.VAD_OF_ANOTHER_FILE
 
     def file_name(self, vad: Vad) -> Optional[str]:
         """Returns the name of the file behind a mapping; "" if none is, None if it cannot be read."""
@@ -105,7 +91,8 @@ class UserModules:
     def _unlisted(self, vads: Sequence[Vad]) -> List[Module]:
         images = [vad for vad in vads if vad.image]
         named = ((vad, self._vads.file_name(vad.control_area)) for vad in images)
-        return [_module(vad.start, vad.end - vad.start, path, NO_LIST) for vad, path in named if path]
+        said = status(Word.NO_LOADER_LIST)
+        return [_module(vad.start, vad.end - vad.start, path, said) for vad, path in named if path]
 
 
 def vad_at(vads: Sequence[Vad], address: int) -> Optional[Vad]:
@@ -114,8 +101,8 @@ def vad_at(vads: Sequence[Vad], address: int) -> Optional[Vad]:
     return vads[index] if index >= 0 and address < vads[index].end else None
 
 
-def _module(base: int, size: int, path: str, status: str) -> Module:
-    return Module(base, size, modulename.module_name(path), modulename.file_name(path), status)
+def _module(base: int, size: int, path: str, said: Status) -> Module:
+    return Module(base, size, modulename.module_name(path), modulename.file_name(path), said)
 
 
 def _size(entry: LoaderEntry, vads: Sequence[Vad]) -> int:
@@ -123,12 +110,12 @@ def _size(entry: LoaderEntry, vads: Sequence[Vad]) -> int:
     return entry.size if vad is None else min(entry.size, vad.end - entry.base)
 
 
-def _status(entry: LoaderEntry, lists_whole: bool, vads: Optional[Sequence[Vad]]) -> str:
-    words = [PARTLY_UNLINKED] if lists_whole and entry.orders != _BOTH_ORDERS else []
+def _status(entry: LoaderEntry, lists_whole: bool, vads: Optional[Sequence[Vad]]) -> Status:
+    said = status(Word.PARTLY_UNLINKED) if lists_whole and entry.orders != _BOTH_ORDERS else NOTHING
     if vads is not None:
         vad = vad_at(vads, entry.base)
         if vad is None:
-            words.append(NO_VAD)
+            said = status(said, Word.NO_VAD)
         elif not vad.control_area:
-            words.append(NO_FILE)
-    return ", ".join(words)
+            said = status(said, Word.VAD_WITHOUT_FILE)
+    return said

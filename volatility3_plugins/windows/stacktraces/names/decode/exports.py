@@ -13,6 +13,7 @@ from typing import Callable, Dict, List, NamedTuple, Optional, Set, Tuple
 
 from ...base.decode import text
 from ...base.decode.extents import Extents
+from ...base.decode.status import NOTHING, Status, Word, status
 from .pe import DIRECTORY_EXPORT, Headers
 
 LoadRva = Callable[[int, int], Extents]
@@ -25,9 +26,6 @@ MAX_NAME = 0x1000
 MAX_DIRECTORY = 1 << 24
 MAX_STRAY_PAGES = 0x400
 """Linkers put the names into the export directory; names elsewhere are followed this far only."""
-
-UNREADABLE = "exports unreadable"
-INCOMPLETE = "exports incomplete"
 
 _DIRECTORY = struct.Struct("<16xIIIIII")
 
@@ -45,13 +43,13 @@ class Export(NamedTuple):
 class Exports(NamedTuple):
     """The exports of a module.
 
-    `forwarders` are (name, target) pairs; `status` is empty, or says that the table could not be read
-    or that parts of it could not.
+    `forwarders` are (name, target) pairs; `status` says that the table could not be read, or that parts of it
+    could not.
     """
 
     entries: Tuple[Export, ...]
     forwarders: Tuple[Tuple[str, str], ...]
-    status: str
+    status: Status
 
 
 def read_exports(load: LoadRva, headers: Headers, limit: int = MAX_EXPORTS) -> Exports:
@@ -67,11 +65,11 @@ def read_exports(load: LoadRva, headers: Headers, limit: int = MAX_EXPORTS) -> E
     """
     rva, size = headers.directory(DIRECTORY_EXPORT)
     if not size:
-        return Exports((), (), "")
+        return Exports((), (), NOTHING)
     directory = load(rva, min(max(size, _DIRECTORY.size), MAX_DIRECTORY))
     head = directory.read(rva, _DIRECTORY.size)
     if head is None:
-        return Exports((), (), UNREADABLE)
+        return Exports((), (), status(Word.EXPORTS_UNREADABLE))
     base, function_count, name_count, functions_rva, names_rva, ordinals_rva = _DIRECTORY.unpack(head)
     limit = min(limit, MAX_EXPORTS)
     image = _Image(load, headers.size, directory, rva)
@@ -91,7 +89,8 @@ def read_exports(load: LoadRva, headers: Headers, limit: int = MAX_EXPORTS) -> E
     for ordinal, function in enumerate(functions):
         if function and ordinal not in named:
             _sort_out(function, f"Ordinal{base + ordinal}", rva, size, image, entries, forwarders)
-    return Exports(tuple(sorted(entries)), tuple(forwarders), INCOMPLETE if image.missing else "")
+    said = status(Word.EXPORTS_INCOMPLETE) if image.missing else NOTHING
+    return Exports(tuple(sorted(entries)), tuple(forwarders), said)
 
 
 def _sort_out(

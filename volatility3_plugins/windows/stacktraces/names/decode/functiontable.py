@@ -23,6 +23,7 @@ import sys
 from array import array
 from typing import Dict, Iterable, Iterator, List, Optional, Sequence, Tuple
 
+from ...base.decode.status import Word
 from .unwindinfo import (
     CHAININFO,
     RUNTIME_FUNCTION_SIZE,
@@ -139,7 +140,7 @@ class FunctionTable:
             if not entry.unwind & INDIRECT:
                 return entry
             entry = read_runtime_function(self.read_rva, entry.unwind - INDIRECT)
-        raise UnwindDataError("unwind data invalid")
+        raise UnwindDataError(Word.UNWIND_DATA_INVALID)
 
     def chain(self, entry: RuntimeFunction) -> List[UnwindInfo]:
         """Returns the unwind data of a piece, then that of the pieces to which it is chained.
@@ -155,7 +156,7 @@ class FunctionTable:
             infos.append(info)
             codes += len(info.codes)
             if len(infos) > MAX_CHAIN or codes > MAX_CODES:
-                raise UnwindDataError("unwind data invalid")
+                raise UnwindDataError(Word.UNWIND_DATA_INVALID)
             link = info.chained
         return infos
 

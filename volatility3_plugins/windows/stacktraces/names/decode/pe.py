@@ -14,6 +14,7 @@ import struct
 import uuid
 from typing import NamedTuple, Optional, Tuple
 
+from ...base.decode.status import Word
 from .unwindinfo import ReadRva
 
 MACHINE_I386 = 0x14C
@@ -32,9 +33,6 @@ MAX_IMAGE = 1 << 31
 MAX_DEBUG_ENTRIES = 32
 MAX_PDB_PATH = 0x400
 
-UNREADABLE = "headers unreadable"
-INVALID = "headers invalid"
-
 _FILE_HEADER = struct.Struct("<4sHHIIIHH")
 _SECTION = struct.Struct("<8sIIIIIIHHI")
 _DEBUG_DIRECTORY = struct.Struct("<IIHHIIII")
@@ -44,7 +42,11 @@ _OPTIONAL_HEADER = {0x10B: (0x5C, 0x60), 0x20B: (0x6C, 0x70)}
 
 
 class HeaderError(Exception):
-    """Headers that cannot be used; the message is `UNREADABLE` or `INVALID`."""
+    """Headers that cannot be used; `word` says why: they are unreadable or invalid."""
+
+    def __init__(self, word: Word) -> None:
+        super().__init__(word.value)
+        self.word = word
 
 
 class Section(NamedTuple):
@@ -91,16 +93,16 @@ def read_headers(read: ReadRva) -> Headers:
     dos = _need(read, 0, 0x40)
     (start,) = struct.unpack_from("<I", dos, 0x3C)
     if bytes(dos[:2]) != b"MZ" or not 0x40 <= start < MAX_IMAGE:
-        raise HeaderError(INVALID)
+        raise HeaderError(Word.HEADERS_INVALID)
     fields = _FILE_HEADER.unpack(_need(read, start, _FILE_HEADER.size))
     signature, machine, section_count, timestamp, _, _, optional_size, _ = fields
     if signature != b"PE\0\0" or section_count > MAX_SECTIONS:
-        raise HeaderError(INVALID)
+        raise HeaderError(Word.HEADERS_INVALID)
     optional = _need(read, start + _FILE_HEADER.size, optional_size)
     magic = struct.unpack_from("<H", optional)[0] if len(optional) >= 2 else 0
     count_offset, directory_offset = _OPTIONAL_HEADER.get(magic, (0, 0))
     if not count_offset or len(optional) < directory_offset:
-        raise HeaderError(INVALID)
+        raise HeaderError(Word.HEADERS_INVALID)
     size = struct.unpack_from("<I", optional, 0x38)[0]
     count = min(
         struct.unpack_from("<I", optional, count_offset)[0], (len(optional) - directory_offset) // 8, 16
@@ -108,7 +110,7 @@ def read_headers(read: ReadRva) -> Headers:
     words = struct.unpack_from(f"<{2 * count}I", optional, directory_offset)
     table = _need(read, start + _FILE_HEADER.size + optional_size, section_count * _SECTION.size)
     if not 0 < size <= MAX_IMAGE:
-        raise HeaderError(INVALID)
+        raise HeaderError(Word.HEADERS_INVALID)
     sections = (_section(fields, size) for fields in _SECTION.iter_unpack(table))
     return Headers(
         machine,
@@ -145,7 +147,7 @@ def _rsds(record: Optional[object]) -> Optional[CodeView]:
 def _need(read: ReadRva, rva: int, length: int) -> memoryview:
     data = read(rva, length)
     if data is None:
-        raise HeaderError(UNREADABLE)
+        raise HeaderError(Word.HEADERS_UNREADABLE)
     return memoryview(data)
 
 

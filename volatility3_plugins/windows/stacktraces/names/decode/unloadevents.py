@@ -4,28 +4,23 @@
 
 `RtlpUnloadEventTrace` is a static array of 16 in ntdll's data, used as a ring: an event lies in slot
 Sequence mod 16. `RtlpUnloadEventTraceEx` (Vista and later) points to a ring of 64. The structure is
-documented for `RtlGetUnloadEventTrace`; Version was added in Vista, which on x86 makes an element longer.
+documented for `RtlGetUnloadEventTrace`.
 """
 
 from __future__ import annotations
 
 import struct
-from typing import Iterator, List, NamedTuple, Optional
+from typing import Iterator, List, NamedTuple, Optional, Sequence
 
+from ...base.decode.pagetable import PAGE_SIZE
+from ...base.decode.structure import Structure
 from .unwindinfo import Bytes
 
 EVENTS = 16
 EVENTS_EX = 64
-PAGE = 0x1000
 BASE_ALIGNMENT = 0x10000
 MAX_SIZE = 1 << 31
 MIN_NAME = 3
-
-_X64 = struct.Struct("<QQIII64s8x4x")
-_X86 = struct.Struct("<IIIII64s8x")
-_X86_BEFORE_VISTA = struct.Struct("<IIIII64s")
-LAYOUTS = {8: (_X64,), 4: (_X86, _X86_BEFORE_VISTA)}
-"""Pointer size -> the elements there are: 0x68; 0x5C and, before Vista, 0x54 bytes."""
 
 
 class UnloadEvent(NamedTuple):
@@ -38,7 +33,51 @@ class UnloadEvent(NamedTuple):
     name: str
 
 
-def read_events(data: Bytes, layout: struct.Struct, user_end: int) -> Optional[List[UnloadEvent]]:
+class EventLayout:
+    """An element of a ring.
+
+    Args:
+        element: `_RTL_UNLOAD_EVENT_TRACE` of one generation of Windows
+
+    Attributes:
+        size: bytes of an element
+        base: where in an element BaseAddress lies, a pointer
+        image_size: where in an element SizeOfImage lies, as long as a pointer
+        pointer_size: 4 or 8
+    """
+
+    def __init__(self, element: Structure) -> None:
+        base, name = element.field("BaseAddress"), element.field("ImageName")
+        self.size = element.size
+        self.base = base.offset
+        self.image_size = element.offset("SizeOfImage")
+        self.pointer_size = base.size
+        self._numbers = element.reader("BaseAddress", "SizeOfImage", "Sequence", "TimeDateStamp")
+        self._name, self._name_end = name.offset, name.offset + name.size
+
+    def empty(self, data: Bytes, start: int) -> bool:
+        """Tells whether the element at a place in data names no module."""
+        return self._numbers(data, start)[0] == 0
+
+    def event(self, data: Bytes, start: int, user_end: int) -> Optional[UnloadEvent]:
+        """Returns the event at a place in data, None unless it is credible.
+
+        Args:
+            data: holds the element
+            start: where it begins
+            user_end: the first address above the user's half
+        """
+        base, size, sequence, timestamp = self._numbers(data, start)
+        if base % BASE_ALIGNMENT or size % PAGE_SIZE or not 0 < size < MAX_SIZE or base + size > user_end:
+            return None
+        raw = bytes(data[start + self._name : start + self._name_end])
+        name, terminated, _ = raw.decode("utf-16-le", "replace").partition("\0")
+        if len(name) < (MIN_NAME if terminated else len(raw) // 2) or not name.isprintable():
+            return None
+        return UnloadEvent(base, size, sequence, timestamp, name)
+
+
+def read_events(data: Bytes, layout: EventLayout, user_end: int) -> Optional[List[UnloadEvent]]:
     """Decodes a whole ring, or returns None unless every element proves itself.
 
     An element is all zero or is a credible event in the slot of its sequence number; the numbers of the
@@ -46,18 +85,18 @@ def read_events(data: Bytes, layout: struct.Struct, user_end: int) -> Optional[L
 
     Args:
         data: the ring: `EVENTS` or `EVENTS_EX` elements
-        layout: one of `LAYOUTS`
+        layout: of its elements
         user_end: the first address above the user's half
     """
     count = len(data) // layout.size
     events: List[UnloadEvent] = []
     for slot in range(count):
-        fields = layout.unpack_from(data, slot * layout.size)
-        if fields[0] == 0:
-            if any(data[slot * layout.size :]):
+        start = slot * layout.size
+        if layout.empty(data, start):
+            if any(data[start:]):
                 return None
             break
-        event = _event(fields, user_end)
+        event = layout.event(data, start, user_end)
         if event is None or event.sequence % count != slot:
             return None
         events.append(event)
@@ -67,38 +106,30 @@ def read_events(data: Bytes, layout: struct.Struct, user_end: int) -> Optional[L
     return events if len(events) == count or events[0].sequence == 0 else None
 
 
-def salvage_events(data: Bytes, layout: struct.Struct, user_end: int) -> List[UnloadEvent]:
+def salvage_events(data: Bytes, layout: EventLayout, user_end: int) -> List[UnloadEvent]:
     """Decodes what is credible of a ring whose place is certain, in the order of the events."""
-    fields = (layout.unpack_from(data, start) for start in range(0, len(data) - layout.size + 1, layout.size))
-    events = (_event(each, user_end) for each in fields if each[0])
+    starts = range(0, len(data) - layout.size + 1, layout.size)
+    events = (layout.event(data, start, user_end) for start in starts if not layout.empty(data, start))
     return sorted((event for event in events if event), key=lambda event: event.sequence)
 
 
-def find_ring(data: memoryview, pointer_size: int, user_end: int) -> Iterator[int]:
+def find_ring(data: memoryview, layouts: Sequence[EventLayout], user_end: int) -> Iterator[int]:
     """Yields the offsets in a module's data at which `RtlpUnloadEventTrace` proves itself.
 
     Args:
         data: readable data that starts at an address aligned to a pointer
-        pointer_size: 4 or 8
+        layouts: of the elements that there may be
         user_end: the first address above the user's half
     """
-    for layout in LAYOUTS[pointer_size]:
-        whole = len(data) // pointer_size * pointer_size
-        words = struct.unpack(f"<{whole // pointer_size}{'Q' if pointer_size == 8 else 'I'}", data[:whole])
-        last = (whole - EVENTS * layout.size) // pointer_size
+    for layout in layouts:
+        width = layout.pointer_size
+        count = len(data) // width
+        words = struct.unpack(f"<{count}{'Q' if width == 8 else 'I'}", data[: count * width])
+        last = (count * width - EVENTS * layout.size) // width
+        to_base, to_size = layout.base // width, layout.image_size // width
         for index in range(last + 1):
-            base, size = words[index], words[index + 1]
-            if base and not base % BASE_ALIGNMENT and base < user_end and size and not size % PAGE:
-                start = index * pointer_size
+            base, size = words[index + to_base], words[index + to_size]
+            if base and not base % BASE_ALIGNMENT and base < user_end and size and not size % PAGE_SIZE:
+                start = index * width
                 if read_events(data[start : start + EVENTS * layout.size], layout, user_end):
                     yield start
-
-
-def _event(fields: "tuple[int, int, int, int, int, bytes]", user_end: int) -> Optional[UnloadEvent]:
-    base, size, sequence, timestamp, _, raw = fields
-    if base % BASE_ALIGNMENT or size % PAGE or not 0 < size < MAX_SIZE or base + size > user_end:
-        return None
-    name, terminated, _ = raw.decode("utf-16-le", "replace").partition("\0")
-    if len(name) < (MIN_NAME if terminated else EVENTS * 2) or not name.isprintable():
-        return None
-    return UnloadEvent(base, size, sequence, timestamp, name)

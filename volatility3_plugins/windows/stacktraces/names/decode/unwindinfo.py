@@ -12,6 +12,8 @@ from __future__ import annotations
 import struct
 from typing import Callable, Iterator, NamedTuple, Optional, Tuple, Union
 
+from ...base.decode.status import Word
+
 Bytes = Union[bytes, memoryview]
 ReadRva = Callable[[int, int], Optional[Bytes]]
 """(RVA, length) -> the bytes of the image there, or None unless all can be read."""
@@ -48,7 +50,11 @@ OPERATIONS = {
 
 
 class UnwindDataError(Exception):
-    """Unwind data that cannot be used; the message says why in a few fixed words."""
+    """Unwind data that cannot be used; `word` says why: it is unreadable or invalid."""
+
+    def __init__(self, word: Word) -> None:
+        super().__init__(word.value)
+        self.word = word
 
 
 class RuntimeFunction(NamedTuple):
@@ -92,7 +98,7 @@ def read_runtime_function(read_rva: ReadRva, rva: int) -> RuntimeFunction:
     """Reads a RUNTIME_FUNCTION at an RVA; raises UnwindDataError if it is not readable."""
     data = read_rva(rva, RUNTIME_FUNCTION_SIZE)
     if data is None:
-        raise UnwindDataError("unwind data unreadable")
+        raise UnwindDataError(Word.UNWIND_DATA_UNREADABLE)
     return RuntimeFunction(*struct.unpack("<III", data))
 
 
@@ -104,13 +110,13 @@ def read_unwind_info(read_rva: ReadRva, rva: int) -> UnwindInfo:
     """
     head = read_rva(rva, 4)
     if head is None:
-        raise UnwindDataError("unwind data unreadable")
+        raise UnwindDataError(Word.UNWIND_DATA_UNREADABLE)
     version, flags = head[0] & 7, head[0] >> 3
     if version not in (1, 2):
-        raise UnwindDataError("unwind data invalid")
+        raise UnwindDataError(Word.UNWIND_DATA_INVALID)
     slots = read_rva(rva + 4, 2 * head[2])
     if slots is None:
-        raise UnwindDataError("unwind data unreadable")
+        raise UnwindDataError(Word.UNWIND_DATA_UNREADABLE)
     codes = tuple(_codes(bytes(slots), version))
     chained = None
     if flags & CHAININFO:
@@ -139,7 +145,7 @@ def _codes(slots: bytes, version: int) -> Iterator[Code]:
         extra = _extra_slots(operation, info, version)
         operand = slots[position + 2 : position + 2 + 2 * extra]
         if len(operand) != 2 * extra:
-            raise UnwindDataError("unwind data invalid")
+            raise UnwindDataError(Word.UNWIND_DATA_INVALID)
         yield Code(offset, operation, info, _value(operation, info, int.from_bytes(operand, "little")))
         position += 2 + 2 * extra
 
@@ -147,7 +153,7 @@ def _codes(slots: bytes, version: int) -> Iterator[Code]:
 def _extra_slots(operation: int, info: int, version: int) -> int:
     """Returns how many slots of operand follow a code."""
     if (operation == ALLOC_LARGE and info > 1) or operation not in OPERATIONS:
-        raise UnwindDataError("unwind data invalid")
+        raise UnwindDataError(Word.UNWIND_DATA_INVALID)
     if operation == EPILOG:
         return 0 if version == 2 else 1
     if operation in (SAVE_NONVOL, SAVE_XMM128):
