@@ -1,12 +1,22 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""Layouts of the frames, from symbol tables and from published offsets, for tests of the decoders."""
+"""Structures of the frames, from symbol tables and from published offsets, for tests of the decoders."""
 
 from __future__ import annotations
 
-from volatility3.plugins.windows.stacktraces.base.decode.field import Field
-from volatility3.plugins.windows.stacktraces.traps.decode.members import Layout
+import functools
+from typing import Dict, Mapping, Optional
 
+from volatility3.plugins.windows.stacktraces.base.decode.field import Field
+from volatility3.plugins.windows.stacktraces.base.decode.structure import Structure, Structures
+from volatility3.plugins.windows.stacktraces.traps.decode.context import ContextForm
+from volatility3.plugins.windows.stacktraces.traps.decode.exceptionframe import ExceptionFrames
+from volatility3.plugins.windows.stacktraces.traps.decode.frame import TrapForm
+from volatility3.plugins.windows.stacktraces.traps.decode.kinds_x64 import TrapForm64
+from volatility3.plugins.windows.stacktraces.traps.decode.kinds_x86 import TrapForm86
+
+from tests.conftest import ROOT
+from tests.forge import isf
 from tests.forge.isf import Isf
 from tests.support import real_trapframes
 
@@ -23,19 +33,64 @@ _FIVE_TWO = {
     "R15": Field(0x170, 8),
     "Return": Field(0x178, 8),
 }
+FORMS = {8: TrapForm64, 4: TrapForm86}
+_POINTER_SIZES = {"x64": 8, "x86": 4}
+
+
+def plain(name: str, size: int, members: Mapping[str, Field]) -> Structure:
+    """A structure of members that are known already."""
+    return Structure(name, size, members.get, tuple(members))
+
 
 # _KEXCEPTION_FRAME of 5.2 (x64): no symbol table of that kernel is at hand.
-EXCEPTION_FRAME_5_2 = Layout("x64", 0x180, _FIVE_TWO)
+EXCEPTION_FRAME_5_2 = plain("_KEXCEPTION_FRAME", 0x180, _FIVE_TWO)
 
 
-def of(table: Isf, type_name: str) -> Layout:
-    """The layout that a symbol table gives."""
-    places = {name: table.place(type_name, name) for name in table.types[type_name]["fields"]}
-    members = {name: Field(place.offset, place.size) for name, place in places.items()}
-    return Layout("x64" if table.pointer_size == 8 else "x86", table.size(type_name), members)
+def structures(table: Isf) -> Structures:
+    """The structures of a symbol table."""
+
+    def make(name: str) -> Optional[Structure]:
+        return structure(table, name) if table.has_type(name) else None
+
+    return Structures(make)
 
 
-def of_real(real: real_trapframes.RealFrame) -> Layout:
-    """The layout that goes with a measured frame."""
-    members = {name: Field(member.offset, member.size) for name, member in real.members.items()}
-    return Layout(real.arch, len(real.data), members)
+def structure(table: Isf, type_name: str) -> Structure:
+    """One structure of a symbol table."""
+
+    def lookup(path: str) -> Optional[Field]:
+        if not table.has(type_name, path):
+            return None
+        place = table.place(type_name, path)
+        return Field(place.offset, place.size)
+
+    return Structure(type_name, table.size(type_name), lookup, tuple(table.types[type_name]["fields"]))
+
+
+@functools.lru_cache(maxsize=None)
+def ours(arch: str) -> Structures:
+    """The structures of our own table of saved registers."""
+    return structures(isf.load(ROOT / "symbols" / "windows" / "stacktraces" / f"context-{arch}.json"))
+
+
+def context(arch: str) -> ContextForm:
+    """The CONTEXT of a bitness."""
+    return ContextForm(ours(arch)["_CONTEXT"], _POINTER_SIZES[arch])
+
+
+def of(table: Isf) -> TrapForm:
+    """The trap frames that a symbol table describes."""
+    return FORMS[table.pointer_size](structure(table, "_KTRAP_FRAME"))
+
+
+def exceptions(found: Structure = EXCEPTION_FRAME_5_2) -> ExceptionFrames:
+    """The exception frames of a structure."""
+    return ExceptionFrames(found, ours("x64"))
+
+
+def of_real(real: real_trapframes.RealFrame) -> TrapForm:
+    """The form that goes with a measured frame."""
+    members: Dict[str, Field] = {
+        name: Field(member.offset, member.size) for name, member in real.members.items()
+    }
+    return FORMS[_POINTER_SIZES[real.arch]](plain("_KTRAP_FRAME", len(real.data), members))

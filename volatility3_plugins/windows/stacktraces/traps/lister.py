@@ -2,67 +2,162 @@
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
 """Every register state that an image holds: trap frames, processors' contexts, WoW64 CPU areas.
 
-symbolizer = Symbolizer(context, kernel_module_name, config_path)
-for state in TrapFrames.list_states(context, kernel_module_name, symbolizer, scan_stacks=True): ...
+symbolizer = Symbolizer(image)
+for state in TrapStates.list_states(image, symbolizer, scan_stacks=True): ...
 """
 
 from __future__ import annotations
 
 import logging
-from typing import Collection, Dict, Iterator, List, Optional
+from typing import Callable, Collection, Dict, Iterable, Iterator, List, Optional
 
 from volatility3.framework import interfaces
 
-from ..base import bulk
-from ..base.spaces import KERNEL_PID
+from ..base.decode.status import NOTHING, Status, Word, status
+from ..base.image import Image
+from ..base.space import KERNEL_PID
 from ..names.symbolizer import Symbolizer
-from ..stacks.nonvolatile import TrapUnwind
+from ..threads import processors
+from ..threads.kernelstacks import KernelStacks, Segment
 from ..threads.lister import Thread, Threads
-from ..threads.processors import IST, Processors
-from .contexts import TrapContexts
-from .kernel import TrapKernel
-from .of_thread import ThreadFrames
-from .reader import TrapReader
-from .state import STACK, State
+from .decode.frame import USER
+from .reader import Reading, TrapKernel, TrapReader
+from .state import STACK, THREAD, TOP, State, TrapContexts
 
 vollog = logging.getLogger(__name__)
 
+MAX_CHAIN = 64
 
-class TrapFrames(interfaces.configuration.VersionableInterface):
-    """Lists the register states of an image."""
+NO_THREADS = (status(Word.UNREADABLE), status(Word.NOT_A_THREAD), status(Word.THREAD_LIST_DAMAGED))
+"""The statuses of threads of which nothing can be believed."""
 
-    _version = (1, 0, 0)
+Complete = Callable[[Thread, Iterable[State]], Iterator[State]]
+"""Takes a thread and its register states, yields them with more registers."""
+
+
+class ThreadFrames:
+    """Lists a thread's states: where it points, the fixed places of its stack, what a scan finds.
+
+    Args:
+        image: the image
+        reader: reads the frames
+        contexts: reads WoW64 CPU areas
+
+    Attributes:
+        unread: bytes of scanned stacks that are not in the image
+    """
+
+    def __init__(self, image: Image, reader: TrapReader, contexts: TrapContexts) -> None:
+        self._reader = reader
+        self._contexts = contexts
+        self.unread = 0
+        self._stacks = KernelStacks(image, reader.kernel.bounds.kernel_start)
+
+    def of_thread(self, thread: Thread, scan: bool = False) -> Iterator[State]:
+        """Yields the register states of one thread, in the order: chain, top, stack, wow64."""
+        if thread.status in NO_THREADS:
+            yield self._state(thread, THREAD, 0, Reading(None, True), thread.status)
+            return
+        segments = list(self._stacks.segments(thread))
+        taken: List[int] = []
+        user_cs: Optional[int] = None
+        found = (*self._chain(thread, segments, taken), *self._tops(thread, segments, taken))
+        for state in found:
+            if user_cs is None and state.mode == USER:
+                user_cs = state.registers.get("SegCs")
+            yield state
+        if scan:
+            for segment in segments:
+                yield from self._scan(thread, segment, taken)
+        context = self._contexts.wow64(thread, user_cs)
+        if context is not None:
+            yield context
+
+    def _chain(self, thread: Thread, segments: List[Segment], taken: List[int]) -> Iterator[State]:
+        """Yields KTHREAD.TrapFrame and the frames before it, each of which lies above the one after."""
+        address = thread.trap_frame or 0
+        while address and len(taken) < MAX_CHAIN:
+            segment = _segment_of(segments, address, self._reader.kernel.form.size)
+            if segments and segment is None:
+                outside = status(Word.OUTSIDE_THE_STACK)
+                yield self._state(thread, THREAD, address, Reading(None, True), outside)
+                return
+            held = self._reader.window(address)
+            reading = self._reader.read(address, held, False, thread.debug_active or 0)
+            yield self._thread_state(thread, THREAD, address, reading, segment)
+            taken.append(address)
+            address = reading.previous
+            if address in taken:
+                return
+
+    def _tops(self, thread: Thread, segments: List[Segment], taken: List[int]) -> Iterator[State]:
+        """Yields what entries from user mode left at the top of each segment."""
+        debug_active = thread.debug_active or 0
+        for segment in segments:
+            places = [segment.initial - distance for distance in self._reader.kernel.tops]
+            readings = [
+                (address, self._reader.read(address, self._reader.window(address), True, debug_active))
+                for address in places
+                if address >= segment.limit and address not in taken
+            ]
+            for address, reading in readings:
+                if reading.frame is not None and reading.frame.mode == USER:
+                    taken.append(address)
+                    yield self._thread_state(thread, TOP, address, reading, segment)
+            # Every thread with a TEB came from user mode.
+            if thread.teb and len(readings) == len(places) and not any(each.readable for _, each in readings):
+                yield self._thread_state(thread, TOP, *readings[0], segment)
+
+    def _scan(self, thread: Thread, segment: Segment, taken: List[int]) -> Iterator[State]:
+        held = self._reader.stack(segment.limit, segment.base)
+        self.unread += held.missing(segment.limit, segment.base)
+        for address in self._reader.scan(held, segment.limit, segment.base, taken):
+            reading = self._reader.read(address, held, True, thread.debug_active or 0)
+            yield self._thread_state(thread, STACK, address, reading, segment)
+
+    def _thread_state(
+        self, thread: Thread, origin: str, address: int, reading: Reading, segment: Optional[Segment]
+    ) -> State:
+        broken = None
+        if reading.frame is None:
+            broken = Word.NOT_A_TRAP_FRAME if reading.readable else Word.UNREADABLE
+        dead = segment is not None and not thread.running and address < segment.kernel_stack
+        limits = Word.STACK_LIMITS_UNUSABLE if segment is None else None
+        said = status(Word.STALE if dead else None, limits, broken)
+        return self._state(thread, origin, address, reading, said)
+
+    def _state(
+        self, thread: Thread, origin: str, address: int, reading: Reading, said: Status = NOTHING
+    ) -> State:
+        said = status(thread.status, Word.RUNNING if thread.running else None, said)
+        name = thread.state_name
+        return self._reader.state(thread.space, thread.tid, origin, address, reading, name, said)
+
+
+class TrapStates(interfaces.configuration.VersionableInterface):
+    """Lists the register states of an image.
+
+    Args:
+        image: the image
+        symbolizer: names for return addresses: they tell which handler a frame is of
+        members: fill `State.members`
+    """
+
+    _version = (2, 0, 0)
     _required_framework_version = (2, 0, 0)
 
-    def __init__(
-        self,
-        context: interfaces.context.ContextInterface,
-        kernel_module_name: str,
-        symbolizer: Symbolizer,
-        members: bool = False,
-    ) -> None:
+    def __init__(self, image: Image, symbolizer: Symbolizer, members: bool = False) -> None:
         super().__init__()
-        kernel = context.modules[kernel_module_name]
-        self._context = context
-        self._name = kernel_module_name
-        self._layer_name = kernel.layer_name
-        self._processors = list(Processors.list_processors(context, kernel_module_name))
-        tops = frozenset(
-            stack.base
-            for processor in self._processors
-            for stack in processor.stacks
-            if stack.kind.startswith(IST)
-        )
-        self._kernel = TrapKernel(context, kernel_module_name, symbolizer, tops)
-        self._contexts = TrapContexts(context, kernel_module_name, members)
-        self._reader = TrapReader(context, kernel.layer_name, self._kernel, members)
-        self._threads = ThreadFrames(context, kernel_module_name, self._reader, self._contexts)
+        self._processors = image.part(processors.of)
+        self._kernel_space = image.kernel
+        self._contexts = TrapContexts(image, members)
+        self._reader = TrapReader(TrapKernel(image, symbolizer), members)
+        self._threads = ThreadFrames(image, self._reader, self._contexts)
 
     @classmethod
     def list_states(
         cls,
-        context: interfaces.context.ContextInterface,
-        kernel_module_name: str,
+        image: Image,
         symbolizer: Symbolizer,
         pids: Optional[Collection[int]] = None,
         offset: Optional[int] = None,
@@ -71,13 +166,12 @@ class TrapFrames(interfaces.configuration.VersionableInterface):
         processors: bool = False,
         scan_threads: bool = False,
         members: bool = False,
-        unwind: bool = False,
+        complete: Optional[Complete] = None,
     ) -> Iterator[State]:
         """Yields the register states of threads, then those of processors.
 
         Args:
-            context: the context that holds the image
-            kernel_module_name: the name of the kernel's module in the context
+            image: the image
             symbolizer: names for return addresses: they tell which handler a frame is of
             pids: the processes wanted, 0 for the stacks of processors; all when None or empty
             offset: an _EPROCESS that no list holds: only its threads
@@ -86,18 +180,16 @@ class TrapFrames(interfaces.configuration.VersionableInterface):
             processors: add the contexts that stopped processors saved
             scan_threads: add the threads that only a pool scan finds
             members: fill `State.members`
-            unwind: add the non-volatile registers that walking the kernel stack tells (x64)
+            complete: adds to a thread's states what walking its kernel stack tells
         """
-        walks = TrapUnwind(context, kernel_module_name, symbolizer) if unwind else None
-        finder = cls(context, kernel_module_name, symbolizer, members)
+        finder = cls(image, symbolizer, members)
         running: Dict[int, Thread] = {}
         seen: List[int] = []
-        listed = Threads.list_threads(context, kernel_module_name, pids, offset, tids, scan_threads)
-        for thread in listed:
+        for thread in Threads.list_threads(image, pids, offset, tids, scan_threads):
             if thread.processor is not None:
                 running[thread.processor] = thread
             states = finder._threads.of_thread(thread, scan_stacks)
-            for state in states if walks is None else walks.complete(thread, states):
+            for state in states if complete is None else complete(thread, states):
                 seen.append(state.address)
                 yield state
         everything = not tids and offset is None and (not pids or KERNEL_PID in pids)
@@ -117,7 +209,7 @@ class TrapFrames(interfaces.configuration.VersionableInterface):
             thread = running.get(processor.number)
             if thread is None and not everything:
                 continue
-            space, tid = (thread.space, thread.tid) if thread is not None else (self._kernel.space, None)
+            space, tid = (thread.space, thread.tid) if thread is not None else (self._kernel_space, None)
             state = self._contexts.processor(processor, space, tid)
             if state is not None:
                 found = True
@@ -132,11 +224,15 @@ class TrapFrames(interfaces.configuration.VersionableInterface):
         taken = list(seen)
         for processor in self._processors:
             for stack in processor.stacks:
-                size = stack.base - stack.limit
-                held = bulk.read_extents(self._context, self._layer_name, stack.limit, size)
-                # How large it is nothing says: it ends at the first page that is not there.
+                held = self._reader.stack(stack.limit, stack.base)
+                # Nothing says how large it is: it ends at the first page that is not there.
                 run = held.run_at(stack.base - 1)
                 for address in self._reader.scan(held, run[0] if run else stack.base, stack.base, taken):
                     reading = self._reader.read(address, held)
                     where = f"CPU {processor.number} {stack.kind}"
-                    yield self._reader.state(self._kernel.space, None, STACK, address, reading, where)
+                    yield self._reader.state(self._kernel_space, None, STACK, address, reading, where)
+
+
+def _segment_of(segments: List[Segment], address: int, size: int) -> Optional[Segment]:
+    """Returns the segment that holds a frame wholly."""
+    return next((each for each in segments if each.limit <= address <= each.base - size), None)

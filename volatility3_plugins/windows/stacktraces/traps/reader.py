@@ -1,32 +1,98 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""Reads one trap frame of an image, with the exception frame below it if one was built."""
+"""Reads the trap frames of an image, with the exception frames below them, as its kernel makes them."""
 
 from __future__ import annotations
 
 import logging
-from typing import Iterator, List, NamedTuple, Optional, Tuple
+import re
+from typing import Dict, Iterator, List, NamedTuple, Optional, Tuple, Type
 
-from volatility3.framework import interfaces
-
-from ..base import bulk
 from ..base.decode.extents import Extents
-from ..base.decode.field import Field
-from ..base.spaces import AddressSpace
-from .decode import exceptionframe
-from .decode import frame as trapframe
-from .decode import scan as trapscan
-from .decode.exceptionframe import ExceptionFrame
-from .decode.frame import MemberValue, TrapFrame
-from .decode.members import EXCEPTION, REUSED, SERVICE, UNSURE, number
-from .kernel import TrapKernel
-from .state import State
+from ..base.decode.status import NOTHING, Status
+from ..base.image import Image
+from ..base.space import AddressSpace
+from ..names.symbolizer import Symbolizer
+from ..threads import processors
+from .decode.exceptionframe import ExceptionFrame, ExceptionFrames
+from .decode.frame import COLUMNS, EXCEPTION, UNSURE, Bounds, Facts, MemberValue, TrapForm, TrapFrame
+from .decode.kinds_x64 import TrapForm64
+from .decode.kinds_x86 import TrapForm86
+from .state import State, register_types
 
 vollog = logging.getLogger(__name__)
 
+FORMS: Dict[int, Type[TrapForm]] = {8: TrapForm64, 4: TrapForm86}
+"""How trap frames look, by pointer size."""
+
+_FUNCTION = re.compile(r"nt!(\w+)(?:\+0x[0-9a-f]+)?$")
+_PDB = "pdb"
 _BELOW = 0x200
 """Bytes below a trap frame that hold an exception frame and the return address below that."""
-_TYPE = "_KEXCEPTION_FRAME"
+
+
+class TrapKernel:
+    """The kernel of an image, as far as its trap frames go.
+
+    Args:
+        image: the image
+        symbolizer: names for return addresses into the kernel's entry code
+
+    Attributes:
+        image: as given
+        form: how its trap frames look
+        exceptions: how its exception frames look, None where it makes none
+        bounds: the address ranges that the acceptance tests need
+        facts: what holds for all its frames
+    """
+
+    def __init__(self, image: Image, symbolizer: Symbolizer) -> None:
+        self.image = image
+        self._names = symbolizer.names(image.kernel)
+        self.form = FORMS[image.pointer_size](image.types["_KTRAP_FRAME"])
+        types = register_types(image, image.pointer_size)
+        self.tops = self.form.tops(types)
+        exception = image.types.find(self.form.exception_type) if self.form.exception_type else None
+        self.exceptions = None if exception is None else ExceptionFrames(exception, types)
+        linkage = image.symbol("KiServiceLinkage") or 0
+        module = self._names.module_at(image.base)
+        self.bounds = Bounds(
+            symbolizer.halves.user_end,
+            symbolizer.halves.kernel_start,
+            (image.base, module.module.end if module is not None else image.base),
+            linkage,
+            frozenset(
+                stack.base
+                for processor in image.part(processors.of)
+                for stack in processor.stacks
+                if stack.kind.startswith(processors.IST)
+            ),
+        )
+        self.facts = Facts(
+            service_linkage=linkage,
+            # In the kernels with the speculation mitigations of 2018.
+            saves_arguments=image.symbol("KiSystemCall64Shadow") is not None,
+            system_call_return=self._system_call_return(),
+            # int 2C became the assertion's in 5.2, which also began to clear Dr7.
+            clears_dr7=image.symbol("KiRaiseAssertion") is not None,
+        )
+
+    def function(self, address: Optional[int]) -> str:
+        """Returns the kernel's function that a return address lies in, empty if the symbols do not say."""
+        if not address:
+            return ""
+        name = self._names.name(address)
+        found = _FUNCTION.match(name.symbol) if name.source == _PDB else None
+        return found.group(1) if found else ""
+
+    def _system_call_return(self) -> int:
+        """Returns KUSER_SHARED_DATA.SystemCallReturn, where sysenter's frames return to."""
+        shared = self.image.types.find("_KUSER_SHARED_DATA")
+        field = None if shared is None else shared.find("SystemCallReturn")
+        if field is None or not self.form.shared_data:
+            return 0
+        memory = self.image.memory(self.image.kernel)
+        return memory.number(self.form.shared_data + field.offset, 4) or 0
 
 
 class Reading(NamedTuple):
@@ -42,29 +108,23 @@ class TrapReader:
     """Reads trap frames.
 
     Args:
-        context: the context that holds the image
-        layer_name: the kernel's layer
         kernel: what the kernel says about its frames
         members: list all members of each frame
     """
 
-    def __init__(
-        self,
-        context: interfaces.context.ContextInterface,
-        layer_name: str,
-        kernel: TrapKernel,
-        members: bool,
-    ) -> None:
-        self._context = context
-        self._layer_name = layer_name
+    def __init__(self, kernel: TrapKernel, members: bool) -> None:
         self.kernel = kernel
+        self._memory = kernel.image.memory(kernel.image.kernel)
         self._members = members
 
     def window(self, address: int) -> Extents:
         """Reads what a frame at an address needs."""
         start = max(address - _BELOW, 0)
-        length = address - start + self.kernel.layout.size
-        return bulk.read_extents(self._context, self._layer_name, start, length)
+        return self._memory.load(start, address - start + self.kernel.form.size)
+
+    def stack(self, limit: int, base: int) -> Extents:
+        """Reads what is present of a stack."""
+        return self._memory.load(limit, base - limit)
 
     def read(self, address: int, held: Extents, strict: bool = True, debug_active: int = 0) -> Reading:
         """Reads the frame at an address.
@@ -75,31 +135,29 @@ class TrapReader:
             strict: believe the acceptance tests only, and not the pointer that led here
             debug_active: the thread's _DISPATCHER_HEADER.DebugActive
         """
-        view = held.read(address, self.kernel.layout.size)
+        form = self.kernel.form
+        view = held.read(address, form.size)
         if view is None:
             return Reading(None, False)
         data = bytes(view)
-        accept = trapscan.accepts if strict else trapscan.plausible
-        if not accept(self.kernel.layout, address, data, self.kernel.bounds):
+        if not (form.accepts(address, data, self.kernel.bounds) if strict else form.plausible(address, data)):
             return Reading(None, True)
-        handler = self.kernel.function(self._pointer(held, address - self.kernel.pointer_size))
-        facts = self.kernel.facts_of(handler, debug_active=debug_active)
-        frame = trapframe.decode(self.kernel.layout, address, data, facts)
-        listed: List[MemberValue] = []
-        if self._members:
-            listed += trapframe.members(frame, self.kernel.layout, data)
+        handler = self.kernel.function(self._pointer(held, address - self._memory.pointer_size))
+        facts = self.kernel.facts._replace(handler=handler, debug_active=debug_active)
+        frame = form.decode(address, data, facts)
+        listed = list(form.listed(frame, data)) if self._members else []
         built = self._exception_frame(frame, held)
         if built is not None:
             frame = _with(frame, built)
             if self._members:
                 listed += self._nonvolatile(built)
-        return Reading(frame, True, self._previous(frame, data), tuple(listed))
+        return Reading(frame, True, form.previous(frame, data), tuple(listed))
 
     def scan(self, held: Extents, start: int, end: int, taken: List[int]) -> Iterator[int]:
         """Yields the frames in a range that share no bytes with those known already."""
-        layout = self.kernel.layout
-        for address in trapscan.scan(layout, held, start, end, self.kernel.bounds):
-            if trapscan.overlaps(layout, address, taken):
+        form = self.kernel.form
+        for address in form.scan(held, start, end, self.kernel.bounds):
+            if form.overlaps(address, taken):
                 if address not in taken:
                     vollog.info(f"What looks like a trap frame at {address:#x} overlaps another")
                 continue
@@ -114,14 +172,13 @@ class TrapReader:
         address: int,
         reading: Reading,
         thread_state: str,
-        status: str = "",
+        said: Status = NOTHING,
     ) -> State:
         """Makes a register state of what was read at an address."""
         frame = reading.frame
         return State(
             space,
             tid,
-            self.kernel.arch,
             origin,
             address,
             frame.kind if frame is not None else "",
@@ -129,37 +186,27 @@ class TrapReader:
             frame.registers if frame is not None else {},
             frame.unsure if frame is not None else (),
             thread_state,
-            status,
+            said,
             reading.members,
         )
 
     def _pointer(self, held: Extents, address: int) -> int:
-        view = held.read(address, self.kernel.pointer_size)
+        view = held.read(address, self._memory.pointer_size)
         return 0 if view is None else int.from_bytes(view, "little")
 
     def _exception_frame(self, frame: TrapFrame, held: Extents) -> Optional[ExceptionFrame]:
-        layout = self.kernel.exception
-        if layout is None or frame.kind != EXCEPTION:
+        exceptions = self.kernel.exceptions
+        if exceptions is None or frame.kind != EXCEPTION:
             return None
-        slot = self._pointer(held, exceptionframe.dispatcher_slot(layout, frame.address))
-        dispatcher = self.kernel.function(slot)
-        return exceptionframe.find(layout, frame.address, frame.registers["Rip"], held, dispatcher)
+        dispatcher = self.kernel.function(self._pointer(held, exceptions.dispatcher_slot(frame.address)))
+        return exceptions.find(frame.address, frame.registers["Rip"], held, dispatcher)
 
-    def _previous(self, frame: TrapFrame, data: bytes) -> int:
-        """Returns the thread's trap frame before this one, which services keep, or 0."""
-        if self.kernel.layout.arch == "x64":
-            return number(self.kernel.layout, data, "TrapFrame") if frame.kind == SERVICE else 0
-        edx = frame.verdicts.get("Edx")
-        return number(self.kernel.layout, data, "Edx") if edx is not None and edx.validity == REUSED else 0
-
-    def _nonvolatile(self, built: ExceptionFrame) -> List[MemberValue]:
-        layout = self.kernel.exception
-        places = layout.members if layout is not None else {}
-        rows = []
+    def _nonvolatile(self, built: ExceptionFrame) -> Iterator[MemberValue]:
+        assert self.kernel.exceptions is not None
+        structure = self.kernel.exceptions.structure
         for name, value in built.registers.items():
-            offset = places.get(name, Field(0, 8)).offset
-            rows.append(MemberValue(f"{_TYPE}.{name}", offset, 8, value, built.validity, ""))
-        return rows
+            field = structure.field(name)
+            yield MemberValue(f"{structure.name}.{name}", field.offset, field.size, value, built.validity, "")
 
 
 def _with(frame: TrapFrame, built: ExceptionFrame) -> TrapFrame:
@@ -168,5 +215,5 @@ def _with(frame: TrapFrame, built: ExceptionFrame) -> TrapFrame:
     unsure = [name for name in frame.unsure if name not in built.registers]
     if built.validity == UNSURE:
         unsure += built.registers
-    ordered = tuple(name for name in trapframe.COLUMNS if name in unsure)
+    ordered = tuple(name for name in COLUMNS if name in unsure)
     return frame._replace(registers=registers, unsure=ordered)

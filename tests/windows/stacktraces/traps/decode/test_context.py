@@ -8,10 +8,12 @@ import struct
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from volatility3.plugins.windows.stacktraces.traps.decode import context
 
 from tests.forge import kernels
-from tests.support import real_trapframes
+from tests.support import real_trapframes, traplayouts
+
+X64, X86 = traplayouts.context("x64"), traplayouts.context("x86")
+FORMS = {"x64": X64, "x86": X86}
 
 # ContextFlags of winnt.h: which part has which registers, those of x86 under their x64 names.
 PARTS = {
@@ -34,14 +36,13 @@ PARTS = {
 
 def test_the_layout_of_the_public_symbols() -> None:
     table = kernels.load("win10-x64").table
-    layout = context.X64
-    assert layout.size == table.size("_CONTEXT")
-    for name, field in layout.members.items():
+    assert X64.size == table.size("_CONTEXT")
+    for name, field in X64.fields.items():
         assert field[:2] == table.place("_CONTEXT", name)[:2]
     table = kernels.load("xp-x86").table
     names = {"Rip": "Eip", "Rsp": "Esp", "MxCsr": "ExtendedRegisters[24]"}
-    assert context.X86.size == table.size("_CONTEXT")
-    for name, field in context.X86.members.items():
+    assert X86.size == table.size("_CONTEXT")
+    for name, field in X86.fields.items():
         old = names.get(name, "E" + name[1:] if name[0] == "R" else name)
         assert field.offset == table.offset("_CONTEXT", old), name
 
@@ -50,7 +51,7 @@ def test_the_layout_of_the_public_symbols() -> None:
 def test_the_context_of_the_real_crash(shared_dir: pathlib.Path) -> None:
     crash = real_trapframes.load_crash(shared_dir)
     start = int(crash.truth["context_va"], 16) - crash.stack_address
-    found = context.decode("x64", crash.stack[start : start + context.X64.size])
+    found = X64.decode(crash.stack[start : start + X64.size])
     assert found is not None
     assert not found.user
     truth = {name: int(value, 16) for name, value in crash.truth["context"].items()}
@@ -60,24 +61,24 @@ def test_the_context_of_the_real_crash(shared_dir: pathlib.Path) -> None:
 
 
 def test_only_what_the_flags_say() -> None:
-    data = bytearray(b"\x11" * context.X64.size)
+    data = bytearray(b"\x11" * X64.size)
     data[0x30:0x34] = struct.pack("<I", 0x100001)
-    found = context.decode("x64", bytes(data))
+    found = X64.decode(bytes(data))
     assert found is not None
     assert set(found.registers) == {"Rip", "Rsp", "EFlags", "SegCs", "SegSs"}
 
 
 @pytest.mark.parametrize("flags", [0, 0x100000, 0x1F, 0x10001F, 0x11111111])
 def test_flags(flags: int) -> None:
-    data = bytearray(context.X64.size)
+    data = bytearray(X64.size)
     data[0x30:0x34] = struct.pack("<I", flags)
-    assert (context.decode("x64", bytes(data)) is not None) == (flags == 0x10001F)
+    assert (X64.decode(bytes(data)) is not None) == (flags == 0x10001F)
 
 
 @given(data=st.binary(max_size=0x500), arch=st.sampled_from(["x64", "x86"]))
 def test_any_bytes(data: bytes, arch: str) -> None:
-    found = context.decode(arch, data)
-    assert found is None or len(data) >= context.LAYOUTS[arch].size
+    found = FORMS[arch].decode(data)
+    assert found is None or len(data) >= FORMS[arch].size
 
 
 @settings(max_examples=80, deadline=None, derandomize=True)
@@ -93,7 +94,7 @@ def test_what_a_processor_wrote_comes_back(arch: str, parts: "set[int]", data: b
     written = bytearray(data[: table.size("_CONTEXT")])
     flags = sum(parts) | (0x100000 if arch == "x64" else 0x10000)
     struct.pack_into("<I", written, table.offset("_CONTEXT", "ContextFlags"), flags)
-    found = context.decode(arch, bytes(written))
+    found = FORMS[arch].decode(bytes(written))
     assert found is not None and found.flags == flags
     wanted = {name: part for part, names in PARTS[arch].items() for name in names.split()}
     assert set(found.registers) == {name for name, part in wanted.items() if part in parts}

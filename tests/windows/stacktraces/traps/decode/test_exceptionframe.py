@@ -17,12 +17,12 @@ from volatility3.plugins.windows.stacktraces.traps.decode.exceptionframe import 
 from tests.forge import kernels
 from tests.support import real_trapframes, traplayouts
 
-FIVE_TWO = traplayouts.EXCEPTION_FRAME_5_2
+FIVE_TWO = traplayouts.exceptions()
 
 
 def below(real: real_trapframes.RealFrame, dispatcher: str = "") -> Optional[ExceptionFrame]:
     memory = Extents([(real.stack_address, real.stack)])
-    return exceptionframe.find(FIVE_TWO, real.address, real.members["Rip"].value, memory, dispatcher)
+    return FIVE_TWO.find(real.address, real.members["Rip"].value, memory, dispatcher)
 
 
 @pytest.mark.shared
@@ -48,25 +48,26 @@ def test_every_real_dispatch(shared_dir: pathlib.Path) -> None:
 @pytest.mark.shared
 def test_the_real_crash(shared_dir: pathlib.Path) -> None:
     crash = real_trapframes.load_crash(shared_dir)
-    layout = traplayouts.of(kernels.load("win10-x64").table, "_KEXCEPTION_FRAME")
+    table = kernels.load("win10-x64").table
+    frames = traplayouts.exceptions(traplayouts.structure(table, "_KEXCEPTION_FRAME"))
     memory = Extents([(crash.stack_address, crash.stack)])
     rip = int(crash.truth["context"]["rip"], 16)
-    frame = exceptionframe.find(layout, crash.address, rip, memory, "KiExceptionDispatch")
+    frame = frames.find(crash.address, rip, memory, "KiExceptionDispatch")
     assert frame is not None
     assert frame.registers == {
         name: int(crash.truth["context"][name.lower()], 16) for name in exceptionframe.NONVOLATILE
     }
     assert frame.exception_code == 0xC0000005
     assert frame.address == int(crash.truth["exception_frame"]["va"], 16)
-    assert exceptionframe.dispatcher_slot(layout, crash.address) == crash.address - 0x1E8
-    assert exceptionframe.find(layout, crash.address, rip + 16, memory) is None
-    assert exceptionframe.find(layout, crash.address + 16, rip, memory) is None
+    assert frames.dispatcher_slot(crash.address) == crash.address - 0x1E8
+    assert frames.find(crash.address, rip + 16, memory) is None
+    assert frames.find(crash.address + 16, rip, memory) is None
 
 
 def test_paged_out() -> None:
-    assert exceptionframe.find(FIVE_TWO, 0x1000, 0x10, Extents([])) is None
+    assert FIVE_TWO.find(0x1000, 0x10, Extents([])) is None
 
 
 @given(data=st.binary(min_size=0x180, max_size=0x180), rip=st.integers(0, (1 << 64) - 1))
 def test_any_bytes(data: bytes, rip: int) -> None:
-    assert exceptionframe.find(FIVE_TWO, 0x2000, rip, Extents([(0x2000 - 0x180, data)])) is None
+    assert FIVE_TWO.find(0x2000, rip, Extents([(0x2000 - 0x180, data)])) is None

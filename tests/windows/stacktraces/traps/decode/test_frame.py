@@ -10,13 +10,14 @@ from typing import Dict, Iterator, Tuple
 
 import pytest
 from volatility3.plugins.windows.stacktraces.traps.decode import frame as trapframe
-from volatility3.plugins.windows.stacktraces.traps.decode.members import Facts, words
+from volatility3.plugins.windows.stacktraces.traps.decode.frame import Facts, words
+from volatility3.plugins.windows.stacktraces.traps.decode.kinds_x86 import COLUMN_MEMBERS
 
 from tests.forge import kernels
 from tests.support import real_trapframes, traplayouts
 from tests.support.real_trapframes import RealFrame
 
-X86_TO_COLUMN = {member: column for column, member in trapframe.X86_MEMBERS.items()}
+X86_TO_COLUMN = {member: column for column, member in COLUMN_MEMBERS.items()}
 
 # Not saved by an exception from kernel mode, though the CONTEXT has them.
 STALE_IN_THE_CRASH = words("Rbx Rsi Rdi R12 R13 R14 R15 SegDs SegEs SegFs SegGs Dr0 Dr1 Dr2 Dr3 Dr6 Dr7")
@@ -56,7 +57,7 @@ def truth_of(real: RealFrame, column: str, member: real_trapframes.RealMember) -
 
 
 def check(real: RealFrame, facts: Facts, count: Dict[str, int]) -> None:
-    frame = trapframe.decode(traplayouts.of_real(real), real.address, real.data, facts)
+    frame = traplayouts.of_real(real).decode(real.address, real.data, facts)
     for column, member in columns_of(real):
         where = f"{real.label} {column} {member.status}"
         if member.status == "saved":
@@ -103,7 +104,7 @@ def test_every_real_frame_whose_handler_is_known(shared_dir: pathlib.Path, build
 @pytest.mark.parametrize("build", real_trapframes.BUILDS)
 def test_kind_and_mode_of_every_real_frame(shared_dir: pathlib.Path, build: str) -> None:
     for real in real_trapframes.load(shared_dir, build):
-        frame = trapframe.decode(traplayouts.of_real(real), real.address, real.data)
+        frame = traplayouts.of_real(real).decode(real.address, real.data)
         assert frame.kind == expected_kind(real), real.label
         assert frame.mode == ("kernel" if real.mode == "kernel" else "user"), real.label
 
@@ -112,12 +113,10 @@ def test_kind_and_mode_of_every_real_frame(shared_dir: pathlib.Path, build: str)
 @pytest.mark.parametrize("build", real_trapframes.BUILDS)
 def test_members_of_every_real_frame(shared_dir: pathlib.Path, build: str) -> None:
     for real in real_trapframes.load(shared_dir, build):
-        layout = traplayouts.of_real(real)
-        frame = trapframe.decode(layout, real.address, real.data)
-        listed = list(trapframe.members(frame, layout, real.data))
-        assert [member.offset for member in listed] == sorted(
-            place.offset for place in layout.members.values()
-        )
+        form = traplayouts.of_real(real)
+        frame = form.decode(real.address, real.data)
+        listed = list(form.listed(frame, real.data))
+        assert [member.offset for member in listed] == sorted(place.offset for place in form.members.values())
         for member in listed:
             truth = real.members[member.name]
             if truth.status == "unwritten":
@@ -134,8 +133,8 @@ def test_members_of_every_real_frame(shared_dir: pathlib.Path, build: str) -> No
 @pytest.mark.shared
 def test_the_real_crash_equals_the_context_that_windows_wrote(shared_dir: pathlib.Path) -> None:
     crash = real_trapframes.load_crash(shared_dir)
-    table = kernels.load("win10-x64").table
-    frame = trapframe.decode(traplayouts.of(table, "_KTRAP_FRAME"), crash.address, crash.frame)
+    form = traplayouts.of(kernels.load("win10-x64").table)
+    frame = form.decode(crash.address, crash.frame)
     assert (frame.kind, frame.mode) == ("exception", "kernel")
     sure = {name: value for name, value in frame.registers.items() if name not in frame.unsure}
     context = crash.truth["context"]
@@ -146,7 +145,7 @@ def test_the_real_crash_equals_the_context_that_windows_wrote(shared_dir: pathli
     }
     # The handler's name settles what the bytes leave open.
     facts = Facts(handler="KiSegmentNotPresentFault")
-    settled = trapframe.decode(traplayouts.of(table, "_KTRAP_FRAME"), crash.address, crash.frame, facts)
+    settled = form.decode(crash.address, crash.frame, facts)
     assert settled.unsure == ()
     assert settled.registers["ErrorCode"] == 4
     assert "FaultAddress" not in settled.registers

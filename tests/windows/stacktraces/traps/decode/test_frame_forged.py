@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from volatility3.plugins.windows.stacktraces.traps.decode import frame as trapframe
-from volatility3.plugins.windows.stacktraces.traps.decode import scan
-from volatility3.plugins.windows.stacktraces.traps.decode.members import NO_FACTS, Facts, Layout
+from volatility3.plugins.windows.stacktraces.traps.decode.frame import NO_FACTS, Bounds, Facts, TrapForm
 
 from tests.forge import kernels, trapframes
 from tests.forge import trapentries as entries
@@ -37,9 +36,9 @@ TABLES = {
     X86_BLUE: ("win10-x86",),
 }
 BOUNDS = {
-    X64: scan.Bounds(0x7FFFFFF0000, 0xFFFF800000000000, (0xFFFFF80001000000, 0xFFFFF80001400000)),
-    X86_OLD: scan.Bounds(0x7FFF0000, 0x80000000),
-    X86_BLUE: scan.Bounds(0x7FFF0000, 0x80000000),
+    X64: Bounds(0x7FFFFFF0000, 0xFFFF800000000000, (0xFFFFF80001000000, 0xFFFFF80001400000)),
+    X86_OLD: Bounds(0x7FFF0000, 0x80000000),
+    X86_BLUE: Bounds(0x7FFF0000, 0x80000000),
 }
 
 
@@ -52,8 +51,8 @@ def place(entry: Entry, architecture: str) -> int:
     return KERNEL_86 - 0x74 if entry.mode == "kernel" else USER_86
 
 
-def layouts(architecture: str) -> List[Layout]:
-    return [traplayouts.of(kernels.load(name).table, "_KTRAP_FRAME") for name in TABLES[architecture]]
+def forms(architecture: str) -> List[TrapForm]:
+    return [traplayouts.of(kernels.load(name).table) for name in TABLES[architecture]]
 
 
 def make(architecture: str, entry: Entry, poison: trapframes.Poison) -> Tuple[int, trapframes.Forged]:
@@ -73,8 +72,8 @@ def facts_of(architecture: str, entry: Entry) -> Facts:
 
 def check(architecture: str, entry: Entry, poison: trapframes.Poison) -> Dict[str, int]:
     address, forged = make(architecture, entry, poison)
-    for layout in layouts(architecture):
-        frame = trapframe.decode(layout, address, forged.data, facts_of(architecture, entry))
+    for form in forms(architecture):
+        frame = form.decode(address, forged.data, facts_of(architecture, entry))
         where = f"{architecture} {entry}"
         shown = {name: value for name, value in frame.registers.items() if name in forged.expected}
         assert shown == forged.expected, where
@@ -109,9 +108,9 @@ def test_every_kind_is_found_on_a_stack(architecture: str) -> None:
         bounds = BOUNDS[architecture]
         if entry.kind == entries.NMI:
             bounds = bounds._replace(ist_tops=frozenset([address + 0x190]))
-        for layout in layouts(architecture):
+        for form in forms(architecture):
             marked = architecture == X64 or entry.kind != entries.NMI
-            assert scan.accepts(layout, address, forged.data, bounds) == marked, entry
+            assert form.accepts(address, forged.data, bounds) == marked, entry
 
 
 @settings(max_examples=300, deadline=None)
@@ -125,27 +124,27 @@ def test_every_kind_is_found_on_a_stack(architecture: str) -> None:
 def test_any_bytes_decode_without_a_fault(
     data: bytes, name: str, address: int, code_segment: int, active: int
 ) -> None:
-    layout = traplayouts.of(kernels.load(name).table, "_KTRAP_FRAME")
+    form = traplayouts.of(kernels.load(name).table)
     changed = bytearray(data)
     for member, value in (("SegCs", code_segment), ("ExceptionActive", active), ("FrameType", active)):
-        if member in layout.members:
-            changed[layout.members[member].offset] = value
-    frame = trapframe.decode(layout, address, bytes(changed))
+        if member in form.members:
+            changed[form.members[member].offset] = value
+    frame = form.decode(address, bytes(changed))
     assert set(frame.unsure) <= set(frame.registers) <= set(trapframe.COLUMNS)
-    assert len(list(trapframe.members(frame, layout, bytes(changed)))) == len(layout.members)
+    assert len(list(form.listed(frame, bytes(changed)))) == len(form.members)
 
 
 @given(cut=st.integers(0, 0x190))
 def test_a_cut_frame_is_none(cut: int) -> None:
-    layout = layouts(X64)[0]
-    assert not scan.accepts(layout, USER_64, bytes(cut), BOUNDS[X64])
-    trapframe.decode(layout, USER_64, bytes(cut))
+    form = forms(X64)[0]
+    assert not form.accepts(USER_64, bytes(cut), BOUNDS[X64])
+    form.decode(USER_64, bytes(cut))
 
 
 def test_a_system_call_whose_thread_is_instrumented() -> None:
     """DebugActive without debug registers in use: the arguments may have been stored."""
     address, forged = make(X64, Entry(entries.SYSCALL, "user64"), filled(b"\x07"))
-    frame = trapframe.decode(layouts(X64)[0], address, forged.data, Facts(debug_active=2))
+    frame = forms(X64)[0].decode(address, forged.data, Facts(debug_active=2))
     assert set(frame.unsure) == {"Rax", "Rdx", "R8", "R9"}
     assert "Rcx" not in frame.registers
 
@@ -155,7 +154,7 @@ def test_three_slots_with_the_first_argument() -> None:
     address, forged = make(X64, entry, filled(b"\0"))
     data = bytearray(forged.data)
     data[0x58:0x68] = data[0x38:0x40] * 2
-    frame = trapframe.decode(layouts(X64)[0], address, bytes(data), facts_of(X64, entry))
+    frame = forms(X64)[0].decode(address, bytes(data), facts_of(X64, entry))
     assert set(frame.unsure) == {"R8", "R9", "R10"}
     assert frame.registers["R10"] == registers_64("user64")["r10"]
     assert "R11" not in frame.registers
@@ -167,14 +166,14 @@ def test_the_way_out_into_an_apc() -> None:
     address, forged = make(X64, entry, filled(b"\0"))
     data = bytearray(forged.data)
     data[0x30:0x68] = (0x103).to_bytes(8, "little") + bytes(0x30)
-    frame = trapframe.decode(layouts(X64)[0], address, bytes(data), facts_of(X64, entry))
+    frame = forms(X64)[0].decode(address, bytes(data), facts_of(X64, entry))
     assert set(frame.unsure) == {"Rax", "Rdx"}
 
 
 def test_a_service_that_an_exception_could_have_left() -> None:
     """Zeros in the slots that a service does not write, and KiServiceLinkage's address is not known."""
     address, forged = make(X64, Entry(entries.ZW, "kernel", linkage=LINKAGE[X64]), filled(b"\0"))
-    frame = trapframe.decode(layouts(X64)[0], address, forged.data, NO_FACTS)
+    frame = forms(X64)[0].decode(address, forged.data, NO_FACTS)
     assert frame.kind == ""
     assert set(frame.unsure) == set(frame.registers)
 
@@ -187,6 +186,6 @@ def test_a_trap_that_a_service_could_have_left(stale: int) -> None:
         trapframes.forge(X86_OLD, Entry(entries.DEVICE, "user"), registers, USER_86, filled(b"\x77")).data
     )
     data[0x48:0x4C] = stale.to_bytes(4, "little")
-    frame = trapframe.decode(layouts(X86_OLD)[0], USER_86, bytes(data))
+    frame = forms(X86_OLD)[0].decode(USER_86, bytes(data))
     assert frame.kind == ""
     assert set(frame.unsure) == {"Rax", "Rcx", "Rdx", "ErrorCode", "SegGs", "SegEs", "SegDs"}

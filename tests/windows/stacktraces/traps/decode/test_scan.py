@@ -9,8 +9,7 @@ from typing import List, Set
 
 import pytest
 from volatility3.plugins.windows.stacktraces.base.decode.extents import Extents
-from volatility3.plugins.windows.stacktraces.traps.decode import scan
-from volatility3.plugins.windows.stacktraces.traps.decode.scan import Bounds
+from volatility3.plugins.windows.stacktraces.traps.decode.frame import Bounds
 
 from tests.support import real_trapframes, traplayouts
 from tests.support.real_trapframes import RealFrame
@@ -34,7 +33,7 @@ def bounds_of(real: RealFrame) -> Bounds:
 def found_on(real: RealFrame, bounds: Bounds) -> List[int]:
     memory = Extents([(real.stack_address, real.stack)])
     end = real.stack_address + len(real.stack)
-    return list(scan.scan(traplayouts.of_real(real), memory, real.stack_address, end, bounds))
+    return list(traplayouts.of_real(real).scan(memory, real.stack_address, end, bounds))
 
 
 @pytest.mark.shared
@@ -67,14 +66,14 @@ def test_nested_frames(shared_dir: pathlib.Path) -> None:
         like = real_trapframes.load(shared_dir, stack.build)[0]
         memory = Extents([(stack.stack_address, stack.stack)])
         end = stack.stack_address + len(stack.stack)
-        found = list(scan.scan(traplayouts.of_real(like), memory, stack.stack_address, end, bounds_of(like)))
+        found = list(traplayouts.of_real(like).scan(memory, stack.stack_address, end, bounds_of(like)))
         assert found == sorted(address for address, _ in stack.frames)
 
 
 @pytest.mark.shared
 def test_the_real_crash_among_every_block_of_its_dump(shared_dir: pathlib.Path) -> None:
     crash = real_trapframes.load_crash(shared_dir)
-    layout = traplayouts.of_real(real_trapframes.load(shared_dir, real_trapframes.BUILDS[0])[0])
+    form = traplayouts.of_real(real_trapframes.load(shared_dir, real_trapframes.BUILDS[0])[0])
     modules = [(int(m["base"], 16), int(m["size"], 16)) for m in crash.truth["modules"]]
     kernel = (modules[0][0], modules[0][0] + modules[0][1])
     bounds = Bounds(0x7FFFFFFF0000, 0xFFFF800000000000, kernel)
@@ -82,6 +81,6 @@ def test_the_real_crash_among_every_block_of_its_dump(shared_dir: pathlib.Path) 
     found = [
         address
         for start, data in memory.runs
-        for address in scan.scan(layout, memory, start, start + len(data), bounds)
+        for address in form.scan(memory, start, start + len(data), bounds)
     ]
     assert found == [crash.address]

@@ -9,11 +9,12 @@ which agrees but where a comment names a build. No version writes the segment sl
 from __future__ import annotations
 
 import re
+from typing import Tuple
 
-from .members import (
+from ...base.decode.structure import Structures
+from .frame import (
     COMPUTED,
-    CS_KERNEL,
-    CS_USER,
+    CS_USER_32,
     EFLAGS_IF,
     EXCEPTION,
     INTERRUPT,
@@ -25,13 +26,17 @@ from .members import (
     SYSCALL,
     UNSURE,
     UNWRITTEN,
+    Bounds,
     Facts,
-    Layout,
+    TrapForm,
+    TrapFrame,
     Verdicts,
     debug_registers_plausible,
     mark,
-    number,
 )
+
+CS_KERNEL = 0x10
+CS_USER = 0x33
 
 _KINDS = {0: INTERRUPT, 1: EXCEPTION, 2: SYSCALL}
 # The service stub pushes one quadword more than the frame before the frame: the caller's Rsp is above it.
@@ -62,108 +67,211 @@ _WITH_ERROR_CODE = (
     "KiControlProtection",
 )
 
-
-def from_user(layout: Layout, data: bytes) -> bool:
-    """Tells whether SegCs names a user-mode code segment."""
-    return number(layout, data, "SegCs") & 3 == 3
-
-
-def shaped_like_service(layout: Layout, address: int, data: bytes) -> bool:
-    """Tells whether a frame may be of a Zw call from kernel mode (KiServiceInternal).
-
-    Its Rsp is the caller's and interrupts are off; ExceptionActive, SegSs and MxCsr are not written.
-    An exception with interrupts off can look the same.
-    """
-    return (
-        number(layout, data, "SegCs") == CS_KERNEL
-        and number(layout, data, "Rsp") == address + layout.size + _SERVICE_RSP
-        and not number(layout, data, "EFlags") & EFLAGS_IF
-    )
+# EFlags: bit 1 is always set; bits 3, 5, 15 and above 21 never are; NT and VM are not in 64-bit mode.
+_EFLAGS_ONE = 0x2
+_EFLAGS_NEVER = 0xFFFFFFFFFFC2C028
+_EFLAGS_IOPL = 0x3000
+_USER_LOWEST = 0x10000
+_USER_SS = 0x2B
 
 
-def active_kind(layout: Layout, data: bytes) -> str:
-    """Returns what ExceptionActive says, or an empty string where it cannot say that."""
-    kind = _KINDS.get(number(layout, data, "ExceptionActive"), "")
-    return "" if kind == SYSCALL and not from_user(layout, data) else kind
+class TrapForm64(TrapForm):
+    """Trap frames of a 64-bit Windows."""
 
+    exception_type = "_KEXCEPTION_FRAME"
+    anchor = re.compile(rb"[\x10\x23\x33]\x00\x00[\x00\x01]\x00\x00\x00\x00")
+    """SegCs as the processor pushed it (a quadword), but for the Logging byte of Vista and later. No match
+    can begin within another, so that none is passed over."""
 
-def kind_of(layout: Layout, address: int, data: bytes, facts: Facts) -> str:
-    """Returns the kind of entry, or an empty string where the bytes are those of none or of two."""
-    kind = active_kind(layout, data)
-    if not shaped_like_service(layout, address, data):
-        return kind
-    if facts.service_linkage:
-        return SERVICE if number(layout, data, "Rip") == facts.service_linkage else kind
-    return "" if kind and number(layout, data, "SegSs") in KERNEL_SS else SERVICE
+    anchor_member = "SegCs"
+    alignment = 16
 
+    def tops(self, types: Structures) -> Tuple[int, ...]:
+        """Returns how far below the top of a kernel stack frames from user mode may begin."""
+        return (self.size,)
 
-def stack_switched(layout: Layout, address: int, data: bytes) -> bool:
-    """Tells whether the processor changed stacks for an entry from kernel mode (NMI, #DF, #MC: IST).
+    def judge(self, address: int, data: bytes, facts: Facts) -> Tuple[str, Verdicts]:
+        """Returns the kind of entry and the validity of the members."""
+        kind = self.kind_of(address, data, facts)
+        return kind, self.verdicts(address, data, kind, facts)
 
-    Otherwise it pushes the frame right below the interrupted Rsp, aligned down to 16 bytes.
-    """
-    return number(layout, data, "Rsp") & ~0xF != address + layout.size
+    def plausible(self, address: int, data: bytes) -> bool:
+        """Tells whether bytes to which the thread itself points may be a trap frame."""
+        if len(data) < self.size or not self.number(data, "EFlags") & _EFLAGS_ONE:
+            return False
+        code_segment = self.number(data, "SegCs")
+        known = code_segment in (CS_KERNEL, CS_USER, CS_USER_32) and self.number(data, "Rip") != 0
+        service = self.shaped_like_service(address, data)
+        return known and (service or self.active_kind(data) != "")
 
+    def previous(self, frame: TrapFrame, data: bytes) -> int:
+        """Returns the thread's trap frame before this one, which services keep, or 0."""
+        return self.number(data, "TrapFrame") if frame.kind == SERVICE else 0
 
-def verdicts(layout: Layout, address: int, data: bytes, kind: str, facts: Facts) -> Verdicts:
-    """Returns the validity of every member that the entry code is known to write or to leave alone."""
-    found: Verdicts = {}
-    mark(found, UNWRITTEN, _EVERY_MEMBER)
-    if not kind:
-        mark(found, UNSURE, "Rip SegCs EFlags Rsp SegSs Rbp")
-        if shaped_like_service(layout, address, data):
-            mark(found, UNSURE, "Rbx Rdi Rsi MxCsr " + _VOLATILE)
-        return found
-    mark(found, SAVED, "Rbp Rip SegCs EFlags Rsp")
-    mark(found, COMPUTED, "Fill0 Logging Fill1 Fill2")
-    if kind == SERVICE:
-        mark(found, SAVED, "Rbx Rdi Rsi")
-        mark(found, COMPUTED, "Rip", "KiServiceLinkage")
-        mark(found, COMPUTED, "EFlags", "after cli in the Zw stub")
-        mark(found, COMPUTED, "PreviousMode", "the thread's mode before")
-        mark(found, COMPUTED, "TrapFrame", "the thread's trap frame before")
-        return found
-    mark(found, COMPUTED, "ExceptionActive Fill3 CodePatchCycle Fill4")
-    mark(found, SAVED, "MxCsr SegSs")
-    if kind == SYSCALL:
-        _system_call(found, layout, data, facts)
-    else:
-        mark(found, SAVED, _VOLATILE)
-        if kind == INTERRUPT:
-            switched = not from_user(layout, data) and stack_switched(layout, address, data)
-            _interrupt(found, switched, facts)
+    def is_user(self, data: bytes) -> bool:
+        """Tells whether SegCs names a user-mode code segment."""
+        return self.number(data, "SegCs") & 3 == 3
+
+    def shaped_like_service(self, address: int, data: bytes) -> bool:
+        """Tells whether a frame may be of a Zw call from kernel mode (KiServiceInternal).
+
+        Its Rsp is the caller's and interrupts are off; ExceptionActive, SegSs and MxCsr are not written.
+        An exception with interrupts off can look the same.
+        """
+        return (
+            self.number(data, "SegCs") == CS_KERNEL
+            and self.number(data, "Rsp") == address + self.size + _SERVICE_RSP
+            and not self.number(data, "EFlags") & EFLAGS_IF
+        )
+
+    def active_kind(self, data: bytes) -> str:
+        """Returns what ExceptionActive says, or an empty string where it cannot say that."""
+        kind = _KINDS.get(self.number(data, "ExceptionActive"), "")
+        return "" if kind == SYSCALL and not self.is_user(data) else kind
+
+    def kind_of(self, address: int, data: bytes, facts: Facts) -> str:
+        """Returns the kind of entry, or an empty string where the bytes are those of none or of two."""
+        kind = self.active_kind(data)
+        if not self.shaped_like_service(address, data):
+            return kind
+        if facts.service_linkage:
+            return SERVICE if self.number(data, "Rip") == facts.service_linkage else kind
+        return "" if kind and self.number(data, "SegSs") in KERNEL_SS else SERVICE
+
+    def stack_switched(self, address: int, data: bytes) -> bool:
+        """Tells whether the processor changed stacks for an entry from kernel mode (NMI, #DF, #MC: IST).
+
+        Otherwise it pushes the frame right below the interrupted Rsp, aligned down to 16 bytes.
+        """
+        return self.number(data, "Rsp") & ~0xF != address + self.size
+
+    def verdicts(self, address: int, data: bytes, kind: str, facts: Facts) -> Verdicts:
+        """Returns the validity of every member that the entry code is known to write or to leave alone."""
+        found: Verdicts = {}
+        mark(found, UNWRITTEN, _EVERY_MEMBER)
+        if not kind:
+            mark(found, UNSURE, "Rip SegCs EFlags Rsp SegSs Rbp")
+            if self.shaped_like_service(address, data):
+                mark(found, UNSURE, "Rbx Rdi Rsi MxCsr " + _VOLATILE)
+            return found
+        mark(found, SAVED, "Rbp Rip SegCs EFlags Rsp")
+        mark(found, COMPUTED, "Fill0 Logging Fill1 Fill2")
+        if kind == SERVICE:
+            mark(found, SAVED, "Rbx Rdi Rsi")
+            mark(found, COMPUTED, "Rip", "KiServiceLinkage")
+            mark(found, COMPUTED, "EFlags", "after cli in the Zw stub")
+            mark(found, COMPUTED, "PreviousMode", "the thread's mode before")
+            mark(found, COMPUTED, "TrapFrame", "the thread's trap frame before")
+            return found
+        mark(found, COMPUTED, "ExceptionActive Fill3 CodePatchCycle Fill4")
+        mark(found, SAVED, "MxCsr SegSs")
+        if kind == SYSCALL:
+            self._system_call(found, data, facts)
         else:
-            _exception(found, layout, data, facts)
-    if from_user(layout, data):
-        _debug_registers(found, layout, data)
-    return found
+            mark(found, SAVED, _VOLATILE)
+            if kind == INTERRUPT:
+                switched = not self.is_user(data) and self.stack_switched(address, data)
+                _interrupt(found, switched, facts)
+            else:
+                self._exception(found, data, facts)
+        if self.is_user(data):
+            self._debug_registers(found, data)
+        return found
 
+    def _system_call(self, found: Verdicts, data: bytes, facts: Facts) -> None:
+        """KiSystemCall64: the arguments are stored for a thread under debug, and always since 2018."""
+        mark(found, SAVED, "Rbx Rdi Rsi")
+        debug = debug_registers_plausible(self.number(data, "Dr7"))
+        first_argument = "R10: the first argument"
+        if debug or facts.saves_arguments:
+            mark(found, SAVED, "Rax", "the service number")
+            mark(found, SAVED, "Rdx")
+            mark(found, REUSED, "Rcx", first_argument)
+        if debug:
+            mark(found, SAVED, "R8 R9")
+        elif facts.debug_active:
+            # Set for other reasons than debug registers too (instrumentation, alternative system calls).
+            mark(found, UNSURE, "R8 R9" if facts.saves_arguments else "Rax Rdx R8 R9")
+            if not facts.saves_arguments:
+                mark(found, REUSED_UNSURE, "Rcx", first_argument)
+        slots = {name: self.number(data, name) for name in ("Rax", "Rcx", "Rdx", "R8", "R9", "R10", "R11")}
+        if facts.saves_arguments and slots["R10"] == slots["R11"] == slots["Rcx"] != 0:
+            # Entries of the 24H2 kind, and alternative system calls before it, store R10 into three slots.
+            mark(found, UNSURE, "R8 R9 R10")
+            mark(found, REUSED_UNSURE, "R11", first_argument)
+        if slots["Rax"] < 1 << 32 and not any(value for name, value in slots.items() if name != "Rax"):
+            # The way out into a user APC overwrites them: Rax with a status, the others with zeros.
+            shown = [name for name in ("Rax", "Rdx", "R8", "R9") if found[name].validity == SAVED]
+            mark(found, UNSURE, " ".join(shown), "an APC's way out writes such values")
 
-def _system_call(found: Verdicts, layout: Layout, data: bytes, facts: Facts) -> None:
-    """KiSystemCall64: the arguments are stored for a thread under debug, and always since 2018."""
-    mark(found, SAVED, "Rbx Rdi Rsi")
-    debug = debug_registers_plausible(number(layout, data, "Dr7"))
-    first_argument = "R10: the first argument"
-    if debug or facts.saves_arguments:
-        mark(found, SAVED, "Rax", "the service number")
-        mark(found, SAVED, "Rdx")
-        mark(found, REUSED, "Rcx", first_argument)
-    if debug:
-        mark(found, SAVED, "R8 R9")
-    elif facts.debug_active:
-        # Set for other reasons than debug registers too (instrumentation, alternative system calls).
-        mark(found, UNSURE, "R8 R9" if facts.saves_arguments else "Rax Rdx R8 R9")
-        if not facts.saves_arguments:
-            mark(found, REUSED_UNSURE, "Rcx", first_argument)
-    slots = {name: number(layout, data, name) for name in ("Rax", "Rcx", "Rdx", "R8", "R9", "R10", "R11")}
-    if facts.saves_arguments and slots["R10"] == slots["R11"] == slots["Rcx"] != 0:
-        # Entries of the 24H2 kind, and alternative system calls before it, store R10 into three slots.
-        mark(found, UNSURE, "R8 R9 R10")
-        mark(found, REUSED_UNSURE, "R11", first_argument)
-    if slots["Rax"] < 1 << 32 and not any(value for name, value in slots.items() if name != "Rax"):
-        # The way out into a user APC overwrites them: Rax with a status, the others with zeros.
-        shown = [name for name in ("Rax", "Rdx", "R8", "R9") if found[name].validity == SAVED]
-        mark(found, UNSURE, " ".join(shown), "an APC's way out writes such values")
+    def _exception(self, found: Verdicts, data: bytes, facts: Facts) -> None:
+        """Faults and traps: the vector is not in the frame; the handler's name decides where it is known."""
+        code = self.number(data, "ErrorCode")
+        if _HANDLER.match(facts.handler):
+            page_fault = facts.handler.startswith("KiPageFault")
+            validity = SAVED
+            if not facts.handler.startswith(_WITH_ERROR_CODE):
+                validity = PARTIAL if facts.handler.startswith("KiFloatingError") else UNWRITTEN
+            mark(found, validity, "ErrorCode")
+        else:
+            # Error codes are 32 bits wide; FaultIndicator of a page fault comes from its error code.
+            plausible = code < 1 << 32
+            page_fault = plausible and self.number(data, "FaultIndicator") == code >> 1 & 9
+            mark(found, UNSURE if plausible else UNWRITTEN, "ErrorCode")
+            validity = UNSURE
+        if page_fault:
+            mark(found, validity, "FaultAddress", "CR2")
+            mark(found, COMPUTED if validity == SAVED else UNSURE, "FaultIndicator")
+            if self.number(data, "SegCs") == CS_USER:
+                mark(found, validity, "GsSwap", "the user's GS base")
+
+    def _debug_registers(self, found: Verdicts, data: bytes) -> None:
+        """Dr0-7 are stored for a thread that uses them; else the low word of Dr7 is set to 0 and no more."""
+        dr7 = self.number(data, "Dr7")
+        if not dr7 & 0xFFFF:
+            mark(found, PARTIAL, "Dr7", "low word 0: no debug registers in use")
+            return
+        sound = debug_registers_plausible(dr7)
+        mark(found, SAVED if sound else UNWRITTEN, "Dr0 Dr1 Dr2 Dr3 Dr6 Dr7")
+        if sound and dr7 & 0x300:
+            mark(found, UNSURE, _LAST_BRANCH, "written if last-branch recording is on")
+
+    def accepts(self, address: int, data: bytes, bounds: Bounds) -> bool:
+        """Tells whether bytes at an address are a trap frame.
+
+        The processor pushes the frame right below the interrupted stack pointer, so that a frame from kernel
+        mode holds its own address; that rule found every measured frame and no other place in a real crash.
+        """
+        if len(data) < self.size or address % self.alignment:
+            return False
+        code_segment, flags = self.number(data, "SegCs"), self._quadword(data, "EFlags")
+        if not flags & _EFLAGS_ONE or flags & _EFLAGS_NEVER:
+            return False
+        rip, rsp = self.number(data, "Rip"), self.number(data, "Rsp")
+        if code_segment == CS_KERNEL:
+            if self.shaped_like_service(address, data) and _in_kernel_image(rip, bounds):
+                return True
+            placed = rsp & ~0xF == address + self.size or address + self.size in bounds.ist_tops
+            return (
+                placed
+                and rip >= bounds.kernel_start
+                and self.number(data, "SegSs") in KERNEL_SS
+                and self.active_kind(data) != ""
+            )
+        end = min(bounds.user_end, 1 << 32) if code_segment == CS_USER_32 else bounds.user_end
+        return (
+            self.number(data, "SegSs") == _USER_SS
+            and bool(flags & EFLAGS_IF)
+            and not flags & _EFLAGS_IOPL
+            and _USER_LOWEST <= rip < end
+            and _USER_LOWEST <= rsp < end
+            and self.active_kind(data) != ""
+        )
+
+    def _quadword(self, data: bytes, member: str) -> int:
+        """Returns a member with what the processor pushed above it."""
+        offset = self.members[member].offset
+        return int.from_bytes(data[offset : offset + 8], "little")
 
 
 def _interrupt(found: Verdicts, switched: bool, facts: Facts) -> None:
@@ -181,35 +289,8 @@ def _interrupt(found: Verdicts, switched: bool, facts: Facts) -> None:
         mark(found, UNSURE, "FaultAddress GsSwap", "written by an NMI")
 
 
-def _exception(found: Verdicts, layout: Layout, data: bytes, facts: Facts) -> None:
-    """Faults and traps: the vector is not in the frame, so the handler's name decides where it is known."""
-    code = number(layout, data, "ErrorCode")
-    if _HANDLER.match(facts.handler):
-        page_fault = facts.handler.startswith("KiPageFault")
-        validity = SAVED
-        if not facts.handler.startswith(_WITH_ERROR_CODE):
-            validity = PARTIAL if facts.handler.startswith("KiFloatingError") else UNWRITTEN
-        mark(found, validity, "ErrorCode")
-    else:
-        # Error codes are 32 bits wide; FaultIndicator of a page fault comes from its error code.
-        plausible = code < 1 << 32
-        page_fault = plausible and number(layout, data, "FaultIndicator") == code >> 1 & 9
-        mark(found, UNSURE if plausible else UNWRITTEN, "ErrorCode")
-        validity = UNSURE
-    if page_fault:
-        mark(found, validity, "FaultAddress", "CR2")
-        mark(found, COMPUTED if validity == SAVED else UNSURE, "FaultIndicator")
-        if number(layout, data, "SegCs") == CS_USER:
-            mark(found, validity, "GsSwap", "the user's GS base")
-
-
-def _debug_registers(found: Verdicts, layout: Layout, data: bytes) -> None:
-    """Dr0-7 are stored for a thread that uses them; else the low word of Dr7 is set to 0 and no more."""
-    dr7 = number(layout, data, "Dr7")
-    if not dr7 & 0xFFFF:
-        mark(found, PARTIAL, "Dr7", "low word 0: no debug registers in use")
-        return
-    sound = debug_registers_plausible(dr7)
-    mark(found, SAVED if sound else UNWRITTEN, "Dr0 Dr1 Dr2 Dr3 Dr6 Dr7")
-    if sound and dr7 & 0x300:
-        mark(found, UNSURE, _LAST_BRANCH, "written if last-branch recording is on")
+def _in_kernel_image(rip: int, bounds: Bounds) -> bool:
+    if bounds.service_linkage:
+        return rip == bounds.service_linkage
+    start, end = bounds.kernel_image
+    return start <= rip < end

@@ -10,9 +10,13 @@ Source: measured on 5.1.2600.5512 and 5.2.3790.3959; FrameType (8.0 and later): 
 
 from __future__ import annotations
 
-from .members import (
+import re
+from typing import Mapping, Tuple
+
+from ...base.decode.structure import Structures
+from .frame import (
     COMPUTED,
-    EFLAGS_VM,
+    EFLAGS_IF,
     EXCEPTION,
     INTERRUPT,
     REUSED,
@@ -22,12 +26,13 @@ from .members import (
     SYSCALL,
     UNSURE,
     UNWRITTEN,
+    Bounds,
     Facts,
-    Layout,
+    TrapForm,
+    TrapFrame,
     Verdicts,
     debug_registers_plausible,
     mark,
-    number,
 )
 
 ARGUMENT_MARK = 0xBADB0D00
@@ -56,51 +61,218 @@ _EVERY_MEMBER = (
 )
 _SEGMENTS = "SegGs SegEs SegDs SegFs"
 
+_EFLAGS_VM = 0x20000
+# EFlags: bit 1 is always set; bits 3, 5, 15 and above 21 never are.
+_EFLAGS_ONE = 0x2
+_EFLAGS_NEVER = 0xFFC08028
+_USER_LOWEST = 0x10000
+_KERNEL_CS = 8
+_USER_CS = 0x1B
+_MAX_EIP_SHIFT = 2
 
-def from_v86(layout: Layout, data: bytes) -> bool:
-    """Tells whether the processor was in virtual-8086 mode."""
-    return bool(number(layout, data, "EFlags") & EFLAGS_VM)
+COLUMN_MEMBERS = {
+    "Rip": "Eip",
+    "Rsp": "HardwareEsp",
+    "Rbp": "Ebp",
+    "Rax": "Eax",
+    "Rcx": "Ecx",
+    "Rdx": "Edx",
+    "Rbx": "Ebx",
+    "Rsi": "Esi",
+    "Rdi": "Edi",
+    "ErrorCode": "ErrCode",
+    "SegSs": "HardwareSegSs",
+    "PreviousMode": "PreviousPreviousMode",
+}
+"""Columns whose registers have another name in the structure."""
 
 
-def from_user(layout: Layout, data: bytes) -> bool:
-    """Tells whether SegCs is a user-mode selector or the mode was virtual-8086."""
-    return from_v86(layout, data) or bool(number(layout, data, "SegCs") & 1)
+class TrapForm86(TrapForm):
+    """Trap frames of a 32-bit Windows."""
 
+    shared_data = 0xFFDF0000
+    """KI_USER_SHARED_DATA of ntddk.h, the same in every version."""
 
-def is_task_nmi(layout: Layout, data: bytes) -> bool:
-    """Tells whether a frame is the one that the NMI's handler puts together from the interrupted task."""
-    if "DbgArgPointer" not in layout.members:
-        return False
-    zeros = ("DbgArgMark", "DbgArgPointer", "TempEsp", "Dr0", "Dr1", "Dr2", "Dr3", "Dr6", "Dr7", "ErrCode")
-    return number(layout, data, "PreviousPreviousMode") == 0xFFFFFFFF and not any(
-        number(layout, data, name) for name in zeros
-    )
+    only_names = COLUMN_MEMBERS
+    anchor = re.compile(re.escape(ARGUMENT_MARK.to_bytes(4, "little")))
+    anchor_member = "DbgArgMark"
+    alignment = 4
 
+    def tops(self, types: Structures) -> Tuple[int, ...]:
+        """Returns how far below the top of a kernel stack frames from user mode may begin.
 
-def entry_of(layout: Layout, data: bytes, facts: Facts) -> str:
-    """Returns how the kernel was entered, one of the constants above; UNKNOWN if the bytes fit none."""
-    if is_task_nmi(layout, data):
-        return TASK_NMI
-    v86, user = from_v86(layout, data), from_user(layout, data)
-    if number(layout, data, "DbgArgMark") != ARGUMENT_MARK:
-        return FAST_V86 if v86 else UNKNOWN
-    has_pointer = "DbgArgPointer" in layout.members
-    if "FrameType" in layout.members:
-        entry = _FRAME_TYPES.get(number(layout, data, "FrameType"), UNKNOWN)
-        return SYSENTER if entry == GATE and has_pointer and user and _is_sysenter(layout, data) else entry
-    if not has_pointer:
-        return UNKNOWN
-    edx = number(layout, data, "Edx")
-    trap = number(layout, data, "DbgArgPointer") == (number(layout, data, "V86Ds") if v86 else edx)
-    sysenter = user and not v86 and _is_sysenter(layout, data)
-    gate = number(layout, data, "PreviousPreviousMode") in _MODES and (edx == 0 or edx >= KERNEL_START)
-    if trap:
-        # A stale mode byte, or a chosen Edx, makes one look like the other. Zw calls choose no Edx.
-        service = user and (sysenter or gate) and not number(layout, data, "ErrCode")
-        return EITHER if service else _trap(facts)
-    if sysenter:
-        return SYSENTER
-    return GATE if gate else UNKNOWN
+        In the kernels that keep the floating-point unit's registers on the stack they lie below these, else
+        right below InitialStack.
+        """
+        return (self.size + types["_FX_SAVE_AREA"].size, self.size)
+
+    def judge(self, address: int, data: bytes, facts: Facts) -> Tuple[str, Verdicts]:
+        """Returns the kind of entry and the validity of the members."""
+        entry = self.entry_of(data, facts)
+        return kind_of(entry, self.is_user(data)), self.verdicts(data, entry, facts)
+
+    def pushed(self, address: int) -> Mapping[str, int]:
+        """Returns Esp: from kernel mode the processor pushes none, it was just above what it did push."""
+        return {"Rsp": address + self.members["HardwareEsp"].offset}
+
+    def plausible(self, address: int, data: bytes) -> bool:
+        """Tells whether bytes to which the thread itself points may be a trap frame."""
+        if len(data) < self.size or not self.number(data, "EFlags") & _EFLAGS_ONE:
+            return False
+        if self.is_task_nmi(data):
+            return True
+        if self.from_v86(data):
+            return self.number(data, "Eip") < _USER_LOWEST
+        marked = self.number(data, "DbgArgMark") == ARGUMENT_MARK
+        return marked and self.number(data, "SegCs") & 0xFFFF in (_KERNEL_CS, _USER_CS)
+
+    def previous(self, frame: TrapFrame, data: bytes) -> int:
+        """Returns the thread's trap frame before this one, which services keep, or 0."""
+        edx = frame.verdicts.get("Edx")
+        return self.number(data, "Edx") if edx is not None and edx.validity == REUSED else 0
+
+    def from_v86(self, data: bytes) -> bool:
+        """Tells whether the processor was in virtual-8086 mode."""
+        return bool(self.number(data, "EFlags") & _EFLAGS_VM)
+
+    def is_user(self, data: bytes) -> bool:
+        """Tells whether SegCs is a user-mode selector or the mode was virtual-8086."""
+        return self.from_v86(data) or bool(self.number(data, "SegCs") & 1)
+
+    def is_task_nmi(self, data: bytes) -> bool:
+        """Tells whether a frame is the one that the NMI's handler puts together from the interrupted task."""
+        if "DbgArgPointer" not in self.members:
+            return False
+        zeros = (
+            "DbgArgMark",
+            "DbgArgPointer",
+            "TempEsp",
+            "Dr0",
+            "Dr1",
+            "Dr2",
+            "Dr3",
+            "Dr6",
+            "Dr7",
+            "ErrCode",
+        )
+        return self.number(data, "PreviousPreviousMode") == 0xFFFFFFFF and not any(
+            self.number(data, name) for name in zeros
+        )
+
+    def entry_of(self, data: bytes, facts: Facts) -> str:
+        """Returns how the kernel was entered, one of the constants above; UNKNOWN if the bytes fit none."""
+        if self.is_task_nmi(data):
+            return TASK_NMI
+        v86, user = self.from_v86(data), self.is_user(data)
+        if self.number(data, "DbgArgMark") != ARGUMENT_MARK:
+            return FAST_V86 if v86 else UNKNOWN
+        has_pointer = "DbgArgPointer" in self.members
+        if "FrameType" in self.members:
+            entry = _FRAME_TYPES.get(self.number(data, "FrameType"), UNKNOWN)
+            return SYSENTER if entry == GATE and has_pointer and user and self._is_sysenter(data) else entry
+        if not has_pointer:
+            return UNKNOWN
+        edx = self.number(data, "Edx")
+        trap = self.number(data, "DbgArgPointer") == (self.number(data, "V86Ds") if v86 else edx)
+        sysenter = user and not v86 and self._is_sysenter(data)
+        gate = self.number(data, "PreviousPreviousMode") in _MODES and (edx == 0 or edx >= KERNEL_START)
+        if trap:
+            # A stale mode byte, or a chosen Edx, makes one look like the other. Zw calls choose no Edx.
+            service = user and (sysenter or gate) and not self.number(data, "ErrCode")
+            return EITHER if service else _trap(facts)
+        if sysenter:
+            return SYSENTER
+        return GATE if gate else UNKNOWN
+
+    def _is_sysenter(self, data: bytes) -> bool:
+        """KiFastCallEntry takes the user's Esp from Edx, and DbgArgPointer is Edx + 8.
+
+        int 2E from ntdll's stub looks the same; it writes no less than that.
+        """
+        stack = self.number(data, "HardwareEsp")
+        return (
+            self.number(data, "DbgArgPointer") == stack + 8 & 0xFFFFFFFF
+            and self.number(data, "PreviousPreviousMode") in _MODES
+            and self.number(data, "SegFs") & 0xFFFF == _USER_FS
+        )
+
+    def verdicts(self, data: bytes, entry: str, facts: Facts) -> Verdicts:
+        """Returns the validity of every member that the entry code is known to write or to leave alone."""
+        found: Verdicts = {}
+        mark(found, UNWRITTEN, _EVERY_MEMBER)
+        user, v86 = self.is_user(data), self.from_v86(data)
+        names = "Ebp Ebx Esi Edi Eip SegCs EFlags ExceptionList"
+        if entry == UNKNOWN:
+            mark(found, UNSURE, names + (" HardwareEsp HardwareSegSs" if user else ""))
+            return found
+        mark(found, SAVED, names)
+        if user:
+            mark(found, SAVED, "HardwareEsp HardwareSegSs")
+        if v86:
+            mark(found, SAVED, "V86Es V86Ds V86Fs V86Gs")
+        if entry != FAST_V86:
+            mark(found, COMPUTED, "DbgEbp DbgEip DbgArgMark DbgArgPointer FrameType")
+        if entry == SYSENTER:
+            mark(found, COMPUTED, "Eip", "SystemCallReturn")
+            mark(found, COMPUTED, "SegFs HardwareSegSs", "a constant")
+        if entry in (SYSENTER, GATE):
+            _service(found, entry, not user or "DbgArgPointer" in self.members)
+        elif entry == EITHER:
+            mark(found, UNSURE, "Eax Ecx Edx ErrCode SegGs SegEs SegDs")
+            mark(found, SAVED, "SegFs")
+        elif entry == TASK_NMI:
+            mark(found, SAVED, "Eax Ecx Edx HardwareEsp HardwareSegSs " + _SEGMENTS)
+            mark(found, REUSED, "Dr0 Dr1 Dr2 Dr3 Dr6 Dr7 ErrCode PreviousPreviousMode", "a constant")
+        else:
+            self._trap_registers(found, data, entry)
+        if user and entry != TASK_NMI:
+            self._debug_registers(found, data, entry, facts)
+        if "MxCsr" in self.members and self.number(data, "MxCsr") < 0x10000:
+            mark(found, UNSURE, "MxCsr")
+        return found
+
+    def _trap_registers(self, found: Verdicts, data: bytes, entry: str) -> None:
+        """Exceptions and interrupts: everything, but that interrupts from kernel mode write no selectors."""
+        mark(found, SAVED, "Eax Ecx Edx ErrCode")
+        if entry == DEVICE:
+            mark(found, REUSED, "ErrCode", "0")
+            mark(found, UNSURE, "PreviousIrql")
+        if entry == FAST_V86:
+            return
+        if self.is_user(data) or entry == FAULT:
+            mark(found, SAVED, _SEGMENTS)
+        elif self.number(data, "SegFs") & 0xFFFF == _KERNEL_FS:
+            mark(found, UNSURE, _SEGMENTS, "written by exceptions, not by interrupts")
+
+    def _debug_registers(self, found: Verdicts, data: bytes, entry: str, facts: Facts) -> None:
+        """Dr0-7 are stored when in use; else Dr7 becomes 0, but in 5.1 only by KiFastCallEntry."""
+        if debug_registers_plausible(self.number(data, "Dr7")):
+            sure = entry == SYSENTER or (facts.clears_dr7 and entry != FAST_V86)
+            mark(found, SAVED if sure else UNSURE, "Dr0 Dr1 Dr2 Dr3 Dr6 Dr7")
+
+    def accepts(self, address: int, data: bytes, bounds: Bounds) -> bool:
+        """Tells whether bytes at an address are a trap frame.
+
+        The entries store a mark, and the return address and frame pointer twice.
+        """
+        if len(data) < self.size:
+            return False
+        flags = self.number(data, "EFlags")
+        if not flags & _EFLAGS_ONE or flags & _EFLAGS_NEVER:
+            return False
+        if self.number(data, "DbgArgMark") != ARGUMENT_MARK:
+            return False
+        eip = self.number(data, "Eip")
+        if abs(self.number(data, "DbgEip") - eip) > _MAX_EIP_SHIFT:
+            return False
+        if self.number(data, "DbgEbp") != self.number(data, "Ebp"):
+            return False
+        if self.from_v86(data):
+            return eip < _USER_LOWEST
+        code_segment = self.number(data, "SegCs") & 0xFFFF
+        if code_segment == _KERNEL_CS:
+            return eip >= bounds.kernel_start
+        return code_segment == _USER_CS and _USER_LOWEST <= eip < bounds.user_end and bool(flags & EFLAGS_IF)
 
 
 def _trap(facts: Facts) -> str:
@@ -112,60 +284,11 @@ def _trap(facts: Facts) -> str:
     return TRAP
 
 
-def _is_sysenter(layout: Layout, data: bytes) -> bool:
-    """KiFastCallEntry takes the user's Esp from Edx, and DbgArgPointer is Edx + 8.
-
-    int 2E from ntdll's stub looks the same; it writes no less than that.
-    """
-    stack = number(layout, data, "HardwareEsp")
-    return (
-        number(layout, data, "DbgArgPointer") == stack + 8 & 0xFFFFFFFF
-        and number(layout, data, "PreviousPreviousMode") in _MODES
-        and number(layout, data, "SegFs") & 0xFFFF == _USER_FS
-    )
-
-
 def kind_of(entry: str, user: bool) -> str:
     """Returns the public name of an entry, empty where the bytes leave it open."""
     if entry in (SYSENTER, GATE):
         return SYSCALL if user else SERVICE
     return {FAULT: EXCEPTION, FAST_V86: EXCEPTION, DEVICE: INTERRUPT, TASK_NMI: INTERRUPT}.get(entry, "")
-
-
-def verdicts(layout: Layout, data: bytes, entry: str, facts: Facts) -> Verdicts:
-    """Returns the validity of every member that the entry code is known to write or to leave alone."""
-    found: Verdicts = {}
-    mark(found, UNWRITTEN, _EVERY_MEMBER)
-    user, v86 = from_user(layout, data), from_v86(layout, data)
-    names = "Ebp Ebx Esi Edi Eip SegCs EFlags ExceptionList"
-    if entry == UNKNOWN:
-        mark(found, UNSURE, names + (" HardwareEsp HardwareSegSs" if user else ""))
-        return found
-    mark(found, SAVED, names)
-    if user:
-        mark(found, SAVED, "HardwareEsp HardwareSegSs")
-    if v86:
-        mark(found, SAVED, "V86Es V86Ds V86Fs V86Gs")
-    if entry != FAST_V86:
-        mark(found, COMPUTED, "DbgEbp DbgEip DbgArgMark DbgArgPointer FrameType")
-    if entry == SYSENTER:
-        mark(found, COMPUTED, "Eip", "SystemCallReturn")
-        mark(found, COMPUTED, "SegFs HardwareSegSs", "a constant")
-    if entry in (SYSENTER, GATE):
-        _service(found, entry, not user or "DbgArgPointer" in layout.members)
-    elif entry == EITHER:
-        mark(found, UNSURE, "Eax Ecx Edx ErrCode SegGs SegEs SegDs")
-        mark(found, SAVED, "SegFs")
-    elif entry == TASK_NMI:
-        mark(found, SAVED, "Eax Ecx Edx HardwareEsp HardwareSegSs " + _SEGMENTS)
-        mark(found, REUSED, "Dr0 Dr1 Dr2 Dr3 Dr6 Dr7 ErrCode PreviousPreviousMode", "a constant")
-    else:
-        _trap_registers(found, layout, data, entry)
-    if user and entry != TASK_NMI:
-        _debug_registers(found, layout, data, entry, facts)
-    if "MxCsr" in layout.members and number(layout, data, "MxCsr") < 0x10000:
-        mark(found, UNSURE, "MxCsr")
-    return found
 
 
 def _service(found: Verdicts, entry: str, told_apart: bool) -> None:
@@ -179,24 +302,3 @@ def _service(found: Verdicts, entry: str, told_apart: bool) -> None:
         mark(found, REUSED if told_apart else REUSED_UNSURE, "Edx", "the thread's trap frame before")
         mark(found, SAVED, "SegFs")
         mark(found, UNSURE, "Ecx", "written by KiCallbackReturn only")
-
-
-def _trap_registers(found: Verdicts, layout: Layout, data: bytes, entry: str) -> None:
-    """Exceptions and interrupts: everything, but that interrupts from kernel mode write no selectors."""
-    mark(found, SAVED, "Eax Ecx Edx ErrCode")
-    if entry == DEVICE:
-        mark(found, REUSED, "ErrCode", "0")
-        mark(found, UNSURE, "PreviousIrql")
-    if entry == FAST_V86:
-        return
-    if from_user(layout, data) or entry == FAULT:
-        mark(found, SAVED, _SEGMENTS)
-    elif number(layout, data, "SegFs") & 0xFFFF == _KERNEL_FS:
-        mark(found, UNSURE, _SEGMENTS, "written by exceptions, not by interrupts")
-
-
-def _debug_registers(found: Verdicts, layout: Layout, data: bytes, entry: str, facts: Facts) -> None:
-    """Dr0-7 are stored when in use; else Dr7 becomes 0, but in 5.1 only by KiFastCallEntry."""
-    if debug_registers_plausible(number(layout, data, "Dr7")):
-        sure = entry == SYSENTER or (facts.clears_dr7 and entry != FAST_V86)
-        mark(found, SAVED if sure else UNSURE, "Dr0 Dr1 Dr2 Dr3 Dr6 Dr7")
