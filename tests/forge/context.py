@@ -9,6 +9,7 @@ stays in memory for good (Volatility caches its layers), so open one per image, 
 from __future__ import annotations
 
 import atexit
+import functools
 import pathlib
 import shutil
 import tempfile
@@ -44,6 +45,13 @@ class Opened:
     def __init__(self, context: interfaces.context.ContextInterface, kernel: str) -> None:
         self.context = context
         self.kernel = kernel
+
+    @functools.cached_property
+    def image(self) -> Any:
+        """The library's view of the image."""
+        from volatility3.plugins.windows.stacktraces.base.image import Image as OpenedImage
+
+        return OpenedImage(self.context, self.kernel)
 
     @property
     def layer(self) -> Any:
