@@ -7,12 +7,12 @@ from __future__ import annotations
 from typing import Dict, Iterable, List, Tuple
 
 from volatility3.plugins.windows.stacktraces.base.decode.extents import Extents
+from volatility3.plugins.windows.stacktraces.base.decode.memory import Memory
 from volatility3.plugins.windows.stacktraces.heaps.decode.block import Block
 from volatility3.plugins.windows.stacktraces.heaps.decode.blocks import HeapWalker
 from volatility3.plugins.windows.stacktraces.heaps.decode.entry import Lost
-from volatility3.plugins.windows.stacktraces.heaps.decode.memory import HeapMemory
 from volatility3.plugins.windows.stacktraces.heaps.decode.nt import Heap, read_heap
-from volatility3.plugins.windows.stacktraces.heaps.decode.trace import Trace, Traces
+from volatility3.plugins.windows.stacktraces.heaps.decode.trace import BlockTrace, Traces
 
 from tests.forge import heap_layouts, heaps
 from tests.support import heaptypes
@@ -40,8 +40,8 @@ class Records:
         self.frames[address] = tuple(frames)
         return address
 
-    def trace(self, address: int) -> Trace:
-        return Trace("log", address, 0, self.frames[address], "")
+    def trace(self, address: int) -> BlockTrace:
+        return BlockTrace("log", address, 0, self.frames[address])
 
     def runs(self) -> Runs:
         return [(LOG, bytes(self.data))]
@@ -51,11 +51,9 @@ def new_heap(form: str, base: int = BASE, **options: int) -> heaps.NtHeap:
     return heaps.NtHeap(base, heap_layouts.LAYOUTS[form], **options)
 
 
-def open_heap(form: str, runs: Iterable[Tuple[int, bytes]], candidates: List[int]) -> Tuple[HeapMemory, Heap]:
-    arch = form[-3:]
-    names = ("6.2", "6.0", "5.1" if arch == "x86" else "5.2")
-    memory = HeapMemory.over(Extents(runs), heaptypes.pointer_size(form))
-    heap = read_heap(memory, BASE, [heaptypes.heap(f"{name}-{arch}") for name in names], candidates)
+def open_heap(form: str, runs: Iterable[Tuple[int, bytes]], candidates: List[int]) -> Tuple[Memory, Heap]:
+    memory = Memory.over(Extents(runs), heaptypes.pointer_size(form))
+    heap = read_heap(memory, BASE, heaptypes.heap_types(form[-3:]).nt, candidates)
     assert heap is not None
     return memory, heap
 
@@ -65,15 +63,15 @@ def read(
 ) -> Tuple[List[Block], List[Lost], Heap]:
     memory, heap = open_heap(form, runs, list(candidates))
     arch = form[-3:]
-    stored = [Trace("std", 0x900000, 7, (1, 2), ""), Trace("std", 0x900100, 9, (3, 4), "")]
-    traces = Traces(memory, heaptypes.LOG[arch], heaptypes.ENTRY[arch], lambda: stored)
-    walker = HeapWalker(memory, traces, heaptypes.page_info(arch))
+    stored = [BlockTrace("std", 0x900000, 7, (1, 2)), BlockTrace("std", 0x900100, 9, (3, 4))]
+    traces = Traces(memory, heaptypes.RECORD[arch], heaptypes.ENTRY[arch], lambda: stored)
+    walker = HeapWalker(memory, traces, heaptypes.page_heap(arch))
     items = list(walker.blocks(heap))
     blocks = [item for item in items if isinstance(item, Block)]
     return blocks, [item for item in items if isinstance(item, Lost)], heap
 
 
-def traced(blocks: Iterable[Block]) -> Dict[int, Tuple[int, Trace, str]]:
+def traced(blocks: Iterable[Block]) -> Dict[int, Tuple[int, BlockTrace, str]]:
     return {each.user: (each.size, each.trace, each.form) for each in blocks if each.trace is not None}
 
 

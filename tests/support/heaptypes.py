@@ -1,65 +1,73 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""The layouts of heap structures for tests of the decoders, from our symbol tables, without Volatility."""
+"""The structures of heaps for tests of the decoders, from our symbol tables, without Volatility."""
 
 from __future__ import annotations
 
+import functools
 import pathlib
 from typing import Optional
 
-from volatility3.plugins.windows.stacktraces.heaps.decode import layout, page, pageinfo, segmentheap
-from volatility3.plugins.windows.stacktraces.tracedb.decode.layout import EntryLayout, HeapLogLayout, Member
+from volatility3.plugins.windows.stacktraces.base.decode.field import Field
+from volatility3.plugins.windows.stacktraces.base.decode.structure import Structure, Structures
+from volatility3.plugins.windows.stacktraces.heaps.decode.find import HeapTypes
+from volatility3.plugins.windows.stacktraces.heaps.decode.page import PageHeapTypes
+from volatility3.plugins.windows.stacktraces.heaps.decode.segmentheap import SegmentHeapTypes
+from volatility3.plugins.windows.stacktraces.heaps.decode.types import NtTypes
 
 from tests.forge import isf
 
 TABLES = pathlib.Path(__file__).resolve().parents[2] / "symbols" / "windows" / "stacktraces"
+GENERATIONS = {"x64": ("6.2", "6.0", "5.2"), "x86": ("6.2", "6.0", "5.1")}
 
 
-LOG = {
-    "x64": HeapLogLayout(8, 0x1920, 8, 0x10, 401, next=0, hash=8, depth=0xC, frames=0x10, max_depth=32),
-    "x86": HeapLogLayout(4, 0xC90, 4, 8, 401, next=0, hash=4, depth=8, frames=0xC, max_depth=32),
-}
+def structures(table: isf.Isf) -> Structures:
+    """The structures of a symbol table."""
+
+    def make(name: str) -> Optional[Structure]:
+        if not table.has_type(name):
+            return None
+        lookup = functools.partial(_field, table, name)
+        return Structure(name, table.size(name), lookup, tuple(table.types[name]["fields"]))
+
+    return Structures(make)
 
 
-def _entry(pointer: int) -> EntryLayout:
-    names = ("TraceCount", "IndexHigh", "Index", "Depth")
-    members = tuple(Member(name, pointer + 2 * number, 2) for number, name in enumerate(names))
-    return EntryLayout(members, 11, 11, pointer + 8, 32, None, 0)
+def _field(table: isf.Isf, name: str, path: str) -> Optional[Field]:
+    if not table.has(name, path):
+        return None
+    place = table.place(name, path)
+    shift, width = place.bits or (0, 0)
+    return Field(place.offset, place.size, shift, (1 << width) - 1 if width else -1)
 
 
-ENTRY = {"x64": _entry(8), "x86": _entry(4)}
+def ours(name: str) -> Structures:
+    """The structures of one of our tables."""
+    return structures(isf.load(TABLES / f"{name}.json"))
 
 
-class TableTypes:
-    """One of our symbol tables as the layouts' builders want it."""
-
-    def __init__(self, name: str) -> None:
-        self.table = isf.load(TABLES / f"{name}.json")
-
-    def offset(self, type_name: str, *members: str) -> Optional[int]:
-        known = self.table.first(type_name, *members)
-        return None if known is None else self.table.offset(type_name, known)
-
-    def size(self, type_name: str) -> Optional[int]:
-        return self.table.size(type_name) if self.table.has_type(type_name) else None
+def heap(name: str) -> NtTypes:
+    """Those of the NT heap, by the part of the table's name behind `heap-` (`6.2-x64`)."""
+    return NtTypes(ours(f"heap-{name}"), pointer_size(name))
 
 
-def heap(name: str) -> layout.HeapLayout:
-    """The layout of the NT heap, by the part of the table's name behind `heap-` (`6.2-x64`)."""
-    return layout.heap_layout(TableTypes(f"heap-{name}"), pointer_size(name))
+def page_heap(arch: str) -> PageHeapTypes:
+    return PageHeapTypes(ours(f"heap-page-{arch}"))
 
 
-def page_heap(arch: str) -> page.PageHeapLayout:
-    return page.page_heap_layout(TableTypes(f"heap-page-{arch}"), pointer_size(arch))
+def segment_heap(arch: str) -> SegmentHeapTypes:
+    return SegmentHeapTypes(ours(f"heap-segment-{arch}"), pointer_size(arch))
 
 
-def page_info(arch: str) -> pageinfo.PageInfoLayout:
-    return pageinfo.page_info_layout(TableTypes(f"heap-page-{arch}"), pointer_size(arch))
-
-
-def segment_heap(arch: str) -> segmentheap.SegmentHeapLayout:
-    return segmentheap.segment_heap_layout(TableTypes(f"heap-segment-{arch}"), pointer_size(arch))
+def heap_types(arch: str) -> HeapTypes:
+    """All that a process's heaps are tried with."""
+    nt = tuple(heap(f"{name}-{arch}") for name in GENERATIONS[arch])
+    return HeapTypes(nt, page_heap(arch), segment_heap(arch))
 
 
 def pointer_size(name: str) -> int:
     return 8 if name.endswith("x64") else 4
+
+
+RECORD = {arch: ours(f"heaplog-{arch}")["_RTLP_HEAP_STACK_TRACE_RECORD"] for arch in GENERATIONS}
+ENTRY = {arch: ours(f"std-6.1-{arch}")["_RTL_STACK_TRACE_ENTRY"] for arch in GENERATIONS}

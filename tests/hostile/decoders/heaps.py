@@ -7,10 +7,10 @@ from __future__ import annotations
 import functools
 from typing import Callable, Iterator, List, Set, Tuple
 
+from volatility3.plugins.windows.stacktraces.base.decode.memory import Memory
 from volatility3.plugins.windows.stacktraces.heaps.decode import find, page, segmentheap
 from volatility3.plugins.windows.stacktraces.heaps.decode.blocks import HeapWalker
-from volatility3.plugins.windows.stacktraces.heaps.decode.memory import HeapMemory
-from volatility3.plugins.windows.stacktraces.heaps.decode.trace import Trace, Traces
+from volatility3.plugins.windows.stacktraces.heaps.decode.trace import BlockTrace, Traces
 
 from tests.forge import lfh, pageheaps, segmentheaps
 from tests.support import heapforms, heaptypes
@@ -19,13 +19,7 @@ from tests.support.heapforms import BASE, MODERN, OLD, Records
 from .target import Target, Template
 
 _PAGE_HEAP, _SEGMENT_HEAP = 0x300000, 0x700000
-_STORED = [Trace("std", 0x900000, 7, (1, 2), ""), Trace("std", 0x900100, 9, (3, 4), "")]
-
-
-def _layouts(arch: str) -> find.Layouts:
-    names = ("6.2", "6.0", "5.1" if arch == "x86" else "5.2")
-    known = tuple(heaptypes.heap(f"{name}-{arch}") for name in names)
-    return find.Layouts(known, heaptypes.page_heap(arch), heaptypes.segment_heap(arch))
+_STORED = [BlockTrace("std", 0x900000, 7, (1, 2)), BlockTrace("std", 0x900100, 9, (3, 4))]
 
 
 @functools.lru_cache(maxsize=None)
@@ -71,25 +65,23 @@ def _segments(arch: str) -> Template:
 def _read(arch: str, template: Template, listed: List[int], data: bytes) -> None:
     pointer = 8 if arch == "x64" else 4
     extents = template.extents(data)
-    memory = HeapMemory.over(extents, pointer)
-    layouts = _layouts(arch)
+    memory = Memory.over(extents, pointer)
+    types = heaptypes.heap_types(arch)
     ranges: List[Tuple[int, int]] = [(start, start + len(run)) for start, run in extents.runs]
-    found = find.find(memory, layouts, listed, ranges)
-    traces = Traces(memory, heaptypes.LOG[arch], heaptypes.ENTRY[arch], lambda: _STORED)
-    walker = HeapWalker(memory, traces, heaptypes.page_info(arch))
+    found = find.find(memory, types, listed, ranges)
+    traces = Traces(memory, heaptypes.RECORD[arch], heaptypes.ENTRY[arch], lambda: _STORED)
+    walker = HeapWalker(memory, traces, heaptypes.page_heap(arch))
     limit = 4 * len(data)
     for heap in found.nt:
         assert sum(1 for _ in walker.blocks(heap)) <= limit
     seen: Set[int] = set()
     for root in found.page:
-        assert sum(1 for _ in page.nodes(memory, root, layouts.page, seen)) <= limit
+        assert sum(1 for _ in page.nodes(memory, root, types.page, seen)) <= limit
     for segment in found.segment:
-        if layouts.segment is not None:
-            blocks = segmentheap.large_blocks(memory, segment, layouts.segment, traces)
+        if types.segment is not None:
+            blocks = segmentheap.large_blocks(memory, segment, types.segment, traces)
             assert sum(1 for _ in blocks) <= limit
-            assert (
-                sum(1 for _ in segmentheap.named_records(memory, segment, layouts.segment, traces)) <= limit
-            )
+            assert sum(1 for _ in segmentheap.named_records(memory, segment, types.segment, traces)) <= limit
 
 
 def _target(name: str, arch: str, make: Callable[[str], Template], key: str, base: int) -> Target:

@@ -2,8 +2,8 @@
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
 """The heaps of processes whose blocks remember who allocated them.
 
-heaps = Heaps(context, kernel_module_name, config_path, databases)
-for space in AddressSpaces.list_spaces(context, kernel_module_name):
+heaps = Heaps(image, databases)
+for space in AddressSpaces.list_spaces(image):
     contents = heaps.read(space)
     if contents:
         contents.owners, contents.groups
@@ -12,56 +12,46 @@ for space in AddressSpaces.list_spaces(context, kernel_module_name):
 from __future__ import annotations
 
 import logging
-from typing import Dict, Iterator, List, Optional, Tuple
+from typing import Dict, Iterator, List, Optional
 
 from volatility3.framework import interfaces
 
-from ..base import globalflag
+from ..base import globalflag, tables
 from ..base.decode import globalflags
-from ..base.spaces import AddressSpace
-from ..base.vads import Vads
+from ..base.decode.memory import Memory
+from ..base.decode.status import Word, status
+from ..base.image import Image
+from ..base.space import ARCHES, AddressSpace
+from ..tracedb.decode import status as tracestatus
 from ..tracedb.finder import Databases
 from ..tracedb.found import STD
-from . import layouts as heaptypes
 from .decode.contents import Contents, read_contents
-from .decode.find import find
-from .decode.memory import HeapMemory
-from .decode.trace import DATABASE, Trace, Traces
-from .layouts import HeapTypes
-from .space import HeapSpace, find_space, listed_heaps
+from .decode.find import HeapTypes, find
+from .decode.trace import DATABASE, BlockTrace, Traces
+from .space import HeapSpace, find_space, listed_heaps, load_types
 
 vollog = logging.getLogger(__name__)
 
-FLAGS_UNREADABLE = "flags unreadable"
+_RECORD = "_RTLP_HEAP_STACK_TRACE_RECORD"
+_ENTRY = "_RTL_STACK_TRACE_ENTRY"
 
 
 class Heaps(interfaces.configuration.VersionableInterface):
     """Reads the heaps of processes.
 
     Args:
-        context: the context that holds the image
-        kernel_module_name: the name of the kernel's module in the context
-        config_path: where the configuration of our symbol tables goes
+        image: the image
         databases: finds and opens the databases of the image
     """
 
-    _version = (1, 0, 0)
+    _version = (2, 0, 0)
     _required_framework_version = (2, 0, 0)
 
-    def __init__(
-        self,
-        context: interfaces.context.ContextInterface,
-        kernel_module_name: str,
-        config_path: str,
-        databases: Databases,
-    ) -> None:
+    def __init__(self, image: Image, databases: Databases) -> None:
         super().__init__()
-        self._context = context
-        self._kernel_module_name = kernel_module_name
-        self._config_path = config_path
+        self._image = image
         self._databases = databases
-        self._vads = Vads(context, kernel_module_name)
-        self._types: Dict[Tuple[str, bool], HeapTypes] = {}
+        self._types: Dict[int, HeapTypes] = {}
 
     def read(self, space: AddressSpace, keep: bool = False) -> Optional[Contents]:
         """Reads the heaps of one half of a process.
@@ -83,57 +73,60 @@ class Heaps(interfaces.configuration.VersionableInterface):
         contents = self._read(space, keep) if space.layer_name else None
         if contents is not None:
             return contents._replace(status=space.status)
-        status = space.status or ("" if self._flags_known(space) else FLAGS_UNREADABLE)
-        return Contents([], [], 0, status) if status else None
+        said = space.status or status(None if self._flags_known(space) else Word.FLAGS_UNREADABLE)
+        return Contents([], [], 0, said) if said else None
 
     def _read(self, space: AddressSpace, keep: bool) -> Optional[Contents]:
         types = self._types_of(space)
         flagged = self._flagged(space)
-        listed = listed_heaps(self._context, space, types)
+        listed = listed_heaps(self._image, space)
         if listed is not None and not flagged and not self._any_traced(space, types, listed):
             return None
-        where = find_space(self._context, self._vads, space)
-        memory = HeapMemory(self._databases.reader(space), where.ranges, space.pointer_size)
-        found = find(memory, types.layouts, listed or [], where.private)
+        where = find_space(self._image, space)
+        memory = self._image.memory_within(space, where.ranges)
+        found = find(memory, types, listed or [], where.private)
         if not found.traced and not (flagged and found.damaged):
             return None
-        traces = self._traces(space, memory)
-        contents = read_contents(memory, found, types.layouts, types.page_info, traces, listed, keep)
+        contents = read_contents(memory, found, types, self._traces(space, memory), listed, keep)
         self._tell(space, where, listed, contents)
         return contents
 
     def _types_of(self, space: AddressSpace) -> HeapTypes:
-        key = (space.arch, space.wow64)
-        if key not in self._types:
-            table = self._context.modules[self._kernel_module_name].symbol_table_name
-            self._types[key] = heaptypes.load(self._context, self._config_path, table, space)
-        return self._types[key]
+        if space.pointer_size not in self._types:
+            self._types[space.pointer_size] = load_types(self._image, space.pointer_size)
+        return self._types[space.pointer_size]
 
     def _flagged(self, space: AddressSpace) -> bool:
         """Tells whether NtGlobalFlag says that heaps may remember, or cannot be read."""
-        flags = globalflag.read(self._context, self._kernel_module_name, space)
+        flags = globalflag.read(self._image, space)
         return flags is None or bool(flags & globalflags.MAKES_USER_DATABASE)
 
     def _flags_known(self, space: AddressSpace) -> bool:
         """Tells whether NtGlobalFlag can be read; a process without a PEB, such as System, has none."""
-        return not space.peb or globalflag.read(self._context, self._kernel_module_name, space) is not None
+        return not space.peb or globalflag.read(self._image, space) is not None
 
     def _any_traced(self, space: AddressSpace, types: HeapTypes, listed: List[int]) -> bool:
         """Tells whether a listed heap remembers, by its own words: cheaper than a look at all memory."""
-        everything = [(0, 1 << 8 * space.pointer_size)]
-        memory = HeapMemory(self._databases.reader(space), everything, space.pointer_size)
-        return find(memory, types.layouts, listed).traced
+        everything = ((0, 1 << 8 * space.pointer_size),)
+        return find(self._image.memory_within(space, everything), types, listed).traced
 
-    def _traces(self, space: AddressSpace, memory: HeapMemory) -> Traces:
-        layouts = self._databases.layouts(space)
+    def _traces(self, space: AddressSpace, memory: Memory) -> Traces:
+        arch = ARCHES[space.pointer_size]
+        newest = tables.generations("std", arch)[0]
 
-        def database() -> Iterator[Trace]:
+        def database() -> Iterator[BlockTrace]:
             for found in self._databases.find(space):
                 opened = self._databases.open(found) if found.kind == STD else None
                 for trace in opened.traces(carve=True) if opened else ():
-                    yield Trace(DATABASE, trace.address, trace.trace_index or 0, trace.frames, trace.status)
+                    said = tracestatus.of(trace.status)
+                    yield BlockTrace(DATABASE, trace.address, trace.trace_index or 0, trace.frames, said)
 
-        return Traces(memory, layouts.heaplog, layouts.std[0].entry, database)
+        return Traces(
+            memory,
+            self._image.our_types(f"heaplog-{arch}")[_RECORD],
+            self._image.our_types(f"std-{newest}-{arch}")[_ENTRY],
+            database,
+        )
 
     def _tell(
         self, space: AddressSpace, where: HeapSpace, listed: Optional[List[int]], contents: Contents

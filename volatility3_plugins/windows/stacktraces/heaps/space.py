@@ -1,18 +1,21 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""Where a process's heaps may be: its private memory, and what its PEB lists."""
+"""What it takes to read a process's heaps: their structures, its private memory, and what its PEB lists."""
 
 from __future__ import annotations
 
 from typing import List, NamedTuple, Optional, Tuple
 
-from volatility3.framework import interfaces
-
-from ..base import bulk
-from ..base.peek import Peek
-from ..base.spaces import AddressSpace
+from ..base import bulk, tables
+from ..base.decode.memory import Range
+from ..base.decode.structure import MissingMemberError, Structures
+from ..base.image import Image
+from ..base.space import ARCHES, AddressSpace
 from ..base.vads import Vads
-from .layouts import HeapTypes
+from .decode.find import HeapTypes
+from .decode.page import PageHeapTypes
+from .decode.segmentheap import SegmentHeapTypes
+from .decode.types import nt_types
 
 MAX_HEAPS = 0x10000
 
@@ -29,60 +32,84 @@ class HeapSpace(NamedTuple):
         whole: whether the VADs say so; else the page tables do, and `private` is all that they map
     """
 
-    ranges: List[Tuple[int, int]]
-    private: List[Tuple[int, int]]
+    ranges: Tuple[Range, ...]
+    private: Tuple[Range, ...]
     whole: bool
 
 
-def find_space(context: interfaces.context.ContextInterface, vads: Vads, space: AddressSpace) -> HeapSpace:
-    """Returns the memory of one half of a process.
+def load_types(image: Image, pointer_size: int) -> HeapTypes:
+    """Returns the structures of the heaps of a bitness: the kernel's where it has that bitness, then ours.
 
     Args:
-        context: the context that holds the process's layer
-        vads: reads VAD trees
-        space: the half of a process
+        image: the image
+        pointer_size: of the half of a process: 4 or 8
+
+    Raises:
+        tables.MissingTableError: when one of our symbol tables is missing
     """
+    arch = ARCHES[pointer_size]
+    kernel = image.types if pointer_size == image.pointer_size else None
+    ours = [image.our_types(f"heap-{name}-{arch}") for name in tables.generations("heap", arch)]
+    segment = image.our_types(f"heap-segment-{arch}")
+    return HeapTypes(
+        nt_types(kernel, ours, pointer_size),
+        PageHeapTypes(image.our_types(f"heap-page-{arch}")),
+        _segment_types(Structures.chain([kernel, segment]) if kernel else segment, pointer_size),
+    )
+
+
+def find_space(image: Image, space: AddressSpace) -> HeapSpace:
+    """Returns the memory of one half of a process."""
     top = 1 << 8 * space.pointer_size
-    listed, whole = vads.list_vads(space.eprocess) if space.eprocess else ([], False)
-    listed = sorted(vad for vad in listed if vad.start < vad.end <= top)
+    listed, whole = image.part(Vads).list_vads(space)
     if not whole:
-        layer = context.layers[space.layer_name]
-        mapped = _mapped(context, space, 0, min(top, (layer.maximum_address + 1) // 2))
-        return HeapSpace(mapped, mapped, False)
-    ranges: List[Tuple[int, int]] = []
-    for vad in listed:
+        mapped = _mapped(image, space, 0, min(top, (image.layer_of(space).maximum_address + 1) // 2))
+        return HeapSpace(tuple(mapped), tuple(mapped), False)
+    vads = sorted(vad for vad in listed if vad.start < vad.end <= top)
+    ranges: List[Range] = []
+    for vad in vads:
         if vad.end - vad.start > _LONG:
-            ranges += _mapped(context, space, vad.start, vad.end)
+            ranges += _mapped(image, space, vad.start, vad.end)
         else:
             ranges.append((vad.start, vad.end))
-    return HeapSpace(ranges, [(vad.start, vad.end) for vad in listed if not vad.control_area], True)
+    private = tuple((vad.start, vad.end) for vad in vads if not vad.control_area)
+    return HeapSpace(tuple(ranges), private, True)
 
 
-def listed_heaps(
-    context: interfaces.context.ContextInterface, space: AddressSpace, types: HeapTypes
-) -> Optional[List[int]]:
-    """Returns the heaps that a PEB lists, None when it or its list is not present or contradicts itself."""
-    peek = Peek(context, space.layer_name, space.pointer_size)
-    count = peek.read(space.peb + types.heap_count, 4) if space.peb else None
-    array = peek.pointer(space.peb + types.heaps) if space.peb else None
-    default = peek.pointer(space.peb + types.process_heap) if space.peb else None
-    if count is None or not array:
+def listed_heaps(image: Image, space: AddressSpace) -> Optional[List[int]]:
+    """Returns the heaps that a PEB lists, None when it or its list is not present or contradicts itself.
+
+    Raises:
+        tables.MissingTableError: when one of our symbol tables is missing
+    """
+    if not space.peb:
         return None
-    number = int.from_bytes(count, "little")
-    data = peek.read(array, number * space.pointer_size) if 0 < number <= MAX_HEAPS else None
-    if data is None:
+    memory, peb = image.memory(space), image.process_types(space.pointer_size)["_PEB"]
+    number = memory.member(space.peb, peb.field("NumberOfHeaps"))
+    array = memory.member(space.peb, peb.field("ProcessHeaps"))
+    default = memory.member(space.peb, peb.field("ProcessHeap"))
+    if not array or number is None or not 0 < number <= MAX_HEAPS:
         return None
     size = space.pointer_size
+    data = memory.read(array, number * size)
+    if data is None:
+        return None
     heaps = [int.from_bytes(data[at : at + size], "little") for at in range(0, len(data), size)]
     return list(dict.fromkeys(heap for heap in [*heaps, default] if heap))
 
 
-def _mapped(
-    context: interfaces.context.ContextInterface, space: AddressSpace, start: int, end: int
-) -> List[Tuple[int, int]]:
+def _segment_types(types: Structures, pointer_size: int) -> Optional[SegmentHeapTypes]:
+    """Returns the structures of segment heaps, None for a kernel whose symbols have them differently."""
+    try:
+        return SegmentHeapTypes(types, pointer_size)
+    except MissingMemberError:
+        return None
+
+
+def _mapped(image: Image, space: AddressSpace, start: int, end: int) -> List[Range]:
     """Returns the ranges that the page tables map; they may be present or not."""
-    layer = context.layers[space.layer_name]
-    found: List[Tuple[int, int]] = []
+    layer = image.layer_of(space)
+    found: List[Range] = []
     first = bulk.masked(layer, start)
     for offset, size, *_ in layer.mapping(first, end - start, ignore_errors=True):
         at = bulk.canonical(layer, offset)

@@ -6,32 +6,28 @@ from __future__ import annotations
 
 from typing import Dict, Iterable, List, Sequence, Tuple
 
-from volatility3.framework import interfaces
-
+from ..base.image import Image
 from ..base.spaces import AddressSpace
 from ..base.vads import Vads
 from ..names.usermodules import UserModules, vad_at
-from .decode.block import UNKNOWN_SIZE, Block
-from .decode.groups import Group
-from .decode.trace import Trace
-from .decode.umdh import Allocation, HeapLog, Log, Module
+from .decode.block import UNKNOWN_SIZE, Block, Group
+from .decode.trace import BlockTrace
+from .decode.umdh import Allocation, UmdhHeap, UmdhLog, UmdhModule
 
 
-def loaded_modules(
-    context: interfaces.context.ContextInterface, kernel_module_name: str, space: AddressSpace
-) -> Tuple[Module, ...]:
+def loaded_modules(image: Image, space: AddressSpace) -> Tuple[UmdhModule, ...]:
     """Returns the modules of one half of a process, by address, each with the path that the image knows."""
-    vads = Vads(context, kernel_module_name)
-    listed = UserModules(context, vads).list_modules([space], 1 << 8 * space.pointer_size)
+    vads = image.part(Vads)
+    listed = image.part(UserModules).list_modules([space], 1 << 8 * space.pointer_size)
     found = []
     for module in listed.modules:
         vad = vad_at(listed.vads, module.base)
         path = vads.file_name(vad.control_area) if vad is not None and vad.control_area else None
-        found.append(Module(module.base, module.size, path or module.file))
+        found.append(UmdhModule(module.base, module.size, path or module.file))
     return tuple(found)
 
 
-def log_of(groups: Iterable[Group], modules: Sequence[Module]) -> Tuple[Log, int]:
+def log_of(groups: Iterable[Group], modules: Sequence[UmdhModule]) -> Tuple[UmdhLog, int]:
     """Returns a log of the blocks that are in use, name a trace and have a known size.
 
     Args:
@@ -55,11 +51,11 @@ def log_of(groups: Iterable[Group], modules: Sequence[Module]) -> Tuple[Log, int
             traces.setdefault(number, group.stack)
             allocation = Allocation(block.size, block.overhead, block.user, number)
             heaps.setdefault(block.heap, []).append(allocation)
-    logs = tuple(HeapLog(heap, tuple(sorted(heaps[heap], key=_address))) for heap in sorted(heaps))
-    return Log(tuple(modules), logs, traces), left_out
+    logs = tuple(UmdhHeap(heap, tuple(sorted(heaps[heap], key=_address))) for heap in sorted(heaps))
+    return UmdhLog(tuple(modules), logs, traces), left_out
 
 
-def _number(trace: Trace, block: Block) -> int:
+def _number(trace: BlockTrace, block: Block) -> int:
     """Returns the ID of a trace: where it is, else its index, else the block's own address."""
     return trace.address or trace.std_index or block.user
 

@@ -10,9 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from volatility3.plugins.windows.stacktraces.base.decode.extents import Extents
-from volatility3.plugins.windows.stacktraces.heaps.decode.memory import HeapMemory
+from volatility3.plugins.windows.stacktraces.base.decode.memory import Memory
+from volatility3.plugins.windows.stacktraces.base.decode.status import NOTHING, Word, status, text
 from volatility3.plugins.windows.stacktraces.heaps.decode.nt import read_heap
-from volatility3.plugins.windows.stacktraces.heaps.decode.trace import Trace
+from volatility3.plugins.windows.stacktraces.heaps.decode.trace import BlockTrace
 
 from tests.forge import lfh
 from tests.forge.heaps import PAGE, record
@@ -104,7 +105,7 @@ def test_traces_within_the_block(form: str) -> None:
     user = heap.extended(50, 0, record(list(frames), heap.layout.pointer), len(frames))
     blocks, _, _ = read(form, heap.regions())
     (size, trace, _) = traced(blocks)[user]
-    assert (size, trace.kind, trace.frames, trace.status) == (50, "inline", frames, "")
+    assert (size, trace.kind, trace.frames, trace.status) == (50, "inline", frames, NOTHING)
 
 
 def test_a_trace_within_the_block_that_nothing_confirms() -> None:
@@ -113,7 +114,7 @@ def test_a_trace_within_the_block_that_nothing_confirms() -> None:
     heap.write(heap.extended(50, 0, b"\1" * 8 + inline[8:], 2), b"x")
     (block,), _, _ = read("6.0-x64", heap.regions())
     assert block.trace is not None
-    assert (block.trace.kind, block.trace.frames, block.trace.status) == (
+    assert (block.trace.kind, block.trace.frames, text(block.trace.status)) == (
         "inline",
         (0x1111, 0x2222),
         "unsure",
@@ -133,10 +134,10 @@ def test_old_blocks_name_an_index(form: str) -> None:
     assert not lost
     by_user = {block.user: block for block in blocks}
     assert [(by_user[user].size, by_user[user].trace) for user in (indexed, plain)] == [
-        (100, Trace("std", 0x900000, 7, (1, 2), "")),
+        (100, BlockTrace("std", 0x900000, 7, (1, 2))),
         (20, None),
     ]
-    assert by_user[unknown].trace == Trace("std", 0, 0x1234, (), "no such index")
+    assert by_user[unknown].trace == BlockTrace("std", 0, 0x1234, (), status(Word.NO_SUCH_INDEX))
     assert (by_user[virtual].size, by_user[virtual].form) == (0x90000, "virtual")
     assert [(block.user, block.trace and block.trace.std_index) for block in blocks if block.freed] == [
         (freed + heap.layout.unit, 9)
@@ -150,10 +151,10 @@ def test_only_a_heap_is_a_heap(form: str) -> None:
     regions = heap.regions()
     layouts = [heaptypes.heap(form)]
     pointer = heap.layout.pointer
-    assert read_heap(HeapMemory.over(Extents(regions), pointer), BASE + PAGE, layouts) is None
-    assert read_heap(HeapMemory.over(Extents([]), pointer), BASE, layouts) is None
+    assert read_heap(Memory.over(Extents(regions), pointer), BASE + PAGE, layouts) is None
+    assert read_heap(Memory.over(Extents([]), pointer), BASE, layouts) is None
     heap.put(BASE + heap.layout.signature, 4, 0xDDEEDDEE)
-    assert read_heap(HeapMemory.over(Extents(heap.regions()), pointer), BASE, layouts) is None
+    assert read_heap(Memory.over(Extents(heap.regions()), pointer), BASE, layouts) is None
 
 
 STEPS = st.lists(

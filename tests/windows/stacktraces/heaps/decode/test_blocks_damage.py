@@ -10,9 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from volatility3.plugins.windows.stacktraces.base.decode.extents import Extents
+from volatility3.plugins.windows.stacktraces.base.decode.memory import Memory
+from volatility3.plugins.windows.stacktraces.base.decode.status import text
 from volatility3.plugins.windows.stacktraces.heaps.decode.block import UNKNOWN_SIZE
 from volatility3.plugins.windows.stacktraces.heaps.decode.blocks import HeapWalker
-from volatility3.plugins.windows.stacktraces.heaps.decode.memory import HeapMemory
 from volatility3.plugins.windows.stacktraces.heaps.decode.nt import read_heap
 from volatility3.plugins.windows.stacktraces.heaps.decode.trace import Traces
 
@@ -81,7 +82,7 @@ def test_a_record_that_is_none(form: str) -> None:
     for size, named in enumerate((good, bad, 0x7000000, bad + 1)):
         heap.extended(size, named)
     blocks, _, _ = read(form, heap.regions() + records.runs())
-    statuses = [(block.trace.status, len(block.trace.frames)) for block in blocks if block.trace]
+    statuses = [(text(block.trace.status), len(block.trace.frames)) for block in blocks if block.trace]
     assert statuses == [("", 3), ("hash", 0), ("unreadable", 0), ("hash", 0)]
 
 
@@ -96,7 +97,7 @@ def test_goes_on_behind_a_broken_header(form: str) -> None:
     assert [found[user][0] for user in users if user != users[7]] == [*range(100, 107), *range(108, 120)]
     # The block itself is still known by the record that it names; its size is not.
     assert found[users[7]][0] == UNKNOWN_SIZE
-    assert [block.status for block in blocks].count("damaged") == 1
+    assert [text(block.status) for block in blocks].count("damaged") == 1
     assert [each.start for each in lost] == [broken]
 
 
@@ -109,7 +110,7 @@ def test_a_header_whose_checksum_fails_is_not_believed(form: str) -> None:
     held = next(data for base, data in heap.held() if base == BASE)
     held[flags - BASE] ^= 1
     blocks, lost, _ = read(form, heap.regions() + records.runs())
-    assert [(block.user, block.status) for block in blocks] == [
+    assert [(block.user, text(block.status)) for block in blocks] == [
         (user, "damaged" if user == users[2] else "") for user in users
     ]
     assert [(each.start, each.end) for each in lost] == [(users[2] - 3 * unit, users[3] - 3 * unit)]
@@ -123,7 +124,7 @@ def test_a_second_header_that_is_none(form: str, offset: int) -> None:
     user = heap.extended(100, record)
     heap.put(user - offset, 1, 9)
     (block,), _, _ = read(form, heap.regions() + records.runs())
-    assert (block.user, block.size, block.trace, block.status) == (
+    assert (block.user, block.size, block.trace, text(block.status)) == (
         user,
         UNKNOWN_SIZE,
         records.trace(record),
@@ -155,7 +156,7 @@ def test_a_block_whose_second_header_is_gone(form: str) -> None:
     user = heap.extended(50, record)
     assert user - 3 * unit == end - 2 * unit
     blocks, _, _ = read(form, without(heap.regions(), end, end + PAGE) + records.runs())
-    assert [(block.user, block.size, block.trace, block.status) for block in blocks if block.trace] == [
+    assert [(block.user, block.size, block.trace, text(block.status)) for block in blocks if block.trace] == [
         (user, UNKNOWN_SIZE, records.trace(record), "unreadable")
     ]
 
@@ -236,11 +237,11 @@ def test_any_damage_is_survived(form: str, damage: List[Tuple[int, int]]) -> Non
     for at, value in damage:
         memory[at % len(memory)] = value
     arch = form[-3:]
-    held = HeapMemory.over(
+    held = Memory.over(
         Extents([(start, bytes(memory)), *rest, *records.runs()]), heaptypes.pointer_size(form)
     )
     found = read_heap(held, BASE, [heaptypes.heap(form)])
     if found is not None:
-        traces = Traces(held, heaptypes.LOG[arch], heaptypes.ENTRY[arch])
+        traces = Traces(held, heaptypes.RECORD[arch], heaptypes.ENTRY[arch])
         items = list(HeapWalker(held, traces).blocks(found))
         assert len(items) < 4 * len(memory)

@@ -9,11 +9,12 @@ from typing import Dict, List
 
 import pytest
 from volatility3.plugins.windows.stacktraces.base.decode.extents import Extents
+from volatility3.plugins.windows.stacktraces.base.decode.memory import Memory
+from volatility3.plugins.windows.stacktraces.base.decode.status import NOTHING
 from volatility3.plugins.windows.stacktraces.heaps.decode.block import VIRTUAL, Block
 from volatility3.plugins.windows.stacktraces.heaps.decode.blocks import HeapWalker
-from volatility3.plugins.windows.stacktraces.heaps.decode.memory import HeapMemory
 from volatility3.plugins.windows.stacktraces.heaps.decode.nt import Heap, read_heap
-from volatility3.plugins.windows.stacktraces.heaps.decode.trace import Trace, Traces
+from volatility3.plugins.windows.stacktraces.heaps.decode.trace import BlockTrace, Traces
 
 from tests.forge import real_sets
 from tests.support import heaptypes
@@ -28,8 +29,8 @@ def real(request: pytest.FixtureRequest, shared_dir: pathlib.Path) -> real_sets.
     return real_sets.load(shared_dir / "real_std" / f"{request.param}.tar.xz")
 
 
-def memory_of(real: real_sets.RealSet) -> HeapMemory:
-    return HeapMemory.over(Extents((region.va, region.data) for region in real.regions), 8)
+def memory_of(real: real_sets.RealSet) -> Memory:
+    return Memory.over(Extents((region.va, region.data) for region in real.regions), 8)
 
 
 def read_heaps(real: real_sets.RealSet) -> List[Heap]:
@@ -40,8 +41,8 @@ def read_heaps(real: real_sets.RealSet) -> List[Heap]:
 
 def read_blocks(real: real_sets.RealSet) -> List[Block]:
     memory = memory_of(real)
-    traces = Traces(memory, heaptypes.LOG["x64"], heaptypes.ENTRY["x64"])
-    walker = HeapWalker(memory, traces, heaptypes.page_info("x64"))
+    traces = Traces(memory, heaptypes.RECORD["x64"], heaptypes.ENTRY["x64"])
+    walker = HeapWalker(memory, traces, heaptypes.page_heap("x64"))
     items = [item for heap in read_heaps(real) for item in walker.blocks(heap)]
     assert all(isinstance(item, Block) for item in items), "a header was lost in an undamaged heap"
     return [item for item in items if isinstance(item, Block)]
@@ -50,10 +51,10 @@ def read_blocks(real: real_sets.RealSet) -> List[Block]:
 def test_every_block_is_exact(real: real_sets.RealSet) -> None:
     found = {block.user: block for block in read_blocks(real)}
     for truth in real.truth["heap"]["blocks"]:
-        trace = Trace("log", truth["trace_record"], 0, tuple(truth["frames"]), "")
+        trace = BlockTrace("log", truth["trace_record"], 0, tuple(truth["frames"]))
         block = found.pop(truth["user"])
         assert (block.heap, block.size, block.trace) == (truth["heap"], truth["size"], trace)
-        assert (block.freed, block.status) == (False, "")
+        assert (block.freed, block.status) == (False, NOTHING)
     # What is left is what ntdll allocated for the debug information of the 60 critical sections.
     assert [block.size for block in found.values()] == [0x30] * 60
 

@@ -8,12 +8,19 @@ from typing import List, Optional, Sequence, Tuple
 
 import pytest
 from volatility3.plugins.windows.stacktraces.base.decode.extents import Extents
-from volatility3.plugins.windows.stacktraces.heaps.decode.block import UNKNOWN_SIZE, Block
+from volatility3.plugins.windows.stacktraces.base.decode.memory import Memory
+from volatility3.plugins.windows.stacktraces.base.decode.pagetable import PAGE_SIZE
+from volatility3.plugins.windows.stacktraces.base.decode.status import NOTHING, Status, Word, status, text
+from volatility3.plugins.windows.stacktraces.heaps.decode.block import (
+    DAMAGED,
+    UNKNOWN_SIZE,
+    Block,
+    Group,
+    Groups,
+)
 from volatility3.plugins.windows.stacktraces.heaps.decode.contents import Contents, read_contents
-from volatility3.plugins.windows.stacktraces.heaps.decode.find import Found, Layouts, find
-from volatility3.plugins.windows.stacktraces.heaps.decode.groups import Group, Groups
-from volatility3.plugins.windows.stacktraces.heaps.decode.memory import PAGE, HeapMemory
-from volatility3.plugins.windows.stacktraces.heaps.decode.trace import Trace, Traces
+from volatility3.plugins.windows.stacktraces.heaps.decode.find import FoundHeaps, find
+from volatility3.plugins.windows.stacktraces.heaps.decode.trace import BlockTrace, Traces
 
 from tests.forge import pageheaps, segmentheaps
 from tests.support import heaptypes
@@ -22,23 +29,17 @@ from tests.support.heapforms import BASE, Records, Runs, new_heap, without
 ARCHES = ["x64", "x86"]
 
 
-def layouts(arch: str) -> Layouts:
-    oldest = "5.2" if arch == "x64" else "5.1"
-    nt = tuple(heaptypes.heap(f"{name}-{arch}") for name in ("6.2", "6.0", oldest))
-    return Layouts(nt, heaptypes.page_heap(arch), heaptypes.segment_heap(arch))
-
-
-def search(arch: str, runs: Runs, listed: Sequence[int], ranges: bool = True) -> Found:
-    memory = HeapMemory.over(Extents(runs), heaptypes.pointer_size(arch))
+def search(arch: str, runs: Runs, listed: Sequence[int], ranges: bool = True) -> FoundHeaps:
+    memory = Memory.over(Extents(runs), heaptypes.pointer_size(arch))
     places = [(address, address + len(data)) for address, data in runs] if ranges else []
-    return find(memory, layouts(arch), listed, places)
+    return find(memory, heaptypes.heap_types(arch), listed, places)
 
 
 def contents(arch: str, runs: Runs, listed: Optional[Sequence[int]], keep: bool = True) -> Contents:
-    memory = HeapMemory.over(Extents(runs), heaptypes.pointer_size(arch))
-    traces = Traces(memory, heaptypes.LOG[arch], heaptypes.ENTRY[arch])
+    memory = Memory.over(Extents(runs), heaptypes.pointer_size(arch))
+    traces = Traces(memory, heaptypes.RECORD[arch], heaptypes.ENTRY[arch])
     found = search(arch, runs, listed or [])
-    return read_contents(memory, found, layouts(arch), heaptypes.page_info(arch), traces, listed, keep)
+    return read_contents(memory, found, heaptypes.heap_types(arch), traces, listed, keep)
 
 
 @pytest.mark.parametrize("arch", ARCHES)
@@ -52,7 +53,7 @@ def test_every_kind_is_told_apart(arch: str) -> None:
     for found in (listed, unlisted):
         assert {heap.address for heap in found.nt} == {BASE, 0x200000}
         assert [heap.address for heap in found.segment] == [0x700000]
-        assert [root.address for root in found.page] == [0x300000 + PAGE]
+        assert [root.address for root in found.page] == [0x300000 + PAGE_SIZE]
         assert found.traced
     assert (listed.unread, unlisted.unread) == ((0x123000,), ())
 
@@ -86,14 +87,14 @@ def test_what_is_left_of_a_heap_without_its_beginning(arch: str) -> None:
     records, heap = Records(arch), new_heap(f"6.2-{arch}")
     heap.segment(0x100000)
     user = heap.extended(50, records.add())
-    runs = without(heap.regions(), BASE, BASE + PAGE) + records.runs()
+    runs = without(heap.regions(), BASE, BASE + PAGE_SIZE) + records.runs()
     read = contents(arch, runs, [BASE])
-    assert [(owner.kind, owner.address, owner.status) for owner in read.owners] == [
+    assert [(owner.kind, owner.address, text(owner.status)) for owner in read.owners] == [
         ("heap", BASE, "damaged"),
         ("heap segment", 0x100000, ""),
     ]
     (group,) = read.groups
-    assert (group.blocks[0].user, group.unsized, group.status) == (user, 1, "damaged")
+    assert (group.blocks[0].user, group.unsized, text(group.status)) == (user, 1, "damaged")
     assert read.lost >= 50
 
 
@@ -106,7 +107,7 @@ def test_owners_say_what_they_are(arch: str) -> None:
     segment = segmentheaps.SegmentHeap(0x700000, arch)
     segment.segment(0x800000)
     read = contents(arch, heap.regions() + page.regions() + segment.regions(), [BASE, 0x300000, 0x66000])
-    assert [(each.kind, each.heap, each.address, each.status) for each in read.owners] == [
+    assert [(each.kind, each.heap, each.address, text(each.status)) for each in read.owners] == [
         ("heap", BASE, BASE, ""),
         ("heap segment", BASE, 0x100000, ""),
         ("segment heap", 0x700000, 0x700000, "unlisted, not-read"),
@@ -123,24 +124,24 @@ def test_a_page_heap_that_lost_nodes_says_so() -> None:
     for number in range(9):
         page.block(0x500000 + 0x2000 * number, 5, 0, mapped=False)
     page.regions()
-    root = 0x300000 + PAGE + 0x38
+    root = 0x300000 + PAGE_SIZE + 0x38
     page.put(root + 0x10, 8, 0)
     read = contents("x64", [(0x300000, bytes(page.data))], [0x300000])
-    assert [owner.status for owner in read.owners] == ["damaged"]
+    assert [text(owner.status) for owner in read.owners] == ["damaged"]
 
 
 @pytest.mark.parametrize("arch", ARCHES)
 @pytest.mark.parametrize("freed", [False, True])
 def test_nodes_of_a_page_heap_that_are_not_present_are_no_damage(arch: str, freed: bool) -> None:
     page = pageheaps.PageHeap(0x300000, arch, BASE)
-    count = 3 * PAGE // page.form.node_size
+    count = 3 * PAGE_SIZE // page.form.node_size
     for number in range(count):
         page.block(0x500000 + 0x2000 * number, 5, 0, freed=freed, mapped=False)
     regions = page.regions()
     whole = contents(arch, regions, [0x300000])
-    assert [owner.status for owner in whole.owners] == [""]
-    read = contents(arch, without(regions, 0x300000 + 4 * PAGE, 0x300000 + 5 * PAGE), [0x300000])
-    assert [owner.status for owner in read.owners] == ["unreadable"]
+    assert [text(owner.status) for owner in whole.owners] == [""]
+    read = contents(arch, without(regions, 0x300000 + 4 * PAGE_SIZE, 0x300000 + 5 * PAGE_SIZE), [0x300000])
+    assert [text(owner.status) for owner in read.owners] == ["unreadable"]
     assert 0 < sum(group.allocations for group in read.groups) < count
 
 
@@ -151,12 +152,14 @@ def test_members_of_a_page_heap_that_are_not_present_are_told(arch: str, member:
     page.block(0x500000, 5, 0, mapped=False)
     at = page.root + page.form.root[member]
     read = contents(arch, without(page.regions(), at, at + 4), [0x300000])
-    assert [owner.status for owner in read.owners] == ["unreadable"]
+    assert [text(owner.status) for owner in read.owners] == ["unreadable"]
     assert [group.allocations for group in read.groups] == [1]
 
 
-def block(user: int, size: int, trace: Optional[Trace], freed: bool = False, status: str = "") -> Block:
-    return Block(BASE + user % 2, user, size, 1, "block", freed, trace, 0, status)
+def block(
+    user: int, size: int, trace: Optional[BlockTrace], freed: bool = False, said: Status = NOTHING
+) -> Block:
+    return Block(BASE + user % 2, user, size, 1, "block", freed, trace, 0, said)
 
 
 def grouped(blocks: Sequence[Block], keep: bool = False) -> List[Group]:
@@ -166,9 +169,9 @@ def grouped(blocks: Sequence[Block], keep: bool = False) -> List[Group]:
     return groups.groups()
 
 
-LOGGED = Trace("log", 0x1000, 0, (1, 2), "")
-INLINE = [Trace("inline", at, 0, (7, 8), "") for at in (0x2000, 0x3000)]
-STORED = Trace("std", 0, 5, (), "no database")
+LOGGED = BlockTrace("log", 0x1000, 0, (1, 2))
+INLINE = [BlockTrace("inline", at, 0, (7, 8)) for at in (0x2000, 0x3000)]
+STORED = BlockTrace("std", 0, 5, (), status(Word.NO_DATABASE))
 
 
 def test_groups_are_sorted_and_add_up() -> None:
@@ -179,12 +182,19 @@ def test_groups_are_sorted_and_add_up() -> None:
         block(6, 40, INLINE[1]),
         block(8, 99, LOGGED, freed=True),
         block(10, 20, None),
-        block(12, UNKNOWN_SIZE, LOGGED, status="damaged"),
+        block(12, UNKNOWN_SIZE, LOGGED, said=DAMAGED),
         block(14, 1, STORED),
     ]
     groups = grouped(blocks, keep=True)
     found: List[Tuple[object, ...]] = [
-        (each.trace and each.trace.kind, each.freed, each.status, each.allocations, each.size, each.unsized)
+        (
+            each.trace and each.trace.kind,
+            each.freed,
+            text(each.status),
+            each.allocations,
+            each.size,
+            each.unsized,
+        )
         for each in groups
     ]
     assert found == [
@@ -204,8 +214,8 @@ def test_groups_are_sorted_and_add_up() -> None:
 
 
 def test_what_may_be_compared() -> None:
-    partly = Trace("std", 0x5000, 6, (None, 2), "freed")
-    unsized = block(10, UNKNOWN_SIZE, LOGGED, status="damaged")
+    partly = BlockTrace("std", 0x5000, 6, (None, 2), status(Word.FREED))
+    unsized = block(10, UNKNOWN_SIZE, LOGGED, said=DAMAGED)
     groups = grouped(
         [
             block(2, 10, LOGGED),

@@ -10,13 +10,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from volatility3.plugins.windows.stacktraces.base.decode.extents import Extents
+from volatility3.plugins.windows.stacktraces.base.decode.memory import Memory
+from volatility3.plugins.windows.stacktraces.base.decode.status import Word, status
 from volatility3.plugins.windows.stacktraces.heaps.decode.block import LIGHT, Block
 from volatility3.plugins.windows.stacktraces.heaps.decode.blocks import HeapWalker
-from volatility3.plugins.windows.stacktraces.heaps.decode.memory import HeapMemory
 from volatility3.plugins.windows.stacktraces.heaps.decode.nt import read_heap
-from volatility3.plugins.windows.stacktraces.heaps.decode.page import Node, nodes, other_roots, read_root
-from volatility3.plugins.windows.stacktraces.heaps.decode.pageinfo import read_information
-from volatility3.plugins.windows.stacktraces.heaps.decode.trace import Trace, Traces
+from volatility3.plugins.windows.stacktraces.heaps.decode.page import (
+    Node,
+    nodes,
+    other_roots,
+    read_information,
+    read_root,
+)
+from volatility3.plugins.windows.stacktraces.heaps.decode.trace import BlockTrace, Traces
 
 from tests.forge import heap_layouts, heaps, pageheaps
 from tests.support import heaptypes
@@ -28,7 +34,7 @@ Runs = List[Tuple[int, bytes]]
 
 
 def read(arch: str, runs: Runs, root: int = HANDLE + pageheaps.PAGE) -> List[Node]:
-    memory = HeapMemory.over(Extents(runs), heaptypes.pointer_size(arch))
+    memory = Memory.over(Extents(runs), heaptypes.pointer_size(arch))
     layout = heaptypes.page_heap(arch)
     found = read_root(memory, root, layout)
     assert found is not None
@@ -54,13 +60,13 @@ def test_busy_and_freed_blocks(arch: str) -> None:
         (user, 10 * number + 1, ENTRY + number) for user, number in busy.items()
     }
     assert {each.user for each in found if each.freed} == freed
-    memory = HeapMemory.over(Extents(runs), heaptypes.pointer_size(arch))
+    memory = Memory.over(Extents(runs), heaptypes.pointer_size(arch))
     root = read_root(memory, HANDLE + pageheaps.PAGE, heaptypes.page_heap(arch))
     assert root is not None
     assert (root.normal_heap, root.creator, root.busy, root.freed) == (0x10000, ENTRY, 9, 3)
-    info = heaptypes.page_info(arch)
+    info = heaptypes.page_heap(arch)
     for user, number in busy.items():
-        before = read_information(memory, user - info.size, info)
+        before = read_information(memory, user - info.information_size, info)
         assert before is not None
         assert (before.user, before.size, before.trace, before.full) == (
             user,
@@ -78,7 +84,7 @@ def test_one_page_heap_leads_to_the_others(arch: str) -> None:
         for handle in handles
         for run in pageheaps.PageHeap(handle, arch, 0x10000, next_heaps=handles).regions()
     ]
-    memory = HeapMemory.over(Extents(runs), heaptypes.pointer_size(arch))
+    memory = Memory.over(Extents(runs), heaptypes.pointer_size(arch))
     layout = heaptypes.page_heap(arch)
     root = read_root(memory, HANDLE + pageheaps.PAGE, layout)
     assert root is not None
@@ -108,12 +114,12 @@ def test_circles_and_wild_pointers(arch: str) -> None:
 @pytest.mark.parametrize("arch", ARCHES)
 def test_only_a_root_is_a_root(arch: str) -> None:
     page = pageheaps.PageHeap(HANDLE, arch, 0x10000)
-    memory = HeapMemory.over(Extents(page.regions()), heaptypes.pointer_size(arch))
+    memory = Memory.over(Extents(page.regions()), heaptypes.pointer_size(arch))
     layout = heaptypes.page_heap(arch)
     assert read_root(memory, HANDLE, layout) is None
     assert read_root(memory, 0x10, layout) is None
     page.member("normal", 0x12345)
-    memory = HeapMemory.over(Extents(page.regions()), heaptypes.pointer_size(arch))
+    memory = Memory.over(Extents(page.regions()), heaptypes.pointer_size(arch))
     assert read_root(memory, HANDLE + pageheaps.PAGE, layout) is None
 
 
@@ -124,15 +130,15 @@ def test_light_page_heap(arch: str, freed: bool) -> None:
     contents = pageheaps.light(arch, HANDLE, 123, ENTRY, freed)
     outer = heap.plain(len(contents), contents)
     plain = heap.plain(50)
-    memory = HeapMemory.over(Extents(heap.regions()), heaptypes.pointer_size(arch))
-    known = Trace("std", ENTRY, 3, (1, 2), "")
-    traces = Traces(memory, heaptypes.LOG[arch], heaptypes.ENTRY[arch], lambda: [known])
+    memory = Memory.over(Extents(heap.regions()), heaptypes.pointer_size(arch))
+    known = BlockTrace("std", ENTRY, 3, (1, 2))
+    traces = Traces(memory, heaptypes.RECORD[arch], heaptypes.ENTRY[arch], lambda: [known])
     found = read_heap(memory, 0x50000, [heaptypes.heap(f"6.2-{arch}")])
     assert found is not None
-    walker = HeapWalker(memory, traces, heaptypes.page_info(arch))
+    walker = HeapWalker(memory, traces, heaptypes.page_heap(arch))
     blocks = [item for item in walker.blocks(found) if isinstance(item, Block)]
     assert [(each.user, each.size, each.form, each.freed, each.trace) for each in blocks] == [
-        (outer + heaptypes.page_info(arch).size, 123, LIGHT, freed, known),
+        (outer + heaptypes.page_heap(arch).information_size, 123, LIGHT, freed, known),
         (plain, 50, "block", False, None),
     ]
 
@@ -143,11 +149,11 @@ def test_what_only_looks_like_light_page_heap(arch: str) -> None:
     heap = heaps.NtHeap(0x50000, heap_layouts.LAYOUTS[f"6.2-{arch}"], interceptor=0, flags=2)
     contents = pageheaps.light(arch, HANDLE, 5000, ENTRY)[:200]
     users = [heap.plain(200, contents), heap.plain(200, pageheaps.light(arch, HANDLE, 9, ENTRY, full=True))]
-    memory = HeapMemory.over(Extents(heap.regions()), heaptypes.pointer_size(arch))
-    traces = Traces(memory, heaptypes.LOG[arch], heaptypes.ENTRY[arch])
+    memory = Memory.over(Extents(heap.regions()), heaptypes.pointer_size(arch))
+    traces = Traces(memory, heaptypes.RECORD[arch], heaptypes.ENTRY[arch])
     found = read_heap(memory, 0x50000, [heaptypes.heap(f"6.2-{arch}")])
     assert found is not None
-    walker = HeapWalker(memory, traces, heaptypes.page_info(arch))
+    walker = HeapWalker(memory, traces, heaptypes.page_heap(arch))
     blocks = [item for item in walker.blocks(found) if isinstance(item, Block)]
     assert [(each.user, each.form, each.trace) for each in blocks] == [
         (user, "block", None) for user in users
@@ -164,12 +170,14 @@ def test_an_entry_of_no_known_database(arch: str) -> None:
         + b"\x01\x08\0\0\x2a\0\x03\0"
         + b"".join(each.to_bytes(pointer, "little") for each in frames)
     )
-    memory = HeapMemory.over(Extents([(ENTRY, entry)]), pointer)
-    traces = Traces(memory, heaptypes.LOG[arch], heaptypes.ENTRY[arch])
-    assert traces.entry(ENTRY) == Trace("std", ENTRY, 42, tuple(frames), "no database")
-    assert traces.entry(ENTRY + 0x100) == Trace("std", ENTRY + 0x100, 0, (), "unreadable")
-    memory = HeapMemory.over(Extents([(ENTRY, b"\xff" * 64)]), pointer)
-    assert Traces(memory, heaptypes.LOG[arch], heaptypes.ENTRY[arch]).entry(ENTRY).status == "hash"
+    memory = Memory.over(Extents([(ENTRY, entry)]), pointer)
+    traces = Traces(memory, heaptypes.RECORD[arch], heaptypes.ENTRY[arch])
+    assert traces.entry(ENTRY) == BlockTrace("std", ENTRY, 42, tuple(frames), status(Word.NO_DATABASE))
+    assert traces.entry(ENTRY + 0x100) == BlockTrace("std", ENTRY + 0x100, 0, (), status(Word.UNREADABLE))
+    memory = Memory.over(Extents([(ENTRY, b"\xff" * 64)]), pointer)
+    assert Traces(memory, heaptypes.RECORD[arch], heaptypes.ENTRY[arch]).entry(ENTRY).status == status(
+        Word.HASH
+    )
 
 
 @settings(max_examples=60, deadline=None)
@@ -185,7 +193,7 @@ def test_any_damage_is_survived(arch: str, damage: List[Tuple[int, int]]) -> Non
     data = bytearray(runs[0][1])
     for at, value in damage:
         data[at] = value
-    memory = HeapMemory.over(Extents([(HANDLE, bytes(data))]), heaptypes.pointer_size(arch))
+    memory = Memory.over(Extents([(HANDLE, bytes(data))]), heaptypes.pointer_size(arch))
     layout = heaptypes.page_heap(arch)
     root = read_root(memory, HANDLE + pageheaps.PAGE, layout)
     if root is not None:

@@ -10,15 +10,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from volatility3.plugins.windows.stacktraces.base.decode.extents import Extents
+from volatility3.plugins.windows.stacktraces.base.decode.memory import Memory
+from volatility3.plugins.windows.stacktraces.base.decode.status import text
 from volatility3.plugins.windows.stacktraces.heaps.decode.block import Block
-from volatility3.plugins.windows.stacktraces.heaps.decode.memory import HeapMemory
 from volatility3.plugins.windows.stacktraces.heaps.decode.segmentheap import (
     SegmentHeap,
     large_blocks,
     named_records,
     read_segment_heap,
 )
-from volatility3.plugins.windows.stacktraces.heaps.decode.trace import Trace, Traces
+from volatility3.plugins.windows.stacktraces.heaps.decode.trace import BlockTrace, Traces
 
 from tests.forge import segmentheaps
 from tests.support import heaptypes
@@ -29,12 +30,12 @@ ARCHES = ["x64", "x86"]
 Runs = List[Tuple[int, bytes]]
 
 
-def read(arch: str, runs: Runs) -> Tuple[SegmentHeap, List[Block], List[Trace]]:
-    memory = HeapMemory.over(Extents(runs), heaptypes.pointer_size(arch))
+def read(arch: str, runs: Runs) -> Tuple[SegmentHeap, List[Block], List[BlockTrace]]:
+    memory = Memory.over(Extents(runs), heaptypes.pointer_size(arch))
     layout = heaptypes.segment_heap(arch)
     heap = read_segment_heap(memory, BASE, layout)
     assert heap is not None
-    traces = Traces(memory, heaptypes.LOG[arch], heaptypes.ENTRY[arch])
+    traces = Traces(memory, heaptypes.RECORD[arch], heaptypes.ENTRY[arch])
     return (
         heap,
         list(large_blocks(memory, heap, layout, traces)),
@@ -110,7 +111,7 @@ def test_circles_and_wild_numbers(arch: str) -> None:
     data[at : at + 2 * form.pointer] = b"\xff" * form.pointer + bytes(form.pointer)
     regions[BASE] = bytes(data)
     _, blocks, _ = read(arch, list(regions.items()))
-    assert [each.status for each in blocks].count("damaged") == 1
+    assert [text(each.status) for each in blocks].count("damaged") == 1
     assert len(blocks) == 3
 
 
@@ -118,7 +119,7 @@ def test_circles_and_wild_numbers(arch: str) -> None:
 def test_only_a_segment_heap_is_one(arch: str) -> None:
     heap = segmentheaps.SegmentHeap(BASE, arch)
     heap.put(BASE + heap.form.signature, 4, 0xEEFFEEFF)
-    memory = HeapMemory.over(Extents(heap.regions()), heap.form.pointer)
+    memory = Memory.over(Extents(heap.regions()), heap.form.pointer)
     assert read_segment_heap(memory, BASE, heaptypes.segment_heap(arch)) is None
 
 

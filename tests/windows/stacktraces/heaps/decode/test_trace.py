@@ -9,9 +9,9 @@ from typing import Tuple
 
 import pytest
 from volatility3.plugins.windows.stacktraces.base.decode.extents import Extents
+from volatility3.plugins.windows.stacktraces.base.decode.memory import Memory
 from volatility3.plugins.windows.stacktraces.heaps.decode import trace
-from volatility3.plugins.windows.stacktraces.heaps.decode.memory import HeapMemory
-from volatility3.plugins.windows.stacktraces.heaps.decode.trace import Trace, Traces
+from volatility3.plugins.windows.stacktraces.heaps.decode.trace import BlockTrace, Traces
 
 from tests.forge import heaps
 from tests.support import heaptypes
@@ -25,8 +25,8 @@ FRAMES = (0x11111, 0x22222, 0x33333)
 def traces(arch: str, data: bytes, place: int) -> Tuple[Traces, int]:
     """A process of which one page is in the image, with data at its start or, cut off, at its end."""
     page = (bytes(place) + data).ljust(PAGE, b"\0")[:PAGE]
-    memory = HeapMemory.over(Extents([(BASE, page)]), heaptypes.pointer_size(arch))
-    return Traces(memory, heaptypes.LOG[arch], heaptypes.ENTRY[arch]), BASE + place
+    memory = Memory.over(Extents([(BASE, page)]), heaptypes.pointer_size(arch))
+    return Traces(memory, heaptypes.RECORD[arch], heaptypes.ENTRY[arch]), BASE + place
 
 
 def entry(arch: str, depth: int) -> bytes:
@@ -41,25 +41,25 @@ def test_records_of_the_log(arch: str) -> None:
     size = heaptypes.pointer_size(arch)
     record = heaps.record(list(FRAMES), size)
     whole, address = traces(arch, record, 0x40)
-    assert whole.record(address) == Trace("log", address, 0, FRAMES, "")
-    assert whole.record(address + 1) == Trace("log", address + 1, 0, (), trace.HASH)
-    assert whole.record(BASE + PAGE) == Trace("log", BASE + PAGE, 0, (), trace.UNREADABLE)
+    assert whole.record(address) == BlockTrace("log", address, 0, FRAMES)
+    assert whole.record(address + 1) == BlockTrace("log", address + 1, 0, (), trace.HASH)
+    assert whole.record(BASE + PAGE) == BlockTrace("log", BASE + PAGE, 0, (), trace.UNREADABLE)
     cut, address = traces(arch, record, PAGE - len(record) + size)
-    assert cut.record(address) == Trace("log", address, 0, (), trace.UNREADABLE)
+    assert cut.record(address) == BlockTrace("log", address, 0, (), trace.UNREADABLE)
 
 
 @pytest.mark.parametrize("arch", ARCHS)
 def test_entries_of_a_database_that_is_not_known(arch: str) -> None:
     whole, address = traces(arch, entry(arch, 3), 0x40)
-    assert whole.entry(address) == Trace("std", address, 7, FRAMES, trace.NO_DATABASE)
+    assert whole.entry(address) == BlockTrace("std", address, 7, FRAMES, trace.NO_DATABASE)
     assert whole.entry(BASE + PAGE).status == trace.UNREADABLE
     assert whole.entry(address + 2).status == trace.HASH
-    assert whole.index(7) == Trace("std", 0, 7, (), trace.NO_DATABASE)
+    assert whole.index(7) == BlockTrace("std", 0, 7, (), trace.NO_DATABASE)
     for depth in (0, 33, 0xFFFF):
         wrong, address = traces(arch, entry(arch, depth), 0x40)
-        assert wrong.entry(address) == Trace("std", address, 0, (), trace.HASH)
+        assert wrong.entry(address) == BlockTrace("std", address, 0, (), trace.HASH)
     cut, address = traces(arch, entry(arch, 3), PAGE - 8 - 2 * heaptypes.pointer_size(arch))
-    assert cut.entry(address) == Trace("std", address, 7, (), trace.UNREADABLE)
+    assert cut.entry(address) == BlockTrace("std", address, 7, (), trace.UNREADABLE)
 
 
 @pytest.mark.parametrize("arch", ARCHS)
@@ -68,10 +68,12 @@ def test_traces_within_a_block(arch: str) -> None:
     record = heaps.record(list(FRAMES), size)
     held, address = traces(arch, record, 0x40)
     end = address + len(record)
-    assert held.inline(address, end, 3) == Trace("inline", address, 0, FRAMES, "")
-    assert held.inline(address, end, 2) == Trace("inline", address, 0, FRAMES[:2], trace.UNSURE)
+    assert held.inline(address, end, 3) == BlockTrace("inline", address, 0, FRAMES)
+    assert held.inline(address, end, 2) == BlockTrace("inline", address, 0, FRAMES[:2], trace.UNSURE)
     # A block that is too small for what it says, or says nonsense, holds none.
     for depth in (0, 4, 33, 0x7FFF):
-        assert held.inline(address, end, depth) == Trace("inline", address, 0, (), trace.HASH)
+        assert held.inline(address, end, depth) == BlockTrace("inline", address, 0, (), trace.HASH)
     cut, address = traces(arch, record, PAGE - len(record) + size)
-    assert cut.inline(address, address + len(record), 3) == Trace("inline", address, 0, (), trace.UNREADABLE)
+    assert cut.inline(address, address + len(record), 3) == BlockTrace(
+        "inline", address, 0, (), trace.UNREADABLE
+    )

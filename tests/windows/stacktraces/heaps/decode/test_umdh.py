@@ -9,14 +9,20 @@ from typing import Dict, List, Optional, Tuple
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from volatility3.plugins.windows.stacktraces.heaps.decode import umdh, umdhgrowth
-from volatility3.plugins.windows.stacktraces.heaps.decode.groups import Group
-from volatility3.plugins.windows.stacktraces.heaps.decode.trace import Trace
-from volatility3.plugins.windows.stacktraces.heaps.decode.umdh import Allocation, HeapLog, Log, Module
+from volatility3.plugins.windows.stacktraces.base.decode.status import NOTHING, Status
+from volatility3.plugins.windows.stacktraces.heaps.decode import umdh
+from volatility3.plugins.windows.stacktraces.heaps.decode.block import DAMAGED, Group
+from volatility3.plugins.windows.stacktraces.heaps.decode.trace import BlockTrace
+from volatility3.plugins.windows.stacktraces.heaps.decode.umdh import (
+    Allocation,
+    UmdhHeap,
+    UmdhLog,
+    UmdhModule,
+)
 
 MODULES = (
-    Module(0x7FF612340000, 0x2D000, "C:\\Program Files\\app.exe"),
-    Module(0x7FFB31C50000, 0x1F8000, "C:\\Windows\\SYSTEM32\\ntdll.dll"),
+    UmdhModule(0x7FF612340000, 0x2D000, "C:\\Program Files\\app.exe"),
+    UmdhModule(0x7FFB31C50000, 0x1F8000, "C:\\Windows\\SYSTEM32\\ntdll.dll"),
 )
 TEXT = "\r\n".join(
     [
@@ -44,10 +50,10 @@ TEXT = "\r\n".join(
         "",
     ]
 )
-LOG = Log(
+LOG = UmdhLog(
     MODULES,
     (
-        HeapLog(
+        UmdhHeap(
             0x1A0000, (Allocation(0x5DC, 0x34, 0x1A2DE0, 0x2510), Allocation(0x10, 0x30, 0x1A3000, 0x2510))
         ),
     ),
@@ -105,10 +111,12 @@ def test_every_log_is_read_again(
     heaps: List[Tuple[int, List[Tuple[int, int, int, int]]]],
 ) -> None:
     known = sorted(traces)
-    log = Log(
-        tuple(Module(base, size, f"C:\\a b\\{number}.dll") for number, (base, size) in enumerate(modules)),
+    log = UmdhLog(
         tuple(
-            HeapLog(heap, tuple(Allocation(a, b, c, known[d % len(known)]) for a, b, c, d in blocks))
+            UmdhModule(base, size, f"C:\\a b\\{number}.dll") for number, (base, size) in enumerate(modules)
+        ),
+        tuple(
+            UmdhHeap(heap, tuple(Allocation(a, b, c, known[d % len(known)]) for a, b, c, d in blocks))
             for heap, blocks in heaps
         ),
         traces,
@@ -132,7 +140,7 @@ FORGERIES = [
 
 @given(st.lists(st.one_of(st.sampled_from(FORGERIES), st.text(st.characters(), max_size=30)), max_size=4))
 def test_no_path_forges_a_log(paths: List[str]) -> None:
-    modules = tuple(Module(0x400000 + number, 0x1000, path) for number, path in enumerate(paths))
+    modules = tuple(UmdhModule(0x400000 + number, 0x1000, path) for number, path in enumerate(paths))
     data = "".join(umdh.write(LOG._replace(modules=modules))).encode("utf-8")
     read = umdh.parse(data.decode("utf-8").splitlines())
     assert [each[:2] for each in read.modules] == [each[:2] for each in modules]
@@ -153,15 +161,15 @@ def test_no_path_forges_a_log(paths: List[str]) -> None:
     ],
 )
 def test_a_path_is_written_on_one_line(path: str, written: str) -> None:
-    assert Module(1, 2, path).written == written
+    assert UmdhModule(1, 2, path).written == written
 
 
 def test_growth_knows_a_module_of_a_strange_name_again() -> None:
-    odd = Module(0x400000, 0x1000, "C:\\a\r\nb.dll ")
+    odd = UmdhModule(0x400000, 0x1000, "C:\\a\r\nb.dll ")
     log = LOG._replace(modules=(odd,), traces={0x2510: (0x400010,)})
     read = umdh.parse("".join(umdh.write(log)).splitlines())
-    growth = umdhgrowth.Growth(read, [odd._replace(base=0x900000)], [group(2, 0x5EC, frames=(0x900010,))])
-    assert [change for _, change in growth.compared()] == [umdhgrowth.Change(0, 0)]
+    growth = umdh.Growth(read, [odd._replace(base=0x900000)], [group(2, 0x5EC, frames=(0x900010,))])
+    assert [change for _, change in growth.compared()] == [umdh.Change(0, 0)]
 
 
 @given(st.text(alphabet="*- SEHhogstadrmniubyBckTe@0123456789ABF+\t\n/", max_size=400))
@@ -174,22 +182,22 @@ def test_any_text_is_a_log_or_refused(text: str) -> None:
 
 def test_growth_knows_a_stack_again_after_a_restart() -> None:
     moved = 0x10000
-    later = Log(
+    later = UmdhLog(
         (
             MODULES[0],
             MODULES[1]._replace(base=MODULES[1].base + moved, path="c:\\windows\\system32\\NTDLL.DLL"),
         ),
-        (HeapLog(0x2B0000, (Allocation(0x20, 0, 0x2B0010, 0x99),)), HeapLog(0x2C0000, ())),
+        (UmdhHeap(0x2B0000, (Allocation(0x20, 0, 0x2B0010, 0x99),)), UmdhHeap(0x2C0000, ())),
         {0x99: (0x7FFB31C6A09B + moved, 0x7FF612345678)},
     )
-    before, after = umdhgrowth.totals(LOG), umdhgrowth.totals(later)
+    before, after = umdh.totals(LOG), umdh.totals(later)
     assert before.keys() == after.keys()
-    assert list(before.values()) == [umdhgrowth.Total(2, 0x5EC)]
-    assert list(after.values()) == [umdhgrowth.Total(1, 0x20)]
+    assert list(before.values()) == [umdh.Total(2, 0x5EC)]
+    assert list(after.values()) == [umdh.Total(1, 0x20)]
 
 
 def test_growth_tells_places_apart() -> None:
-    places = umdhgrowth.Places(MODULES)
+    places = umdh.Places(MODULES)
     inside, outside = MODULES[1].base + MODULES[1].size - 1, MODULES[1].base + MODULES[1].size
     assert places.stack([inside, outside, 1]) == (("ntdll.dll", MODULES[1].size - 1), outside, 1)
 
@@ -200,54 +208,54 @@ STACK = LOG.traces[0x2510]
 def group(
     count: int,
     size: int,
-    status: str = "",
+    said: Status = NOTHING,
     unsized: int = 0,
     freed: bool = False,
     frames: Tuple[Optional[int], ...] = STACK,
 ) -> Group:
-    trace = Trace("log", 0x5000, 0, frames, "")
-    return Group(trace, freed, status, count, size, unsized, (0x1A0000,), ())
+    trace = BlockTrace("log", 0x5000, 0, frames)
+    return Group(trace, freed, said, count, size, unsized, (0x1A0000,), ())
 
 
 def test_growth_is_that_of_all_groups_of_a_stack() -> None:
     """A block's status makes another group, but no other stack: nothing grew here."""
-    groups = [group(1, 0x5DC), group(1, 0x10, "damaged")]
-    growth = umdhgrowth.Growth(LOG, MODULES, groups)
-    assert growth.compared() == [(groups[0], umdhgrowth.Change(0, 0)), (groups[1], None)]
+    groups = [group(1, 0x5DC), group(1, 0x10, DAMAGED)]
+    growth = umdh.Growth(LOG, MODULES, groups)
+    assert growth.compared() == [(groups[0], umdh.Change(0, 0)), (groups[1], None)]
     assert growth.left() == []
 
 
 def test_growth_of_a_stack_with_blocks_of_unknown_size_is_not_known() -> None:
-    groups = [group(1, 0x5DC), group(1, 0, "damaged", unsized=1)]
-    growth = umdhgrowth.Growth(LOG, MODULES, groups)
-    assert growth.compared() == [(groups[0], umdhgrowth.UNKNOWN), (groups[1], None)]
+    groups = [group(1, 0x5DC), group(1, 0, DAMAGED, unsized=1)]
+    growth = umdh.Growth(LOG, MODULES, groups)
+    assert growth.compared() == [(groups[0], umdh.UNKNOWN), (groups[1], None)]
     assert growth.left() == []
 
 
 def test_only_freed_blocks_are_no_growth() -> None:
     groups = [group(2, 0x5EC, freed=True), group(3, 7, frames=(None, 1))]
-    growth = umdhgrowth.Growth(LOG, MODULES, groups)
+    growth = umdh.Growth(LOG, MODULES, groups)
     assert growth.compared() == [(each, None) for each in groups]
-    assert growth.left() == [(STACK, umdhgrowth.Total(2, 0x5EC))]
+    assert growth.left() == [(STACK, umdh.Total(2, 0x5EC))]
 
 
 def test_what_grew_most_comes_first() -> None:
     """Then what shrank, what is not known, and what cannot be compared; a stack's groups stay together."""
     freed, shrunk, new = group(9, 999, freed=True), group(1, 0x5D0), group(1, 50, frames=(1,))
-    rest, unknown = group(1, 5, "damaged"), group(2, 60, unsized=1, frames=(2,))
-    growth = umdhgrowth.Growth(LOG, MODULES, [freed, shrunk, unknown, new, rest])
+    rest, unknown = group(1, 5, DAMAGED), group(2, 60, unsized=1, frames=(2,))
+    growth = umdh.Growth(LOG, MODULES, [freed, shrunk, unknown, new, rest])
     assert growth.compared() == [
-        (new, umdhgrowth.Change(1, 50)),
-        (shrunk, umdhgrowth.Change(0, -0x17)),
+        (new, umdh.Change(1, 50)),
+        (shrunk, umdh.Change(0, -0x17)),
         (rest, None),
-        (unknown, umdhgrowth.UNKNOWN),
+        (unknown, umdh.UNKNOWN),
         (freed, None),
     ]
 
 
 def test_what_is_gone_is_told_where_it_would_be_now() -> None:
     moved = (MODULES[0]._replace(base=0x7FF700000000),)
-    growth = umdhgrowth.Growth(LOG, moved, [])
+    growth = umdh.Growth(LOG, moved, [])
     inside = 0x7FF612345678 - MODULES[0].base
     ntdll = 0x7FFB31C6A09B - MODULES[1].base
-    assert growth.left() == [((ntdll, 0x7FF700000000 + inside), umdhgrowth.Total(2, 0x5EC))]
+    assert growth.left() == [((ntdll, 0x7FF700000000 + inside), umdh.Total(2, 0x5EC))]

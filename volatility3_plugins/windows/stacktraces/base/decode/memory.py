@@ -11,6 +11,7 @@ import bisect
 from typing import Callable, Dict, Iterable, Iterator, List, Optional, Tuple
 
 from .extents import Extents
+from .field import Field
 from .pagetable import PAGE_SIZE
 
 Reader = Callable[[int, int], Extents]
@@ -88,6 +89,13 @@ class Memory:
     def pointer(self, address: int) -> Optional[int]:
         """Returns the pointer stored at an address, or None when it is not present."""
         return self.number(address, self.pointer_size)
+
+    def member(self, address: int, field: Field) -> Optional[int]:
+        """Returns a member of the structure at an address, or None when it is not present."""
+        data = self.read(address + field.offset, field.size)
+        if data is None:
+            return None
+        return int.from_bytes(data, "little", signed=field.signed) >> field.shift & field.mask
 
     def links(self, address: int) -> Optional[Tuple[int, int]]:
         """Returns Flink and Blink of the _LIST_ENTRY at an address, or None when it is not present."""

@@ -2,23 +2,22 @@
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
 """The blocks of an NT heap and the traces that they name.
 
-Source: see the modules that this one puts together (`ntheap`, `heapentry`, `heapextended`, `heaplfh`,
-`pageheap`, `heaptrace`).
+Source: see the modules that this one puts together (`nt`, `entry`, `extended`, `lfh`, `page`, `trace`).
 """
 
 from __future__ import annotations
 
 from typing import Iterator, Optional, Tuple, Union
 
+from ...base.decode.memory import Memory
+from ...base.decode.status import NOTHING, Status
 from .block import BLOCK, DAMAGED, LFH, LIGHT, UNKNOWN_SIZE, VIRTUAL, Block, sized
-from .entry import EXTRA_PRESENT, Coder, Entry, Lost, walk
+from .entry import EXTRA_PRESENT, BlockHeader, Coder, Lost, walk
 from .extended import Extension, carve, read_extension, trace_of, units_before
 from .lfh import LFH_BLOCK, UserBlocks, read_user_blocks
-from .memory import HeapMemory
-from .nt import Heap
-from .pageinfo import PageInfoLayout, read_information
-from .segment import Segment
-from .trace import UNREADABLE, Trace, Traces
+from .nt import Heap, HeapSegment
+from .page import PageHeapTypes, read_information
+from .trace import UNREADABLE, BlockTrace, Traces
 
 _LONG_UNUSED = 0x3F  # UnusedBytes that did not fit: how many there are is elsewhere
 
@@ -29,18 +28,18 @@ class HeapWalker:
     Args:
         memory: the process's
         traces: what the blocks' traces are read with
-        page_info: the layout of what light page heap puts into a block, None where it is not known
+        page: the structures of page heap, for what its light form puts into blocks; None where not known
     """
 
     def __init__(
         self,
-        memory: HeapMemory,
+        memory: Memory,
         traces: Traces,
-        page_info: Optional[PageInfoLayout] = None,
+        page: Optional[PageHeapTypes] = None,
     ) -> None:
         self._memory = memory
         self._traces = traces
-        self._page_info = page_info
+        self._page = page
 
     def blocks(self, heap: Heap) -> Iterator[Union[Block, Lost]]:
         """Yields a heap's blocks, segment by segment, then the virtual-alloc ones.
@@ -48,7 +47,7 @@ class HeapWalker:
         Where headers are broken, the range that they were lost in comes first and then the blocks in it
         that are known by the record they name.
         """
-        coder = Coder(heap.layout.entry, heap.key)
+        coder = Coder(heap.types, heap.key)
         for segment in heap.segments:
             for item in walk(self._memory, segment, coder):
                 if isinstance(item, Lost):
@@ -59,17 +58,17 @@ class HeapWalker:
         for address in heap.virtual_blocks:
             yield self._virtual(heap, address)
 
-    def _entry(self, heap: Heap, segment: Segment, coder: Coder, entry: Entry) -> Iterator[Block]:
-        layout = heap.layout
-        contents, end = entry.address + layout.entry.unit, entry.address + entry.size
+    def _entry(self, heap: Heap, segment: HeapSegment, coder: Coder, entry: BlockHeader) -> Iterator[Block]:
+        types = heap.types
+        contents, end = entry.address + types.unit, entry.address + entry.size
         if not entry.busy:
             yield from self._freed(heap, coder, entry)
             return
         if contents in segment.descriptors:
             return
         inner = None
-        if layout.lfh is not None:
-            inner = read_user_blocks(self._memory, contents, end, layout.lfh, layout.entry.unit)
+        if types.lfh is not None:
+            inner = read_user_blocks(self._memory, contents, end, types.lfh)
         if inner is None:
             yield self._block(heap, entry, BLOCK)
         else:
@@ -77,46 +76,47 @@ class HeapWalker:
 
     def _inner(self, heap: Heap, coder: Coder, inner: UserBlocks) -> Iterator[Block]:
         """Yields the blocks that the low-fragmentation heap has in one block."""
+        unused = coder.code + heap.types.unused
         for header in inner.headers():
-            mark = self._memory.number(header + coder.unit - 1, 1)
+            mark = self._memory.number(header + unused, 1)
             if mark is None or mark == LFH_BLOCK:
                 yield from self._carved(heap, coder, header, header + inner.stride, True, LFH)
             else:
-                yield self._block(heap, Entry(header, inner.stride, 0, 0, 0, mark & ~LFH_BLOCK), LFH)
+                yield self._block(heap, BlockHeader(header, inner.stride, 0, 0, 0, mark & ~LFH_BLOCK), LFH)
 
-    def _block(self, heap: Heap, entry: Entry, form: str) -> Block:
-        unit = heap.layout.entry.unit
+    def _block(self, heap: Heap, entry: BlockHeader, form: str) -> Block:
+        unit = heap.types.unit
         offset = units_before(entry.unused, entry.segment)
         if offset:
-            user, unused, trace, status = self._extended(entry.address, offset, unit)
+            user, unused, trace, status = self._extended(heap, entry.address, offset)
         else:
-            user, trace, status = entry.address + unit, self._extra(heap, entry), ""
+            user, trace, status = entry.address + unit, self._extra(heap, entry), NOTHING
             unused = unit if entry.unused == _LONG_UNUSED else entry.unused
         size, overhead, status = sized(entry.size, unused, status)
         return self._light(Block(heap.address, user, size, overhead, form, False, trace, 0, status))
 
     def _extended(
-        self, header: int, offset: int, unit: int
-    ) -> Tuple[int, Optional[int], Optional[Trace], str]:
+        self, heap: Heap, header: int, offset: int
+    ) -> Tuple[int, Optional[int], Optional[BlockTrace], Status]:
         """Returns address, bytes that are not the caller's, trace and status of an extended block.
 
         Its second header may be in a page that is gone; the record then still says whose it is.
         """
-        extension = read_extension(self._memory, header, offset, unit)
-        if extension is not None:
-            trace = trace_of(self._memory, extension, unit, self._traces)
-            return extension.user, extension.unused, trace, ""
+        memory, types, unit = self._memory, heap.types.extended, heap.types.unit
+        extension = read_extension(memory, header, offset, types) if types is not None else None
+        if types is not None and extension is not None:
+            return extension.user, extension.unused, trace_of(memory, extension, types, self._traces), NOTHING
         user = header + (offset + 1) * unit
-        record = self._memory.pointer(header + unit)
+        record = memory.pointer(header + unit)
         named = self._traces.record(record) if record else None
-        status = UNREADABLE if self._memory.read(user - 8, 8) is None else DAMAGED
+        status = UNREADABLE if memory.read(user - unit, unit) is None else DAMAGED
         return user, None, None if named is None or named.status else named, status
 
     def _light(self, block: Block) -> Block:
         """Returns the block that light page heap made of one."""
-        if self._page_info is None:
+        if self._page is None:
             return block
-        found = read_information(self._memory, block.user, self._page_info)
+        found = read_information(self._memory, block.user, self._page)
         whole = block.size + block.overhead
         if found is None or found.full or found.size > whole:
             return block
@@ -130,39 +130,41 @@ class HeapWalker:
             trace=trace,
         )
 
-    def _extra(self, heap: Heap, entry: Entry) -> Optional[Trace]:
+    def _extra(self, heap: Heap, entry: BlockHeader) -> Optional[BlockTrace]:
         """Returns the trace that a block's _HEAP_ENTRY_EXTRA names, in the block's last bytes."""
         if not entry.flags & EXTRA_PRESENT:
             return None
-        index = self._memory.number(entry.address + entry.size - heap.layout.extra_size, 2)
+        index = self._memory.member(entry.address + entry.size, heap.types.index)
         return self._traces.index(index) if index else None
 
-    def _freed(self, heap: Heap, coder: Coder, entry: Entry) -> Iterator[Block]:
+    def _freed(self, heap: Heap, coder: Coder, entry: BlockHeader) -> Iterator[Block]:
         """Yields what a free block says of who freed it (5.x), or what is left of blocks in it."""
-        layout = heap.layout
+        types = heap.types
         end = entry.address + entry.size
-        if layout.interceptor is None and entry.flags & EXTRA_PRESENT:
-            at = end - layout.free_extra_size + layout.free_trace
-            index = self._memory.number(at, 2)
+        if types.freed_index is not None and entry.flags & EXTRA_PRESENT:
+            index = self._memory.member(end, types.freed_index)
             if index:
-                user = entry.address + layout.entry.unit
-                size = entry.size - layout.entry.unit
+                user = entry.address + types.unit
+                size = entry.size - types.unit
                 trace = self._traces.index(index)
-                yield Block(heap.address, user, size, layout.entry.unit, BLOCK, True, trace, 0, "")
+                yield Block(heap.address, user, size, types.unit, BLOCK, True, trace, 0, NOTHING)
             return
         yield from self._carved(heap, coder, entry.address, end, True)
 
     def _carved(
         self, heap: Heap, coder: Coder, start: int, end: int, freed: bool, form: str = BLOCK
     ) -> Iterator[Block]:
-        for extension, trace in carve(self._memory, start, end, coder.unit, self._traces):
+        types = heap.types.extended
+        if types is None:
+            return
+        for extension, trace in carve(self._memory, start, end, types, self._traces):
             if form == LFH:
                 whole: Optional[int] = end - start
             else:
                 whole = self._whole(coder, extension, end)
             size = UNKNOWN_SIZE if whole is None else whole - extension.unused
             overhead = 0 if whole is None else extension.unused
-            status = "" if freed else DAMAGED
+            status = NOTHING if freed else DAMAGED
             yield Block(heap.address, extension.user, size, overhead, form, freed, trace, 0, status)
 
     def _whole(self, coder: Coder, extension: Extension, end: int) -> Optional[int]:
@@ -174,17 +176,17 @@ class HeapWalker:
 
     def _virtual(self, heap: Heap, address: int) -> Block:
         """Returns a virtual-alloc block: CommitSize less its Size is what the caller asked for."""
-        where, entry = heap.layout.virtual, heap.layout.entry
-        header = address + where.block
-        commit = self._memory.pointer(address + where.commit)
-        code = self._memory.number(header + entry.code, 8)
+        types, memory = heap.types, self._memory
+        header = address + types.virtual_block
+        commit = memory.member(address, types.virtual_commit)
+        code = memory.number(header + types.code, types.unit - types.code)
         if commit is None or code is None:
             return Block(heap.address, 0, UNKNOWN_SIZE, 0, VIRTUAL, False, None, 0, UNREADABLE)
         unused, offset = self._virtual_code(heap, code)
-        index = self._memory.number(address + where.extra, 2) or 0
-        user, trace, status = header + entry.unit, None, ""
+        index = memory.member(address, types.virtual_index) or 0
+        user, trace, status = header + types.unit, None, NOTHING
         if offset:
-            user, _, trace, status = self._extended(header, offset, entry.unit)
+            user, _, trace, status = self._extended(heap, header, offset)
         if trace is None and index:
             trace = self._traces.index(index)
         size, overhead, status = sized(commit, unused, status)
@@ -193,9 +195,9 @@ class HeapWalker:
     def _virtual_code(self, heap: Heap, code: int) -> Tuple[int, int]:
         """Returns the bytes that a virtual-alloc block wastes, and its EntryOffset; only the header's first
         half is encoded."""
-        plain = (code ^ heap.key & 0xFFFFFFFF).to_bytes(8, "little")
-        where = heap.layout.entry
-        unused = plain[where.size] | plain[where.size + 1] << 8
-        if heap.layout.interceptor is None:
+        types = heap.types
+        plain = (code ^ heap.key & 0xFFFFFFFF).to_bytes(types.unit - types.code, "little")
+        unused = plain[0] | plain[1] << 8
+        if types.extended is None:
             return unused, 0
-        return unused, units_before(plain[where.unused], plain[where.segment])
+        return unused, units_before(plain[types.unused], plain[types.segment_offset])

@@ -6,29 +6,25 @@ from __future__ import annotations
 
 from typing import Collection, List, NamedTuple, Optional, Set
 
-from .block import DAMAGED, UNKNOWN_SIZE, Block, sized
+from ...base.decode.memory import Memory
+from ...base.decode.pagetable import PAGE_SIZE
+from ...base.decode.status import NOTHING, Status, Word, status
+from .block import PAGE, SEGMENT, UNKNOWN_SIZE, Block, Group, Groups, sized
 from .blocks import HeapWalker
 from .entry import Lost
-from .find import Found, Layouts
-from .groups import Group, Groups
-from .memory import PAGE, HeapMemory
+from .find import FoundHeaps, HeapTypes
 from .nt import Heap
 from .page import Root, Unread, nodes
-from .pageinfo import PageInfoLayout
-from .segmentheap import NOT_READ, SEGMENT, SegmentHeap, large_blocks, named_records
-from .trace import UNREADABLE, Trace, Traces
+from .segmentheap import NOT_READ, SegmentHeap, large_blocks, named_records
+from .trace import BlockTrace, Traces
 
 HEAP = "heap"
 HEAP_SEGMENT = "heap segment"
 SEGMENT_HEAP = "segment heap"
 PAGE_HEAP = "page heap"
 
-PAGE_BLOCK = "page"
 
-UNLISTED = "unlisted"
-
-
-class Owner(NamedTuple):
+class HeapOwner(NamedTuple):
     """A heap or a segment.
 
     Attributes:
@@ -46,25 +42,24 @@ class Owner(NamedTuple):
     heap: int
     address: int
     size: int
-    trace: Optional[Trace]
-    status: str
+    trace: Optional[BlockTrace]
+    status: Status
 
 
 class Contents(NamedTuple):
     """Heaps and segments, the blocks by trace with those of most bytes first, the bytes of the heaps in which
     headers were lost, and why heaps may be missing (empty: they are all there)."""
 
-    owners: List[Owner]
+    owners: List[HeapOwner]
     groups: List[Group]
     lost: int
-    status: str = ""
+    status: Status = NOTHING
 
 
 def read_contents(
-    memory: HeapMemory,
-    found: Found,
-    layouts: Layouts,
-    page_info: PageInfoLayout,
+    memory: Memory,
+    found: FoundHeaps,
+    types: HeapTypes,
     traces: Traces,
     listed: Optional[Collection[int]],
     keep: bool = False,
@@ -74,13 +69,12 @@ def read_contents(
     Args:
         memory: the process's
         found: its heaps
-        layouts: of their structures
-        page_info: of what light page heap puts into a block
+        types: their structures
         traces: what the traces are read with
         listed: the heaps that the PEB lists, None when that is not known
         keep: whether to keep the blocks of the groups
     """
-    reading = _Reading(memory, layouts, HeapWalker(memory, traces, page_info), traces, listed, keep)
+    reading = _Reading(memory, types, HeapWalker(memory, traces, types.page), traces, listed, keep)
     for heap in found.nt:
         reading.nt_heap(heap)
     for segment_heap in found.segment:
@@ -88,27 +82,27 @@ def read_contents(
     for root in found.page:
         reading.page_heap(root)
     for address in found.unread:
-        reading.owners.append(Owner(HEAP, address, address, 0, None, UNREADABLE))
+        reading.owners.append(HeapOwner(HEAP, address, address, 0, None, status(Word.UNREADABLE)))
     return Contents(reading.owners, reading.groups.groups(), reading.lost)
 
 
 class _Reading:
     def __init__(
         self,
-        memory: HeapMemory,
-        layouts: Layouts,
+        memory: Memory,
+        types: HeapTypes,
         walker: HeapWalker,
         traces: Traces,
         listed: Optional[Collection[int]],
         keep: bool,
     ) -> None:
         self._memory = memory
-        self._layouts = layouts
+        self._types = types
         self._walker = walker
         self._traces = traces
         self._listed = listed
         self._nodes: Set[int] = set()
-        self.owners: List[Owner] = []
+        self.owners: List[HeapOwner] = []
         self.groups = Groups(keep)
         self.lost = 0
 
@@ -126,11 +120,11 @@ class _Reading:
         for number, segment in enumerate(heap.segments):
             creator = segment.creator if number else heap.creator or segment.creator
             self.owners.append(
-                Owner(
+                HeapOwner(
                     HEAP_SEGMENT if number else HEAP,
                     heap.address,
                     segment.address if number else heap.address,
-                    segment.pages * PAGE,
+                    segment.pages * PAGE_SIZE,
                     self._traces.index(creator) if creator else None,
                     _words(segment.damaged)
                     if number
@@ -144,43 +138,43 @@ class _Reading:
 
     def segment_heap(self, heap: SegmentHeap) -> None:
         """Reads a segment heap as far as its structures are known."""
-        layout = self._layouts.segment
-        if layout is None:
+        types = self._types.segment
+        if types is None:
             return
-        for block in large_blocks(self._memory, heap, layout, self._traces):
+        for block in large_blocks(self._memory, heap, types, self._traces):
             self.groups.add(block)
-        for trace in named_records(self._memory, heap, layout, self._traces):
+        for trace in named_records(self._memory, heap, types, self._traces):
             self.groups.add(Block(heap.address, 0, UNKNOWN_SIZE, 0, SEGMENT, False, trace, 0, NOT_READ))
         size = sum(end - start for start, end in heap.segments)
-        words = _words(heap.damaged, self._unlisted(heap.address))
-        status = ", ".join(filter(None, (words, NOT_READ)))
-        self.owners.append(Owner(SEGMENT_HEAP, heap.address, heap.address, size, None, status))
+        said = status(_words(heap.damaged, self._unlisted(heap.address)), NOT_READ)
+        self.owners.append(HeapOwner(SEGMENT_HEAP, heap.address, heap.address, size, None, said))
 
     def page_heap(self, root: Root) -> None:
         """Reads a full page heap; the heap behind it is one of the others."""
-        handle = root.address - PAGE
+        handle = root.address - PAGE_SIZE
         busy = freed = 0
         gone = not root.whole
-        for node in nodes(self._memory, root, self._layouts.page, self._nodes):
+        for node in nodes(self._memory, root, self._types.page, self._nodes):
             if isinstance(node, Unread):
                 gone = True
                 continue
             busy += not node.freed
             freed += node.freed
             trace = self._traces.entry(node.trace) if node.trace else None
-            size, overhead, status = sized(node.actual, node.actual - node.size, "")
-            self.groups.add(
-                Block(handle, node.user, size, overhead, PAGE_BLOCK, node.freed, trace, 0, status)
-            )
+            size, overhead, said = sized(node.actual, node.actual - node.size, NOTHING)
+            self.groups.add(Block(handle, node.user, size, overhead, PAGE, node.freed, trace, 0, said))
         creator = self._traces.entry(root.creator) if root.creator else None
         # Where nodes cannot be read, how many there are says nothing more.
         fewer = not gone and (busy < (root.busy or 0) or freed < (root.freed or 0))
-        self.owners.append(Owner(PAGE_HEAP, handle, handle, 0, creator, _words(fewer, unreadable=gone)))
+        self.owners.append(HeapOwner(PAGE_HEAP, handle, handle, 0, creator, _words(fewer, unreadable=gone)))
 
     def _unlisted(self, address: int) -> bool:
         return self._listed is not None and address not in self._listed
 
 
-def _words(damaged: bool, unlisted: bool = False, unreadable: bool = False) -> str:
-    words = ((UNREADABLE, unreadable), (DAMAGED, damaged), (UNLISTED, unlisted))
-    return ", ".join(word for word, says in words if says)
+def _words(damaged: bool, unlisted: bool = False, unreadable: bool = False) -> Status:
+    return status(
+        Word.UNREADABLE if unreadable else None,
+        Word.DAMAGED if damaged else None,
+        Word.UNLISTED if unlisted else None,
+    )

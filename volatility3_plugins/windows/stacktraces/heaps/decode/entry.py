@@ -11,15 +11,15 @@ from __future__ import annotations
 from typing import Iterator, NamedTuple, Optional, Union
 
 from ...base.decode.field import Buffer
-from .layout import EntryLayout
-from .memory import HeapMemory
-from .segment import Segment
+from ...base.decode.memory import Memory
+from .nt import HeapSegment
+from .types import NtTypes
 
 BUSY = 0x01
 EXTRA_PRESENT = 0x02
 
 
-class Entry(NamedTuple):
+class BlockHeader(NamedTuple):
     """A block's header, decoded. Sizes are bytes and count the header.
 
     Attributes:
@@ -51,39 +51,55 @@ class Coder:
     """Decodes headers.
 
     Args:
-        layout: of the header
-        key: what its 8 bytes are XORed with; 0 when they are plain, and there is no checksum then
+        types: the structures of the heap
+        key: what a header is XORed with from its member Size on; 0 when headers are plain, and there is no
+            checksum then
+
+    Attributes:
+        unit: size of a header, which sizes are counted in and blocks aligned to
+        code: offset of what is decoded, which reaches to the header's end
     """
 
-    def __init__(self, layout: EntryLayout, key: int) -> None:
-        self.unit = layout.unit
-        self._layout = layout
+    def __init__(self, types: NtTypes, key: int) -> None:
+        self.unit, self.code = types.unit, types.code
+        self._length = types.unit - types.code
         self._key = key
+        self._previous, self._flags, self._tag = types.previous, types.block_flags, types.tag
+        self._segment, self._unused = types.segment_offset, types.unused
 
-    def decode(self, address: int, code: Buffer) -> Optional[Entry]:
-        """Returns the header whose 8 bytes are given, or None when its checksum fails or it has no size."""
-        plain = (int.from_bytes(code, "little") ^ self._key).to_bytes(8, "little")
-        where = self._layout
-        if self._key and plain[0] ^ plain[1] ^ plain[2] != plain[3]:
+    def plain(self, code: Buffer) -> bytes:
+        """Returns a header from its member Size on as it is before it is encoded."""
+        return (int.from_bytes(code, "little") ^ self._key).to_bytes(self._length, "little")
+
+    def decode(self, address: int, code: Buffer) -> Optional[BlockHeader]:
+        """Returns a header, or None when its checksum fails or it has no size.
+
+        Args:
+            address: of the header
+            code: its bytes from its member Size on
+        """
+        plain = (int.from_bytes(code, "little") ^ self._key).to_bytes(self._length, "little")
+        if self._key and plain[0] ^ plain[1] ^ plain[2] != plain[self._tag]:
             return None
-        units = plain[where.size] | plain[where.size + 1] << 8
+        units = plain[0] | plain[1] << 8
         if not units:
             return None
-        return Entry(
+        previous, unit = self._previous, self.unit
+        return BlockHeader(
             address,
-            units * self.unit,
-            (plain[where.previous] | plain[where.previous + 1] << 8) * self.unit,
-            plain[where.flags],
-            plain[where.segment],
-            plain[where.unused],
+            units * unit,
+            (plain[previous] | plain[previous + 1] << 8) * unit,
+            plain[self._flags],
+            plain[self._segment],
+            plain[self._unused],
         )
 
-    def read(self, memory: HeapMemory, address: int) -> Optional[Entry]:
+    def read(self, memory: Memory, address: int) -> Optional[BlockHeader]:
         """Returns the header at an address, or None when it is not present or not a header."""
-        code = memory.read(address + self._layout.code, 8)
+        code = memory.read(address + self.code, self._length)
         return None if code is None else self.decode(address, code)
 
-    def follows(self, memory: HeapMemory, entry: Entry, end: int) -> bool:
+    def follows(self, memory: Memory, entry: BlockHeader, end: int) -> bool:
         """Tells whether the block after an entry, or the range's end, confirms its size."""
         following = entry.address + entry.size
         if following >= end:
@@ -92,7 +108,7 @@ class Coder:
         return after is not None and after.previous == entry.size
 
 
-def walk(memory: HeapMemory, segment: Segment, coder: Coder) -> Iterator[Union[Entry, Lost]]:
+def walk(memory: Memory, segment: HeapSegment, coder: Coder) -> Iterator[Union[BlockHeader, Lost]]:
     """Yields the headers of a segment's blocks in order, and the ranges in which there are none to be told.
 
     A header counts when its checksum holds and the block before or after it confirms it; past one that does
@@ -102,7 +118,7 @@ def walk(memory: HeapMemory, segment: Segment, coder: Coder) -> Iterator[Union[E
         yield from _walk_range(memory, coder, start, end)
 
 
-def _walk_range(memory: HeapMemory, coder: Coder, start: int, end: int) -> Iterator[Union[Entry, Lost]]:
+def _walk_range(memory: Memory, coder: Coder, start: int, end: int) -> Iterator[Union[BlockHeader, Lost]]:
     at, before = start, 0
     while at < end:
         entry = coder.read(memory, at)
@@ -117,12 +133,12 @@ def _walk_range(memory: HeapMemory, coder: Coder, start: int, end: int) -> Itera
         at, before = resumed, 0
 
 
-def _resume(memory: HeapMemory, coder: Coder, start: int, end: int) -> Optional[int]:
+def _resume(memory: Memory, coder: Coder, start: int, end: int) -> Optional[int]:
     """Returns the address of the first header that the one after it confirms."""
-    unit = coder.unit
+    unit, code = coder.unit, coder.code
     for low, data in memory.pages(start, end):
         for offset in range(-low % unit, len(data) - unit + 1, unit):
-            entry = coder.decode(low + offset, data[offset + unit - 8 : offset + unit])
+            entry = coder.decode(low + offset, data[offset + code : offset + unit])
             if entry is not None and coder.follows(memory, entry, end):
                 return entry.address
     return None

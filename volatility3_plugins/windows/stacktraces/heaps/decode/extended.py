@@ -13,18 +13,17 @@ Measured on blocks that ntdll of 7601.24384 and 19044.1766 (x64) made.
 
 from __future__ import annotations
 
-import struct
 from typing import Iterator, NamedTuple, Optional, Tuple
 
-from .memory import HeapMemory
-from .trace import HASH, LOG, Trace, Traces
+from ...base.decode.memory import Memory
+from .trace import HASH, LOG, BlockTrace, Traces
+from .types import ExtendedTypes
 
 SIGNATURE = 5
 EXTENDED = 0x40  # in UnusedBytes: the rest is the EntryOffset
 VIRTUAL = 4  # the UnusedBytes of a virtual-alloc block, whose EntryOffset is in SegmentOffset
 
 _INLINE_FUNCTION = 1
-_CODE = struct.Struct("<HHHBB")
 
 
 class Extension(NamedTuple):
@@ -52,43 +51,46 @@ def units_before(unused: int, segment: int) -> int:
     return unused & 0x3F if unused & EXTENDED else 0
 
 
-def read_extension(memory: HeapMemory, header: int, offset: int, unit: int) -> Optional[Extension]:
+def read_extension(memory: Memory, header: int, offset: int, types: ExtendedTypes) -> Optional[Extension]:
     """Reads what an extended block's second header says.
 
     Args:
         memory: the process's
         header: address of the real _HEAP_ENTRY
         offset: its EntryOffset
-        unit: size of a _HEAP_ENTRY
+        types: the structure of the second header
 
     Returns:
         The extension, or None when it is not present or not one.
     """
-    user = header + (offset + 1) * unit
-    code = memory.read(user - 8, 8)
-    if code is None:
+    second = header + offset * types.unit
+    data = memory.read(second, types.unit)
+    if data is None:
         return None
-    function, context, unused, back, signature = _CODE.unpack(code)
+    function, context, unused, back, signature = types.members(data, 0)
     if signature != SIGNATURE or back != offset:
         return None
-    return Extension(header, user, function, context, unused)
+    return Extension(header, second + types.unit, function, context, unused)
 
 
-def trace_of(memory: HeapMemory, extension: Extension, unit: int, traces: Traces) -> Optional[Trace]:
+def trace_of(
+    memory: Memory, extension: Extension, types: ExtendedTypes, traces: Traces
+) -> Optional[BlockTrace]:
     """Returns the trace that an extended block names, or None when it names none."""
-    at = extension.header + unit
+    at = extension.header + types.unit
     record = memory.pointer(at)
     trace = traces.record(record) if record else None
     if (trace is None or trace.status) and extension.function == _INLINE_FUNCTION and extension.context:
-        inline = traces.inline(at, extension.user - 8, extension.context)
+        end = extension.user - types.unit + types.start
+        inline = traces.inline(at, end, extension.context)
         if inline.status != HASH:
             return inline
     return trace
 
 
 def carve(
-    memory: HeapMemory, start: int, end: int, unit: int, traces: Traces
-) -> Iterator[Tuple[Extension, Trace]]:
+    memory: Memory, start: int, end: int, types: ExtendedTypes, traces: Traces
+) -> Iterator[Tuple[Extension, BlockTrace]]:
     """Yields the extended blocks in a range of which no header can be trusted.
 
     Each is proved by the record that it names, so nothing else passes for one.
@@ -97,29 +99,30 @@ def carve(
         memory: the process's
         start: where the first block may begin
         end: where the last one ends at the latest
-        unit: size of a _HEAP_ENTRY
+        types: the structure of the second headers
         traces: where the records are
     """
+    unit = types.unit
     for low, data in memory.pages(start, end):
-        signatures = bytes(data[-low % unit + unit - 1 :: unit])
+        first = -low % unit
+        signatures = data[first + types.signature :: unit]
         found = signatures.find(SIGNATURE)
         while found >= 0:
-            user = low + (-low % unit) + (found + 1) * unit
-            block = _carved(memory, user, start, unit, traces)
+            block = _carved(memory, low + first + found * unit, start, types, traces)
             if block is not None:
                 yield block
             found = signatures.find(SIGNATURE, found + 1)
 
 
 def _carved(
-    memory: HeapMemory, user: int, start: int, unit: int, traces: Traces
-) -> Optional[Tuple[Extension, Trace]]:
-    offset = memory.number(user - 2, 1)
-    header = user - ((offset or 0) + 1) * unit
+    memory: Memory, second: int, start: int, types: ExtendedTypes, traces: Traces
+) -> Optional[Tuple[Extension, BlockTrace]]:
+    offset = memory.member(second, types.back)
+    header = second - (offset or 0) * types.unit
     if not offset or header < start:
         return None
-    extension = read_extension(memory, header, offset, unit)
-    record = memory.pointer(header + unit)
+    extension = read_extension(memory, header, offset, types)
+    record = memory.pointer(header + types.unit)
     if extension is None or not record:
         return None
     trace = traces.record(record)

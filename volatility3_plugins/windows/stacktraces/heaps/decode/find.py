@@ -6,25 +6,31 @@ from __future__ import annotations
 
 from typing import Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
-from .layout import HeapLayout
-from .memory import PAGE, HeapMemory
-from .nt import Heap, disjoint, lost_heap, read_heap
-from .page import PageHeapLayout, Root, other_roots, read_root
-from .segment import names_heap
-from .segmentheap import SegmentHeap, SegmentHeapLayout, read_segment_heap
+from ...base.decode.memory import Memory, Range
+from ...base.decode.pagetable import PAGE_SIZE
+from .nt import Heap, disjoint, lost_heap, names_heap, read_heap
+from .page import PageHeapTypes, Root, other_roots, read_root
+from .segmentheap import SegmentHeap, SegmentHeapTypes, read_segment_heap
+from .types import NtTypes
 
 _MAX_ROOTS = 0x1000
 
 
-class Layouts(NamedTuple):
-    """The layouts of a bitness; of several NT heaps' the one applies that a heap's signatures confirm."""
+class HeapTypes(NamedTuple):
+    """The structures of the heaps of a bitness.
 
-    nt: Tuple[HeapLayout, ...]
-    page: PageHeapLayout
-    segment: Optional[SegmentHeapLayout]
+    Attributes:
+        nt: of several generations, of which that one applies that a heap's signatures confirm
+        page: of page heap
+        segment: of segment heaps, None where the kernel's symbols have them differently
+    """
+
+    nt: Tuple[NtTypes, ...]
+    page: PageHeapTypes
+    segment: Optional[SegmentHeapTypes]
 
 
-class Found(NamedTuple):
+class FoundHeaps(NamedTuple):
     """The heaps of a process. `unread` are listed addresses at which no heap is to be told."""
 
     nt: Tuple[Heap, ...]
@@ -47,72 +53,68 @@ class Found(NamedTuple):
         return bool(self.unread) or any(heap.damaged for heap in self.nt)
 
 
-def find(
-    memory: HeapMemory, layouts: Layouts, listed: Sequence[int], ranges: Sequence[Tuple[int, int]] = ()
-) -> Found:
+def find(memory: Memory, types: HeapTypes, listed: Sequence[int], ranges: Sequence[Range] = ()) -> FoundHeaps:
     """Finds the heaps of a process.
 
     Args:
         memory: the process's
-        layouts: of its bitness
+        types: of its bitness
         listed: addresses of heaps as the PEB has them
         ranges: (start, end) of private memory, at whose beginning further heaps and segments may lie
     """
-    named = _segments(memory, layouts, ranges)
+    named = _segments(memory, types, ranges)
     addresses = list(dict.fromkeys([*listed, *(start for start, _ in ranges)]))
     nt: List[Heap] = []
     segment: List[SegmentHeap] = []
     for address in addresses:
-        heap = read_heap(memory, address, layouts.nt, named.get(address, ()))
-        other = read_segment_heap(memory, address, layouts.segment) if layouts.segment and not heap else None
+        heap = read_heap(memory, address, types.nt, named.get(address, ()))
+        other = read_segment_heap(memory, address, types.segment) if types.segment and not heap else None
         if heap is not None:
             nt.append(heap)
         elif other is not None:
             segment.append(other)
-    page = list(_roots(memory, layouts.page, addresses))
+    page = list(_roots(memory, types.page, addresses))
     known = {heap.address for heap in nt} | {heap.address for heap in segment}
-    known |= {root.address - PAGE for root in page}
-    nt += _lost(memory, layouts, {each: named[each] for each in named if each not in known}, ranges)
+    known |= {root.address - PAGE_SIZE for root in page}
+    nt += _lost(memory, types, {each: named[each] for each in named if each not in known}, ranges)
     known |= {heap.address for heap in nt}
     unread = tuple(address for address in dict.fromkeys(listed) if address not in known)
-    return Found(tuple(disjoint(nt)), tuple(segment), tuple(page), unread)
+    return FoundHeaps(tuple(disjoint(nt)), tuple(segment), tuple(page), unread)
 
 
-def _segments(
-    memory: HeapMemory, layouts: Layouts, ranges: Sequence[Tuple[int, int]]
-) -> Dict[int, List[int]]:
+def _segments(memory: Memory, types: HeapTypes, ranges: Sequence[Range]) -> Dict[int, List[int]]:
     """Returns the segments at the beginning of memory ranges, by the heap that they name."""
     found: Dict[int, List[int]] = {}
     for start, _ in ranges:
-        for layout in layouts.nt:
-            heap = memory.pointer(start + layout.segment.heap)
-            if heap and names_heap(memory, start, heap, layout):
+        for each in types.nt:
+            heap = memory.member(start, each.segment_heap)
+            if heap and names_heap(memory, start, heap, each):
                 found.setdefault(heap, []).append(start)
                 break
     return found
 
 
 def _lost(
-    memory: HeapMemory,
-    layouts: Layouts,
+    memory: Memory,
+    types: HeapTypes,
     named: Dict[int, List[int]],
-    ranges: Sequence[Tuple[int, int]],
+    ranges: Sequence[Range],
 ) -> Iterator[Heap]:
     """Yields the heaps that segments name but whose own beginning is not present."""
     ends = dict(ranges)
     for address, segments in named.items():
-        layout = next(
+        confirmed = next(
             each
-            for each in layouts.nt
+            for each in types.nt
             if any(names_heap(memory, segment, address, each) for segment in segments)
         )
-        if memory.number(address + layout.signature, 4) is None:
-            yield lost_heap(memory, address, ends.get(address, address), layout, segments)
+        if memory.member(address, confirmed.signature) is None:
+            yield lost_heap(memory, address, ends.get(address, address), confirmed, segments)
 
 
-def _roots(memory: HeapMemory, layout: PageHeapLayout, handles: Sequence[int]) -> Iterator[Root]:
+def _roots(memory: Memory, types: PageHeapTypes, handles: Sequence[int]) -> Iterator[Root]:
     """Yields the page heaps behind handles, and those that these lead to."""
-    waiting = [handle + PAGE for handle in handles]
+    waiting = [handle + PAGE_SIZE for handle in handles]
     seen = set()
     found = 0
     while waiting and found < _MAX_ROOTS:
@@ -120,8 +122,8 @@ def _roots(memory: HeapMemory, layout: PageHeapLayout, handles: Sequence[int]) -
         if address in seen:
             continue
         seen.add(address)
-        root = read_root(memory, address, layout)
+        root = read_root(memory, address, types)
         if root is not None:
             found += 1
             yield root
-            waiting += other_roots(memory, root, layout)
+            waiting += other_roots(memory, root, types)

@@ -11,30 +11,11 @@ from __future__ import annotations
 
 from typing import Iterable, Iterator, NamedTuple, Optional
 
-from ...base.decode.types import Types, offset, size
-from .memory import HeapMemory
+from ...base.decode.memory import Memory
+from .types import LfhTypes
 
 SIGNATURE = 0xF0E0D0C0
 LFH_BLOCK = 0x80  # in UnusedBytes; nothing else there: the block is free
-
-
-class LfhLayout(NamedTuple):
-    """`_HEAP_USERDATA_HEADER` and `_HEAP_SUBSEGMENT`.
-
-    Attributes:
-        header: where blocks may begin at the earliest: after the header, or after its BitmapData
-        bitmap: whether the header ends in a bitmap of busy blocks (8 and later), and the first block lies
-            some way behind it
-    """
-
-    pointer_size: int
-    signature: int
-    subsegment: int
-    header: int
-    bitmap: bool
-    user_blocks: int
-    block_size: int
-    block_count: int
 
 
 class UserBlocks(NamedTuple):
@@ -49,29 +30,7 @@ class UserBlocks(NamedTuple):
         return iter(range(self.first, self.first + self.blocks * self.stride, self.stride))
 
 
-def lfh_layout(types: Types, pointer_size: int) -> LfhLayout:
-    """Builds the layout from a symbol table.
-
-    Raises:
-        symboltypes.MissingMemberError: when the table lacks one of the types
-    """
-    user_data = "_HEAP_USERDATA_HEADER"
-    bitmap = types.offset(user_data, "BitmapData")
-    return LfhLayout(
-        pointer_size=pointer_size,
-        signature=offset(types, user_data, "Signature"),
-        subsegment=offset(types, user_data, "SubSegment"),
-        header=size(types, user_data) if bitmap is None else bitmap,
-        bitmap=bitmap is not None,
-        user_blocks=offset(types, "_HEAP_SUBSEGMENT", "UserBlocks"),
-        block_size=offset(types, "_HEAP_SUBSEGMENT", "BlockSize"),
-        block_count=offset(types, "_HEAP_SUBSEGMENT", "BlockCount"),
-    )
-
-
-def read_user_blocks(
-    memory: HeapMemory, address: int, end: int, layout: LfhLayout, unit: int
-) -> Optional[UserBlocks]:
+def read_user_blocks(memory: Memory, address: int, end: int, types: LfhTypes) -> Optional[UserBlocks]:
     """Reads what the low-fragmentation heap put into a block of the heap, or returns None if it did not.
 
     Args:
@@ -79,30 +38,30 @@ def read_user_blocks(
         address: of the block's contents, a _HEAP_USERDATA_HEADER perhaps: the subsegment that it names must
             point back
         end: of the block
-        layout: of the heap's generation
-        unit: size of a block's header, whose last byte is UnusedBytes
+        types: the structures of the heap's generation
     """
-    if memory.number(address + layout.signature, 4) != SIGNATURE:
+    if memory.member(address, types.signature) != SIGNATURE:
         return None
-    subsegment = memory.pointer(address + layout.subsegment)
-    if not subsegment or memory.pointer(subsegment + layout.user_blocks) != address:
+    subsegment = memory.member(address, types.subsegment)
+    if not subsegment or memory.member(subsegment, types.user_blocks) != address:
         return None
-    units = memory.number(subsegment + layout.block_size, 2)
-    count = memory.number(subsegment + layout.block_count, 2)
+    units = memory.member(subsegment, types.block_size)
+    count = memory.member(subsegment, types.block_count)
     if not units or not count:
         return None
+    unit = types.unit
     stride = units * unit
-    start = address + layout.header
-    if not layout.bitmap:
+    start = address + types.header
+    if not types.bitmap:
         return UserBlocks(start, stride, count) if start + count * stride <= end else None
-    bitmap = -(-count // (8 * layout.pointer_size)) * layout.pointer_size
-    first = address - (-(layout.header + bitmap) // unit) * unit
+    bitmap = -(-count // (8 * types.pointer_size)) * types.pointer_size
+    first = address - (-(types.header + bitmap) // unit) * unit
     latest = min(end - count * stride, first + stride)
-    return _aligned(memory, range(first, latest + 1, unit), stride, count, unit)
+    return _aligned(memory, range(first, latest + 1, unit), stride, count, types)
 
 
 def _aligned(
-    memory: HeapMemory, firsts: Iterable[int], stride: int, count: int, unit: int
+    memory: Memory, firsts: Iterable[int], stride: int, count: int, types: LfhTypes
 ) -> Optional[UserBlocks]:
     """Finds where the blocks begin: the offset is stored, but XORed with a key that only ntdll has.
 
@@ -110,16 +69,16 @@ def _aligned(
     """
     for first in firsts:
         blocks = UserBlocks(first, stride, count)
-        if _marked(memory, blocks, unit - 1):
+        if _marked(memory, blocks, types):
             return blocks
     return None
 
 
-def _marked(memory: HeapMemory, blocks: UserBlocks, unused: int) -> bool:
+def _marked(memory: Memory, blocks: UserBlocks, types: LfhTypes) -> bool:
     """Tells whether each block that is present, and one at least, is marked as one of these."""
     present = 0
     for header in blocks.headers():
-        mark = memory.number(header + unused, 1)
+        mark = memory.member(header, types.unused)
         if mark is not None:
             if not mark & LFH_BLOCK:
                 return False

@@ -1,51 +1,67 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""Full page heap (7 and later): `_DPH_HEAP_ROOT` and its `_DPH_HEAP_BLOCK`s.
+"""Page heap (7 and later), which names the entries of a stack trace database.
 
-It gives each block pages of its own and keeps a tree of nodes that describe them; each node names the entry
-of a stack trace database.
+Full page heap (`_DPH_HEAP_ROOT`) gives each block pages of its own and keeps a tree of nodes
+(`_DPH_HEAP_BLOCK`) that describe them. Light page heap puts a `_DPH_BLOCK_INFORMATION` right before the
+caller's bytes within a block of an ordinary heap; full page heap does so in the block's own pages.
 
 Source: public symbols of ntdll 7 SP1 and 10.0.1904x; the root's signature and that the root lies one page
-above the heap's handle from public write-ups. None of it was measured.
+above the heap's handle from public write-ups; the stamps from public documentation. None of it was measured.
 """
 
 from __future__ import annotations
 
-from typing import Iterator, List, NamedTuple, Optional, Set, Union
+from typing import Dict, Iterator, List, NamedTuple, Optional, Set, Tuple, Union
 
 from ...base.decode.links import walk
-from ...base.decode.types import Types, offset, size
-from .memory import PAGE, HeapMemory
+from ...base.decode.memory import Memory
+from ...base.decode.pagetable import PAGE_SIZE
+from ...base.decode.structure import Structures
 
 ROOT_SIGNATURE = 0xFFEEDDCC
 
-
 _MAX_NODES = 0x1000000
 
+# StartStamp: (EndStamp, full page heap, freed)
+_STAMPS: Dict[int, Tuple[int, bool, bool]] = {
+    0xABCDBBBB: (0xDCBABBBB, True, False),
+    0xABCDBBBA: (0xDCBABBBA, True, True),
+    0xABCDAAAA: (0xDCBAAAAA, False, False),
+    0xABCDAAA9: (0xDCBAAAA9, False, True),
+}
 
-class PageHeapLayout(NamedTuple):
-    """Offsets in _DPH_HEAP_ROOT, in _RTL_BALANCED_LINKS, and (`node_`) in _DPH_HEAP_BLOCK."""
 
-    pointer_size: int
-    root_size: int
-    signature: int
-    tree: int
-    busy: int
-    freed: int
-    freed_count: int
-    next_heap: int
-    normal_heap: int
-    creator: int
-    parent: int
-    left: int
-    right: int
-    elements: int
-    node_links: int
-    node_next: int
-    node_user: int
-    node_size: int
-    node_actual: int
-    node_trace: int
+class PageHeapTypes:
+    """The structures of page heap of a bitness, with what is read of them often.
+
+    Raises:
+        MissingMemberError: when the table lacks one of them
+    """
+
+    def __init__(self, types: Structures) -> None:
+        root, links = types["_DPH_HEAP_ROOT"], types["_RTL_BALANCED_LINKS"]
+        self.signature = root.field("Signature")
+        self.tree = root.offset("BusyNodesTable") + types["_RTL_AVL_TABLE"].offset("BalancedRoot")
+        self.busy = root.field("nBusyAllocations")
+        self.freed = root.offset("pFreeAllocationListHead")
+        self.freed_count = root.field("nFreeAllocations")
+        self.next_heap = root.offset("NextHeap")
+        self.normal_heap = root.field("NormalHeap")
+        self.creator = root.field("CreateStackTrace")
+        self.parent, self.left = links.field("Parent"), links.field("LeftChild")
+        self.right = links.field("RightChild")
+        node = types["_DPH_HEAP_BLOCK"]
+        self.node_links = node.offset("TableLinks")
+        self.node_next = node.field("pNextAlloc")
+        self.node_user = node.field("pUserAllocation")
+        self.node_size = node.field("nUserRequestedSize")
+        self.node_actual = node.field("nVirtualBlockSize")
+        self.node_trace = node.field("StackTrace")
+        information = types["_DPH_BLOCK_INFORMATION"]
+        self.information_size = information.size
+        self.start_stamp = information.field("StartStamp")
+        self.information = information.reader("Heap", "RequestedSize", "ActualSize", "StackTrace", "EndStamp")
 
 
 class Root(NamedTuple):
@@ -100,133 +116,132 @@ class Unread(NamedTuple):
     address: int
 
 
-def page_heap_layout(types: Types, pointer_size: int) -> PageHeapLayout:
-    """Builds the layout from a symbol table.
+class Information(NamedTuple):
+    """A _DPH_BLOCK_INFORMATION whose stamps are right.
 
-    Raises:
-        symboltypes.MissingMemberError: when the table lacks one of the types
+    Attributes:
+        user: address of the caller's bytes
+        heap: the page heap that the block belongs to
+        size: bytes that the caller asked for
+        actual: bytes with all that page heap adds
+        trace: address of a database entry, 0 for none
+        full: whether full page heap wrote it, not light
+        freed: its stamps say so
     """
-    root, node = "_DPH_HEAP_ROOT", "_DPH_HEAP_BLOCK"
-    tree = offset(types, root, "BusyNodesTable")
-    return PageHeapLayout(
-        pointer_size=pointer_size,
-        root_size=size(types, root),
-        signature=offset(types, root, "Signature"),
-        tree=tree + offset(types, "_RTL_AVL_TABLE", "BalancedRoot"),
-        busy=offset(types, root, "nBusyAllocations"),
-        freed=offset(types, root, "pFreeAllocationListHead"),
-        freed_count=offset(types, root, "nFreeAllocations"),
-        next_heap=offset(types, root, "NextHeap"),
-        normal_heap=offset(types, root, "NormalHeap"),
-        creator=offset(types, root, "CreateStackTrace"),
-        parent=offset(types, "_RTL_BALANCED_LINKS", "Parent"),
-        left=offset(types, "_RTL_BALANCED_LINKS", "LeftChild"),
-        right=offset(types, "_RTL_BALANCED_LINKS", "RightChild"),
-        elements=tree + offset(types, "_RTL_AVL_TABLE", "NumberGenericTableElements"),
-        node_links=offset(types, node, "TableLinks"),
-        node_next=offset(types, node, "pNextAlloc"),
-        node_user=offset(types, node, "pUserAllocation"),
-        node_size=offset(types, node, "nUserRequestedSize"),
-        node_actual=offset(types, node, "nVirtualBlockSize"),
-        node_trace=offset(types, node, "StackTrace"),
-    )
+
+    user: int
+    heap: int
+    size: int
+    actual: int
+    trace: int
+    full: bool
+    freed: bool
 
 
-def read_root(memory: HeapMemory, address: int, layout: PageHeapLayout) -> Optional[Root]:
+def read_root(memory: Memory, address: int, types: PageHeapTypes) -> Optional[Root]:
     """Reads the root at an address, or returns None when there is none."""
-    if memory.number(address + layout.signature, 4) != ROOT_SIGNATURE:
+    if memory.member(address, types.signature) != ROOT_SIGNATURE:
         return None
-    normal_heap = memory.pointer(address + layout.normal_heap)
-    if not normal_heap or normal_heap % PAGE or not _proves_itself(memory, address, layout):
+    normal_heap = memory.member(address, types.normal_heap)
+    if not normal_heap or normal_heap % PAGE_SIZE or not _proves_itself(memory, address, types):
         return None
     return Root(
         address,
         normal_heap,
-        memory.pointer(address + layout.creator),
-        memory.number(address + layout.busy, 4),
-        memory.number(address + layout.freed_count, 4),
+        memory.member(address, types.creator),
+        memory.member(address, types.busy),
+        memory.member(address, types.freed_count),
     )
 
 
-def other_roots(memory: HeapMemory, root: Root, layout: PageHeapLayout) -> List[int]:
+def other_roots(memory: Memory, root: Root, types: PageHeapTypes) -> List[int]:
     """Returns what NextHeap leads to: addresses that may be roots, or the list's head."""
-    nodes_on_list = walk(root.address + layout.next_heap, memory.links).nodes
-    return [node - layout.next_heap for node in nodes_on_list]
+    nodes_on_list = walk(root.address + types.next_heap, memory.links).nodes
+    return [node - types.next_heap for node in nodes_on_list]
 
 
-def nodes(
-    memory: HeapMemory, root: Root, layout: PageHeapLayout, seen: Set[int]
-) -> Iterator[Union[Node, Unread]]:
+def nodes(memory: Memory, root: Root, types: PageHeapTypes, seen: Set[int]) -> Iterator[Union[Node, Unread]]:
     """Yields a page heap's blocks: the busy ones of its tree, then the freed ones of its list.
 
     Args:
         memory: the process's
         root: of the page heap
-        layout: of its structures
+        types: its structures
         seen: addresses of nodes that are another page heap's already; those of this one are added
 
     Yields:
         The nodes, and where some cannot be read.
     """
-    yield from _tree(memory, root.address + layout.tree, layout, seen)
-    yield from _list(memory, root.address + layout.freed, layout, seen)
+    yield from _tree(memory, root.address + types.tree, types, seen)
+    yield from _list(memory, root.address + types.freed, types, seen)
 
 
-def _proves_itself(memory: HeapMemory, address: int, layout: PageHeapLayout) -> bool:
+def _proves_itself(memory: Memory, address: int, types: PageHeapTypes) -> bool:
     """Tells whether a root of this bitness is there: its tree's anchor is its own parent, or what follows it
     on the list of page heaps leads back."""
-    anchor, link = address + layout.tree, address + layout.next_heap
+    anchor, link = address + types.tree, address + types.next_heap
     following = memory.pointer(link)
     back = memory.links(following) if following else None
-    return memory.pointer(anchor + layout.parent) == anchor or (back is not None and back[1] == link)
+    return memory.member(anchor, types.parent) == anchor or (back is not None and back[1] == link)
 
 
-def _tree(
-    memory: HeapMemory, anchor: int, layout: PageHeapLayout, seen: Set[int]
-) -> Iterator[Union[Node, Unread]]:
+def _tree(memory: Memory, anchor: int, types: PageHeapTypes, seen: Set[int]) -> Iterator[Union[Node, Unread]]:
     """Yields the nodes of an _RTL_AVL_TABLE; the tree hangs on its BalancedRoot's right side."""
     seen.add(anchor)
-    pending = [memory.pointer(anchor + layout.right)]
+    pending = [memory.member(anchor, types.right)]
     if pending[0] is None:
-        yield Unread(anchor + layout.right)
+        yield Unread(anchor + types.right.offset)
     while pending and len(seen) < _MAX_NODES:
         at = pending.pop()
         if not at or at in seen:
             continue
         seen.add(at)
-        node = _node(memory, at - layout.node_links, layout, False)
-        children = [memory.pointer(at + layout.right), memory.pointer(at + layout.left)]
+        node = _node(memory, at - types.node_links, types, False)
+        children = [memory.member(at, types.right), memory.member(at, types.left)]
         if node is not None:
             yield node
         if node is None or None in children:
-            yield Unread(at - layout.node_links)
+            yield Unread(at - types.node_links)
         pending += children
 
 
-def _list(
-    memory: HeapMemory, head: int, layout: PageHeapLayout, seen: Set[int]
-) -> Iterator[Union[Node, Unread]]:
+def _list(memory: Memory, head: int, types: PageHeapTypes, seen: Set[int]) -> Iterator[Union[Node, Unread]]:
     """Yields the nodes of a list that a pointer leads to, and each node to the next one."""
     place = head
     at = memory.pointer(head)
     while at and at not in seen and len(seen) < _MAX_NODES:
         seen.add(at)
         place = at
-        node = _node(memory, at, layout, True)
+        node = _node(memory, at, types, True)
         if node is None:
             yield Unread(at)
             return
         yield node
-        at = memory.pointer(at + layout.node_next)
+        at = memory.member(at, types.node_next)
     if at is None:
         yield Unread(place)
 
 
-def _node(memory: HeapMemory, address: int, layout: PageHeapLayout, freed: bool) -> Optional[Node]:
-    user = memory.pointer(address + layout.node_user)
-    requested = memory.pointer(address + layout.node_size)
-    actual = memory.pointer(address + layout.node_actual)
-    trace = memory.pointer(address + layout.node_trace)
+def _node(memory: Memory, address: int, types: PageHeapTypes, freed: bool) -> Optional[Node]:
+    user = memory.member(address, types.node_user)
+    requested = memory.member(address, types.node_size)
+    actual = memory.member(address, types.node_actual)
+    trace = memory.member(address, types.node_trace)
     if user is None or requested is None or actual is None or trace is None:
         return None
     return Node(address, user, requested, actual, trace, freed)
+
+
+def read_information(memory: Memory, address: int, types: PageHeapTypes) -> Optional[Information]:
+    """Reads the _DPH_BLOCK_INFORMATION at an address, or returns None when its stamps are not there."""
+    start = memory.number(address + types.start_stamp.offset, types.start_stamp.size)
+    if start is None or start not in _STAMPS:
+        return None
+    end, full, freed = _STAMPS[start]
+    data = memory.read(address, types.information_size)
+    if data is None:
+        return None
+    heap, requested, actual, trace, end_stamp = types.information(data, 0)
+    if end_stamp != end:
+        return None
+    return Information(address + types.information_size, heap, requested, actual, trace, full, freed)

@@ -13,21 +13,22 @@ import functools
 import struct
 from typing import Callable, Dict, Iterable, NamedTuple, Optional, Tuple
 
-from ...tracedb.decode.layout import EntryLayout, HeapLogLayout, unpack
-from .memory import HeapMemory
+from ...base.decode.memory import Memory
+from ...base.decode.status import NOTHING, Status, Word, status
+from ...base.decode.structure import Structure
 
 LOG = "log"
 DATABASE = "std"
 INLINE = "inline"
 
-UNREADABLE = "unreadable"
-HASH = "hash"
-UNSURE = "unsure"
-NO_DATABASE = "no database"
-NO_SUCH_INDEX = "no such index"
+UNREADABLE = status(Word.UNREADABLE)
+HASH = status(Word.HASH)
+UNSURE = status(Word.UNSURE)
+NO_DATABASE = status(Word.NO_DATABASE)
+NO_SUCH_INDEX = status(Word.NO_SUCH_INDEX)
 
 
-class Trace(NamedTuple):
+class BlockTrace(NamedTuple):
     """A trace that a block names.
 
     Attributes:
@@ -44,7 +45,7 @@ class Trace(NamedTuple):
     address: int
     std_index: int
     frames: Tuple[Optional[int], ...]
-    status: str
+    status: Status = NOTHING
 
 
 class Traces:
@@ -52,32 +53,38 @@ class Traces:
 
     Args:
         memory: the process's
-        log: the layout of the log's records
-        entry: the layout of a database's entries
+        record: `_RTLP_HEAP_STACK_TRACE_RECORD` of its bitness
+        entry: `_RTL_STACK_TRACE_ENTRY`, of a database that page heap names
         database: returns the traces of the process's stack trace database; called when one is wanted
     """
 
     def __init__(
         self,
-        memory: HeapMemory,
-        log: HeapLogLayout,
-        entry: EntryLayout,
-        database: Callable[[], Iterable[Trace]] = tuple,
+        memory: Memory,
+        record: Structure,
+        entry: Structure,
+        database: Callable[[], Iterable[BlockTrace]] = tuple,
     ) -> None:
         self._memory = memory
-        self._log = log
-        self._entry = entry
         self._database = database
-        self._records: Dict[int, Trace] = {}
+        self._records: Dict[int, BlockTrace] = {}
+        self._pointer_size = memory.pointer_size
+        self._frame = "Q" if self._pointer_size == 8 else "I"
+        frames, back_trace = record.field("Frames"), entry.field("BackTrace")
+        self._head, self._max_depth = frames.offset, frames.size // self._pointer_size
+        self._record = record.reader("Hash", "Depth")
+        self._entry_head, self._entry_max = back_trace.offset, back_trace.size // self._pointer_size
+        self._entry = entry.reader("Index", "Depth")
+        self._index_high = entry.find("IndexHigh")
 
-    def record(self, address: int) -> Trace:
+    def record(self, address: int) -> BlockTrace:
         """Returns the record of the heap's log at an address; its hash must confirm it."""
         found = self._records.get(address)
         if found is None:
             found = self._records[address] = self._read(LOG, address)
         return found
 
-    def inline(self, address: int, end: int, depth: int) -> Trace:
+    def inline(self, address: int, end: int, depth: int) -> BlockTrace:
         """Returns the trace that a block holds.
 
         Args:
@@ -86,62 +93,58 @@ class Traces:
             depth: what the block says of its depth
         """
         trace = self._read(INLINE, address)
-        room = (end - address - self._log.frames) // self._log.pointer_size
+        room = (end - address - self._head) // self._pointer_size
         if not trace.status and len(trace.frames) == depth <= room:
             return trace
-        if not 0 < depth <= min(room, self._log.max_depth):
-            return Trace(INLINE, address, 0, (), HASH)
-        frames = self._frames(address + self._log.frames, depth)
-        return Trace(INLINE, address, 0, frames, UNSURE if frames else UNREADABLE)
+        if not 0 < depth <= min(room, self._max_depth):
+            return BlockTrace(INLINE, address, 0, (), HASH)
+        frames = self._frames(address + self._head, depth)
+        return BlockTrace(INLINE, address, 0, frames, UNSURE if frames else UNREADABLE)
 
-    def index(self, index: int) -> Trace:
+    def index(self, index: int) -> BlockTrace:
         """Returns the trace of an index; when it is none of the database's, one without frames."""
         if not self._by_address:
-            return Trace(DATABASE, 0, index, (), NO_DATABASE)
-        return self._by_index.get(index) or Trace(DATABASE, 0, index, (), NO_SUCH_INDEX)
+            return BlockTrace(DATABASE, 0, index, (), NO_DATABASE)
+        return self._by_index.get(index) or BlockTrace(DATABASE, 0, index, (), NO_SUCH_INDEX)
 
-    def entry(self, address: int) -> Trace:
+    def entry(self, address: int) -> BlockTrace:
         """Returns the trace whose database entry is at an address, also when no known database has it."""
         return self._by_address.get(address) or self._read_entry(address)
 
     @functools.cached_property
-    def _by_address(self) -> Dict[int, Trace]:
+    def _by_address(self) -> Dict[int, BlockTrace]:
         return {trace.address: trace for trace in self._database()}
 
     @functools.cached_property
-    def _by_index(self) -> Dict[int, Trace]:
+    def _by_index(self) -> Dict[int, BlockTrace]:
         return {trace.std_index: trace for trace in self._by_address.values() if trace.std_index}
 
-    def _read(self, kind: str, address: int) -> Trace:
-        log = self._log
-        header = self._memory.read(address, log.frames)
+    def _read(self, kind: str, address: int) -> BlockTrace:
+        header = self._memory.read(address, self._head)
         if header is None:
-            return Trace(kind, address, 0, (), UNREADABLE)
-        depth = int.from_bytes(header[log.depth : log.depth + 4], "little")
-        if address % log.pointer_size or not 0 < depth <= log.max_depth:
-            return Trace(kind, address, 0, (), HASH)
-        frames = self._frames(address + log.frames, depth)
+            return BlockTrace(kind, address, 0, (), UNREADABLE)
+        stored, depth = self._record(header, 0)
+        if address % self._pointer_size or not 0 < depth <= self._max_depth:
+            return BlockTrace(kind, address, 0, (), HASH)
+        frames = self._frames(address + self._head, depth)
         if not frames:
-            return Trace(kind, address, 0, (), UNREADABLE)
-        stored = int.from_bytes(header[log.hash : log.hash + 4], "little")
+            return BlockTrace(kind, address, 0, (), UNREADABLE)
         if sum(frames) & 0xFFFFFFFF != stored:
-            return Trace(kind, address, 0, (), HASH)
-        return Trace(kind, address, 0, frames, "")
+            return BlockTrace(kind, address, 0, (), HASH)
+        return BlockTrace(kind, address, 0, frames)
 
-    def _read_entry(self, address: int) -> Trace:
-        header = self._memory.read(address, self._entry.back_trace)
+    def _read_entry(self, address: int) -> BlockTrace:
+        header = self._memory.read(address, self._entry_head)
         if header is None:
-            return Trace(DATABASE, address, 0, (), UNREADABLE)
-        members = unpack(self._entry.members, bytes(header))
-        depth = members["Depth"]
-        if address % self._log.pointer_size or not 0 < depth <= self._entry.max_depth:
-            return Trace(DATABASE, address, 0, (), HASH)
-        frames = self._frames(address + self._entry.back_trace, depth)
-        index = members.get("IndexHigh", 0) << 16 | members["Index"]
-        return Trace(DATABASE, address, index, frames, NO_DATABASE if frames else UNREADABLE)
+            return BlockTrace(DATABASE, address, 0, (), UNREADABLE)
+        index, depth = self._entry(header, 0)
+        if address % self._pointer_size or not 0 < depth <= self._entry_max:
+            return BlockTrace(DATABASE, address, 0, (), HASH)
+        if self._index_high is not None:
+            index |= self._index_high.of(header) << 16
+        frames = self._frames(address + self._entry_head, depth)
+        return BlockTrace(DATABASE, address, index, frames, NO_DATABASE if frames else UNREADABLE)
 
     def _frames(self, address: int, depth: int) -> Tuple[int, ...]:
-        data = self._memory.read(address, depth * self._log.pointer_size)
-        if data is None:
-            return ()
-        return struct.unpack("<%d%s" % (depth, "Q" if self._log.pointer_size == 8 else "I"), data)
+        data = self._memory.read(address, depth * self._pointer_size)
+        return () if data is None else struct.unpack(f"<{depth}{self._frame}", data)

@@ -1,17 +1,24 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""UMDH's raw log: the blocks of each heap with the traces that allocated them, as text.
+"""UMDH's raw log: the blocks of each heap with their traces, as text; and what grew between two logs.
 
 Source: Microsoft's "Using UMDH to Find a User-Mode Memory Leak", and logs that other tools write for UMDH.
-Numbers are upper-case hexadecimal without prefix, lines end in CR LF.
+Numbers are upper-case hexadecimal without prefix, lines end in CR LF. The growth is told trace by trace, as
+`umdh -d` does.
 """
 
 from __future__ import annotations
 
+import bisect
+import ntpath
 import re
-from typing import Dict, Iterable, Iterator, List, NamedTuple, Optional, Tuple
+from typing import Dict, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Tuple, Union
 
 from ...base.decode import text
+from .block import Group
+
+Frame = Union[int, Tuple[str, int]]
+Stack = Tuple[Frame, ...]
 
 NO_PATH = "?"
 _SPACE = "\\x20"
@@ -36,7 +43,7 @@ class UmdhError(ValueError):
     """A text that is no raw UMDH log."""
 
 
-class Module(NamedTuple):
+class UmdhModule(NamedTuple):
     """A loaded module: where it is, its size in bytes and its path, which an image may have chosen freely."""
 
     base: int
@@ -63,22 +70,22 @@ class Allocation(NamedTuple):
     trace: int
 
 
-class HeapLog(NamedTuple):
+class UmdhHeap(NamedTuple):
     """A heap's part of a log."""
 
     heap: int
     allocations: Tuple[Allocation, ...]
 
 
-class Log(NamedTuple):
+class UmdhLog(NamedTuple):
     """A raw log. `traces` are the frames, innermost first, by the ID of the trace."""
 
-    modules: Tuple[Module, ...]
-    heaps: Tuple[HeapLog, ...]
+    modules: Tuple[UmdhModule, ...]
+    heaps: Tuple[UmdhHeap, ...]
     traces: Dict[int, Tuple[int, ...]]
 
 
-def write(log: Log) -> Iterator[str]:
+def write(log: UmdhLog) -> Iterator[str]:
     """Yields the text of a raw log piece by piece, line ends included."""
     yield _HEADER
     for module in log.modules:
@@ -98,7 +105,7 @@ def write(log: Log) -> Iterator[str]:
         yield _FRAME.format(f"End of data for heap @ {heap.heap:X}") + "\r\n"
 
 
-def parse(lines: Iterable[str]) -> Log:
+def parse(lines: Iterable[str]) -> UmdhLog:
     """Reads a raw log.
 
     Args:
@@ -120,8 +127,8 @@ class _Parser:
     """Takes a log's lines in order; between heaps, and before a heap's blocks, any text may stand."""
 
     def __init__(self) -> None:
-        self._modules: List[Module] = []
-        self._heaps: List[HeapLog] = []
+        self._modules: List[UmdhModule] = []
+        self._heaps: List[UmdhHeap] = []
         self._traces: Dict[int, Tuple[int, ...]] = {}
         self._heap: Optional[int] = None
         self._blocks: Optional[List[Allocation]] = None
@@ -137,13 +144,13 @@ class _Parser:
         else:
             self._outside(line)
 
-    def log(self) -> Log:
+    def log(self) -> UmdhLog:
         """Returns what the lines were."""
         if self._heap is not None:
             raise UmdhError(f"the data of heap {self._heap:X} has no end")
         if not self._heaps:
             raise UmdhError("there is no heap's data in it")
-        return Log(tuple(self._modules), tuple(self._heaps), self._traces)
+        return UmdhLog(tuple(self._modules), tuple(self._heaps), self._traces)
 
     def _outside(self, line: str) -> None:
         start, module = _START.match(line), _MODULE.fullmatch(line)
@@ -151,7 +158,7 @@ class _Parser:
             self._heap = int(start.group(1), 16)
         elif module:
             base, size, path = module.groups()
-            self._modules.append(Module(int(base, 16), int(size, 16), path))
+            self._modules.append(UmdhModule(int(base, 16), int(size, 16), path))
 
     def _data(self, heap: int, blocks: List[Allocation], line: str) -> None:
         block, frame = _BLOCK.fullmatch(line), _STACK_FRAME.fullmatch(line)
@@ -165,7 +172,137 @@ class _Parser:
             size, overhead, address, trace = (int(group, 16) for group in block.groups())
             blocks.append(Allocation(size, overhead, address, trace))
         elif _END.match(line):
-            self._heaps.append(HeapLog(heap, tuple(blocks)))
+            self._heaps.append(UmdhHeap(heap, tuple(blocks)))
             self._heap = self._blocks = None
         elif line:
             raise UmdhError("neither a block nor a frame")
+
+
+class Total(NamedTuple):
+    """How many blocks a trace allocated and how many bytes were asked for."""
+
+    allocations: int
+    size: int
+
+
+NOTHING = Total(0, 0)
+
+
+class Change(NamedTuple):
+    """By how many blocks and bytes a stack grew; both None when it has blocks of unknown size."""
+
+    allocations: Optional[int]
+    size: Optional[int]
+
+
+UNKNOWN = Change(None, None)
+
+
+class Places:
+    """Says of an address which module it is in, so that a stack is the same one after a restart.
+
+    Args:
+        modules: the loaded modules
+    """
+
+    def __init__(self, modules: Iterable[UmdhModule]) -> None:
+        self._modules = sorted(modules)
+        self._bases = [module.base for module in self._modules]
+        self._named = {_name(module): module.base for module in self._modules}
+
+    def stack(self, frames: Sequence[int]) -> Stack:
+        """Returns frames as (module's name, offset), or as addresses where no module is."""
+        return tuple(self._frame(address) for address in frames)
+
+    def address(self, frame: Frame) -> int:
+        """Returns where a frame lies here; where its module is not loaded, its offset."""
+        if isinstance(frame, int):
+            return frame
+        name, offset = frame
+        return self._named.get(name, 0) + offset
+
+    def _frame(self, address: int) -> Frame:
+        position = bisect.bisect_right(self._bases, address) - 1
+        if position >= 0:
+            module = self._modules[position]
+            if address < module.base + module.size:
+                return _name(module), address - module.base
+        return address
+
+
+def totals(log: UmdhLog) -> Dict[Stack, Total]:
+    """Returns what each stack of a log allocated, over all heaps; traces without frames are left out."""
+    places = Places(log.modules)
+    stacks = {trace: places.stack(frames) for trace, frames in log.traces.items() if frames}
+    found: Dict[Stack, List[int]] = {}
+    for heap in log.heaps:
+        for each in heap.allocations:
+            stack = stacks.get(each.trace)
+            if stack is not None:
+                total = found.setdefault(stack, [0, 0])
+                total[0] += 1
+                total[1] += each.size
+    return {stack: Total(*total) for stack, total in found.items()}
+
+
+class Growth:
+    """What the blocks of a process are compared with: stack by stack, whatever the blocks' status and heap.
+
+    Args:
+        baseline: the earlier log
+        modules: the modules that are loaded now
+        groups: the blocks of now
+    """
+
+    def __init__(self, baseline: UmdhLog, modules: Iterable[UmdhModule], groups: Iterable[Group]) -> None:
+        self._places = Places(modules)
+        self._before = totals(baseline)
+        self._now: Dict[Stack, List[Group]] = {}
+        self._others: List[Group] = []
+        for group in groups:
+            if group.comparable:
+                self._now.setdefault(self._places.stack(group.stack), []).append(group)
+            else:
+                self._others.append(group)
+
+    def compared(self) -> List[Tuple[Group, Optional[Change]]]:
+        """Returns the groups, those of a stack together, the stack that grew most first.
+
+        Of each stack the first group has the growth of them all; the others have None, as have groups that no
+        log knows of (freed blocks, and those of unknown stack).
+        """
+        stacks = [(self._change(stack), groups) for stack, groups in self._now.items()]
+        stacks.sort(key=_growth)
+        found: List[Tuple[Group, Optional[Change]]] = []
+        for change, groups in stacks:
+            found.append((groups[0], change))
+            found += ((group, None) for group in groups[1:])
+        return found + [(group, None) for group in self._others]
+
+    def left(self) -> List[Tuple[Tuple[int, ...], Total]]:
+        """Returns the stacks that no block in use has now, as addresses of now; that of most bytes last."""
+        rest = sorted((item for item in self._before.items() if item[0] not in self._now), key=_size)
+        return [(tuple(map(self._places.address, stack)), total) for stack, total in rest]
+
+    def _change(self, stack: Stack) -> Change:
+        groups = self._now[stack]
+        if any(group.unsized for group in groups):
+            return UNKNOWN
+        before = self._before.get(stack, NOTHING)
+        return Change(
+            sum(group.allocations for group in groups) - before.allocations,
+            sum(group.size for group in groups) - before.size,
+        )
+
+
+def _growth(item: Tuple[Change, List[Group]]) -> Tuple[bool, int]:
+    size = item[0].size
+    return size is None, -(size or 0)
+
+
+def _size(item: Tuple[Stack, Total]) -> Tuple[int, int]:
+    return item[1].size, item[1].allocations
+
+
+def _name(module: UmdhModule) -> str:
+    return ntpath.basename(module.written).lower()
