@@ -8,7 +8,9 @@ import dataclasses
 import struct
 from typing import Any, Dict, List
 
-from volatility3.plugins.windows.stacktraces.base.spaces import AddressSpace, AddressSpaces
+from volatility3.plugins.windows.stacktraces.base.image import Image
+from volatility3.plugins.windows.stacktraces.base.space import AddressSpace
+from volatility3.plugins.windows.stacktraces.base.spaces import AddressSpaces
 from volatility3.plugins.windows.stacktraces.names.symbolizer import SpaceNames, Symbolizer
 
 from tests.forge import kernels
@@ -33,7 +35,7 @@ FUNCTIONS = [
 UNWIND = {PLAIN: b"\x01\0\0\0", CHAINED: b"\x21\0\0\0" + struct.pack("<III", 0x1000, 0x1100, PLAIN)}
 
 GONE_DLL, OVERLAPPED_DLL = 0x18000000, 0x19000000
-PRIVATE, MAPPED, SECTION, NOTHING = 0x10000000, 0x20000000, 0x28000000, 0x30000000
+PRIVATE, MAPPED, SECTION, NOWHERE = 0x10000000, 0x20000000, 0x28000000, 0x30000000
 
 
 def spec(wide: bool, **more: Any) -> Dict[str, Any]:
@@ -137,5 +139,5 @@ class OpenedSample:
 
 
 def wrap(sample: Sample, opened: Opened) -> OpenedSample:
-    spaces = list(AddressSpaces.list_spaces(opened.context, opened.kernel))
-    return OpenedSample(sample, opened, Symbolizer(opened.context, opened.kernel, "plugins.Test"), spaces)
+    image = Image(opened.context, opened.kernel, "plugins.Test")
+    return OpenedSample(sample, opened, Symbolizer(image), list(AddressSpaces.list_spaces(image)))

@@ -16,7 +16,7 @@ from volatility3.plugins.windows.stacktraces.names.decode import rules, unloadev
 from volatility3.plugins.windows.stacktraces.names.decode.functiontable import FunctionTable
 
 from tests.forge.unloaded import UnloadedDll, unload_trace
-from tests.support import namedimage
+from tests.support import bare, namedimage
 from tests.support.flatimage import Flat, flat, pe
 
 from .target import Target
@@ -86,12 +86,13 @@ def _unwind_seeds() -> List[bytes]:
 
 
 def _events(size: int, data: bytes, whole: bytes) -> None:
-    for layout in unloadevents.LAYOUTS[size]:
+    layouts = bare.event_layouts(size)
+    for layout in layouts:
         unloadevents.read_events(data, layout, _USER_END[size])
         for event in unloadevents.salvage_events(data, layout, _USER_END[size]):
             assert event.name.isprintable()
             assert event.base + event.size <= _USER_END[size]
-    for offset in unloadevents.find_ring(memoryview(data), size, _USER_END[size]):
+    for offset in unloadevents.find_ring(memoryview(data), layouts, _USER_END[size]):
         assert 0 <= offset < len(data)
 
 

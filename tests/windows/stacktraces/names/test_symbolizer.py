@@ -8,15 +8,17 @@ import pathlib
 from typing import Tuple
 
 import pytest
+from volatility3.plugins.windows.stacktraces.base.decode.status import NOTHING, Status, Word, status, text
+from volatility3.plugins.windows.stacktraces.base.image import Image
 from volatility3.plugins.windows.stacktraces.base.spaces import AddressSpaces
-from volatility3.plugins.windows.stacktraces.names import moduleindex, places
+from volatility3.plugins.windows.stacktraces.names import places
 from volatility3.plugins.windows.stacktraces.names.symbolizer import UNBACKED, Name, Symbolizer
 
 from tests.forge import context, kernels
 from tests.forge.kernel import Kernel
 from tests.forge.paging import State
 from tests.support import namedimage
-from tests.support.namedimage import GONE_DLL, MAPPED, NOTHING, OVERLAPPED_DLL, PRIVATE, OpenedSample
+from tests.support.namedimage import GONE_DLL, MAPPED, NOWHERE, OVERLAPPED_DLL, PRIVATE, OpenedSample
 
 
 @pytest.fixture(scope="module", params=["win10-x64", "win7-x64", "xp-x86", "win10-x86"])
@@ -26,8 +28,8 @@ def image(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     return namedimage.wrap(sample, opened)
 
 
-def module(symbol: str, source: str, status: str = "") -> Name:
-    return Name(symbol, source, status, "module")
+def module(symbol: str, source: str, said: Status = NOTHING) -> Name:
+    return Name(symbol, source, said, "module")
 
 
 def expect(image: OpenedSample, wide: Tuple[str, str], narrow: Tuple[str, str]) -> Name:
@@ -70,7 +72,9 @@ def test_symbols_of_a_pdb_that_volatility_has(image: OpenedSample) -> None:
 
 def test_headers_that_are_paged_out(image: OpenedSample) -> None:
     base = image.sample.modules["paged"].base
-    assert image.names(0).name(base + 0x1020) == module("paged+0x1020", "module", "headers unreadable")
+    assert image.names(0).name(base + 0x1020) == module(
+        "paged+0x1020", "module", status(Word.HEADERS_UNREADABLE)
+    )
 
 
 def test_session_space_is_read_through_a_process_of_the_session(image: OpenedSample) -> None:
@@ -86,7 +90,7 @@ def test_hostile_module_names(image: OpenedSample) -> None:
 
 def test_kernel_addresses_in_no_module(image: OpenedSample) -> None:
     sample = image.sample
-    nothing = Name("<no-module>", "none", "", "no-module")
+    nothing = Name("<no-module>", "none", NOTHING, "no-module")
     for pid in (0, 1000):
         assert image.names(pid).name(sample.modules["unlisted"].base + 0x1020) == nothing
     assert nothing.backing in UNBACKED
@@ -95,32 +99,34 @@ def test_kernel_addresses_in_no_module(image: OpenedSample) -> None:
 def test_unloaded_drivers(image: OpenedSample) -> None:
     sample = image.sample
     name = image.names(0).name
-    assert name(sample.gone + 0x1234) == Name("<unloaded:gone>+0x1234", "unloaded", "", "unloaded")
+    assert name(sample.gone + 0x1234) == Name("<unloaded:gone>+0x1234", "unloaded", NOTHING, "unloaded")
     reused = name(sample.modules["reused"].base + 0x1020)
-    assert (reused.symbol, reused.status) == ("reused!Send+0x20", places.OVERLAP)
-    assert name(sample.modules["reused"].base + 0x3020).status == ""
-    assert name(sample.modules["again"].base + 0x1020).status == ""
+    assert (reused.symbol, reused.status) == ("reused!Send+0x20", status(Word.OVERLAPS_AN_UNLOADED_MODULE))
+    assert name(sample.modules["reused"].base + 0x3020).status == NOTHING
+    assert name(sample.modules["again"].base + 0x1020).status == NOTHING
 
 
 def test_user_addresses_in_a_kernel_trace(image: OpenedSample) -> None:
     names = image.names(0)
     for address in (0x10000, PRIVATE, image.sample.modules["ntdll"].base):
-        assert names.name(address) == Name("<user>", "none", "", "user")
+        assert names.name(address) == Name("<user>", "none", NOTHING, "user")
 
 
 def test_process_memory_that_is_no_module(image: OpenedSample) -> None:
     name = image.names(1000).name
-    assert name(PRIVATE + 0x10) == Name("<private>", "none", "", "private")
-    assert name(NOTHING) == Name("<unmapped>", "none", "", "unmapped")
-    assert name(MAPPED + 0x10) == Name("<mapped:data\\x3b1.bin>+0x10", "none", "", "mapped")
+    assert name(PRIVATE + 0x10) == Name("<private>", "none", NOTHING, "private")
+    assert name(NOWHERE) == Name("<unmapped>", "none", NOTHING, "unmapped")
+    assert name(MAPPED + 0x10) == Name("<mapped:data\\x3b1.bin>+0x10", "none", NOTHING, "mapped")
     hidden = image.sample.modules["hidden"].base
-    assert name(hidden + 0x1020) == Name("<mapped:hidden.dll>+0x1020", "none", "", "mapped")
+    assert name(hidden + 0x1020) == Name("<mapped:hidden.dll>+0x1020", "none", NOTHING, "mapped")
 
 
 def test_unloaded_dlls_are_found_by_the_shape_of_ntdlls_ring(image: OpenedSample) -> None:
     name = image.names(1000).name
-    assert name(GONE_DLL + 0x20) == Name("<unloaded:plugin>+0x20", "unloaded", "", "unloaded")
-    assert name(OVERLAPPED_DLL + 0x20) == Name("<private>", "none", places.OVERLAP, "private")
+    assert name(GONE_DLL + 0x20) == Name("<unloaded:plugin>+0x20", "unloaded", NOTHING, "unloaded")
+    assert name(OVERLAPPED_DLL + 0x20) == Name(
+        "<private>", "none", status(Word.OVERLAPS_AN_UNLOADED_MODULE), "private"
+    )
     assert name(OVERLAPPED_DLL + 0x9000) == places.PRIVATE
     assert image.names(2000).name(GONE_DLL + 0x20).backing == "unloaded"
 
@@ -134,20 +140,20 @@ def test_loader_lists_and_vads_that_disagree(image: OpenedSample) -> None:
         "renamed": ("VAD of another file", "module"),
         "ntdll": ("", "module"),
     }
-    for key, (status, backing) in expected.items():
+    for key, (said, backing) in expected.items():
         for offset, label in ((0x1020, "!Send+0x20"), (0x11, "+0x11")):
             found = name(image.sample.modules[key].base + offset)
             assert found.symbol.endswith(label), key
-            assert (found.status, found.backing) == (status, backing), key
+            assert (text(found.status), found.backing) == (said, backing), key
 
 
 def test_zero_fuzzy_and_what_is_not_canonical(image: OpenedSample) -> None:
     for pid in (0, 1000):
         name = image.names(pid).name
         for return_address in (True, False):
-            assert name(0, return_address) == Name("<zero>", "none", "", "zero")
-            assert name(0xFFFFFFFF, return_address) == Name("<fuzzy>", "none", "", "fuzzy")
-            odd = Name("<unmapped>", "none", "not canonical", "unmapped")
+            assert name(0, return_address) == Name("<zero>", "none", NOTHING, "zero")
+            assert name(0xFFFFFFFF, return_address) == Name("<fuzzy>", "none", NOTHING, "fuzzy")
+            odd = Name("<unmapped>", "none", status(Word.NOT_CANONICAL), "unmapped")
             for address in (1 << 47, 0x1234567890ABCDEF, 1 << 63, 0xFFFF7FFFFFFFFFFF):
                 assert name(address, return_address) == odd
 
@@ -199,15 +205,16 @@ def test_exports_that_one_process_changed_rename_nothing_elsewhere(
         del changed["exports"]["Send"]
         process.module("ntdll.dll", base, **(changed if pid == 2000 else clean))
     opened = context.open_image(kernel.image(), tmp_path, "image.dmp")
-    symbolizer = Symbolizer(opened.context, opened.kernel, "plugins.Test")
-    spaces = {space.pid: space for space in AddressSpaces.list_spaces(opened.context, opened.kernel)}
+    image = Image(opened.context, opened.kernel, "plugins.Test")
+    symbolizer = Symbolizer(image)
+    spaces = {space.pid: space for space in AddressSpaces.list_spaces(image)}
     order = [2000, 1000, 3000, 4000] if evil_first else [1000, 2000, 3000, 4000]
     found = {pid: symbolizer.names(spaces[pid]).name(base + 0x1020) for pid in order}
     assert {pid: name.symbol for pid, name in found.items()} == {
         pid: "ntdll!Evil+0x20" if pid == 2000 else "ntdll!Send+0x20" for pid in order
     }
     said = {pid for pid, name in found.items() if name.status}
-    assert {found[pid].status for pid in said} == {moduleindex.EXPORTS_DIFFER}
+    assert {found[pid].status for pid in said} == {status(Word.EXPORTS_DIFFER_FROM_OTHER_PROCESSES)}
     assert said == ({1000, 3000, 4000} if evil_first else {2000})
 
 
@@ -222,12 +229,14 @@ def test_a_function_table_that_one_process_changed_is_its_own(tmp_path: pathlib.
         if pid == 1000:
             process.space.write_int(base + ntdll.pe.pdata_rva + 4, 0x1180, 4)
     opened = context.open_image(kernel.image(), tmp_path, "image.dmp")
-    symbolizer = Symbolizer(opened.context, opened.kernel, "plugins.Test")
-    spaces = {space.pid: space for space in AddressSpaces.list_spaces(opened.context, opened.kernel)}
+    image = Image(opened.context, opened.kernel, "plugins.Test")
+    symbolizer = Symbolizer(image)
+    spaces = {space.pid: space for space in AddressSpaces.list_spaces(image)}
     for pid in (1000, 2000):
         assert symbolizer.names(spaces[pid]).name(base + 0x1020).symbol == "ntdll!Send+0x20"
     name = symbolizer.names(spaces[2000]).name(base + 0x1140)
-    assert (name.symbol, name.status) == ("ntdll+0x1140", moduleindex.FUNCTION_TABLE_DIFFERS)
+    said = status(Word.FUNCTION_TABLE_DIFFERS_FROM_OTHER_PROCESSES)
+    assert (name.symbol, name.status) == ("ntdll+0x1140", said)
 
 
 def test_pages_that_a_process_lacks_are_those_of_the_others(tmp_path: pathlib.Path) -> None:
@@ -242,6 +251,7 @@ def test_pages_that_a_process_lacks_are_those_of_the_others(tmp_path: pathlib.Pa
         if lacks:
             process.space.set_state(base + lacks, 0x1000, State.PAGEFILE)
     opened = context.open_image(kernel.image(), tmp_path, "image.dmp")
-    symbolizer = Symbolizer(opened.context, opened.kernel, "plugins.Test")
-    for space in AddressSpaces.list_spaces(opened.context, opened.kernel, [1000, 2000, 3000]):
+    image = Image(opened.context, opened.kernel, "plugins.Test")
+    symbolizer = Symbolizer(image)
+    for space in AddressSpaces.list_spaces(image, [1000, 2000, 3000]):
         assert symbolizer.names(space).name(base + 0x1024) == module("ntdll!Function002+0x4", "nearest")

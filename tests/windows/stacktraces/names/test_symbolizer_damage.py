@@ -9,9 +9,10 @@ import struct
 from typing import Dict
 
 import pytest
+from volatility3.plugins.windows.stacktraces.base.decode.status import NOTHING, Word, status, text
+from volatility3.plugins.windows.stacktraces.base.image import Image as MemoryImage
 from volatility3.plugins.windows.stacktraces.base.spaces import AddressSpaces
-from volatility3.plugins.windows.stacktraces.names import moduleindex, places
-from volatility3.plugins.windows.stacktraces.names.decode import exports as peexports
+from volatility3.plugins.windows.stacktraces.names import places
 from volatility3.plugins.windows.stacktraces.names.kernelmodules import KernelModules
 from volatility3.plugins.windows.stacktraces.names.symbolizer import MAX_PROCESSES, SpaceNames, Symbolizer
 from volatility3.plugins.windows.stacktraces.tracedb.finder import Databases
@@ -23,7 +24,7 @@ from tests.forge.module import Module
 from tests.forge.paging import State
 from tests.forge.process import Process
 from tests.forge.unloaded import UnloadedDll, unload_trace
-from tests.support.namedimage import GONE_DLL, NOTHING, PRIVATE, spec
+from tests.support.namedimage import GONE_DLL, NOWHERE, PRIVATE, spec
 
 
 @pytest.fixture(params=["win10-x64", "xp-x86"])
@@ -44,8 +45,8 @@ def app(kernel: Kernel, **options: object) -> "tuple[Process, Module]":
 
 def names(image: Image, folder: pathlib.Path, pid: int) -> SpaceNames:
     opened = context.open_image(image, folder, "image.dmp")
-    spaces = AddressSpaces.list_spaces(opened.context, opened.kernel, [pid])
-    return Symbolizer(opened.context, opened.kernel, "plugins.Test").names(next(spaces))
+    memory = MemoryImage(opened.context, opened.kernel, "plugins.Test")
+    return Symbolizer(memory).names(next(AddressSpaces.list_spaces(memory, [pid])))
 
 
 def unname_file(kernel: Kernel, process: Process, start: int) -> None:
@@ -66,7 +67,7 @@ def test_an_unreadable_loader_list_leaves_what_the_vads_know(kernel: Kernel, tmp
     process.space.set_state(process.peb.address, 1, State.PAGEFILE)
     found = names(image, tmp_path, 1000)
     name = found.name(ntdll.base + 0x1020)
-    assert (name.symbol, name.status) == ("ntdll!Send+0x20", "no loader list")
+    assert (name.symbol, text(name.status)) == ("ntdll!Send+0x20", "no loader list")
     assert found.name(PRIVATE + 1) == places.PRIVATE
 
 
@@ -81,8 +82,8 @@ def test_a_loader_list_that_breaks_off_is_followed_from_its_end(
     process.space.write_int(ntdll.entry.at("InLoadOrderLinks"), 0xDEAD0000)
     found = names(image, tmp_path, 1000)
     for module in (ntdll, last):
-        assert found.name(module.base + 0x1020).status == ""
-    assert found.name(process.modules[-1].base + 0x1020).status == "no loader list"
+        assert found.name(module.base + 0x1020).status == NOTHING
+    assert found.name(process.modules[-1].base + 0x1020).status == status(Word.NO_LOADER_LIST)
 
 
 def test_a_loader_list_that_bites_its_tail(kernel: Kernel, tmp_path: pathlib.Path) -> None:
@@ -102,7 +103,7 @@ def test_vads_that_are_paged_out_make_unmapped_unsure(kernel: Kernel, tmp_path: 
     tree = [each.node.address for each in process.vads if each.node is not None]
     assert len(tree) > 2
     kernel.space.write_int(node.address - (0xC if wide(kernel) else 4), 0x6C697645, 4)  # its pool tag
-    assert names(image, tmp_path, 1000).name(NOTHING) == places.VADS_INCOMPLETE
+    assert names(image, tmp_path, 1000).name(NOWHERE) == places.VADS_INCOMPLETE
 
 
 def test_a_vad_tree_with_a_cycle(kernel: Kernel, tmp_path: pathlib.Path) -> None:
@@ -126,13 +127,14 @@ def test_a_process_without_page_tables(kernel: Kernel, tmp_path: pathlib.Path) -
     process, ntdll = app(kernel)
     process.region(PRIVATE, size=0x1000)
     opened = context.open_image(kernel.image(), tmp_path, "image.dmp")
-    symbolizer = Symbolizer(opened.context, opened.kernel, "plugins.Test")
-    space = next(AddressSpaces.list_spaces(opened.context, opened.kernel, [1000]))
-    blind = space._replace(layer_name="", status="page tables unreadable")
+    memory = MemoryImage(opened.context, opened.kernel, "plugins.Test")
+    symbolizer = Symbolizer(memory)
+    space = next(AddressSpaces.list_spaces(memory, [1000]))
+    blind = space._replace(layer_name="", status=status(Word.PAGE_TABLES_UNREADABLE))
     spans = symbolizer._map.process([blind])
     at = {start: place.name(start + 0x20, start + 0x1F) for start, _, place in spans}
     assert at[ntdll.base].symbol == "ntdll+0x20"
-    assert at[ntdll.base].status == "no loader list, page tables unreadable"
+    assert text(at[ntdll.base].status) == "no loader list, page tables unreadable"
     assert at[PRIVATE] == places.PRIVATE
 
 
@@ -144,7 +146,7 @@ def test_the_kernel_is_nt_even_if_its_list_is_gone(kernel: Kernel, tmp_path: pat
     kernel.space.write_int(head + kernel.bits // 8, 0)
     found = names(image, tmp_path, 0)
     name = found.name(head, return_address=False)
-    assert (name.symbol, name.status) == ("nt!PsLoadedModuleList", "not in the module list")
+    assert (name.symbol, text(name.status)) == ("nt!PsLoadedModuleList", "not in the module list")
     assert found.name(driver.base + 0x1020) == places.LIST_INCOMPLETE
 
 
@@ -157,9 +159,9 @@ def test_parts_of_a_module_that_are_paged_out(kernel: Kernel, tmp_path: pathlib.
     kernel.space.set_state(partly.base + 0x6000, 0x1000, State.PAGEFILE)
     found = names(kernel.image(), tmp_path, 0)
     assert found.name(lost.base + 0x1024) == places.Name(
-        "lost+0x1024", "module", peexports.UNREADABLE, "module"
+        "lost+0x1024", "module", status(Word.EXPORTS_UNREADABLE), "module"
     )
-    assert found.name(partly.base + 0x1004).status == peexports.INCOMPLETE
+    assert found.name(partly.base + 0x1004).status == status(Word.EXPORTS_INCOMPLETE)
 
 
 def test_without_its_function_table_an_x64_export_is_only_nearest(tmp_path: pathlib.Path) -> None:
@@ -169,7 +171,8 @@ def test_without_its_function_table_an_x64_export_is_only_nearest(tmp_path: path
     rva = driver.pe.pdata_rva
     kernel.space.set_state(driver.base + rva, 0x1000, State.PAGEFILE)
     name = names(kernel.image(), tmp_path, 0).name(driver.base + 0x1120)
-    assert name == places.Name("tcpip!Send+0x120", "nearest", moduleindex.NO_FUNCTION_TABLE, "module")
+    said = status(Word.FUNCTION_TABLE_UNREADABLE)
+    assert name == places.Name("tcpip!Send+0x120", "nearest", said, "module")
 
 
 def test_unload_events_by_symbols(kernel: Kernel, tmp_path: pathlib.Path) -> None:
@@ -223,7 +226,7 @@ def test_modules_of_a_list_are_read_through_the_layer_that_maps_them(
     win32k = kernel.module("win32k.sys", session=kernel.session(1), **spec(wide(kernel)))
     kernel.process("csrss.exe", pid=500, session=1)
     opened = context.open_image(kernel.image(), tmp_path, "image.dmp")
-    modules = KernelModules(opened.context, opened.kernel)
+    modules = KernelModules(MemoryImage(opened.context, opened.kernel))
     listed, whole = modules.list_modules(1 << 31)
     assert whole
     layers = {module.base: modules.layer_of(module) for module in listed}
@@ -238,7 +241,7 @@ def test_modules_that_overlap_say_so(kernel: Kernel, tmp_path: pathlib.Path) -> 
     kernel.module("evil.sys", driver.base + 0x2000, **spec(wide(kernel)))
     found = names(kernel.image(), tmp_path, 1000)
     for address in (ntdll.base + 0x20, driver.base + 0x20):
-        assert found.name(address).status == "overlaps another module"
+        assert found.name(address).status == status(Word.OVERLAPS_ANOTHER_MODULE)
 
 
 def test_only_the_names_of_the_last_processes_are_kept(tmp_path: pathlib.Path) -> None:
@@ -247,8 +250,9 @@ def test_only_the_names_of_the_last_processes_are_kept(tmp_path: pathlib.Path) -
     for number in range(2 * MAX_PROCESSES):
         kernel.process("app.exe", pid=1000 + 4 * number)
     opened = context.open_image(kernel.image(), tmp_path, "image.dmp")
-    symbolizer = Symbolizer(opened.context, opened.kernel, "plugins.Test")
-    spaces = list(AddressSpaces.list_spaces(opened.context, opened.kernel))
+    memory = MemoryImage(opened.context, opened.kernel, "plugins.Test")
+    symbolizer = Symbolizer(memory)
+    spaces = list(AddressSpaces.list_spaces(memory))
     first = symbolizer.names(spaces[0])
     for space in spaces:
         assert symbolizer.names(space) is symbolizer.names(space)
@@ -265,7 +269,7 @@ def test_a_vad_that_is_paged_out(kernel: Kernel, tmp_path: pathlib.Path) -> None
         node.first(("Core.VadNode.Left", "VadNode.Left", "LeftChild"), unreadable + 0x20)
     found = names(image, tmp_path, 1000)
     assert found.name(ntdll.base + 0x1020).symbol == "ntdll!Send+0x20"
-    assert found.name(NOTHING) == places.VADS_INCOMPLETE
+    assert found.name(NOWHERE) == places.VADS_INCOMPLETE
 
 
 def test_a_process_whose_vad_root_is_gone(kernel: Kernel, tmp_path: pathlib.Path) -> None:
@@ -274,8 +278,8 @@ def test_a_process_whose_vad_root_is_gone(kernel: Kernel, tmp_path: pathlib.Path
     roots = ("VadRoot.Root", "VadRoot.BalancedRoot.RightChild", "VadRoot")
     process.eprocess.first(roots, 0)
     found = names(image, tmp_path, 1000)
-    assert found.name(ntdll.base + 0x1020).status == "no VAD"
-    assert found.name(NOTHING) == places.UNMAPPED
+    assert found.name(ntdll.base + 0x1020).status == status(Word.NO_VAD)
+    assert found.name(NOWHERE) == places.UNMAPPED
 
 
 def test_a_kernel_without_a_record_of_unloaded_drivers(tmp_path: pathlib.Path) -> None:
@@ -290,7 +294,7 @@ def test_a_mapped_file_whose_name_is_paged_out(kernel: Kernel, tmp_path: pathlib
     image = kernel.image()
     kernel.file("\\a.bin")["FileName.Buffer"] = kernel.space.reserve(0x1000)
     assert names(image, tmp_path, 1000).name(PRIVATE + 8) == places.Name(
-        "<mapped:unknown>+0x8", "none", "file name unreadable", "mapped"
+        "<mapped:unknown>+0x8", "none", status(Word.FILE_NAME_UNREADABLE), "mapped"
     )
 
 
@@ -321,7 +325,11 @@ def test_a_section_that_no_file_backs_is_private_even_if_it_is_listed(
     image = kernel.image()
     unname_file(kernel, process, ntdll.base)
     name = names(image, tmp_path, 1000).name(ntdll.base + 0x1020)
-    assert (name.symbol, name.status, name.backing) == ("ntdll!Send+0x20", "VAD without file", "private")
+    assert (name.symbol, text(name.status), name.backing) == (
+        "ntdll!Send+0x20",
+        "VAD without file",
+        "private",
+    )
 
 
 @pytest.mark.parametrize("change", [{"SizeOfImage": 0x80000001}, {"DllBase": 0xFFFF8000}])
@@ -336,8 +344,8 @@ def test_a_loader_entry_that_no_module_can_have(
         odd.entry[member] = value | (0x7FFF << 32 if wide(kernel) and member == "DllBase" else 0)
     found = names(image, tmp_path, 1000)
     name = found.name(odd.base + 0x1020)
-    assert (name.symbol, name.status) == ("odd!Send+0x20", "no loader list")
-    assert found.name(ntdll.base + 0x1020).status == ""
+    assert (name.symbol, text(name.status)) == ("odd!Send+0x20", "no loader list")
+    assert found.name(ntdll.base + 0x1020).status == NOTHING
 
 
 @pytest.mark.parametrize("change", [{"SizeOfImage": 0x80000001}, {"DllBase": 0x10000}])
@@ -369,11 +377,12 @@ def test_a_kernel_table_without_vads(
     else:
         del user_types[type_name]
     opened.context.symbol_space.clear_symbol_cache()
-    (space,) = AddressSpaces.list_spaces(opened.context, opened.kernel, [1000])
-    symbolizer = Symbolizer(opened.context, opened.kernel, "plugins.Test")
-    finder = Databases(opened.context, opened.kernel, "plugins.Test", symbolizer.indexes)
+    memory = MemoryImage(opened.context, opened.kernel, "plugins.Test")
+    (space,) = AddressSpaces.list_spaces(memory, [1000])
+    symbolizer = Symbolizer(memory)
+    finder = Databases(memory, symbolizer.indexes)
     found = symbolizer.names(space)
-    assert found.name(ntdll.base + 0x1020) == places.Name("ntdll!Send+0x20", "export", "", "module")
-    assert found.name(NOTHING) == places.VADS_INCOMPLETE
+    assert found.name(ntdll.base + 0x1020) == places.Name("ntdll!Send+0x20", "export", NOTHING, "module")
+    assert found.name(NOWHERE) == places.VADS_INCOMPLETE
     assert not list(finder.find(space))
     assert caplog.text.count("VADs") == 1

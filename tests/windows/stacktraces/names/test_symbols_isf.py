@@ -11,7 +11,7 @@ from typing import Any, Dict, List
 import pytest
 from volatility3.framework import contexts
 from volatility3.framework.symbols import intermed
-from volatility3.plugins.windows.stacktraces.names import isfindex
+from volatility3.plugins.windows.stacktraces.names import pdbsymbols
 
 
 class Table:
@@ -24,7 +24,7 @@ class Table:
 
 
 def test_any_table_will_do() -> None:
-    found = isfindex.from_table(Table())
+    found = pdbsymbols.from_table(Table())
     assert (found.rvas, found.names, found.rva_of("AlsoA")) == ([1, 2], ["A", "B"], 1)
 
 
@@ -33,8 +33,8 @@ def test_any_table_will_do() -> None:
 def test_a_real_table_by_either_way(shared_dir: pathlib.Path, name: str) -> None:
     path = min((shared_dir / "isf" / "symbols" / "windows" / name).glob("*.json.xz"))
     table = intermed.IntermediateSymbolTable(contexts.Context(), "test", "table", path.as_uri())
-    found = isfindex.from_table(table)
-    by_url = isfindex.from_url(path.as_uri())
+    found = pdbsymbols.from_table(table)
+    by_url = pdbsymbols.from_url(path.as_uri())
     assert by_url is not None
     assert (by_url.rvas, by_url.names) == (found.rvas, found.names)
     assert all(before < after for before, after in zip(found.rvas, found.rvas[1:]))

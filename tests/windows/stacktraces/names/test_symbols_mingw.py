@@ -13,6 +13,8 @@ from typing import Dict, Iterator, List, NamedTuple, Set, Tuple
 
 import pefile
 import pytest
+from volatility3.plugins.windows.stacktraces.base.decode.status import NOTHING
+from volatility3.plugins.windows.stacktraces.base.image import Image
 from volatility3.plugins.windows.stacktraces.base.spaces import AddressSpaces
 from volatility3.plugins.windows.stacktraces.names.decode import pe as peimage
 from volatility3.plugins.windows.stacktraces.names.decode.functiontable import FunctionTable
@@ -116,12 +118,13 @@ def names_of(built: Built, arch: str, folder: pathlib.Path) -> Tuple[int, SpaceN
     module = process.module("sample.dll", size=len(built.image), pdb=False)
     module.write(0, built.image)
     opened = context.open_image(kernel.image(), folder, "image.dmp")
-    space = next(AddressSpaces.list_spaces(opened.context, opened.kernel, [1000]))
-    return module.base, Symbolizer(opened.context, opened.kernel, "plugins.Test").names(space)
+    image = Image(opened.context, opened.kernel, "plugins.Test")
+    space = next(AddressSpaces.list_spaces(image, [1000]))
+    return module.base, Symbolizer(image).names(space)
 
 
 def expected(start: int, name: str, site: int, sources: str) -> Name:
-    return Name(f"sample!{name}+{site - start:#x}", sources, "", "module")
+    return Name(f"sample!{name}+{site - start:#x}", sources, NOTHING, "module")
 
 
 @pytest.mark.parametrize("arch, source_word", [("x64", "export"), ("x86", "nearest")])
@@ -139,7 +142,7 @@ def test_every_return_site_of_a_module_that_exports_its_functions(
             assert found == expected(start, owner, site, source_word), owner
         elif arch == "x64":
             # The compiler's cold parts are functions of their own to the function table.
-            assert found == Name(f"sample+{site:#x}", "module", "", "module"), owner
+            assert found == Name(f"sample+{site:#x}", "module", NOTHING, "module"), owner
             cold += 1
     assert cold < len(built.returns) / 2
 
@@ -151,7 +154,7 @@ def test_a_function_that_is_not_exported_never_borrows_a_name(tmp_path: pathlib.
     for site in built.returns:
         start, owner = built.owner(site)
         counts[owner in built.exports] += 1
-        plain = Name(f"sample+{site:#x}", "module", "", "module")
+        plain = Name(f"sample+{site:#x}", "module", NOTHING, "module")
         wanted = expected(start, owner, site, "export") if owner in built.exports else plain
         assert names.name(base + site) == wanted, owner
     assert min(counts.values()) > FUNCTIONS

@@ -8,6 +8,7 @@ import struct
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from volatility3.plugins.windows.stacktraces.base.decode.status import NOTHING, Word, status
 from volatility3.plugins.windows.stacktraces.names.decode import exports as peexports
 from volatility3.plugins.windows.stacktraces.names.decode import pe as peimage
 from volatility3.plugins.windows.stacktraces.names.decode.exports import Exports
@@ -25,7 +26,7 @@ def read(memory: Flat) -> Exports:
 def test_names_ordinals_and_forwarders() -> None:
     for bits in (32, 64):
         found = read(flat(pe(bits, exports=EXPORTS, ordinals=ORDINALS)))
-        assert found.status == ""
+        assert found.status == NOTHING
         assert found.forwarders == (("Away", "NTDLL.RtlAway"),)
         assert [(each.name, each.rva) for each in found.entries] == [
             ("Alias", 0x1000),
@@ -38,19 +39,19 @@ def test_names_ordinals_and_forwarders() -> None:
 
 
 def test_no_export_directory_is_no_fault() -> None:
-    assert read(flat(pe())) == Exports((), (), "")
+    assert read(flat(pe())) == Exports((), (), NOTHING)
 
 
 def test_a_paged_out_directory_is_said() -> None:
     image = pe(exports=EXPORTS)
-    assert read(flat(image).hide(0x5000, 0x6000)).status == peexports.UNREADABLE
+    assert read(flat(image).hide(0x5000, 0x6000)).status == status(Word.EXPORTS_UNREADABLE)
 
 
 def test_an_export_whose_name_is_paged_out_is_called_by_its_ordinal() -> None:
     exports = {f"Function{index:04}": 0x1000 + 4 * index for index in range(300)}
     image = pe(exports=exports, rdata=0x4000)
     found = read(flat(image).hide(0x6000, 0x7000))
-    assert found.status == peexports.INCOMPLETE
+    assert found.status == status(Word.EXPORTS_INCOMPLETE)
     names = {each.rva: each.name for each in found.entries}
     assert set(names) == set(exports.values())
     lost = [name for name, rva in exports.items() if names[rva] != name]
@@ -83,7 +84,7 @@ def test_a_limit_is_said() -> None:
     whole = peexports.read_exports(memory.load, headers)
     cut = peexports.read_exports(memory.load, headers, 1)
     assert not whole.status
-    assert cut.status == peexports.INCOMPLETE
+    assert cut.status == status(Word.EXPORTS_INCOMPLETE)
     assert len(cut.entries) + len(cut.forwarders) < len(whole.entries) + len(whole.forwarders)
 
 
@@ -120,7 +121,7 @@ RVAS = st.integers(0x1000, 0x1FFF)
 def test_any_table_comes_back(bits: int, exports: "dict[str, int]", ordinals: "dict[int, int]") -> None:
     image = pe(bits, exports={**exports, "Away": "NTDLL.RtlAway"}, ordinals=ordinals, rdata=0x8000)
     found = read(flat(image))
-    assert found.status == ""
+    assert found.status == NOTHING
     assert found.forwarders == (("Away", "NTDLL.RtlAway"),)
     wanted = {(rva, name) for name, rva in exports.items() if name != "Away"}
     wanted |= {(rva, f"Ordinal{number}") for number, rva in ordinals.items()}

@@ -9,6 +9,7 @@ import struct
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from volatility3.plugins.windows.stacktraces.base.decode.status import Word
 from volatility3.plugins.windows.stacktraces.names.decode import pe as peimage
 from volatility3.plugins.windows.stacktraces.names.decode.pe import CodeView, HeaderError, Headers
 
@@ -41,9 +42,9 @@ def test_codeview_is_the_pdbs_file_name_whatever_the_path() -> None:
 
 def test_paged_out_headers_are_told_from_invalid_ones() -> None:
     memory = flat(pe()).hide(0, 0x1000)
-    with pytest.raises(HeaderError, match=peimage.UNREADABLE):
+    with pytest.raises(HeaderError, match=Word.HEADERS_UNREADABLE.value):
         peimage.read_headers(memory.read)
-    with pytest.raises(HeaderError, match=peimage.INVALID):
+    with pytest.raises(HeaderError, match=Word.HEADERS_INVALID.value):
         peimage.read_headers(Flat(bytes(0x1000)).read)
 
 
@@ -88,7 +89,7 @@ def test_damaged_headers_never_do_more_than_fail(
     try:
         headers = peimage.read_headers(memory.read)
     except HeaderError as error:
-        assert str(error) in (peimage.UNREADABLE, peimage.INVALID)
+        assert error.word in (Word.HEADERS_UNREADABLE, Word.HEADERS_INVALID)
         return
     peimage.read_codeview(memory.read, headers)
     assert all(section.start < section.end <= headers.size for section in headers.sections)

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from volatility3.plugins.windows.stacktraces.names.decode import unloadevents
 
 from tests.forge.unloaded import UnloadedDll, unload_trace
+from tests.support import bare
 
 USER_END = {8: 1 << 47, 4: 0x80000000}
 KINDS = [(8, False, 0), (4, False, 0), (4, True, 1)]
@@ -29,7 +30,7 @@ def dlls(count: int) -> List[UnloadedDll]:
 @pytest.mark.parametrize("pointer_size, old, position", KINDS)
 @pytest.mark.parametrize("count", [1, 15, 16, 17, 40])
 def test_the_ring_proves_itself(pointer_size: int, old: bool, position: int, count: int) -> None:
-    layout = unloadevents.LAYOUTS[pointer_size][position]
+    layout = bare.event_layouts(pointer_size)[position]
     data = unload_trace(dlls(count), 8 * pointer_size, old=old)
     assert len(data) == unloadevents.EVENTS * layout.size
     events = unloadevents.read_events(memoryview(data), layout, USER_END[pointer_size])
@@ -42,7 +43,9 @@ def test_the_ring_proves_itself(pointer_size: int, old: bool, position: int, cou
 @pytest.mark.parametrize("pointer_size, old, position", KINDS)
 def test_the_ring_is_found_in_a_modules_data(pointer_size: int, old: bool, position: int) -> None:
     data = bytes(range(256)) * 2 + unload_trace(dlls(20), 8 * pointer_size, old=old) + b"\x11" * 512
-    found = list(unloadevents.find_ring(memoryview(data), pointer_size, USER_END[pointer_size]))
+    found = list(
+        unloadevents.find_ring(memoryview(data), bare.event_layouts(pointer_size), USER_END[pointer_size])
+    )
     assert found == [512]
 
 
@@ -63,13 +66,13 @@ def test_the_ring_is_found_in_a_modules_data(pointer_size: int, old: bool, posit
 def test_one_wrong_element_is_no_ring(offset: int, value: bytes) -> None:
     data = bytearray(unload_trace(dlls(3), 64))
     data[offset : offset + len(value)] = value
-    layout = unloadevents.LAYOUTS[8][0]
+    layout = bare.event_layouts(8)[0]
     assert unloadevents.read_events(memoryview(data), layout, USER_END[8]) is None
-    assert not list(unloadevents.find_ring(memoryview(data), 8, USER_END[8]))
+    assert not list(unloadevents.find_ring(memoryview(data), bare.event_layouts(8), USER_END[8]))
 
 
 def test_an_empty_ring_proves_nothing_and_a_known_one_is_salvaged() -> None:
-    layout = unloadevents.LAYOUTS[8][0]
+    layout = bare.event_layouts(8)[0]
     assert unloadevents.read_events(memoryview(bytes(16 * layout.size)), layout, USER_END[8]) is None
     data = bytearray(unload_trace(dlls(5), 64))
     data[layout.size * 2 + 0x1C] = 1
@@ -79,7 +82,9 @@ def test_an_empty_ring_proves_nothing_and_a_known_one_is_salvaged() -> None:
 
 @given(st.binary(max_size=4096), st.sampled_from([4, 8]))
 def test_noise_holds_no_ring(data: bytes, pointer_size: int) -> None:
-    assert not list(unloadevents.find_ring(memoryview(data), pointer_size, USER_END[pointer_size]))
+    assert not list(
+        unloadevents.find_ring(memoryview(data), bare.event_layouts(pointer_size), USER_END[pointer_size])
+    )
 
 
 EVENTS = st.lists(
@@ -102,11 +107,13 @@ EVENTS = st.lists(
 @given(EVENTS, st.sampled_from(KINDS), st.integers(0, 64))
 def test_any_unloads_come_back(events: List[UnloadedDll], kind: Tuple[int, bool, int], before: int) -> None:
     pointer_size, old, position = kind
-    layout = unloadevents.LAYOUTS[pointer_size][position]
+    layout = bare.event_layouts(pointer_size)[position]
     ring = unload_trace(events, 8 * pointer_size, old=old)
     read = unloadevents.read_events(memoryview(ring), layout, USER_END[pointer_size])
     assert read is not None
     shown = [(each.sequence, each.name, each.base, each.size) for each in read]
     assert shown == [(number, each.name, each.base, each.size) for number, each in enumerate(events)][-16:]
     data = bytes(8 * before) + ring
-    assert 8 * before in unloadevents.find_ring(memoryview(data), pointer_size, USER_END[pointer_size])
+    assert 8 * before in unloadevents.find_ring(
+        memoryview(data), bare.event_layouts(pointer_size), USER_END[pointer_size]
+    )

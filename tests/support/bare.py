@@ -1,0 +1,37 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""Images of which no kernel is known, and our symbol tables as such an image has them."""
+
+from __future__ import annotations
+
+import functools
+from typing import List
+
+from volatility3.framework import contexts
+from volatility3.framework.layers import physical
+from volatility3.plugins.windows.stacktraces.base import tables
+from volatility3.plugins.windows.stacktraces.base.decode.structure import Structures
+from volatility3.plugins.windows.stacktraces.base.image import Image
+from volatility3.plugins.windows.stacktraces.base.space import ARCHES
+from volatility3.plugins.windows.stacktraces.names.decode.unloadevents import EventLayout
+
+
+def image(pointer_size: int = 8, data: bytes = b"") -> Image:
+    """An image over bytes that begin at address 0, in a context of its own."""
+    context = contexts.Context()
+    context.add_layer(physical.BufferDataLayer(context, "tests.bare", "bare", data))
+    return Image.of_layer(context, "bare", pointer_size, "tests")
+
+
+@functools.lru_cache(maxsize=None)
+def ours(name: str) -> Structures:
+    """The structures of one of our tables."""
+    return image().our_types(name)
+
+
+@functools.lru_cache(maxsize=None)
+def event_layouts(pointer_size: int) -> List[EventLayout]:
+    """The layouts of ntdll's unload events, the newest first."""
+    arch = ARCHES[pointer_size]
+    names = [f"unload-{version}-{arch}" for version in tables.generations("unload", arch)]
+    return [EventLayout(ours(name)["_RTL_UNLOAD_EVENT_TRACE"]) for name in names]
