@@ -1,24 +1,20 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
 
-import logging
-from typing import Iterator, List, Optional, Tuple
+from typing import Iterator, List
 
-from volatility3.framework import interfaces, renderers
-from volatility3.framework.renderers import format_hints
+from volatility3.framework import interfaces
 
-from .stacktraces.base import bulk, globalflag, spaces, tables
-from .stacktraces.base.decode import globalflags
-from .stacktraces.names import moduleindex, pdbsymbols
+from .stacktraces.base import globalflag
+from .stacktraces.base.space import AddressSpace
+from .stacktraces.base.spaces import AddressSpaces
+from .stacktraces.names.moduleindex import ModuleIndexes
+from .stacktraces.names.pdbsymbols import PdbSymbols
 from .stacktraces.rows import options
-from .stacktraces.tracedb import finder as databases
-from .stacktraces.tracedb.found import Database
-
-vollog = logging.getLogger(__name__)
-
-Row = Tuple[int, Tuple[object, ...]]
-
-_NONE = renderers.NotApplicableValue()
+from .stacktraces.rows.grid import Row
+from .stacktraces.rows.plugin import Listing
+from .stacktraces.rows.traces import FLAGS, FlagRows
+from .stacktraces.tracedb.finder import Databases
 
 
 class GFlags(interfaces.plugins.PluginInterface):
@@ -34,99 +30,27 @@ class GFlags(interfaces.plugins.PluginInterface):
     @classmethod
     def get_requirements(cls) -> List[interfaces.configuration.RequirementInterface]:
         return [
-            options.kernel(),
-            *options.helpers(spaces=spaces.AddressSpaces, databases=databases.Databases),
+            *options.helpers(databases=Databases),
             options.pid("the kernel"),
             options.switch("carve", "Also show databases that no pointer leads to"),
         ]
 
     def _generator(self) -> Iterator[Row]:
-        kernel_name = self.config["kernel"]
-        indexes = moduleindex.ModuleIndexes(self.context, pdbsymbols.PdbSymbols(self.context))
-        finder = databases.Databases(self.context, kernel_name, self.config_path, indexes)
-        try:
-            for space in spaces.AddressSpaces.list_spaces(self.context, kernel_name, self.config.get("pid")):
-                self._progress_callback(0, f"Checking the databases of process {space.pid}")
-                flags = globalflag.read(self.context, kernel_name, space)
+        with Listing(self) as listing:
+            image = options.image(self)
+            finder = Databases(image, ModuleIndexes(image, PdbSymbols(image)))
+            rows = FlagRows(image)
+            listed = AddressSpaces.list_spaces(image, self.config.get("pid"))
+            for space in listing.each(listed, _work):
+                flags = globalflag.read(image, space)
                 found = finder.search(space, self.config.get("carve", False))
-                yield 0, self._space_row(space, flags, finder.missing(space, found, flags))
+                yield 0, rows.space(space, flags, finder.missing(space, found, flags))
                 for each in found.databases:
-                    yield 1, self._database_row(finder, each)
-        except tables.MissingTableError as error:
-            vollog.error(error)
+                    yield 1, rows.database(each, finder.open(each))
 
-    def _space_row(
-        self, space: spaces.AddressSpace, flags: Optional[int], missing: str
-    ) -> Tuple[object, ...]:
-        status = space.status or missing
-        if flags is None and not status:
-            status = "flags unreadable" if space.peb or space.kernel else "no PEB"
-        unread = renderers.UnreadableValue()
-        return (
-            space.pid,
-            space.process,
-            space.arch,
-            unread if flags is None else format_hints.Hex(flags),
-            unread if flags is None else globalflags.abbreviate(flags),
-            *(_NONE,) * 10,
-            status,
-            _NONE,
-        )
+    def run(self) -> interfaces.renderers.TreeGrid:
+        return FLAGS.tree(self._generator())
 
-    def _database_row(self, finder: databases.Databases, each: Database) -> Tuple[object, ...]:
-        space = each.space
-        layer = self.context.layers[space.layer_name]
-        opened = finder.open(each)
-        cells: Tuple[object, ...] = (renderers.UnparsableValue(),) * 6
-        orphans: object = renderers.UnparsableValue()
-        status = [each.status]
-        if opened is not None:
-            status.append(opened.status)
-            figures = opened.figures()
-            cells = (
-                figures.indexed,
-                figures.chained,
-                figures.freed,
-                figures.unindexed,
-                figures.mismatched,
-                figures.unreadable,
-            )
-            orphans = figures.orphans
-        return (
-            space.pid,
-            space.process,
-            space.arch,
-            _NONE,
-            _NONE,
-            each.kind,
-            format_hints.Hex(bulk.masked(layer, each.address)),
-            each.located_by,
-            each.layout or renderers.UnparsableValue(),
-            *cells,
-            ", ".join(filter(None, status)),
-            orphans,
-        )
 
-    def run(self) -> renderers.TreeGrid:
-        return renderers.TreeGrid(
-            [
-                ("PID", int),
-                ("Process", str),
-                ("Arch", str),
-                ("NtGlobalFlag", format_hints.Hex),
-                ("Flags", str),
-                ("Kind", str),
-                ("Database", format_hints.Hex),
-                ("LocatedBy", str),
-                ("Layout", str),
-                ("Indexed", int),
-                ("Chained", int),
-                ("Freed", int),
-                ("Unindexed", int),
-                ("Mismatched", int),
-                ("Unreadable", int),
-                ("Status", str),
-                ("Orphans", int),
-            ],
-            self._generator(),
-        )
+def _work(space: AddressSpace) -> str:
+    return f"Checking the databases of process {space.pid}"

@@ -2,28 +2,30 @@
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
 
 import logging
-from typing import Iterable, Iterator, List, Optional, Tuple
+from typing import Iterator, List, Optional, Tuple
 
-from volatility3.framework import interfaces, renderers
+from volatility3.framework import interfaces
 from volatility3.framework.configuration import requirements
 
-from .stacktraces.base import spaces, tables
-from .stacktraces.heaps import lister
+from .stacktraces.base.image import Image
+from .stacktraces.base.space import AddressSpace
+from .stacktraces.base.spaces import AddressSpaces
 from .stacktraces.heaps.decode import umdh
 from .stacktraces.heaps.decode.contents import Contents
-from .stacktraces.heaps.decode.groups import Group
-from .stacktraces.heaps.decode.umdhgrowth import Change, Growth
+from .stacktraces.heaps.lister import Heaps
 from .stacktraces.heaps.umdh_log import loaded_modules, log_of
-from .stacktraces.names import symbolizer
-from .stacktraces.rows import options
-from .stacktraces.rows.frames import FrameCells, names_of
-from .stacktraces.rows.heaps import COLUMNS, HeapRows
-from .stacktraces.rows.selection import Selection
-from .stacktraces.tracedb import finder as databases
+from .stacktraces.names.symbolizer import Symbolizer
+from .stacktraces.rows import options, plugin
+from .stacktraces.rows.grid import Row
+from .stacktraces.rows.heaps import GRID, HeapRows
+from .stacktraces.tracedb.finder import Databases
 
 vollog = logging.getLogger(__name__)
 
-Row = Tuple[int, Tuple[object, ...]]
+_NOTHING = (
+    "No heap that can be read remembers who allocated its blocks: a process's heaps do when its "
+    "NtGlobalFlag has +ust 0x1000, or page heap (+hpa 0x2000000) is on (windows.gflags shows the flags)"
+)
 
 
 class HeapTraces(interfaces.plugins.PluginInterface):
@@ -40,13 +42,7 @@ class HeapTraces(interfaces.plugins.PluginInterface):
     @classmethod
     def get_requirements(cls) -> List[interfaces.configuration.RequirementInterface]:
         return [
-            options.kernel(),
-            *options.helpers(
-                spaces=spaces.AddressSpaces,
-                databases=databases.Databases,
-                heaps=lister.Heaps,
-                symbolizer=symbolizer.Symbolizer,
-            ),
+            *options.helpers(databases=Databases, heaps=Heaps, symbolizer=Symbolizer),
             options.pid(),
             options.switch("blocks", "Also show each block"),
             *options.selecting("traces"),
@@ -65,67 +61,56 @@ class HeapTraces(interfaces.plugins.PluginInterface):
         except (OSError, umdh.UmdhError) as error:
             vollog.error(f"The baseline cannot be used: {error}")
             return
-        kernel_name = self.config["kernel"]
-        names = options.symbolizer(self)
-        finder = databases.Databases(self.context, kernel_name, self.config_path, names.indexes)
-        reader = lister.Heaps(self.context, kernel_name, self.config_path, finder)
-        keep = bool(self.config.get("blocks", False) or self.config.get("dump", False))
-        found = False
-        try:
-            for space in spaces.AddressSpaces.list_spaces(self.context, kernel_name, self.config.get("pid")):
-                self._progress_callback(0, f"Reading the heaps of process {space.pid}")
+        with plugin.Listing(self, _NOTHING) as listing:
+            image = options.image(self)
+            names = options.symbolizer(self, image)
+            reader = Heaps(image, Databases(image, names.indexes))
+            keep = bool(self.config.get("blocks", False) or self.config.get("dump", False))
+            for space in listing.each(AddressSpaces.list_spaces(image, self.config.get("pid")), _work):
                 contents = reader.read(space, keep)
                 if contents is not None:
-                    # Without page tables of its own a process has but a row that says so.
-                    layer_name = space.layer_name or self.context.modules[kernel_name].layer_name
-                    rows = HeapRows(self.context.layers[layer_name], space, names.names(space))
+                    rows = HeapRows(image, space, names.names(space))
                     if contents.status:
                         yield 0, rows.unread(contents.status)
                     if contents.owners or contents.groups:
-                        found = True
-                        yield from self._space(space, contents, rows, baseline)
-        except tables.MissingTableError as error:
-            vollog.error(error)
-            return
-        if not found:
-            vollog.warning(
-                "No heap that can be read remembers who allocated its blocks: a process's heaps do when its "
-                "NtGlobalFlag has +ust 0x1000, or page heap (+hpa 0x2000000) is on (windows.gflags shows the "
-                "flags)"
-            )
+                        listing.found = True
+                        yield from self._space(image, space, contents, rows, baseline)
 
     def _space(
-        self, space: spaces.AddressSpace, contents: Contents, rows: HeapRows, baseline: Optional[umdh.Log]
+        self,
+        image: Image,
+        space: AddressSpace,
+        contents: Contents,
+        rows: HeapRows,
+        baseline: Optional[umdh.UmdhLog],
     ) -> Iterator[Row]:
-        modules: Tuple[umdh.Module, ...] = ()
+        modules: Tuple[umdh.UmdhModule, ...] = ()
         if baseline is not None or self.config.get("dump", False):
-            modules = loaded_modules(self.context, self.config["kernel"], space)
+            modules = loaded_modules(image, space)
         file_output = self._dump(space, contents, modules)
         selection = options.selection(self)
         for owner in contents.owners:
             frames = rows.frames(owner.trace)
-            if _takes(selection, frames):
+            if selection.takes_frames(frames):
                 yield 0, rows.owner(owner, file_output)
-                for number, frame in enumerate(frames):
-                    yield 1, rows.owner_frame(owner, number, frame)
-        growth = Growth(baseline, modules, contents.groups) if baseline is not None else None
-        for group, change in _compared(contents.groups, growth):
+                yield from rows.owner_frames(owner, frames)
+        growth = umdh.Growth(baseline, modules, contents.groups) if baseline is not None else None
+        grown = growth.compared() if growth is not None else [(group, None) for group in contents.groups]
+        for group, change in grown:
             frames = rows.frames(group.trace)
-            if _takes(selection, frames):
+            if selection.takes_frames(frames):
                 yield 0, rows.group(group, change)
-                for number, frame in enumerate(frames):
-                    yield 1, rows.frame(group, number, frame)
+                yield from rows.group_frames(group, frames)
                 if self.config.get("blocks", False):
                     for block in group.blocks:
                         yield 1, rows.block(block)
         for stack, total in growth.left() if growth is not None else ():
             frames = rows.stack(stack)
-            if _takes(selection, frames):
+            if selection.takes_frames(frames):
                 yield 0, rows.gone(total)
-                for number, frame in enumerate(frames):
-                    yield 1, rows.gone_frame(number, frame)
+                yield from rows.gone_frames(frames)
 
-    def _baseline(self) -> Optional[umdh.Log]:
+    def _baseline(self) -> Optional[umdh.UmdhLog]:
         """Reads the log to compare with, if one is given."""
         path = self.config.get("baseline")
         if not path:
@@ -133,10 +118,10 @@ class HeapTraces(interfaces.plugins.PluginInterface):
         with open(path, encoding="utf-8", errors="replace") as file:
             return umdh.parse(file)
 
-    def _dump(self, space: spaces.AddressSpace, contents: Contents, modules: Tuple[umdh.Module, ...]) -> str:
+    def _dump(self, space: AddressSpace, contents: Contents, modules: Tuple[umdh.UmdhModule, ...]) -> str:
         """Writes a UMDH log if that is wanted; returns the name of the file."""
         if not self.config.get("dump", False):
-            return options.DISABLED
+            return plugin.DISABLED
         log, left_out = log_of(contents.groups, modules)
         if left_out:
             vollog.warning(
@@ -144,16 +129,11 @@ class HeapTraces(interfaces.plugins.PluginInterface):
                 "is not known: they are not in the UMDH log"
             )
         name = f"umdh.{space.pid}.{space.arch}.log"
-        return options.write_file(self, name, (piece.encode("utf-8") for piece in umdh.write(log)))
+        return plugin.write_file(self, name, (piece.encode("utf-8") for piece in umdh.write(log)))
 
-    def run(self) -> renderers.TreeGrid:
-        return renderers.TreeGrid(COLUMNS, self._generator())
-
-
-def _takes(selection: Selection, frames: List[FrameCells]) -> bool:
-    return selection.everything or selection.takes(names_of(frames))
+    def run(self) -> interfaces.renderers.TreeGrid:
+        return GRID.tree(self._generator())
 
 
-def _compared(groups: Iterable[Group], growth: Optional[Growth]) -> List[Tuple[Group, Optional[Change]]]:
-    """Returns groups with the growth of their stacks, if there is something to compare them with."""
-    return [(group, None) for group in groups] if growth is None else growth.compared()
+def _work(space: AddressSpace) -> str:
+    return f"Reading the heaps of process {space.pid}"

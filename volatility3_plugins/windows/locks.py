@@ -1,25 +1,19 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
 
-import logging
-from typing import Dict, Iterator, List, Optional, Tuple
+from typing import Iterator, List, Union
 
-from volatility3.framework import interfaces, renderers
+from volatility3.framework import interfaces
 
-from .stacktraces.base import spaces, tables
-from .stacktraces.locks import lister as locks
-from .stacktraces.locks.lock import Lock
-from .stacktraces.names import symbolizer
-from .stacktraces.rows import options
-from .stacktraces.rows.frames import names_of
-from .stacktraces.rows.locks import COLUMNS, LockRows
-from .stacktraces.rows.selection import Selection
-from .stacktraces.tracedb import finder as databases
-from .stacktraces.tracedb.creators import Creator
-
-vollog = logging.getLogger(__name__)
-
-Row = Tuple[int, Tuple[object, ...]]
+from .stacktraces.base.space import AddressSpace
+from .stacktraces.base.spaces import AddressSpaces
+from .stacktraces.locks.lister import LockLister
+from .stacktraces.locks.lock import Lock, LockGap
+from .stacktraces.names.symbolizer import Symbolizer
+from .stacktraces.rows import options, plugin
+from .stacktraces.rows.grid import Row
+from .stacktraces.rows.locks import GRID, LockRows
+from .stacktraces.tracedb.finder import Databases
 
 
 class Locks(interfaces.plugins.PluginInterface):
@@ -35,13 +29,7 @@ class Locks(interfaces.plugins.PluginInterface):
     @classmethod
     def get_requirements(cls) -> List[interfaces.configuration.RequirementInterface]:
         return [
-            options.kernel(),
-            *options.helpers(
-                spaces=spaces.AddressSpaces,
-                databases=databases.Databases,
-                locks=locks.Locks,
-                symbolizer=symbolizer.Symbolizer,
-            ),
+            *options.helpers(databases=Databases, locks=LockLister, symbolizer=Symbolizer),
             options.pid("the kernel"),
             options.switch("held", "Show only locks that are owned (or where that cannot be read)"),
             options.switch(
@@ -53,25 +41,34 @@ class Locks(interfaces.plugins.PluginInterface):
         ]
 
     def _generator(self) -> Iterator[Row]:
-        kernel_name = self.config["kernel"]
-        names = options.symbolizer(self)
-        finder = databases.Databases(self.context, kernel_name, self.config_path, names.indexes)
-        lister = locks.Locks(self.context, kernel_name, finder)
+        with plugin.Listing(self) as listing:
+            image = options.image(self)
+            names = options.symbolizer(self, image)
+            lister = LockLister(image, Databases(image, names.indexes))
+            for space in listing.each(AddressSpaces.list_spaces(image, self.config.get("pid")), _work):
+                locks = list(lister.list_locks(space))
+                if locks:
+                    rows = LockRows(image, space, names.names(space))
+                    yield from self._locks(lister, space, locks, rows)
+
+    def _locks(
+        self, lister: LockLister, space: AddressSpace, locks: List[Union[Lock, LockGap]], rows: LockRows
+    ) -> Iterator[Row]:
+        file_output = self._dump(lister, space, locks)
+        creators = lister.creators(space, locks)
         selection = options.selection(self)
-        try:
-            for space in spaces.AddressSpaces.list_spaces(self.context, kernel_name, self.config.get("pid")):
-                self._progress_callback(0, f"Reading the locks of process {space.pid}")
-                listed = list(lister.list_locks(space))
-                if listed:
-                    file_output = self._dump(lister, space, listed)
-                    creators = lister.creators(space, listed)
-                    # Without page tables of its own a process has but a row that says so.
-                    layer_name = space.layer_name or self.context.modules[kernel_name].layer_name
-                    rows = LockRows(self.context.layers[layer_name], space, names.names(space))
-                    for each in filter(self._takes, listed):
-                        yield from self._lock(each, creators, rows, selection, file_output)
-        except tables.MissingTableError as error:
-            vollog.error(error)
+        for each in locks:
+            if isinstance(each, LockGap):
+                if selection.everything:
+                    yield 0, rows.gap(each)
+                continue
+            creator = creators.get(each.back_trace_index or 0)
+            frames = rows.frames(creator)
+            if self._takes(each) and selection.takes_frames(frames):
+                yield 0, rows.lock(each, creator, file_output)
+                for owner in each.owners:
+                    yield 1, rows.owner(each, owner)
+                yield from rows.frame_rows(each, frames)
 
     def _takes(self, each: Lock) -> bool:
         """Tells whether a lock is wanted by --held and --contended."""
@@ -79,30 +76,16 @@ class Locks(interfaces.plugins.PluginInterface):
         unwanted_calm = self.config.get("contended", False) and each.contended is False
         return not (unwanted_free or unwanted_calm)
 
-    @staticmethod
-    def _lock(
-        each: Lock,
-        creators: Dict[int, Creator],
-        rows: LockRows,
-        selection: Selection,
-        file_output: str,
-    ) -> Iterator[Row]:
-        creator: Optional[Creator] = creators.get(each.back_trace_index or 0)
-        frames = rows.frames(creator)
-        if not (selection.everything or selection.takes(names_of(frames))):
-            return
-        yield 0, rows.lock(each, creator, file_output)
-        for owner in each.owners:
-            yield 1, rows.owner(each, owner)
-        for cells in rows.frame_rows(each, frames):
-            yield 1, cells
-
-    def _dump(self, lister: locks.Locks, space: spaces.AddressSpace, listed: List[Lock]) -> str:
+    def _dump(self, lister: LockLister, space: AddressSpace, locks: List[Union[Lock, LockGap]]) -> str:
         """Writes RTL_PROCESS_LOCKS if that is wanted; returns the name of the file."""
         if not self.config.get("dump", False):
-            return options.DISABLED
+            return plugin.DISABLED
         name = f"locks.{space.pid}.{space.arch}.bin"
-        return options.write_file(self, name, [lister.buffer(space, listed)])
+        return plugin.write_file(self, name, [lister.buffer(space, locks)])
 
-    def run(self) -> renderers.TreeGrid:
-        return renderers.TreeGrid(COLUMNS, self._generator())
+    def run(self) -> interfaces.renderers.TreeGrid:
+        return GRID.tree(self._generator())
+
+
+def _work(space: AddressSpace) -> str:
+    return f"Reading the locks of process {space.pid}"

@@ -1,24 +1,21 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
 
-import logging
-from typing import Iterator, List, Tuple
+from typing import Iterator, List
 
-from volatility3.framework import interfaces, renderers
-from volatility3.framework.renderers import format_hints
+from volatility3.framework import interfaces
 
-from .stacktraces.base import bulk, spaces
-from .stacktraces.names import symbolizer
-from .stacktraces.objects import lister
-from .stacktraces.objects.event import ObjectEvent
+from .stacktraces.names.symbolizer import Symbolizer
+from .stacktraces.objects.lister import ObjectTraceLister
 from .stacktraces.rows import options
-from .stacktraces.rows.frames import StackCells, names_of
+from .stacktraces.rows.grid import Row
+from .stacktraces.rows.handles import OBJECTS, ObjectRows
+from .stacktraces.rows.plugin import Listing
 
-vollog = logging.getLogger(__name__)
-
-Row = Tuple[int, Tuple[object, ...]]
-
-_NONE = renderers.NotApplicableValue()
+_NOTHING = (
+    "No object is traced: Windows keeps these traces when object reference tracing is on "
+    "(gflags /ro, or ObTracePoolTags and ObTraceProcessName in the registry)"
+)
 
 
 class ObjectTraces(interfaces.plugins.PluginInterface):
@@ -33,73 +30,23 @@ class ObjectTraces(interfaces.plugins.PluginInterface):
     @classmethod
     def get_requirements(cls) -> List[interfaces.configuration.RequirementInterface]:
         return [
-            options.kernel(),
-            *options.helpers(
-                spaces=spaces.AddressSpaces,
-                objecttraces=lister.ObjectTraces,
-                symbolizer=symbolizer.Symbolizer,
-            ),
+            *options.helpers(objecttraces=ObjectTraceLister, symbolizer=Symbolizer),
             *options.selecting("events"),
             options.fetch_symbols(),
         ]
 
     def _generator(self) -> Iterator[Row]:
-        kernel_name = self.config["kernel"]
-        kernel = next(spaces.AddressSpaces.list_spaces(self.context, kernel_name, [spaces.KERNEL_PID]))
-        naming = options.symbolizer(self)
-        selection = options.selection(self)
-        layer = self.context.layers[kernel.layer_name]
-        stacks = StackCells(layer, naming.names(kernel))
-        found = False
-        listed = lister.ObjectTraces(self.context, kernel_name, kernel).list_events()
-        for event in options.with_progress(self, listed, lambda _: "Reading the traces of objects"):
-            found = True
-            frames = stacks.of(event.frames)
-            if selection.everything or selection.takes(names_of(frames)):
-                yield 0, self._row(layer, event)
-                for number, frame in enumerate(frames):
-                    sequence = _NONE if event.sequence is None else event.sequence
-                    yield 1, (*self._key(layer, event), *(_NONE,) * 3, sequence, number, *frame.cells)
-        if not found:
-            vollog.warning(
-                "No object is traced: Windows keeps these traces when object reference tracing is on "
-                "(gflags /ro, or ObTracePoolTags and ObTraceProcessName in the registry)"
-            )
+        with Listing(self, _NOTHING) as listing:
+            image = options.image(self)
+            rows = ObjectRows(image, options.symbolizer(self, image))
+            selection = options.selection(self)
+            listed = ObjectTraceLister(image).list_events()
+            for event in listing.each(listed, lambda _: "Reading the traces of objects"):
+                listing.found = True
+                frames = rows.frames(event)
+                if selection.takes_frames(frames):
+                    yield 0, rows.event(event)
+                    yield from rows.frame_rows(event, frames)
 
-    @staticmethod
-    def _key(layer: interfaces.layers.DataLayerInterface, event: ObjectEvent) -> Tuple[object, ...]:
-        thing = event.object
-        cells = (thing.type, thing.name) if thing else (None, None)
-        return (
-            format_hints.Hex(bulk.masked(layer, thing.body)) if thing else _NONE,
-            *(_NONE if cell is None else cell for cell in (*cells, event.process)),
-        )
-
-    def _row(self, layer: interfaces.layers.DataLayerInterface, event: ObjectEvent) -> Tuple[object, ...]:
-        cells = (event.event or None, event.num_traces, event.tag, event.sequence)
-        return (
-            *self._key(layer, event),
-            *(_NONE if cell is None else cell for cell in cells),
-            *(_NONE,) * 4,
-            event.status,
-        )
-
-    def run(self) -> renderers.TreeGrid:
-        return renderers.TreeGrid(
-            [
-                ("Object", format_hints.Hex),
-                ("ObjectType", str),
-                ("ObjectName", str),
-                ("Process", str),
-                ("Event", str),
-                ("Count", int),
-                ("Tag", str),
-                ("Sequence", int),
-                ("Frame", int),
-                ("Address", format_hints.Hex),
-                ("Symbol", str),
-                ("Source", str),
-                ("Status", str),
-            ],
-            self._generator(),
-        )
+    def run(self) -> interfaces.renderers.TreeGrid:
+        return OBJECTS.tree(self._generator())

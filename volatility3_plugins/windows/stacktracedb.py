@@ -3,24 +3,32 @@
 
 import itertools
 import logging
-from typing import Iterable, Iterator, List, Tuple
+from typing import Iterable, Iterator, List
 
-from volatility3.framework import interfaces, renderers
+from volatility3.framework import interfaces
 
-from .stacktraces.base import bulk, globalflag, spaces, tables
-from .stacktraces.base.decode import globalflags
-from .stacktraces.names import symbolizer
-from .stacktraces.rows import collector, options
-from .stacktraces.rows.traces import COLUMNS, TraceRows
-from .stacktraces.tracedb import finder as databases
-from .stacktraces.tracedb.decode import backtraces, heaplog
-from .stacktraces.tracedb.decode import database as stdwalk
-from .stacktraces.tracedb.decode.database import Trace
-from .stacktraces.tracedb.found import Database, Found
+from .stacktraces.base import bulk, globalflag
+from .stacktraces.base.image import Image
+from .stacktraces.base.space import AddressSpace
+from .stacktraces.base.spaces import AddressSpaces
+from .stacktraces.names.symbolizer import Symbolizer
+from .stacktraces.rows import options, plugin
+from .stacktraces.rows.grid import Row
+from .stacktraces.rows.traces import TRACES, TraceRows, missing
+from .stacktraces.tracedb.decode import backtraces
+from .stacktraces.tracedb.decode.database import StdDatabase
+from .stacktraces.tracedb.decode.heaplog import HeapLog
+from .stacktraces.tracedb.decode.judge import Trace
+from .stacktraces.tracedb.finder import Databases
+from .stacktraces.tracedb.found import Database
 
 vollog = logging.getLogger(__name__)
 
-Row = Tuple[int, Tuple[object, ...]]
+_NO_PROCESS = "There is no process of these IDs"
+_NO_DATABASE = (
+    "No stack trace database: the kernel keeps one when NtGlobalFlag has +kst 0x2000, "
+    "a process when its own has +ust 0x1000 (windows.gflags shows the flags)"
+)
 
 
 class StackTraceDb(interfaces.plugins.PluginInterface):
@@ -36,12 +44,7 @@ class StackTraceDb(interfaces.plugins.PluginInterface):
     @classmethod
     def get_requirements(cls) -> List[interfaces.configuration.RequirementInterface]:
         return [
-            options.kernel(),
-            *options.helpers(
-                spaces=spaces.AddressSpaces,
-                databases=databases.Databases,
-                symbolizer=symbolizer.Symbolizer,
-            ),
+            *options.helpers(databases=Databases, symbolizer=Symbolizer),
             options.pid("the kernel"),
             options.numbers("index", "Show only the back traces with these indices, and check no others"),
             *options.selecting("back traces"),
@@ -56,72 +59,55 @@ class StackTraceDb(interfaces.plugins.PluginInterface):
         ]
 
     def _generator(self) -> Iterator[Row]:
-        kernel_name = self.config["kernel"]
-        names = options.symbolizer(self)
-        finder = databases.Databases(self.context, kernel_name, self.config_path, names.indexes)
-        listed = spaces.AddressSpaces.list_spaces(self.context, kernel_name, self.config.get("pid"))
-        spaces_seen = databases_seen = 0
-        try:
-            for space in listed:
-                spaces_seen += 1
-                self._progress_callback(0, _work(space))
+        with plugin.Listing(self, _NO_PROCESS) as listing:
+            image = options.image(self)
+            names = options.symbolizer(self, image)
+            finder = Databases(image, names.indexes)
+            for space in listing.each(AddressSpaces.list_spaces(image, self.config.get("pid")), _work):
+                listing.nothing = _NO_DATABASE
                 found = finder.search(space, self.config.get("carve", False))
-                self._warn(space, finder, found)
+                flags = globalflag.read(image, space)
+                objection = missing(space, flags, finder.missing(space, found, flags))
+                if objection:
+                    vollog.warning(objection)
                 for each in found.databases:
-                    databases_seen += 1
-                    rows = TraceRows(self.context.layers[space.layer_name], each, names.names(space))
-                    yield from self._database(finder, each, rows)
-        except tables.MissingTableError as error:
-            vollog.error(error)
-            return
-        if not spaces_seen:
-            vollog.warning("There is no process of these IDs")
-        elif not databases_seen:
-            vollog.warning(
-                "No stack trace database: the kernel keeps one when NtGlobalFlag has +kst 0x2000, "
-                "a process when its own has +ust 0x1000 (windows.gflags shows the flags)"
-            )
+                    listing.found = True
+                    rows = TraceRows(image, each, names.names(space))
+                    yield from self._database(image, finder, each, rows, listing)
 
-    def _warn(self, space: spaces.AddressSpace, finder: databases.Databases, found: Found) -> None:
-        """Says why a space shows no database although its flags ask for one."""
-        flags = globalflag.read(self.context, self.config["kernel"], space)
-        missing = finder.missing(space, found, flags)
-        if missing or space.status:
-            who = "The kernel" if space.kernel else f"Process {space.pid} ({space.arch})"
-            asked = "" if flags is None else f" (NtGlobalFlag {flags:#x}: {globalflags.abbreviate(flags)})"
-            vollog.warning(f"{who}{asked}: {missing or space.status}")
-
-    def _database(self, finder: databases.Databases, database: Database, rows: TraceRows) -> Iterator[Row]:
+    def _database(
+        self, image: Image, finder: Databases, database: Database, rows: TraceRows, listing: plugin.Listing
+    ) -> Iterator[Row]:
         dump, carve = self.config.get("dump", False), self.config.get("carve", False)
         wanted = self.config.get("index")
         picked = finder.pick(database, set(wanted)) if wanted and not (dump or carve) else None
         if picked is not None:
-            yield 0, rows.database(database.header, database.status, options.DISABLED)
+            yield 0, rows.database(database.header, database.status, plugin.DISABLED)
             yield from self._traces(rows, picked)
             return
         opened = finder.open(database)
         if opened is None:
-            yield 0, rows.database(None, database.status, options.FAILED if dump else options.DISABLED)
+            yield 0, rows.database(None, database.status, plugin.FAILED if dump else plugin.DISABLED)
             return
-        status = ", ".join(filter(None, (database.status, opened.status)))
-        if isinstance(opened, heaplog.HeapLog):
+        said = database.status + opened.status
+        if isinstance(opened, HeapLog):
             unreadable = opened.figures().unreadable
-            yield 0, rows.heaplog(opened.trace_count, status)
+            yield 0, rows.heaplog(opened.trace_count, said)
         else:
             unreadable = opened.unreadable
-            file_name = self._dump(finder, database, opened) if dump else options.DISABLED
-            yield 0, rows.database(opened.header, status, file_name)
+            file_name = self._dump(image, finder, database, opened) if dump else plugin.DISABLED
+            yield 0, rows.database(opened.header, said, file_name)
         where = (
             f"Process {database.space.pid} ({database.space.arch}), {database.kind} at {database.address:#x}"
         )
         if unreadable:
             vollog.warning(f"{where}: {unreadable} bytes of the used parts are not in the image")
-        if isinstance(opened, stdwalk.Database) and opened.unlisted:
+        if isinstance(opened, StdDatabase) and opened.unlisted:
             vollog.warning(f"{where}: {opened.unlisted} more index slots lead to no entry; they have no row")
         if not dump:
             work = _work(database.space)
-            with collector.paused():
-                traces = options.with_progress(self, opened.traces(carve), lambda _: work)
+            with plugin.collector_paused():
+                traces = listing.each(opened.traces(carve), lambda _: work)
                 yield from self._traces(rows, traces)
 
     def _traces(self, rows: TraceRows, traces: Iterable[Trace]) -> Iterator[Row]:
@@ -135,17 +121,17 @@ class StackTraceDb(interfaces.plugins.PluginInterface):
             return zip(itertools.repeat(0), map(rows.folded, traces))
         return itertools.chain.from_iterable(map(rows.unfolded, traces))
 
-    def _dump(self, finder: databases.Databases, database: Database, opened: stdwalk.Database) -> str:
+    def _dump(self, image: Image, finder: Databases, database: Database, opened: StdDatabase) -> str:
         """Writes RTL_PROCESS_BACKTRACES; returns the name of the file."""
         space = database.space
-        address = bulk.masked(self.context.layers[space.layer_name], database.address)
+        address = bulk.masked(image.layer_of(space), database.address)
         name = f"backtraces.{space.pid}.{space.arch}.{address:x}.bin"
         layout = finder.layouts(space).backtraces
-        return options.write_file(self, name, backtraces.encode(opened.buffer(), opened.records(), layout))
+        return plugin.write_file(self, name, backtraces.encode(opened.buffer(), opened.records(), layout))
 
-    def run(self) -> renderers.TreeGrid:
-        return renderers.TreeGrid(COLUMNS, self._generator())
+    def run(self) -> interfaces.renderers.TreeGrid:
+        return TRACES.tree(self._generator())
 
 
-def _work(space: spaces.AddressSpace) -> str:
+def _work(space: AddressSpace) -> str:
     return f"Reading the databases of process {space.pid}"

@@ -1,17 +1,18 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
 
-from typing import Iterator, List, Tuple
+from typing import Iterator, List
 
-from volatility3.framework import interfaces, renderers
-from volatility3.framework.configuration import requirements
+from volatility3.framework import interfaces
 from volatility3.plugins.windows import thrdscan
 
-from .stacktraces.base import spaces
-from .stacktraces.names import symbolizer
+from .stacktraces.names.symbolizer import Symbolizer
 from .stacktraces.rows import options, traps
-from .stacktraces.threads import lister
-from .stacktraces.traps import lister as states
+from .stacktraces.rows.grid import Row
+from .stacktraces.rows.plugin import Listing
+from .stacktraces.stacks.nonvolatile import TrapUnwind
+from .stacktraces.threads.lister import Threads
+from .stacktraces.traps.lister import TrapStates
 from .stacktraces.traps.state import State
 
 
@@ -29,16 +30,10 @@ class TrapFrames(interfaces.plugins.PluginInterface):
     @classmethod
     def get_requirements(cls) -> List[interfaces.configuration.RequirementInterface]:
         return [
-            options.kernel(),
-            *options.helpers(
-                spaces=spaces.AddressSpaces,
-                threads=lister.Threads,
-                symbolizer=symbolizer.Symbolizer,
-                states=states.TrapFrames,
-            ),
-            requirements.VersionRequirement(name="thrdscan", component=thrdscan.ThrdScan, version=(2, 0, 0)),
+            *options.helpers(threads=Threads, symbolizer=Symbolizer, states=TrapStates),
+            options.version("thrdscan", thrdscan.ThrdScan),
             options.pid("the processors"),
-            options.numbers("tid", "Thread IDs to include (all other threads are excluded)"),
+            options.tid(),
             options.offset(),
             options.switch(
                 "scan_stacks", "Look for further frames on every kernel stack and on those of the processors"
@@ -52,31 +47,30 @@ class TrapFrames(interfaces.plugins.PluginInterface):
             options.fetch_symbols(),
         ]
 
-    def _generator(self) -> Iterator[Tuple[int, Tuple[object, ...]]]:
-        kernel_name = self.config["kernel"]
-        layer = self.context.layers[self.context.modules[kernel_name].layer_name]
-        names = options.symbolizer(self)
-        rows = traps.TrapRows(layer, names)
-        listed = states.TrapFrames.list_states(
-            self.context,
-            kernel_name,
-            names,
-            pids=self.config.get("pid"),
-            offset=self.config.get("offset"),
-            tids=self.config.get("tid"),
-            scan_stacks=self.config.get("scan_stacks", False),
-            processors=self.config.get("processors", False),
-            scan_threads=self.config.get("scan_threads", False),
-            members=self.config.get("members", False),
-            unwind=self.config.get("unwind", False),
-        )
-        for state in options.with_progress(self, listed, _work):
-            yield 0, rows.row(state)
-            for member in state.members:
-                yield 1, rows.member_row(state, member)
+    def _generator(self) -> Iterator[Row]:
+        with Listing(self) as listing:
+            image = options.image(self)
+            names = options.symbolizer(self, image)
+            rows = traps.TrapRows(names)
+            listed = TrapStates.list_states(
+                image,
+                names,
+                pids=self.config.get("pid"),
+                offset=self.config.get("offset"),
+                tids=self.config.get("tid"),
+                scan_stacks=self.config.get("scan_stacks", False),
+                processors=self.config.get("processors", False),
+                scan_threads=self.config.get("scan_threads", False),
+                members=self.config.get("members", False),
+                complete=TrapUnwind(image, names).complete if self.config.get("unwind", False) else None,
+            )
+            for state in listing.each(listed, _work):
+                yield 0, rows.row(state)
+                for member in state.members:
+                    yield 1, rows.member_row(state, member)
 
-    def run(self) -> renderers.TreeGrid:
-        return renderers.TreeGrid(traps.COLUMNS, self._generator())
+    def run(self) -> interfaces.renderers.TreeGrid:
+        return traps.GRID.tree(self._generator())
 
 
 def _work(state: State) -> str:

@@ -57,4 +57,4 @@ class Floor(interfaces.plugins.PluginInterface):
                 yield 1, child
 
     def run(self) -> renderers.TreeGrid:
-        return renderers.TreeGrid(traces.COLUMNS, self._generator())
+        return renderers.TreeGrid(traces.TRACES.columns, self._generator())

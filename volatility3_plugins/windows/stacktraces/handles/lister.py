@@ -4,130 +4,129 @@
 
 from __future__ import annotations
 
-from typing import Dict, Iterator, List, NamedTuple, Optional, Set
+import functools
+from typing import Dict, Iterator, List, Optional, Set, Tuple
 
 from volatility3.framework import interfaces
 
 from ..base import globalflag
 from ..base.decode import globalflags
+from ..base.decode.status import Said, Word, status
+from ..base.image import Image
 from ..base.objectheaders import Objects
 from ..base.spaces import AddressSpace
 from ..threads import ids
 from ..tracedb.creators import Creator, Creators
 from ..tracedb.finder import Databases
-from . import event
-from .event import HandleEvent
-from .rings import HandleRings
-from .tables import HandleTable, HandleTables, MissingPage
+from .rings import HandleEvent, HandleRings, hole
+from .tables import HandleTable, HandleTables
+
+CREATE = "create"
 
 _KEPT = globalflags.FLG_KERNEL_STACK_TRACE_DB | globalflags.FLG_MAINTAIN_OBJECT_TYPELIST
 """Both are needed for an object's header to have its creator's trace."""
 
+_INDICES = range(1, 1 << 16)
+"""CreatorBackTraceIndex has 16 bits, in a handle's entry and in an object's header."""
 
-class _Made(NamedTuple):
-    """Something that remembers its creator's trace: a handle, or (handle None) an object."""
+_NO_CREATOR = Creator((), status(Word.NO_SUCH_INDEX))
 
-    handle: Optional[int]
-    object_header: int
-    pid: Optional[int]
-    back_trace_index: int
+_Made = Tuple[Optional[int], int, Optional[int], int]
+"""What remembers its creator's trace: handle (None for an object), object header, creator's process ID where
+that is kept, index of the trace."""
 
 
-class HandleTraces(interfaces.configuration.VersionableInterface):
+class HandleLister(interfaces.configuration.VersionableInterface):
     """Lists the events of handles.
 
     Args:
-        context: the context that holds the image
-        kernel_module_name: the name of the kernel's module in the context
+        image: the image
         databases: finds the kernel's database
-        kernel_space: the kernel's address space
+
+    Raises:
+        MissingMemberError: when the kernel's symbols do not describe handle tables
     """
 
-    _version = (1, 0, 0)
+    _version = (2, 0, 0)
     _required_framework_version = (2, 0, 0)
 
-    def __init__(
-        self,
-        context: interfaces.context.ContextInterface,
-        kernel_module_name: str,
-        databases: Databases,
-        kernel_space: AddressSpace,
-    ) -> None:
+    def __init__(self, image: Image, databases: Databases) -> None:
         super().__init__()
-        self._kernel_space = kernel_space
-        self._tables = HandleTables(context, kernel_module_name, kernel_space)
-        self._objects = Objects(context, kernel_module_name)
-        self._rings = HandleRings(context, kernel_module_name, self._tables, self._objects)
-        self._creators = Creators(databases)
-        flags = globalflag.read(context, kernel_module_name, kernel_space)
+        self._image = image
+        self._databases = databases
+        self._tables = HandleTables(image)
+        self._objects = image.part(Objects)
+        self._rings = HandleRings(image, self._tables)
+        flags = globalflag.read(image, image.kernel)
         self._objects_have_creators = flags is not None and flags & _KEPT == _KEPT
         self._seen: Set[int] = set()
 
     def list_events(self, space: AddressSpace) -> Iterator[HandleEvent]:
         """Yields the events of a process: its ring's, newest first, then creations.
 
-        What cannot be read of its handle table has an event that says so.
-
-        An object is told of once, in the first process that has a handle to it.
+        What cannot be read of its handle table has an event that says so. An object is told of once, in the
+        first process that has a handle to it.
 
         Args:
             space: the native space of a process
+
+        Raises:
+            tables.MissingTableError: when one of our symbol tables is missing
         """
-        if space.eprocess is None:
+        if not space.eprocess:
             return
         if space.status:
             # The table is the kernel's memory: only the names of user frames are lost.
-            yield event.hole(space, space.status)
+            yield hole(space, space.status)
         table = self._tables.of(space.eprocess)
         if table is None:
-            yield event.hole(space, event.TABLE_UNREADABLE)
+            yield hole(space, Word.HANDLE_TABLE_UNREADABLE)
         elif table.address:
             yield from self._rings.list_events(space, table)
             yield from self._creations(space, table)
 
+    @functools.cached_property
+    def _creators(self) -> Dict[int, Creator]:
+        """All stacks that may be asked for: the kernel's database is decoded once, not for each process."""
+        return Creators(self._databases).resolve(self._image.kernel, _INDICES, narrow=True)
+
     def _creations(self, space: AddressSpace, table: HandleTable) -> Iterator[HandleEvent]:
-        if self._tables.layout.creator is None and not self._objects_have_creators:
+        if not self._tables.has_creators and not self._objects_have_creators:
             return
         made: List[_Made] = []
         missing = unreadable = 0
         for each in self._tables.entries(table):
-            if isinstance(each, MissingPage):
+            if each is None:
                 missing += 1
                 continue
             if each.creator:
-                made.append(_Made(each.handle, each.object_header, None, each.creator))
+                made.append((each.handle, each.object_header, None, each.creator))
             if self._objects_have_creators and each.object_header not in self._seen:
                 self._seen.add(each.object_header)
                 creator = self._objects.creator(each.object_header)
                 unreadable += creator is None
                 if creator is not None and creator.back_trace_index:
-                    made.append(_Made(None, each.object_header, creator.pid, creator.back_trace_index))
-        creators = self._creators.resolve(
-            self._kernel_space, {thing.back_trace_index for thing in made}, narrow=True
-        )
-        for thing in made:
-            yield self._creation(space, thing, creators)
-        for count, what in (
-            (missing, event.PAGES_UNREADABLE),
-            (unreadable, event.OBJECTS_UNREADABLE),
+                    made.append((None, each.object_header, creator.pid, creator.back_trace_index))
+        for handle, header, pid, index in made:
+            yield self._creation(space, handle, header, pid, self._creators.get(index, _NO_CREATOR))
+        for count, word in (
+            (missing, Word.PAGES_OF_THE_HANDLE_TABLE_UNREADABLE),
+            (unreadable, Word.OBJECT_HEADERS_UNREADABLE),
         ):
             if count:
-                yield event.hole(space, f"{count} {what}")
+                yield hole(space, Said(word, count))
 
-    def _creation(self, space: AddressSpace, made: _Made, creators: Dict[int, Creator]) -> HandleEvent:
-        creator = creators[made.back_trace_index]
-        found = self._objects.describe(made.object_header)
-        wide = made.pid is not None and made.pid > ids.MAX_ID
-        status: List[str] = [found.status, event.WIDE_ID if wide else "", creator.status]
+    def _creation(
+        self, space: AddressSpace, handle: Optional[int], header: int, pid: Optional[int], creator: Creator
+    ) -> HandleEvent:
+        found = self._objects.describe(header)
+        wide = pid is not None and pid > ids.MAX_ID
         return HandleEvent(
             space,
-            made.handle,
-            event.CREATE,
-            ids.identifier(made.pid),
-            None,
-            None,
-            found,
-            creator.frames,
-            False,
-            ", ".join(filter(None, status)),
+            handle,
+            CREATE,
+            ids.identifier(pid),
+            object=found,
+            frames=creator.frames,
+            status=status(found.status, Word.CLIENT_ID_ABOVE_32_BITS if wide else None, creator.status),
         )

@@ -4,53 +4,67 @@
 
 from __future__ import annotations
 
-import functools
-from typing import Iterator
+from typing import Dict, Iterator, NamedTuple, Optional, Set, Tuple, Union
 
-from volatility3.framework import constants, interfaces
+from volatility3.framework import interfaces
 
-from ..base import bulk
-from ..base.objectheaders import Objects
-from ..base.peek import Peek
-from ..base.spaces import AddressSpace
-from . import event, layouts
-from . import stacks as objectstacks
-from .event import ObjectEvent, nothing
-from .refs import ObjectRefs
-from .stacks import ObjectStacks
+from ..base.decode import text
+from ..base.decode.claims import Claims
+from ..base.decode.memory import WINDOW, Memory, Windows
+from ..base.decode.status import NOTHING, Said, Status, Word, status
+from ..base.image import Image
+from ..base.objectheaders import ObjectInfo, Objects
+from .decode import objecttrace
+from .decode.objecttrace import RefDecoder, RefEvent, RefInfo, StackTableDecoder
 
-SYMBOL = "ObpObjectTable"
+MAX_OBJECTS = 1 << 20
+MAX_EVENTS = 1 << 22
+"""Events that are read of one image: Windows takes them from nonpaged pool, 12 bytes each."""
+
+REFERENCE, DEREFERENCE = "reference", "dereference"
+
+_OBJECTS, _STACKS = "ObpObjectTable", "ObpStackTable"
+_LATER = "_RTL_STACKDB_CONTEXT"
+"""17763 and later have this type; in build 28000 the traces of objects went over to it."""
 
 
-class ObjectTraces(interfaces.configuration.VersionableInterface):
+class ObjectEvent(NamedTuple):
+    """An event of a traced object, or what stands for those that cannot be read.
+
+    Attributes:
+        object: None where even that is not known
+        process: name of the process that made the object, as the trace keeps it; None where not known
+        event: `reference` or `dereference`; empty where there is none
+        num_traces: references taken or dropped; None where there is none
+        tag: None before 7
+        sequence: number of the event, counted over all objects
+        frames: canonical, innermost first
+        status: empty, or what is wrong
+    """
+
+    object: Optional[ObjectInfo] = None
+    process: Optional[str] = None
+    event: str = ""
+    num_traces: Optional[int] = None
+    tag: Optional[str] = None
+    sequence: Optional[int] = None
+    frames: Tuple[int, ...] = ()
+    status: Status = NOTHING
+
+
+class ObjectTraceLister(interfaces.configuration.VersionableInterface):
     """Lists the reference traces of objects.
 
     Args:
-        context: the context that holds the image
-        kernel_module_name: the name of the kernel's module in the context
-        kernel_space: the kernel's address space
+        image: the image
     """
 
-    _version = (1, 0, 0)
+    _version = (2, 0, 0)
     _required_framework_version = (2, 0, 0)
 
-    def __init__(
-        self,
-        context: interfaces.context.ContextInterface,
-        kernel_module_name: str,
-        kernel_space: AddressSpace,
-    ) -> None:
+    def __init__(self, image: Image) -> None:
         super().__init__()
-        self._kernel = context.modules[kernel_module_name]
-        self._base = bulk.canonical(context.layers[self._kernel.layer_name], self._kernel.offset)
-        self._pointer_size = kernel_space.pointer_size
-        self._peek = Peek(context, kernel_space.layer_name, self._pointer_size)
-        self._reader = functools.partial(bulk.read_extents, context, kernel_space.layer_name)
-        self._objects = Objects(context, kernel_module_name)
-        table = self._kernel.symbol_table_name
-        self._layouts = layouts.load(context, table, self._pointer_size)
-        # 17763 and later have this type; in build 28000 the traces of objects went over to it.
-        self._may_be_later = context.symbol_space.has_type(f"{table}{constants.BANG}_RTL_STACKDB_CONTEXT")
+        self._image = image
 
     def list_events(self) -> Iterator[ObjectEvent]:
         """Yields the events, object by object, each object's as they happened; nothing if none is traced.
@@ -58,19 +72,159 @@ class ObjectTraces(interfaces.configuration.VersionableInterface):
         Traces of another form than that of Vista SP1 to build 26100 are not guessed at: the status of one
         event names the form.
         """
-        if not self._kernel.has_symbol(SYMBOL):
-            yield nothing(self._other_form() if self._layouts is None else event.NO_SYMBOL)
+        image = self._image
+        known = objecttrace.described(image.types)
+        symbol = image.symbol(_OBJECTS)
+        if symbol is None:
+            yield _nothing(Word.NO_SYMBOL if known else self._other_form())
             return
-        table = self._peek.pointer(self._base + self._kernel.get_symbol(SYMBOL).address)
+        memory = image.memory(image.kernel)
+        table, stacks = memory.pointer(symbol), image.symbol(_STACKS)
         if table is None:
-            yield nothing(event.UNREADABLE)
-        elif table and (self._layouts is None or not self._kernel.has_symbol(objectstacks.SYMBOL)):
-            yield nothing(self._other_form())
-        elif table and self._layouts is not None:
-            address = self._peek.pointer(self._base + self._kernel.get_symbol(objectstacks.SYMBOL).address)
-            stacks = ObjectStacks(self._reader, address, self._layouts.stacks)
-            refs = ObjectRefs(self._reader, self._layouts.refs, self._pointer_size, self._objects, stacks)
-            yield from refs.events(table)
+            yield _nothing(Word.UNREADABLE)
+        elif table and (not known or stacks is None):
+            yield _nothing(self._other_form())
+        elif table and stacks is not None:
+            yield from _Refs(image, memory.pointer(stacks)).events(table)
 
-    def _other_form(self) -> str:
-        return event.LATER_FORM if self._may_be_later else event.EARLIER_FORM
+    def _other_form(self) -> Word:
+        return Word.LATER_FORM if self._image.types.has(_LATER) else Word.EARLIER_FORM
+
+
+class _Refs:
+    """The table of traced objects.
+
+    Args:
+        image: the image
+        stacks: address of the table of traces; 0 or None where there is none
+    """
+
+    def __init__(self, image: Image, stacks: Optional[int]) -> None:
+        self._pointer_size = image.pointer_size
+        self._memory = Memory(Windows(image.reader(image.kernel.layer_name), WINDOW), image.pointer_size)
+        self._decoder = RefDecoder(image.types)
+        self._objects = image.part(Objects)
+        self._stacks = _Stacks(self._memory, stacks, StackTableDecoder(image.types, image.pointer_size))
+        self._seen: Set[int] = set()
+        self._claims = Claims()
+        self._events_left = MAX_EVENTS
+
+    def events(self, table: int) -> Iterator[ObjectEvent]:
+        """Yields the events of all objects, and what stands for those that cannot be or are not read.
+
+        Args:
+            table: address of the array of chains
+        """
+        size = self._pointer_size
+        extents = self._memory.load(table, objecttrace.OBJECT_BUCKETS * size)
+        unreadable = 0
+        for bucket in range(objecttrace.OBJECT_BUCKETS):
+            head = extents.read(table + bucket * size, size)
+            if head is None:
+                unreadable += 1
+            else:
+                yield from self._chain(bucket, int.from_bytes(head, "little"))
+        if unreadable:
+            yield _nothing(Said(Word.BUCKETS_UNREADABLE, unreadable))
+        if not self._events_left:
+            yield _nothing(Word.EVENT_LIMIT)
+
+    def _chain(self, bucket: int, address: int) -> Iterator[ObjectEvent]:
+        while address and self._events_left:
+            if address in self._seen or len(self._seen) >= MAX_OBJECTS:
+                yield _nothing(Word.CHAIN_LEADS_BACK)
+                return
+            self._seen.add(address)
+            data = self._memory.read(address, self._decoder.stack_info)
+            if data is None:
+                yield _nothing(Said(Word.BUCKET_UNREADABLE, bucket))
+                return
+            info = self._decoder.info(data)
+            yield from self._object(bucket, address, info)
+            address = info.next_ref
+
+    def _object(self, bucket: int, address: int, info: RefInfo) -> Iterator[ObjectEvent]:
+        """Yields the events of an object; one that has none still gets a row."""
+        thing = self._objects.describe(info.object_header)
+        process = text.printable(info.image_file_name.decode("latin-1"))
+        wanted = min(info.next_pos, info.max_stacks)
+        size = self._decoder.event_size
+        start = address + self._decoder.stack_info
+        end = self._claims.claim(address, start + min(wanted, self._events_left) * size)
+        count = max(end - start, 0) // size
+        self._events_left -= count
+        why = Word.EVENTS_OVERLAP if self._events_left else Word.EVENTS_NOT_READ
+        said = status(
+            thing.status,
+            Word.NO_LONGER_TRACED if self._objects.traced(info.object_header) is False else None,
+            Word.BUCKET if self._strays(bucket, thing, info) else None,
+            Word.TOO_MANY_EVENTS if info.next_pos > info.max_stacks else None,
+            Said(why, wanted - count) if count < wanted else None,
+        )
+        extents = self._memory.load(start, count * size)
+        unreadable = 0
+        for number in range(count):
+            data = extents.read(start + number * size, size)
+            if data is None:
+                unreadable += 1
+            else:
+                (event,) = self._decoder.events(data)
+                yield self._event(thing, process, event, said)
+        if unreadable or not count:
+            lost = Said(Word.EVENTS_UNREADABLE, unreadable) if unreadable else None
+            yield ObjectEvent(thing, process, status=status(said, lost))
+
+    def _event(self, thing: ObjectInfo, process: str, event: RefEvent, said: Status) -> ObjectEvent:
+        frames, missing = self._stacks.stack(event.trace)
+        return ObjectEvent(
+            thing,
+            process,
+            REFERENCE if event.reference else DEREFERENCE,
+            event.num_traces,
+            None if event.tag is None else text.printable(objecttrace.tag_text(event.tag)),
+            event.sequence,
+            frames,
+            status(said, missing),
+        )
+
+    def _strays(self, bucket: int, thing: ObjectInfo, info: RefInfo) -> bool:
+        """Tells whether an object is in another chain than its address says; known of 64-bit kernels only."""
+        body_offset = thing.body - info.object_header
+        return self._pointer_size == 8 and objecttrace.bucket_of(info.object_header, body_offset) != bucket
+
+
+class _Stacks:
+    """Reads traces by number, each once.
+
+    Args:
+        memory: the kernel's
+        address: of the table; 0 or None where there is none
+        decoder: decodes the table and its traces
+    """
+
+    def __init__(self, memory: Memory, address: Optional[int], decoder: StackTableDecoder) -> None:
+        self._memory = memory
+        self._decoder = decoder
+        self._known: Dict[int, Tuple[Tuple[int, ...], Optional[Word]]] = {}
+        data = memory.read(address, decoder.header_size) if address else None
+        self._table = None if data is None else decoder.table(data)
+
+    def stack(self, number: int) -> Tuple[Tuple[int, ...], Optional[Word]]:
+        """Returns the frames of a trace, innermost first, and why there are none."""
+        if number not in self._known:
+            self._known[number] = self._read(number)
+        return self._known[number]
+
+    def _read(self, number: int) -> Tuple[Tuple[int, ...], Optional[Word]]:
+        if self._table is None:
+            return (), Word.NO_STACK_TABLE
+        address = self._decoder.locate(*self._table, number)
+        if address is None:
+            return (), Word.NO_SUCH_TRACE
+        data = self._memory.read(address, self._decoder.trace_size)
+        return ((), Word.TRACE_UNREADABLE) if data is None else (self._decoder.trace(data), None)
+
+
+def _nothing(*said: Union[Word, Said]) -> ObjectEvent:
+    """Returns what stands for events that cannot be read."""
+    return ObjectEvent(status=status(*said))

@@ -1,26 +1,24 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""The cells of a frame, the same for every plugin that lists the stacks of something."""
+"""Stacks, the same for every plugin that lists them: which are wanted, and the cells of their frames."""
 
 from __future__ import annotations
 
-from typing import Iterable, Iterator, List, NamedTuple, Optional, Tuple
+import fnmatch
+import functools
+import re
+from typing import Callable, Iterable, Iterator, List, NamedTuple, Optional, Tuple
 
-from volatility3.framework import interfaces, renderers
-from volatility3.framework.renderers import format_hints
+from volatility3.framework import interfaces
 
 from ..base.decode.memo import Memo
-from ..names.symbolizer import Name, SpaceNames
-from ..tracedb.decode import status as stdstatus
+from ..base.decode.status import Word, text
+from ..names.symbolizer import UNBACKED, Name, SpaceNames
 from ..tracedb.decode.judge import Trace
-from .selection import Selection
+from .grid import UNPARSABLE, UNREADABLE, Hex
 
-OVERWRITTEN = "overwritten"
-UNREADABLE = "unreadable"
-_FREED = stdstatus.text(stdstatus.FREED)
-
-_UNREADABLE = renderers.UnreadableValue()
-_UNPARSABLE = renderers.UnparsableValue()
+_SYMBOLS = 1 << 16
+"""So many symbols are remembered: stacks share most of theirs."""
 
 
 class FrameCells(NamedTuple):
@@ -30,8 +28,61 @@ class FrameCells(NamedTuple):
     name: Optional[Name]
 
 
-_NOT_THERE = FrameCells((_UNREADABLE, _UNREADABLE, _UNREADABLE, UNREADABLE), None)
-_LINKED_OVER = FrameCells((_UNPARSABLE, _UNPARSABLE, _UNPARSABLE, OVERWRITTEN), None)
+_NOT_THERE = FrameCells((UNREADABLE, UNREADABLE, UNREADABLE, Word.UNREADABLE.value), None)
+_LINKED_OVER = FrameCells((UNPARSABLE, UNPARSABLE, UNPARSABLE, Word.OVERWRITTEN.value), None)
+
+
+class Selection:
+    """The options `--find` and `--unbacked`, which every plugin that shows stacks has.
+
+    Args:
+        find: a glob for `Symbol` (case does not matter); None or empty selects all
+        unbacked: only stacks with a frame in private or unmapped memory or in no module
+    """
+
+    def __init__(self, find: Optional[str] = None, unbacked: bool = False) -> None:
+        self._pattern = re.compile(fnmatch.translate(find), re.IGNORECASE) if find else None
+        self._unbacked = unbacked
+        self._finds = functools.lru_cache(maxsize=_SYMBOLS)(self._matches)
+
+    @property
+    def everything(self) -> bool:
+        """Whether no stack is left out, so that names need not be known beforehand."""
+        return self._pattern is None and not self._unbacked
+
+    def takes(self, names: Iterable[Name]) -> bool:
+        """Tells whether a stack is wanted, by the names of its frames."""
+        found, unbacked = self._pattern is None, not self._unbacked
+        for name in names:
+            found = found or self._finds(name.symbol)
+            unbacked = unbacked or name.backing in UNBACKED
+            if found and unbacked:
+                return True
+        return found and unbacked
+
+    def takes_frames(self, frames: Iterable[FrameCells]) -> bool:
+        """Tells whether a stack is wanted, by its frames, of which those that are not there do not count."""
+        return self.everything or self.takes(frame.name for frame in frames if frame.name is not None)
+
+    def by_address(self, name: Callable[[int], Name]) -> Callable[[Iterable[Optional[int]]], bool]:
+        """Returns what tells whether a stack is wanted, by the addresses of its frames (None: not there).
+
+        Args:
+            name: names an address; asked once of each
+        """
+        wanted = []
+        if self._pattern is not None:
+            wanted.append(_judge(lambda address: self._matches(name(address).symbol)))
+        if self._unbacked:
+            wanted.append(_judge(lambda address: name(address).backing in UNBACKED))
+
+        def takes(frames: Iterable[Optional[int]]) -> bool:
+            return all(True in map(judge, frames) for judge in wanted)
+
+        return takes
+
+    def _matches(self, symbol: str) -> bool:
+        return self._pattern is None or self._pattern.match(symbol) is not None
 
 
 class StackCells:
@@ -48,22 +99,22 @@ class StackCells:
         self._frames = Memo(self._frame)
         self._symbols = Memo(self._symbol)
 
-    def of(self, frames: Iterable[Optional[int]], status: str = "") -> List[FrameCells]:
+    def of(self, frames: Iterable[Optional[int]], freed: bool = False) -> List[FrameCells]:
         """Returns the frames of a stack, innermost first.
 
         Args:
             frames: return addresses, canonical; None: overwritten in a freed trace, else not present
-            status: the trace's
+            freed: whether the trace is freed
         """
         found = map(self._frames.__getitem__, frames)
-        if _FREED in status:
+        if freed:
             return [_LINKED_OVER if frame.name is None else frame for frame in found]
         return list(found)
 
-    def folded(self, frames: Iterable[Optional[int]], status: str = "") -> str:
+    def folded(self, frames: Iterable[Optional[int]], freed: bool = False) -> str:
         """Returns a stack in one string, innermost first."""
-        if _FREED in status:
-            return "; ".join(map(_in_stack, self.of(frames, status)))
+        if freed:
+            return "; ".join(map(_in_stack, self.of(frames, freed)))
         return "; ".join(map(self._symbols.__getitem__, frames))
 
     def selected(self, selection: Selection, traces: Iterable[Trace]) -> Iterator[Trace]:
@@ -75,17 +126,17 @@ class StackCells:
         if address is None:
             return _NOT_THERE
         name = self._names.name(address)
-        shown = format_hints.Hex(address & self._mask)
-        return FrameCells((shown, name.symbol, name.source, name.status), name)
+        return FrameCells((Hex(address & self._mask), name.symbol, name.source, text(name.status)), name)
 
     def _symbol(self, address: Optional[int]) -> str:
         return _in_stack(_NOT_THERE) if address is None else self._names.name(address).symbol
 
 
-def names_of(frames: Iterable[FrameCells]) -> Iterator[Name]:
-    """Yields the names of the frames that are there."""
-    return (frame.name for frame in frames if frame.name is not None)
-
-
 def _in_stack(frame: FrameCells) -> str:
     return f"<{frame.cells[3]}>" if frame.name is None else frame.name.symbol
+
+
+def _judge(verdict: Callable[[int], bool]) -> Callable[[Optional[int]], bool]:
+    """Returns a function that remembers the verdict on each address; a frame that is not there gets a no."""
+    verdicts: Memo[Optional[int], bool] = Memo(lambda address: address is not None and verdict(address))
+    return verdicts.__getitem__

@@ -1,57 +1,49 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""The rows of `windows.heaptraces`, in the order of its columns."""
+"""The rows of `windows.heaptraces`."""
 
 from __future__ import annotations
 
-from typing import List, Optional, Sequence, Tuple
-
-from volatility3.framework import interfaces, renderers
-from volatility3.framework.renderers import format_hints
+from typing import Iterator, List, Optional, Sequence, Tuple
 
 from ..base import bulk
-from ..base.spaces import AddressSpace
-from ..heaps.decode.block import UNKNOWN_SIZE, Block
+from ..base.decode.status import NOTHING, Status, Word, says, status, text
+from ..base.image import Image
+from ..base.space import AddressSpace
+from ..heaps.decode.block import UNKNOWN_SIZE, Block, Group
 from ..heaps.decode.contents import Owner
-from ..heaps.decode.groups import Group
-from ..heaps.decode.trace import Trace
-from ..heaps.decode.umdhgrowth import UNKNOWN, Change, Total
+from ..heaps.decode.trace import BlockTrace
+from ..heaps.decode.umdh import UNKNOWN, Change, Total
 from ..names.symbolizer import SpaceNames
 from .frames import FrameCells, StackCells
+from .grid import NOT_APPLICABLE, NOT_AVAILABLE, UNPARSABLE, Cells, Grid, Hex, Row
 
-COLUMNS: List[Tuple[str, type]] = [
+GRID = Grid(
     ("PID", int),
     ("Process", str),
     ("Arch", str),
-    ("Heap", format_hints.Hex),
+    ("Heap", Hex),
     ("Index", int),
     ("Allocations", int),
     ("Bytes", int),
-    ("Block", format_hints.Hex),
+    ("Block", Hex),
     ("Size", int),
     ("Frame", int),
-    ("Address", format_hints.Hex),
+    ("Address", Hex),
     ("Symbol", str),
     ("Source", str),
     ("Status", str),
     ("Kind", str),
-    ("EntryAddress", format_hints.Hex),
+    ("EntryAddress", Hex),
     ("AllocationsGrowth", int),
     ("BytesGrowth", int),
     ("File output", str),
-]
+)
 
-FREED = "freed"
-UNTRACED = "untraced"
-UNSIZED = "unsized"
-GONE = "gone"
-GROWTH_UNKNOWN = "growth unknown"
-
-Cells = Tuple[object, ...]
-
-_NONE = renderers.NotApplicableValue()
-_UNKNOWN = renderers.NotAvailableValue()
-_NONSENSE = renderers.UnparsableValue()
+_SPACE = ("PID", "Process", "Arch")
+_TRACE = (*_SPACE, "Heap", "Index", "EntryAddress")
+_BLOCK = ("Block", "Size", "Status", "Kind")
+_SUMS = ("Allocations", "Bytes", "AllocationsGrowth", "BytesGrowth", "Status")
 _MOST = (1 << 63) - 1
 
 
@@ -59,50 +51,51 @@ class HeapRows:
     """Makes the rows of the heaps of one address space.
 
     Args:
-        layer: the layer of the space, whose form of addresses the columns have
+        image: the image
         space: one half of a process
         names: names of the space
     """
 
-    def __init__(
-        self, layer: interfaces.layers.DataLayerInterface, space: AddressSpace, names: SpaceNames
-    ) -> None:
-        self._layer = layer
-        self._stacks = StackCells(layer, names)
-        self._space: Cells = (space.pid, space.process, space.arch)
+    def __init__(self, image: Image, space: AddressSpace, names: SpaceNames) -> None:
+        self._layer = image.layer_of(space)
+        self._stacks = StackCells(self._layer, names)
+        self._space = (space.pid, space.process, space.arch)
+        self._unread = GRID.maker(*_SPACE, "Status")
+        self._owner = GRID.maker(*_TRACE, *_BLOCK, "File output")
+        self._owner_frames = GRID.frames_maker(*_TRACE, "Block")
+        self._group = GRID.maker(*_TRACE, *_SUMS, "Kind")
+        self._group_frames = GRID.frames_maker(*_TRACE)
+        self._block = GRID.maker(*_TRACE, *_BLOCK)
+        self._gone = GRID.maker(*_SPACE, *_SUMS)
+        self._gone_frames = GRID.frames_maker(*_SPACE)
 
-    def frames(self, trace: Optional[Trace]) -> List[FrameCells]:
+    def frames(self, trace: Optional[BlockTrace]) -> List[FrameCells]:
         """Returns the frames of a trace."""
-        return [] if trace is None else self.stack(trace.frames, trace.status)
+        return [] if trace is None else self._stacks.of(trace.frames, says(trace.status, Word.FREED))
 
-    def stack(self, frames: Sequence[Optional[int]], status: str = "") -> List[FrameCells]:
-        """Returns the frames of a stack, given the status of its trace."""
-        return self._stacks.of(frames, status)
+    def stack(self, frames: Sequence[Optional[int]]) -> List[FrameCells]:
+        """Returns the frames of a stack."""
+        return self._stacks.of(frames)
 
-    def unread(self, status: str) -> Cells:
+    def unread(self, said: Status) -> Cells:
         """Returns the row of an address space whose heaps cannot be told, or not all of them."""
-        return (*self._space, *(_NONE,) * 10, status, *(_NONE,) * 5)
+        return self._unread(*self._space, text(said))
 
     def owner(self, owner: Owner, file_output: str) -> Cells:
         """Returns the row of a heap or segment: Block is its own address, Size what it reserved."""
-        trace = owner.trace
-        status = ", ".join(filter(None, (owner.status, trace.status if trace else "")))
-        return (
-            *self._space,
-            self._hex(owner.heap),
-            self._index(trace),
-            _NONE,
-            _NONE,
+        return self._owner(
+            *self._trace(owner.trace, self._hex(owner.heap)),
             self._hex(owner.address),
-            owner.size or _UNKNOWN,
-            *(_NONE,) * 4,
-            status,
+            owner.size or NOT_AVAILABLE,
+            text(owner.status + _said_of(owner.trace)),
             owner.kind,
-            self._entry(trace),
-            _NONE,
-            _NONE,
             file_output,
         )
+
+    def owner_frames(self, owner: Owner, frames: List[FrameCells]) -> Iterator[Row]:
+        """Yields the rows of the frames of who made a heap or segment."""
+        key = self._trace(owner.trace, self._hex(owner.heap))
+        return self._owner_frames(*key, self._hex(owner.address), frames)
 
     def group(self, group: Group, change: Optional[Change]) -> Cells:
         """Returns the row of a trace.
@@ -111,117 +104,79 @@ class HeapRows:
             group: its blocks
             change: what its stack grew by; None when nothing is to be said of that here
         """
-        return (
+        unsized = group.unsized == group.allocations
+        return self._group(
             *self._key(group),
             group.allocations,
-            _UNKNOWN if group.unsized == group.allocations else _number(group.size),
-            *(_NONE,) * 6,
-            _status(group, change),
-            group.trace.kind if group.trace else _NONE,
-            self._entry(group.trace),
+            NOT_AVAILABLE if unsized else _number(group.size),
             *_growth(change),
-            _NONE,
+            text(_said_of_group(group, change)),
+            group.trace.kind if group.trace else NOT_APPLICABLE,
         )
 
-    def frame(self, group: Group, number: int, frame: FrameCells) -> Cells:
-        """Returns the row of a trace's frame."""
-        return self._frame(self._key(group), _NONE, number, frame, group.trace)
-
-    def owner_frame(self, owner: Owner, number: int, frame: FrameCells) -> Cells:
-        """Returns the row of a frame of who made a heap or segment."""
-        key = (*self._space, self._hex(owner.heap), self._index(owner.trace))
-        return self._frame(key, self._hex(owner.address), number, frame, owner.trace)
+    def group_frames(self, group: Group, frames: List[FrameCells]) -> Iterator[Row]:
+        """Yields the rows of the frames of a trace."""
+        return self._group_frames(*self._key(group), frames)
 
     def block(self, block: Block) -> Cells:
         """Returns the row of a block; its Index is that of a second trace in the database, if it has one."""
-        trace = block.trace
-        index = block.std_index or (trace.std_index if trace else 0)
-        return (
-            *self._space,
-            self._hex(block.heap),
-            index or _NONE,
-            _NONE,
-            _NONE,
-            self._hex(block.user) if block.user else _UNKNOWN,
-            _UNKNOWN if block.size == UNKNOWN_SIZE else _number(block.size),
-            *(_NONE,) * 4,
-            ", ".join(filter(None, (FREED if block.freed else "", block.status))),
+        space, heap, index, entry = self._space, *self._trace(block.trace, self._hex(block.heap))[3:]
+        return self._block(
+            *space,
+            heap,
+            block.std_index or index,
+            entry,
+            self._hex(block.user) if block.user else NOT_AVAILABLE,
+            NOT_AVAILABLE if block.size == UNKNOWN_SIZE else _number(block.size),
+            text(status(Word.FREED if block.freed else None) + block.status),
             block.form,
-            self._entry(trace),
-            *(_NONE,) * 3,
         )
 
     def gone(self, before: Total) -> Cells:
         """Returns the row of a stack of the baseline that has no busy block any more."""
-        return (
-            *self._space,
-            _NONE,
-            _NONE,
-            0,
-            0,
-            *(_NONE,) * 6,
-            GONE,
-            _NONE,
-            _NONE,
-            -before.allocations,
-            _number(-before.size),
-            _NONE,
-        )
+        growth = (-before.allocations, _number(-before.size))
+        return self._gone(*self._space, 0, 0, *growth, text(status(Word.GONE)))
 
-    def gone_frame(self, number: int, frame: FrameCells) -> Cells:
-        """Returns the row of a frame of such a stack."""
-        return self._frame((*self._space, _NONE, _NONE), _NONE, number, frame, None)
-
-    def _frame(
-        self, key: Cells, block: object, number: int, frame: FrameCells, trace: Optional[Trace]
-    ) -> Cells:
-        return (
-            *key,
-            _NONE,
-            _NONE,
-            block,
-            _NONE,
-            number,
-            *frame.cells,
-            _NONE,
-            self._entry(trace),
-            *(_NONE,) * 3,
-        )
+    def gone_frames(self, frames: List[FrameCells]) -> Iterator[Row]:
+        """Yields the rows of the frames of such a stack."""
+        return self._gone_frames(*self._space, frames)
 
     def _key(self, group: Group) -> Cells:
-        heap: object = self._hex(group.heaps[0]) if len(group.heaps) == 1 else _NONE
-        return (*self._space, heap, self._index(group.trace))
+        heap = self._hex(group.heaps[0]) if len(group.heaps) == 1 else NOT_APPLICABLE
+        return self._trace(group.trace, heap)
 
-    def _index(self, trace: Optional[Trace]) -> object:
-        return trace.std_index if trace is not None and trace.std_index else _NONE
-
-    def _entry(self, trace: Optional[Trace]) -> object:
-        return self._hex(trace.address) if trace is not None and trace.address else _NONE
+    def _trace(self, trace: Optional[BlockTrace], heap: object) -> Cells:
+        """Returns the cells of _TRACE."""
+        index: object = trace.std_index if trace is not None and trace.std_index else NOT_APPLICABLE
+        entry = self._hex(trace.address) if trace is not None and trace.address else NOT_APPLICABLE
+        return (*self._space, heap, index, entry)
 
     def _hex(self, address: int) -> object:
-        return format_hints.Hex(bulk.masked(self._layer, address))
+        return Hex(bulk.masked(self._layer, address))
 
 
-def _growth(change: Optional[Change]) -> Cells:
-    if change is None:
-        return _NONE, _NONE
-    if change.allocations is None or change.size is None:
-        return _UNKNOWN, _UNKNOWN
-    return change.allocations, _number(change.size)
+def _said_of(trace: Optional[BlockTrace]) -> Status:
+    return NOTHING if trace is None else trace.status
 
 
-def _status(group: Group, change: Optional[Change]) -> str:
-    words = (
-        FREED if group.freed else "",
-        UNTRACED if group.trace is None else "",
-        UNSIZED if group.unsized else "",
-        group.status,
-        group.trace.status if group.trace else "",
-        GROWTH_UNKNOWN if change == UNKNOWN else "",
+def _said_of_group(group: Group, change: Optional[Change]) -> Status:
+    own = status(
+        Word.FREED if group.freed else None,
+        Word.UNTRACED if group.trace is None else None,
+        Word.UNSIZED if group.unsized else None,
     )
-    return ", ".join(filter(None, words))
+    unknown = status(Word.GROWTH_UNKNOWN if change == UNKNOWN else None)
+    return own + group.status + _said_of(group.trace) + unknown
+
+
+def _growth(change: Optional[Change]) -> Tuple[object, object]:
+    if change is None:
+        return NOT_APPLICABLE, NOT_APPLICABLE
+    if change.allocations is None or change.size is None:
+        return NOT_AVAILABLE, NOT_AVAILABLE
+    return change.allocations, _number(change.size)
 
 
 def _number(value: int) -> object:
     """Returns a number as a column takes it; none that a heap can have is too long for one."""
-    return value if -_MOST <= value <= _MOST else _NONSENSE
+    return value if -_MOST <= value <= _MOST else UNPARSABLE

@@ -1,30 +1,30 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""The rows of `windows.locks`, in the order of its columns."""
+"""The rows of `windows.locks`."""
 
 from __future__ import annotations
 
 from typing import Iterator, List, Optional, Tuple
 
-from volatility3.framework import interfaces, renderers
-from volatility3.framework.renderers import format_hints
-
 from ..base import bulk
-from ..base.spaces import AddressSpace
+from ..base.decode.status import NOTHING, Word, says, status, text
+from ..base.image import Image
+from ..base.space import AddressSpace
 from ..locks import lock
-from ..locks.lock import Lock, LockOwner
+from ..locks.lock import Lock, LockGap, LockOwner
 from ..names.symbolizer import SpaceNames
 from ..tracedb.creators import Creator
 from .frames import FrameCells, StackCells
+from .grid import NOT_APPLICABLE, UNREADABLE, Cells, Grid, Hex, Row, given, known
 
-COLUMNS: List[Tuple[str, type]] = [
+GRID = Grid(
     ("PID", int),
     ("Process", str),
     ("Arch", str),
-    ("Address", format_hints.Hex),
+    ("Address", Hex),
     ("Type", str),
     ("CreatorBackTraceIndex", int),
-    ("OwningThread", format_hints.Hex),
+    ("OwningThread", Hex),
     ("OwnerTID", int),
     ("LockCount", int),
     ("ContentionCount", int),
@@ -33,115 +33,116 @@ COLUMNS: List[Tuple[str, type]] = [
     ("NumberOfWaitingShared", int),
     ("NumberOfWaitingExclusive", int),
     ("Frame", int),
-    ("FrameAddress", format_hints.Hex),
+    ("FrameAddress", Hex),
     ("Symbol", str),
     ("Source", str),
     ("Status", str),
     ("File output", str),
-]
+)
 
-Cells = Tuple[object, ...]
-
-_NONE = renderers.NotApplicableValue()
-_UNREADABLE = renderers.UnreadableValue()
-
-ADDRESS = "address"
-"""Status of a resource whose union holds an address instead of a trace index."""
+_SPACE = ("PID", "Process", "Arch")
+_LOCK = (*_SPACE, "Address", "Type")
+_OWNED = ("OwningThread", "OwnerTID", "Status")
+_COUNTS = ("EntryCount", "RecursionCount", "NumberOfWaitingShared", "NumberOfWaitingExclusive")
+_CREATOR = ("FrameAddress", "Symbol", "Source")
 
 
 class LockRows:
     """Makes the rows of the locks of one address space.
 
     Args:
-        layer: the layer of the space, whose form of addresses the columns have
+        image: the image
         space: the kernel or one half of a process
         names: names of the space
     """
 
-    def __init__(
-        self, layer: interfaces.layers.DataLayerInterface, space: AddressSpace, names: SpaceNames
-    ) -> None:
-        self._layer = layer
+    def __init__(self, image: Image, space: AddressSpace, names: SpaceNames) -> None:
+        self._layer = image.layer_of(space)
         self._names = names
-        self._stacks = StackCells(layer, names)
-        self._space: Cells = (space.pid, space.process, space.arch)
+        self._stacks = StackCells(self._layer, names)
+        self._space = (space.pid, space.process, space.arch)
+        self._gap = GRID.maker(*_SPACE, "Status")
+        self._lock = GRID.maker(
+            *_LOCK,
+            "CreatorBackTraceIndex",
+            *_OWNED,
+            "LockCount",
+            "ContentionCount",
+            *_COUNTS,
+            *_CREATOR,
+            "File output",
+        )
+        self._owner = GRID.maker(*_LOCK, *_OWNED, "RecursionCount")
+        self._frames = GRID.frames_maker(*_LOCK, "CreatorBackTraceIndex", address="FrameAddress")
 
     def frames(self, creator: Optional[Creator]) -> List[FrameCells]:
         """Returns the frames of a lock's creator."""
         if creator is None:
             return []
-        return self._stacks.of(creator.frames, creator.status)
+        return self._stacks.of(creator.frames, says(creator.status, Word.FREED))
+
+    def gap(self, gap: LockGap) -> Cells:
+        """Returns the row of what stands for locks that cannot be read."""
+        return self._gap(*self._space, text(gap.status))
 
     def lock(self, each: Lock, creator: Optional[Creator], file_output: str) -> Cells:
-        """Returns the row of a lock, or of what stands for unreadable ones."""
-        if not each.type:
-            return (*self._space, *(_NONE,) * 15, each.status, _NONE)
-        stale = creator is not None and lock.NOT_PROVEN in each.status
-        words = (
-            each.status,
-            lock.STALE_INDEX if stale else "",
-            ADDRESS if each.creator_address else "",
-            creator.status if creator else "",
+        """Returns the row of a lock."""
+        stale = creator is not None and says(each.status, Word.SECTION_DOES_NOT_POINT_BACK)
+        own = status(
+            Word.INDEX_MAY_BE_STALE if stale else None, Word.ADDRESS if each.creator_address else None
         )
-        return (
+        no_owner = each.owner_tid is None and each.owning_thread == 0
+        return self._lock(
             *self._key(each),
             self._address(each.owning_thread),
-            _NONE if each.owner_tid is None and each.owning_thread == 0 else _known(each.owner_tid),
-            _known(each.lock_count),
-            _known(each.contention_count),
-            *self._counts(each),
-            _NONE,
+            NOT_APPLICABLE if no_owner else known(each.owner_tid),
+            text(each.status + own + (creator.status if creator else NOTHING)),
+            known(each.lock_count),
+            known(each.contention_count),
+            *_counts(each),
             *self._creator_address(each),
-            ", ".join(filter(None, words)),
             file_output,
         )
 
     def owner(self, each: Lock, owner: LockOwner) -> Cells:
         """Returns the row of an owner: Type says what it is, RecursionCount how often it is."""
-        return (
+        return self._owner(
             *self._space,
             self._address(each.address),
             owner.kind,
-            _NONE,
             self._address(owner.thread),
-            _known(owner.tid),
-            *(_NONE,) * 3,
-            _NONE if owner.owner_count is None else owner.owner_count,
-            *(_NONE,) * 6,
-            owner.status,
-            _NONE,
+            known(owner.tid),
+            text(owner.status),
+            given(owner.owner_count),
         )
 
-    def frame_rows(self, each: Lock, frames: List[FrameCells]) -> Iterator[Cells]:
+    def frame_rows(self, each: Lock, frames: List[FrameCells]) -> Iterator[Row]:
         """Yields the rows of the creator's frames."""
-        for number, frame in enumerate(frames):
-            yield (*self._key(each), *(_NONE,) * 8, number, *frame.cells, _NONE)
+        return self._frames(*self._key(each), frames)
 
     def _key(self, each: Lock) -> Cells:
-        index: object = each.back_trace_index
-        if index is None:
-            index = _NONE if each.creator_address else _UNREADABLE
+        index = known(each.back_trace_index)
+        if each.back_trace_index is None and each.creator_address:
+            index = NOT_APPLICABLE
         address = each.debug_info if each.address is None else each.address
         return (*self._space, self._address(address), each.type, index)
 
-    def _counts(self, each: Lock) -> Cells:
-        """Returns the counts that only one kind of lock has."""
-        counts = (each.entry_count, each.recursion_count, each.waiting_shared, each.waiting_exclusive)
-        if each.space.kernel:
-            return (_NONE, _NONE, *map(_known, counts[2:]))
-        if each.type == lock.CRITICAL_SECTION:
-            return (*map(_known, counts[:2]), _NONE, _known(counts[3]))
-        return tuple(map(_known, counts))
-
-    def _creator_address(self, each: Lock) -> Cells:
+    def _creator_address(self, each: Lock) -> Tuple[object, object, object]:
         if not each.creator_address:
-            return (_NONE,) * 3
+            return NOT_APPLICABLE, NOT_APPLICABLE, NOT_APPLICABLE
         name = self._names.name(each.creator_address)
         return self._address(each.creator_address), name.symbol, name.source
 
     def _address(self, address: Optional[int]) -> object:
-        return _UNREADABLE if address is None else format_hints.Hex(bulk.masked(self._layer, address))
+        return UNREADABLE if address is None else Hex(bulk.masked(self._layer, address))
 
 
-def _known(value: Optional[int]) -> object:
-    return _UNREADABLE if value is None else value
+def _counts(each: Lock) -> Cells:
+    """Returns the cells of _COUNTS: the kernel's resources and critical sections have some of them each."""
+    entry, recursion = known(each.entry_count), known(each.recursion_count)
+    shared, exclusive = known(each.waiting_shared), known(each.waiting_exclusive)
+    if each.space.kernel:
+        return NOT_APPLICABLE, NOT_APPLICABLE, shared, exclusive
+    if each.type == lock.CRITICAL_SECTION:
+        return entry, recursion, NOT_APPLICABLE, exclusive
+    return entry, recursion, shared, exclusive

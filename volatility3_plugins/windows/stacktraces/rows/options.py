@@ -1,44 +1,42 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""The options that several plugins have, and what is made of them."""
+"""What plugins ask of Volatility and of the user, and what is made of it."""
 
 from __future__ import annotations
 
-import logging
-from typing import Callable, Iterable, Iterator, List, Type, TypeVar
+from typing import List, Type
 
 from volatility3.framework import interfaces
 from volatility3.framework.configuration import requirements
 
+from ..base.image import Image
+from ..base.spaces import AddressSpaces
 from ..names.symbolizer import Symbolizer
-from .selection import Selection
-
-vollog = logging.getLogger(__name__)
-
-DISABLED = "Disabled"
-"""The column `File output` when no file was asked for, in Volatility's own words."""
-FAILED = "Error outputting file"
-
-_OFTEN = 4096
-
-Item = TypeVar("Item")
-
-
-def kernel() -> interfaces.configuration.RequirementInterface:
-    """Returns the requirement of a Windows kernel."""
-    return requirements.ModuleRequirement(
-        name="kernel", description="Windows kernel", architectures=["Intel32", "Intel64"]
-    )
+from .frames import Selection
 
 
 def helpers(
     **components: Type[interfaces.configuration.VersionableInterface],
 ) -> List[interfaces.configuration.RequirementInterface]:
-    """Returns the requirement of each of our own helpers, by a name for it."""
+    """Returns the requirements of a Windows kernel and of our own helpers.
+
+    Args:
+        components: those that not every plugin needs, by a name for each
+    """
+    components = {"spaces": AddressSpaces, **components}
     return [
-        requirements.VersionRequirement(name=name, component=component, version=(1, 0, 0))
-        for name, component in components.items()
+        requirements.ModuleRequirement(
+            name="kernel", description="Windows kernel", architectures=["Intel32", "Intel64"]
+        ),
+        *(version(name, component) for name, component in components.items()),
     ]
+
+
+def version(
+    name: str, component: Type[interfaces.configuration.VersionableInterface]
+) -> interfaces.configuration.RequirementInterface:
+    """Returns the requirement of a helper of version 2."""
+    return requirements.VersionRequirement(name=name, component=component, version=(2, 0, 0))
 
 
 def pid(zero: str = "") -> interfaces.configuration.RequirementInterface:
@@ -49,6 +47,11 @@ def pid(zero: str = "") -> interfaces.configuration.RequirementInterface:
     """
     also = f", 0 for {zero}" if zero else ""
     return numbers("pid", f"Process IDs to include{also} (all other processes are excluded)")
+
+
+def tid() -> interfaces.configuration.RequirementInterface:
+    """Returns the option --tid."""
+    return numbers("tid", "Thread IDs to include (all other threads are excluded)")
 
 
 def numbers(name: str, description: str) -> interfaces.configuration.RequirementInterface:
@@ -91,53 +94,17 @@ def fetch_symbols() -> interfaces.configuration.RequirementInterface:
     return switch("fetch_symbols", "Let Volatility download the symbols that it lacks")
 
 
+def image(plugin: interfaces.plugins.PluginInterface) -> Image:
+    """Returns the image that a plugin runs on."""
+    return Image(plugin.context, plugin.config["kernel"], plugin.config_path)
+
+
+def symbolizer(plugin: interfaces.plugins.PluginInterface, image: Image) -> Symbolizer:
+    """Returns what names addresses for a plugin; it downloads only with --fetch-symbols."""
+    fetch = plugin.config.get("fetch_symbols", False)
+    return Symbolizer(image, fetch, plugin._progress_callback)
+
+
 def selection(plugin: interfaces.plugins.PluginInterface) -> Selection:
     """Returns what a plugin's --find and --unbacked ask for."""
     return Selection(plugin.config.get("find"), plugin.config.get("unbacked", False))
-
-
-def symbolizer(plugin: interfaces.plugins.PluginInterface) -> Symbolizer:
-    """Returns the symboliser for a plugin, which downloads only with --fetch-symbols."""
-    return Symbolizer(
-        plugin.context,
-        plugin.config["kernel"],
-        plugin.config_path,
-        plugin.config.get("fetch_symbols", False),
-        plugin._progress_callback,
-    )
-
-
-def with_progress(
-    plugin: interfaces.plugins.PluginInterface, items: Iterable[Item], describe: Callable[[Item], str]
-) -> Iterator[Item]:
-    """Passes things on, and tells Volatility's progress callback what they are part of.
-
-    Args:
-        plugin: that works on them
-        items: the things
-        describe: what the work is on; told each time it changes, and now and then while it does not
-    """
-    before = ""
-    for count, item in enumerate(items):
-        now = describe(item)
-        if now != before or not count % _OFTEN:
-            plugin._progress_callback(0, now)
-            before = now
-        yield item
-
-
-def write_file(plugin: interfaces.plugins.PluginInterface, name: str, pieces: Iterable[bytes]) -> str:
-    """Writes a file where the user wants files to go.
-
-    Returns:
-        The cell for `File output`: the file's name, or that it cannot be written (the log says why).
-    """
-    safe_name = plugin.open.sanitize_filename(name)
-    try:
-        with plugin.open(safe_name) as file:
-            for piece in pieces:
-                file.write(piece)
-            return str(file.preferred_filename)
-    except OSError as error:
-        vollog.error(f"{safe_name} cannot be written: {error}")
-        return FAILED

@@ -4,70 +4,61 @@
 
 from __future__ import annotations
 
-from typing import Iterator, List, NamedTuple, Optional, Tuple
-
-from volatility3.framework import interfaces, renderers
-from volatility3.framework.renderers import format_hints
+from typing import Dict, Iterable, Iterator, List, NamedTuple, Optional, Tuple
 
 from ..base import bulk
+from ..base.decode.status import Status, Word, status, text
 from ..names.symbolizer import Name, Symbolizer
 from ..stacks.decode.frames import Frame
-from ..stacks.lister import UNSURE, CallStack
+from ..stacks.lister import CallStack
 from ..tracedb.decode import capture
-from ..traps.state import words
+from .frames import Selection
+from .grid import NOT_APPLICABLE, UNREADABLE, Cells, Grid, Hex, Row, known
 
-Cells = Tuple[object, ...]
-
-HASH_UNSURE = "hash unsure"
-
-COLUMNS = [
+GRID = Grid(
     ("PID", int),
     ("Process", str),
     ("TID", int),
     ("Stack", str),
     ("Depth", int),
-    ("BackTraceHash", format_hints.Hex),
+    ("BackTraceHash", Hex),
     ("Frame", int),
-    ("Sp", format_hints.Hex),
-    ("Address", format_hints.Hex),
+    ("Sp", Hex),
+    ("Address", Hex),
     ("Symbol", str),
     ("Source", str),
     ("How", str),
     ("Status", str),
     ("State", str),
     ("WaitReason", str),
-    ("StartAddress", format_hints.Hex),
+    ("StartAddress", Hex),
     ("StartSymbol", str),
     ("Count", int),
-]
+)
 
-_NONE = renderers.NotApplicableValue()
-_UNREADABLE = renderers.UnreadableValue()
-
-
-class NamedFrame(NamedTuple):
-    """A frame with its number in the stack and its name."""
-
-    number: int
-    frame: Frame
-    name: Name
+_STACK = ("PID", "Process", "TID", "Stack")
+_THREAD = ("State", "WaitReason", "StartAddress", "StartSymbol")
 
 
 class Shown(NamedTuple):
-    """What is shown of a stack: `captured` is what RtlCaptureStackBackTrace would have returned.
+    """What is shown of a stack.
 
-    `status` is the stack's, and says if that is a guess.
+    Attributes:
+        stack: the stack
+        frames: number in the stack, frame and name of each that is shown
+        captured: what RtlCaptureStackBackTrace would have returned
+        status: the stack's, and whether `captured` is a guess
     """
 
     stack: CallStack
-    frames: List[NamedFrame]
+    frames: List[Tuple[int, Frame, Name]]
     captured: capture.Capture
-    status: str
+    status: Status
 
     @property
-    def key(self) -> Cells:
+    def key(self) -> Tuple[object, ...]:
         """What two stacks have in common if they are the same."""
-        frames = tuple((each.frame.address, each.name.symbol, each.frame.how) for each in self.frames)
+        frames = tuple((frame.address, name.symbol, frame.how) for _, frame, name in self.frames)
         return (self.stack.part, self.stack.space.arch, self.status, frames)
 
 
@@ -75,23 +66,20 @@ class CallStackRows:
     """Makes rows.
 
     Args:
-        layer: the layer whose form of addresses the columns have
         symbolizer: names addresses
         frames_to_skip: as RtlCaptureStackBackTrace takes it
         frames_to_capture: the same; None for all
     """
 
     def __init__(
-        self,
-        layer: interfaces.layers.DataLayerInterface,
-        symbolizer: Symbolizer,
-        frames_to_skip: int = 0,
-        frames_to_capture: Optional[int] = None,
+        self, symbolizer: Symbolizer, frames_to_skip: int = 0, frames_to_capture: Optional[int] = None
     ) -> None:
-        self._layer = layer
+        self._layer = symbolizer.image.layer
         self._symbolizer = symbolizer
         self._skip = max(frames_to_skip, 0)
         self._count = frames_to_capture
+        self._stack = GRID.maker(*_STACK, "Depth", "BackTraceHash", "Status", *_THREAD, "Count")
+        self._frame = GRID.maker(*_STACK, "Frame", "Sp", "Address", "Symbol", "Source", "How", "Status")
 
     def shown(self, stack: CallStack) -> Shown:
         """Captures a stack and names its frames; an interrupted innermost address is always among them."""
@@ -104,53 +92,59 @@ class CallStackRows:
         names = self._symbolizer.names(stack.space)
         frames = [stack.frames[number] for number in numbers]
         named = [
-            NamedFrame(number, frame, names.name(frame.address, frame.returns))
+            (number, frame, names.name(frame.address, frame.returns))
             for number, frame in zip(numbers, frames)
         ]
         # A guess among the frames that were skipped leaves it open where those that follow belong.
         guessed = any(not frame.sure for frame in stack.frames[first : begin + len(captured.frames)])
-        status = words(stack.status, HASH_UNSURE if guessed and captured.frames else "")
-        return Shown(stack, named, captured, status)
+        unsure = Word.HASH_UNSURE if guessed and captured.frames else None
+        return Shown(stack, named, captured, status(stack.status, unsure))
 
     def stack(self, shown: Shown, count: int = 1) -> Cells:
         """Returns the row of a stack."""
-        stack, thread = shown.stack, shown.stack.thread
+        thread = shown.stack.thread
         start = thread.win32_start_address or thread.start_address
         name = None if start is None else self._symbolizer.names(thread.space).name(start, False)
-        return (
-            *self._key(stack),
+        return self._stack(
+            *self._key(shown.stack),
             len(shown.captured.frames),
-            _NONE if shown.captured.hash is None else format_hints.Hex(shown.captured.hash),
-            *(_NONE,) * 6,
-            shown.status,
-            thread.state_name or _UNREADABLE,
-            thread.wait_reason_name or _NONE,
-            _UNREADABLE if start is None else self._hex(start),
-            _UNREADABLE if name is None else name.symbol,
+            NOT_APPLICABLE if shown.captured.hash is None else Hex(shown.captured.hash),
+            text(shown.status),
+            thread.state_name or UNREADABLE,
+            thread.wait_reason_name or NOT_APPLICABLE,
+            UNREADABLE if start is None else self._hex(start),
+            UNREADABLE if name is None else name.symbol,
             count,
         )
 
-    def frames(self, shown: Shown) -> Iterator[Cells]:
+    def frame_rows(self, shown: Shown) -> Iterator[Row]:
         """Yields the rows of a stack's frames, innermost first."""
+        key = self._key(shown.stack)
         for number, frame, name in shown.frames:
-            yield (
-                *self._key(shown.stack),
-                _NONE,
-                _NONE,
-                number,
-                self._hex(frame.sp),
-                self._hex(frame.address),
-                name.symbol,
-                name.source,
-                frame.how,
-                words(name.status, "" if frame.sure else UNSURE),
-                *(_NONE,) * 5,
-            )
+            said = status(name.status, None if frame.sure else Word.UNSURE)
+            where = (self._hex(frame.sp), self._hex(frame.address))
+            yield 1, self._frame(*key, number, *where, name.symbol, name.source, frame.how, text(said))
 
     def _key(self, stack: CallStack) -> Cells:
         thread = stack.thread
-        tid = _UNREADABLE if thread.tid is None else thread.tid
-        return (thread.space.pid, thread.space.process, tid, stack.part)
+        return (thread.space.pid, thread.space.process, known(thread.tid), stack.part)
 
-    def _hex(self, address: int) -> format_hints.Hex:
-        return format_hints.Hex(bulk.masked(self._layer, address))
+    def _hex(self, address: int) -> Hex:
+        return Hex(bulk.masked(self._layer, address))
+
+
+def selected(listed: Iterable[Shown], selection: Selection) -> Iterator[Shown]:
+    """Returns the stacks that a selection takes."""
+    everything = selection.everything
+    return (each for each in listed if everything or selection.takes(name for _, _, name in each.frames))
+
+
+def counted(listed: Iterable[Shown]) -> List[Tuple[Shown, int]]:
+    """Returns stacks of which no two are equal, the first of each kind, and how many there are."""
+    first: Dict[Tuple[object, ...], Shown] = {}
+    counts: Dict[Tuple[object, ...], int] = {}
+    for shown in listed:
+        key = shown.key
+        first.setdefault(key, shown)
+        counts[key] = counts.get(key, 0) + 1
+    return [(shown, counts[key]) for key, shown in first.items()]

@@ -1,166 +1,226 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""The rows of one database: what `windows.stacktracedb` shows of it, in the order of its columns."""
+"""The rows of `windows.stacktracedb` and `windows.gflags`: databases, and what is in them."""
 
 from __future__ import annotations
 
-from typing import Iterable, Iterator, List, Optional, Tuple, Union
+import itertools
+from typing import Iterable, Iterator, List, Optional
 
-from volatility3.framework import interfaces, renderers
-from volatility3.framework.renderers import format_hints
-
+from ..base import bulk
+from ..base.decode import globalflags
+from ..base.decode.status import NOTHING, Status, Word, status, text
+from ..base.image import Image
+from ..base.space import AddressSpace
 from ..names.symbolizer import SpaceNames
-from ..tracedb.decode.database import Trace
+from ..tracedb.decode import status as tracestatus
 from ..tracedb.decode.header import Header
+from ..tracedb.decode.judge import Trace
+from ..tracedb.finder import Opened
 from ..tracedb.found import HEAPLOG, Database
-from .frames import FrameCells, StackCells
-from .selection import Selection
+from .frames import FrameCells, Selection, StackCells
+from .grid import NOT_APPLICABLE, UNPARSABLE, UNREADABLE, Cells, Grid, Hex, Row, known
 
-COLUMNS: List[Tuple[str, type]] = [
+TRACES = Grid(
     ("PID", int),
     ("Process", str),
     ("Arch", str),
-    ("Database", format_hints.Hex),
+    ("Database", Hex),
     ("Index", int),
     ("TraceCount", int),
     ("Depth", int),
     ("Frame", int),
-    ("Address", format_hints.Hex),
+    ("Address", Hex),
     ("Symbol", str),
     ("Source", str),
     ("Status", str),
-    ("EntryAddress", format_hints.Hex),
-    ("Hash", format_hints.Hex),
+    ("EntryAddress", Hex),
+    ("Hash", Hex),
     ("Stack", str),
-    ("CommittedMemory", format_hints.Hex),
-    ("ReservedMemory", format_hints.Hex),
+    ("CommittedMemory", Hex),
+    ("ReservedMemory", Hex),
     ("Lookups", int),
     ("BackTraces", int),
     ("File output", str),
-]
+)
 
-Cells = Tuple[object, ...]
+FLAGS = Grid(
+    ("PID", int),
+    ("Process", str),
+    ("Arch", str),
+    ("NtGlobalFlag", Hex),
+    ("Flags", str),
+    ("Kind", str),
+    ("Database", Hex),
+    ("LocatedBy", str),
+    ("Layout", str),
+    ("Indexed", int),
+    ("Chained", int),
+    ("Freed", int),
+    ("Unindexed", int),
+    ("Mismatched", int),
+    ("Unreadable", int),
+    ("Status", str),
+    ("Orphans", int),
+)
 
-_NONE = renderers.NotApplicableValue()
-_UNREADABLE = renderers.UnreadableValue()
-_UNPARSABLE = renderers.UnparsableValue()
+_SPACE = ("PID", "Process", "Arch")
+_FIGURES = ("Indexed", "Chained", "Freed", "Unindexed", "Mismatched", "Unreadable", "Orphans")
+"""What a database's check of itself counts."""
 
 
 class TraceRows:
-    """Makes the rows of one database.
+    """Makes the rows of one database in `windows.stacktracedb`.
 
     Args:
-        layer: the layer of its address space, whose form of addresses the columns have
+        image: the image
         database: whose rows these are
         names: names of its address space
     """
 
-    def __init__(
-        self, layer: interfaces.layers.DataLayerInterface, database: Database, names: SpaceNames
-    ) -> None:
+    def __init__(self, image: Image, database: Database, names: SpaceNames) -> None:
+        layer, space = image.layer_of(database.space), database.space
         self._mask = layer.address_mask
         self._stacks = StackCells(layer, names)
-        self._no_count = _NONE if database.kind == HEAPLOG else _UNREADABLE
-        self._key: Cells = (
-            database.space.pid,
-            database.space.process,
-            database.space.arch,
-            self._hex(database.address),
-        )
+        self._no_count = NOT_APPLICABLE if database.kind == HEAPLOG else UNREADABLE
+        self._key: Cells = (space.pid, space.process, space.arch, self._hex(database.address))
+        key = (*_SPACE, "Database")
+        figures = ("CommittedMemory", "ReservedMemory", "Lookups", "BackTraces")
+        entry = (*key, "Index", "EntryAddress")
+        self._database = TRACES.maker(*key, "Status", *figures, "File output")
+        self._heaplog = TRACES.maker(*key, "Status", "BackTraces")
+        self._row = TRACES.maker(*entry, "TraceCount", "Depth", "Status", "Hash", "Stack")
+        self._frames = TRACES.frames_maker(*entry)
 
-    def database(self, header: Optional[Header], status: str, file_output: str) -> Cells:
+    def database(self, header: Optional[Header], said: Status, file_output: str) -> Cells:
         """Returns the row of the database itself, with the header figures as Windows computes them."""
-        figures: Cells = (_UNPARSABLE,) * 4
+        figures: Cells = (UNPARSABLE,) * 4
         if header is not None:
-            figures = (
-                format_hints.Hex(header.committed_memory),
-                format_hints.Hex(header.reserved_memory),
-                header.lookups,
-                header.back_traces,
-            )
-        return (*self._key, *(_NONE,) * 7, status, *(_NONE,) * 3, *figures, file_output)
+            memory = (Hex(header.committed_memory), Hex(header.reserved_memory))
+            figures = (*memory, header.lookups, header.back_traces)
+        return self._database(*self._key, text(said), *figures, file_output)
 
-    def heaplog(self, trace_count: Optional[int], status: str) -> Cells:
+    def heaplog(self, trace_count: Optional[int], said: Status) -> Cells:
         """Returns the row of a heap's trace log, which has a number of records and no other figure."""
-        return (*self._key, *(_NONE,) * 7, status, *(_NONE,) * 6, _or_unreadable(trace_count), _NONE)
+        return self._heaplog(*self._key, text(said), known(trace_count))
 
     def folded(self, trace: Trace) -> Cells:
         """Returns the row of a back trace that holds its frames in the column Stack."""
-        stack = self._stacks.folded(trace.frames, trace.status)
+        stack = self._stacks.folded(trace.frames, bool(trace.status & tracestatus.FREED))
         return self._trace(trace, self._hex(trace.address), stack)
 
-    def unfolded(self, trace: Trace) -> Iterator[Tuple[int, Cells]]:
-        """Yields (depth, row) of a back trace and of its frames below it."""
+    def unfolded(self, trace: Trace) -> Iterator[Row]:
+        """Returns the rows of a back trace and of its frames below it."""
         entry = self._hex(trace.address)
-        yield 0, self._trace(trace, entry, _NONE)
         pid, process, arch, database = self._key
-        index = trace.trace_index or _NONE
-        # Of the two hundred thousand tuples of a listing none is made from others.
-        for number, frame in enumerate(self.frames(trace)):
-            address, symbol, source, status = frame.cells
-            yield (
-                1,
-                (
-                    pid,
-                    process,
-                    arch,
-                    database,
-                    index,
-                    _NONE,
-                    _NONE,
-                    number,
-                    address,
-                    symbol,
-                    source,
-                    status,
-                    entry,
-                    _NONE,
-                    _NONE,
-                    _NONE,
-                    _NONE,
-                    _NONE,
-                    _NONE,
-                    _NONE,
-                ),
-            )
+        index = trace.trace_index or NOT_APPLICABLE
+        frames = self._frames(pid, process, arch, database, index, entry, self.frames(trace))
+        return itertools.chain(((0, self._trace(trace, entry, NOT_APPLICABLE)),), frames)
 
     def frames(self, trace: Trace) -> List[FrameCells]:
         """Returns the frames of a trace, innermost first."""
-        return self._stacks.of(trace.frames, trace.status)
+        return self._stacks.of(trace.frames, bool(trace.status & tracestatus.FREED))
 
     def selected(self, selection: Selection, traces: Iterable[Trace]) -> Iterator[Trace]:
-        """Returns the traces that are wanted; each address of the others is named once and shown never."""
+        """Returns the traces that are wanted; the addresses of the others are named once and never shown."""
         return self._stacks.selected(selection, traces)
 
-    def _trace(self, trace: Trace, entry: format_hints.Hex, stack: object) -> Cells:
-        index, _, count, depth, total, _, _, status = trace
+    def _trace(self, trace: Trace, entry: Hex, stack: object) -> Cells:
+        index, _, count, depth, total, _, _, flags = trace
         pid, process, arch, database = self._key
-        return (
+        return self._row(
             pid,
             process,
             arch,
             database,
-            index or _NONE,
-            self._no_count if count is None else count,
-            _UNREADABLE if depth is None else depth,
-            _NONE,
-            _NONE,
-            _NONE,
-            _NONE,
-            status,
+            index or NOT_APPLICABLE,
             entry,
-            _UNREADABLE if total is None else format_hints.Hex(total),
+            self._no_count if count is None else count,
+            UNREADABLE if depth is None else depth,
+            tracestatus.text(flags),
+            UNREADABLE if total is None else Hex(total),
             stack,
-            _NONE,
-            _NONE,
-            _NONE,
-            _NONE,
-            _NONE,
         )
 
-    def _hex(self, address: int) -> format_hints.Hex:
-        return format_hints.Hex(address & self._mask)
+    def _hex(self, address: int) -> Hex:
+        return Hex(address & self._mask)
 
 
-def _or_unreadable(value: Optional[int]) -> Union[int, interfaces.renderers.BaseAbsentValue]:
-    return _UNREADABLE if value is None else value
+class FlagRows:
+    """Makes the rows of `windows.gflags`.
+
+    Args:
+        image: the image
+    """
+
+    def __init__(self, image: Image) -> None:
+        self._image = image
+        self._space = FLAGS.maker(*_SPACE, "NtGlobalFlag", "Flags", "Status")
+        self._database = FLAGS.maker(*_SPACE, "Kind", "Database", "LocatedBy", "Layout", "Status", *_FIGURES)
+
+    def space(self, space: AddressSpace, flags: Optional[int], missing: Status) -> Cells:
+        """Returns the row of an address space.
+
+        Args:
+            space: the kernel or one half of a process
+            flags: its NtGlobalFlag, None if that cannot be read
+            missing: why it shows no database although its flags ask for one
+        """
+        said = space.status or missing
+        if flags is None and not said:
+            said = status(Word.FLAGS_UNREADABLE if space.peb or space.kernel else Word.NO_PEB)
+        return self._space(
+            space.pid,
+            space.process,
+            space.arch,
+            UNREADABLE if flags is None else Hex(flags),
+            UNREADABLE if flags is None else globalflags.abbreviate(flags),
+            text(said),
+        )
+
+    def database(self, each: Database, opened: Optional[Opened]) -> Cells:
+        """Returns the row of a database.
+
+        Args:
+            each: the database
+            opened: what is in it, None if it cannot be opened
+        """
+        figures: Cells = (UNPARSABLE,) * len(_FIGURES)
+        if opened is not None:
+            counted = opened.figures()
+            figures = (
+                counted.indexed,
+                counted.chained,
+                counted.freed,
+                counted.unindexed,
+                counted.mismatched,
+                counted.unreadable,
+                counted.orphans,
+            )
+        return self._database(
+            each.space.pid,
+            each.space.process,
+            each.space.arch,
+            each.kind,
+            Hex(bulk.masked(self._image.layer_of(each.space), each.address)),
+            each.located_by,
+            each.layout or UNPARSABLE,
+            text(each.status + (NOTHING if opened is None else opened.status)),
+            *figures,
+        )
+
+
+def missing(space: AddressSpace, flags: Optional[int], said: Status) -> str:
+    """Returns the warning that a space shows no database although its flags ask for one; empty for none.
+
+    Args:
+        space: the kernel or one half of a process
+        flags: its NtGlobalFlag, None if that cannot be read
+        said: why it shows none
+    """
+    why = said or space.status
+    if not why:
+        return ""
+    who = "The kernel" if space.kernel else f"Process {space.pid} ({space.arch})"
+    asked = "" if flags is None else f" (NtGlobalFlag {flags:#x}: {globalflags.abbreviate(flags)})"
+    return f"{who}{asked}: {text(why)}"

@@ -9,10 +9,11 @@ Application Verifier) takes the next slot of it: CurrentStackIndex, after it was
 from __future__ import annotations
 
 import struct
-from typing import Iterator, NamedTuple, Optional, Tuple, Union
+from typing import Iterator, NamedTuple, Tuple, Union
 
 from ...base.decode.extents import Extents
-from ...base.decode.field import Field
+from ...base.decode.status import NOTHING, Status, Word, status
+from ...base.decode.structure import Structures
 from ...tracedb.decode.rawstack import without_padding
 
 MAX_ENTRIES = 0x20000
@@ -22,44 +23,11 @@ OPEN, CLOSE, BAD_REFERENCE = 1, 2, 3
 """PROCESS_HANDLE_TRACE_OPEN, _CLOSE and _BADREF (phnt)."""
 
 
-class RingLayout(NamedTuple):
-    """`_HANDLE_TRACE_DEBUG_INFO` and `_HANDLE_TRACE_DB_ENTRY`.
-
-    XP has no TableSize: `table_size` is None and `fixed_size` the length of its TraceDb (4096). Since 2003
-    TraceDb is declared with one entry. `max_depth` is the length of StackTrace (16).
-    """
-
-    pointer_size: int
-    current_stack_index: Field
-    table_size: Optional[Field]
-    fixed_size: int
-    trace_db: int
-    entry_size: int
-    unique_process: Field
-    unique_thread: Field
-    handle: Field
-    type: Field
-    stack_trace: int
-    max_depth: int
-
-    @property
-    def header_size(self) -> int:
-        return self.trace_db
-
-
-class RingHeader(NamedTuple):
-    """The counters. `size` is bounded; `status` says so where TableSize is not a size that Windows makes."""
-
-    current_stack_index: int
-    size: int
-    status: str
-
-
 class HandleTrace(NamedTuple):
-    """One event, newest first.
+    """One event of a ring.
 
     `sequence` counts the events of the ring from 1; it is 0 or less where the ring's counter denies an event
-    that its slot holds. `frames` are innermost first.
+    that its slot holds. `frames` are canonical addresses, innermost first.
     """
 
     slot: int
@@ -71,61 +39,88 @@ class HandleTrace(NamedTuple):
     frames: Tuple[int, ...]
 
 
-class Hole(NamedTuple):
-    """Slots one after the other, in the ring's order, that cannot be read though they were used."""
+class RingDecoder:
+    """Decodes `_HANDLE_TRACE_DEBUG_INFO` and the `_HANDLE_TRACE_DB_ENTRY` behind it.
 
-    slots: int
-
-
-def decode_header(data: bytes, layout: RingLayout) -> RingHeader:
-    """Decodes the counters before TraceDb.
-
-    Raises:
-        ValueError: when data is too short
-    """
-    current = layout.current_stack_index.of(data)
-    if layout.table_size is None:
-        return RingHeader(current, layout.fixed_size, "")
-    size = layout.table_size.of(data)
-    sound = 0 < size <= MAX_ENTRIES and not size & (size - 1)
-    return RingHeader(current, min(size, MAX_ENTRIES), "" if sound else "table size")
-
-
-def decode_ring(
-    memory: Extents, start: int, header: RingHeader, layout: RingLayout
-) -> Iterator[Union[HandleTrace, Hole]]:
-    """Yields the events of a ring from the newest to the oldest, and the holes between them.
+    XP has no TableSize: the length of its TraceDb (4096) is the ring's. Since 2003 TraceDb is declared with
+    one entry.
 
     Args:
-        memory: what is there of the ring
-        start: address of TraceDb[0]
-        header: the counters
-        layout: where the members lie
+        types: the kernel's structures
+        pointer_size: 4 or 8
+
+    Attributes:
+        trace_db: offset of the first event, and bytes of the counters before it
+        entry_size: bytes of an event
+        max_depth: frames of an event (16)
+
+    Raises:
+        MissingMemberError: when the symbols lack one of the two structures
     """
-    frames = struct.Struct(f"<{layout.max_depth}{'Q' if layout.pointer_size == 8 else 'I'}")
-    missing = 0
-    for age in range(header.size):
-        sequence = header.current_stack_index - age
-        slot = sequence % header.size
-        data = memory.read(start + slot * layout.entry_size, layout.entry_size)
-        if data is None:
-            missing += sequence > 0
-            continue
+
+    def __init__(self, types: Structures, pointer_size: int) -> None:
+        info, entry = types["_HANDLE_TRACE_DEBUG_INFO"], types["_HANDLE_TRACE_DB_ENTRY"]
+        stack = entry.field("StackTrace")
+        self.trace_db = info.offset("TraceDb")
+        self.entry_size = entry.size
+        self.max_depth = stack.size // pointer_size
+        self._current = info.field("CurrentStackIndex")
+        self._table_size = info.find("TableSize")
+        self._fixed_size = info.field("TraceDb").size // entry.size
+        self._members = entry.reader("ClientId.UniqueProcess", "ClientId.UniqueThread", "Handle", "Type")
+        self._stack = stack.offset
+        self._frames = struct.Struct(f"<{self.max_depth}{'Q' if pointer_size == 8 else 'I'}")
+
+    def header(self, data: bytes) -> Tuple[int, int, Status]:
+        """Decodes the counters.
+
+        Args:
+            data: the `trace_db` bytes before the first event
+
+        Returns:
+            CurrentStackIndex, the number of slots (bounded), and what is wrong where TableSize is not a size
+            that Windows makes.
+
+        Raises:
+            ValueError: when data is too short
+        """
+        current = self._current.of(data)
+        if self._table_size is None:
+            return current, self._fixed_size, NOTHING
+        size = self._table_size.of(data)
+        sound = 0 < size <= MAX_ENTRIES and not size & (size - 1)
+        return current, min(size, MAX_ENTRIES), NOTHING if sound else status(Word.TABLE_SIZE)
+
+    def events(
+        self, memory: Extents, start: int, current: int, size: int
+    ) -> Iterator[Union[HandleTrace, int]]:
+        """Yields the events of a ring from the newest to the oldest, and the holes between them.
+
+        Args:
+            memory: what is there of the ring
+            start: address of TraceDb[0]
+            current: CurrentStackIndex
+            size: slots of the ring
+
+        Yields:
+            An event, or for a hole the number of its slots: one after the other in the ring's order, used
+            and unreadable.
+        """
+        members, frames = self._members, self._frames.unpack_from
+        missing = 0
+        for age in range(size):
+            sequence = current - age
+            slot = sequence % size
+            data = memory.read(start + slot * self.entry_size, self.entry_size)
+            if data is None:
+                missing += sequence > 0
+                continue
+            if missing:
+                yield missing
+                missing = 0
+            process, thread, handle, kind = members(data, 0)
+            if kind or handle:
+                stack = without_padding(frames(data, self._stack))
+                yield HandleTrace(slot, sequence, process, thread, handle, kind, stack)
         if missing:
-            yield Hole(missing)
-            missing = 0
-        kind = layout.type.of(data)
-        handle = layout.handle.of(data)
-        if kind or handle:
-            stack = frames.unpack_from(data, layout.stack_trace)
-            yield HandleTrace(
-                slot,
-                sequence,
-                layout.unique_process.of(data),
-                layout.unique_thread.of(data),
-                handle,
-                kind,
-                without_padding(stack),
-            )
-    if missing:
-        yield Hole(missing)
+            yield missing

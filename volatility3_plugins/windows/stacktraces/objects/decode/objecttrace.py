@@ -9,9 +9,10 @@ events. An event names a trace by number; ObpStackTable points to the `_STACK_TA
 from __future__ import annotations
 
 import struct
-from typing import List, NamedTuple, Optional, Tuple
+from typing import Iterator, NamedTuple, Optional, Tuple
 
-from ...base.decode.field import Buffer, Field
+from ...base.decode.field import Buffer
+from ...base.decode.structure import Structures
 from ...tracedb.decode.rawstack import without_padding
 
 OBJECT_BUCKETS = 401
@@ -23,37 +24,8 @@ all versions has room for as many traces."""
 REFERENCE = 0x8000
 """Bit of `_OBJECT_REF_STACK_INFO.Index` that tells a reference from a dereference."""
 
-
-class RefLayout(NamedTuple):
-    """`_OBJECT_REF_INFO` and `_OBJECT_REF_STACK_INFO`; `tag` is None before 7, which has no Tag."""
-
-    object_header: Field
-    next_ref: Field
-    image_file_name: int
-    image_file_name_size: int
-    next_pos: Field
-    max_stacks: Field
-    stack_info: int
-    event_size: int
-    sequence: Field
-    trace_index: Field
-    num_traces: Field
-    tag: Optional[Field]
-
-
-class StackTableLayout(NamedTuple):
-    """`_STACK_TABLE` and `_OBJECT_REF_TRACE`."""
-
-    pointer_size: int
-    num_stack_traces: Field
-    blocks: int
-    block_count: int
-    trace_size: int
-    max_depth: int
-
-    @property
-    def header_size(self) -> int:
-        return self.blocks + self.block_count * self.pointer_size
+_INFO, _EVENT = "_OBJECT_REF_INFO", "_OBJECT_REF_STACK_INFO"
+_TABLE, _TRACE = "_STACK_TABLE", "_OBJECT_REF_TRACE"
 
 
 class RefInfo(NamedTuple):
@@ -76,79 +48,111 @@ class RefEvent(NamedTuple):
     tag: Optional[int]
 
 
-class StackTable(NamedTuple):
-    """How many traces there are, and the addresses of the blocks that hold 1024 each."""
+class RefDecoder:
+    """Decodes `_OBJECT_REF_INFO` and the `_OBJECT_REF_STACK_INFO` behind it.
 
-    num_stack_traces: int
-    blocks: Tuple[int, ...]
+    Args:
+        types: the kernel's structures; Vista's events have no Tag
 
-
-def decode_buckets(data: Buffer, pointer_size: int) -> List[int]:
-    """Returns the heads of the chains."""
-    return list(struct.unpack(f"<{len(data) // pointer_size}{_code(pointer_size)}", data))
-
-
-def decode_ref_info(data: Buffer, layout: RefLayout) -> RefInfo:
-    """Decodes an `_OBJECT_REF_INFO` without its events.
+    Attributes:
+        stack_info: offset of the first event, and bytes before it
+        event_size: bytes of an event
 
     Raises:
-        ValueError: when data is too short
+        MissingMemberError: when the symbols do not describe them
     """
-    name = data[layout.image_file_name : layout.image_file_name + layout.image_file_name_size]
-    return RefInfo(
-        layout.object_header.of(data),
-        layout.next_ref.of(data),
-        bytes(name).split(b"\0", 1)[0],
-        layout.next_pos.of(data),
-        layout.max_stacks.of(data),
-    )
+
+    def __init__(self, types: Structures) -> None:
+        info, event = types[_INFO], types[_EVENT]
+        self.stack_info = info.offset("StackInfo")
+        self.event_size = event.size
+        self._info = info.reader("ObjectHeader", "NextRef", "NextPos", "MaxStacks")
+        self._name = info.field("ImageFileName")
+        self._event = event.reader("Sequence", "Index", "NumTraces")
+        self._tag = event.find("Tag")
+
+    def info(self, data: Buffer) -> RefInfo:
+        """Decodes a traced object.
+
+        Args:
+            data: `stack_info` bytes, without the events
+        """
+        header, next_ref, next_pos, max_stacks = self._info(data, 0)
+        name = data[self._name.offset : self._name.offset + self._name.size]
+        return RefInfo(header, next_ref, bytes(name).split(b"\0", 1)[0], next_pos, max_stacks)
+
+    def events(self, data: Buffer) -> Iterator[RefEvent]:
+        """Decodes as many whole events as data holds."""
+        for base in range(0, len(data) - self.event_size + 1, self.event_size):
+            sequence, index, number = self._event(data, base)
+            tag = self._tag.of(data, base) if self._tag else None
+            yield RefEvent(sequence, bool(index & REFERENCE), index & ~REFERENCE, number, tag)
 
 
-def decode_events(data: Buffer, layout: RefLayout) -> List[RefEvent]:
-    """Decodes as many whole events as data holds."""
-    events = []
-    for base in range(0, len(data) - layout.event_size + 1, layout.event_size):
-        index = layout.trace_index.of(data, base)
-        events.append(
-            RefEvent(
-                layout.sequence.of(data, base),
-                bool(index & REFERENCE),
-                index & ~REFERENCE,
-                layout.num_traces.of(data, base),
-                layout.tag.of(data, base) if layout.tag else None,
-            )
-        )
-    return events
+class StackTableDecoder:
+    """Decodes `_STACK_TABLE`, its hash area excluded, and the `_OBJECT_REF_TRACE` in its blocks.
 
+    Args:
+        types: the kernel's structures
+        pointer_size: 4 or 8
 
-def decode_stack_table(data: Buffer, layout: StackTableLayout) -> StackTable:
-    """Decodes the head of a `_STACK_TABLE`, its hash area excluded.
+    Attributes:
+        header_size: bytes of the table that are decoded
+        trace_size: bytes of a trace
+        max_depth: frames of a trace
 
     Raises:
-        ValueError: when data is too short
+        MissingMemberError: when the symbols do not describe them
     """
-    if len(data) < layout.header_size:
-        raise ValueError("the data ends before the blocks' addresses")
-    code = f"<{layout.block_count}{_code(layout.pointer_size)}"
-    return StackTable(layout.num_stack_traces.of(data), struct.unpack_from(code, data, layout.blocks))
+
+    def __init__(self, types: Structures, pointer_size: int) -> None:
+        table = types[_TABLE]
+        blocks = table.field("StackTrace")
+        code = "Q" if pointer_size == 8 else "I"
+        self.header_size = blocks.offset + blocks.size
+        self.trace_size = types[_TRACE].size
+        self.max_depth = self.trace_size // pointer_size
+        self._count = table.field("NumStackTraces")
+        self._blocks_offset = blocks.offset
+        self._blocks = struct.Struct(f"<{blocks.size // pointer_size}{code}")
+        self._trace = struct.Struct(f"<{self.max_depth}{code}")
+
+    def table(self, data: Buffer) -> Tuple[int, Tuple[int, ...]]:
+        """Decodes the head of a table.
+
+        Args:
+            data: `header_size` bytes
+
+        Returns:
+            How many traces there are, and the addresses of the blocks that hold 1024 each.
+        """
+        return self._count.of(data), self._blocks.unpack_from(data, self._blocks_offset)
+
+    def locate(self, count: int, blocks: Tuple[int, ...], number: int) -> Optional[int]:
+        """Returns the address of a trace, None when the table has no such trace.
+
+        Args:
+            count: how many traces there are
+            blocks: addresses of the blocks
+            number: the trace's
+        """
+        block, place = divmod(number, TRACES_PER_BLOCK)
+        if number >= min(count, MAX_TRACES) or block >= len(blocks) or not blocks[block]:
+            return None
+        return blocks[block] + place * self.trace_size
+
+    def trace(self, data: Buffer) -> Tuple[int, ...]:
+        """Returns the frames of a trace, innermost first.
+
+        Args:
+            data: `trace_size` bytes
+        """
+        return without_padding(self._trace.unpack_from(data))
 
 
-def locate_trace(table: StackTable, number: int, layout: StackTableLayout) -> Optional[int]:
-    """Returns the address of a trace, None when the table has no such trace."""
-    block = number // TRACES_PER_BLOCK
-    if (
-        number >= min(table.num_stack_traces, MAX_TRACES)
-        or block >= len(table.blocks)
-        or not table.blocks[block]
-    ):
-        return None
-    return table.blocks[block] + number % TRACES_PER_BLOCK * layout.trace_size
-
-
-def decode_trace(data: Buffer, layout: StackTableLayout) -> Tuple[int, ...]:
-    """Returns the frames of an `_OBJECT_REF_TRACE`, innermost first."""
-    stack = struct.unpack_from(f"<{layout.max_depth}{_code(layout.pointer_size)}", data)
-    return without_padding(stack)
+def described(types: Structures) -> bool:
+    """Tells whether the kernel's symbols describe this form of traces."""
+    return all(map(types.has, (_INFO, _EVENT, _TABLE, _TRACE)))
 
 
 def tag_text(tag: int) -> str:
@@ -159,7 +163,3 @@ def tag_text(tag: int) -> str:
 def bucket_of(object_header: int, body_offset: int) -> int:
     """Returns the bucket of an object on x64 (the shift that a 32-bit kernel uses is not established)."""
     return ((object_header + body_offset) >> 4 & 0xFFFFF) % OBJECT_BUCKETS
-
-
-def _code(pointer_size: int) -> str:
-    return "Q" if pointer_size == 8 else "I"

@@ -1,0 +1,115 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""Rows by the names of their columns, and the cells that need a type of Volatility's.
+
+    GRID = Grid(("PID", int), ("Address", Hex), ("Status", str))
+    process_row = GRID.maker("PID", "Status")
+    process_row(4, "unreadable")
+
+A column that a row says nothing of holds NOT_APPLICABLE.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Callable, Collection, Dict, Iterator, List, Optional, Sequence, Tuple
+
+from volatility3.framework import interfaces, renderers
+from volatility3.framework.renderers import format_hints
+
+Hex = format_hints.Hex
+
+Cells = Tuple[object, ...]
+Row = Tuple[int, Cells]
+"""Depth and cells of a row, as a grid takes them."""
+
+NOT_APPLICABLE = renderers.NotApplicableValue()
+"""There is no such thing."""
+NOT_AVAILABLE = renderers.NotAvailableValue()
+"""There is such a thing, and nothing says what it is."""
+UNREADABLE = renderers.UnreadableValue()
+"""It is not in the image."""
+UNPARSABLE = renderers.UnparsableValue()
+"""It is in the image, and no value of its kind."""
+
+_FRAME = ("{}", "Symbol", "Source", "Status")
+"""The columns of a frame's own cells; what the first is called differs."""
+
+
+class Grid:
+    """The columns of a plugin.
+
+    Args:
+        columns: name and type of each
+    """
+
+    def __init__(self, *columns: Tuple[str, type]) -> None:
+        self.columns: List[Tuple[str, type]] = list(columns)
+        self.names = tuple(name for name, _ in columns)
+        self._made: Dict[str, Callable[..., Any]] = {}
+
+    def maker(self, *names: str) -> Callable[..., Cells]:
+        """Returns what makes a row: it takes the cells of some columns, in the order of the names.
+
+        Args:
+            names: columns, of which none comes twice
+
+        Raises:
+            ValueError: when there is no such column
+        """
+        code = f"lambda {', '.join(self._places(names).values())}: {self._code(names)}"
+        return self._compiled(code)
+
+    def frames_maker(self, *names: str, address: str = "Address") -> Callable[..., Iterator[Row]]:
+        """Returns what makes the rows of the frames of a stack, one level below the stack's.
+
+        It takes the cells of some columns, which all frames have, and then the frames (`FrameCells`): their
+        number is in the column Frame, their cells are in the column of the address, in Symbol, Source and
+        Status.
+
+        A listing has some two hundred thousand of these rows: none is made from another tuple, or by a call.
+
+        Args:
+            names: columns, of which none comes twice
+            address: the column of a frame's address
+
+        Raises:
+            ValueError: when there is no such column
+        """
+        own = tuple(each.format(address) for each in _FRAME)
+        places = self._places((*names, "Frame", *own))
+        given = "".join(f"{places[name]}, " for name in names)
+        cells = ", ".join(places[name] for name in own)
+        row = self._code((*names, "Frame", *own))
+        loop = f"for {places['Frame']}, (({cells}), _) in enumerate(frames)"
+        return self._compiled(f"lambda {given}frames: ((1, {row}) {loop})")
+
+    def tree(self, rows: Iterator[Row]) -> interfaces.renderers.TreeGrid:
+        """Returns what a plugin's `run` does."""
+        return renderers.TreeGrid(self.columns, rows)
+
+    def _places(self, names: Collection[str]) -> Dict[str, str]:
+        """Returns the variable of each column in the code that makes a row."""
+        unknown = set(names) - set(self.names)
+        if unknown or len(set(names)) < len(names):
+            raise ValueError(f"no column, or one that comes twice: {sorted(unknown or names)}")
+        return {name: f"cell{self.names.index(name)}" for name in names}
+
+    def _code(self, names: Sequence[str]) -> str:
+        places = self._places(names)
+        return f"({', '.join(places.get(name, 'absent') for name in self.names)},)"
+
+    def _compiled(self, code: str) -> Callable[..., Any]:
+        """Compiles a function once: its code has no names but those above, as that of a named tuple."""
+        if code not in self._made:
+            self._made[code] = eval(code, {"absent": NOT_APPLICABLE, "enumerate": enumerate})
+        return self._made[code]
+
+
+def given(value: Optional[object]) -> object:
+    """Returns the cell of a value, None for what does not exist."""
+    return NOT_APPLICABLE if value is None else value
+
+
+def known(value: Optional[object]) -> object:
+    """Returns the cell of a value, None for what cannot be read."""
+    return UNREADABLE if value is None else value
