@@ -6,17 +6,29 @@ from __future__ import annotations
 
 import json
 import pathlib
-from typing import List, Tuple
+import shutil
+from typing import Dict, List, Tuple
 
 import jsonschema
 import pytest
 from volatility3 import schemas
+from volatility3.plugins.windows.stacktraces.base import tables
+from volatility3.plugins.windows.stacktraces.base.decode.extents import Extents
+from volatility3.plugins.windows.stacktraces.base.decode.field import Field
+from volatility3.plugins.windows.stacktraces.base.decode.memory import Memory
+from volatility3.plugins.windows.stacktraces.base.decode.structure import Structures
 from volatility3.plugins.windows.stacktraces.base.spaces import AddressSpaces
-from volatility3.plugins.windows.stacktraces.heaps import layouts as loader
+from volatility3.plugins.windows.stacktraces.heaps import space
+from volatility3.plugins.windows.stacktraces.heaps.decode.block import Block
+from volatility3.plugins.windows.stacktraces.heaps.decode.blocks import HeapWalker
+from volatility3.plugins.windows.stacktraces.heaps.decode.find import find
+from volatility3.plugins.windows.stacktraces.heaps.decode.trace import Traces
+from volatility3.plugins.windows.stacktraces.heaps.decode.types import NtTypes, generation, nt_types
 
-from tests.forge import context, isf, kernels
+from tests.forge import context, heap_layouts, isf, kernels
+from tests.forge.heaps import NtHeap
 from tests.forge.kernel import Kernel
-from tests.support import heaptypes
+from tests.support import heapforms, heaptypes
 
 TABLES = sorted(heaptypes.TABLES.glob("heap-*.json"))
 
@@ -87,15 +99,94 @@ def test_layout_that_is_tried_first(kernel: str, wow64: bool, name: str, tmp_pat
     if wow64:
         process.wow64()
     opened = context.open_image(made.image(), tmp_path)
-    spaces = AddressSpaces.list_spaces(opened.context, opened.kernel, [1000])
-    space = next(each for each in spaces if each.wow64 == wow64)
-    table = opened.context.modules[opened.kernel].symbol_table_name
-    types = loader.load(opened.context, "test", table, space)
-    assert types.layouts.nt[0] == heaptypes.heap(name)
-    generations = {"x64": ["6.2", "6.0", "5.2"], "x86": ["6.2", "6.0", "5.1"]}[space.arch]
-    ours = [heaptypes.heap(f"{each}-{space.arch}") for each in generations]
-    assert list(types.layouts.nt[0 if wow64 else 1 :]) == ours
-    wide = space.arch == "x64"
-    assert (types.process_heap, types.heap_count, types.heaps) == (
-        (0x30, 0xE8, 0xF0) if wide else (0x18, 0x88, 0x90)
-    )
+    spaces = AddressSpaces.list_spaces(opened.image, [1000])
+    found = next(each for each in spaces if each.wow64 == wow64)
+    arch = found.arch
+    types = space.load_types(opened.image, found.pointer_size)
+    assert places(types.nt[0], name) == places(heaptypes.heap(name), name)
+    ours = types.nt[0 if wow64 else 1 :]
+    names = [f"{each}-{arch}" for each in heaptypes.GENERATIONS[arch]]
+    assert [places(each, name) for each, name in zip(ours, names)] == [
+        places(heaptypes.heap(name), name) for name in names
+    ]
+    assert len(ours) == len(names)
+    assert types.segment is not None
+    peb = opened.image.process_types(found.pointer_size)["_PEB"]
+    members = [peb.offset(member) for member in ("ProcessHeap", "NumberOfHeaps", "ProcessHeaps")]
+    assert members == ([0x30, 0xE8, 0xF0] if arch == "x64" else [0x18, 0x88, 0x90])
+
+
+def places(types: NtTypes, name: str) -> Dict[str, object]:
+    """What is bound of a generation, and where all members lie that our table of it has."""
+    bound = {key: value for key, value in vars(types).items() if isinstance(value, (int, Field))}
+    offsets = {
+        (structure, member): types.types[structure].offset(member)
+        for structure, described in isf.load(heaptypes.TABLES / f"heap-{name}.json").types.items()
+        for member in described["fields"]
+    }
+    return {"bound": bound, "offsets": offsets}
+
+
+SHIFT = 0x40
+
+
+def test_a_new_build_is_a_new_table(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Members that lie elsewhere in a Windows that is not out yet: nothing but the table knows of it."""
+    folder = tmp_path / "symbols"
+    shutil.copytree(heaptypes.TABLES, folder)
+    table = json.loads((folder / "heap-6.2-x64.json").read_text())
+    for member, described in table["user_types"]["_HEAP"]["fields"].items():
+        described["offset"] += SHIFT * (member not in table["user_types"]["_HEAP_SEGMENT"]["fields"])
+    (folder / "heap-6.9-x64.json").write_text(json.dumps(table))
+    monkeypatch.setattr(tables, "_BESIDE", folder)
+    assert tables.generations("heap", "x64")[0] == "6.9"
+
+    old = heap_layouts.LAYOUTS["6.2-x64"]
+    moved = ("signature", "flags", "encode_mask", "encoding", "interceptor", "virtual", "segments", "creator")
+    shifted = {member: getattr(old, member) + SHIFT for member in moved}
+    made = NtHeap(0x50000, old._replace(heap_size=old.heap_size + SHIFT, **shifted), creator=9)
+    records = heapforms.Records("x64")
+    record = records.add()
+    user = made.extended(100, record)
+    known = kernels.load("win10-x64")
+    opened = context.open_image(Kernel(known.table, **known.options()).image(), tmp_path)
+    types = space.load_types(opened.image, 8)
+    memory = Memory.over(Extents([*made.regions(), *records.runs()]), 8)
+    found = find(memory, types, [0x50000])
+    assert [(heap.address, heap.creator, heap.damaged) for heap in found.nt] == [(0x50000, 9, False)]
+    traces = Traces(memory, heaptypes.RECORD["x64"], heaptypes.ENTRY["x64"])
+    blocks = list(HeapWalker(memory, traces, types.page).blocks(found.nt[0]))
+    assert [(each.user, each.size, each.trace) for each in blocks if isinstance(each, Block)] == [
+        (user, 100, records.trace(record))
+    ]
+    # Without the table there is no heap to be told.
+    assert not find(memory, heaptypes.heap_types("x64"), [0x50000]).nt
+
+
+@pytest.mark.parametrize("name", ["6.2-x64", "6.0-x64", "5.2-x64", "6.2-x86", "6.0-x86", "5.1-x86"])
+def test_the_table_that_goes_with_a_kernel(name: str) -> None:
+    """It is the one that lies as the kernel's, though a newer one has the same members."""
+    arch = name[-3:]
+    ours = [heaptypes.ours(f"heap-{each}-{arch}") for each in heaptypes.GENERATIONS[arch]]
+    newer = shifted_copy(heaptypes.GENERATIONS[arch][0] + "-" + arch)
+    kernel = heaptypes.ours(f"heap-{name}")
+    position = heaptypes.GENERATIONS[arch].index(name[:3])
+    assert generation(kernel, [newer, *ours]) is ours[position]
+    # Where none lies so, its members tell.
+    assert generation(shifted_copy(name), ours) is ours[position]
+
+
+def shifted_copy(name: str) -> Structures:
+    """A table of ours in which the members of _HEAP lie elsewhere."""
+    data = json.loads((heaptypes.TABLES / f"heap-{name}.json").read_text())
+    for described in data["user_types"]["_HEAP"]["fields"].values():
+        described["offset"] += SHIFT
+    return heaptypes.structures(isf.Isf(data))
+
+
+def test_a_kernel_that_lacks_a_member_leaves_the_heaps_to_our_tables() -> None:
+    data = json.loads((heaptypes.TABLES / "heap-6.2-x64.json").read_text())
+    del data["user_types"]["_HEAP"]["fields"]["VirtualAllocdBlocks"]
+    ours = [heaptypes.ours("heap-6.2-x64")]
+    (types,) = nt_types(heaptypes.structures(isf.Isf(data)), ours, 8)
+    assert types.types is ours[0]

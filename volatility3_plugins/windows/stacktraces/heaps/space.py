@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from typing import List, NamedTuple, Optional, Tuple
+from typing import List, Optional, Sequence
 
 from ..base import bulk, tables
 from ..base.decode.memory import Range
@@ -23,7 +23,7 @@ MAX_HEAPS = 0x10000
 _LONG = 0x4000000
 
 
-class HeapSpace(NamedTuple):
+class HeapSpace:
     """The memory of a process in which heaps are looked for.
 
     Attributes:
@@ -32,9 +32,8 @@ class HeapSpace(NamedTuple):
         whole: whether the VADs say so; else the page tables do, and `private` is all that they map
     """
 
-    ranges: Tuple[Range, ...]
-    private: Tuple[Range, ...]
-    whole: bool
+    def __init__(self, ranges: Sequence[Range], private: Sequence[Range], whole: bool) -> None:
+        self.ranges, self.private, self.whole = tuple(ranges), tuple(private), whole
 
 
 def load_types(image: Image, pointer_size: int) -> HeapTypes:
@@ -64,7 +63,7 @@ def find_space(image: Image, space: AddressSpace) -> HeapSpace:
     listed, whole = image.part(Vads).list_vads(space)
     if not whole:
         mapped = _mapped(image, space, 0, min(top, (image.layer_of(space).maximum_address + 1) // 2))
-        return HeapSpace(tuple(mapped), tuple(mapped), False)
+        return HeapSpace(mapped, mapped, False)
     vads = sorted(vad for vad in listed if vad.start < vad.end <= top)
     ranges: List[Range] = []
     for vad in vads:
@@ -72,8 +71,7 @@ def find_space(image: Image, space: AddressSpace) -> HeapSpace:
             ranges += _mapped(image, space, vad.start, vad.end)
         else:
             ranges.append((vad.start, vad.end))
-    private = tuple((vad.start, vad.end) for vad in vads if not vad.control_area)
-    return HeapSpace(tuple(ranges), private, True)
+    return HeapSpace(ranges, [(vad.start, vad.end) for vad in vads if not vad.control_area], True)
 
 
 def listed_heaps(image: Image, space: AddressSpace) -> Optional[List[int]]:

@@ -14,7 +14,7 @@ from ...base.decode.status import NOTHING, Status
 from .block import BLOCK, DAMAGED, LFH, LIGHT, UNKNOWN_SIZE, VIRTUAL, Block, sized
 from .entry import EXTRA_PRESENT, BlockHeader, Coder, Lost, walk
 from .extended import Extension, carve, read_extension, trace_of, units_before
-from .lfh import LFH_BLOCK, UserBlocks, read_user_blocks
+from .lfh import LFH_BLOCK, read_user_blocks
 from .nt import Heap, HeapSegment
 from .page import PageHeapTypes, read_information
 from .trace import UNREADABLE, BlockTrace, Traces
@@ -74,15 +74,15 @@ class HeapWalker:
         else:
             yield from self._inner(heap, coder, inner)
 
-    def _inner(self, heap: Heap, coder: Coder, inner: UserBlocks) -> Iterator[Block]:
+    def _inner(self, heap: Heap, coder: Coder, inner: range) -> Iterator[Block]:
         """Yields the blocks that the low-fragmentation heap has in one block."""
         unused = coder.code + heap.types.unused
-        for header in inner.headers():
+        for header in inner:
             mark = self._memory.number(header + unused, 1)
             if mark is None or mark == LFH_BLOCK:
-                yield from self._carved(heap, coder, header, header + inner.stride, True, LFH)
+                yield from self._carved(heap, coder, header, header + inner.step, True, LFH)
             else:
-                yield self._block(heap, BlockHeader(header, inner.stride, 0, 0, 0, mark & ~LFH_BLOCK), LFH)
+                yield self._block(heap, BlockHeader(header, inner.step, 0, 0, 0, mark & ~LFH_BLOCK), LFH)
 
     def _block(self, heap: Heap, entry: BlockHeader, form: str) -> Block:
         unit = heap.types.unit

@@ -40,11 +40,11 @@ class BlockHeader(NamedTuple):
         return bool(self.flags & BUSY)
 
 
-class Lost(NamedTuple):
+class Lost:
     """A range within a segment in which no block could be told; the end is exclusive."""
 
-    start: int
-    end: int
+    def __init__(self, start: int, end: int) -> None:
+        self.start, self.end = start, end
 
 
 class Coder:

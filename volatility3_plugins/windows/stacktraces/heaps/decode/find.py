@@ -16,7 +16,7 @@ from .types import NtTypes
 _MAX_ROOTS = 0x1000
 
 
-class HeapTypes(NamedTuple):
+class HeapTypes:
     """The structures of the heaps of a bitness.
 
     Attributes:
@@ -25,9 +25,10 @@ class HeapTypes(NamedTuple):
         segment: of segment heaps, None where the kernel's symbols have them differently
     """
 
-    nt: Tuple[NtTypes, ...]
-    page: PageHeapTypes
-    segment: Optional[SegmentHeapTypes]
+    def __init__(
+        self, nt: Sequence[NtTypes], page: PageHeapTypes, segment: Optional[SegmentHeapTypes]
+    ) -> None:
+        self.nt, self.page, self.segment = nt, page, segment
 
 
 class FoundHeaps(NamedTuple):

@@ -9,7 +9,7 @@ Fragmentation Heap", 2010; C. Valasek and T. Mandt, "Windows 8 Heap Internals", 
 
 from __future__ import annotations
 
-from typing import Iterable, Iterator, NamedTuple, Optional
+from typing import Iterable, Optional
 
 from ...base.decode.memory import Memory
 from .types import LfhTypes
@@ -18,19 +18,7 @@ SIGNATURE = 0xF0E0D0C0
 LFH_BLOCK = 0x80  # in UnusedBytes; nothing else there: the block is free
 
 
-class UserBlocks(NamedTuple):
-    """The blocks of a subsegment: `blocks` of them, `stride` bytes apart, from `first` on."""
-
-    first: int
-    stride: int
-    blocks: int
-
-    def headers(self) -> Iterator[int]:
-        """Yields the addresses of the blocks' _HEAP_ENTRY structures."""
-        return iter(range(self.first, self.first + self.blocks * self.stride, self.stride))
-
-
-def read_user_blocks(memory: Memory, address: int, end: int, types: LfhTypes) -> Optional[UserBlocks]:
+def read_user_blocks(memory: Memory, address: int, end: int, types: LfhTypes) -> Optional[range]:
     """Reads what the low-fragmentation heap put into a block of the heap, or returns None if it did not.
 
     Args:
@@ -39,6 +27,9 @@ def read_user_blocks(memory: Memory, address: int, end: int, types: LfhTypes) ->
             point back
         end: of the block
         types: the structures of the heap's generation
+
+    Returns:
+        The addresses of the blocks' _HEAP_ENTRY structures, one block's size apart.
     """
     if memory.member(address, types.signature) != SIGNATURE:
         return None
@@ -53,7 +44,7 @@ def read_user_blocks(memory: Memory, address: int, end: int, types: LfhTypes) ->
     stride = units * unit
     start = address + types.header
     if not types.bitmap:
-        return UserBlocks(start, stride, count) if start + count * stride <= end else None
+        return _headers(start, stride, count) if start + count * stride <= end else None
     bitmap = -(-count // (8 * types.pointer_size)) * types.pointer_size
     first = address - (-(types.header + bitmap) // unit) * unit
     latest = min(end - count * stride, first + stride)
@@ -62,25 +53,29 @@ def read_user_blocks(memory: Memory, address: int, end: int, types: LfhTypes) ->
 
 def _aligned(
     memory: Memory, firsts: Iterable[int], stride: int, count: int, types: LfhTypes
-) -> Optional[UserBlocks]:
+) -> Optional[range]:
     """Finds where the blocks begin: the offset is stored, but XORed with a key that only ntdll has.
 
     Every block has LFH_BLOCK in its header; the lowest place at which all that are present do is taken.
     """
     for first in firsts:
-        blocks = UserBlocks(first, stride, count)
-        if _marked(memory, blocks, types):
-            return blocks
+        headers = _headers(first, stride, count)
+        if _marked(memory, headers, types):
+            return headers
     return None
 
 
-def _marked(memory: Memory, blocks: UserBlocks, types: LfhTypes) -> bool:
+def _marked(memory: Memory, headers: Iterable[int], types: LfhTypes) -> bool:
     """Tells whether each block that is present, and one at least, is marked as one of these."""
     present = 0
-    for header in blocks.headers():
+    for header in headers:
         mark = memory.member(header, types.unused)
         if mark is not None:
             if not mark & LFH_BLOCK:
                 return False
             present += 1
     return present > 0
+
+
+def _headers(first: int, stride: int, count: int) -> range:
+    return range(first, first + count * stride, stride)

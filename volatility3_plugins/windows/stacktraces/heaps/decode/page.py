@@ -106,14 +106,15 @@ class Node(NamedTuple):
     freed: bool
 
 
-class Unread(NamedTuple):
+class Unread:
     """A node, or the head of them, that is not wholly present: what it leads to may be missing.
 
     Attributes:
         address: of its _DPH_HEAP_BLOCK, or of the pointer to the first one
     """
 
-    address: int
+    def __init__(self, address: int) -> None:
+        self.address = address
 
 
 class Information(NamedTuple):
