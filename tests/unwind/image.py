@@ -11,7 +11,7 @@ from typing import Dict, List, Optional, Tuple
 import pefile
 from volatility3.plugins.windows.stacktraces.names.decode.functiontable import FunctionTable
 from volatility3.plugins.windows.stacktraces.names.decode.unwindinfo import ALLOC_LARGE
-from volatility3.plugins.windows.stacktraces.stacks.decode.frames import Image
+from volatility3.plugins.windows.stacktraces.stacks.decode.frames import CodeImage
 
 EXECUTABLE = 0x20000000
 
@@ -42,20 +42,20 @@ class Program:
         """Reads the image."""
         return self.memory[rva : rva + length] if rva >= 0 and rva + length <= len(self.memory) else None
 
-    def image(self) -> Image:
+    def image(self) -> CodeImage:
         """Returns the module for the walker."""
         table = FunctionTable.from_bytes(self.pdata, self.read_rva) if self.pdata else None
-        return Image(self.base, len(self.memory), self.read_rva, table, tuple(self.code))
+        return CodeImage(self.base, len(self.memory), self.read_rva, table, tuple(self.code))
 
 
-def frames_of(size: int, frame: int, base: int, count: int) -> Image:
+def frames_of(size: int, frame: int, base: int, count: int) -> CodeImage:
     """Returns a module of functions of `size` bytes, each with a frame of `frame` bytes throughout."""
     unwind = struct.pack("<BBBBBBH", 1, 0, 2, 0, 0, ALLOC_LARGE, frame // 8)
     end = size * count
     entries = [struct.pack("<III", start, start + size, end) for start in range(0, end, size)]
     memory = b"\xc3" * end + unwind
     read_rva = lambda rva, length: memory[rva : rva + length] if rva >= 0 else None  # noqa: E731
-    return Image(base, len(memory), read_rva, FunctionTable.from_bytes(b"".join(entries), read_rva))
+    return CodeImage(base, len(memory), read_rva, FunctionTable.from_bytes(b"".join(entries), read_rva))
 
 
 def _symbols(pe: pefile.PE) -> Dict[str, int]:

@@ -19,8 +19,8 @@ from volatility3.plugins.windows.stacktraces.names.decode.unwindinfo import (
     RuntimeFunction,
     UnwindInfo,
 )
-from volatility3.plugins.windows.stacktraces.stacks.decode.frames import FindImage, Image
-from volatility3.plugins.windows.stacktraces.stacks.decode.registers_x64 import Registers
+from volatility3.plugins.windows.stacktraces.stacks.decode.frames import CodeImage, FindImage
+from volatility3.plugins.windows.stacktraces.stacks.decode.registers import Registers
 from volatility3.plugins.windows.stacktraces.stacks.decode.walk_x64 import Walker64
 
 from .emulator import KEPT_XMM, Call, Import, Machine, Resume
@@ -68,7 +68,7 @@ def text(machine: Machine, address: int) -> bytes:
 class Exceptions:
     """Structured exception handling for one program: `find_image` finds it, and the module of its imports."""
 
-    def __init__(self, program: Image, find_image: FindImage) -> None:
+    def __init__(self, program: CodeImage, find_image: FindImage) -> None:
         assert program.table is not None
         self._program = program
         self._table = program.table

@@ -12,8 +12,8 @@ import collections
 from typing import Counter, Iterable, List, Optional, Sequence, Set, Tuple
 
 from volatility3.plugins.windows.stacktraces.names.decode.unwindinfo import OPERATIONS
-from volatility3.plugins.windows.stacktraces.stacks.decode.frames import Frame, Image
-from volatility3.plugins.windows.stacktraces.stacks.decode.registers_x64 import Registers
+from volatility3.plugins.windows.stacktraces.stacks.decode.frames import CodeImage, Frame
+from volatility3.plugins.windows.stacktraces.stacks.decode.registers import Registers
 from volatility3.plugins.windows.stacktraces.stacks.decode.step_x64 import LEAF, Unwinder
 from volatility3.plugins.windows.stacktraces.stacks.decode.walk_x64 import Walker64
 
@@ -87,7 +87,7 @@ class Survey:
         for frame, caller in zip(walk.frames[1:], truth):
             assert_same(frame, caller)
 
-    def find_image(self, address: int) -> Optional[Image]:
+    def find_image(self, address: int) -> Optional[CodeImage]:
         """Finds the program, or the module of its imports."""
         found = (image for image in (self.image, self._imports) if 0 <= address - image.base < image.size)
         return next(found, None)

@@ -11,15 +11,18 @@ import collections
 from typing import Counter, List, Optional, Set
 
 import pytest
-from volatility3.plugins.windows.stacktraces.stacks.decode.frames import Image, Walk
-from volatility3.plugins.windows.stacktraces.stacks.decode.registers_x86 import Registers32
+from volatility3.plugins.windows.stacktraces.stacks.decode.frames import CodeImage, StackWalk
+from volatility3.plugins.windows.stacktraces.stacks.decode.registers import Registers32
 from volatility3.plugins.windows.stacktraces.stacks.decode.walk_x86 import Walker32
+
+from tests.support import traplayouts
 
 from .build import Build, build
 from .emulator import x86
 from .emulator32 import STACK_SIZE, STACK_TOP, Machine32
 from .image import Program
 
+TRAP_FRAME = traplayouts.ours("x86")["_KTRAP_FRAME"]
 STACK = (STACK_TOP - STACK_SIZE, STACK_TOP)
 OPTIONS = ("-ffreestanding", "-fno-omit-frame-pointer")
 BUILDS = [
@@ -42,12 +45,14 @@ class Survey32:
         self.verdicts: Counter[str] = collections.Counter()
         self.unsure: List[int] = []
 
-    def find_image(self, address: int) -> Optional[Image]:
+    def find_image(self, address: int) -> Optional[CodeImage]:
         return self.image if 0 <= address - self.image.base < self.image.size else None
 
-    def walk(self, machine: Machine32, address: int) -> Walk:
+    def walk(self, machine: Machine32, address: int) -> StackWalk:
         sp, bp = (machine.cpu.reg_read(each) for each in (x86.UC_X86_REG_ESP, x86.UC_X86_REG_EBP))
-        return Walker32(self.find_image, machine.read).walk(Registers32(address, sp, bp), True, [STACK])
+        return Walker32(self.find_image, machine.read, TRAP_FRAME).walk(
+            Registers32(address, sp, bp), True, [STACK]
+        )
 
     def visit(self, machine: Machine32, address: int) -> None:
         if address in self.points:

@@ -9,16 +9,13 @@ import struct
 from typing import Iterator, List, Optional, Tuple
 
 from volatility3.plugins.windows.stacktraces.base.decode.extents import Extents
+from volatility3.plugins.windows.stacktraces.base.decode.status import status, text
 from volatility3.plugins.windows.stacktraces.names.decode.functiontable import FunctionTable
-from volatility3.plugins.windows.stacktraces.stacks.decode.frames import MAX_FRAMES, Image, Walk
-from volatility3.plugins.windows.stacktraces.stacks.decode.registers_x64 import Registers
-from volatility3.plugins.windows.stacktraces.stacks.decode.registers_x86 import Registers32
+from volatility3.plugins.windows.stacktraces.stacks.decode.frames import MAX_FRAMES, CodeImage, StackWalk
+from volatility3.plugins.windows.stacktraces.stacks.decode.registers import Registers, Registers32
 from volatility3.plugins.windows.stacktraces.stacks.decode.walk_x64 import Walker64
 from volatility3.plugins.windows.stacktraces.stacks.decode.walk_x86 import TRAP_MARK, Walker32
-from volatility3.plugins.windows.stacktraces.traps.decode import context as cpucontext
-from volatility3.plugins.windows.stacktraces.traps.decode import exceptionframe, scan
-from volatility3.plugins.windows.stacktraces.traps.decode import frame as trapframe
-from volatility3.plugins.windows.stacktraces.traps.decode.members import Layout
+from volatility3.plugins.windows.stacktraces.traps.decode.frame import Bounds, TrapForm
 
 from tests.forge import kernels, trapentries, trapframes
 from tests.forge.trapentries import X64, X86_BLUE, X86_OLD
@@ -29,8 +26,8 @@ from .target import Target
 
 KERNELS = {X64: "win10-x64", X86_OLD: "xp-x86", X86_BLUE: "win10-x86"}
 _BOUNDS = {
-    "x64": scan.Bounds(1 << 47, 0xFFFF800000000000, (0xFFFFF80001000000, 0xFFFFF80001800000)),
-    "x86": scan.Bounds(0x7FFF0000, 0x80000000, (0x80400000, 0x80800000)),
+    "x64": Bounds(1 << 47, 0xFFFF800000000000, (0xFFFFF80001000000, 0xFFFFF80001800000)),
+    "x86": Bounds(0x7FFF0000, 0x80000000, (0x80400000, 0x80800000)),
 }
 _STACK = {"x64": 0xFFFFADFE4C2C000, "x86": 0xF8A3C000}
 _DEPTH = 0xE00
@@ -38,8 +35,8 @@ _POISON = filled(b"\x60\xde\xc2\xe4\xdf\xfa\xff\xff")
 
 
 @functools.lru_cache(maxsize=None)
-def _layout(architecture: str, type_name: str = "_KTRAP_FRAME") -> Layout:
-    return traplayouts.of(kernels.load(KERNELS[architecture]).table, type_name)
+def _form(architecture: str) -> TrapForm:
+    return traplayouts.of(kernels.load(KERNELS[architecture]).table)
 
 
 def _stack_seeds(architecture: str) -> List[bytes]:
@@ -57,37 +54,36 @@ def _stack_seeds(architecture: str) -> List[bytes]:
 
 
 def _stack(architecture: str, data: bytes, whole: bytes) -> None:
-    layout = _layout(architecture)
-    start = _STACK[layout.arch]
+    form, arch = _form(architecture), "x64" if architecture == X64 else "x86"
+    start = _STACK[arch]
     memory = Extents([(start, data)])
-    places = list(scan.scan(layout, memory, start, start + len(data), _BOUNDS[layout.arch]))
+    places = list(form.scan(memory, start, start + len(data), _BOUNDS[arch]))
     assert len(places) <= len(data) // 16 + 1
     for address in {*places, start + _DEPTH}:
-        held = bytes(memory.read(address, layout.size) or b"")
-        scan.plausible(layout, address, held, _BOUNDS[layout.arch])
-        frame = trapframe.decode(layout, address, held)
-        listed = {member.name: member for member in trapframe.members(frame, layout, held)}
-        assert set(listed) == set(layout.members)
+        held = bytes(memory.read(address, form.size) or b"")
+        form.plausible(address, held)
+        frame = form.decode(address, held)
+        listed = {member.name: member for member in form.listed(frame, held)}
+        assert set(listed) == set(form.members)
         assert all(0 <= value < 1 << 64 for value in frame.registers.values())
         assert set(frame.unsure) <= set(frame.registers)
-        if layout.arch == "x64":
-            exceptions = _layout(architecture, "_KEXCEPTION_FRAME")
-            exceptionframe.find(
-                exceptions, address, frame.registers.get("Rip", 0), memory, "KiExceptionDispatch"
-            )
+        if architecture == X64:
+            table = kernels.load(KERNELS[architecture]).table
+            exceptions = traplayouts.exceptions(traplayouts.structure(table, "_KEXCEPTION_FRAME"))
+            exceptions.find(address, frame.registers.get("Rip", 0), memory, "KiExceptionDispatch")
 
 
 def _context(arch: str, data: bytes, whole: bytes) -> None:
-    found = cpucontext.decode(arch, data)
+    found = traplayouts.context(arch).decode(data)
     if found is not None:
         assert all(0 <= value < 1 << 64 for value in found.registers.values())
 
 
 def _context_seeds(arch: str) -> List[bytes]:
-    layout = cpucontext.LAYOUTS[arch]
-    offset = layout.members["ContextFlags"].offset
+    form = traplayouts.context(arch)
+    offset = form.fields["ContextFlags"].offset
     flags = 0x10001F if arch == "x64" else 0x1003F
-    data = bytearray(b"\x5a" * layout.size)
+    data = bytearray(b"\x5a" * form.size)
     struct.pack_into("<I", data, offset, flags)
     return [bytes(data)]
 
@@ -162,9 +158,9 @@ def _walk(arch: str, data: bytes, whole: bytes) -> None:
 
     pdata = image_bytes[_PDATA : _PDATA + 16 * 12]
     table = FunctionTable.from_bytes(pdata, read_rva) if width == 8 else None
-    image = Image(base, _IMAGE_SIZE, read_rva, table, ((_CODE, _INFOS),))
+    image = CodeImage(base, _IMAGE_SIZE, read_rva, table, ((_CODE, _INFOS),))
 
-    def find_image(address: int) -> Optional[Image]:
+    def find_image(address: int) -> Optional[CodeImage]:
         return image if base <= address < base + _IMAGE_SIZE else None
 
     for stacks in (((low, low + 0x1000),), ()):
@@ -176,15 +172,15 @@ def _walk(arch: str, data: bytes, whole: bytes) -> None:
                     Registers.of(start, low, {"Rbp": low + 0x200}), interrupted, stacks
                 )
             else:
-                walk = Walker32(find_image, memory.read, [low + 0x600]).walk(
-                    Registers32(start, low, low + 0x20), interrupted, stacks
-                )
+                walk = Walker32(
+                    find_image, memory.read, traplayouts.ours("x86")["_KTRAP_FRAME"], [low + 0x600]
+                ).walk(Registers32(start, low, low + 0x20), interrupted, stacks)
             _check(walk)
 
 
-def _check(walk: Walk) -> None:
+def _check(walk: StackWalk) -> None:
     assert len(walk.frames) <= MAX_FRAMES
-    assert walk.end.isprintable()
+    assert text(status(*walk.gaps, walk.end)).isprintable()
     for frame in walk.frames:
         assert 0 <= frame.address < 1 << 64
         assert 0 <= frame.sp < 1 << 64

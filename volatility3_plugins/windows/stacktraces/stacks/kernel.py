@@ -6,62 +6,53 @@ from __future__ import annotations
 
 from typing import Dict, Iterable, Iterator, List, NamedTuple, Optional, Tuple
 
-from volatility3.framework import interfaces
-
+from ..base.decode.status import NOTHING, Status, Word, says, status
+from ..base.image import Image
 from ..names.symbolizer import Symbolizer
+from ..threads import processors
 from ..threads.kernelstacks import KernelStacks
 from ..threads.lister import Thread
-from ..threads.processors import Processors
-from ..traps.contexts import TrapContexts
 from ..traps.decode.frame import USER
-from ..traps.kernel import TrapKernel
-from ..traps.of_thread import ThreadFrames
-from ..traps.reader import TrapReader
-from ..traps.state import NO_FRAME, OUTSIDE, RUNNING, STALE, UNREADABLE, WOW64, State, words
-from . import starts
-from .decode.frames import Walk
-from .decode.registers_x64 import Registers
-from .starts import Range, Start
+from ..traps.lister import ThreadFrames
+from ..traps.reader import TrapKernel, TrapReader
+from ..traps.state import WOW64, State, TrapContexts
+from .cpus import Range, Traps
+from .decode.frames import StackWalk
+from .decode.registers import Registers
 from .walkers import StackWalkers
 
-IN_USER_MODE = "in user mode"
-NO_SWITCH_FRAME = "no switch frame"
-_DEAD_STATES = (STALE, UNREADABLE, NO_FRAME, OUTSIDE)
-_NOTHING = Walk(())
+_NO_WALK = StackWalk(())
 
 
 class KernelWalk(NamedTuple):
     """The walk up a kernel stack; `status` says why it could not begin where it should."""
 
-    walk: Walk
-    status: str
+    walk: StackWalk
+    status: Status = NOTHING
 
 
 class KernelWalks:
     """Walks the kernel stacks of threads.
 
     Args:
-        context: the context that holds the image
-        kernel_module_name: the name of the kernel's module in the context
+        image: the image
         symbolizer: knows the modules of every address space
+
+    Attributes:
+        walkers: walks other stacks of the image
+        tells_registers: whether `registers` ever finds some
     """
 
-    def __init__(
-        self,
-        context: interfaces.context.ContextInterface,
-        kernel_module_name: str,
-        symbolizer: Symbolizer,
-    ) -> None:
-        self._processors = {
-            processor.number: processor
-            for processor in Processors.list_processors(context, kernel_module_name)
-        }
-        self._kernel = TrapKernel(context, kernel_module_name, symbolizer)
-        self._contexts = TrapContexts(context, kernel_module_name, False)
-        reader = TrapReader(context, context.modules[kernel_module_name].layer_name, self._kernel, False)
-        self._frames = ThreadFrames(context, kernel_module_name, reader, self._contexts)
-        self._stacks = KernelStacks(context, kernel_module_name, self._kernel.bounds.kernel_start)
-        self.walkers = StackWalkers(context, kernel_module_name, symbolizer)
+    def __init__(self, image: Image, symbolizer: Symbolizer) -> None:
+        self._processors = {processor.number: processor for processor in image.part(processors.of)}
+        self._kernel = TrapKernel(image, symbolizer)
+        self._contexts = TrapContexts(image, False)
+        self._frames = ThreadFrames(image, TrapReader(self._kernel, False), self._contexts)
+        self._stacks = KernelStacks(image, self._kernel.bounds.kernel_start)
+        self.walkers = StackWalkers(image, symbolizer)
+        self._cpu = self.walkers.cpus.of(image.pointer_size)
+        self._saved = self._cpu.saved(self._kernel.form.structure)
+        self.tells_registers = self._cpu.tells_registers
 
     def states(self, thread: Thread, scan: bool = False) -> List[State]:
         """Returns the trap frames of a thread (and its 32-bit state), from the current one on."""
@@ -74,8 +65,7 @@ class KernelWalks:
 
     def saved(self, state: State) -> int:
         """Returns the address by which a walk knows a trap frame: x64 that of the machine frame in it."""
-        layout = self._kernel.layout
-        return state.address + (layout.members["Rip"].offset if layout.arch == "x64" else 0)
+        return state.address + self._saved
 
     def walk(self, thread: Thread, states: Iterable[State]) -> KernelWalk:
         """Walks a thread's kernel stack.
@@ -95,49 +85,46 @@ class KernelWalks:
     def registers(self, thread: Thread) -> Dict[int, Registers]:
         """Returns what a walk tells of the registers at each trap frame of a thread, by its address."""
         walk = self.walk(thread, self.states(thread)).walk
-        offset = self._kernel.layout.members["Rip"].offset if self._kernel.layout.arch == "x64" else 0
         found = {
-            frame.trap - offset: frame.registers
+            frame.trap - self._saved: frame.registers
             for frame in walk.frames
             if frame.trap and frame.sure and frame.registers is not None
         }
         if walk.border is not None and walk.border.sure and walk.border.registers is not None:
-            found[walk.border.trap - offset] = walk.border.registers
+            found[walk.border.trap - self._saved] = walk.border.registers
         return found
 
-    def _begin(
-        self, thread: Thread, stacks: List[Range], traps: Dict[int, Optional[Registers]]
-    ) -> KernelWalk:
+    def _begin(self, thread: Thread, stacks: List[Range], traps: Traps) -> KernelWalk:
         if thread.running:
             context = self.context(thread)
             if context is None:
-                return KernelWalk(_NOTHING, RUNNING)
-            start = starts.of_state(context)
-            if context.mode == USER or start is None:
-                return KernelWalk(_NOTHING, IN_USER_MODE)
+                return KernelWalk(_NO_WALK, status(Word.RUNNING))
+            running = self._cpu.start(context)
+            if context.mode == USER or running is None:
+                return KernelWalk(_NO_WALK, status(Word.IN_USER_MODE))
             processor = self._processors[thread.processor or 0]
             stacks = stacks + [(stack.limit, stack.base) for stack in processor.stacks]
-            return KernelWalk(self.walkers.walk(thread.space, start, stacks, traps), "")
+            return KernelWalk(self.walkers.walk(thread.space, running, stacks, traps))
         kernel_stack = thread.kernel_stack or 0
-        peek = self.walkers.peek(thread.space)
-        start = starts.of_switch_frame(peek, kernel_stack) if kernel_stack else None
+        memory = self.walkers.memory(thread.space)
+        start = self._cpu.switched_out(memory, kernel_stack) if kernel_stack else None
         if start is None or not stacks:
-            return KernelWalk(_NOTHING, UNREADABLE if stacks else words(UNREADABLE, NO_SWITCH_FRAME))
-        if self._is_kernel_code(start):
-            return KernelWalk(self.walkers.walk(thread.space, start, stacks, traps), "")
-        walk = self.walkers.search(thread.space, kernel_stack, NO_SWITCH_FRAME, stacks, traps)
-        return KernelWalk(walk, "")
+            return KernelWalk(_NO_WALK, status(Word.UNREADABLE, None if stacks else Word.NO_SWITCH_FRAME))
+        if self._is_kernel_code(start.registers.ip):
+            return KernelWalk(self.walkers.walk(thread.space, start, stacks, traps))
+        walk = self.walkers.search(thread.space, kernel_stack, Word.NO_SWITCH_FRAME, stacks, traps)
+        return KernelWalk(walk)
 
-    def _is_kernel_code(self, start: Start) -> bool:
-        """Tells whether a state is in the kernel itself, where every thread waits."""
-        registers = start.wide or start.narrow
+    def _is_kernel_code(self, address: int) -> bool:
+        """Tells whether an address is in the kernel itself, where every thread waits."""
         low, high = self._kernel.bounds.kernel_image
-        return registers is not None and low < registers.ip < high
+        return low < address < high
 
     def _traps(self, states: Iterable[State]) -> Iterator[Tuple[int, Optional[Registers]]]:
         """Yields (address, registers) of the trap frames that are in use."""
         for state in states:
-            dead = any(word in state.status for word in _DEAD_STATES)
-            if state.origin != WOW64 and not dead and starts.of_state(state) is not None:
-                wide = state.arch == "x64"
-                yield self.saved(state), starts.wide_registers(state) if wide else None
+            dead = says(
+                state.status, Word.STALE, Word.UNREADABLE, Word.NOT_A_TRAP_FRAME, Word.OUTSIDE_THE_STACK
+            )
+            if state.origin != WOW64 and not dead and "Rip" in state.registers and "Rsp" in state.registers:
+                yield self.saved(state), self._cpu.beside(state)

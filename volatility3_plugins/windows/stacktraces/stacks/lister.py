@@ -2,8 +2,10 @@
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
 """The stacks of threads: what RtlCaptureStackBackTrace would have seen, in kernel, user and 32-bit mode.
 
-symbolizer = Symbolizer(context, kernel_module_name, config_path)
-for stack in CallStacks.list_stacks(context, kernel_module_name, symbolizer, pids=[1000]): ...
+symbolizer = Symbolizer(image)
+for stack in StackLister.list_stacks(image, symbolizer, pids=[1000]): ...
+
+Stack limits: NT_TIB of winnt.h.
 """
 
 from __future__ import annotations
@@ -12,40 +14,38 @@ from typing import Collection, Iterator, List, NamedTuple, Optional, Sequence, T
 
 from volatility3.framework import interfaces
 
-from ..base.spaces import AddressSpace
+from ..base.decode.status import Status, Word, status
+from ..base.image import Image
+from ..base.space import AddressSpace
 from ..names.symbolizer import Symbolizer
-from ..threads import lister
 from ..threads.lister import Thread, Threads
+from ..traps.decode.frame import CS_USER_32
 from ..traps.decode.frame import USER as USER_MODE
-from ..traps.state import THREAD, TOP, WOW64, State, words
-from . import starts
-from .decode.frames import Border, Frame, Walk
+from ..traps.lister import NO_THREADS
+from ..traps.state import THREAD, TOP, WOW64, State
+from .cpus import Range
+from .decode.frames import Border, Frame, StackWalk
 from .kernel import KernelWalks
-from .starts import Range, UserStacks
 
 KERNEL, USER = "kernel", "user"
-UNSURE = "unsure"
-
-IN_32_BIT_CODE = "in 32-bit code"
-NO_STATE = "no saved registers"
-NO_LIMITS = "stack limits unknown"
-
-_CODE_32 = 0x23
-_NOT_THREADS = (lister.UNREADABLE, lister.NOT_A_THREAD, lister.LIST_DAMAGED)
 
 
 class CallStack(NamedTuple):
     """One stack of a thread. Addresses are canonical.
 
-    `part` is kernel, user or wow64; `space` the address space that names its frames; `status` is empty, or
-    says in fixed words why the stack is not there, not complete or not sure.
+    Attributes:
+        thread: the thread
+        part: kernel, user or wow64
+        space: the address space that names its frames
+        frames: its frames, innermost first
+        status: why the stack is not there, not complete or not sure
     """
 
     thread: Thread
     part: str
     space: AddressSpace
     frames: Tuple[Frame, ...]
-    status: str
+    status: Status
 
     @property
     def return_addresses(self) -> Tuple[int, ...]:
@@ -54,33 +54,27 @@ class CallStack(NamedTuple):
         return tuple(frame.address for frame in counted)
 
 
-class CallStacks(interfaces.configuration.VersionableInterface):
+class StackLister(interfaces.configuration.VersionableInterface):
     """Walks the stacks of threads.
 
     Args:
-        context: the context that holds the image
-        kernel_module_name: the name of the kernel's module in the context
+        image: the image
         symbolizer: knows the modules of every address space
     """
 
-    _version = (1, 0, 0)
+    _version = (2, 0, 0)
     _required_framework_version = (2, 0, 0)
 
-    def __init__(
-        self,
-        context: interfaces.context.ContextInterface,
-        kernel_module_name: str,
-        symbolizer: Symbolizer,
-    ) -> None:
+    def __init__(self, image: Image, symbolizer: Symbolizer) -> None:
         super().__init__()
-        self._kernel = KernelWalks(context, kernel_module_name, symbolizer)
-        self._user_stacks = UserStacks(context, kernel_module_name)
+        self._kernel = KernelWalks(image, symbolizer)
+        self._walkers = self._kernel.walkers
+        self._user_stacks = UserStacks(image)
 
     @classmethod
     def list_stacks(
         cls,
-        context: interfaces.context.ContextInterface,
-        kernel_module_name: str,
+        image: Image,
         symbolizer: Symbolizer,
         pids: Optional[Collection[int]] = None,
         offset: Optional[int] = None,
@@ -89,8 +83,7 @@ class CallStacks(interfaces.configuration.VersionableInterface):
         """Yields the stacks of threads: of each its kernel part, its user part, its 32-bit part.
 
         Args:
-            context: the context that holds the image
-            kernel_module_name: the name of the kernel's module in the context
+            image: the image
             symbolizer: knows the modules of every address space
             pids: the processes wanted; all when None or empty
             offset: an _EPROCESS that no list holds: only its threads
@@ -100,30 +93,33 @@ class CallStacks(interfaces.configuration.VersionableInterface):
             The stacks. One that could not be walked has no frames, or those up to where it broke off, and a
             `status`. Threads without a user half have no user part.
         """
-        finder = cls(context, kernel_module_name, symbolizer)
-        for thread in Threads.list_threads(context, kernel_module_name, pids, offset, tids):
+        finder = cls(image, symbolizer)
+        for thread in Threads.list_threads(image, pids, offset, tids):
             yield from finder.of_thread(thread)
 
     def of_thread(self, thread: Thread) -> Iterator[CallStack]:
         """Yields the stacks of one thread."""
-        if thread.status in _NOT_THREADS:
+        if thread.status in NO_THREADS:
             yield CallStack(thread, KERNEL, thread.space, (), thread.status)
             return
         states = self._kernel.states(thread)
         found = self._kernel.walk(thread, states)
-        status = words(thread.status, found.status, *_remarks(found.walk))
-        yield CallStack(thread, KERNEL, thread.space, found.walk.frames, status)
+        said = status(thread.status, found.status, _remarks(found.walk))
+        yield CallStack(thread, KERNEL, thread.space, found.walk.frames, said)
         if not thread.teb and all(state.mode != USER_MODE for state in states):
             return
         entered = self._entered(thread, states)
-        narrow = entered is not None and entered.registers.get("SegCs") == _CODE_32
+        narrow = entered is not None and entered.registers.get("SegCs") == CS_USER_32
         if narrow:
-            yield CallStack(thread, USER, thread.space, (), words(thread.status, IN_32_BIT_CODE))
+            said = status(thread.status, Word.IN_32_BIT_CODE)
+            yield CallStack(thread, USER, thread.space, (), said)
         else:
-            yield self._user(thread, entered, found.walk.border)
+            stacks = self._user_stacks.native(thread)
+            yield self._user(thread, USER, thread.space, entered, stacks, found.walk.border)
         if thread.wow64 is not None:
             area = next((state for state in states if state.origin == WOW64), None)
-            yield self._wow64(thread, thread.wow64, entered if narrow else area)
+            stacks = self._user_stacks.narrow(thread)
+            yield self._user(thread, WOW64, thread.wow64, entered if narrow else area, stacks)
 
     def _entered(self, thread: Thread, states: Sequence[State]) -> Optional[State]:
         """Returns the registers with which the thread left user mode last, or with which it runs there."""
@@ -134,41 +130,80 @@ class CallStacks(interfaces.configuration.VersionableInterface):
         found = (state for state in states if state.origin in (THREAD, TOP))
         return next((state for state in found if state.mode == USER_MODE or not state.registers), None)
 
-    def _user(self, thread: Thread, state: Optional[State], border: Optional[Border]) -> CallStack:
-        start = None if state is None else starts.of_state(state)
-        if state is None or start is None:
-            status = words(thread.status, NO_STATE if state is None else state.status or NO_STATE)
-            return CallStack(thread, USER, thread.space, (), status)
-        if start.wide is not None and border is not None and border.trap == self._kernel.saved(state):
-            start = start._replace(wide=starts.with_kept(start.wide, border))
-        sp = state.registers["Rsp"]
-        stacks = self._user_stacks.native(thread, sp)
-        walk = self._kernel.walkers.walk(thread.space, start, stacks)
-        return self._stack(thread, USER, thread.space, walk, state, stacks)
-
-    def _wow64(self, thread: Thread, space: AddressSpace, state: Optional[State]) -> CallStack:
-        narrow = None if state is None else state._replace(arch="x86")
-        start = None if narrow is None else starts.of_state(narrow)
-        if state is None or start is None:
-            status = words(thread.status, NO_STATE if state is None else state.status or NO_STATE)
-            return CallStack(thread, WOW64, space, (), status)
-        stacks = self._user_stacks.narrow(thread, state.registers["Rsp"])
-        walk = self._kernel.walkers.walk(space, start, stacks)
-        return self._stack(thread, WOW64, space, walk, state, stacks)
-
-    def _stack(
+    def _user(
         self,
         thread: Thread,
         part: str,
         space: AddressSpace,
-        walk: Walk,
-        state: State,
-        stacks: Sequence[Range],
+        state: Optional[State],
+        stacks: List[Range],
+        border: Optional[Border] = None,
     ) -> CallStack:
-        status = words(thread.status, state.status, "" if stacks else NO_LIMITS, *_remarks(walk))
-        return CallStack(thread, part, space, walk.frames, status)
+        """Walks a stack of user mode.
+
+        Args:
+            thread: the thread
+            part: user or wow64
+            space: the address space whose code runs on it
+            state: where it begins
+            stacks: its limits
+            border: where the walk up the kernel's stack came out
+        """
+        start = None if state is None else self._walkers.cpus.of(space.pointer_size).start(state)
+        if state is None or start is None:
+            why = status(None if state is None else state.status) or status(Word.NO_SAVED_REGISTERS)
+            return CallStack(thread, part, space, (), status(thread.status, why))
+        if border is not None and border.trap == self._kernel.saved(state):
+            start = start.keeping(border)
+        sp = state.registers["Rsp"]
+        stacks = [(low, high) for low, high in stacks if low <= sp <= high]
+        walk = self._walkers.walk(space, start, stacks)
+        unlimited = None if stacks else Word.STACK_LIMITS_UNKNOWN
+        said = status(thread.status, state.status, unlimited, _remarks(walk))
+        return CallStack(thread, part, space, walk.frames, said)
 
 
-def _remarks(walk: Walk) -> List[str]:
-    """Returns what is not in order with a walk, in fixed words."""
-    return [*walk.gaps, walk.end]
+class UserStacks:
+    """Finds the limits of user stacks.
+
+    Args:
+        image: the image
+    """
+
+    def __init__(self, image: Image) -> None:
+        self._image = image
+        teb = image.types.find("_TEB")
+        self._offset = None if teb is None else teb.find("WowTebOffset")
+
+    def native(self, thread: Thread) -> List[Range]:
+        """Returns the limits of a thread's stack; none if its TEB does not tell them."""
+        return self._limits(thread.space, thread.teb or 0)
+
+    def narrow(self, thread: Thread) -> List[Range]:
+        """Returns the limits of the 32-bit stack of a WoW64 thread."""
+        return [] if thread.wow64 is None else self._limits(thread.wow64, self._teb32(thread))
+
+    def _teb32(self, thread: Thread) -> int:
+        """Returns the TEB32: TEB.ExceptionList leads to it, from Windows 10 on WowTebOffset too."""
+        teb, memory = thread.teb or 0, self._image.memory(thread.space)
+        if not teb:
+            return 0
+        data = memory.read(teb + self._offset.offset, 4) if self._offset is not None else None
+        distance = int.from_bytes(data or b"", "little", signed=True)
+        if distance:
+            return teb + distance
+        tib = self._image.process_types(memory.pointer_size)["_NT_TIB"]
+        return memory.pointer(teb + tib.offset("ExceptionList")) or 0
+
+    def _limits(self, space: AddressSpace, teb: int) -> List[Range]:
+        if not teb or not space.layer_name:
+            return []
+        memory = self._image.memory(space)
+        tib = self._image.process_types(space.pointer_size)["_NT_TIB"]
+        high, low = (memory.pointer(teb + tib.offset(name)) for name in ("StackBase", "StackLimit"))
+        return [] if high is None or low is None else [(low, high)]
+
+
+def _remarks(walk: StackWalk) -> Status:
+    """Returns what is not in order with a walk."""
+    return status(*walk.gaps, walk.end)

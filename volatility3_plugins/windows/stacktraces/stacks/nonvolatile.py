@@ -6,39 +6,31 @@ from __future__ import annotations
 
 from typing import Dict, Iterable, Iterator, Optional
 
-from volatility3.framework import interfaces
-
+from ..base.image import Image
 from ..names.symbolizer import Symbolizer
 from ..threads.lister import Thread
 from ..traps.state import WOW64, State
-from .decode.registers_x64 import GENERAL, NON_VOLATILE, RSP, Registers
+from .cpus import KEPT
+from .decode.registers import Registers
 from .kernel import KernelWalks
-
-_WANTED = tuple(GENERAL[number] for number in sorted(NON_VOLATILE - {RSP}))
 
 
 class TrapUnwind:
     """Adds to trap frames what walking the kernel stack tells, where the walk did not have to guess.
 
     Args:
-        context: the context that holds the image
-        kernel_module_name: the name of the kernel's module in the context
+        image: the image
         symbolizer: knows the modules of every address space
     """
 
-    def __init__(
-        self,
-        context: interfaces.context.ContextInterface,
-        kernel_module_name: str,
-        symbolizer: Symbolizer,
-    ) -> None:
-        self._walks = KernelWalks(context, kernel_module_name, symbolizer)
+    def __init__(self, image: Image, symbolizer: Symbolizer) -> None:
+        self._walks = KernelWalks(image, symbolizer)
 
     def complete(self, thread: Thread, states: Iterable[State]) -> Iterator[State]:
         """Yields a thread's register states, those of trap frames with the registers that they lack."""
         known: Optional[Dict[int, Registers]] = None
         for state in states:
-            if state.arch == "x64" and state.origin != WOW64 and state.registers:
+            if self._walks.tells_registers and state.origin != WOW64 and state.registers:
                 if known is None:
                     known = self._walks.registers(thread)
                 if state.address in known:
@@ -48,7 +40,7 @@ class TrapUnwind:
 
 def _completed(state: State, walked: Registers) -> State:
     found: Dict[str, int] = {}
-    for name in _WANTED:
+    for name in KEPT:
         value = walked.named(name)
         if value is not None and (name not in state.registers or name in state.unsure):
             found[name] = value

@@ -4,48 +4,45 @@
 
 from __future__ import annotations
 
-from typing import Mapping, Optional, Sequence
-
-from volatility3.framework import interfaces
+from typing import Dict, List, Optional, Tuple
 
 from ..base import bulk, pages
-from ..base.peek import Peek
-from ..base.spaces import AddressSpace
-from ..names.symbolizer import Symbolizer
-from .decode.frames import Walk
-from .decode.registers_x64 import Registers
-from .decode.walk_x64 import Walker64
-from .decode.walk_x86 import Walker32
-from .modules import StackModules
-from .starts import Range, Start
+from ..base.decode.memory import Memory
+from ..base.decode.status import Word
+from ..base.image import Image
+from ..base.space import AddressSpace
+from ..names.decode.pe import Headers
+from ..names.imagereader import ImageReader
+from ..names.symbolizer import KnownModule, SpaceNames, Symbolizer
+from .cpus import AnyStart, Cpus, Range, Scene, Traps
+from .decode.frames import CodeImage, StackWalk
 
-Traps = Optional[Mapping[int, Optional[Registers]]]
-"""x64: addresses of machine frames and what was saved beside each; x86: addresses of trap frames."""
+MAX_SCENES = 4
+"""Address spaces whose modules are kept: threads come process by process."""
+
+_CODE = 0x20000020
+"""IMAGE_SCN_MEM_EXECUTE, IMAGE_SCN_CNT_CODE."""
+
+_NO_TRAPS: Traps = {}
 
 
 class StackWalkers:
-    """Walks in the address space of one process at a time: threads come process by process.
+    """Walks stacks, in whichever address space they lie; a kernel is not needed for that.
 
     Args:
-        context: the context that holds the image
-        kernel_module_name: the name of the kernel's module in the context
+        image: the image
         symbolizer: knows the modules of every address space
     """
 
-    def __init__(
-        self,
-        context: interfaces.context.ContextInterface,
-        kernel_module_name: str,
-        symbolizer: Symbolizer,
-    ) -> None:
-        self._context = context
-        self._kernel_layer = context.modules[kernel_module_name].layer_name
+    def __init__(self, image: Image, symbolizer: Symbolizer) -> None:
+        self._image = image
         self._symbolizer = symbolizer
-        self._wide_kernel = context.layers[self._kernel_layer].bits_per_register == 64
-        self._modules: Optional[StackModules] = None
-        self._peek: Optional[Peek] = None
+        self._scenes: Dict[Tuple[str, int], Scene] = {}
+        self.cpus = image.part(Cpus)
 
-    def walk(self, space: AddressSpace, start: Start, stacks: Sequence[Range], traps: Traps = None) -> Walk:
+    def walk(
+        self, space: AddressSpace, start: AnyStart, stacks: List[Range], traps: Traps = _NO_TRAPS
+    ) -> StackWalk:
         """Walks from a register state.
 
         Args:
@@ -54,43 +51,82 @@ class StackWalkers:
             stacks: limits of the stacks, empty if they are not known
             traps: trap frames that lie on the stacks (see `Traps`)
         """
-        if start.wide is not None:
-            return self._wide(space, traps).walk(start.wide, start.interrupted, stacks)
-        assert start.narrow is not None
-        return self._narrow(space, traps).walk(start.narrow, start.interrupted, stacks)
+        return start.walk(self._scene(space), stacks, traps)
 
     def search(
-        self, space: AddressSpace, sp: int, reason: str, stacks: Sequence[Range], traps: Traps = None
-    ) -> Walk:
-        """Walks a kernel stack from the first return address that a scan finds; else see `walk`."""
-        walker = self._wide if space.pointer_size == 8 else self._narrow
-        return walker(space, traps).search(sp, reason, stacks)
+        self, space: AddressSpace, sp: int, reason: Word, stacks: List[Range], traps: Traps = _NO_TRAPS
+    ) -> StackWalk:
+        """Walks a stack from the first return address that a scan finds.
 
-    def peek(self, space: AddressSpace) -> Peek:
-        """Returns a reader of an address space (of the kernel's half only, if the user's has no tables)."""
-        self._enter(space)
-        assert self._peek is not None
-        return self._peek
+        Args:
+            space: the address space
+            sp: where the scan begins
+            reason: why a scan has to do
+            stacks: limits of the stacks, empty if they are not known
+            traps: trap frames that lie on the stacks (see `Traps`)
+        """
+        cpu = self.cpus.of(space.pointer_size)
+        return cpu.walker(self._scene(space), traps).search(sp, reason, stacks)
 
-    def _wide(self, space: AddressSpace, traps: Traps) -> Walker64:
-        known = {address: saved for address, saved in (traps or {}).items() if saved is not None}
-        return Walker64(self._enter(space).find, self.peek(space).read, known, self._may_execute)
+    def memory(self, space: AddressSpace) -> Memory:
+        """Returns the memory of an address space (the kernel's half only, if the user's has no tables)."""
+        return self._scene(space).memory
 
-    def _narrow(self, space: AddressSpace, traps: Traps) -> Walker32:
-        return Walker32(self._enter(space).find, self.peek(space).read, traps or {}, self._may_execute)
+    def _scene(self, space: AddressSpace) -> Scene:
+        """Returns what walks see of an address space; those of the last few are kept."""
+        key = (space.layer_name, 0 if space.kernel else space.eprocess or space.peb)
+        found = self._scenes.get(key)
+        if found is None:
+            if len(self._scenes) >= MAX_SCENES:
+                del self._scenes[next(iter(self._scenes))]
+            modules = _Modules(self._image, space, self._symbolizer.names(space))
+            found = Scene(modules.find, self._image.memory(space), modules.may_execute)
+            self._scenes[key] = found
+        return found
 
-    def _may_execute(self, address: int) -> bool:
-        """Tells whether an address of the current address space may be code; the tables know, if any do."""
-        assert self._peek is not None
-        layer = self._context.layers[self._peek.layer_name]
-        if not bulk.is_canonical(layer, address):
+
+class _Modules:
+    """The modules of an address space as the walkers need them: code, function tables, unwind data.
+
+    Args:
+        image: the image
+        space: the address space
+        names: its names
+    """
+
+    def __init__(self, image: Image, space: AddressSpace, names: SpaceNames) -> None:
+        self._image = image
+        self._layer = image.layer_of(space)
+        self._names = names
+        self._images: Dict[int, CodeImage] = {}
+
+    def find(self, address: int) -> Optional[CodeImage]:
+        """Returns the module that holds an address, or None."""
+        known = self._names.module_at(address)
+        if known is None:
+            return None
+        base = known.module.base
+        if base not in self._images:
+            self._images[base] = self._code_image(known)
+        return self._images[base]
+
+    def may_execute(self, address: int) -> bool:
+        """Tells whether an address may be code; the page tables know, if there are any."""
+        if not bulk.is_canonical(self._layer, address):
             return False
-        return pages.may_execute(self._context, layer, bulk.masked(layer, address))
+        return pages.may_execute(self._image.context, self._layer, bulk.masked(self._layer, address))
 
-    def _enter(self, space: AddressSpace) -> StackModules:
-        """Makes an address space the current one; returns its modules."""
-        layer_name = space.layer_name or self._kernel_layer
-        if self._modules is None or self._peek is None or self._peek.layer_name != layer_name:
-            self._peek = Peek(self._context, layer_name, 8 if self._wide_kernel else 4)
-            self._modules = StackModules(self._context, layer_name, self._symbolizer.names(space))
-        return self._modules
+    def _code_image(self, known: KnownModule) -> CodeImage:
+        module, table = known.module, known.image.functions
+        if table is not None:
+            read_rva = table.read_rva
+        else:
+            read_rva = ImageReader(self._image, str(self._layer.name), module.base, module.size).read
+        return CodeImage(module.base, module.size, read_rva, table, _code(known.image.headers))
+
+
+def _code(headers: Optional[Headers]) -> Optional[Tuple[Tuple[int, int], ...]]:
+    """Returns the RVA ranges of the sections that may hold code."""
+    if headers is None:
+        return None
+    return tuple((each.start, each.end) for each in headers.sections if each.characteristics & _CODE)

@@ -11,9 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from volatility3.plugins.windows.stacktraces.base.decode.extents import Extents
+from volatility3.plugins.windows.stacktraces.base.decode.status import Word
 from volatility3.plugins.windows.stacktraces.names.decode.functiontable import FunctionTable
-from volatility3.plugins.windows.stacktraces.stacks.decode.frames import MAX_FRAMES, Image, Walk
-from volatility3.plugins.windows.stacktraces.stacks.decode.registers_x64 import Registers
+from volatility3.plugins.windows.stacktraces.stacks.decode.frames import MAX_FRAMES, CodeImage, StackWalk
+from volatility3.plugins.windows.stacktraces.stacks.decode.registers import Registers
 from volatility3.plugins.windows.stacktraces.stacks.decode.walk_x64 import Walker64
 
 BASE, SIZE = 0x140000000, 0x4000
@@ -74,11 +75,11 @@ class Scene:
         interrupted: bool = False,
         stacks: Tuple[Tuple[int, int], ...] = ((LOW, HIGH),),
         known: Optional[Dict[int, Registers]] = None,
-    ) -> Walk:
+    ) -> StackWalk:
         pdata = b"".join(struct.pack("<III", *entry) for entry in self.entries)
         runs = [(low, pdata[low:high]) for low, high in self.runs or [(0, len(pdata))]]
         table = FunctionTable.from_runs(runs, len(pdata), self.read_rva)
-        image = Image(BASE, SIZE, self.read_rva, table, ((0x1000, 0x3000),))
+        image = CodeImage(BASE, SIZE, self.read_rva, table, ((0x1000, 0x3000),))
         data = bytearray(HIGH - LOW)
         for address, value in self.stack.items():
             struct.pack_into("<Q", data, address - LOW, value & (1 << 64) - 1)
@@ -92,13 +93,13 @@ class Scene:
         def may_execute(address: int) -> bool:
             return address // 0x1000 not in self.data
 
-        def find_image(address: int) -> Optional[Image]:
+        def find_image(address: int) -> Optional[CodeImage]:
             return image if BASE <= address < BASE + SIZE else None
 
         return Walker64(find_image, read, known, may_execute).walk(start, interrupted, stacks)
 
 
-def told(walk: Walk) -> List[Tuple[int, str, bool]]:
+def told(walk: StackWalk) -> List[Tuple[int, str, bool]]:
     return [(frame.address, frame.how, frame.sure) for frame in walk.frames]
 
 
@@ -111,21 +112,21 @@ def test_a_return_address_of_zero_is_the_end() -> None:
     scene.put(0, scene.at(1), 0x99, 0)
     walk = scene.walk(start(scene))
     assert told(walk) == [(scene.at(0), "trap", True), (scene.at(1), "unwind", True)]
-    assert (walk.end, walk.gaps, walk.border) == ("", (), None)
+    assert (walk.end, walk.gaps, walk.border) == (None, (), None)
 
 
 def test_a_frame_that_leads_back_is_a_cycle() -> None:
     scene = Scene(FRAME_RBP)
     scene.put(-0x10, scene.at(0))
     walk = scene.walk(start(scene, Rbp=SP - 0x80))
-    assert (len(walk.frames), walk.end) == (1, "cycle")
+    assert (len(walk.frames), walk.end) == (1, Word.CYCLE)
 
 
 def test_a_stack_of_nothing_but_return_addresses_is_cut_off() -> None:
     scene = Scene(NOTHING)
     scene.put(0, *[scene.at(0)] * (MAX_FRAMES + 10))
     walk = scene.walk(start(scene))
-    assert (len(walk.frames), walk.end) == (MAX_FRAMES, "too many frames")
+    assert (len(walk.frames), walk.end) == (MAX_FRAMES, Word.TOO_MANY_FRAMES)
 
 
 def test_a_stack_page_that_is_missing_ends_the_walk() -> None:
@@ -133,14 +134,14 @@ def test_a_stack_page_that_is_missing_ends_the_walk() -> None:
     scene.put(0, scene.at(0))
     scene.missing_stack = (SP + 8, HIGH)
     walk = scene.walk(start(scene))
-    assert (len(walk.frames), walk.end) == (2, "stack unreadable")
+    assert (len(walk.frames), walk.end) == (2, Word.STACK_UNREADABLE)
 
 
 def test_leaving_the_stack_ends_the_walk() -> None:
     scene = Scene(MACHINE_FRAME, NOTHING)
     scene.put(0, scene.inside(1), 0x10, 0x246, 0x7F1234560000, 0x18)
     walk = scene.walk(start(scene))
-    assert (len(walk.frames), walk.end) == (1, "outside the stack")
+    assert (len(walk.frames), walk.end) == (1, Word.OUTSIDE_THE_STACK)
 
 
 def test_an_interrupt_may_have_come_from_another_stack_once() -> None:
@@ -153,14 +154,14 @@ def test_an_interrupt_may_have_come_from_another_stack_once() -> None:
     scene.put(0, scene.at(0), scene.inside(1), 0x10, 2, other, 0x18)
     walk = scene.walk(Registers.of(scene.at(1), other), stacks=((LOW, LOW + 0x800), (SP, HIGH)))
     assert [frame.how for frame in walk.frames] == ["trap", "unwind", "trap", "unwind"]
-    assert walk.end == "cycle"
+    assert walk.end == Word.CYCLE
 
 
 def test_user_mode_is_the_border() -> None:
     scene = Scene(MACHINE_FRAME)
     scene.put(0, 0x77001234, 0x33, 0x246, 0x12F000, 0x2B)
     walk = scene.walk(Registers.of(scene.at(0), SP, {"R12": 5}))
-    assert (len(walk.frames), walk.end) == (1, "")
+    assert (len(walk.frames), walk.end) == (1, None)
     assert walk.border is not None
     assert (walk.border.ip, walk.border.sp, walk.border.cs, walk.border.trap) == (
         0x77001234,
@@ -175,13 +176,13 @@ def test_user_mode_is_the_border() -> None:
 @pytest.mark.parametrize(
     ("reason", "break_it"),
     [
-        ("unwind data invalid", lambda scene: scene.memory.__setitem__(slice(0x3000, 0x3004), BROKEN)),
-        ("unwind data unreadable", lambda scene: scene.hidden.append((0x3000, 0x3004))),
-        ("function table unreadable", lambda scene: setattr(scene, "runs", [(12, 24)])),
-        ("no unwind data", lambda scene: scene.entries.pop(0)),
+        (Word.UNWIND_DATA_INVALID, lambda scene: scene.memory.__setitem__(slice(0x3000, 0x3004), BROKEN)),
+        (Word.UNWIND_DATA_UNREADABLE, lambda scene: scene.hidden.append((0x3000, 0x3004))),
+        (Word.FUNCTION_TABLE_UNREADABLE, lambda scene: setattr(scene, "runs", [(12, 24)])),
+        (Word.NO_UNWIND_DATA, lambda scene: scene.entries.pop(0)),
     ],
 )
-def test_a_walk_goes_on_by_scan_and_is_sure_no_more(reason: str, break_it: object) -> None:
+def test_a_walk_goes_on_by_scan_and_is_sure_no_more(reason: Word, break_it: object) -> None:
     scene = Scene(NOTHING, NOTHING)
     # What lies before it on the stack is no return address: no code, no call before it, no module.
     scene.put(0, 5, scene.inside(1), BASE + 0x3010, 0x55555555, scene.at(1), scene.at(1), 0)
@@ -191,7 +192,7 @@ def test_a_walk_goes_on_by_scan_and_is_sure_no_more(reason: str, break_it: objec
     assert told(walk) == [
         *((scene.at(0), "trap", True), (scene.at(1), "scan", False), (scene.at(1), "unwind", False)),
     ]
-    assert (walk.gaps, walk.end) == ((reason,), "")
+    assert (walk.gaps, walk.end) == ((reason,), None)
 
 
 def test_code_in_no_module_is_a_frame_and_then_scanned_over() -> None:
@@ -201,7 +202,7 @@ def test_code_in_no_module_is_a_frame_and_then_scanned_over() -> None:
     assert [(address, how, sure) for address, how, sure in told(walk)] == [
         *((scene.at(0), "trap", True), (0x66660000, "unwind", True), (scene.at(0), "scan", False)),
     ]
-    assert walk.gaps == ("code in no module",)
+    assert walk.gaps == (Word.CODE_IN_NO_MODULE,)
 
 
 def test_a_scan_finds_callers_in_no_module() -> None:
@@ -214,7 +215,7 @@ def test_a_scan_finds_callers_in_no_module() -> None:
     walk = scene.walk(start(scene))
     guessed = [(first, "scan", False), (second, "scan", False), (scene.at(0), "scan", False)]
     assert told(walk) == [(scene.at(0), "trap", True), (first, "unwind", True), *guessed]
-    assert (walk.gaps, walk.end) == (("code in no module",), "")
+    assert (walk.gaps, walk.end) == ((Word.CODE_IN_NO_MODULE,), None)
     # What cannot be executed is data, whatever it looks like.
     scene.data = [0x66680]
     assert told(scene.walk(start(scene)))[2:] == [guessed[0], guessed[2]]
@@ -247,7 +248,7 @@ def test_an_epilogue_that_could_not_be_seen_makes_the_caller_unsure() -> None:
     scene.hidden.append((0x1080, 0x1100))
     walk = scene.walk(Registers.of(scene.inside(0), SP), True)
     assert told(walk)[1:] == [(scene.at(1), "unwind", False)]
-    assert walk.gaps == ("code unreadable",)
+    assert walk.gaps == (Word.CODE_UNREADABLE,)
     # Nothing in an epilogue calls: behind a call there is no doubt.
     assert told(scene.walk(start(scene)))[1:] == [(scene.at(1), "unwind", True)]
 
@@ -267,7 +268,7 @@ def test_a_leaf_whose_callers_code_is_paged_out_is_doubted() -> None:
     scene.hidden.append((0x1100, 0x1200))
     walk = scene.walk(leaf, True)
     assert told(walk)[1:] == [(scene.at(1), "leaf", False)]
-    assert walk.gaps == ("code unreadable",)
+    assert walk.gaps == (Word.CODE_UNREADABLE,)
 
 
 @pytest.mark.parametrize(("code", "sure"), [("ff d0", True), ("90 90", False)])
@@ -332,5 +333,5 @@ def test_a_chain_of_the_longest_unwind_data_costs_little() -> None:
     scene.entries[0] = (0x1000, 0x1100, 0x2000)
     scene.put(0, *[scene.at(0)] * 2000)
     walk = scene.walk(start(scene))
-    assert walk.gaps == ("unwind data invalid",)
+    assert walk.gaps == (Word.UNWIND_DATA_INVALID,)
     assert scene.reads < 100_000

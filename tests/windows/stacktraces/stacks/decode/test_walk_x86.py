@@ -10,11 +10,15 @@ from typing import Collection, Dict, List, Optional, Tuple
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from volatility3.plugins.windows.stacktraces.base.decode.extents import Extents
-from volatility3.plugins.windows.stacktraces.stacks.decode.frames import MAX_FRAMES, Image, Walk
-from volatility3.plugins.windows.stacktraces.stacks.decode.registers_x86 import Registers32
+from volatility3.plugins.windows.stacktraces.base.decode.status import Word
+from volatility3.plugins.windows.stacktraces.stacks.decode.frames import MAX_FRAMES, CodeImage, StackWalk
+from volatility3.plugins.windows.stacktraces.stacks.decode.registers import Registers32
 from volatility3.plugins.windows.stacktraces.stacks.decode.walk_x86 import TRAP_MARK, Walker32
 
+from tests.support import traplayouts
+
 BASE, SIZE = 0x80400000, 0x4000
+TRAP_FRAME = traplayouts.ours("x86")["_KTRAP_FRAME"]
 LOW, HIGH = 0xF8000000, 0xF8003000
 SP = LOW + 0x1000
 
@@ -59,8 +63,8 @@ class Scene:
         known: Collection[int] = (),
         end: int = HIGH,
         stacks: Tuple[Tuple[int, int], ...] = ((LOW, HIGH),),
-    ) -> Walk:
-        image = Image(BASE, SIZE, self.read_rva, None, ((0x1000, 0x3000),))
+    ) -> StackWalk:
+        image = CodeImage(BASE, SIZE, self.read_rva, None, ((0x1000, 0x3000),))
         data = bytearray(HIGH - LOW)
         for address, value in self.stack.items():
             struct.pack_into("<I", data, address - LOW, value)
@@ -70,17 +74,17 @@ class Scene:
             self.reads += 1
             return memory.read(address, length)
 
-        def find_image(address: int) -> Optional[Image]:
+        def find_image(address: int) -> Optional[CodeImage]:
             return image if BASE <= address < BASE + SIZE else None
 
         def may_execute(address: int) -> bool:
             return address // 0x1000 not in self.data
 
-        walker = Walker32(find_image, read, known, may_execute)
+        walker = Walker32(find_image, read, TRAP_FRAME, known, may_execute)
         return walker.walk(registers, interrupted, stacks)
 
 
-def told(walk: Walk) -> List[Tuple[int, str, bool]]:
+def told(walk: StackWalk) -> List[Tuple[int, str, bool]]:
     return [(frame.address, frame.how, frame.sure) for frame in walk.frames]
 
 
@@ -94,7 +98,7 @@ def test_the_chain_of_frame_pointers() -> None:
     assert told(walk) == [
         *((at(1), "trap", True), (at(2), "framepointer", True), (at(3), "framepointer", True)),
     ]
-    assert (walk.end, walk.gaps) == ("", ())
+    assert (walk.end, walk.gaps) == (None, ())
 
 
 def test_a_trap_frame_in_the_chain() -> None:
@@ -116,7 +120,7 @@ def test_user_mode_is_the_border() -> None:
     walk = scene.walk(Registers32(at(1), SP, SP + 0x20))
     assert walk.border is not None
     assert (walk.border.ip, walk.border.sp, walk.border.cs) == (0x77F01234, 0x12FE00, 0x1B)
-    assert (len(walk.frames), walk.end) == (2, "")
+    assert (len(walk.frames), walk.end) == (2, None)
 
 
 def test_a_frame_without_the_mark_is_one_only_if_it_is_known() -> None:
@@ -163,20 +167,20 @@ def test_cycles_missing_pages_and_the_end_of_the_stack() -> None:
     scene = Scene().put(SP + 0x20, SP + 0x20, at(2))
     walk = scene.walk(Registers32(at(1), SP, SP + 0x20))
     assert len(walk.frames) <= 3
-    assert walk.end == "frame pointer implausible"
+    assert walk.end == Word.FRAME_POINTER_IMPLAUSIBLE
     walk = chain(Scene()).walk(Registers32(at(1), SP, SP + 0x20), end=SP + 0x40)
-    assert (len(walk.frames), walk.end) == (2, "stack unreadable")
+    assert (len(walk.frames), walk.end) == (2, Word.STACK_UNREADABLE)
     walk = (
         Scene().put(HIGH - 8, 0, at(2)).walk(Registers32(at(1), SP, HIGH - 8), stacks=((LOW, HIGH - 0x10),))
     )
-    assert walk.end == "outside the stack"
+    assert walk.end == Word.OUTSIDE_THE_STACK
 
 
 def test_a_function_that_was_not_called_from_there_is_doubted() -> None:
     scene = Scene().put(SP + 0x20, SP + 0x40, at(9)).put(SP + 0x40, 0, 0)
     walk = scene.walk(Registers32(at(1), SP, SP + 0x20))
     assert told(walk)[1:] == [(at(9), "framepointer", False)]
-    assert walk.gaps == ("frame pointer unsure",)
+    assert walk.gaps == (Word.FRAME_POINTER_UNSURE,)
 
 
 VALUES = st.one_of(

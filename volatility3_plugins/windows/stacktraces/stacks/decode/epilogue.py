@@ -14,7 +14,7 @@ from __future__ import annotations
 from typing import Callable, Iterator, List, NamedTuple, Optional, Tuple
 
 from ...names.decode.unwindinfo import Bytes
-from .registers_x64 import RSP
+from .registers import RSP
 
 LONGEST = 64
 """Bytes of code looked at: a lea of eight bytes, fifteen pops of two, and the longest jump, with room."""

@@ -6,9 +6,10 @@ from __future__ import annotations
 
 from typing import Callable, Iterable, List, NamedTuple, Optional, Tuple
 
+from ...base.decode.status import Word
 from ...names.decode.functiontable import FunctionTable
 from ...names.decode.unwindinfo import Bytes, ReadRva
-from .registers_x64 import Registers
+from .registers import Registers
 
 TRAP, UNWIND, LEAF, FRAME_POINTER, SCAN = "trap", "unwind", "leaf", "framepointer", "scan"
 
@@ -29,12 +30,23 @@ def anywhere(_address: int) -> bool:
 
 
 class UnwindError(Exception):
-    """A frame that cannot be unwound; the message says why in a few fixed words."""
+    """A frame that cannot be unwound; `word` says why."""
+
+    def __init__(self, word: Word) -> None:
+        super().__init__(word.value)
+        self.word = word
 
 
-class Image(NamedTuple):
-    """A module as a walk needs it. `table` is None where the image has no function table (x86) or none that
-    can be read; `code` are the RVA ranges that hold code, None if that is not known."""
+class CodeImage(NamedTuple):
+    """A module as a walk needs it.
+
+    Attributes:
+        base: where it lies
+        size: its bytes
+        read_rva: reads it
+        table: None where the image has no function table (x86) or none that can be read
+        code: the RVA ranges that hold code, None if that is not known
+    """
 
     base: int
     size: int
@@ -48,19 +60,23 @@ class Image(NamedTuple):
         return self.code is None or any(low <= rva < high for low, high in self.code)
 
 
-FindImage = Callable[[int], Optional[Image]]
+FindImage = Callable[[int], Optional[CodeImage]]
 """address -> the module that it lies in."""
 
 
 class Frame(NamedTuple):
-    """One frame, innermost first.
+    """One frame.
 
-    `address` is where execution was (`returns` False: interrupted there) or will return to. `sp` is the stack
-    pointer there. `how` says how the address was found: `trap` (a saved register state holds it), `unwind`,
-    `leaf` (the top of the stack, in a function that keeps nothing on it), `framepointer` or `scan`. `sure` is
-    False from the first guess on. `registers` is the whole state, where the walk keeps one (x64). `trap` is
-    the address of the machine frame (x86: trap frame) that the interrupted address was in, 0 for any other
-    frame.
+    Attributes:
+        address: where execution was or will return to
+        sp: the stack pointer there
+        how: how the address was found: `trap` (a saved register state holds it), `unwind`, `leaf` (the top of
+            the stack, in a function that keeps nothing on it), `framepointer` or `scan`
+        returns: False if execution was interrupted at the address
+        sure: False from the first guess on
+        registers: the whole state, where the walk keeps one (x64)
+        trap: address of the machine frame (x86: trap frame) that held the interrupted address, 0 for any
+            other frame
     """
 
     address: int
@@ -86,13 +102,19 @@ class Border(NamedTuple):
     sure: bool = True
 
 
-class Walk(NamedTuple):
-    """A stack. `end` is empty if the walk came to the stack's own end, else why it ended, in fixed words;
-    `gaps` are the reasons for which it had to guess its way on."""
+class StackWalk(NamedTuple):
+    """A stack.
+
+    Attributes:
+        frames: its frames, innermost first
+        end: None if the walk came to the stack's own end, else why it ended
+        gaps: the reasons for which it had to guess its way on
+        border: where it left the kernel, None if it did not
+    """
 
     frames: Tuple[Frame, ...]
-    end: str = ""
-    gaps: Tuple[str, ...] = ()
+    end: Optional[Word] = None
+    gaps: Tuple[Word, ...] = ()
     border: Optional[Border] = None
 
 
@@ -117,17 +139,17 @@ class Stacks:
         stack = self._stack(sp)
         return stack[1] if stack else None
 
-    def objection(self, sp: int, to: int) -> str:
-        """Returns why a stack pointer cannot have moved from one value to another, or nothing if it can."""
+    def objection(self, sp: int, to: int) -> Optional[Word]:
+        """Returns why a stack pointer cannot have moved from one value to another, or None if it can."""
         here, there = self._stack(sp), self._stack(to)
         if self._ranges and there is None:
-            return "outside the stack"
+            return Word.OUTSIDE_THE_STACK
         if here == there:
-            return "" if to > sp else "cycle"
+            return None if to > sp else Word.CYCLE
         if there in self._left:
-            return "cycle"
+            return Word.CYCLE
         self._left.append(here)
-        return ""
+        return None
 
     def _stack(self, sp: int) -> Optional[Tuple[int, int]]:
         return next((stack for stack in self._ranges if stack[0] <= sp <= stack[1]), None)

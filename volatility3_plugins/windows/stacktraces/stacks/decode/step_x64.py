@@ -10,10 +10,19 @@ from __future__ import annotations
 
 from typing import Iterator, List, NamedTuple, Optional, Tuple
 
+from ...base.decode.pagetable import PAGE_SIZE
+from ...base.decode.status import Word
 from ...names.decode.functiontable import FunctionTable
 from ...names.decode.unwindinfo import (
+    ALLOC_LARGE,
     ALLOC_SMALL,
+    PUSH_MACHFRAME,
     PUSH_NONVOL,
+    SAVE_NONVOL,
+    SAVE_NONVOL_FAR,
+    SAVE_XMM128,
+    SAVE_XMM128_FAR,
+    SET_FPREG,
     Bytes,
     Code,
     RuntimeFunction,
@@ -21,14 +30,119 @@ from ...names.decode.unwindinfo import (
     UnwindInfo,
 )
 from . import epilogue
+from .epilogue import Epilogue
 from .frames import Read, UnwindError
-from .registers_x64 import RCX, Registers
-from .state_x64 import State
+from .registers import MASK, NON_VOLATILE, NON_VOLATILE_XMM, RCX, RSP, Registers
 
 PROLOGUE, BODY, EPILOGUE, LEAF = "prologue", "body", "epilogue", "leaf"
 
 _FAR = 1 << 62
 """A position behind every prologue."""
+
+
+class Unwinding:
+    """Registers while they are unwound: what each unwind code and each part of an epilogue does to them.
+
+    Args:
+        registers: the state in the function
+        read: reads memory
+
+    Attributes:
+        machine_frame: address of the machine frame that was popped, None while there was none
+    """
+
+    def __init__(self, registers: Registers, read: Read) -> None:
+        self._read = read
+        self._general: List[Optional[int]] = list(registers.general)
+        self._xmm: List[Optional[int]] = list(registers.xmm)
+        self._ip: Optional[int] = None
+        self.machine_frame: Optional[int] = None
+
+    @property
+    def _sp(self) -> int:
+        return self._general[RSP] or 0
+
+    @_sp.setter
+    def _sp(self, value: int) -> None:
+        self._general[RSP] = value & MASK
+
+    def _load(self, address: int, size: int = 8) -> Optional[int]:
+        data = self._read(address & MASK, size)
+        return None if data is None else int.from_bytes(data, "little")
+
+    def _frame_register(self, info: UnwindInfo) -> int:
+        value = self._general[info.frame_register]
+        if value is None:
+            raise UnwindError(Word.FRAME_REGISTER_UNKNOWN)
+        return value
+
+    def undo(self, info: UnwindInfo, offset: int) -> None:
+        """Undoes the codes of the prologue up to an offset in it, the last first."""
+        executed = [code for code in info.codes if code.offset <= offset]
+        frame = self._sp
+        if info.frame_register and (
+            offset >= info.prolog_size or any(code.operation == SET_FPREG for code in executed)
+        ):
+            frame = self._frame_register(info) - info.frame_offset
+        for code in executed:
+            self._undo(code, info, frame)
+
+    def _undo(self, code: Code, info: UnwindInfo, frame: int) -> None:
+        """Undoes one code; `frame` is the base of the fixed allocation."""
+        if code.operation == PUSH_NONVOL:
+            self._general[code.info] = self._pop(code.info)
+        elif code.operation in (ALLOC_SMALL, ALLOC_LARGE):
+            self._sp += code.value
+        elif code.operation == SET_FPREG:
+            self._sp = self._frame_register(info) - info.frame_offset
+        elif code.operation in (SAVE_NONVOL, SAVE_NONVOL_FAR):
+            self._general[code.info] = self._load(frame + code.value)
+        elif code.operation in (SAVE_XMM128, SAVE_XMM128_FAR):
+            self._xmm[code.info] = self._load(frame + code.value, 16)
+        elif code.operation == PUSH_MACHFRAME:
+            self._machine_frame(self._sp + (8 if code.info & 1 else 0))
+
+    def _pop(self, register: int) -> Optional[int]:
+        value = self._load(self._sp)
+        self._sp += 8
+        return self._sp if register == RSP else value
+
+    def _machine_frame(self, address: int) -> None:
+        """Takes Rip and Rsp from what the processor pushed: Rip, SegCs, EFlags, Rsp, SegSs."""
+        self._ip, sp = self._load(address), self._load(address + 24)
+        if self._ip is None or sp is None:
+            raise UnwindError(Word.STACK_UNREADABLE)
+        self._sp = sp
+        self.machine_frame = address & MASK
+
+    def finish(self, rest: Epilogue) -> None:
+        """Carries out the rest of an epilogue up to its return, its jump or its return from interrupt."""
+        if rest.base is not None:
+            value = self._general[rest.base]
+            if value is None:
+                raise UnwindError(Word.FRAME_REGISTER_UNKNOWN)
+            self._sp = value
+        self._sp += rest.adjust
+        for register in rest.pops:
+            self._general[register] = self._pop(register)
+        if rest.from_interrupt:
+            self._machine_frame(self._sp)
+
+    def returned(self) -> Registers:
+        """Returns the registers after the return: volatile ones are then unknown.
+
+        Behind a machine frame they are unknown too: whoever built it saved them elsewhere.
+        """
+        if self._ip is None:
+            self._ip = self._load(self._sp)
+            if self._ip is None:
+                raise UnwindError(Word.STACK_UNREADABLE)
+            self._sp += 8
+        return Registers(
+            self._ip,
+            tuple(value if number in NON_VOLATILE else None for number, value in enumerate(self._general)),
+            tuple(value if number in NON_VOLATILE_XMM else None for number, value in enumerate(self._xmm)),
+        )
 
 
 class Step(NamedTuple):
@@ -74,17 +188,17 @@ class Unwinder:
         entry = self._table.find(rva if interrupted else rva - 1)
         try:
             if entry is not None:
-                state = State(registers, self._read)
+                state = Unwinding(registers, self._read)
                 return self._unwind(state, entry, rva, interrupted)
         except UnwindDataError as error:
-            raise UnwindError(str(error)) from None
+            raise UnwindError(error.word) from None
         if not self._table.complete_at(rva if interrupted else rva - 1):
-            raise UnwindError("function table unreadable")
+            raise UnwindError(Word.FUNCTION_TABLE_UNREADABLE)
         if not interrupted:
-            raise UnwindError("no unwind data")
-        return Step(State(registers, self._read).returned(), LEAF)
+            raise UnwindError(Word.NO_UNWIND_DATA)
+        return Step(Unwinding(registers, self._read).returned(), LEAF)
 
-    def _unwind(self, state: State, piece: RuntimeFunction, rva: int, interrupted: bool) -> Step:
+    def _unwind(self, state: Unwinding, piece: RuntimeFunction, rva: int, interrupted: bool) -> Step:
         """Unwinds the function that a piece of code belongs to, through its chain of unwind data."""
         entry = self._table.direct(piece)
         chain = self._table.chain(entry)
@@ -108,7 +222,7 @@ class Unwinder:
 
     def _recognised(
         self, piece: RuntimeFunction, info: UnwindInfo, rva: int
-    ) -> Tuple[Optional[epilogue.Epilogue], bool]:
+    ) -> Tuple[Optional[Epilogue], bool]:
         """Returns what an epilogue in the code still does at an RVA, or None; and whether that is sure."""
         code = self._code(rva, piece.end)
         rest = epilogue.decode(code, rva, info.frame_register, lambda target: self._leaves(piece, target))
@@ -117,7 +231,7 @@ class Unwinder:
     def _code(self, rva: int, end: int) -> Bytes:
         """Returns the code bytes from an RVA on that can be read: up to a page border at least, or none."""
         wanted = min(end - rva, epilogue.LONGEST)
-        for length in (wanted, min(wanted, 0x1000 - rva % 0x1000)):
+        for length in (wanted, min(wanted, PAGE_SIZE - rva % PAGE_SIZE)):
             code = self._table.read_rva(rva, length)
             if code is not None:
                 return code
@@ -144,7 +258,7 @@ class Unwinder:
         return bool(other.prolog_size or not other.codes)
 
 
-def _described(chain: List[UnwindInfo], distance: int) -> Optional[epilogue.Epilogue]:
+def _described(chain: List[UnwindInfo], distance: int) -> Optional[Epilogue]:
     """Returns the rest of an epilogue that version 2 codes describe, `distance` bytes before the end.
 
     Such an epilogue is only the pops and the return or jump: the release of the fixed allocation comes before
@@ -155,7 +269,7 @@ def _described(chain: List[UnwindInfo], distance: int) -> Optional[epilogue.Epil
         done = epilog.distance - distance
         if 0 <= done < epilog.size:
             codes = [code for info in chain for code in info.codes]
-            return epilogue.Epilogue(None, 0, list(_pops_left(codes, done)))
+            return Epilogue(None, 0, list(_pops_left(codes, done)))
     return None
 
 

@@ -5,9 +5,10 @@
 from __future__ import annotations
 
 import abc
-import dataclasses
 from typing import Collection, Generic, List, Optional, Tuple, TypeVar, Union
 
+from ...base.decode.pagetable import PAGE_SIZE
+from ...base.decode.status import Word
 from . import callsite
 from .frames import (
     MAX_FRAMES,
@@ -19,32 +20,46 @@ from .frames import (
     MayExecute,
     Read,
     Stacks,
+    StackWalk,
     UnwindError,
-    Walk,
 )
-from .registers_x64 import Registers
-from .registers_x86 import Registers32
+from .registers import Registers, Registers32
 
 R = TypeVar("R", Registers, Registers32)
 
-_PAGE = 0x1000
 
-
-@dataclasses.dataclass(frozen=True)
 class Taken(Generic[R]):
-    """A step that was taken: the registers of the next frame, and how they were found.
+    """A step that was taken.
 
-    `doubt` is why it is a guess; if `lasting`, so is all that follows, else only this frame may not be the
-    next one. `border` is set where the next frame is user mode's.
+    Args:
+        registers: those of the next frame
+        how: how they were found
+        interrupted: the next frame was interrupted where its `ip` is
+        doubt: why the step is a guess, None if it is none
+        lasting: a guess is all that follows, too; else only this frame may not be the next one
+        trap: address of the machine frame (x86: trap frame) that held the registers
+        border: set where the next frame is user mode's
     """
 
-    registers: R
-    how: str
-    interrupted: bool = False
-    doubt: str = ""
-    lasting: bool = True
-    trap: int = 0
-    border: Optional[Border] = None
+    __slots__ = ("border", "doubt", "how", "interrupted", "lasting", "registers", "trap")
+
+    def __init__(
+        self,
+        registers: R,
+        how: str,
+        interrupted: bool = False,
+        doubt: Optional[Word] = None,
+        lasting: bool = True,
+        trap: int = 0,
+        border: Optional[Border] = None,
+    ) -> None:
+        self.registers: R = registers
+        self.how = how
+        self.interrupted = interrupted
+        self.doubt = doubt
+        self.lasting = lasting
+        self.trap = trap
+        self.border = border
 
 
 class Walker(abc.ABC, Generic[R]):
@@ -63,7 +78,7 @@ class Walker(abc.ABC, Generic[R]):
         self._read = read
         self._may_execute = may_execute
 
-    def walk(self, start: R, interrupted: bool, stacks: Collection[Tuple[int, int]] = ()) -> Walk:
+    def walk(self, start: R, interrupted: bool, stacks: Collection[Tuple[int, int]] = ()) -> StackWalk:
         """Walks from a register state to the end of the stack, or to the border of kernel and user mode.
 
         Args:
@@ -73,7 +88,7 @@ class Walker(abc.ABC, Generic[R]):
         """
         return _Walk(self, Stacks(stacks)).run(start, interrupted)
 
-    def search(self, sp: int, reason: str, stacks: Collection[Tuple[int, int]] = ()) -> Walk:
+    def search(self, sp: int, reason: Word, stacks: Collection[Tuple[int, int]] = ()) -> StackWalk:
         """Walks from the first return address that a scan finds, where no register state is to be had.
 
         Args:
@@ -135,43 +150,43 @@ class _Walk(Generic[R]):
         self._walker: Walker[R] = walker
         self._stacks = stacks
         self._frames: List[Frame] = []
-        self._gaps: List[str] = []
+        self._gaps: List[Word] = []
         self._scannable = MAX_SCANNED
         self._lost = False
 
-    def run(self, registers: R, interrupted: bool) -> Walk:
+    def run(self, registers: R, interrupted: bool) -> StackWalk:
         """Walks until something ends the walk."""
         return self._run(Taken(registers, TRAP, interrupted))
 
-    def search(self, sp: int, reason: str) -> Walk:
+    def search(self, sp: int, reason: Word) -> StackWalk:
         """Begins with a scan."""
         found = self._scan(sp, reason)
-        if isinstance(found, str):
+        if isinstance(found, Word):
             return self._end(found)
         if found.border is not None:
-            return self._end("", found.border._replace(sure=False))
+            return self._end(None, found.border._replace(sure=False))
         return self._run(found)
 
-    def _run(self, taken: Taken[R]) -> Walk:
+    def _run(self, taken: Taken[R]) -> StackWalk:
         while True:
             self._frames.append(self._frame(taken))
             if len(self._frames) == MAX_FRAMES:
-                return self._end("too many frames")
+                return self._end(Word.TOO_MANY_FRAMES)
             here = taken.registers
             try:
                 taken = self._walker.step(here, taken.interrupted)
             except UnwindError as error:
-                found = self._scan(here.sp, str(error))
-                if isinstance(found, str):
+                found = self._scan(here.sp, error.word)
+                if isinstance(found, Word):
                     return self._end(found)
                 taken = found
             if taken.doubt:
                 self._gaps.append(taken.doubt)
                 self._lost = self._lost or taken.lasting
             if taken.border is not None:
-                return self._end("", taken.border._replace(sure=not self._lost))
+                return self._end(None, taken.border._replace(sure=not self._lost))
             if taken.registers.ip == 0:
-                return self._end("")
+                return self._end(None)
             objection = self._stacks.objection(here.sp, taken.registers.sp)
             if objection:
                 return self._end(objection)
@@ -182,10 +197,10 @@ class _Walk(Generic[R]):
         ip, sp = taken.registers.ip, taken.registers.sp
         return Frame(ip, sp, taken.how, not taken.interrupted, sure, registers, taken.trap)
 
-    def _end(self, reason: str, border: Optional[Border] = None) -> Walk:
-        return Walk(tuple(self._frames), reason, tuple(dict.fromkeys(self._gaps)), border)
+    def _end(self, reason: Optional[Word], border: Optional[Border] = None) -> StackWalk:
+        return StackWalk(tuple(self._frames), reason, tuple(dict.fromkeys(self._gaps)), border)
 
-    def _scan(self, sp: int, reason: str) -> Union[Taken[R], str]:
+    def _scan(self, sp: int, reason: Word) -> Union[Taken[R], Word]:
         """Looks up the stack for the way on; returns why there is none if there is none."""
         self._gaps.append(reason)
         self._lost = True
@@ -194,7 +209,7 @@ class _Walk(Generic[R]):
         while limit is not None and slot + size <= limit and self._scannable > 0:
             value = self._walker.read_stack(slot)
             if value is None:
-                return "stack unreadable"
+                return Word.STACK_UNREADABLE
             found = self._walker.look(slot, value)
             if found is not None:
                 return found
@@ -209,7 +224,7 @@ def _behind_call(read: Read, address: int) -> Optional[bool]:
     Returns:
         None where that cannot be read, or only so far back that a longer call may go unseen.
     """
-    for length in (callsite.LONGEST_CALL, address % _PAGE):
+    for length in (callsite.LONGEST_CALL, address % PAGE_SIZE):
         if 0 < length <= min(address, callsite.LONGEST_CALL):
             code = read(address - length, length)
             if code is not None:

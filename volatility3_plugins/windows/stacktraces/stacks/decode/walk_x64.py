@@ -6,13 +6,13 @@ from __future__ import annotations
 
 from typing import Mapping, Optional
 
+from ...base.decode.status import Word
 from .frames import LEAF, SCAN, TRAP, UNWIND, Border, FindImage, MayExecute, Read, UnwindError, anywhere
-from .registers_x64 import Registers
+from .registers import Registers
 from .step_x64 import LEAF as LEAF_FUNCTION
 from .step_x64 import Step, Unwinder
 from .walk import Taken, Walker
 
-_UNREADABLE = "code unreadable"
 _CS = 8
 """Offset in a machine frame, of five slots: Rip, SegCs, EFlags, Rsp, SegSs."""
 
@@ -43,20 +43,20 @@ class Walker64(Walker[Registers]):
     def step(self, registers: Registers, interrupted: bool) -> Taken[Registers]:
         """Finds the caller of a frame; raises UnwindError."""
         step = self._unwind(registers, interrupted)
-        doubt = "" if step.sure else _UNREADABLE
+        doubt = None if step.sure else Word.CODE_UNREADABLE
         if step.machine_frame is not None:
             return self._interrupted(step.registers, step.machine_frame, doubt)
         if step.position != LEAF_FUNCTION:
             return Taken(step.registers, UNWIND, doubt=doubt)
         proven = self.is_return(step.registers.ip)
         if not proven and not self.may_return(step.registers.ip):
-            raise UnwindError("no unwind data")
-        return Taken(step.registers, LEAF, doubt="" if proven else _UNREADABLE)
+            raise UnwindError(Word.NO_UNWIND_DATA)
+        return Taken(step.registers, LEAF, doubt=None if proven else Word.CODE_UNREADABLE)
 
     def look(self, slot: int, value: int) -> Optional[Taken[Registers]]:
         """Takes a known machine frame or what may be a return address."""
         if slot in self._machine_frames:
-            return self._interrupted(self._machine_frames[slot], slot, "")
+            return self._interrupted(self._machine_frames[slot], slot, None)
         if self.may_return(value):
             return Taken(Registers.of(value, slot + self.slot_size), SCAN)
         return None
@@ -64,12 +64,14 @@ class Walker64(Walker[Registers]):
     def _unwind(self, registers: Registers, interrupted: bool) -> Step:
         image = self._find_image(registers.ip if interrupted else registers.ip - 1)
         if image is None:
-            raise UnwindError("code in no module")
+            raise UnwindError(Word.CODE_IN_NO_MODULE)
         if image.table is None:
-            raise UnwindError("no function table")
+            raise UnwindError(Word.NO_FUNCTION_TABLE)
         return Unwinder(image.table, image.base, self._read).step(registers, interrupted)
 
-    def _interrupted(self, registers: Registers, machine_frame: int, doubt: str) -> Taken[Registers]:
+    def _interrupted(
+        self, registers: Registers, machine_frame: int, doubt: Optional[Word]
+    ) -> Taken[Registers]:
         """Steps to what was interrupted, and adds what was saved beside its machine frame."""
         saved = self._machine_frames.get(machine_frame)
         if saved is not None:

@@ -11,6 +11,9 @@ from __future__ import annotations
 
 from typing import Collection, List, Optional
 
+from ...base.decode.pagetable import PAGE_SIZE
+from ...base.decode.status import Word
+from ...base.decode.structure import Structure
 from . import callsite, clues_x86
 from .frames import (
     FRAME_POINTER,
@@ -25,14 +28,12 @@ from .frames import (
     UnwindError,
     anywhere,
 )
-from .registers_x86 import Registers32
+from .registers import Registers32
 from .walk import Taken, Walker
 
 MASK = 0xFFFFFFFF
 TRAP_MARK = 0xBADB0D00
-_TRAP_SIZE = 0x7C
-"""To the end of HardwareSegSs. The members used here have the same place in every version."""
-_MARK, _EBP, _EIP, _CS, _FLAGS, _ESP = 8, 0x60, 0x68, 0x6C, 0x70, 0x74
+_TRAP_MEMBERS = ("DbgEbp", "DbgEip", "DbgArgMark", "Ebp", "Eip", "SegCs", "EFlags", "HardwareEsp")
 _VIRTUAL_8086 = 0x20000
 
 _NEAR_CODE = 0x4000
@@ -46,6 +47,7 @@ class Walker32(Walker[Registers32]):
     Args:
         find_image: finds the module that holds an address
         read: reads memory
+        trap_frame: _KTRAP_FRAME; the members used here have the same place in every version
         trap_frames: addresses of trap frames that are known to lie on the stack
         may_execute: tells which memory in no module may be code
     """
@@ -56,11 +58,16 @@ class Walker32(Walker[Registers32]):
         self,
         find_image: FindImage,
         read: Read,
+        trap_frame: Structure,
         trap_frames: Collection[int] = (),
         may_execute: MayExecute = anywhere,
     ) -> None:
         super().__init__(find_image, read, may_execute)
         self._trap_frames = trap_frames
+        self._mark, self._esp = trap_frame.offset("DbgArgMark"), trap_frame.offset("HardwareEsp")
+        last = trap_frame.field("HardwareSegSs")
+        self._trap_size = last.offset + last.size
+        self._trap_members = trap_frame.reader(*_TRAP_MEMBERS)
 
     def step(self, registers: Registers32, interrupted: bool) -> Taken[Registers32]:
         """Finds the caller of a frame; raises UnwindError."""
@@ -71,7 +78,7 @@ class Walker32(Walker[Registers32]):
 
     def look(self, slot: int, value: int) -> Optional[Taken[Registers32]]:
         """Takes a trap frame, or what may be a return address."""
-        trap_frame = slot - _MARK if value == TRAP_MARK else slot
+        trap_frame = slot - self._mark if value == TRAP_MARK else slot
         if value == TRAP_MARK or slot in self._trap_frames:
             found = self._trap(trap_frame)
             if found is not None:
@@ -138,37 +145,36 @@ class Walker32(Walker[Registers32]):
         """Takes the return address above the saved frame pointer."""
         bp = registers.bp
         if bp is None:
-            raise UnwindError("frame pointer unknown")
+            raise UnwindError(Word.FRAME_POINTER_UNKNOWN)
         if bp == 0 and not interrupted:
             return Taken(Registers32(0, registers.sp), FRAME_POINTER)
         if bp < registers.sp or bp % self.slot_size:
-            raise UnwindError("frame pointer implausible")
+            raise UnwindError(Word.FRAME_POINTER_IMPLAUSIBLE)
         trapped = self._trap(bp)
         if trapped is not None:
             return trapped
         saved, address = self.read_stack(bp), self.read_stack(bp + self.slot_size)
         if saved is None or address is None:
-            raise UnwindError("stack unreadable")
+            raise UnwindError(Word.STACK_UNREADABLE)
         above = Registers32(address, bp + 2 * self.slot_size, saved, exact=False)
         verdict = self.is_return(address) if address else True
         if verdict is False:
-            raise UnwindError("frame pointer implausible")
+            raise UnwindError(Word.FRAME_POINTER_IMPLAUSIBLE)
         called = self._calls(address, registers.ip) if address else None
         unsure = verdict is None or called is False or (interrupted and called is None)
-        return Taken(above, FRAME_POINTER, doubt="frame pointer unsure" if unsure else "", lasting=False)
+        return Taken(above, FRAME_POINTER, doubt=Word.FRAME_POINTER_UNSURE if unsure else None, lasting=False)
 
     def _trap(self, address: int) -> Optional[Taken[Registers32]]:
         """Steps to what a trap frame interrupted; None if there is no trap frame at the address."""
-        data = self._read(address, _TRAP_SIZE)
+        data = self._read(address, self._trap_size)
         if data is None:
             return None
-        words = [int.from_bytes(data[at : at + 4], "little") for at in range(0, _TRAP_SIZE, 4)]
-        bp, ip, cs, flags, sp = (words[offset // 4] for offset in (_EBP, _EIP, _CS, _FLAGS, _ESP))
-        marked = words[_MARK // 4] == TRAP_MARK and words[0] == bp and abs(words[1] - ip) <= 2
+        same_bp, same_ip, mark, bp, ip, cs, flags, sp = self._trap_members(data, 0)
+        marked = mark == TRAP_MARK and same_bp == bp and abs(same_ip - ip) <= 2
         if not marked and address not in self._trap_frames:
             return None
         if not (cs & 3 or flags & _VIRTUAL_8086):
-            return Taken(Registers32(ip, address + _ESP, bp), TRAP, True, trap=address)
+            return Taken(Registers32(ip, address + self._esp, bp), TRAP, True, trap=address)
         border = Border(address, ip, sp, cs & 0xFFFF)
         return Taken(Registers32(ip, sp, bp), TRAP, True, trap=address, border=border)
 
@@ -202,7 +208,7 @@ class Walker32(Walker[Registers32]):
 
     def _code(self, address: int, length: int) -> bytes:
         """Returns bytes of code: as many as wanted, or those up to a page border, or none."""
-        for wanted in (length, min(length, 0x1000 - address % 0x1000)):
+        for wanted in (length, min(length, PAGE_SIZE - address % PAGE_SIZE)):
             data = self._read(address & MASK, wanted)
             if data is not None:
                 return bytes(data)

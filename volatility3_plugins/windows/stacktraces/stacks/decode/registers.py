@@ -1,6 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""The x64 registers of one frame, as far as they are known."""
+"""The registers of one frame, as far as they are known, x64 and x86."""
 
 from __future__ import annotations
 
@@ -24,11 +24,10 @@ NOTHING: Values = (None,) * 16
 
 
 class Registers(NamedTuple):
-    """A register state; a register whose value is not known is None.
+    """An x64 register state; a register whose value is not known is None.
 
     `general` and `xmm` hold 16 values each, numbered as in machine code. `ip` and the stack pointer are
-    always
-    known: without them there is nothing to unwind.
+    always known: without them there is nothing to unwind.
     """
 
     ip: int
@@ -49,3 +48,18 @@ class Registers(NamedTuple):
     def named(self, name: str) -> Optional[int]:
         """Returns a general register by its name, None if it is not known."""
         return self.general[GENERAL.index(name)]
+
+
+class Registers32(NamedTuple):
+    """An x86 register state: Eip, Esp and Ebp.
+
+    `exact` is False where a callee may have popped arguments of unknown size: `sp` is then below the real
+    one, by those arguments. `return_slot` is where the frame's return address lies, if something else than
+    the frame pointer tells.
+    """
+
+    ip: int
+    sp: int
+    bp: Optional[int] = None
+    exact: bool = True
+    return_slot: Optional[int] = None
