@@ -8,7 +8,6 @@ import dataclasses
 import struct
 from typing import Any, Dict, List
 
-from volatility3.plugins.windows.stacktraces.base.image import Image
 from volatility3.plugins.windows.stacktraces.base.space import AddressSpace
 from volatility3.plugins.windows.stacktraces.base.spaces import AddressSpaces
 from volatility3.plugins.windows.stacktraces.names.symbolizer import SpaceNames, Symbolizer
@@ -139,5 +138,5 @@ class OpenedSample:
 
 
 def wrap(sample: Sample, opened: Opened) -> OpenedSample:
-    image = Image(opened.context, opened.kernel, "plugins.Test")
+    image = opened.image
     return OpenedSample(sample, opened, Symbolizer(image), list(AddressSpaces.list_spaces(image)))

@@ -9,7 +9,6 @@ from typing import Tuple
 
 import pytest
 from volatility3.plugins.windows.stacktraces.base.decode.status import NOTHING, Status, Word, status, text
-from volatility3.plugins.windows.stacktraces.base.image import Image
 from volatility3.plugins.windows.stacktraces.base.spaces import AddressSpaces
 from volatility3.plugins.windows.stacktraces.names import places
 from volatility3.plugins.windows.stacktraces.names.symbolizer import UNBACKED, Name, Symbolizer
@@ -205,7 +204,7 @@ def test_exports_that_one_process_changed_rename_nothing_elsewhere(
         del changed["exports"]["Send"]
         process.module("ntdll.dll", base, **(changed if pid == 2000 else clean))
     opened = context.open_image(kernel.image(), tmp_path, "image.dmp")
-    image = Image(opened.context, opened.kernel, "plugins.Test")
+    image = opened.image
     symbolizer = Symbolizer(image)
     spaces = {space.pid: space for space in AddressSpaces.list_spaces(image)}
     order = [2000, 1000, 3000, 4000] if evil_first else [1000, 2000, 3000, 4000]
@@ -229,7 +228,7 @@ def test_a_function_table_that_one_process_changed_is_its_own(tmp_path: pathlib.
         if pid == 1000:
             process.space.write_int(base + ntdll.pe.pdata_rva + 4, 0x1180, 4)
     opened = context.open_image(kernel.image(), tmp_path, "image.dmp")
-    image = Image(opened.context, opened.kernel, "plugins.Test")
+    image = opened.image
     symbolizer = Symbolizer(image)
     spaces = {space.pid: space for space in AddressSpaces.list_spaces(image)}
     for pid in (1000, 2000):
@@ -251,7 +250,7 @@ def test_pages_that_a_process_lacks_are_those_of_the_others(tmp_path: pathlib.Pa
         if lacks:
             process.space.set_state(base + lacks, 0x1000, State.PAGEFILE)
     opened = context.open_image(kernel.image(), tmp_path, "image.dmp")
-    image = Image(opened.context, opened.kernel, "plugins.Test")
+    image = opened.image
     symbolizer = Symbolizer(image)
     for space in AddressSpaces.list_spaces(image, [1000, 2000, 3000]):
         assert symbolizer.names(space).name(base + 0x1024) == module("ntdll!Function002+0x4", "nearest")

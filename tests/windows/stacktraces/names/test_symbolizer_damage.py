@@ -10,7 +10,6 @@ from typing import Dict
 
 import pytest
 from volatility3.plugins.windows.stacktraces.base.decode.status import NOTHING, Word, status, text
-from volatility3.plugins.windows.stacktraces.base.image import Image as MemoryImage
 from volatility3.plugins.windows.stacktraces.base.spaces import AddressSpaces
 from volatility3.plugins.windows.stacktraces.names import places
 from volatility3.plugins.windows.stacktraces.names.kernelmodules import KernelModules
@@ -45,7 +44,7 @@ def app(kernel: Kernel, **options: object) -> "tuple[Process, Module]":
 
 def names(image: Image, folder: pathlib.Path, pid: int) -> SpaceNames:
     opened = context.open_image(image, folder, "image.dmp")
-    memory = MemoryImage(opened.context, opened.kernel, "plugins.Test")
+    memory = opened.image
     return Symbolizer(memory).names(next(AddressSpaces.list_spaces(memory, [pid])))
 
 
@@ -127,7 +126,7 @@ def test_a_process_without_page_tables(kernel: Kernel, tmp_path: pathlib.Path) -
     process, ntdll = app(kernel)
     process.region(PRIVATE, size=0x1000)
     opened = context.open_image(kernel.image(), tmp_path, "image.dmp")
-    memory = MemoryImage(opened.context, opened.kernel, "plugins.Test")
+    memory = opened.image
     symbolizer = Symbolizer(memory)
     space = next(AddressSpaces.list_spaces(memory, [1000]))
     blind = space._replace(layer_name="", status=status(Word.PAGE_TABLES_UNREADABLE))
@@ -226,7 +225,7 @@ def test_modules_of_a_list_are_read_through_the_layer_that_maps_them(
     win32k = kernel.module("win32k.sys", session=kernel.session(1), **spec(wide(kernel)))
     kernel.process("csrss.exe", pid=500, session=1)
     opened = context.open_image(kernel.image(), tmp_path, "image.dmp")
-    modules = KernelModules(MemoryImage(opened.context, opened.kernel))
+    modules = KernelModules(opened.image)
     listed, whole = modules.list_modules(1 << 31)
     assert whole
     layers = {module.base: modules.layer_of(module) for module in listed}
@@ -250,7 +249,7 @@ def test_only_the_names_of_the_last_processes_are_kept(tmp_path: pathlib.Path) -
     for number in range(2 * MAX_PROCESSES):
         kernel.process("app.exe", pid=1000 + 4 * number)
     opened = context.open_image(kernel.image(), tmp_path, "image.dmp")
-    memory = MemoryImage(opened.context, opened.kernel, "plugins.Test")
+    memory = opened.image
     symbolizer = Symbolizer(memory)
     spaces = list(AddressSpaces.list_spaces(memory))
     first = symbolizer.names(spaces[0])
@@ -377,7 +376,7 @@ def test_a_kernel_table_without_vads(
     else:
         del user_types[type_name]
     opened.context.symbol_space.clear_symbol_cache()
-    memory = MemoryImage(opened.context, opened.kernel, "plugins.Test")
+    memory = opened.image
     (space,) = AddressSpaces.list_spaces(memory, [1000])
     symbolizer = Symbolizer(memory)
     finder = Databases(memory, symbolizer.indexes)

@@ -14,7 +14,6 @@ from typing import Dict, Iterator, List, NamedTuple, Set, Tuple
 import pefile
 import pytest
 from volatility3.plugins.windows.stacktraces.base.decode.status import NOTHING
-from volatility3.plugins.windows.stacktraces.base.image import Image
 from volatility3.plugins.windows.stacktraces.base.spaces import AddressSpaces
 from volatility3.plugins.windows.stacktraces.names.decode import pe as peimage
 from volatility3.plugins.windows.stacktraces.names.decode.functiontable import FunctionTable
@@ -118,7 +117,7 @@ def names_of(built: Built, arch: str, folder: pathlib.Path) -> Tuple[int, SpaceN
     module = process.module("sample.dll", size=len(built.image), pdb=False)
     module.write(0, built.image)
     opened = context.open_image(kernel.image(), folder, "image.dmp")
-    image = Image(opened.context, opened.kernel, "plugins.Test")
+    image = opened.image
     space = next(AddressSpaces.list_spaces(image, [1000]))
     return module.base, Symbolizer(image).names(space)
 

@@ -7,7 +7,6 @@ from typing import Any, List
 
 import pytest
 from volatility3.plugins.windows.stacktraces.base.decode.status import text
-from volatility3.plugins.windows.stacktraces.base.image import Image
 from volatility3.plugins.windows.stacktraces.threads.kernelstacks import MAX_SEGMENTS, KernelStacks
 from volatility3.plugins.windows.stacktraces.threads.lister import Thread, Threads
 
@@ -22,7 +21,7 @@ SCANNED = ("win7-x64", "win10-x64", "xp-x86")
 
 
 def listed(opened: Opened, **options: Any) -> List[Thread]:
-    return list(Threads.list_threads(Image(opened.context, opened.kernel), **options))
+    return list(Threads.list_threads(opened.image, **options))
 
 
 @pytest.mark.parametrize("name", ALL)
@@ -157,7 +156,7 @@ def test_segments_that_go_in_a_circle(tmp_path: pathlib.Path) -> None:
     wild = kernel.process("b.exe", pid=2000).thread(2004)
     wild.kthread["StackLimit"] = wild.stack_base - (1 << 40)
     opened = context.open_image(kernel.image(), tmp_path)
-    stacks = KernelStacks(Image(opened.context, opened.kernel), 0xFFFF800000000000)
+    stacks = KernelStacks(opened.image, 0xFFFF800000000000)
     first, second = listed(opened)
     assert len(list(stacks.segments(first))) == 1 < MAX_SEGMENTS
     assert list(stacks.segments(second)) == []

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pathlib
 
 import pytest
-from volatility3.plugins.windows.stacktraces.base.image import Image
 from volatility3.plugins.windows.stacktraces.threads.processors import MAX_PROCESSORS, Processors
 
 from tests.forge import context, kernels
@@ -21,7 +20,7 @@ def test_what_a_processor_has(name: str, tmp_path: pathlib.Path) -> None:
     kernel.cpus[1].current(thread)
     bases = {kind: kernel.cpus[0].stack(kind) for kind in (("dpc", "ist1", "ist7") if wide else ("dpc",))}
     opened = context.open_image(kernel.image(), tmp_path)
-    first, second = Processors.list_processors(Image(opened.context, opened.kernel))
+    first, second = Processors.list_processors(opened.image)
     assert (first.number, second.number) == (0, 1)
     assert first.kprcb == kernel.cpus[0].kprcb.address
     assert second.current_thread == thread.ethread.address
@@ -38,6 +37,6 @@ def test_a_number_of_processors_that_cannot_be(count: int, tmp_path: pathlib.Pat
     kernel = Kernel(known.table, **known.options())
     kernel.set("KeNumberProcessors", count, 4)
     opened = context.open_image(kernel.image(), tmp_path)
-    found = list(Processors.list_processors(Image(opened.context, opened.kernel)))
+    found = list(Processors.list_processors(opened.image))
     assert 1 <= len(found) <= MAX_PROCESSORS
     assert found[0].kprcb == kernel.cpus[0].kprcb.address

@@ -77,7 +77,7 @@ class Memory:
     def read(self, address: int, length: int) -> Optional[bytes]:
         """Returns length bytes at an address, or None unless all are present."""
         offset = address - self._low
-        if offset >= 0 and offset + length <= len(self._data):
+        if offset >= 0 <= length and offset + length <= len(self._data):
             return self._data[offset : offset + length]
         return self._read(address, length)
 
