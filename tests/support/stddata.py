@@ -10,11 +10,13 @@ from typing import Any, Dict, Iterable, List, Mapping, Tuple
 
 import pytest
 from volatility3.framework import contexts
+from volatility3.framework.layers import physical
 from volatility3.plugins.windows.stacktraces.base.decode.extents import Extents
-from volatility3.plugins.windows.stacktraces.base.decode.reading import Reader
-from volatility3.plugins.windows.stacktraces.tracedb import layouts
+from volatility3.plugins.windows.stacktraces.base.decode.memory import Reader
+from volatility3.plugins.windows.stacktraces.base.image import Image
 from volatility3.plugins.windows.stacktraces.tracedb.decode import database as stdwalk
 from volatility3.plugins.windows.stacktraces.tracedb.decode import proof as stdproof
+from volatility3.plugins.windows.stacktraces.tracedb.layouts import Layouts
 
 from tests.conftest import SHARED
 from tests.forge.real_sets import RealSet
@@ -42,10 +44,20 @@ def _name(path: pathlib.Path) -> str:
     return path.name.replace(".tar.xz", "")
 
 
+POINTERS = {"x64": 8, "x86": 4}
+
+
+def empty_image(pointer_size: int) -> Image:
+    """An image of which nothing is known, in a context of its own."""
+    context = contexts.Context()
+    context.add_layer(physical.BufferDataLayer(context, "tests.empty", "empty", b""))
+    return Image.of_layer(context, "empty", pointer_size, "tests")
+
+
 @functools.lru_cache(maxsize=None)
-def of(arch: str) -> layouts.Layouts:
+def of(arch: str) -> Layouts:
     """The layouts of a bitness, from our symbol tables."""
-    return layouts.load(contexts.Context(), "tests", arch)
+    return Layouts(empty_image(POINTERS[arch]), POINTERS[arch])
 
 
 def reader_of(regions: Iterable[Tuple[int, bytes]]) -> Reader:
@@ -65,30 +77,30 @@ def reader_of_set(real: RealSet) -> Reader:
     return reader_of((region.va, region.data) for region in real.regions)
 
 
-def open_set(real: RealSet) -> stdwalk.Database:
+def open_set(real: RealSet) -> stdwalk.StdDatabase:
     """Proves and reads the database of a real set."""
     reader = reader_of_set(real)
     proof = stdproof.prove(reader, real.truth["database"], of(real.truth["arch"]).std)
     assert proof.header is not None, proof.failed
-    return stdwalk.Database(reader, proof.header)
+    return stdwalk.StdDatabase(reader, proof.header)
 
 
-def open_forged(std: Std) -> stdwalk.Database:
+def open_forged(std: Std) -> stdwalk.StdDatabase:
     """Proves and reads a forged database."""
     return open_regions(std.regions(), std.base, std.arch)
 
 
-def open_regions(regions: Mapping[int, bytes], address: int, arch: str) -> stdwalk.Database:
+def open_regions(regions: Mapping[int, bytes], address: int, arch: str) -> stdwalk.StdDatabase:
     reader = reader_of(regions.items())
     proof = stdproof.recover(reader, address, of(arch).std)
     assert proof.header is not None, proof.failed
-    return stdwalk.Database(reader, proof.header)
+    return stdwalk.StdDatabase(reader, proof.header)
 
 
 Shown = Tuple[object, ...]
 
 
-def shown(database: stdwalk.Database, carve: bool = False) -> List[Shown]:
+def shown(database: stdwalk.StdDatabase, carve: bool = False) -> List[Shown]:
     """What a database yields, without its status."""
     return [tuple(trace)[:7] for trace in database.traces(carve)]
 

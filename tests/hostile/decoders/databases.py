@@ -7,7 +7,8 @@ from __future__ import annotations
 import functools
 from typing import Iterator, List, Tuple
 
-from volatility3.plugins.windows.stacktraces.tracedb.decode import backtraces, heaplog
+from volatility3.plugins.windows.stacktraces.base.decode import status as words
+from volatility3.plugins.windows.stacktraces.tracedb.decode import backtraces, heaplog, status
 from volatility3.plugins.windows.stacktraces.tracedb.decode import database as stdwalk
 from volatility3.plugins.windows.stacktraces.tracedb.decode import proof as stdproof
 
@@ -41,15 +42,15 @@ def _database(name: str, arch: str, kernel: bool, data: bytes, whole: bytes) -> 
         assert proof.failed
         assert not (whole and _small(std, template, data)), "nothing can be made of one wrong word"
         return
-    database = stdwalk.Database(reader, proof.header)
+    database = stdwalk.StdDatabase(reader, proof.header)
     carved = list(database.traces(carve=True))
     assert len(carved) < len(data)
     for trace in carved:
         assert len(trace.frames) <= 32
-        assert trace.status.isprintable()
+        assert status.text(trace.status).isprintable()
     figures = database.figures()
     assert min(figures) >= 0
-    assert isinstance(database.status, str)
+    assert words.text(database.status).isprintable()
     layout = stddata.of(arch).backtraces
     dumped = b"".join(backtraces.encode(database.buffer(), database.records(), layout))
     header, records = backtraces.decode(dumped, layout)
@@ -93,7 +94,7 @@ def _heap_log(arch: str, data: bytes, whole: bytes) -> None:
     traces = list(log.traces())
     assert len({trace.address for trace in traces}) == len(traces) <= len(data)
     assert min(log.figures()) >= 0
-    assert isinstance(log.status, str)
+    assert words.text(log.status).isprintable()
 
 
 def _dump(arch: str, data: bytes, whole: bytes) -> None:
@@ -112,7 +113,7 @@ def _dump_seeds(arch: str) -> List[bytes]:
     reader = stddata.reader_of(template.cut(template.bytes))
     header = stdproof.recover(reader, std.base, stddata.of(arch).std).header
     assert header is not None
-    database = stdwalk.Database(reader, header)
+    database = stdwalk.StdDatabase(reader, header)
     return [b"".join(backtraces.encode(database.buffer(), database.records(), stddata.of(arch).backtraces))]
 
 

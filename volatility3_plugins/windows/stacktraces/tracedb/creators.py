@@ -70,7 +70,7 @@ class Creators:
 
 
 def _ambiguous(header: Header, narrow: bool) -> bool:
-    """Tells whether an index may stand for several traces, as 16 bits do where there are more than they number.
+    """Tells whether an index may stand for several traces: 16 bits do where there are more than they number.
 
     Before Vista entries number themselves so, too.
     """

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 from volatility3.plugins.windows.stacktraces.tracedb.decode.blocks import Blocks
-from volatility3.plugins.windows.stacktraces.tracedb.decode.chains import in_order, starts
-from volatility3.plugins.windows.stacktraces.tracedb.decode.entries import Heads
+from volatility3.plugins.windows.stacktraces.tracedb.decode.entries import Heads, starts
+from volatility3.plugins.windows.stacktraces.tracedb.decode.linked import in_order
 
 Found = Optional[List[int]]
 

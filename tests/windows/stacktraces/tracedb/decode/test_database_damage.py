@@ -8,8 +8,9 @@ import time
 from typing import Dict, List, Tuple
 
 import pytest
-from volatility3.plugins.windows.stacktraces.rows import collector
+from volatility3.plugins.windows.stacktraces.rows.plugin import collector_paused
 from volatility3.plugins.windows.stacktraces.tracedb.decode import proof as stdproof
+from volatility3.plugins.windows.stacktraces.tracedb.decode import status
 from volatility3.plugins.windows.stacktraces.tracedb.decode.judge import Trace
 
 from tests.forge.std import Entry
@@ -21,12 +22,12 @@ from tests.support.stddamage import ENTRIES, STDS, TABLE, Damage, Loss, depth_of
 SECONDS = 3.0
 """Of processor time, without the cycle collector, which goes through what all tests before have left."""
 
-CARVED = {"freed", "orphan"}
+CARVED = status.FREED | status.ORPHAN
 
 
 def loss(carved: List[Trace], case: Tuple[str, str, bool]) -> Loss:
     """Compares what a database yields with what was logged."""
-    listed = {(each.address, each.frames) for each in carved if not CARVED & set(each.status.split(", "))}
+    listed = {(each.address, each.frames) for each in carved if not each.status & CARVED}
     whole = {(trace.address, trace.frames) for trace in carved}
     addresses = {trace.address for trace in carved}
     lost = [each for each in ENTRIES[case] if (each.va, each.frames) not in listed]
@@ -36,7 +37,7 @@ def loss(carved: List[Trace], case: Tuple[str, str, bool]) -> Loss:
 
 
 @pytest.mark.parametrize("name", TABLE)
-@collector.paused()
+@collector_paused()
 def test_greatest_loss(name: str) -> None:
     damage, limit = TABLE[name]
     for case, std in STDS.items():
@@ -57,8 +58,10 @@ def _statuses(damage: Damage, case: Tuple[str, str, bool] = ("6.1", "x64", False
     damaged = Damaged(STDS[case])
     damage(damaged)
     database = stddata.open_regions(damaged.regions(), damaged.std.base, damaged.std.arch)
-    plain = ("", "unindexed")
-    return {each.address: each.status for each in database.traces() if each.status not in plain}
+    plain = (0, status.UNINDEXED)
+    return {
+        each.address: status.text(each.status) for each in database.traces() if each.status not in plain
+    }
 
 
 class TestStatus:
@@ -89,11 +92,11 @@ class TestStatus:
         damaged.pointer(damaged.slot(entry.index), 0x41414141)
         database = stddata.open_regions(damaged.regions(), std.base, std.arch)
         (trace,) = [each for each in database.traces() if each.trace_index == entry.index]
-        assert (trace.address, trace.status, trace.frames) == (entry.va, "index", entry.frames)
+        assert (trace.address, status.text(trace.status), trace.frames) == (entry.va, "index", entry.frames)
         damaged.pointer(damaged.head(entry.bucket), 0)
         database = stddata.open_regions(damaged.regions(), std.base, std.arch)
         listed = [each for each in database.traces(carve=True) if each.trace_index == entry.index]
-        assert sorted((each.address, each.status) for each in listed) == sorted(
+        assert sorted((each.address, status.text(each.status)) for each in listed) == sorted(
             [(0x41414141, "index"), (entry.va, "orphan, index")]
         )
 
@@ -111,7 +114,7 @@ class TestStatus:
         (trace,) = [each for each in database.traces() if each.address == cut.va]
         kept = (border - cut.va - 16) // 8
         assert trace.frames == cut.frames[:kept] + (None,) * (cut.depth - kept)
-        assert (trace.status, trace.hash, trace.depth) == ("unreadable", None, cut.depth)
+        assert (status.text(trace.status), trace.hash, trace.depth) == ("unreadable", None, cut.depth)
         assert database.figures().unreadable == PAGE
 
     def test_entry_that_is_not_there_at_all(self) -> None:
@@ -121,7 +124,7 @@ class TestStatus:
         database = stddata.open_regions(damaged.regions(), damaged.std.base, "x64")
         (trace,) = [each for each in database.traces() if each.address == entry.va]
         assert tuple(trace)[:7] == (entry.index, entry.va, None, None, None, None, ())
-        assert trace.status == "unreadable"
+        assert status.text(trace.status) == "unreadable"
 
 
 class TestDumpOfDamaged:

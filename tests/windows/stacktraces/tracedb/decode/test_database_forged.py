@@ -13,6 +13,8 @@ from hypothesis import strategies as st
 from volatility3.plugins.windows.stacktraces.tracedb.decode import backtraces
 from volatility3.plugins.windows.stacktraces.tracedb.decode import database as stdwalk
 from volatility3.plugins.windows.stacktraces.tracedb.decode import proof as stdproof
+from volatility3.plugins.windows.stacktraces.tracedb.decode import status
+from volatility3.plugins.windows.stacktraces.tracedb.decode.status import text
 
 from tests.forge.std import Std
 from tests.forge.std_layouts import ALL
@@ -38,7 +40,7 @@ class TestEveryLayout:
         assert database.header.layout.name == name
         assert database.header.first_entry == std.first_entry
         assert stddata.shown(database) == stddata.expected(std)
-        assert {trace.status for trace in database.traces(carve=True)} == {""}
+        assert {trace.status for trace in database.traces(carve=True)} == {0}
         assert database.figures() == stdwalk.Figures(300, 300, 0, 0, 0, 0, 0)
 
     def test_empty_database(self, name: str, arch: str, kernel: bool) -> None:
@@ -46,7 +48,7 @@ class TestEveryLayout:
         proof = stdproof.prove(stddata.reader_of(std.regions().items()), std.base, stddata.of(arch).std)
         assert proof.header is not None and proof.header.layout.name == name
         database = stddata.open_forged(std)
-        assert list(database.traces(carve=True)) == [] and database.status == ""
+        assert list(database.traces(carve=True)) == [] and database.status == ()
         assert database.figures() == stdwalk.Figures(0, 0, 0, 0, 0, 0, 0)
 
     def test_dump_holds_every_numbered_trace(self, name: str, arch: str, kernel: bool) -> None:
@@ -103,13 +105,13 @@ class TestSeven:
         database = stddata.open_forged(std)
         assert stddata.shown(database) == stddata.expected(std)
         carved = [trace for trace in database.traces(carve=True) if trace.status]
-        freed = {trace.address: trace for trace in carved if trace.status == "freed"}
+        freed = {trace.address: trace for trace in carved if text(trace.status) == "freed"}
         assert sorted(freed) == [each.va for each in std.freed()]
         lost = 2 if arch == "x64" else 1
         for each in std.freed():
             assert freed[each.va].frames == (None,) * min(lost, each.depth) + each.frames[lost:]
             assert (freed[each.va].trace_index, freed[each.va].hash) == (each.index, None)
-        unindexed = [trace for trace in carved if trace.status == "unindexed"]
+        unindexed = [trace for trace in carved if text(trace.status) == "unindexed"]
         assert [trace.address for trace in unindexed] == [e.va for e in std.entries() if not e.index]
 
     def test_saturated(self, name: str, arch: str, kernel: bool) -> None:
@@ -117,7 +119,7 @@ class TestSeven:
         for _ in range(2100):
             std.log([0x401000, 0x402000])
         one, two = stddata.open_forged(std).traces()
-        assert (one.trace_count, one.status, two.trace_count, two.status) == (0x7FF, "saturated", 53, "")
+        assert (one.trace_count, text(one.status), two.trace_count, two.status) == (0x7FF, "saturated", 53, 0)
         assert one.frames == two.frames
 
     def test_numbers_above_16_bits(self, name: str, arch: str, kernel: bool) -> None:
@@ -166,9 +168,9 @@ def test_what_is_logged_comes_back(case: Tuple[str, str, bool], buckets: int, da
                 std.release(trace)
     database = stddata.open_forged(std)
     assert stddata.shown(database) == stddata.expected(std)
-    freed = [trace.address for trace in database.traces(carve=True) if "freed" in trace.status]
+    freed = [trace.address for trace in database.traces(carve=True) if trace.status & status.FREED]
     assert sorted(freed) == [each.va for each in std.freed()]
-    assert database.status == "" and database.figures().mismatched == 0
+    assert database.status == () and database.figures().mismatched == 0
 
 
 def test_few_traces_of_one_layout_are_not_taken_for_another() -> None:

@@ -12,10 +12,12 @@ from typing import Dict, List, NamedTuple, Set, Tuple
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from volatility3.plugins.windows.stacktraces.rows import collector
+from volatility3.plugins.windows.stacktraces.base.decode import status as words_of
+from volatility3.plugins.windows.stacktraces.rows.plugin import collector_paused
 from volatility3.plugins.windows.stacktraces.tracedb.decode import backtraces
 from volatility3.plugins.windows.stacktraces.tracedb.decode import database as stdwalk
 from volatility3.plugins.windows.stacktraces.tracedb.decode import proof as stdproof
+from volatility3.plugins.windows.stacktraces.tracedb.decode import status
 
 from tests.forge.std import Std
 from tests.forge.std_layouts import ALL
@@ -94,7 +96,7 @@ def changes(draw: st.DrawFn) -> Changes:
 
 @settings(max_examples=200, deadline=None)
 @given(changes())
-@collector.paused()
+@collector_paused()
 def test_damaged_databases(made: Changes) -> None:
     case, regions = made.case, made.regions()
     std, _ = forged(case)
@@ -104,7 +106,7 @@ def test_damaged_databases(made: Changes) -> None:
     if proof.header is None:
         assert proof.failed
         return
-    database = stdwalk.Database(reader, proof.header)
+    database = stdwalk.StdDatabase(reader, proof.header)
     agree(database)
     layout = stddata.of(std.arch).backtraces
     data = b"".join(backtraces.encode(database.buffer(), database.records(), layout))
@@ -113,21 +115,21 @@ def test_damaged_databases(made: Changes) -> None:
     assert time.process_time() - start < SECONDS
 
 
-def agree(database: stdwalk.Database) -> None:
+def agree(database: stdwalk.StdDatabase) -> None:
     """Asserts that the figures are those of the traces."""
     carved = list(database.traces(carve=True))
     listed = list(database.traces())
-    statuses = [set(trace.status.split(", ")) for trace in carved]
-    assert listed == [trace for trace, status in zip(carved, statuses) if not status & {"freed", "orphan"}]
+    statuses = [trace.status for trace in carved]
+    assert listed == [trace for trace in carved if not trace.status & (status.FREED | status.ORPHAN)]
     figures = database.figures()
-    assert figures.freed == sum("freed" in status for status in statuses)
-    assert figures.orphans == sum("orphan" in status for status in statuses)
-    assert figures.unindexed == sum("unindexed" in status for status in statuses)
-    wrong = sum(bool(status & {"index", "bucket", "depth"}) for status in statuses)
+    assert figures.freed == sum(bool(flags & status.FREED) for flags in statuses)
+    assert figures.orphans == sum(bool(flags & status.ORPHAN) for flags in statuses)
+    assert figures.unindexed == sum(bool(flags & status.UNINDEXED) for flags in statuses)
+    wrong = sum(bool(flags & (status.INDEX | status.BUCKET | status.DEPTH)) for flags in statuses)
     assert figures.mismatched == wrong + database.unlisted
-    stray = sum(trace.depth is None and "unreadable" not in trace.status for trace in listed)
+    stray = sum(trace.depth is None and not trace.status & status.UNREADABLE for trace in listed)
     assert figures.indexed == sum(bool(trace.trace_index) for trace in listed) - stray
-    assert isinstance(database.status, str)
+    assert words_of.text(database.status).isprintable()
     for trace in carved:
         assert len(trace.frames) <= 32
         if trace.hash is not None:
@@ -141,7 +143,7 @@ def test_any_bytes(data: bytes, arch: str, repeat: int) -> None:
     reader = stddata.reader_of([(0x100000, data * repeat)])
     proof = stdproof.recover(reader, 0x100000, stddata.of(arch).std)
     if proof.header is not None:
-        agree(stdwalk.Database(reader, proof.header))
+        agree(stdwalk.StdDatabase(reader, proof.header))
 
 
 FILLS: List[bytes] = [bytes(16), b"A" * 16, struct.pack("<2Q", 0x10000000, 0x10000000)]
@@ -149,7 +151,7 @@ FILLS: List[bytes] = [bytes(16), b"A" * 16, struct.pack("<2Q", 0x10000000, 0x100
 
 @pytest.mark.parametrize("fill", FILLS)
 @pytest.mark.parametrize("field", ["NextFreeLowerMemory", "NextFreeUpperMemory", "EntryIndexArray"])
-@collector.paused()
+@collector_paused()
 def test_a_wrong_watermark_in_much_memory(field: str, fill: bytes) -> None:
     """A kernel's block of 16 MB, all of it present: what is beyond the entries is not taken for entries."""
     std = Std("6.1", "x64", 0x10000000, kernel=True, reserve=0x1000000)

@@ -10,8 +10,9 @@ import struct
 from typing import List
 
 import pytest
-from volatility3.plugins.windows.stacktraces.tracedb.decode import backtraces, proof
+from volatility3.plugins.windows.stacktraces.tracedb.decode import backtraces, proof, status
 from volatility3.plugins.windows.stacktraces.tracedb.decode import database as stdwalk
+from volatility3.plugins.windows.stacktraces.tracedb.decode.status import text
 
 from tests.forge import real_sets
 from tests.forge.real_sets import RealSet
@@ -22,7 +23,7 @@ DUMPS = {"7601.24384-x64-lazy": "0ad629d16eda36b0c02d17e35deffeee71995126befe312
 """SHA-256 of what Windows' own function returned for a database."""
 
 
-def dump(database: stdwalk.Database, arch: str) -> bytes:
+def dump(database: stdwalk.StdDatabase, arch: str) -> bytes:
     layout = stddata.of(arch).backtraces
     return b"".join(backtraces.encode(database.buffer(), database.records(), layout))
 
@@ -39,7 +40,7 @@ class TestRealDatabase:
         for trace in stddata.open_set(real).traces():
             words = [] if trace.trace_index else ["unindexed"]
             words += ["saturated"] if trace.trace_count == saturated else []
-            assert trace.status == ", ".join(words)
+            assert text(trace.status) == ", ".join(words)
 
     def test_layout_and_header(self, path: pathlib.Path) -> None:
         real = real_sets.load(path)
@@ -58,11 +59,11 @@ class TestRealDatabase:
         assert stddata.open_set(real).figures() == stdwalk.Figures(
             indexed, len(entries), len(freed), len(entries) - indexed, 0, 0, 0
         )
-        assert stddata.open_set(real).status == ""
+        assert stddata.open_set(real).status == ()
 
     def test_freed(self, path: pathlib.Path) -> None:
         real = real_sets.load(path)
-        carved = [trace for trace in stddata.open_set(real).traces(carve=True) if "freed" in trace.status]
+        carved = [trace for trace in stddata.open_set(real).traces(carve=True) if trace.status & status.FREED]
         found = sorted((trace.trace_index or 0, trace.address) for trace in carved)
         assert found == sorted((entry["index"], entry["va"]) for entry in real.truth.get("freed", []))
         modules = [(each["base"], each["base"] + each["size"]) for each in real.truth["modules"]]
@@ -99,7 +100,7 @@ class TestRealDatabase:
         place = entry["va"] + real.truth["frames_offset"]
         changed = real.patched(place, struct.pack("<I", (entry["frames"][0] ^ 0x40) & 0xFFFFFFFF))
         assert stddata.shown(stddata.open_set(changed)) != stddata.expected_of_set(real.truth)
-        statuses = {trace.address: trace.status for trace in stddata.open_set(changed).traces()}
+        statuses = {trace.address: text(trace.status) for trace in stddata.open_set(changed).traces()}
         assert "bucket" in statuses[entry["va"]]
 
 

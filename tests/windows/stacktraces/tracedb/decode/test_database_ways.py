@@ -40,7 +40,7 @@ def whole(traces: List[Trace]) -> Set[Tuple[object, ...]]:
     }
 
 
-def read_again(database: stdwalk.Database, arch: str) -> Tuple[Buffer, List[Record]]:
+def read_again(database: stdwalk.StdDatabase, arch: str) -> Tuple[Buffer, List[Record]]:
     """Writes the dump of a database and takes it apart."""
     layout = stddata.of(arch).backtraces
     return backtraces.decode(
@@ -88,7 +88,7 @@ def test_a_dump_of_altered_memory_holds_the_traces_without_fault(plan: Plan) -> 
     proof = stdproof.recover(stddata.reader_of(regions.items()), BASE, stddata.of(std.arch).std)
     if proof.header is None:
         return
-    database = stdwalk.Database(stddata.reader_of(regions.items()), proof.header)
+    database = stdwalk.StdDatabase(stddata.reader_of(regions.items()), proof.header)
     _, records = read_again(database, std.arch)
     for trace in database.traces():
         if not trace.status and trace.trace_index:

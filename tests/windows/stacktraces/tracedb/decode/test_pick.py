@@ -9,7 +9,7 @@ from typing import List, Tuple
 import pytest
 from hypothesis import given, settings
 from volatility3.plugins.windows.stacktraces.base.decode.extents import Extents
-from volatility3.plugins.windows.stacktraces.base.decode.reading import Reader
+from volatility3.plugins.windows.stacktraces.base.decode.memory import Reader
 from volatility3.plugins.windows.stacktraces.tracedb.decode import database as stdwalk
 from volatility3.plugins.windows.stacktraces.tracedb.decode import pick, proof
 from volatility3.plugins.windows.stacktraces.tracedb.decode.header import Header
@@ -34,7 +34,7 @@ def opened(regions: Regions, arch: str) -> Tuple[Reader, Header]:
 def test_what_is_sound_is_found(plan: Plan) -> None:
     std = plan.make(BASE)
     reader, header = opened(std_bytes.regions(std), std.arch)
-    database = stdwalk.Database(reader, header)
+    database = stdwalk.StdDatabase(reader, header)
     picker = pick.Picker(reader, header)
     for trace in database.traces():
         if trace.trace_index and not trace.status:
@@ -50,7 +50,7 @@ def test_what_is_not_is_left_to_the_whole(plan: Plan) -> None:
     header = proof.recover(reader, BASE, stddata.of(std.arch).std).header
     if header is None:
         return
-    traces = list(stdwalk.Database(reader, header).traces())
+    traces = list(stdwalk.StdDatabase(reader, header).traces())
     picker = pick.Picker(reader, header)
     for index in {each.trace_index for each in traces if each.trace_index}:
         for trace in picker.traces([index]) or ():

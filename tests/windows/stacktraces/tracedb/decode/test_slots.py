@@ -9,8 +9,8 @@ from typing import List, Optional
 
 import pytest
 from volatility3.plugins.windows.stacktraces.base.decode.extents import Extents
-from volatility3.plugins.windows.stacktraces.tracedb.decode.bounds import Bounds
-from volatility3.plugins.windows.stacktraces.tracedb.decode.slots import Slots, cut, index_slots
+from volatility3.plugins.windows.stacktraces.tracedb.decode.header import Bounds
+from volatility3.plugins.windows.stacktraces.tracedb.decode.linked import Slots, cut, index_slots
 
 START, END = 0x10000, 0x10050
 POINTERS = list(range(0xA, 0, -1))

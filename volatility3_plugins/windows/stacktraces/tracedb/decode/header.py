@@ -92,7 +92,7 @@ def lower_memory_start(layout: StdLayout, stride: int, count: int) -> int:
     """Returns the offset of the first entry (6.1 and later): after the declared structure and the bucket
     array, such that BackTrace is aligned to two pointers (code of ntdll 7 to 11, ntoskrnl 10586 to 28000)."""
     unit = 2 * layout.pointer_size
-    return -(-(layout.size + stride * count) // unit) * unit + -layout.entry.back_trace % unit
+    return -(-(layout.size + stride * count) // unit) * unit + -layout.entry.head_size % unit
 
 
 def parse(layout: StdLayout, address: int, data: bytes) -> Iterator[Header]:
@@ -174,5 +174,5 @@ def bounds(header: Header) -> Bounds:
 
 def _most_slots(header: Header, lower_end: int) -> int:
     """Returns how many index slots there can be: one per block, and those of blocks logged meanwhile."""
-    smallest = header.layout.entry.back_trace + header.layout.pointer_size
+    smallest = header.layout.entry.head_size + header.layout.pointer_size
     return (lower_end - header.first_entry) // smallest + _MARGIN

@@ -106,7 +106,7 @@ class StdLayout:
         pointer_size: 4 or 8
 
     Attributes:
-        name, pointer_size: as given
+        name, types, pointer_size: as given
         size: of the structure as declared, with one bucket
         names: of its integers and pointers
         values: reads these
@@ -119,6 +119,7 @@ class StdLayout:
     def __init__(self, name: str, types: Structures, pointer_size: int) -> None:
         database = types["_STACK_TRACE_DATABASE"]
         self.name = name
+        self.types = types
         self.pointer_size = pointer_size
         self.size = database.size
         self.buckets = database.offset("Buckets")
@@ -140,7 +141,7 @@ class HeapLogLayout:
         pointer_size: 4 or 8
 
     Attributes:
-        pointer_size: as given
+        types, pointer_size: as given
         size: of the object, buckets included
         trace_count: where the number of records lies
         buckets: offset of the array of {first record, record found last}
@@ -152,6 +153,7 @@ class HeapLogLayout:
 
     def __init__(self, types: Structures, pointer_size: int) -> None:
         log, record = types["_RTLP_HEAP_STACK_TRACE_LOG"], types["_RTLP_HEAP_STACK_TRACE_RECORD"]
+        self.types = types
         self.pointer_size = pointer_size
         self.size = log.size
         self.trace_count = log.field("TraceCount")
