@@ -8,7 +8,6 @@ import pathlib
 from typing import Any, Callable, Dict, List, Tuple
 
 import pytest
-from volatility3.plugins.windows.stacktraces.traps.decode import context as cpucontext
 
 from tests.forge import context
 from tests.forge import trapentries as entries
@@ -17,6 +16,7 @@ from tests.forge.paging import State
 from tests.forge.stacks64 import NAMES, Stack64
 from tests.forge.trapentries import Entry
 from tests.forge.vad import EXECUTE_READWRITE
+from tests.support import traplayouts
 from tests.support.callstackimages import DRIVER, MAIN, SWAP, UNWIND_DATA, USER_START, WAIT_EX, StackImage
 from tests.support.callstackimages86 import Wow64Threads
 from tests.windows.test_callstacks import MASK, Row, by_key, stacks
@@ -38,10 +38,10 @@ def expected(image: StackImage, tid: int, part: str, status: str = "") -> List[T
 
 
 def saved_context(**registers: int) -> bytes:
-    layout = cpucontext.LAYOUTS["x64"]
-    data = bytearray(layout.size)
+    form = traplayouts.context("x64")
+    data = bytearray(form.size)
     for name, value in dict(registers, ContextFlags=0x10001F).items():
-        field = layout.members[name]
+        field = form.fields[name]
         data[field.offset : field.offset + field.size] = value.to_bytes(field.size, "little")
     return bytes(data)
 

@@ -8,11 +8,11 @@ import pathlib
 from typing import Any, List, Optional, Tuple
 
 import pytest
-from volatility3.plugins.windows.stacktraces.traps.decode import context
 
 from tests.forge import trapentries as entries
 from tests.forge import trapframes
 from tests.forge.trapentries import X64, Entry
+from tests.support import traplayouts
 from tests.support.trapimages import LiveImage
 from tests.support.trapsets import registers_64
 from tests.support.trapthreads import POISON, TOP, in_system_call, make_kernel, masked, put, shown
@@ -21,10 +21,10 @@ RUNNING = 2
 
 
 def context_of(arch: str, flags: int, **registers: int) -> bytes:
-    layout = context.LAYOUTS[arch]
-    data = bytearray(b"\x5e" * layout.size)
+    form = traplayouts.context(arch)
+    data = bytearray(b"\x5e" * form.size)
     for name, value in dict(registers, ContextFlags=flags).items():
-        field = layout.members[name]
+        field = form.fields[name]
         data[field.offset : field.offset + field.size] = value.to_bytes(field.size, "little")
     return bytes(data)
 

@@ -45,14 +45,14 @@ NO_MARK = {"trap02", "trap06-v86", "trap0d-v86", "trap2a-v86"}
 
 def five_two(known: KnownKernel) -> KnownKernel:
     """Gives a table the exception frame of 5.2, which no table at hand has."""
-    layout = traplayouts.EXCEPTION_FRAME_5_2
+    structure = traplayouts.EXCEPTION_FRAME_5_2
     number = {"kind": "base", "name": "unsigned long long"}
     record = {"kind": "array", "count": 64, "subtype": {"kind": "base", "name": "unsigned char"}}
     fields = {
-        name: {"offset": field.offset, "type": record if name == "ExceptionRecord" else number}
-        for name, field in layout.members.items()
+        name: {"offset": structure.offset(name), "type": record if name == "ExceptionRecord" else number}
+        for name in structure.names
     }
-    frame = {"kind": "struct", "size": layout.size, "fields": fields}
+    frame = {"kind": "struct", "size": structure.size, "fields": fields}
     types = dict(known.table.types, _KEXCEPTION_FRAME=frame)
     return KnownKernel(known.identity, isf.Isf(dict(known.table.data, user_types=types)))
 

@@ -15,7 +15,7 @@ from volatility3.plugins.windows.stacktraces.stacks.decode.frames import MAX_FRA
 from volatility3.plugins.windows.stacktraces.stacks.decode.registers import Registers, Registers32
 from volatility3.plugins.windows.stacktraces.stacks.decode.walk_x64 import Walker64
 from volatility3.plugins.windows.stacktraces.stacks.decode.walk_x86 import TRAP_MARK, Walker32
-from volatility3.plugins.windows.stacktraces.traps.decode.frame import Bounds, TrapForm
+from volatility3.plugins.windows.stacktraces.traps.decode.frame import TrapBounds, TrapForm
 
 from tests.forge import kernels, trapentries, trapframes
 from tests.forge.trapentries import X64, X86_BLUE, X86_OLD
@@ -26,8 +26,8 @@ from .target import Target
 
 KERNELS = {X64: "win10-x64", X86_OLD: "xp-x86", X86_BLUE: "win10-x86"}
 _BOUNDS = {
-    "x64": Bounds(1 << 47, 0xFFFF800000000000, (0xFFFFF80001000000, 0xFFFFF80001800000)),
-    "x86": Bounds(0x7FFF0000, 0x80000000, (0x80400000, 0x80800000)),
+    "x64": TrapBounds(1 << 47, 0xFFFF800000000000, (0xFFFFF80001000000, 0xFFFFF80001800000)),
+    "x86": TrapBounds(0x7FFF0000, 0x80000000, (0x80400000, 0x80800000)),
 }
 _STACK = {"x64": 0xFFFFADFE4C2C000, "x86": 0xF8A3C000}
 _DEPTH = 0xE00

@@ -15,7 +15,7 @@ from ..base.space import AddressSpace
 from ..names.symbolizer import Symbolizer
 from ..threads import processors
 from .decode.exceptionframe import ExceptionFrame, ExceptionFrames
-from .decode.frame import COLUMNS, EXCEPTION, UNSURE, Bounds, Facts, MemberValue, TrapForm, TrapFrame
+from .decode.frame import COLUMNS, EXCEPTION, UNSURE, Facts, MemberValue, TrapBounds, TrapForm, TrapFrame
 from .decode.kinds_x64 import TrapForm64
 from .decode.kinds_x86 import TrapForm86
 from .state import State, register_types
@@ -56,7 +56,7 @@ class TrapKernel:
         self.exceptions = None if exception is None else ExceptionFrames(exception, types)
         linkage = image.symbol("KiServiceLinkage") or 0
         module = self._names.module_at(image.base)
-        self.bounds = Bounds(
+        self.bounds = TrapBounds(
             symbolizer.halves.user_end,
             symbolizer.halves.kernel_start,
             (image.base, module.module.end if module is not None else image.base),

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from volatility3.plugins.windows.stacktraces.traps.decode import frame as trapframe
-from volatility3.plugins.windows.stacktraces.traps.decode.frame import NO_FACTS, Bounds, Facts, TrapForm
+from volatility3.plugins.windows.stacktraces.traps.decode.frame import NO_FACTS, Facts, TrapBounds, TrapForm
 
 from tests.forge import kernels, trapframes
 from tests.forge import trapentries as entries
@@ -36,9 +36,9 @@ TABLES = {
     X86_BLUE: ("win10-x86",),
 }
 BOUNDS = {
-    X64: Bounds(0x7FFFFFF0000, 0xFFFF800000000000, (0xFFFFF80001000000, 0xFFFFF80001400000)),
-    X86_OLD: Bounds(0x7FFF0000, 0x80000000),
-    X86_BLUE: Bounds(0x7FFF0000, 0x80000000),
+    X64: TrapBounds(0x7FFFFFF0000, 0xFFFF800000000000, (0xFFFFF80001000000, 0xFFFFF80001400000)),
+    X86_OLD: TrapBounds(0x7FFF0000, 0x80000000),
+    X86_BLUE: TrapBounds(0x7FFF0000, 0x80000000),
 }
 
 

@@ -9,20 +9,20 @@ from typing import List, Set
 
 import pytest
 from volatility3.plugins.windows.stacktraces.base.decode.extents import Extents
-from volatility3.plugins.windows.stacktraces.traps.decode.frame import Bounds
+from volatility3.plugins.windows.stacktraces.traps.decode.frame import TrapBounds
 
 from tests.support import real_trapframes, traplayouts
 from tests.support.real_trapframes import RealFrame
 
-X64 = Bounds(user_end=0x7FFFFFF0000, kernel_start=0xFFFF800000000000)
-X86 = Bounds(user_end=0x7FFF0000, kernel_start=0x80000000)
+X64 = TrapBounds(user_end=0x7FFFFFF0000, kernel_start=0xFFFF800000000000)
+X86 = TrapBounds(user_end=0x7FFF0000, kernel_start=0x80000000)
 KERNEL_SIZES = {"5.2.3790.3959up-x64": 4714496}
 
 # The entries of x86 that store no mark: the NMI's task gate, fast paths of virtual-8086 mode.
 UNMARKED = {"trap02-kernel", "trap02-user", "trap06-v86", "trap0d-v86", "trap2a-v86"}
 
 
-def bounds_of(real: RealFrame) -> Bounds:
+def bounds_of(real: RealFrame) -> TrapBounds:
     if real.arch == "x86":
         return X86
     tops = {real.address + len(real.data)} if real.ist else set()
@@ -30,7 +30,7 @@ def bounds_of(real: RealFrame) -> Bounds:
     return X64._replace(kernel_image=image, ist_tops=frozenset(tops))
 
 
-def found_on(real: RealFrame, bounds: Bounds) -> List[int]:
+def found_on(real: RealFrame, bounds: TrapBounds) -> List[int]:
     memory = Extents([(real.stack_address, real.stack)])
     end = real.stack_address + len(real.stack)
     return list(traplayouts.of_real(real).scan(memory, real.stack_address, end, bounds))
@@ -76,7 +76,7 @@ def test_the_real_crash_among_every_block_of_its_dump(shared_dir: pathlib.Path) 
     form = traplayouts.of_real(real_trapframes.load(shared_dir, real_trapframes.BUILDS[0])[0])
     modules = [(int(m["base"], 16), int(m["size"], 16)) for m in crash.truth["modules"]]
     kernel = (modules[0][0], modules[0][0] + modules[0][1])
-    bounds = Bounds(0x7FFFFFFF0000, 0xFFFF800000000000, kernel)
+    bounds = TrapBounds(0x7FFFFFFF0000, 0xFFFF800000000000, kernel)
     memory = Extents([*crash.blocks, (crash.stack_address, crash.stack)])
     found = [
         address

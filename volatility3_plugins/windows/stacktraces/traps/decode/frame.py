@@ -91,7 +91,7 @@ class Facts(NamedTuple):
 NO_FACTS = Facts()
 
 
-class Bounds(NamedTuple):
+class TrapBounds(NamedTuple):
     """What an address of this image may be.
 
     Attributes:
@@ -198,7 +198,7 @@ class TrapForm(abc.ABC):
         """Returns the kind of entry and the validity of the members."""
 
     @abc.abstractmethod
-    def accepts(self, address: int, data: bytes, bounds: Bounds) -> bool:
+    def accepts(self, address: int, data: bytes, bounds: TrapBounds) -> bool:
         """Tells whether bytes at an address are a trap frame.
 
         Args:
@@ -271,7 +271,7 @@ class TrapForm(abc.ABC):
                 value &= _PARTIAL_MASK
             yield MemberValue(name, place.offset, place.size, value, verdict.validity, verdict.note)
 
-    def scan(self, memory: Extents, start: int, end: int, bounds: Bounds) -> Iterator[int]:
+    def scan(self, memory: Extents, start: int, end: int, bounds: TrapBounds) -> Iterator[int]:
         """Yields the addresses of the trap frames that lie wholly in a range, in order.
 
         Of two that overlap only the one that was found first, from low to high, is one.

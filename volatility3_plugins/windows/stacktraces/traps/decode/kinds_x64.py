@@ -26,8 +26,8 @@ from .frame import (
     SYSCALL,
     UNSURE,
     UNWRITTEN,
-    Bounds,
     Facts,
+    TrapBounds,
     TrapForm,
     TrapFrame,
     Verdicts,
@@ -236,7 +236,7 @@ class TrapForm64(TrapForm):
         if sound and dr7 & 0x300:
             mark(found, UNSURE, _LAST_BRANCH, "written if last-branch recording is on")
 
-    def accepts(self, address: int, data: bytes, bounds: Bounds) -> bool:
+    def accepts(self, address: int, data: bytes, bounds: TrapBounds) -> bool:
         """Tells whether bytes at an address are a trap frame.
 
         The processor pushes the frame right below the interrupted stack pointer, so that a frame from kernel
@@ -289,7 +289,7 @@ def _interrupt(found: Verdicts, switched: bool, facts: Facts) -> None:
         mark(found, UNSURE, "FaultAddress GsSwap", "written by an NMI")
 
 
-def _in_kernel_image(rip: int, bounds: Bounds) -> bool:
+def _in_kernel_image(rip: int, bounds: TrapBounds) -> bool:
     if bounds.service_linkage:
         return rip == bounds.service_linkage
     start, end = bounds.kernel_image

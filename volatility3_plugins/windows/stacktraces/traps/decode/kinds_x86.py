@@ -26,8 +26,8 @@ from .frame import (
     SYSCALL,
     UNSURE,
     UNWRITTEN,
-    Bounds,
     Facts,
+    TrapBounds,
     TrapForm,
     TrapFrame,
     Verdicts,
@@ -250,7 +250,7 @@ class TrapForm86(TrapForm):
             sure = entry == SYSENTER or (facts.clears_dr7 and entry != FAST_V86)
             mark(found, SAVED if sure else UNSURE, "Dr0 Dr1 Dr2 Dr3 Dr6 Dr7")
 
-    def accepts(self, address: int, data: bytes, bounds: Bounds) -> bool:
+    def accepts(self, address: int, data: bytes, bounds: TrapBounds) -> bool:
         """Tells whether bytes at an address are a trap frame.
 
         The entries store a mark, and the return address and frame pointer twice.
