@@ -9,8 +9,11 @@ from typing import Tuple
 
 import pytest
 from volatility3.plugins.windows.stacktraces.base.decode.status import NOTHING, Status, Word, status, text
+from volatility3.plugins.windows.stacktraces.base.image import Image
+from volatility3.plugins.windows.stacktraces.base.space import AddressSpace
 from volatility3.plugins.windows.stacktraces.base.spaces import AddressSpaces
 from volatility3.plugins.windows.stacktraces.names import places
+from volatility3.plugins.windows.stacktraces.names.ntdll import Ntdlls
 from volatility3.plugins.windows.stacktraces.names.symbolizer import UNBACKED, Name, Symbolizer
 
 from tests.forge import context, kernels
@@ -186,6 +189,64 @@ def test_a_name_is_made_once(image: OpenedSample) -> None:
     names = image.names(1000)
     address = image.sample.modules["ntdll"].base + 0x1031
     assert names.name(address) is names.name(address)
+
+
+def bare(image: OpenedSample, wow64: bool = False) -> Tuple[Image, AddressSpace]:
+    """The process as bytes of which neither the kernel nor an _EPROCESS is known, but the PEB."""
+    known = image.space(1000, wow64)
+    size = 8 if image.sample.wide else 4
+    memory = Image.of_layer(image.opened.context, known.layer_name, size)
+    return memory, known._replace(pid=0, eprocess=0)
+
+
+def test_a_process_of_which_only_the_peb_is_known(image: OpenedSample) -> None:
+    memory, space = bare(image)
+    names = Symbolizer(memory).names(space)
+    modules = image.sample.modules
+    assert names.name(modules["ntdll"].base + 0x1020) == image.names(1000).name(
+        modules["ntdll"].base + 0x1020
+    )
+    assert names.name(modules["kernel32"].base + 0x1060).symbol == "KERNEL32!Inner+0x20"
+    unlinked = names.name(modules["unlinked"].base + 0x1020)
+    assert (unlinked.symbol, unlinked.status) == ("unlinked!Send+0x20", status(Word.PARTLY_UNLINKED))
+    assert names.name(GONE_DLL + 0x20) == Name("<unloaded:plugin>+0x20", "unloaded", NOTHING, "unloaded")
+    for address in (PRIVATE, MAPPED, NOWHERE, modules["hidden"].base + 0x1020):
+        assert names.name(address) == places.VADS_INCOMPLETE
+    assert names.name(0) == Name("<zero>", "none", NOTHING, "zero")
+    kernel = names.name(image.sample.kernel.symbol("PsLoadedModuleList"))
+    assert kernel.backing == ("no-module" if image.sample.wide else "unmapped")
+    found = names.module_at(modules["ntdll"].base)
+    assert found is not None
+    assert (found.module.name, found.module.status) == ("ntdll", NOTHING)
+    assert [each.module.base for each in names.modules("ntdll")] == [modules["ntdll"].base]
+
+
+def test_halves_of_which_only_the_peb_is_known_are_told_apart(image: OpenedSample) -> None:
+    if not image.sample.wide:
+        return
+    memory, native = bare(image)
+    narrow = bare(image, wow64=True)[1]
+    symbolizer = Symbolizer(memory)
+    assert symbolizer.names(native) is symbolizer.names(native) is not symbolizer.names(narrow)
+    base = image.sample.modules["ntdll32"].base
+    assert symbolizer.names(narrow).name(base + 0x1020) == module("ntdll!Send+0x20", "nearest")
+    assert symbolizer.names(native).name(base + 0x1020) == places.VADS_INCOMPLETE
+
+
+def test_the_ntdll_of_a_process_of_which_only_the_peb_is_known(image: OpenedSample) -> None:
+    memory, space = bare(image)
+    found = Ntdlls(memory, Symbolizer(memory).indexes).find(space)
+    assert found is not None
+    assert (found.base, found.space) == (image.sample.modules["ntdll"].base, space)
+
+
+def test_a_process_of_which_nothing_is_known(image: OpenedSample) -> None:
+    memory, space = bare(image)
+    symbolizer = Symbolizer(memory)
+    names = symbolizer.names(space._replace(peb=0))
+    assert names.name(image.sample.modules["ntdll"].base + 0x1020) == places.VADS_INCOMPLETE
+    assert Ntdlls(memory, symbolizer.indexes).find(space._replace(peb=0)) is None
+    assert symbolizer.names(memory.kernel).name(PRIVATE).backing == "user"
 
 
 @pytest.mark.parametrize("kernel_name", ["win10-x64", "win10-x86"])
