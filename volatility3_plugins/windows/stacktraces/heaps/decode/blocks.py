@@ -12,10 +12,10 @@ from typing import Iterator, Optional, Tuple, Union
 from ...base.decode.memory import Memory
 from ...base.decode.status import NOTHING, Status
 from .block import BLOCK, DAMAGED, LFH, LIGHT, UNKNOWN_SIZE, VIRTUAL, Block, sized
-from .entry import EXTRA_PRESENT, BlockHeader, Coder, Lost, walk
+from .entry import BUSY, EXTRA_PRESENT, BlockHeader, Coder, Lost, walk
 from .extended import Extension, carve, read_extension, trace_of, units_before
 from .lfh import LFH_BLOCK, read_user_blocks
-from .nt import Heap, HeapSegment
+from .nt import Heap
 from .page import PageHeapTypes, read_information
 from .trace import UNREADABLE, BlockTrace, Traces
 
@@ -47,32 +47,31 @@ class HeapWalker:
         Where headers are broken, the range that they were lost in comes first and then the blocks in it
         that are known by the record they name.
         """
-        coder = Coder(heap.types, heap.key)
+        types, coder = heap.types, Coder(heap.types, heap.key)
         for segment in heap.segments:
             for item in walk(self._memory, segment, coder):
                 if isinstance(item, Lost):
                     yield item
                     yield from self._carved(heap, coder, item.start, item.end, False)
-                else:
-                    yield from self._entry(heap, segment, coder, item)
+                elif not item.flags & BUSY:
+                    yield from self._freed(heap, coder, item)
+                elif item.address + types.unit not in segment.descriptors:
+                    inner = self._user_blocks(heap, item)
+                    if inner is None:
+                        yield self._block(heap, item, BLOCK)
+                    else:
+                        yield from self._inner(heap, coder, inner)
         for address in heap.virtual_blocks:
             yield self._virtual(heap, address)
 
-    def _entry(self, heap: Heap, segment: HeapSegment, coder: Coder, entry: BlockHeader) -> Iterator[Block]:
+    def _user_blocks(self, heap: Heap, entry: BlockHeader) -> Optional[range]:
+        """Returns the headers of the blocks that the low-fragmentation heap has in a block, if it is its."""
         types = heap.types
-        contents, end = entry.address + types.unit, entry.address + entry.size
-        if not entry.busy:
-            yield from self._freed(heap, coder, entry)
-            return
-        if contents in segment.descriptors:
-            return
-        inner = None
-        if types.lfh is not None:
-            inner = read_user_blocks(self._memory, contents, end, types.lfh)
-        if inner is None:
-            yield self._block(heap, entry, BLOCK)
-        else:
-            yield from self._inner(heap, coder, inner)
+        if types.lfh is None:
+            return None
+        return read_user_blocks(
+            self._memory, entry.address + types.unit, entry.address + entry.size, types.lfh
+        )
 
     def _inner(self, heap: Heap, coder: Coder, inner: range) -> Iterator[Block]:
         """Yields the blocks that the low-fragmentation heap has in one block."""

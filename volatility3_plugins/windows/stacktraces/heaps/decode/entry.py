@@ -35,10 +35,6 @@ class BlockHeader(NamedTuple):
     segment: int
     unused: int
 
-    @property
-    def busy(self) -> bool:
-        return bool(self.flags & BUSY)
-
 
 class Lost:
     """A range within a segment in which no block could be told; the end is exclusive."""

@@ -16,14 +16,36 @@ from __future__ import annotations
 from typing import Iterator, NamedTuple, Optional, Tuple
 
 from ...base.decode.memory import Memory
+from ...base.decode.structure import Structures
 from .trace import HASH, LOG, BlockTrace, Traces
-from .types import ExtendedTypes
 
 SIGNATURE = 5
 EXTENDED = 0x40  # in UnusedBytes: the rest is the EntryOffset
 VIRTUAL = 4  # the UnusedBytes of a virtual-alloc block, whose EntryOffset is in SegmentOffset
 
 _INLINE_FUNCTION = 1
+
+
+class ExtendedTypes:
+    """The second header of an extended block (Vista and later), a `_HEAP_ENTRY` again.
+
+    Attributes:
+        unit: its size
+        members: reads FunctionIndex, ContextValue, UnusedBytesLength, EntryOffset, ExtendedBlockSignature
+        start: offset of the first of them
+        back: EntryOffset
+        signature: offset of the byte ExtendedBlockSignature
+    """
+
+    def __init__(self, types: Structures) -> None:
+        entry = types["_HEAP_ENTRY"]
+        self.unit = entry.size
+        self.members = entry.reader(
+            "FunctionIndex", "ContextValue", "UnusedBytesLength", "EntryOffset", "ExtendedBlockSignature"
+        )
+        self.start = entry.offset("FunctionIndex")
+        self.back = entry.field("EntryOffset")
+        self.signature = entry.offset("ExtendedBlockSignature")
 
 
 class Extension(NamedTuple):

@@ -12,10 +12,36 @@ from __future__ import annotations
 from typing import Iterable, Optional
 
 from ...base.decode.memory import Memory
-from .types import LfhTypes
+from ...base.decode.structure import Structures
 
 SIGNATURE = 0xF0E0D0C0
 LFH_BLOCK = 0x80  # in UnusedBytes; nothing else there: the block is free
+
+
+class LfhTypes:
+    """`_HEAP_USERDATA_HEADER` and `_HEAP_SUBSEGMENT` of the low-fragmentation heap.
+
+    Attributes:
+        signature: offset of Signature
+        header: where blocks may begin at the earliest: after the header, or after its BitmapData
+        bitmap: whether the header ends in a bitmap of busy blocks (8 and later), and the first block lies
+            some way behind it
+    """
+
+    def __init__(self, types: Structures, pointer_size: int) -> None:
+        user_data, subsegment = types["_HEAP_USERDATA_HEADER"], types["_HEAP_SUBSEGMENT"]
+        entry = types["_HEAP_ENTRY"]
+        bitmap = user_data.find("BitmapData")
+        self.pointer_size = pointer_size
+        self.unit = entry.size
+        self.unused = entry.field("UnusedBytes")
+        self.signature = user_data.offset("Signature")
+        self.subsegment = user_data.field("SubSegment")
+        self.header = user_data.size if bitmap is None else bitmap.offset
+        self.bitmap = bitmap is not None
+        self.user_blocks = subsegment.field("UserBlocks")
+        self.block_size = subsegment.field("BlockSize")
+        self.block_count = subsegment.field("BlockCount")
 
 
 def read_user_blocks(memory: Memory, address: int, end: int, types: LfhTypes) -> Optional[range]:
@@ -31,7 +57,7 @@ def read_user_blocks(memory: Memory, address: int, end: int, types: LfhTypes) ->
     Returns:
         The addresses of the blocks' _HEAP_ENTRY structures, one block's size apart.
     """
-    if memory.member(address, types.signature) != SIGNATURE:
+    if memory.number(address + types.signature, 4) != SIGNATURE:
         return None
     subsegment = memory.member(address, types.subsegment)
     if not subsegment or memory.member(subsegment, types.user_blocks) != address:

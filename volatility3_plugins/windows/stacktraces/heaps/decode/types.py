@@ -13,6 +13,8 @@ from typing import List, Optional, Sequence, Tuple
 
 from ...base.decode.field import Field
 from ...base.decode.structure import MissingMemberError, Structure, Structures
+from .extended import ExtendedTypes
+from .lfh import LfhTypes
 
 _TELLING = ("Encoding", "PointerKey")
 """Vista brought both members of `_HEAP`, Windows 8 did away with PointerKey."""
@@ -98,53 +100,6 @@ class NtTypes:
         self.virtual_index = virtual.field("ExtraStuff.AllocatorBackTraceIndex")
         self.virtual_commit = virtual.field("CommitSize")
         self.virtual_block = virtual.offset("BusyBlock")
-
-
-class ExtendedTypes:
-    """The second header of an extended block (Vista and later), a `_HEAP_ENTRY` again.
-
-    Attributes:
-        unit: its size
-        members: reads FunctionIndex, ContextValue, UnusedBytesLength, EntryOffset, ExtendedBlockSignature
-        start: offset of the first of them
-        back: EntryOffset
-        signature: offset of the byte ExtendedBlockSignature
-    """
-
-    def __init__(self, types: Structures) -> None:
-        entry = types["_HEAP_ENTRY"]
-        self.unit = entry.size
-        self.members = entry.reader(
-            "FunctionIndex", "ContextValue", "UnusedBytesLength", "EntryOffset", "ExtendedBlockSignature"
-        )
-        self.start = entry.offset("FunctionIndex")
-        self.back = entry.field("EntryOffset")
-        self.signature = entry.offset("ExtendedBlockSignature")
-
-
-class LfhTypes:
-    """`_HEAP_USERDATA_HEADER` and `_HEAP_SUBSEGMENT` of the low-fragmentation heap.
-
-    Attributes:
-        header: where blocks may begin at the earliest: after the header, or after its BitmapData
-        bitmap: whether the header ends in a bitmap of busy blocks (8 and later), and the first block lies
-            some way behind it
-    """
-
-    def __init__(self, types: Structures, pointer_size: int) -> None:
-        user_data, subsegment = types["_HEAP_USERDATA_HEADER"], types["_HEAP_SUBSEGMENT"]
-        entry = types["_HEAP_ENTRY"]
-        bitmap = user_data.find("BitmapData")
-        self.pointer_size = pointer_size
-        self.unit = entry.size
-        self.unused = entry.field("UnusedBytes")
-        self.signature = user_data.field("Signature")
-        self.subsegment = user_data.field("SubSegment")
-        self.header = user_data.size if bitmap is None else bitmap.offset
-        self.bitmap = bitmap is not None
-        self.user_blocks = subsegment.field("UserBlocks")
-        self.block_size = subsegment.field("BlockSize")
-        self.block_count = subsegment.field("BlockCount")
 
 
 def from_end(field: Field, size: int) -> Field:
