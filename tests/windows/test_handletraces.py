@@ -10,6 +10,7 @@ from typing import Any, List, Optional, Tuple
 import pytest
 from volatility3.plugins.windows import handletraces
 from volatility3.plugins.windows.stacktraces.base import spaces
+from volatility3.plugins.windows.stacktraces.base.decode.status import Word, status
 
 from tests.forge import context, vol
 from tests.forge.handles import BADREF, CLOSE, OPEN, HandleTable, Ring, header_of, named
@@ -197,10 +198,9 @@ def test_a_process_without_page_tables_keeps_its_events(
     table.finish()
     Ring(table, 8).event(CLOSE, 0x84, 1000, 1004, [kernel.symbol("ObpCreateHandle") + 4])
     opened = context.open_image(kernel.image(), tmp_path)
-    system, *rest = spaces.AddressSpaces.list_spaces(opened.context, opened.kernel)
-    closed = [
-        each._replace(layer_name="", status="page tables unreadable") for each in rest if each.pid == 1000
-    ]
+    system, *rest = spaces.AddressSpaces.list_spaces(opened.image)
+    said = status(Word.PAGE_TABLES_UNREADABLE)
+    closed = [each._replace(layer_name="", status=said) for each in rest if each.pid == 1000]
     monkeypatch.setattr(spaces.AddressSpaces, "list_spaces", lambda *_: iter([system, *closed]))
     found = grid.run(opened, handletraces.HandleTraces, pid=[1000])
     assert [(node.row["Event"], node.row["Status"]) for node in found] == [

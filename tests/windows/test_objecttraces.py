@@ -10,7 +10,7 @@ from typing import Any, List, Tuple
 
 import pytest
 from volatility3.plugins.windows import objecttraces
-from volatility3.plugins.windows.stacktraces.objects import refs
+from volatility3.plugins.windows.stacktraces.objects import lister
 
 from tests.forge import context, kernels, vol
 from tests.forge.handles import header_of, named
@@ -183,7 +183,7 @@ def test_the_events_of_an_image_are_limited(tmp_path: pathlib.Path, monkeypatch:
         thing = named(kernel, "_KEVENT", "Event", name)
         traces.object(thing, f"{name}.exe", [Event(n, True, 0) for n in range(10)], bucket=1)
     traces.finish()
-    monkeypatch.setattr(refs, "MAX_EVENTS", 15)
+    monkeypatch.setattr(lister, "MAX_EVENTS", 15)
     found = rows(kernel, tmp_path)
     assert [(node.row["Process"], node.row["Sequence"]) for node in found] == [
         *(("a.exe", number) for number in range(10)),

@@ -80,56 +80,55 @@ def _lock_seeds(size: int) -> List[bytes]:
 
 
 def _handles(form: str, data: bytes, whole: bytes) -> None:
-    layout = _TABLES[form]
-    for entry in handletable.decode_page(Extents([(0x7000, data)]), 0x7000, 0x800, layout):
+    decoder = _TABLES[form]
+    for entry in decoder.page(Extents([(0x7000, data)]), 0x7000, 0x800):
         assert 0 <= entry.object_header < 1 << 64
         assert entry.handle % 4 == 0
-    list(handletable.decode_pointers(data[: len(data) // 8 * 8], layout.pointer_size))
+    list(handletable.decode_pointers(data[: len(data) // 8 * 8], decoder.pointer_size))
 
 
 def _ring(form: str, data: bytes, whole: bytes) -> None:
-    layout = _RINGS[form]
-    if len(data) < layout.header_size:
+    decoder = _RINGS[form]
+    if len(data) < decoder.trace_db:
         return
-    header = handle_ring.decode_header(data, layout)
-    assert 0 < header.size <= handle_ring.MAX_ENTRIES or header.status
-    if not header.size:
+    current, size, said = decoder.header(data)
+    assert 0 < size <= handle_ring.MAX_ENTRIES or said
+    if not size:
         return
-    held = Extents([(_BASE, data[layout.header_size :])])
-    found = list(handle_ring.decode_ring(held, _BASE, header, layout))
-    assert len(found) <= 2 * (len(data) // layout.entry_size + 1) + 1
+    held = Extents([(_BASE, data[decoder.trace_db :])])
+    found = list(decoder.events(held, _BASE, current, size))
+    assert len(found) <= 2 * (len(data) // decoder.entry_size + 1) + 1
     for each in found:
         if isinstance(each, handle_ring.HandleTrace):
-            assert len(each.frames) <= layout.max_depth
+            assert len(each.frames) <= decoder.max_depth
 
 
 def _ring_seeds(form: str) -> List[bytes]:
-    layout = _RINGS[form]
-    head = bytearray(layout.header_size)
-    size = 16 if layout.table_size else layout.fixed_size
-    struct.pack_into("<I", head, layout.current_stack_index.offset, 20)
-    if layout.table_size:
-        struct.pack_into("<I", head, layout.table_size.offset, size)
-    return [bytes(head) + _counting(min(size, 64) * layout.entry_size)]
+    decoder = _RINGS[form]
+    head = bytearray(decoder.trace_db)
+    size = 4096 if form == "xp" else 16
+    struct.pack_into("<I", head, 0 if form == "xp" else 0x48, 20)
+    if form != "xp":
+        struct.pack_into("<I", head, 4, size)
+    return [bytes(head) + _counting(min(size, 64) * decoder.entry_size)]
 
 
 def _objects(wide: bool, data: bytes, whole: bytes) -> None:
     table = test_objecttrace.TABLE if wide else test_objecttrace.TABLE_X86
-    for layout in (test_objecttrace.SEVEN, test_objecttrace.VISTA):
-        if len(data) >= layout.stack_info:
-            objecttrace.decode_ref_info(data, layout)
-            events = objecttrace.decode_events(data[layout.stack_info :], layout)
-            assert len(events) <= len(data) // layout.event_size
+    for refs in (test_objecttrace.SEVEN, test_objecttrace.VISTA):
+        if len(data) >= refs.stack_info:
+            refs.info(data)
+            events = list(refs.events(data[refs.stack_info :]))
+            assert len(events) <= len(data) // refs.event_size
             assert all(event.tag is None or len(objecttrace.tag_text(event.tag)) <= 4 for event in events)
-    try:
-        stacks = objecttrace.decode_stack_table(data, table)
-    except ValueError:
+    if len(data) < table.header_size:
         return
+    count, blocks = table.table(data)
     for number in (0, 1, 1023, 1024, 16380, 16381, 0x7FFF):
-        objecttrace.locate_trace(stacks, number, table)
+        table.locate(count, blocks, number)
     rest = data[table.header_size :]
     if len(rest) >= table.trace_size:
-        assert len(objecttrace.decode_trace(rest, table)) <= table.max_depth
+        assert len(table.trace(rest)) <= table.max_depth
 
 
 def _list(data: bytes, whole: bytes) -> None:

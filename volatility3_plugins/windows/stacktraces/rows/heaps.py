@@ -11,7 +11,7 @@ from ..base.decode.status import NOTHING, Status, Word, says, status, text
 from ..base.image import Image
 from ..base.space import AddressSpace
 from ..heaps.decode.block import UNKNOWN_SIZE, Block, Group
-from ..heaps.decode.contents import Owner
+from ..heaps.decode.contents import HeapOwner
 from ..heaps.decode.trace import BlockTrace
 from ..heaps.decode.umdh import UNKNOWN, Change, Total
 from ..names.symbolizer import SpaceNames
@@ -81,7 +81,7 @@ class HeapRows:
         """Returns the row of an address space whose heaps cannot be told, or not all of them."""
         return self._unread(*self._space, text(said))
 
-    def owner(self, owner: Owner, file_output: str) -> Cells:
+    def owner(self, owner: HeapOwner, file_output: str) -> Cells:
         """Returns the row of a heap or segment: Block is its own address, Size what it reserved."""
         return self._owner(
             *self._trace(owner.trace, self._hex(owner.heap)),
@@ -92,7 +92,7 @@ class HeapRows:
             file_output,
         )
 
-    def owner_frames(self, owner: Owner, frames: List[FrameCells]) -> Iterator[Row]:
+    def owner_frames(self, owner: HeapOwner, frames: List[FrameCells]) -> Iterator[Row]:
         """Yields the rows of the frames of who made a heap or segment."""
         key = self._trace(owner.trace, self._hex(owner.heap))
         return self._owner_frames(*key, self._hex(owner.address), frames)

@@ -12,20 +12,28 @@ from hypothesis import strategies as st
 from volatility3.plugins.windows.stacktraces.base.decode.extents import Extents
 from volatility3.plugins.windows.stacktraces.base.decode.field import Field
 from volatility3.plugins.windows.stacktraces.handles.decode import handletable
-from volatility3.plugins.windows.stacktraces.handles.decode.handletable import Entry, EntryLayout
+from volatility3.plugins.windows.stacktraces.handles.decode.handletable import Entry, EntryDecoder
 
-XP = EntryLayout(4, 8, Field(0, 4), False, Field(6, 2))
-SEVEN = EntryLayout(8, 16, Field(0, 8), False, None)
-EIGHT = EntryLayout(8, 16, Field(0, 8, shift=23, mask=(1 << 41) - 1), True, None)
-TEN = EntryLayout(8, 16, Field(0, 8, shift=20, mask=(1 << 44) - 1), True, None)
-TEN_X86 = EntryLayout(4, 8, Field(0, 4, shift=3, mask=(1 << 29) - 1), True, None)
+from tests.support.plainstructures import structures
+
+
+def entries(pointer_size: int, creators: bool = False, **members: Field) -> EntryDecoder:
+    types = structures({"_HANDLE_TABLE_ENTRY": (2 * pointer_size, members)})
+    return EntryDecoder(types, pointer_size, creators)
+
+
+XP = entries(4, True, Object=Field(0, 4), CreatorBackTraceIndex=Field(6, 2))
+SEVEN = entries(8, Object=Field(0, 8), CreatorBackTraceIndex=Field(10, 2))
+EIGHT = entries(8, ObjectPointerBits=Field(0, 8, shift=23, mask=(1 << 41) - 1))
+TEN = entries(8, ObjectPointerBits=Field(0, 8, shift=20, mask=(1 << 44) - 1))
+TEN_X86 = entries(4, ObjectPointerBits=Field(0, 4, shift=3, mask=(1 << 29) - 1))
 
 PAGE = 0x7000
 
 
-def only(layout: EntryLayout, number: int, data: bytes, base: int = 0) -> list:
+def only(layout: EntryDecoder, number: int, data: bytes, base: int = 0) -> list:
     memory = Extents([(PAGE + number * layout.size, data)])
-    return list(handletable.decode_page(memory, PAGE, base, layout))
+    return list(layout.page(memory, PAGE, base))
 
 
 @given(st.integers(1, 511), st.integers(1, (1 << 28) - 1), st.integers(0, 7), st.integers(0, 0xFFFF))
@@ -55,21 +63,21 @@ def test_windows_10_x86(bits: int, low: int) -> None:
 
 
 @pytest.mark.parametrize("layout", [XP, SEVEN, EIGHT, TEN, TEN_X86])
-def test_first_free_and_missing_entries_are_none(layout: EntryLayout) -> None:
+def test_first_free_and_missing_entries_are_none(layout: EntryDecoder) -> None:
     full = b"\xff" * layout.size
     assert only(layout, 0, full) == []
     assert only(layout, 1, bytes(layout.size)) == []
     assert only(layout, 1, full[1:]) == []
     page = Extents([(PAGE, full * layout.per_page)])
-    entries = list(handletable.decode_page(page, PAGE, 0, layout))
-    assert [entry.handle for entry in entries] == list(range(4, 4 * layout.per_page, 4))
+    found = list(layout.page(page, PAGE, 0))
+    assert [entry.handle for entry in found] == list(range(4, 4 * layout.per_page, 4))
 
 
 def test_table_code_and_page_numbers() -> None:
     assert handletable.level_of(0xFFFF8000_12345001) == 1
     assert handletable.address_of(0xFFFF8000_12345001) == 0xFFFF8000_12345000
-    assert handletable.page_base(2, SEVEN) == 2 * 256 * 4
-    assert handletable.page_base(2, XP) == 2 * 512 * 4
+    assert SEVEN.page_base(2) == 2 * 256 * 4
+    assert XP.page_base(2) == 2 * 512 * 4
 
 
 @given(st.lists(st.integers(0, 0xFFFFFFFF)), st.binary(max_size=3))

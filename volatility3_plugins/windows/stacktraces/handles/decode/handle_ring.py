@@ -14,7 +14,7 @@ from typing import Iterator, NamedTuple, Tuple, Union
 from ...base.decode.extents import Extents
 from ...base.decode.status import NOTHING, Status, Word, status
 from ...base.decode.structure import Structures
-from ...tracedb.decode.rawstack import without_padding
+from ...tracedb.decode.capture import without_padding
 
 MAX_ENTRIES = 0x20000
 """The most that ProcessHandleTracing takes (documented in System Informer's phnt)."""

@@ -13,7 +13,7 @@ from typing import Iterator, NamedTuple, Optional, Tuple
 
 from ...base.decode.field import Buffer
 from ...base.decode.structure import Structures
-from ...tracedb.decode.rawstack import without_padding
+from ...tracedb.decode.capture import without_padding
 
 OBJECT_BUCKETS = 401
 TRACES_PER_BLOCK = 1024

@@ -1,0 +1,24 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""Structures of which a test names the members itself, as a symbol table would."""
+
+from __future__ import annotations
+
+from typing import Mapping, Optional, Tuple
+
+from volatility3.plugins.windows.stacktraces.base.decode.field import Field
+from volatility3.plugins.windows.stacktraces.base.decode.structure import Structure, Structures
+
+Members = Mapping[str, Field]
+
+
+def structures(types: Mapping[str, Tuple[int, Members]]) -> Structures:
+    """Structures by name: (bytes, members by path)."""
+
+    def make(name: str) -> Optional[Structure]:
+        if name not in types:
+            return None
+        size, members = types[name]
+        return Structure(name, size, members.get, tuple(members))
+
+    return Structures(make)

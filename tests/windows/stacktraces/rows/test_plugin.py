@@ -1,0 +1,111 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""What plugins say besides their rows, and the collector, which is paused for them and runs again."""
+
+from __future__ import annotations
+
+import gc
+from typing import Any, Iterator, List
+
+import pytest
+from volatility3 import framework
+from volatility3.framework import interfaces
+from volatility3.plugins.windows.stacktraces.base.tables import MissingTableError
+from volatility3.plugins.windows.stacktraces.rows import plugin
+from volatility3.plugins.windows.stacktraces.rows.plugin import Listing, collector_paused
+
+
+@pytest.fixture(autouse=True)
+def _as_it_was() -> Iterator[None]:
+    yield
+    gc.enable()
+
+
+class Said:
+    """What stands for a plugin: it keeps what it is told of its progress."""
+
+    def __init__(self) -> None:
+        self.progress: List[str] = []
+
+    def _progress_callback(self, percent: float, what: str) -> None:
+        self.progress.append(what)
+
+
+def records(caplog: pytest.LogCaptureFixture) -> List[Any]:
+    return [(each.name, each.levelname, each.getMessage()) for each in caplog.records]
+
+
+@pytest.mark.parametrize(
+    ("found", "nothing", "said"), [(False, "there is none", 1), (True, "there is none", 0), (False, "", 0)]
+)
+def test_a_listing_without_anything_ends_with_a_warning_of_the_plugin(
+    found: bool, nothing: str, said: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    with Listing(Said(), nothing) as listing:
+        listing.found = found
+    assert records(caplog) == [(__name__, "WARNING", "there is none")] * said
+
+
+def test_a_missing_table_is_an_error_of_the_plugin_and_no_more(caplog: pytest.LogCaptureFixture) -> None:
+    with Listing(Said(), "there is none"):
+        raise MissingTableError("the table is missing")
+    assert records(caplog) == [(__name__, "ERROR", "the table is missing")]
+
+
+def test_other_errors_are_not_hidden(caplog: pytest.LogCaptureFixture) -> None:
+    with pytest.raises(ValueError, match="of the rows"), Listing(Said(), "there is none"):
+        raise ValueError("of the rows")
+    assert records(caplog) == []
+
+
+def test_a_listing_of_which_nobody_wants_more_says_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    def rows() -> Iterator[int]:
+        with Listing(Said(), "there is none"):
+            yield from range(10)
+
+    assert next(rows()) == 0
+    assert records(caplog) == []
+
+
+def test_progress_is_told_when_the_work_changes_and_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plugin, "_OFTEN", 4)
+    said = Said()
+    things = [0, 0, 1, 1, 1, 1]
+    assert list(Listing(said).each(things, str)) == things
+    assert said.progress == ["0", "1", "1"]
+
+
+def test_nothing_of_the_library_is_a_plugin() -> None:
+    found = framework.class_subclasses(interfaces.plugins.PluginInterface)
+    assert [each for each in found if ".stacktraces." in each.__module__] == []
+
+
+def test_the_collector_is_paused_and_runs_again() -> None:
+    with collector_paused():
+        assert not gc.isenabled()
+    assert gc.isenabled()
+
+
+def test_it_runs_again_after_an_error() -> None:
+    with pytest.raises(ValueError, match="of the rows"), collector_paused():
+        raise ValueError("of the rows")
+    assert gc.isenabled()
+
+
+def test_it_runs_again_when_nobody_wants_more_rows() -> None:
+    def rows() -> Iterator[int]:
+        with collector_paused():
+            yield from range(10)
+
+    listed = rows()
+    assert next(listed) == 0
+    assert not gc.isenabled()
+    del listed
+    assert gc.isenabled()
+
+
+def test_who_paused_it_before_starts_it_again() -> None:
+    gc.disable()
+    with collector_paused():
+        pass
+    assert not gc.isenabled()
