@@ -33,10 +33,11 @@ def masked(layer: interfaces.layers.DataLayerInterface, address: int) -> int:
 def canonical(layer: interfaces.layers.DataLayerInterface, address: int) -> int:
     """Returns the form of an address that Windows stores: sign-extended to the register's width.
 
-    Unlike the layer's own `canonicalize` this may be applied to an address that is canonical already.
+    Unlike the layer's own `canonicalize` this may be applied to an address that is canonical already. A layer
+    without registers, such as a file, has no upper half.
     """
     address &= layer.address_mask
-    width = 1 << getattr(layer, "bits_per_register", 64)
+    width = 1 << getattr(layer, "bits_per_register", 0)
     if layer.address_mask + 1 < width and address > layer.address_mask >> 1:
         return address | (width - 1) ^ layer.address_mask
     return address
