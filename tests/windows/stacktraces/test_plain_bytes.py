@@ -77,15 +77,10 @@ def memory() -> Bytes:
     memory = Bytes(0x300000)
     app = module_options([MAIN], 0x5800, 64)
     worker = module_options([WORK, LEAF], 0x5800, 64)
+    worker["exports"] = {"Work": WORK.rva, "Leaf": LEAF.rva}
     sizes = {
         "app.exe": loaded(memory, "app.exe", MODULES["app.exe"], dll=False, **app),
-        "worker.dll": loaded(
-            memory,
-            "worker.dll",
-            MODULES["worker.dll"],
-            exports={"Work": WORK.rva, "Leaf": LEAF.rva},
-            **worker,
-        ),
+        "worker.dll": loaded(memory, "worker.dll", MODULES["worker.dll"], **worker),
     }
     listed(memory, sizes)
     return memory
