@@ -9,9 +9,8 @@ import pathlib
 
 import pytest
 from volatility3 import schemas
-from volatility3.framework import contexts
 from volatility3.plugins.windows.stacktraces.base import tables
-from volatility3.plugins.windows.stacktraces.tracedb import layouts
+from volatility3.plugins.windows.stacktraces.tracedb.layouts import Layouts
 
 from tests.conftest import ROOT
 from tests.forge.std_layouts import ALL, layout
@@ -33,7 +32,8 @@ def test_offsets_are_those_of_the_writer(name: str, arch: str, kernel: bool) -> 
     """Two lists of offsets were made apart from each other; the writer's is checked on real databases."""
     made = layout(name, arch, kernel)
     (read,) = (each for each in stddata.of(arch).std if each.name == name)
-    members = {member.name: (member.offset, member.size) for member in read.members}
+    database = read.types["_STACK_TRACE_DATABASE"]
+    members = {member: database.field(member)[:2] for member in read.names}
     written = {
         field.replace("Lock", "LockRoutine"): place
         for field, place in made.fields.items()
@@ -42,20 +42,21 @@ def test_offsets_are_those_of_the_writer(name: str, arch: str, kernel: bool) -> 
     assert {field: members[field] for field in written} == written
     assert (read.buckets, read.size, read.pointer_size) == (made.buckets, made.declared, made.pointer)
     assert read.bucket_strides[kernel and made.lists] == made.stride
-    assert (read.entry.back_trace, read.entry.max_depth) == (made.head, 32)
+    assert (read.entry.head_size, read.entry.max_depth) == (made.head, 32)
 
 
-@pytest.mark.parametrize("arch", ["x64", "x86"])
-def test_loaded_once_per_context(arch: str) -> None:
-    context = contexts.Context()
-    first = layouts.load(context, "plugins", arch)
-    count = len(list(context.symbol_space))
-    assert layouts.load(context, "plugins", arch) == first
-    assert len(list(context.symbol_space)) == count == len(first.std) + 2
+@pytest.mark.parametrize("pointer_size", [4, 8])
+def test_loaded_once_per_context(pointer_size: int) -> None:
+    image = stddata.empty_image(pointer_size)
+    first = Layouts(image, pointer_size)
+    count = len(list(image.context.symbol_space))
+    again = Layouts(image, pointer_size)
+    assert [each.name for each in again.std] == [each.name for each in first.std]
+    assert len(list(image.context.symbol_space)) == count == len(first.std) + 2
     assert [each.name for each in first.std][:2] == ["6.1", "6.0"]
 
 
 def test_missing_table_is_one_clear_error(monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path) -> None:
     monkeypatch.setattr(tables, "_BESIDE", tmp_path)
-    with pytest.raises(tables.MissingTableError, match=r"windows/stacktraces/std-6\.1-x64"):
-        layouts.load(contexts.Context(), "plugins", "x64")
+    with pytest.raises(tables.MissingTableError, match=r"windows/stacktraces/std-\*-x64 are missing"):
+        Layouts(stddata.empty_image(8), 8)

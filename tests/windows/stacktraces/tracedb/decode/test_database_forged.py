@@ -10,10 +10,9 @@ from typing import List, Tuple
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from volatility3.plugins.windows.stacktraces.tracedb.decode import backtraces
+from volatility3.plugins.windows.stacktraces.tracedb.decode import backtraces, status
 from volatility3.plugins.windows.stacktraces.tracedb.decode import database as stdwalk
 from volatility3.plugins.windows.stacktraces.tracedb.decode import proof as stdproof
-from volatility3.plugins.windows.stacktraces.tracedb.decode import status
 from volatility3.plugins.windows.stacktraces.tracedb.decode.status import text
 
 from tests.forge.std import Std

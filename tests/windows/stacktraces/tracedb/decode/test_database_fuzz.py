@@ -14,10 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from volatility3.plugins.windows.stacktraces.base.decode import status as words_of
 from volatility3.plugins.windows.stacktraces.rows.plugin import collector_paused
-from volatility3.plugins.windows.stacktraces.tracedb.decode import backtraces
+from volatility3.plugins.windows.stacktraces.tracedb.decode import backtraces, status
 from volatility3.plugins.windows.stacktraces.tracedb.decode import database as stdwalk
 from volatility3.plugins.windows.stacktraces.tracedb.decode import proof as stdproof
-from volatility3.plugins.windows.stacktraces.tracedb.decode import status
 
 from tests.forge.std import Std
 from tests.forge.std_layouts import ALL
