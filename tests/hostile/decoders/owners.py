@@ -17,7 +17,7 @@ from volatility3.plugins.windows.stacktraces.objects.decode import objecttrace
 
 from tests.windows.stacktraces.handles.decode import test_handle_ring, test_handletable
 from tests.windows.stacktraces.heaps.decode import test_umdh
-from tests.windows.stacktraces.locks.decode import test_eresource
+from tests.windows.stacktraces.locks.decode import test_criticalsection, test_eresource
 from tests.windows.stacktraces.objects.decode import test_objecttrace
 
 from .target import Decode, Target
@@ -43,7 +43,7 @@ def _resource(form: str, data: bytes, whole: bytes) -> None:
     if len(data) < layout.size:
         return
     resource = eresource.decode_resource(data, layout)
-    assert len(resource.embedded) <= layout.owner_entry_count
+    assert len(resource.embedded) <= layout.owner_count
     rest = data[layout.size :]
     if len(rest) >= layout.owner.size:
         eresource.table_size(rest, layout.owner)
@@ -52,15 +52,15 @@ def _resource(form: str, data: bytes, whole: bytes) -> None:
 
 
 def _section(size: int, data: bytes, whole: bytes) -> None:
-    longest = max(criticalsection.debug_size(size), criticalsection.resource_size(size))
+    layouts = test_criticalsection.LAYOUTS[size]
+    layout = layouts[True]
+    longest = max(layout.debug_size, layout.resource_size)
     for start in range(0, len(data) - longest + 1, 16):
-        section = criticalsection.decode_section(
-            data[start : start + criticalsection.section_size(size)], size
-        )
-        criticalsection.decode_resource(data[start : start + criticalsection.resource_size(size)], size)
-        for high in (False, True):
-            piece = data[start : start + criticalsection.debug_size(size)]
-            criticalsection.is_pair(0x1000, criticalsection.decode_debug(piece, size, high), section)
+        section = layout.section(data[start : start + layout.section_size])
+        layout.resource(data[start : start + layout.resource_size])
+        for each in layouts.values():
+            piece = data[start : start + each.debug_size]
+            criticalsection.is_pair(0x1000, each.debug(piece), section)
         criticalsection.lock_state(section.lock_count, section.recursion_count)
 
 

@@ -6,44 +6,34 @@ from __future__ import annotations
 
 from typing import Iterator, Optional
 
-from volatility3.framework import interfaces
-
-from ..base import members
 from ..base.bulk import is_canonical
 from ..base.decode import links
-from ..base.peek import Peek
-from ..base.spaces import AddressSpace
+from ..base.decode.status import Word, status
+from ..base.image import Image
+from ..base.space import AddressSpace
 from ..names.ntdll import Ntdll, Ntdlls
 from ..threads import ids
 from . import lock
 from .decode import criticalsection
 from .decode.criticalsection import RESOURCE_TYPE
-from .lock import Lock
+from .lock import Listed, Lock, LockGap
 from .sectionlists import SectionList, SectionLists, SectionMemory, SectionPair
-
-_DEBUG = "_RTL_CRITICAL_SECTION_DEBUG"
 
 
 class CriticalSections:
     """Lists the critical sections of processes.
 
     Args:
-        context: the context that holds the image
-        kernel_module_name: the kernel's module
+        image: the image
         ntdlls: finds the ntdll of a space
     """
 
-    def __init__(
-        self, context: interfaces.context.ContextInterface, kernel_module_name: str, ntdlls: Ntdlls
-    ) -> None:
-        self._context = context
+    def __init__(self, image: Image, ntdlls: Ntdlls) -> None:
+        self._image = image
         self._ntdlls = ntdlls
         self._lists = SectionLists(ntdlls)
-        table = context.modules[kernel_module_name].symbol_table_name
-        # The kernel's symbols describe the native form; the 32-bit one changed in the same version, Vista.
-        self._has_high = members.find(context, table, _DEBUG, "CreatorBackTraceIndexHigh") is not None
 
-    def list_sections(self, space: AddressSpace) -> Iterator[Lock]:
+    def list_sections(self, space: AddressSpace) -> Iterator[Listed]:
         """Yields the critical sections in the list's order, and what stands for those that cannot be read.
 
         Args:
@@ -51,34 +41,33 @@ class CriticalSections:
         """
         if not space.layer_name:
             return
-        peek = Peek(self._context, space.layer_name, space.pointer_size)
-        memory = SectionMemory(peek, self._has_high)
+        memory = SectionMemory(self._image, space)
         ntdll = self._ntdlls.find(space)
         found = self._lists.find(space, ntdll, memory)
         if found is None:
             if self._lists.expected(space, memory):
-                yield Lock(space, None, "", status=lock.NO_LIST)
+                yield LockGap(space, status(Word.LIST_NOT_FOUND))
             return
         yield from self._walk(space, found, ntdll, memory)
 
     def _walk(
         self, space: AddressSpace, found: SectionList, ntdll: Optional[Ntdll], memory: SectionMemory
-    ) -> Iterator[Lock]:
-        walk = links.walk(found.link, memory.peek.links)
+    ) -> Iterator[Listed]:
+        walk = links.walk(found.link, memory.links)
         altered = walk.altered.link if walk.altered else None
         if not found.is_head:
-            yield Lock(space, None, "", status=lock.NO_HEAD)
+            yield LockGap(space, status(Word.LIST_HEAD_UNREADABLE))
         elif altered == found.link:
-            yield Lock(space, None, "", status=lock.LIST_DAMAGED)
+            yield LockGap(space, status(Word.LIST_DAMAGED))
         for link in walk.before if found.is_head else (found.link, *walk.before):
             yield from self._node(space, link, found, ntdll, memory, altered)
         if walk.gap is not None:
-            layer = self._context.layers[space.layer_name]
+            layer = self._image.layer_of(space)
             sound = [link for link in walk.gap.lost if is_canonical(layer, link)]
             for link in sound:
                 yield _lost(space, link, memory)
             if not (walk.gap.exact and sound):
-                yield Lock(space, None, "", status=lock.GAP)
+                yield LockGap(space, status(Word.LIST_BROKEN))
         for link in walk.after:
             yield from self._node(space, link, found, ntdll, memory, altered)
 
@@ -90,7 +79,7 @@ class CriticalSections:
         ntdll: Optional[Ntdll],
         memory: SectionMemory,
         altered: Optional[int],
-    ) -> Iterator[Lock]:
+    ) -> Iterator[Listed]:
         """Yields the section of a node; the list's head has none, and a row only if its link is wrong."""
         pair = memory.pair(link)
         in_ntdll = ntdll is not None and ntdll.base <= link < ntdll.base + ntdll.size
@@ -99,7 +88,8 @@ class CriticalSections:
         elif pair.proven or found.is_head or not in_ntdll:
             made = _section(space, pair, memory)
         elif link == altered:
-            made = Lock(space, None, "")
+            yield LockGap(space, status(Word.LIST_DAMAGED))
+            return
         else:
             return
         yield lock.damaged(made) if link == altered else made
@@ -107,8 +97,8 @@ class CriticalSections:
 
 def _lost(space: AddressSpace, link: int, memory: SectionMemory) -> Lock:
     """Returns what stands for a section whose debug information cannot be read."""
-    made = Lock(space, None, lock.CRITICAL_SECTION, status=lock.DEBUG_UNREADABLE)
-    return made._replace(debug_info=link - memory.links_offset)
+    said = status(Word.DEBUG_INFORMATION_UNREADABLE)
+    return Lock(space, None, lock.CRITICAL_SECTION, status=said, debug_info=link - memory.layout.links)
 
 
 def _section(space: AddressSpace, pair: SectionPair, memory: SectionMemory) -> Lock:
@@ -122,9 +112,9 @@ def _section(space: AddressSpace, pair: SectionPair, memory: SectionMemory) -> L
         entry_count=debug.entry_count,
     )
     if section is None:
-        return made._replace(status=lock.UNREADABLE)
+        return made._replace(status=status(Word.UNREADABLE))
     if not pair.proven:
-        return made._replace(status=lock.NOT_PROVEN)
+        return made._replace(status=status(Word.SECTION_DOES_NOT_POINT_BACK))
     state = criticalsection.lock_state(section.lock_count, section.recursion_count)
     made = made._replace(
         owning_thread=section.owning_thread,
@@ -140,11 +130,10 @@ def _section(space: AddressSpace, pair: SectionPair, memory: SectionMemory) -> L
 
 def _with_resource(made: Lock, memory: SectionMemory) -> Lock:
     """Returns an RTL_RESOURCE's state: the critical section, its first member, only guards the counters."""
-    size = memory.peek.pointer_size
-    data = memory.peek.read(made.address or 0, criticalsection.resource_size(size))
+    data = memory.read(made.address or 0, memory.layout.resource_size)
     if data is None:
-        return made._replace(status=lock.UNREADABLE)
-    resource = criticalsection.decode_resource(data, size)
+        return made._replace(status=status(Word.UNREADABLE))
+    resource = memory.layout.resource(data)
     waiting = resource.number_of_waiting_shared or resource.number_of_waiting_exclusive
     return made._replace(
         owning_thread=resource.exclusive_owner_thread,

@@ -4,71 +4,77 @@
 
 from __future__ import annotations
 
-from typing import Dict, Iterable, Iterator, List
+import logging
+from typing import Dict, Iterable, Iterator, List, Optional
 
 from volatility3.framework import interfaces
 
-from ..base import members
-from ..base.spaces import AddressSpace
+from ..base.decode.status import Word, status
+from ..base.decode.structure import MissingMemberError
+from ..base.image import Image
+from ..base.space import AddressSpace
 from ..tracedb.creators import Creator, Creators
 from ..tracedb.finder import Databases
 from . import lock
 from .criticalsections import CriticalSections
 from .decode import criticalsection, process_locks
 from .decode.process_locks import LockRecord
-from .lock import Lock
+from .lock import Listed, Lock, LockGap
 from .resources import Resources
 
+vollog = logging.getLogger(__name__)
 
-class Locks(interfaces.configuration.VersionableInterface):
+
+class LockLister(interfaces.configuration.VersionableInterface):
     """Lists ERESOURCEs and critical sections.
 
     Args:
-        context: the context that holds the image
-        kernel_module_name: the name of the kernel's module in the context
+        image: the image
         databases: finds ntdll and the databases of the image
     """
 
-    _version = (1, 0, 0)
+    _version = (2, 0, 0)
     _required_framework_version = (2, 0, 0)
 
-    def __init__(
-        self,
-        context: interfaces.context.ContextInterface,
-        kernel_module_name: str,
-        databases: Databases,
-    ) -> None:
+    def __init__(self, image: Image, databases: Databases) -> None:
         super().__init__()
-        self._resources = Resources(context, kernel_module_name)
-        self._sections = CriticalSections(context, kernel_module_name, databases.ntdlls)
+        self._resources: Optional[Resources] = None
+        try:
+            self._resources = Resources(image)
+        except MissingMemberError as error:
+            if image.table_name:
+                vollog.warning(f"The kernel's resources cannot be read: {error}")
+        self._sections = CriticalSections(image, databases.ntdlls)
         self._creators = Creators(databases)
-        table = context.modules[kernel_module_name].symbol_table_name
         # From 3.50 to before 5.2 SP1 the kernel reports no index (Geoff Chappell). The ring of handle traces
         # has a size of its own since 2003, which is how near the symbols come to that.
-        size = members.find(context, table, "_HANDLE_TRACE_DEBUG_INFO", "TableSize")
-        self._kernel_reports_index = size is not None
+        ring = image.types.find("_HANDLE_TRACE_DEBUG_INFO")
+        self._kernel_reports_index = ring is not None and ring.has("TableSize")
 
-    def list_locks(self, space: AddressSpace) -> Iterator[Lock]:
+    def list_locks(self, space: AddressSpace) -> Iterator[Listed]:
         """Yields the locks of the kernel or of a half of a process, and what stands for unreadable ones."""
         if space.status:
-            yield Lock(space, None, "", status=space.status)
-        elif space.kernel:
+            yield LockGap(space, space.status)
+        elif not space.kernel:
+            yield from self._sections.list_sections(space)
+        elif self._resources is not None:
             yield from self._resources.list_resources(space)
         else:
-            yield from self._sections.list_sections(space)
+            yield LockGap(space, status(Word.LIST_NOT_FOUND))
 
-    def creators(self, space: AddressSpace, listed: Iterable[Lock]) -> Dict[int, Creator]:
+    def creators(self, space: AddressSpace, listed: Iterable[Listed]) -> Dict[int, Creator]:
         """Returns the stacks of the locks' indices, read from the database once."""
-        return self._creators.resolve(space, {each.back_trace_index or 0 for each in listed})
+        found = (each for each in listed if isinstance(each, Lock))
+        return self._creators.resolve(space, {each.back_trace_index or 0 for each in found})
 
-    def buffer(self, space: AddressSpace, listed: Iterable[Lock]) -> bytes:
+    def buffer(self, space: AddressSpace, listed: Iterable[Listed]) -> bytes:
         """Returns RTL_PROCESS_LOCKS as SystemLocksInformation or the query of a process fills it.
 
         A lock that cannot be read is zero but for its address; what stands for a gap is left out.
         """
         records: List[LockRecord] = []
         for each in listed:
-            if each.address is not None:
+            if isinstance(each, Lock) and each.address is not None:
                 records.append(self._record(each, each.address))
         return process_locks.encode(records, space.pointer_size)
 

@@ -1,32 +1,19 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""A lock of the kernel or of a process, as `windows.locks` lists it."""
+"""Locks of the kernel or of a process as `windows.locks` lists them, and places where some may be missing."""
 
 from __future__ import annotations
 
-from typing import NamedTuple, Optional, Tuple
+from typing import NamedTuple, Optional, Tuple, Union
 
-from ..base.spaces import AddressSpace
+from ..base.decode.status import NOTHING, Status, Word, status
+from ..base.space import AddressSpace
 
 RESOURCE = "resource"
 FAST_RESOURCE = "fast resource"
 CRITICAL_SECTION = "critical section"
 
 SHARED, EXCLUSIVE, WAITING = "shared owner", "exclusive owner", "waiter"
-
-GAP = "list broken"
-"""Status of the row that stands for an unknown number of locks: the links on both sides lead nowhere."""
-LIST_DAMAGED = "list damaged"
-"""One link of this lock, or of the list's head in a row of its own, is wrong. No lock is missing for it."""
-UNREADABLE = "unreadable"
-NOT_CANONICAL = "not canonical"
-DEBUG_UNREADABLE = "debug information unreadable"
-NOT_PROVEN = "section does not point back"
-"""The critical section is gone or another one is in its place: the debug information is a remnant."""
-STALE_INDEX = "index may be stale"
-"""Whoever deletes a section releases its trace, whose number may be another trace's by now."""
-NO_HEAD = "list head unreadable"
-NO_LIST = "list not found"
 
 
 class LockOwner(NamedTuple):
@@ -40,17 +27,17 @@ class LockOwner(NamedTuple):
     tid: Optional[int]
     kind: str
     owner_count: Optional[int]
-    status: str
+    status: Status
 
 
 class Lock(NamedTuple):
-    """A lock, or a place in the list where one cannot be read.
+    """A lock, as far as it can be read.
 
     Attributes:
         space: the kernel or one half of a process
         address: canonical; None where not even that is known
         debug_info: address of a section's debug information where only that is known, else None
-        type: `resource`, `fast resource` or `critical section`; empty for a gap
+        type: `resource`, `fast resource` or `critical section`
         back_trace_index: of the creator's stack in the database of its space, 0 if none was recorded
         creator_address: what the union of `_ERESOURCE` holds when it is an address, else 0
         owning_thread: as stored: an _ETHREAD for a resource (its exclusive or first owner), a thread ID for a
@@ -79,10 +66,23 @@ class Lock(NamedTuple):
     held: Optional[bool] = None
     contended: Optional[bool] = None
     owners: Tuple[LockOwner, ...] = ()
-    status: str = ""
+    status: Status = NOTHING
     debug_info: Optional[int] = None
 
 
-def damaged(each: Lock) -> Lock:
-    """Returns a lock with the remark that one of its links is wrong."""
-    return each._replace(status=", ".join(filter(None, (each.status, LIST_DAMAGED))))
+class LockGap(NamedTuple):
+    """What stands for locks that are not known: a list that cannot be found or read, or a part of it.
+
+    `status` is never empty.
+    """
+
+    space: AddressSpace
+    status: Status
+
+
+Listed = Union[Lock, LockGap]
+
+
+def damaged(each: Listed) -> Listed:
+    """Returns what is listed with the remark that one of its links is wrong. No lock is missing for it."""
+    return each._replace(status=status(each.status, Word.LIST_DAMAGED))

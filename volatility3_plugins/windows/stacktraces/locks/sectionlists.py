@@ -12,19 +12,18 @@ import logging
 import struct
 from typing import Dict, Iterator, NamedTuple, Optional, Tuple
 
-from ..base.peek import Peek
-from ..base.spaces import AddressSpace
+from ..base.image import Image
+from ..base.space import AddressSpace
 from ..names.moduleindex import ModuleIndex
 from ..names.ntdll import Ntdll, Ntdlls
-from .decode import criticalsection
-from .decode.criticalsection import CriticalSection, DebugInfo
+from .decode.criticalsection import CriticalSection, DebugInfo, SectionLayout, is_pair
 
 vollog = logging.getLogger(__name__)
 
 SYMBOL = "RtlCriticalSectionList"
 
-PEB_LOCKS = {4: (0x1C, 0xA0), 8: (0x38, 0x110)}
-"""Offsets of PEB.FastPebLock and LoaderLock by pointer size, the same from XP to 11 (public symbols)."""
+PEB_LOCKS = ("FastPebLock", "LoaderLock")
+"""Members of the PEB that point to a critical section."""
 
 MAX_TRIES = 0x4000
 """Places in ntdll's data that are looked at; a real ntdll has some hundred that look like a list."""
@@ -59,26 +58,35 @@ class SectionMemory:
     """Reads critical sections of an address space.
 
     Args:
-        peek: reads the space, with its pointer size
-        has_high: debug information has CreatorBackTraceIndexHigh (Vista and later)
+        image: the image
+        space: a half of a process
+
+    Attributes:
+        layout: of the structures
+        read, links, pointer: those of the space's memory
+        peb_locks: addresses of the PEB's pointers to critical sections
     """
 
-    def __init__(self, peek: Peek, has_high: bool) -> None:
-        self.peek = peek
-        self._has_high = has_high
-        self.links_offset = criticalsection.links_offset(peek.pointer_size)
+    def __init__(self, image: Image, space: AddressSpace) -> None:
+        memory, types = image.memory(space), image.process_types(space.pointer_size)
+        # The kernel's symbols describe the native form; the 32-bit one changed in the same version, Vista.
+        debug = image.types.find("_RTL_CRITICAL_SECTION_DEBUG")
+        has_high = debug is not None and debug.has("CreatorBackTraceIndexHigh")
+        self.layout = SectionLayout(types, has_high)
+        self.read, self.links, self.pointer = memory.read, memory.links, memory.pointer
+        places = map(types["_PEB"].find, PEB_LOCKS) if space.peb else ()
+        self.peb_locks = [space.peb + place.offset for place in places if place is not None]
 
     def pair(self, link: int) -> Optional[SectionPair]:
         """Returns what the ProcessLocksList at an address belongs to, None if it cannot be read."""
-        size = self.peek.pointer_size
-        address = link - self.links_offset
-        data = self.peek.read(address, criticalsection.debug_size(size)) if address > 0 else None
+        layout, address = self.layout, link - self.layout.links
+        data = self.read(address, layout.debug_size) if address > 0 else None
         if data is None:
             return None
-        debug = criticalsection.decode_debug(data, size, self._has_high)
-        raw = self.peek.read(debug.critical_section, criticalsection.section_size(size))
-        section = None if raw is None else criticalsection.decode_section(raw, size)
-        return SectionPair(debug, section, criticalsection.is_pair(address, debug, section))
+        debug = layout.debug(data)
+        raw = self.read(debug.critical_section, layout.section_size)
+        section = None if raw is None else layout.section(raw)
+        return SectionPair(debug, section, is_pair(address, debug, section))
 
     def proven(self, link: int) -> bool:
         """Tells whether a LIST_ENTRY is that of debug information which proves itself."""
@@ -95,7 +103,7 @@ class SectionLists:
 
     def __init__(self, ntdlls: Ntdlls) -> None:
         self._ntdlls = ntdlls
-        self._usual: Dict[str, Tuple[ModuleIndex, int]] = {}
+        self._usual: Dict[int, Tuple[ModuleIndex, int]] = {}
 
     def find(
         self, space: AddressSpace, ntdll: Optional[Ntdll], memory: SectionMemory
@@ -110,15 +118,15 @@ class SectionLists:
         member: Optional[int] = None
         if ntdll is not None:
             head = ntdll.address_of(SYMBOL)
-            if head is not None and memory.peek.links(head) not in (None, (0, 0)):
+            if head is not None and memory.links(head) not in (None, (0, 0)):
                 return SectionList(head, True)
             for link in self._candidates(ntdll, memory):
                 if not memory.proven(link):
-                    self._usual[space.arch] = (ntdll.image, link - ntdll.base)
+                    self._usual[space.pointer_size] = (ntdll.image, link - ntdll.base)
                     return SectionList(link, True)
                 member = link
         if member is None:
-            member = next(self._of_peb(space, memory), None)
+            member = next(self._of_peb(memory), None)
         return None if member is None else SectionList(member, False)
 
     def expected(self, space: AddressSpace, memory: SectionMemory) -> bool:
@@ -127,9 +135,9 @@ class SectionLists:
         Since 8.1 a process keeps no debug information unless it is asked to, and its list is empty: without
         symbols an empty list looks like any other.
         """
-        for offset in PEB_LOCKS[space.pointer_size] if space.peb else ():
-            section = memory.peek.pointer(space.peb + offset)
-            debug = memory.peek.pointer(section) if section else section
+        for place in memory.peb_locks:
+            section = memory.pointer(place)
+            debug = memory.pointer(section) if section else section
             if debug is None or 0 < debug < (1 << 8 * space.pointer_size) - 1:
                 return True
         return False
@@ -139,7 +147,7 @@ class SectionLists:
 
         The place that was found in another process with the same ntdll comes first.
         """
-        index, rva = self._usual.get(ntdll.space.arch, (None, 0))
+        index, rva = self._usual.get(ntdll.space.pointer_size, (None, 0))
         if index is ntdll.image and _linked(ntdll.base + rva, memory):
             yield ntdll.base + rva
         for tries, link in enumerate(self._pairs(ntdll)):
@@ -163,13 +171,13 @@ class SectionLists:
                         yield link
 
     @staticmethod
-    def _of_peb(space: AddressSpace, memory: SectionMemory) -> Iterator[int]:
+    def _of_peb(memory: SectionMemory) -> Iterator[int]:
         """Yields the LIST_ENTRYs of the sections that the PEB names and that have debug information."""
-        for offset in PEB_LOCKS[space.pointer_size] if space.peb else ():
-            section = memory.peek.pointer(space.peb + offset)
-            debug = memory.peek.pointer(section) if section else None
-            if debug and memory.proven(debug + memory.links_offset):
-                yield debug + memory.links_offset
+        for place in memory.peb_locks:
+            section = memory.pointer(place)
+            debug = memory.pointer(section) if section else None
+            if debug and memory.proven(debug + memory.layout.links):
+                yield debug + memory.layout.links
 
 
 def _plausible(pointer: int, link: int, width: int) -> bool:
@@ -179,8 +187,8 @@ def _plausible(pointer: int, link: int, width: int) -> bool:
 
 def _linked(link: int, memory: SectionMemory) -> bool:
     """Tells whether one of a LIST_ENTRY's neighbours leads back to it and is that of a lock."""
-    for direction, other in enumerate(memory.peek.links(link) or ()):
-        back = memory.peek.links(other)
+    for direction, other in enumerate(memory.links(link) or ()):
+        back = memory.links(other)
         if back is not None and back[1 - direction] == link and memory.proven(other):
             return True
     return False

@@ -11,9 +11,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 from volatility3.plugins.windows.stacktraces.locks.decode import criticalsection as cs
 
+from tests.support import stddata
+
 # Offsets of the members in public ntdll symbols (7601 x64, 17763 x64, 17763 wntdll, XP kernel).
 DEBUG_OFFSETS = {4: (0, 2, 4, 8, 0xC, 0x10, 0x14, 0x1C), 8: (0, 2, 8, 0x10, 0x18, 0x20, 0x24, 0x2C)}
 SECTION_OFFSETS = {4: (0, 4, 8, 0xC, 0x10, 0x14), 8: (0, 8, 0xC, 0x10, 0x18, 0x20)}
+
+LAYOUTS = {
+    size: {
+        high: cs.SectionLayout(stddata.empty_image(size).process_types(size), high) for high in (False, True)
+    }
+    for size in (4, 8)
+}
 
 U16 = st.integers(0, 0xFFFF)
 U32 = st.integers(0, 0xFFFFFFFF)
@@ -27,13 +36,14 @@ def put(buffer: bytearray, offset: int, value: int, size: int) -> None:
 @pytest.mark.parametrize("size", [4, 8])
 @given(kind=U16, low=U16, high=U16, pointers=st.tuples(U32, U32, U32), counts=st.tuples(U32, U32))
 def test_debug_information(size: int, kind: int, low: int, high: int, pointers: tuple, counts: tuple) -> None:
-    buffer = bytearray(cs.debug_size(size))
+    layout = LAYOUTS[size][True]
+    buffer = bytearray(layout.debug_size)
     values = (kind, low, *pointers, *counts, high)
     for offset, value, width in zip(DEBUG_OFFSETS[size], values, (2, 2, size, size, size, 4, 4, 2)):
         put(buffer, offset, value, width)
-    assert cs.decode_debug(buffer, size, True) == (kind, high << 16 | low, *pointers, *counts)
-    assert cs.decode_debug(buffer, size, False).creator_back_trace_index == low
-    assert cs.links_offset(size) == DEBUG_OFFSETS[size][3]
+    assert layout.debug(buffer) == (kind, high << 16 | low, *pointers, *counts)
+    assert LAYOUTS[size][False].debug(buffer).creator_back_trace_index == low
+    assert layout.links == DEBUG_OFFSETS[size][3]
 
 
 @pytest.mark.parametrize("size", [4, 8])
@@ -41,19 +51,20 @@ def test_debug_information(size: int, kind: int, low: int, high: int, pointers: 
 def test_section(
     size: int, debug: int, lock: int, recursion: int, owner: int, semaphore: int, spin: int
 ) -> None:
-    buffer = bytearray(cs.section_size(size))
+    layout = LAYOUTS[size][True]
+    buffer = bytearray(layout.section_size)
     values = (debug, lock, recursion, owner, semaphore, spin)
     for offset, value, width in zip(SECTION_OFFSETS[size], values, (size, 4, 4, size, size, size)):
         put(buffer, offset, value, width)
-    assert cs.decode_section(buffer, size) == values
+    assert layout.section(buffer) == values
 
 
 @pytest.mark.parametrize("size", [4, 8])
 def test_resource_counters_follow_the_section_they_start_with(size: int) -> None:
-    handle = "Q" if size == 8 else "I"
-    native = struct.pack(f"@{cs.section_size(size)}x{handle}I{handle}Ii{handle}", 11, 1, 12, 2, -1, 0x1234)
-    assert len(native) == cs.resource_size(size)
-    assert cs.decode_resource(native, size) == (1, 2, -1, 0x1234)
+    layout, handle = LAYOUTS[size][True], "Q" if size == 8 else "I"
+    native = struct.pack(f"@{layout.section_size}x{handle}I{handle}Ii{handle}", 11, 1, 12, 2, -1, 0x1234)
+    assert len(native) == layout.resource_size
+    assert layout.resource(native) == (1, 2, -1, 0x1234)
 
 
 def test_debug_information_and_section_prove_each_other() -> None:

@@ -5,47 +5,70 @@
 from __future__ import annotations
 
 import struct
-from typing import List, Tuple
+from typing import Dict, List, Tuple
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from volatility3.plugins.windows.stacktraces.base.decode.field import Field
+from volatility3.plugins.windows.stacktraces.base.decode.structure import (
+    MissingMemberError,
+    Structure,
+    Structures,
+)
 from volatility3.plugins.windows.stacktraces.locks.decode import eresource
-from volatility3.plugins.windows.stacktraces.locks.decode.eresource import Owner, OwnerLayout, ResourceLayout
+from volatility3.plugins.windows.stacktraces.locks.decode.eresource import Owner, ResourceLayout
 
-OWNER_10 = OwnerLayout(0x10, Field(0, 8), Field(8, 4, shift=3, mask=(1 << 29) - 1), Field(8, 4))
-WINDOWS_10 = ResourceLayout(
-    size=0x68,
-    pointer_size=8,
-    links=0,
-    owner_table=Field(0x10, 8),
-    active=Field(0x40, 4),
-    flag=Field(0x1A, 2),
-    owner_entries=0x30,
-    owner_entry_count=1,
-    contention_count=Field(0x44, 4),
-    shared_waiters=Field(0x48, 4),
-    exclusive_waiters=Field(0x4C, 4),
-    creator_back_trace_index=Field(0x58, 8),
-    owner=OWNER_10,
+
+def made(owner_size: int, owner: Dict[str, Field], size: int, members: Dict[str, Field]) -> Structures:
+    """Structures that are given by hand: offsets from public symbols."""
+    tables = {
+        "_OWNER_ENTRY": Structure("_OWNER_ENTRY", owner_size, owner.get),
+        "_ERESOURCE": Structure("_ERESOURCE", size, members.get),
+    }
+    return Structures(tables.get)
+
+
+WINDOWS_10_TYPES = made(
+    0x10,
+    {
+        "OwnerThread": Field(0, 8),
+        "OwnerCount": Field(8, 4, shift=3, mask=(1 << 29) - 1),
+        "TableSize": Field(8, 4),
+    },
+    0x68,
+    {
+        "SystemResourcesList": Field(0, 16),
+        "OwnerTable": Field(0x10, 8),
+        "ActiveCount": Field(0x18, 2),
+        "Flag": Field(0x1A, 2),
+        "OwnerEntry": Field(0x30, 0x10),
+        "ActiveEntries": Field(0x40, 4),
+        "ContentionCount": Field(0x44, 4),
+        "NumberOfSharedWaiters": Field(0x48, 4),
+        "NumberOfExclusiveWaiters": Field(0x4C, 4),
+        "CreatorBackTraceIndex": Field(0x58, 8),
+    },
 )
-OWNER_XP = OwnerLayout(8, Field(0, 4), Field(4, 4, signed=True), Field(4, 4))
-XP = ResourceLayout(
-    size=0x38,
-    pointer_size=4,
-    links=0,
-    owner_table=Field(8, 4),
-    active=Field(0xC, 2, signed=True),
-    flag=Field(0xE, 2),
-    owner_entries=0x18,
-    owner_entry_count=2,
-    contention_count=Field(0x28, 4),
-    shared_waiters=Field(0x2C, 2),
-    exclusive_waiters=Field(0x2E, 2),
-    creator_back_trace_index=Field(0x30, 4),
-    owner=OWNER_XP,
+XP_TYPES = made(
+    8,
+    {"OwnerThread": Field(0, 4), "OwnerCount": Field(4, 4, signed=True), "TableSize": Field(4, 4)},
+    0x38,
+    {
+        "SystemResourcesList": Field(0, 8),
+        "OwnerTable": Field(8, 4),
+        "ActiveCount": Field(0xC, 2),
+        "Flag": Field(0xE, 2),
+        "OwnerThreads": Field(0x18, 0x10),
+        "ContentionCount": Field(0x28, 4),
+        "NumberOfSharedWaiters": Field(0x2C, 2),
+        "NumberOfExclusiveWaiters": Field(0x2E, 2),
+        "CreatorBackTraceIndex": Field(0x30, 4),
+    },
 )
+
+WINDOWS_10 = ResourceLayout(WINDOWS_10_TYPES, 8)
+XP = ResourceLayout(XP_TYPES, 4)
 
 U32 = st.integers(0, 0xFFFFFFFF)
 
@@ -102,10 +125,10 @@ OWNERS = st.lists(st.tuples(U32, st.integers(0, (1 << 29) - 1)), max_size=6)
 def test_the_table_begins_with_its_size(owners: List[Tuple[int, int]], cut: int) -> None:
     table = struct.pack("<QQ", 0, len(owners) + 1)
     table += b"".join(struct.pack("<QQ", thread, number << 3) for thread, number in owners)
-    assert eresource.table_size(table, OWNER_10) == len(owners) + 1
+    assert eresource.table_size(table, WINDOWS_10.owner) == len(owners) + 1
     wanted = [Owner(thread, number, False) for thread, number in owners if thread]
-    assert eresource.decode_owner_table(table, OWNER_10) == wanted
-    assert eresource.decode_owner_table(table + bytes(cut), OWNER_10) == wanted
+    assert eresource.decode_owner_table(table, WINDOWS_10.owner) == wanted
+    assert eresource.decode_owner_table(table + bytes(cut), WINDOWS_10.owner) == wanted
 
 
 @pytest.mark.parametrize(
@@ -128,3 +151,26 @@ def test_an_address_is_an_address(value: int, size: int, address: bool) -> None:
 def test_short_data_is_refused(data: bytes) -> None:
     with pytest.raises(ValueError, match="ends before"):
         eresource.decode_resource(data, WINDOWS_10)
+
+
+def test_a_table_without_resources_is_refused() -> None:
+    with pytest.raises(MissingMemberError, match="_ERESOURCE"):
+        ResourceLayout(Structures({}.get), 8)
+
+
+def test_fast_owners_are_read_where_the_symbols_describe_them_all() -> None:
+    def with_fast(entry: Dict[str, Field]) -> ResourceLayout:
+        tables = {
+            "_FAST_ERESOURCE_INTERNAL": Structure("f", 0x68, {"OwnerEntryListHead": Field(0x30, 16)}.get),
+            "_FAST_OWNER_ENTRY_INTERNAL": Structure("e", 0x40, entry.get),
+        }
+        known = Structures(lambda name: tables.get(name) or WINDOWS_10_TYPES.find(name))
+        return ResourceLayout(known, 8)
+
+    names = ("ListEntry", "ThreadAddress", "CallerExclusive", "IsWaiting")
+    whole = {name: Field(8 * place, 8) for place, name in enumerate(names)}
+    layout = with_fast(whole)
+    assert layout.fast_owners == 0x30
+    assert layout.fast_owner is not None and layout.fast_owner.thread == whole["ThreadAddress"]
+    assert with_fast({"ListEntry": Field(0, 16)}).fast_owner is None
+    assert (WINDOWS_10.fast_owners, WINDOWS_10.fast_owner) == (None, None)

@@ -131,10 +131,14 @@ class Word(enum.Enum):
     OVERWRITTEN = "overwritten"
     # Locks.
     LIST_BROKEN = "list broken"
+    """Stands for an unknown number of locks: the links on both sides lead nowhere."""
     LIST_DAMAGED = "list damaged"
+    """One link of this lock, or of the list's head in a row of its own, is wrong; no lock is missing for it."""
     DEBUG_INFORMATION_UNREADABLE = "debug information unreadable"
     SECTION_DOES_NOT_POINT_BACK = "section does not point back"
+    """The critical section is gone or another one is in its place: the debug information is a remnant."""
     INDEX_MAY_BE_STALE = "index may be stale"
+    """Whoever deletes a section releases its trace, whose number may be another trace's by now."""
     LIST_HEAD_UNREADABLE = "list head unreadable"
     LIST_NOT_FOUND = "list not found"
     # Owners of locks.

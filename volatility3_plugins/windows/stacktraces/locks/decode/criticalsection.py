@@ -2,24 +2,20 @@
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
 """Critical sections and their debug information, as a process of either bitness keeps them.
 
-The offsets are the same from Windows XP to 11 (public ntdll symbols, kernel symbols too); only
+The members lie at the same places from Windows XP to 11 (public ntdll symbols, kernel symbols too); only
 CreatorBackTraceIndexHigh came with Vista, where XP and 2003 have a spare word.
 """
 
 from __future__ import annotations
 
-import struct
 from typing import NamedTuple, Optional
 
 from ...base.decode.field import Buffer
+from ...base.decode.structure import Structures
 
 CRITSECT_TYPE = 0
 RESOURCE_TYPE = 1
 """RTL_CRITSECT_TYPE and RTL_RESOURCE_TYPE (public header ntrtl.h)."""
-
-_DEBUG = {4: struct.Struct("<HHIIIIIIHH"), 8: struct.Struct("<HH4xQQQIIIHH")}
-_SECTION = {4: struct.Struct("<IiiIII"), 8: struct.Struct("<QiiQQQ")}
-_RESOURCE = {4: struct.Struct("<24x4xI4xIiI"), 8: struct.Struct("<40x8xI4x8xIiQ")}
 
 
 class DebugInfo(NamedTuple):
@@ -64,45 +60,54 @@ class LockState(NamedTuple):
     waiters: int
 
 
-def links_offset(pointer_size: int) -> int:
-    """Returns the offset of ProcessLocksList in the debug information."""
-    return 2 * pointer_size
-
-
-def debug_size(pointer_size: int) -> int:
-    return _DEBUG[pointer_size].size
-
-
-def section_size(pointer_size: int) -> int:
-    return _SECTION[pointer_size].size
-
-
-def resource_size(pointer_size: int) -> int:
-    """Returns the bytes of an RTL_RESOURCE that `decode_resource` reads."""
-    return _RESOURCE[pointer_size].size
-
-
-def decode_debug(data: Buffer, pointer_size: int, has_high: bool) -> DebugInfo:
-    """Decodes `_RTL_CRITICAL_SECTION_DEBUG`.
+class SectionLayout:
+    """The structures of critical sections of one bitness.
 
     Args:
-        data: `debug_size` bytes
-        pointer_size: 4 or 8
-        has_high: the structure has CreatorBackTraceIndexHigh (Vista and later)
+        types: `_RTL_CRITICAL_SECTION`, `_RTL_CRITICAL_SECTION_DEBUG` and `_RTL_RESOURCE`
+        has_high: debug information has CreatorBackTraceIndexHigh (Vista and later)
+
+    Attributes:
+        links: offset of ProcessLocksList in the debug information
+        debug_size, section_size: bytes of the structures
+        resource_size: bytes of an RTL_RESOURCE up to the last of its members that are read
     """
-    kind, low, section, flink, blink, entries, contentions, _, high, _ = _DEBUG[pointer_size].unpack(data)
-    index = high << 16 | low if has_high else low
-    return DebugInfo(kind, index, section, flink, blink, entries, contentions)
 
+    def __init__(self, types: Structures, has_high: bool) -> None:
+        debug, section = types["_RTL_CRITICAL_SECTION_DEBUG"], types["_RTL_CRITICAL_SECTION"]
+        resource = types["_RTL_RESOURCE"]
+        owner = resource.field("ExclusiveOwnerThread")
+        self.links = debug.offset("ProcessLocksList")
+        self.debug_size, self.section_size = debug.size, section.size
+        self.resource_size = owner.offset + owner.size
+        self._high = debug.field("CreatorBackTraceIndexHigh") if has_high else None
+        self._debug = debug.reader(
+            *("Type", "CreatorBackTraceIndex", "CriticalSection"),
+            *("ProcessLocksList.Flink", "ProcessLocksList.Blink", "EntryCount", "ContentionCount"),
+        )
+        self._section = section.reader(
+            *("DebugInfo", "LockCount", "RecursionCount", "OwningThread", "LockSemaphore", "SpinCount")
+        )
+        self._resource = resource.reader(
+            *("NumberOfWaitingShared", "NumberOfWaitingExclusive", "NumberOfActive", "ExclusiveOwnerThread")
+        )
 
-def decode_section(data: Buffer, pointer_size: int) -> CriticalSection:
-    """Decodes `section_size` bytes of a `_RTL_CRITICAL_SECTION`."""
-    return CriticalSection(*_SECTION[pointer_size].unpack(data))
+    def debug(self, data: Buffer) -> DebugInfo:
+        """Decodes `debug_size` bytes of a `_RTL_CRITICAL_SECTION_DEBUG`."""
+        kind, index, *rest = self._debug(data, 0)
+        if self._high is not None:
+            index |= self._high.of(data) << 16
+        return DebugInfo(kind, index, *rest)
 
+    def section(self, data: Buffer) -> CriticalSection:
+        """Decodes `section_size` bytes of a `_RTL_CRITICAL_SECTION`."""
+        debug, lock_count, recursion_count, *rest = self._section(data, 0)
+        return CriticalSection(debug, _signed(lock_count), _signed(recursion_count), *rest)
 
-def decode_resource(data: Buffer, pointer_size: int) -> RtlResource:
-    """Decodes `resource_size` bytes of an RTL_RESOURCE."""
-    return RtlResource(*_RESOURCE[pointer_size].unpack(data))
+    def resource(self, data: Buffer) -> RtlResource:
+        """Decodes `resource_size` bytes of an RTL_RESOURCE."""
+        shared, exclusive, active, owner = self._resource(data, 0)
+        return RtlResource(shared, exclusive, _signed(active), owner)
 
 
 def is_pair(debug_address: int, debug: DebugInfo, section: Optional[CriticalSection]) -> bool:
@@ -125,3 +130,8 @@ def lock_state(lock_count: int, recursion_count: int) -> LockState:
     if lock_count >= 0:
         return LockState(True, max(lock_count + 1 - max(recursion_count, 1), 0))
     return LockState(not lock_count & 1, ~lock_count >> 2)
+
+
+def _signed(value: int) -> int:
+    """Returns a LONG of which the bits are given."""
+    return (value ^ 1 << 31) - (1 << 31)

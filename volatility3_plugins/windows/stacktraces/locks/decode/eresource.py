@@ -6,7 +6,8 @@ from __future__ import annotations
 
 from typing import List, NamedTuple, Optional, Tuple
 
-from ...base.decode.field import Buffer, Field
+from ...base.decode.field import Buffer
+from ...base.decode.structure import Structure, Structures
 
 OWNED_EXCLUSIVE = 0x80
 """ResourceOwnedExclusive, a bit of Flag (public header wdm.h)."""
@@ -18,35 +19,75 @@ MAX_OWNERS = 4096
 """Owner entries that a table may have: so many threads sharing one lock are not seen, and the table is copied
 whenever it grows."""
 
+_FAST_OWNER = ("ListEntry", "ThreadAddress", "CallerExclusive", "IsWaiting")
 
-class OwnerLayout(NamedTuple):
+
+class OwnerLayout:
     """`_OWNER_ENTRY`. OwnerCount is a LONG up to Vista, a bit field of TableSize's word since 7."""
 
-    size: int
-    owner_thread: Field
-    owner_count: Field
-    table_size: Field
+    def __init__(self, owner: Structure) -> None:
+        self.size = owner.size
+        self.thread = owner.field("OwnerThread")
+        self.count = owner.field("OwnerCount")
+        self.table_size = owner.field("TableSize")
 
 
-class ResourceLayout(NamedTuple):
-    """`_ERESOURCE`: `OwnerThreads` of two entries up to 2003, `OwnerEntry` since Vista.
+class FastOwnerLayout:
+    """`_FAST_OWNER_ENTRY_INTERNAL`."""
 
-    `active` is ActiveCount up to 2003 and ActiveEntries since Vista.
+    def __init__(self, owner: Structure) -> None:
+        self.size = owner.size
+        self.links = owner.offset("ListEntry")
+        self.thread = owner.field("ThreadAddress")
+        self.exclusive = owner.field("CallerExclusive")
+        self.waiting = owner.field("IsWaiting")
+
+
+class ResourceLayout:
+    """`_ERESOURCE`, and what the fast resources of 17763 and later have instead of its owners.
+
+    Args:
+        types: the kernel's
+        pointer_size: 4 or 8
+
+    Attributes:
+        pointer_size: as given
+        size: of the structure
+        links: offset of SystemResourcesList
+        active: ActiveCount (a SHORT) up to 2003, ActiveEntries (a ULONG) since Vista
+        owners: offset of the first owner's entry
+        owner_count: owners' entries: `OwnerThreads` are two up to 2003, the first the exclusive owner's;
+            `OwnerEntry` is one since Vista
+        owner: an owner's entry
+        fast_owners: offset of the list of a fast resource's owners, None where the kernel has none
+        fast_owner: an entry of that list, None where the symbols do not describe it
+
+    Raises:
+        MissingMemberError: when the kernel's table lacks a member that is read
     """
 
-    size: int
-    pointer_size: int
-    links: int
-    owner_table: Field
-    active: Field
-    flag: Field
-    owner_entries: int
-    owner_entry_count: int
-    contention_count: Field
-    shared_waiters: Field
-    exclusive_waiters: Field
-    creator_back_trace_index: Field
-    owner: OwnerLayout
+    def __init__(self, types: Structures, pointer_size: int) -> None:
+        resource = types["_ERESOURCE"]
+        self.pointer_size = pointer_size
+        self.size = resource.size
+        self.links = resource.offset("SystemResourcesList")
+        self.owner_table = resource.field("OwnerTable")
+        active = resource.field("ActiveEntries", "ActiveCount")
+        self.active = active._replace(signed=active.size == 2)
+        self.flag = resource.field("Flag")
+        owners = resource.field("OwnerEntry", "OwnerThreads")
+        self.owner = OwnerLayout(types["_OWNER_ENTRY"])
+        self.owners, self.owner_count = owners.offset, owners.size // self.owner.size
+        self.contention_count = resource.field("ContentionCount")
+        self.shared_waiters = resource.field("NumberOfSharedWaiters")
+        self.exclusive_waiters = resource.field("NumberOfExclusiveWaiters")
+        self.creator_back_trace_index = resource.field("CreatorBackTraceIndex")
+        fast = types.find("_FAST_ERESOURCE_INTERNAL")
+        head = fast.find("OwnerEntryListHead") if fast is not None else None
+        self.fast_owners = None if head is None else head.offset
+        entry = types.find("_FAST_OWNER_ENTRY_INTERNAL")
+        known = entry is not None and all(map(entry.has, _FAST_OWNER))
+        self.fast_owner = FastOwnerLayout(entry) if entry is not None and known else None
 
 
 class Owner(NamedTuple):
@@ -84,11 +125,8 @@ def decode_resource(data: Buffer, layout: ResourceLayout) -> Resource:
         ValueError: when data is too short
     """
     exclusive = bool(layout.flag.of(data) & OWNED_EXCLUSIVE)
-    entries = range(
-        layout.owner_entries,
-        layout.owner_entries + layout.owner_entry_count * layout.owner.size,
-        layout.owner.size,
-    )
+    size = layout.owner.size
+    entries = range(layout.owners, layout.owners + layout.owner_count * size, size)
     owners = [decode_owner(data, base, layout.owner, exclusive and not n) for n, base in enumerate(entries)]
     return Resource(
         active=layout.active.of(data),
@@ -104,8 +142,8 @@ def decode_resource(data: Buffer, layout: ResourceLayout) -> Resource:
 
 def decode_owner(data: Buffer, base: int, layout: OwnerLayout, exclusive: bool = False) -> Optional[Owner]:
     """Decodes the `_OWNER_ENTRY` at an offset of data; None when nobody owns through it."""
-    thread = layout.owner_thread.of(data, base)
-    return Owner(thread, layout.owner_count.of(data, base), exclusive) if thread else None
+    thread = layout.thread.of(data, base)
+    return Owner(thread, layout.count.of(data, base), exclusive) if thread else None
 
 
 def table_size(data: Buffer, layout: OwnerLayout) -> int:
