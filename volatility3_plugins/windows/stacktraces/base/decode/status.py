@@ -133,7 +133,7 @@ class Word(enum.Enum):
     LIST_BROKEN = "list broken"
     """Stands for an unknown number of locks: the links on both sides lead nowhere."""
     LIST_DAMAGED = "list damaged"
-    """One link of this lock, or of the list's head in a row of its own, is wrong; no lock is missing for it."""
+    """One link of this lock, or of the list's head in a row of its own, is wrong. No lock is missing."""
     DEBUG_INFORMATION_UNREADABLE = "debug information unreadable"
     SECTION_DOES_NOT_POINT_BACK = "section does not point back"
     """The critical section is gone or another one is in its place: the debug information is a remnant."""
