@@ -24,8 +24,9 @@ from typing import Any, Callable, Dict, List, Tuple
 from volatility3.framework import contexts
 from volatility3.framework.symbols import intermed
 from volatility3.plugins.windows import pe_symbols
+from volatility3.plugins.windows.stacktraces.base.image import Image
 from volatility3.plugins.windows.stacktraces.base.spaces import AddressSpaces
-from volatility3.plugins.windows.stacktraces.names import isfindex
+from volatility3.plugins.windows.stacktraces.names import pdbsymbols
 from volatility3.plugins.windows.stacktraces.names.symbolizer import Symbolizer
 
 from tests.forge import context as forge_context
@@ -102,7 +103,7 @@ def name_rows(opened: forge_context.Opened, drivers: List[Module]) -> List[Row]:
     ]
     generator.shuffle(pool)
     labels = sorted(module.at(name) for module in drivers for name in module.pe.exports)
-    space = next(iter(AddressSpaces.list_spaces(opened.context, opened.kernel)))
+    space = next(iter(AddressSpaces.list_spaces(opened.image)))
 
     def bare() -> None:
         for address in pool:
@@ -114,7 +115,7 @@ def name_rows(opened: forge_context.Opened, drivers: List[Module]) -> List[Row]:
             name(address)
 
     def warm() -> Symbolizer:
-        symbolizer = Symbolizer(opened.context, opened.kernel, "plugins.Benchmark")
+        symbolizer = Symbolizer(Image(opened.context, opened.kernel))
         for module in drivers:
             symbolizer.names(space).name(module.base + 0x1001)
         return symbolizer
@@ -132,7 +133,7 @@ def name_rows(opened: forge_context.Opened, drivers: List[Module]) -> List[Row]:
             10,
         )
     ]
-    fresh = timed(lambda: ours(Symbolizer(opened.context, opened.kernel, "plugins.Benchmark")), 1)
+    fresh = timed(lambda: ours(Symbolizer(Image(opened.context, opened.kernel))), 1)
     return [*rows, ("... and make 200 indexes", fresh, "bare bisect", reference, float("inf"))]
 
 
@@ -147,7 +148,7 @@ def index_rows(path: pathlib.Path) -> List[Row]:
 
     load()
     loading = timed(load)
-    return [("index a kernel ISF", timed(lambda: isfindex.from_table(tables[-1])), "load it", loading, 0.5)]
+    return [("index a kernel ISF", timed(lambda: pdbsymbols.from_table(tables[-1])), "load it", loading, 0.5)]
 
 
 def pe_symbols_rows(opened: forge_context.Opened, ntdll: Module) -> List[Row]:
@@ -157,7 +158,7 @@ def pe_symbols_rows(opened: forge_context.Opened, ntdll: Module) -> List[Row]:
         ntdll.base + 0x1000 + offset
         for offset in generator.sample(range(1, NTDLL_FUNCTIONS * FUNCTION_SIZE), FOREIGN)
     ]
-    spaces = list(AddressSpaces.list_spaces(opened.context, opened.kernel))
+    spaces = list(AddressSpaces.list_spaces(opened.image))
 
     def theirs() -> None:
         opened.rows(
@@ -165,7 +166,7 @@ def pe_symbols_rows(opened: forge_context.Opened, ntdll: Module) -> List[Row]:
         )
 
     def ours() -> None:
-        names = Symbolizer(opened.context, opened.kernel, "plugins.Benchmark").names(spaces[2])
+        names = Symbolizer(Image(opened.context, opened.kernel)).names(spaces[2])
         for address in addresses:
             names.name(address)
 
