@@ -11,6 +11,7 @@ from typing import List
 import pytest
 from volatility3.plugins.windows import heaptraces
 from volatility3.plugins.windows.stacktraces.base import spaces
+from volatility3.plugins.windows.stacktraces.base.decode.status import Word, status
 from volatility3.plugins.windows.stacktraces.heaps.decode import umdh
 
 from tests.forge import context, heaps
@@ -164,11 +165,11 @@ def test_a_space_that_cannot_be_opened_has_a_row(
     forged = HeapImage("win10-x64")
     forged.put(filled(forged).regions(), HEAP)
     opened = context.open_image(forged.image(), tmp_path)
-    found = list(spaces.AddressSpaces.list_spaces(opened.context, opened.kernel, [PID]))
-    closed = [space._replace(layer_name="", status="page tables unreadable") for space in found]
+    found = list(spaces.AddressSpaces.list_spaces(opened.image, [PID]))
+    closed = [space._replace(layer_name="", status=status(Word.PAGE_TABLES_UNREADABLE)) for space in found]
     monkeypatch.setattr(spaces.AddressSpaces, "list_spaces", lambda *_: iter(closed))
     file = tmp_path / "earlier.log"
-    log = umdh.Log((), (umdh.HeapLog(HEAP, (umdh.Allocation(1, 2, 3, 4),)),), {4: (5,)})
+    log = umdh.UmdhLog((), (umdh.UmdhHeap(HEAP, (umdh.Allocation(1, 2, 3, 4),)),), {4: (5,)})
     file.write_text("".join(umdh.write(log)))
     options = {"baseline": str(file)} if baseline else {}
     (node,) = grid.run(opened, heaptraces.HeapTraces, **options)
@@ -194,12 +195,12 @@ def test_a_32_bit_half_whose_peb_is_not_named(
     forged = HeapImage("win7-x64", wow64=True)
     forged.put(filled(forged).regions(), HEAP)
     opened = context.open_image(forged.image(), tmp_path)
-    found = list(spaces.AddressSpaces.list_spaces(opened.context, opened.kernel, [PID]))
-    status = "WoW64 process structure unreadable"
-    known = [space._replace(peb=0, status=status) for space in found if space.wow64]
+    found = list(spaces.AddressSpaces.list_spaces(opened.image, [PID]))
+    said = status(Word.WOW64_PROCESS_STRUCTURE_UNREADABLE)
+    known = [space._replace(peb=0, status=said) for space in found if space.wow64]
     monkeypatch.setattr(spaces.AddressSpaces, "list_spaces", lambda *_, **__: iter(known))
     rows = grid.run(opened, heaptraces.HeapTraces)
-    assert [node.row["Status"] for node in owners(rows)] == [status, ""]
+    assert [node.row["Status"] for node in owners(rows)] == ["WoW64 process structure unreadable", ""]
     assert sum(node.row["Allocations"] for node in groups(rows)) == 100
 
 

@@ -8,7 +8,12 @@ import pathlib
 from typing import List, Sequence, Tuple
 
 from volatility3.plugins.windows.stacktraces.heaps.decode import umdh
-from volatility3.plugins.windows.stacktraces.heaps.decode.umdh import Allocation, HeapLog, Log, Module
+from volatility3.plugins.windows.stacktraces.heaps.decode.umdh import (
+    Allocation,
+    UmdhHeap,
+    UmdhLog,
+    UmdhModule,
+)
 
 from tests.forge import pageheaps, segmentheaps
 from tests.support.heapimage import HEAP, HeapImage, groups
@@ -19,13 +24,13 @@ KERNEL = "win10-x64"
 def baseline(forged: HeapImage, sizes: Sequence[Tuple[int, int]], folder: pathlib.Path) -> str:
     """Writes an earlier log: blocks as (number of their stack, size)."""
     modules = [
-        Module(each.base, each.size, f"C:\\app\\{name}")
+        UmdhModule(each.base, each.size, f"C:\\app\\{name}")
         for name, each in (("app.exe", forged.app), ("ntdll.dll", forged.ntdll))
     ]
     blocks = [Allocation(size, 0, 0x1000 + at, number) for at, (number, size) in enumerate(sizes)]
     traces = {number: tuple(forged.stack(number)) for number, _ in sizes}
     file = folder / "earlier.log"
-    log = Log(tuple(modules), (HeapLog(HEAP, tuple(blocks)),), traces)
+    log = UmdhLog(tuple(modules), (UmdhHeap(HEAP, tuple(blocks)),), traces)
     file.write_bytes("".join(umdh.write(log)).encode())
     return str(file)
 

@@ -148,7 +148,7 @@ def test_growth_since_an_earlier_log(path: pathlib.Path, tmp_path: pathlib.Path)
     heap = log.heaps[0]
     new = heap.allocations[0]
     gone = umdh.Allocation(0x70, 0x30, 0x1234560, 0xABC)
-    earlier = umdh.Log(
+    earlier = umdh.UmdhLog(
         log.modules,
         (heap._replace(allocations=(*heap.allocations[1:], gone)), *log.heaps[1:]),
         {**log.traces, 0xABC: (real.base + 0x1010, 0x5550)},
