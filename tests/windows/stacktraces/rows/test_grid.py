@@ -23,9 +23,8 @@ GRIDS = (
     traps.GRID,
 )
 
-SMALL = Grid(
-    ("PID", int), ("Frame", int), ("Address", Hex), ("Symbol", str), ("Source", str), ("Status", str)
-)
+SYMBOL = (("Symbol", str), ("Frame", int))
+SMALL = Grid(("PID", int), ("Address", Hex), ("Source", str), ("Status", str), *SYMBOL)
 OTHER = Grid(("Frame", int), ("FrameAddress", Hex), ("Symbol", str), ("Source", str), ("File output", str))
 
 

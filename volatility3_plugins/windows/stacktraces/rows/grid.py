@@ -31,9 +31,6 @@ UNREADABLE = renderers.UnreadableValue()
 UNPARSABLE = renderers.UnparsableValue()
 """It is in the image, and no value of its kind."""
 
-_FRAME = ("{}", "Symbol", "Source", "Status")
-"""The columns of a frame's own cells; what the first is called differs."""
-
 
 class Grid:
     """The columns of a plugin.
@@ -56,8 +53,7 @@ class Grid:
         Raises:
             ValueError: when there is no such column
         """
-        code = f"lambda {', '.join(self._places(names).values())}: {self._code(names)}"
-        return self._compiled(code)
+        return self._compiled(tuple(self._places(names).values()), f"return {self._code(names)}")
 
     def frames_maker(self, *names: str, address: str = "Address") -> Callable[..., Iterator[Row]]:
         """Returns what makes the rows of the frames of a stack, one level below the stack's.
@@ -75,13 +71,14 @@ class Grid:
         Raises:
             ValueError: when there is no such column
         """
-        own = tuple(each.format(address) for each in _FRAME)
+        own = (address, "Symbol", "Source", "Status")
         places = self._places((*names, "Frame", *own))
-        given = "".join(f"{places[name]}, " for name in names)
-        cells = ", ".join(places[name] for name in own)
-        row = self._code((*names, "Frame", *own))
-        loop = f"for {places['Frame']}, (({cells}), _) in enumerate(frames)"
-        return self._compiled(f"lambda {given}frames: ((1, {row}) {loop})")
+        body = (
+            f"for {places['Frame']}, frame in enumerate(frames):",
+            f"    {', '.join(places[name] for name in own)} = frame.cells",
+            f"    yield 1, {self._code((*names, 'Frame', *own))}",
+        )
+        return self._compiled((*(places[name] for name in names), "frames"), *body)
 
     def tree(self, rows: Iterator[Row]) -> interfaces.renderers.TreeGrid:
         """Returns what a plugin's `run` does."""
@@ -98,10 +95,13 @@ class Grid:
         places = self._places(names)
         return f"({', '.join(places.get(name, 'absent') for name in self.names)},)"
 
-    def _compiled(self, code: str) -> Callable[..., Any]:
+    def _compiled(self, arguments: Tuple[str, ...], *body: str) -> Callable[..., Any]:
         """Compiles a function once: its code has no names but those above, as that of a named tuple."""
+        code = "\n    ".join((f"def make({', '.join(arguments)}):", *body))
         if code not in self._made:
-            self._made[code] = eval(code, {"absent": NOT_APPLICABLE, "enumerate": enumerate})
+            space: Dict[str, Any] = {"absent": NOT_APPLICABLE}
+            exec(code, space)
+            self._made[code] = space["make"]
         return self._made[code]
 
 
