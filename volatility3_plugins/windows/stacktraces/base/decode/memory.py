@@ -27,6 +27,9 @@ MAX_STRING = 0x1000
 
 Range = Tuple[int, int]
 
+_Run = Tuple[int, bytes]
+_NO_RUN: _Run = (0, b"")
+
 
 class Windows:
     """What was read of a layer, window by window: the one cache policy of this package.
@@ -66,7 +69,8 @@ class Memory:
         self._windows = windows
         self._ranges = None if ranges is None else join(ranges)
         self._starts = [start for start, _ in self._ranges or ()]
-        self._low, self._data = 0, b""
+        self._low, self._data = _NO_RUN
+        self._runs: Dict[int, _Run] = {}
 
     @classmethod
     def over(cls, extents: Extents, pointer_size: int) -> Memory:
@@ -139,17 +143,23 @@ class Memory:
                 low = limit
 
     def _read(self, address: int, length: int) -> Optional[bytes]:
+        size = self._windows.size
+        first = address // size
+        low, data = self._runs.get(first, _NO_RUN)
+        offset = address - low
+        if offset >= 0 <= length and offset + length <= len(data):
+            self._low, self._data = low, data
+            return data[offset : offset + length]
         if address < 0 or length < 0 or not self._allowed(address, length):
             return None
-        size = self._windows.size
-        first, last = address // size, (address + max(length, 1) - 1) // size
+        last = (address + max(length, 1) - 1) // size
         if first == last:
             held = self._windows.get(first)
             run = held.run_at(address)
             if run is None:
                 return None
             if self._within(run):
-                self._low, self._data = run
+                self._keep(first, run)
             start, data = run
             offset = address - start
             return data[offset : offset + length] if offset + length <= len(data) else None
@@ -166,7 +176,13 @@ class Memory:
         position = bisect.bisect_right(self._starts, address) - 1
         return position >= 0 and address + length <= self._ranges[position][1]
 
-    def _within(self, run: Tuple[int, bytes]) -> bool:
+    def _keep(self, number: int, run: _Run) -> None:
+        """Keeps a run of a window at hand, all of which may be read."""
+        if len(self._runs) >= MAX_WINDOWS:
+            self._runs.clear()
+        self._low, self._data = self._runs[number] = run
+
+    def _within(self, run: _Run) -> bool:
         """Tells whether a whole run may be read, so that it can be kept at hand."""
         return self._ranges is None or self._allowed(run[0], len(run[1]))
 
