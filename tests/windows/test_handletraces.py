@@ -11,6 +11,7 @@ import pytest
 from volatility3.plugins.windows import handletraces
 from volatility3.plugins.windows.stacktraces.base import spaces
 from volatility3.plugins.windows.stacktraces.base.decode.status import Word, status
+from volatility3.plugins.windows.stacktraces.tracedb.finder import Databases
 
 from tests.forge import context, vol
 from tests.forge.handles import BADREF, CLOSE, OPEN, HandleTable, Ring, header_of, named
@@ -240,6 +241,28 @@ def test_creators_of_handles_on_xp(name: str, generation: str, tmp_path: pathlib
         (0x8C, "create", None, None, None, "Event", "Ready", "no such index"),
     ]
     assert grid.frames(found[0]) == [grid.masked(frame) for frame in traces[1]]
+
+
+def test_the_database_is_read_once_for_all_processes(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kernel, _, table = new_process("xp-x86", 0x2000)
+    traces = traces_of(kernel)
+    indices = put_database(kernel, "5.1", traces)
+    event = named(kernel, "_KEVENT", "Event", "Ready")
+    tables = [table, *(HandleTable(kernel.process(f"{n}.exe", pid=2000 + 4 * n)) for n in range(3))]
+    for number, each in enumerate(tables):
+        each.add(0x84, event, creator=indices[number % 3])
+        each.finish()
+    opened = context.open_image(kernel.image(), tmp_path)
+    calls: List[Any] = []
+    real = Databases.open
+    monkeypatch.setattr(Databases, "open", lambda *args: calls.append(args) or real(*args))
+    found = grid.run(opened, handletraces.HandleTraces)
+    assert [node.row["PID"] for node in found] == [1000, 2000, 2004, 2008]
+    wanted = [[grid.masked(frame) for frame in traces[number % 3]] for number in range(4)]
+    assert [grid.frames(node) for node in found] == wanted
+    assert len(calls) == 1
 
 
 def test_without_kst_or_since_vista_the_granted_access_is_no_index(tmp_path: pathlib.Path) -> None:

@@ -1,0 +1,124 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""Cells that depend on a status: on its words, never on what is found in its text."""
+
+from __future__ import annotations
+
+from typing import Any, Dict, Optional
+
+import pytest
+from volatility3.plugins.windows.stacktraces.base.decode.status import NOTHING, Said, Status, Word, status
+from volatility3.plugins.windows.stacktraces.base.space import AddressSpace
+from volatility3.plugins.windows.stacktraces.handles.rings import HandleEvent
+from volatility3.plugins.windows.stacktraces.names.symbolizer import Name
+from volatility3.plugins.windows.stacktraces.rows import handles, traps
+from volatility3.plugins.windows.stacktraces.rows.frames import StackCells
+from volatility3.plugins.windows.stacktraces.rows.grid import (
+    NOT_APPLICABLE,
+    NOT_AVAILABLE,
+    UNPARSABLE,
+    UNREADABLE,
+    Grid,
+)
+from volatility3.plugins.windows.stacktraces.traps.state import THREAD, State
+
+SPACE = AddressSpace(1000, "app.exe", "x64", "layer", 8)
+
+
+class Layer:
+    """What stands for a layer: the form of its addresses."""
+
+    address_mask = (1 << 48) - 1
+    bits_per_register = 64
+
+
+class Names:
+    """What stands for a symboliser and for an image; `made` counts the spaces whose names were asked for."""
+
+    layer = Layer()
+    kernel = SPACE._replace(pid=0, kernel=True)
+
+    def __init__(self) -> None:
+        self.made = 0
+
+    @property
+    def image(self) -> Any:
+        return self
+
+    def names(self, space: AddressSpace) -> Any:
+        self.made += 1
+        return self
+
+    def name(self, address: int, return_address: bool = True) -> Name:
+        return Name(f"{address:#x}", "none", NOTHING, "none")
+
+
+def cells(grid: Grid, row: Any) -> Dict[str, Any]:
+    return dict(zip(grid.names, row))
+
+
+def state(said: Status, tid: Optional[int] = None, **registers: int) -> Dict[str, Any]:
+    """The row of a trap frame."""
+    found = State(SPACE, tid, THREAD, 0x1000, "", "", registers, (), "", said)
+    return cells(traps.GRID, traps.TrapRows(Names()).row(found))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("said", "absent"),
+    [
+        (status(Word.UNREADABLE), UNREADABLE),
+        (status(Word.PARTLY_UNREADABLE, Word.UNREADABLE), UNREADABLE),
+        (status(Word.NOT_A_TRAP_FRAME), UNPARSABLE),
+        (status(Word.PARTLY_UNREADABLE, Word.NOT_A_TRAP_FRAME), UNPARSABLE),
+    ],
+)
+def test_a_frame_that_is_none_is_not_unreadable(said: Status, absent: object) -> None:
+    """The thread of the last one is partly unreadable, the bytes at the frame's place are there."""
+    row = state(said, 1004)
+    assert {row["Kind"], row["Mode"], row["Rip"], row["Rax"], row["Dr7"]} == {absent}
+    assert row["TID"] == 1004
+
+
+def test_a_register_that_was_not_saved_is_neither() -> None:
+    assert state(status(Word.UNREADABLE), Rip=1)["Rax"] is NOT_AVAILABLE
+
+
+@pytest.mark.parametrize(
+    ("said", "tid"),
+    [
+        (Word.UNREADABLE, UNREADABLE),
+        (Word.PARTLY_UNREADABLE, UNREADABLE),
+        (Word.PAGE_TABLES_UNREADABLE, NOT_APPLICABLE),
+        (Word.THREAD_LIST_DAMAGED, NOT_APPLICABLE),
+    ],
+)
+def test_a_thread_without_an_id(said: Word, tid: object) -> None:
+    assert state(status(said))["TID"] is tid
+
+
+def test_only_a_freed_trace_is_overwritten() -> None:
+    stacks = StackCells(Layer(), Names())  # type: ignore[arg-type]
+    assert [frame.cells[3] for frame in stacks.of((1, None), freed=True)] == ["", "overwritten"]
+    assert [frame.cells[3] for frame in stacks.of((1, None))] == ["", "unreadable"]
+    assert stacks.folded((1, None), freed=True) == "0x1; <overwritten>"
+    assert stacks.folded((1, None)) == "0x1; <unreadable>"
+
+
+def test_the_cells_of_a_space_are_kept_for_the_last_few_spaces(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(handles, "MAX_SPACES", 2)
+    names = Names()
+    spaces = [SPACE._replace(pid=pid) for pid in (1000, 2000, 3000)]
+    rows = handles.HandleRows(names, names, spaces)  # type: ignore[arg-type]
+    for pid, made in [(1000, 1), (1000, 1), (2000, 2), (1000, 2), (3000, 3), (1000, 3), (2000, 4)]:
+        (frame,) = rows.frames(HandleEvent(SPACE, by_pid=pid, frames=(0x10,)))
+        assert frame.cells[1] == "0x10"
+        assert names.made == made
+
+
+def test_an_event_of_a_process_that_is_unknown_has_the_names_of_the_kernel() -> None:
+    names = Names()
+    rows = handles.HandleRows(names, names, ())  # type: ignore[arg-type]
+    event = HandleEvent(SPACE, 4, frames=(None,), status=status(Said(Word.UNKNOWN_TYPE, 7), Word.FREED))
+    frames = rows.frames(event)
+    assert [frame.cells[3] for frame in frames] == ["overwritten"]
+    assert cells(handles.HANDLES, rows.event(event))["Status"] == "unknown type 7, freed"
