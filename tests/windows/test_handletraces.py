@@ -257,7 +257,12 @@ def test_the_database_is_read_once_for_all_processes(
     opened = context.open_image(kernel.image(), tmp_path)
     calls: List[Any] = []
     real = Databases.open
-    monkeypatch.setattr(Databases, "open", lambda *args: calls.append(args) or real(*args))
+
+    def counting(finder: Databases, found: Any) -> Any:
+        calls.append(found)
+        return real(finder, found)
+
+    monkeypatch.setattr(Databases, "open", counting)
     found = grid.run(opened, handletraces.HandleTraces)
     assert [node.row["PID"] for node in found] == [1000, 2000, 2004, 2008]
     wanted = [[grid.masked(frame) for frame in traces[number % 3]] for number in range(4)]

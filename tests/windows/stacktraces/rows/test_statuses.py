@@ -60,7 +60,7 @@ def cells(grid: Grid, row: Any) -> Dict[str, Any]:
 def state(said: Status, tid: Optional[int] = None, **registers: int) -> Dict[str, Any]:
     """The row of a trap frame."""
     found = State(SPACE, tid, THREAD, 0x1000, "", "", registers, (), "", said)
-    return cells(traps.GRID, traps.TrapRows(Names()).row(found))  # type: ignore[arg-type]
+    return cells(traps.GRID, traps.TrapRows(Names()).row(found))
 
 
 @pytest.mark.parametrize(
@@ -97,7 +97,7 @@ def test_a_thread_without_an_id(said: Word, tid: object) -> None:
 
 
 def test_only_a_freed_trace_is_overwritten() -> None:
-    stacks = StackCells(Layer(), Names())  # type: ignore[arg-type]
+    stacks = StackCells(Layer(), Names())
     assert [frame.cells[3] for frame in stacks.of((1, None), freed=True)] == ["", "overwritten"]
     assert [frame.cells[3] for frame in stacks.of((1, None))] == ["", "unreadable"]
     assert stacks.folded((1, None), freed=True) == "0x1; <overwritten>"
@@ -108,7 +108,7 @@ def test_the_cells_of_a_space_are_kept_for_the_last_few_spaces(monkeypatch: pyte
     monkeypatch.setattr(handles, "MAX_SPACES", 2)
     names = Names()
     spaces = [SPACE._replace(pid=pid) for pid in (1000, 2000, 3000)]
-    rows = handles.HandleRows(names, names, spaces)  # type: ignore[arg-type]
+    rows = handles.HandleRows(names, names, spaces)
     for pid, made in [(1000, 1), (1000, 1), (2000, 2), (1000, 2), (3000, 3), (1000, 3), (2000, 4)]:
         (frame,) = rows.frames(HandleEvent(SPACE, by_pid=pid, frames=(0x10,)))
         assert frame.cells[1] == "0x10"
@@ -117,7 +117,7 @@ def test_the_cells_of_a_space_are_kept_for_the_last_few_spaces(monkeypatch: pyte
 
 def test_an_event_of_a_process_that_is_unknown_has_the_names_of_the_kernel() -> None:
     names = Names()
-    rows = handles.HandleRows(names, names, ())  # type: ignore[arg-type]
+    rows = handles.HandleRows(names, names, ())
     event = HandleEvent(SPACE, 4, frames=(None,), status=status(Said(Word.UNKNOWN_TYPE, 7), Word.FREED))
     frames = rows.frames(event)
     assert [frame.cells[3] for frame in frames] == ["overwritten"]
