@@ -9,7 +9,7 @@ from typing import List
 
 import pytest
 from volatility3.plugins.windows.stacktraces.rows import traps
-from volatility3.plugins.windows.stacktraces.traps.decode.members import words
+from volatility3.plugins.windows.stacktraces.traps.decode.frame import words
 
 from tests.forge import kernels, vol
 from tests.forge.kernels import KnownKernel
@@ -44,7 +44,7 @@ def test_columns() -> None:
         " SegCs SegSs SegDs SegEs SegFs SegGs GsSwap PreviousMode PreviousIrql"
         " Dr0 Dr1 Dr2 Dr3 Dr6 Dr7 MxCsr State Member Value"
     )
-    assert [name for name, _ in traps.COLUMNS] == list(words(names))
+    assert [name for name, _ in traps.GRID.columns] == list(words(names))
 
 
 @pytest.mark.parametrize("name", OWN)

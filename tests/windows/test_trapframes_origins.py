@@ -85,10 +85,10 @@ def page_fault(kernel: Kernel, thread: Thread, handler: int, dispatcher: int) ->
     registers = dict(registers_64("kernel"), rsp=thread.stack_base - 0x1008, rip=kernel.base + 0x1234)
     address = trapframes.kernel_address(X64, entries.PAGE_FAULT, registers["rsp"])
     put(kernel, thread, Entry(entries.PAGE_FAULT, "kernel"), registers, address)
-    layout = traplayouts.of(kernel.isf, "_KEXCEPTION_FRAME")
+    structure = traplayouts.structure(kernel.isf, "_KEXCEPTION_FRAME")
     frame = address - 0x1E0
     for name in ("Rbx", "Rsi", "Rdi", "R12", "R13", "R14", "R15"):
-        kernel.space.write(frame + layout.members[name].offset, struct.pack("<Q", registers[name.lower()]))
+        kernel.space.write(frame + structure.offset(name), struct.pack("<Q", registers[name.lower()]))
     record = struct.pack("<IIQQI", 0xC0000005, 0, 0, registers["rip"], 2)
     kernel.space.write(address - 0xA8, record)
     kernel.space.write(address - 8, struct.pack("<Q", handler))
