@@ -44,15 +44,15 @@ def _module(data: bytes, whole: bytes) -> None:
     assert len(headers.sections) <= peimage.MAX_SECTIONS
     peimage.read_codeview(memory.read, headers)
     exports = peexports.read_exports(memory.load, headers)
-    for entry in exports.entries:
-        assert 0 < entry.rva < headers.size
-        assert entry.name.isprintable()
+    for start, name in exports.entries:
+        assert 0 < start < headers.size
+        assert name.isprintable()
     rva, size = headers.directory(peimage.DIRECTORY_EXCEPTION)
     found = memory.load(rva, size)
     table = FunctionTable.from_runs([(start - rva, run) for start, run in found.runs], size, memory.read)
     for function in list(table)[:64]:
         _function(table, function)
-    rvas, labels = rules.sort_labels((entry.rva, entry.name) for entry in exports.entries)
+    rvas, labels = rules.sort_labels(exports.entries)
     names = rules.ExportNames(rvas, labels, headers.sections, table)
     for address in (0, 0x1000, 0x1010, 0x1210, 0x2010, 0x5000, headers.size - 1, headers.size, 1 << 63):
         names.find(address)

@@ -54,12 +54,13 @@ class ModuleIndex(NamedTuple):
     status: Status
 
 
-class _Variant(NamedTuple):
+class _Variant:
     """An image as some processes have it: from what its index was made, and how often that was tried."""
 
-    image: ModuleIndex
-    parts: ImageParts
-    tries: int
+    def __init__(self, image: ModuleIndex, parts: ImageParts) -> None:
+        self.image = image
+        self.parts = parts
+        self.tries = 1
 
 
 class ModuleIndexes:
@@ -99,20 +100,21 @@ class ModuleIndexes:
         codeview = pe.read_codeview(reader.read, headers)
         variants = self._variants.setdefault((codeview or base, headers), [])
         differs: Optional[Word] = None
-        for number, known in enumerate(variants):
+        for known in variants:
             part = known.parts.difference(reader)
             if part is not None:
                 differs = differs or part
                 continue
             if known.image.status not in (NOTHING, status(differs)) and known.tries < MAX_TRIES:
-                fresh = self._build(reader, headers, codeview, table, differs, known.tries + 1)
-                better = fresh.image.status == status(differs)
-                variants[number] = fresh if better else known._replace(tries=fresh.tries)
-            return variants[number].image
-        made = self._build(reader, headers, codeview, table, differs, 1)
+                image, parts = self._build(reader, headers, codeview, table, differs)
+                known.tries += 1
+                if image.status == status(differs):
+                    known.image, known.parts = image, parts
+            return known.image
+        image, parts = self._build(reader, headers, codeview, table, differs)
         if len(variants) < MAX_VARIANTS:
-            variants.append(made)
-        return made.image
+            variants.append(_Variant(image, parts))
+        return image
 
     def _build(
         self,
@@ -121,8 +123,7 @@ class ModuleIndexes:
         codeview: Optional[CodeView],
         table: Optional[interfaces.symbols.SymbolTableInterface],
         differs: Optional[Word],
-        tries: int,
-    ) -> _Variant:
+    ) -> Tuple[ModuleIndex, ImageParts]:
         symbols = pdbsymbols.from_table(table) if table is not None else None
         if symbols is None and codeview is not None:
             symbols = self._pdbs.find(codeview)
@@ -139,7 +140,7 @@ class ModuleIndexes:
         kind = ExportNames if symbols is None else PdbNames
         names = kind(rvas, labels, headers.sections, functions)
         said = status(said, differs)
-        return _Variant(ModuleIndex(headers, codeview, symbols, functions, names, said), parts, tries)
+        return ModuleIndex(headers, codeview, symbols, functions, names, said), parts
 
 
 def _functions(

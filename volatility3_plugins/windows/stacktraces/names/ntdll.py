@@ -55,7 +55,7 @@ class Ntdlls:
         self._usual: Dict[int, Ntdll] = {}
 
     def find(self, space: AddressSpace) -> Optional[Ntdll]:
-        """Returns the ntdll of a process' half, None if neither its loader lists nor its VADs know one.
+        """Returns the ntdll of a process's half, None if neither its loader lists nor its VADs know one.
 
         Raises:
             tables.MissingTableError: when our symbol table of user mode is missing
@@ -102,7 +102,7 @@ class Ntdlls:
                 yield vad.start, vad.end - vad.start
 
     def _machine_fits(self, space: AddressSpace, base: int) -> bool:
-        """Tells a WoW64 process' two ntdlls apart by their headers (either may be it when they are gone)."""
+        """Tells a WoW64 process's two ntdlls apart by their headers (either may be it when they are gone)."""
         reader = ImageReader(self._image, space.layer_name, base, MAX_IMAGE)
         try:
             machine = pe.read_headers(reader.read).machine

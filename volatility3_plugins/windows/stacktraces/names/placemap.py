@@ -95,7 +95,7 @@ class PlaceMap:
         return self._kernel_spans
 
     def process(self, halves: Sequence[AddressSpace]) -> List[Span]:
-        """Returns the places of a process' user half, given its native space and its 32-bit half if any."""
+        """Returns the places of a process's user half, given its native space and its 32-bit half if any."""
         known = self._modules.list_modules(halves, self.halves.user_end)
         layer_name = halves[0].layer_name
         current: List[Span] = []
@@ -157,7 +157,7 @@ def _find_halves(image: Image) -> Halves:
     if image.pointer_size == 8:
         return WIDE_HALVES
     if not image.base:
-        # How much of the 4 GB the kernel had is not known: what is there is the process'.
+        # How much of the 4 GB the kernel had is not known: what is there is the process's.
         return Halves(NARROW_END, NARROW_END, NARROW_END)
     # With /3GB the kernel has the last quarter only.
     symbol = image.symbol("MmSystemRangeStart")

@@ -1,6 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""Modules that have gone: drivers (MmUnloadedDrivers) and a process' DLLs (ntdll's unload events)."""
+"""Modules that have gone: drivers (MmUnloadedDrivers) and a process's DLLs (ntdll's unload events)."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ class UserModules:
         it counts as a module, and says so.
 
         Args:
-            halves: the process' native space and, in a WoW64 process, its 32-bit one
+            halves: the process's native space and, in a WoW64 process, its 32-bit one
             user_end: the first address above the user's half
 
         Raises:

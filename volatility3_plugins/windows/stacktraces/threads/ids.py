@@ -42,8 +42,7 @@ class ThreadIds:
     def _read(self, ethread: int) -> Optional[int]:
         if self._type is None or self._tid is None:
             return None
-        kind = self._memory.number(ethread + self._type.offset, self._type.size)
-        tid = self._memory.number(ethread + self._tid.offset, self._tid.size)
+        kind = self._memory.member(ethread, self._type)
         if kind is None or kind & ~LOCK_BIT != THREAD_OBJECT:
             return None
-        return identifier(tid)
+        return identifier(self._memory.member(ethread, self._tid))

@@ -74,9 +74,8 @@ class KernelStacks:
     def _previous(self, segment: Segment) -> Optional[Segment]:
         values = []
         for field in self._control:
-            address = segment.initial + field.offset
-            inside = address + field.size <= segment.base
-            value = self._memory.number(address, field.size) if inside else None
+            inside = segment.initial + field.offset + field.size <= segment.base
+            value = self._memory.member(segment.initial, field) if inside else None
             if value is None:
                 return None
             values.append(value)

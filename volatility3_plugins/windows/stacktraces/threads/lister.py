@@ -177,7 +177,7 @@ class Threads(interfaces.configuration.VersionableInterface):
                     yield thread
 
     def _of(self, process: Process) -> Iterator[Thread]:
-        """Yields the threads on a process' list, which is walked from both ends if it is damaged."""
+        """Yields the threads on a process's list, which is walked from both ends if it is damaged."""
         head = process.space.eprocess + self._head
         walk = links.walk(head, self._memory.links, MAX_THREADS)
         lost = walk.gap.lost if walk.gap is not None else ()

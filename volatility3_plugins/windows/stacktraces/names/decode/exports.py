@@ -30,14 +30,9 @@ MAX_STRAY_PAGES = 0x400
 _DIRECTORY = struct.Struct("<16xIIIIII")
 
 
-class Export(NamedTuple):
-    """A name and the RVA it stands for.
-
-    An export without a name, or whose name is paged out, is called `OrdinalN`, as WinDbg does.
-    """
-
-    rva: int
-    name: str
+Export = Tuple[int, str]
+"""An RVA and the name that stands for it. An export without a name, or whose name is paged out, is called
+`OrdinalN`, as WinDbg does."""
 
 
 class Exports(NamedTuple):
@@ -108,7 +103,7 @@ def _sort_out(
     if start <= function < start + size:
         forwarders.append((name, image.string(function) or ""))
     else:
-        entries.append(Export(function, name))
+        entries.append((function, name))
 
 
 class _Image:
