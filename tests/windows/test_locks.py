@@ -11,6 +11,7 @@ from typing import Any, Dict, List, Tuple
 import pytest
 from volatility3.plugins.windows import locks, stacktracedb
 from volatility3.plugins.windows.stacktraces.base import spaces
+from volatility3.plugins.windows.stacktraces.base.decode.status import Word, status
 from volatility3.plugins.windows.stacktraces.locks import resources
 from volatility3.plugins.windows.stacktraces.locks.decode import process_locks as buffers
 
@@ -459,8 +460,9 @@ def test_a_space_that_cannot_be_opened_has_a_row(
     kernel, _, made, _, _ = new_process("win10-x64", False)
     made.link()
     opened = context.open_image(kernel.image(), tmp_path)
-    found = list(spaces.AddressSpaces.list_spaces(opened.context, opened.kernel, [1000]))
-    closed = [space._replace(layer_name="", status="page tables unreadable") for space in found]
+    found = list(spaces.AddressSpaces.list_spaces(opened.image, [1000]))
+    said = status(Word.PAGE_TABLES_UNREADABLE)
+    closed = [space._replace(layer_name="", status=said) for space in found]
     monkeypatch.setattr(spaces.AddressSpaces, "list_spaces", lambda *_: iter(closed))
     ((row, children),) = grid.run(opened, locks.Locks, pid=[1000])
     assert (row["PID"], row["Status"], children) == (1000, "page tables unreadable", [])
