@@ -157,7 +157,7 @@ def _find_halves(image: Image) -> Halves:
     if image.pointer_size == 8:
         return WIDE_HALVES
     if not image.base:
-        # How much of the 4 GB the kernel had is not known: what is there is the process's.
+        # How much of the 4 GB the kernel has is not known: all of it counts as the process's half.
         return Halves(NARROW_END, NARROW_END, NARROW_END)
     # With /3GB the kernel has the last quarter only.
     symbol = image.symbol("MmSystemRangeStart")
