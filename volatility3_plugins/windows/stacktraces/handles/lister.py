@@ -14,7 +14,7 @@ from ..base.decode import globalflags
 from ..base.decode.status import Said, Word, status
 from ..base.image import Image
 from ..base.objectheaders import Objects
-from ..base.spaces import AddressSpace
+from ..base.space import AddressSpace
 from ..threads import ids
 from ..tracedb.creators import Creator, Creators
 from ..tracedb.finder import Databases

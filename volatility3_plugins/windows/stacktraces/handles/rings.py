@@ -9,7 +9,7 @@ from typing import Iterator, NamedTuple, Optional, Set, Tuple, Union
 from ..base.decode.status import NOTHING, Said, Status, Word, status
 from ..base.image import Image
 from ..base.objectheaders import ObjectInfo, Objects
-from ..base.spaces import AddressSpace
+from ..base.space import AddressSpace
 from ..threads import ids
 from .decode import handle_ring
 from .decode.handle_ring import HandleTrace, RingDecoder
