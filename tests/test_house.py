@@ -34,11 +34,16 @@ FLOORS = (
 
 KNOW_RENDERERS = {"rows"}
 
-STANDARD = {*sys.builtin_module_names, *(each.stem for each in pathlib.Path(os.__file__).parent.iterdir())}
+STANDARD = {
+    *sys.builtin_module_names,
+    *(each.name.split(".")[0] for each in pathlib.Path(os.__file__).parent.iterdir()),
+    *(each.name.split(".")[0] for each in pathlib.Path(os.__file__).parent.glob("lib-dynload/*")),
+}
 """The modules of the standard library."""
 
 KNOW_A_CPU = {
     "stacktraces/base/space.py",
+    "trapframes.py",
 }
 """Modules whose name does not end in _x64 or _x86, and which may say `x64` or `x86` in code."""
 
@@ -47,7 +52,7 @@ MOST_RECORDS = 120
 """Volatility imports every file below a plugin folder at every command: each module costs about 0.1 ms, each
 class of records 0.3 ms and more."""
 
-_CPU = re.compile(r"(?<![A-Za-z0-9])x(64|86)(?![A-Za-z0-9])")
+_CPU = re.compile(r"\bx(64|86)\b")
 
 
 class Import(NamedTuple):

@@ -6,14 +6,16 @@ from typing import Callable, Dict, Iterator, List, Tuple
 
 from volatility3.framework import constants, interfaces, renderers
 from volatility3.framework.configuration import requirements
-from volatility3.plugins.windows.stacktraces.base import spaces, tables
-from volatility3.plugins.windows.stacktraces.names import moduleindex, pdbsymbols
-from volatility3.plugins.windows.stacktraces.tracedb import finder as databases
+from volatility3.plugins.windows.stacktraces.base import tables
+from volatility3.plugins.windows.stacktraces.base.image import Image
+from volatility3.plugins.windows.stacktraces.base.spaces import AddressSpaces
+from volatility3.plugins.windows.stacktraces.names.moduleindex import ModuleIndexes
+from volatility3.plugins.windows.stacktraces.names.pdbsymbols import PdbSymbols
 from volatility3.plugins.windows.stacktraces.tracedb.decode import backtraces
-from volatility3.plugins.windows.stacktraces.tracedb.decode import database as stdwalk
-from volatility3.plugins.windows.stacktraces.tracedb.decode.bounds import bounds
-from volatility3.plugins.windows.stacktraces.tracedb.decode.header import Header
-from volatility3.plugins.windows.stacktraces.tracedb.finder import Database
+from volatility3.plugins.windows.stacktraces.tracedb.decode.database import StdDatabase
+from volatility3.plugins.windows.stacktraces.tracedb.decode.header import Header, bounds
+from volatility3.plugins.windows.stacktraces.tracedb.finder import Databases
+from volatility3.plugins.windows.stacktraces.tracedb.found import Database
 
 SAMPLE = 500
 DEPTH = 16
@@ -45,16 +47,15 @@ class Work(interfaces.plugins.PluginInterface):
         ]
 
     def _generator(self) -> Iterator[Tuple[int, Tuple[str, int, float]]]:
-        kernel = self.config["kernel"]
-        indexes = moduleindex.ModuleIndexes(self.context, pdbsymbols.PdbSymbols(self.context))
-        finder = databases.Databases(self.context, kernel, self.config_path, indexes)
-        (space,) = spaces.AddressSpaces.list_spaces(self.context, kernel, [self.config["pid"]])
+        image = Image(self.context, self.config["kernel"], self.config_path)
+        finder = Databases(image, ModuleIndexes(image, PdbSymbols(image)))
+        (space,) = AddressSpaces.list_spaces(image, [self.config["pid"]])
         (database,) = finder.find(space)
         header = database.header
         if header is None:
             raise ValueError("the image has no sound database")
         # To find it some of its pages were read: another layer has none of them in its caches.
-        layer_name = space.eprocess.add_process_layer() if space.eprocess else space.layer_name
+        layer_name = image.object_at("_EPROCESS", space.eprocess).add_process_layer()
         fresh = database._replace(space=space._replace(layer_name=layer_name))
         work: Dict[str, Callable[[], Tuple[int, float]]] = {
             "bulk": lambda: self._bulk(layer_name, header),
@@ -74,12 +75,12 @@ class Work(interfaces.plugins.PluginInterface):
         upper = layer.read(used.upper_start, used.upper_end - used.upper_start)
         return len(lower) + len(upper), 1
 
-    def _open(self, finder: databases.Databases, database: Database) -> stdwalk.Database:
+    def _open(self, finder: Databases, database: Database) -> StdDatabase:
         opened = finder.open(database)
-        assert isinstance(opened, stdwalk.Database)
+        assert isinstance(opened, StdDatabase)
         return opened
 
-    def _dump(self, finder: databases.Databases, database: Database) -> Tuple[int, float]:
+    def _dump(self, finder: Databases, database: Database) -> Tuple[int, float]:
         opened = self._open(finder, database)
         layout = finder.layouts(database.space).backtraces
         return sum(map(len, backtraces.encode(opened.buffer(), opened.records(), layout))), 1
@@ -88,7 +89,7 @@ class Work(interfaces.plugins.PluginInterface):
         """All entries have the same depth, hence the same size."""
         table = tables.load(self.context, self.config_path, "std-6.1-x64")
         entry_type = table + constants.BANG + "_RTL_STACK_TRACE_ENTRY"
-        size = header.layout.entry.back_trace + DEPTH * header.layout.pointer_size
+        size = header.layout.entry.head_size + DEPTH * header.layout.pointer_size
         total = (bounds(header).lower_end - header.first_entry) // size
         for number in range(SAMPLE):
             entry = self.context.object(entry_type, layer_name, header.first_entry + number * size)

@@ -204,5 +204,8 @@ class Image:
 
 
 def _process_types(image: Image, pointer_size: int) -> Structures:
-    ours = image.our_types(f"process-{ARCHES[pointer_size]}")
-    return Structures.chain([image.types, ours]) if pointer_size == image.pointer_size else ours
+    ours = f"process-{ARCHES[pointer_size]}"
+    if pointer_size != image.pointer_size:
+        return image.our_types(ours)
+    # A kernel's symbols have nearly all of them: our table is read when one is missing.
+    return Structures(lambda name: image.types.find(name) or image.our_types(ours).find(name))
