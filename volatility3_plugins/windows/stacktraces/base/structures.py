@@ -7,7 +7,7 @@ from __future__ import annotations
 import functools
 from typing import Optional
 
-from volatility3.framework import constants, interfaces
+from volatility3.framework import constants, interfaces, objects
 
 from .decode.field import Field
 from .decode.structure import Structure, Structures
@@ -37,7 +37,11 @@ def _structure(
 def _field(
     context: interfaces.context.ContextInterface, template: interfaces.objects.Template, path: str
 ) -> Optional[Field]:
-    """Returns where a member lies, which may be one of an embedded structure (`u.VadFlags.VadType`)."""
+    """Returns where a member lies, which may be one of an embedded structure (`u.VadFlags.VadType`).
+
+    The member is signed where the table says so of an integer (SHORT, LONG). A CHAR is no integer: what
+    Windows keeps in one (a processor mode, an IRQL) is never negative.
+    """
     offset = 0
     for member in path.split("."):
         if not template.has_member(member):
@@ -49,7 +53,13 @@ def _field(
     if "start_bit" in template.vol:
         width = template.vol.end_bit - template.vol.start_bit
         return Field(offset, template.size, template.vol.start_bit, (1 << width) - 1)
-    return Field(offset, template.size)
+    return Field(offset, template.size, signed=_is_signed(template))
+
+
+def _is_signed(template: interfaces.objects.Template) -> bool:
+    kind = template.vol.get("object_class")
+    number = isinstance(kind, type) and issubclass(kind, objects.Integer)
+    return number and bool(template.vol.data_format.signed)
 
 
 def _resolved(

@@ -63,7 +63,7 @@ def test_a_member_is_looked_up_once() -> None:
 def test_several_members_at_once_in_the_order_asked_for() -> None:
     sample = structure()
     shifted = b"\xff" * 3 + DATA
-    for paths in (["Flags", "Next"], ["Next", "Flags", "u.Inner"], ["u.Inner"]):
+    for paths in (["Flags", "Next"], ["Next", "Change", "u.Inner"], ["u.Inner"]):
         expected = tuple(sample.field(path).of(DATA) for path in paths)
         assert sample.reader(*paths)(DATA, 0) == expected
         assert sample.reader(*paths)(shifted, 3) == expected
@@ -73,9 +73,9 @@ def test_several_members_at_once_in_the_order_asked_for() -> None:
 
 def test_what_is_packed_is_read_again() -> None:
     sample = structure()
-    data = sample.packer("Flags", "Next", "u.Inner").pack(1, 2, 3)
+    data = sample.packer("Flags", "Change", "Next", "u.Inner").pack(1, -1, 2, 3)
     assert len(data) == 18
-    assert sample.reader("Flags", "Next", "u.Inner")(data, 0) == (1, 2, 3)
+    assert sample.reader("Flags", "Change", "Next", "u.Inner")(data, 0) == (1, -1, 2, 3)
 
 
 def test_a_structure_in_bytes() -> None:

@@ -40,7 +40,7 @@ WINDOWS_10_TYPES = made(
     {
         "SystemResourcesList": Field(0, 16),
         "OwnerTable": Field(0x10, 8),
-        "ActiveCount": Field(0x18, 2),
+        "ActiveCount": Field(0x18, 2, signed=True),
         "Flag": Field(0x1A, 2),
         "OwnerEntry": Field(0x30, 0x10),
         "ActiveEntries": Field(0x40, 4),
@@ -57,7 +57,7 @@ XP_TYPES = made(
     {
         "SystemResourcesList": Field(0, 8),
         "OwnerTable": Field(8, 4),
-        "ActiveCount": Field(0xC, 2),
+        "ActiveCount": Field(0xC, 2, signed=True),
         "Flag": Field(0xE, 2),
         "OwnerThreads": Field(0x18, 0x10),
         "ContentionCount": Field(0x28, 4),

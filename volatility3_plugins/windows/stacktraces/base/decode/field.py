@@ -1,6 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""Members of a structure that the image's own symbol table describes: where they lie and how to read them."""
+"""A member of a structure, as a symbol table describes it: where it lies and how to read it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,15 @@ Buffer = Union[bytes, memoryview]
 
 
 class Field(NamedTuple):
-    """An integer, pointer or bit field: byte offset and size, and a bit field's position and mask."""
+    """An integer, a pointer or a bit field.
+
+    Attributes:
+        offset: bytes from the structure's start
+        size: bytes; of a bit field, those of the integer that holds it
+        shift: the lowest bit of a bit field
+        mask: as many ones as a bit field has bits; -1 for a whole integer
+        signed: a whole integer whose highest bit is its sign
+    """
 
     offset: int
     size: int

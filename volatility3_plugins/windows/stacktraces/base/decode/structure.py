@@ -19,6 +19,7 @@ Lookup = Callable[[str], Optional[Field]]
 """Path of a member (`u.VadFlags.VadType`) -> where it lies, None if the structure has no such member."""
 
 _CODES = {1: "B", 2: "H", 4: "I", 8: "Q"}
+"""Those of struct for unsigned integers; in lower case they stand for signed ones."""
 
 
 class MissingMemberError(LookupError):
@@ -76,7 +77,7 @@ class Structure:
         return self.find(path) is not None
 
     def reader(self, *paths: str) -> Callable[[Buffer, int], Tuple[int, ...]]:
-        """Returns what reads several unsigned members at once: (data, start of the structure) -> values.
+        """Returns what reads several members at once: (data, start of the structure) -> values.
 
         The members must be whole integers or pointers that do not overlap; the values come in the order of
         `paths`. Too short data raises struct.error.
@@ -98,7 +99,7 @@ class Structure:
         return read
 
     def packer(self, *paths: str) -> struct.Struct:
-        """Returns what packs several unsigned members, given in the order in which they lie.
+        """Returns what packs several members, given in the order in which they lie.
 
         The members must be whole integers or pointers that do not overlap; the gaps between them are zeros.
 
@@ -107,7 +108,8 @@ class Structure:
         """
         code, end = "<", 0
         for each in map(self.field, paths):
-            code += f"{each.offset - end}x{_CODES[each.size]}"
+            letter = _CODES[each.size]
+            code += f"{each.offset - end}x{letter.lower() if each.signed else letter}"
             end = each.offset + each.size
         return struct.Struct(code)
 

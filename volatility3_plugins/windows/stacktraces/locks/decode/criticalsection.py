@@ -101,13 +101,11 @@ class SectionLayout:
 
     def section(self, data: Buffer) -> CriticalSection:
         """Decodes `section_size` bytes of a `_RTL_CRITICAL_SECTION`."""
-        debug, lock_count, recursion_count, *rest = self._section(data, 0)
-        return CriticalSection(debug, _signed(lock_count), _signed(recursion_count), *rest)
+        return CriticalSection(*self._section(data, 0))
 
     def resource(self, data: Buffer) -> RtlResource:
         """Decodes `resource_size` bytes of an RTL_RESOURCE."""
-        shared, exclusive, active, owner = self._resource(data, 0)
-        return RtlResource(shared, exclusive, _signed(active), owner)
+        return RtlResource(*self._resource(data, 0))
 
 
 def is_pair(debug_address: int, debug: DebugInfo, section: Optional[CriticalSection]) -> bool:
@@ -130,8 +128,3 @@ def lock_state(lock_count: int, recursion_count: int) -> LockState:
     if lock_count >= 0:
         return LockState(True, max(lock_count + 1 - max(recursion_count, 1), 0))
     return LockState(not lock_count & 1, ~lock_count >> 2)
-
-
-def _signed(value: int) -> int:
-    """Returns a LONG of which the bits are given."""
-    return (value ^ 1 << 31) - (1 << 31)

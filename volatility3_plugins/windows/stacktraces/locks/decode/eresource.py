@@ -72,8 +72,7 @@ class ResourceLayout:
         self.size = resource.size
         self.links = resource.offset("SystemResourcesList")
         self.owner_table = resource.field("OwnerTable")
-        active = resource.field("ActiveEntries", "ActiveCount")
-        self.active = active._replace(signed=active.size == 2)
+        self.active = resource.field("ActiveEntries", "ActiveCount")
         self.flag = resource.field("Flag")
         owners = resource.field("OwnerEntry", "OwnerThreads")
         self.owner = OwnerLayout(types["_OWNER_ENTRY"])
