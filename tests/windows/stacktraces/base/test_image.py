@@ -78,6 +78,24 @@ def test_a_bit_field_has_its_shift_and_mask(sample: Sample) -> None:
     assert kind.of((0xFFFFFFFFFFFFFFFF).to_bytes(8, "little"), -kind.offset) == kind.mask
 
 
+def test_a_member_is_signed_where_the_symbols_say_so(sample: Sample) -> None:
+    types = sample.image.types
+    section = types["_RTL_CRITICAL_SECTION"]
+    assert section.field("LockCount").signed
+    assert not section.field("DebugInfo").signed
+    assert types["_ERESOURCE"].field("ActiveCount").signed
+    assert not types["_ERESOURCE"].field("ContentionCount").signed
+    assert sample.image.our_types("process-x64")["_RTL_RESOURCE"].field("NumberOfActive").signed
+    assert section.reader("RecursionCount")(b"\xff" * section.size, 0) == (-1,)
+    # A CHAR is a byte, and a bit field has no sign.
+    assert not types["_KTHREAD"].field("PreviousMode").signed
+    assert (
+        not types["_MMVAD_SHORT"]
+        .field("Core.u.VadFlags.VadType", "u.VadFlags.VadType", "u.VadFlags.ImageMap")
+        .signed
+    )
+
+
 def test_a_part_is_made_once(sample: Sample) -> None:
     made: List[Image] = []
 
@@ -107,9 +125,9 @@ def test_memory_is_shared_and_bounded(sample: Sample) -> None:
     assert image.layer_of(blind) is image.layer
     within = image.memory_within(process, ((PRIVATE, PRIVATE + 4),))
     assert (within.read(PRIVATE, 4), within.read(PRIVATE + 1, 4)) == (b"priv", None)
-    for number in range(3 * images.MAX_SPACES):
+    for number in range(2 * images.MAX_MEMORIES):
         image.memory_of(str(image.layer.name), 100 + number)
-    assert len(image._memories) <= 2 * images.MAX_SPACES
+    assert len(image._memories) <= images.MAX_MEMORIES
 
 
 def test_spaces_know_where_their_process_is(sample: Sample) -> None:

@@ -6,9 +6,9 @@
     for space in AddressSpaces.list_spaces(image):
         memory = image.memory(space)
 
-Everything below takes an image instead of a context and the name of a kernel's module. Where no kernel is
-known, as in bytes that hold one process, `Image.of_layer` makes an image without one. It has neither symbols
-nor structures of a kernel: whoever asks for them finds nothing.
+All other modules take an image instead of a context and the name of a kernel's module. Where no kernel is
+known, as in bytes that hold one process, `Image.of_layer` makes an image without a kernel: `symbol` returns
+None there, and `types` has no structure.
 """
 
 from __future__ import annotations
@@ -26,22 +26,23 @@ from .space import ARCHES, KERNEL_PID, KERNEL_PROCESS, AddressSpace
 
 Part = TypeVar("Part")
 
-MAX_SPACES = 16
-"""Address spaces whose memory is kept: an image may have thousands."""
+MAX_MEMORIES = 32
+"""Memories that an image keeps. Each is of one layer and one pointer size, so a WoW64 process has two.
+When there are so many, all are dropped before the next one is made: an image may have thousands."""
 
 
 class Image:
-    """An image.
+    """A memory image.
 
     Args:
-        context: the context that holds it
+        context: the context that holds the image's layers
         kernel_module_name: the name of the kernel's module in the context
         config_path: where the configuration of our symbol tables goes
 
     Attributes:
         context: the context
         config_path: as given
-        layer: the kernel's layer
+        layer: the layer through which the kernel is read
         pointer_size: bytes of a pointer of the kernel: 4 or 8
         arch: the kernel's bitness as the column Arch has it
         table_name: the kernel's symbol table, empty without a kernel
@@ -73,7 +74,7 @@ class Image:
         pointer_size: int,
         config_path: str = "plugins",
     ) -> Image:
-        """Returns an image of which no kernel is known.
+        """Returns an image without a kernel.
 
         Args:
             context: the context that holds the layer
@@ -131,7 +132,7 @@ class Image:
         return self.context.symbol_space[self.table_name] if self.table_name else None
 
     def object_at(self, type_name: str, address: int) -> interfaces.objects.ObjectInterface:
-        """Returns Volatility's object of a kernel structure, for what only Volatility knows to do with it.
+        """Returns a kernel structure as an object of Volatility, for what only Volatility can do with it.
 
         Args:
             type_name: the structure, such as `_EPROCESS`
@@ -149,34 +150,44 @@ class Image:
         return structures.of_table(self.context, tables.load(self.context, self.config_path, name))
 
     def process_types(self, pointer_size: int) -> Structures:
-        """Returns the structures of user mode: the kernel's symbols where they have this bitness, then ours.
+        """Returns the structures of user mode of a bitness.
+
+        In the kernel's own bitness each structure comes from the kernel's symbols, and from our table
+        `process-<arch>` if these lack it. In the other bitness all come from our table.
 
         Raises:
-            tables.MissingTableError: when our table is missing
+            tables.MissingTableError: when our table is nowhere. In the kernel's own bitness it is raised
+                later: when a structure is asked for that the kernel's symbols lack
         """
-        key = functools.partial(_process_types, pointer_size=pointer_size)
-        return self._once(("process", pointer_size), key)
+        make = functools.partial(_process_types, pointer_size=pointer_size)
+        return self._once(("process", pointer_size), make)
 
     def layer_of(self, space: AddressSpace) -> interfaces.layers.DataLayerInterface:
-        """Returns the layer of an address space; the kernel's for one that has no page tables."""
+        """Returns the layer of an address space: the kernel's if a process has no readable page tables."""
         return self.context.layers[space.layer_name] if space.layer_name else self.layer
 
     def reader(self, layer_name: str) -> Reader:
-        """Returns what reads ranges of a layer."""
+        """Returns a function that reads ranges of a layer."""
         return functools.partial(bulk.read_extents, self.context, layer_name)
 
     def memory(self, space: AddressSpace) -> Memory:
-        """Returns the memory of an address space (the kernel's half, of a process without page tables).
+        """Returns the memory of an address space, the same object each time as long as it is kept.
 
-        That of the last few spaces is kept, so that whoever asks reads nothing twice.
+        A process whose page tables cannot be read gets the kernel's memory: kernel addresses, such as those
+        of its VADs, can be read there, and its own addresses cannot.
         """
         return self.memory_of(space.layer_name or str(self.layer.name), space.pointer_size)
 
     def memory_of(self, layer_name: str, pointer_size: int) -> Memory:
-        """Returns the memory of a layer, for structures with pointers of a size."""
+        """Returns the memory of a layer, the same object each time as long as it is kept.
+
+        Args:
+            layer_name: the layer
+            pointer_size: bytes of a pointer in the structures that will be read: 4 or 8
+        """
         key = (layer_name, pointer_size)
         if key not in self._memories:
-            if len(self._memories) >= 2 * MAX_SPACES:
+            if len(self._memories) >= MAX_MEMORIES:
                 self._windows.clear()
                 self._memories.clear()
             if layer_name not in self._windows:
@@ -185,14 +196,21 @@ class Image:
         return self._memories[key]
 
     def memory_within(self, space: AddressSpace, ranges: Tuple[Range, ...]) -> Memory:
-        """Returns memory of an address space that is limited to ranges, read in large pieces and not kept."""
+        """Returns the part of an address space's memory that lies in some ranges, read in large pieces.
+
+        The image does not keep it. Unlike `memory` it does not fall back to the kernel's memory.
+
+        Args:
+            space: an address space that has page tables (its `layer_name` is not empty)
+            ranges: (start, end) of what may be read, canonical
+        """
         return Memory(Windows(self.reader(space.layer_name), WINDOW), space.pointer_size, ranges)
 
     def part(self, make: Callable[[Image], Part]) -> Part:
-        """Returns what is made of an image once, whoever asks for it: `image.part(Vads)`.
+        """Returns `make(image)`, such as `image.part(Vads)`: it is made at the first call and kept.
 
         Args:
-            make: a class or function that takes the image
+            make: a class or function that takes the image; it is also the key under which the part is kept
         """
         return self._once(make, make)
 
@@ -207,5 +225,5 @@ def _process_types(image: Image, pointer_size: int) -> Structures:
     ours = f"process-{ARCHES[pointer_size]}"
     if pointer_size != image.pointer_size:
         return image.our_types(ours)
-    # A kernel's symbols have nearly all of them: our table is read when one is missing.
+    # The kernel's symbols have nearly all of these structures. Our table is loaded when they lack one.
     return Structures(lambda name: image.types.find(name) or image.our_types(ours).find(name))

@@ -9,7 +9,7 @@ from typing import Dict, Iterable, Iterator, List, Optional, Tuple
 
 from ..base import bulk
 from ..base.decode.status import Word, says, text
-from ..base.image import MAX_SPACES, Image
+from ..base.image import Image
 from ..base.objectheaders import ObjectInfo
 from ..base.space import AddressSpace
 from ..handles.rings import HandleEvent
@@ -51,6 +51,9 @@ OBJECTS = Grid(
     ("Source", str),
     ("Status", str),
 )
+
+MAX_SPACES = 16
+"""Address spaces whose named addresses are kept as cells: the events of one ring come from few processes."""
 
 
 class HandleRows:
