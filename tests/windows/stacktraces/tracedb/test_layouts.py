@@ -6,10 +6,13 @@ from __future__ import annotations
 
 import json
 import pathlib
+from typing import List
 
 import pytest
 from volatility3 import schemas
 from volatility3.plugins.windows.stacktraces.base import tables
+from volatility3.plugins.windows.stacktraces.tracedb.decode import proof
+from volatility3.plugins.windows.stacktraces.tracedb.decode.layout import StdLayout
 from volatility3.plugins.windows.stacktraces.tracedb.layouts import Layouts
 
 from tests.conftest import ROOT
@@ -43,6 +46,19 @@ def test_offsets_are_those_of_the_writer(name: str, arch: str, kernel: bool) -> 
     assert (read.buckets, read.size, read.pointer_size) == (made.buckets, made.declared, made.pointer)
     assert read.bucket_strides[kernel and made.lists] == made.stride
     assert (read.entry.head_size, read.entry.max_depth) == (made.head, 32)
+
+
+@pytest.mark.parametrize(
+    "arch, order", [("x64", ["6.1", "6.0", "5.2"]), ("x86", ["6.1", "6.0", "5.1", "5.2"])]
+)
+def test_layouts_are_tried_by_members_then_by_version(arch: str, order: List[str]) -> None:
+    known = stddata.of(arch).std
+    assert [each.name for each in proof._ordered(known)[0]] == order
+    newest = next(each for each in known if each.name == "6.1")
+    later = tuple(StdLayout(name, newest.types, newest.pointer_size) for name in ("6.9", "10.0", "6.10"))
+    tried, length = proof._ordered((*known, *later))
+    assert [each.name for each in tried] == ["10.0", "6.10", "6.9", *order]
+    assert length == newest.buckets
 
 
 @pytest.mark.parametrize("pointer_size", [4, 8])

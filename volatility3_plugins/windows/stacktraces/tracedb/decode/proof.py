@@ -2,8 +2,9 @@
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
 """The proof that an address holds a Stack Trace Database, and the best guess when its header is damaged.
 
-Which of several layouts a database has is told by what it holds: whether the members that a layout has agree
-with each other and with the entries. Of layouts that agree alike the one with most members counts.
+The content of a database tells which of several layouts it has: in the right layout the members of the header
+agree with each other and with the entries. Of several layouts that agree equally well, the one with the most
+members is taken.
 """
 
 from __future__ import annotations
@@ -18,7 +19,9 @@ from .header import MAX_DATABASE, Header, contradictions, parse
 from .layout import StdLayout
 
 _USUAL_COUNTS = {"5.1": (137,), "5.2": (1567,), "6.1": (9551, 5569)}
-"""Numbers of buckets: XP; 2003; 7 to 11 with 16 MB and more, with less. Vista's is not known."""
+"""How many buckets (hash chains) Windows gives a database, by layout: 137 in XP, 1567 in 2003; since 7 it is
+9551 in a database of 16 MB or more and 5569 in a smaller one. Vista's number is not known. They are tried
+where the header's NumberOfBuckets is damaged. Source: listings of ntdll and ntoskrnl."""
 _MEGABYTE = 0x100000
 _FEW = 3
 _SAMPLE = 16
@@ -26,16 +29,16 @@ _SLOTS = 64
 _FIRST_BLOCKS = 0x10000
 
 UNREADABLE = "unreadable"
-"""What stands for the names of members that fail when not all of the header is present."""
+"""Stands in `Proof.failed` for the names of members, when a part of the header is not in the image."""
 
 
 class Proof(NamedTuple):
     """What an address turned out to hold.
 
     Attributes:
-        header: None when it is no database, or nothing can be made of it
-        failed: names of the members that contradict the rest (`unreadable`: the header is not all
-            present); empty for a database that proves itself
+        header: None when the address holds no database, or one too damaged to read
+        failed: names of the members that contradict the rest, or `unreadable` when a part of the header is
+            not in the image; empty for a database that proves itself
     """
 
     header: Optional[Header]
@@ -43,7 +46,7 @@ class Proof(NamedTuple):
 
 
 def prove(reader: Reader, address: int, layouts: Sequence[StdLayout]) -> Proof:
-    """Tells whether an address holds a database without fault in its header. Cheap when it does not.
+    """Tells whether an address holds a database whose header has no fault. It is cheap when there is none.
 
     Args:
         reader: reads memory
@@ -73,7 +76,7 @@ def prove(reader: Reader, address: int, layouts: Sequence[StdLayout]) -> Proof:
 
 
 def recover(reader: Reader, address: int, layouts: Sequence[StdLayout]) -> Proof:
-    """Makes the most of an address that is known to hold a database (a symbol says so).
+    """Finds the most likely header at an address that is known to hold a database (a symbol says so).
 
     Args:
         reader: reads memory
@@ -81,8 +84,9 @@ def recover(reader: Reader, address: int, layouts: Sequence[StdLayout]) -> Proof
         layouts: those of the bitness in question, in any order
 
     Returns:
-        A proof as `prove` gives it, else the layout and the number of buckets under which the entries that
-        the buckets lead to agree best with them, with the names of what does not hold.
+        What `prove` returns if it finds a header. Otherwise the header with the layout and the number of
+        buckets for which most buckets lead to entries that belong there, and the names of the members that
+        contradict it.
     """
     proof = prove(reader, address, layouts)
     if proof.header is None:
@@ -143,7 +147,7 @@ def _best_by_blocks(reader: Reader, guesses: Sequence[_Guess]) -> Optional[_Gues
 def _with_index_end(reader: Reader, proof: Proof) -> Proof:
     """Finds the end of the index array when no slot is where EntryIndexArray says.
 
-    What is reserved are megabytes, or half of one in a kernel.
+    The array ends where the reserved memory ends. Windows reserves whole megabytes, or half of one.
     """
     header = proof.header
     if header is None or numbered_slots(reader, header, header.index_end):
@@ -159,7 +163,7 @@ def _with_index_end(reader: Reader, proof: Proof) -> Proof:
 
 
 def _guesses(header: Header) -> Iterator[Header]:
-    """Yields a header with its own number of buckets, then with others that may be the true one."""
+    """Yields a header with its own number of buckets, then with other numbers that may be the true one."""
     layout = header.layout
     counts = [header.bucket_count]
     start = header.fields.get("LowerMemoryStart", 0) - header.address
@@ -175,21 +179,26 @@ def _guesses(header: Header) -> Iterator[Header]:
 
 @functools.lru_cache(maxsize=16)
 def _ordered(layouts: Tuple[StdLayout, ...]) -> Tuple[Tuple[StdLayout, ...], int]:
-    """Returns layouts, those with most members first, and how many bytes it takes to try them.
+    """Returns layouts in the order in which they are tried, and how many bytes of a header they need.
 
-    XP's structure is that of 2003 with a lock of its own: what proves XP's proves that of 2003, too.
+    The layout with the most members comes first: a database of XP also agrees with the layout of 2003, which
+    is XP's without its lock. Of layouts with equally many members the newest comes first.
     """
-    told = sorted(layouts, key=lambda layout: layout.name, reverse=True)
-    told.sort(key=lambda layout: len(layout.names), reverse=True)
-    return tuple(told), max(layout.buckets for layout in layouts)
+    order = sorted(layouts, key=lambda layout: (len(layout.names), _version(layout)), reverse=True)
+    return tuple(order), max(layout.buckets for layout in layouts)
+
+
+def _version(layout: StdLayout) -> Tuple[int, ...]:
+    """Returns the NT version in a layout's name as numbers: 10.0 is newer than 6.1."""
+    return tuple(map(int, layout.name.split(".")))
 
 
 def agreement(reader: Reader, header: Header) -> Tuple[int, int]:
-    """Samples the bucket heads, and the first block.
+    """Checks a sample of the bucket heads, and the first block.
 
     Returns:
-        (heads that lead to an entry whose hash belongs in that bucket, heads that could be tried); the first
-        block counts as one of either
+        (how many of them are right, how many could be read). A head is right if it leads to an entry whose
+        hash belongs in that bucket, the first block if it looks like an entry.
     """
     memory = reader(header.buckets, header.buckets_end - header.buckets)
     heads = list(entries.starts(entries.bucket_heads(header, memory)))
@@ -200,7 +209,10 @@ def agreement(reader: Reader, header: Header) -> Tuple[int, int]:
 
 
 def _begins(reader: Reader, header: Header) -> Optional[bool]:
-    """Tells whether a block is where the first one must be; None if there is none or its place is unknown."""
+    """Tells whether an entry is where the first one must be.
+
+    None if the database is empty, if that place is not known, or if it is not in the image.
+    """
     layout, first = header.layout.entry, header.first_entry
     known = header.layout.has_start or not layout.shift
     if not known or not header.fields["NextFreeLowerMemory"] > first:
@@ -210,7 +222,7 @@ def _begins(reader: Reader, header: Header) -> Optional[bool]:
 
 
 def _belongs(reader: Reader, header: Header, bucket: int, address: int) -> Optional[bool]:
-    """Tells whether an address holds an entry that belongs in a bucket; None when it is not present."""
+    """Tells whether an address holds an entry that belongs in a bucket; None when it is not in the image."""
     layout = header.layout.entry
     if not header.buckets_end <= address < header.address + MAX_DATABASE:
         return False
@@ -233,7 +245,7 @@ def block_count(reader: Reader, header: Header) -> int:
 
 
 def numbered_slots(reader: Reader, header: Header, end: int) -> int:
-    """Returns how many of the first index slots, if the array ended there, lead to their entry."""
+    """Returns how many of the first 64 slots of an index array lead to their entry, if it ends at `end`."""
     layout = header.layout.entry
     size = layout.pointer_size
     memory = reader(end - _SLOTS * size, _SLOTS * size)
