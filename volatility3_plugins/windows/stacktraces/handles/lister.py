@@ -88,7 +88,7 @@ class HandleLister(interfaces.configuration.VersionableInterface):
     @functools.cached_property
     def _creators(self) -> Dict[int, Creator]:
         """All stacks that may be asked for: the kernel's database is decoded once, not for each process."""
-        return Creators(self._databases).resolve(self._image.kernel, _INDICES, narrow=True)
+        return Creators(self._databases).resolve(self._image.kernel, _INDICES, stored_in_16_bits=True)
 
     def _creations(self, space: AddressSpace, table: HandleTable) -> Iterator[HandleEvent]:
         if not self._tables.has_creators and not self._objects_have_creators:

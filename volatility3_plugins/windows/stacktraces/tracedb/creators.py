@@ -1,6 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""The stacks behind the trace indices that locks, handles and objects keep."""
+"""The stacks that the trace indices of locks and handles stand for."""
 
 from __future__ import annotations
 
@@ -13,14 +13,16 @@ from .decode.header import Header
 from .finder import Databases
 from .found import STD
 
-_NARROW = 0xFFFF
+_MAX_16_BITS = 0xFFFF
 
 
 class Creator(NamedTuple):
-    """The stack that an index stands for; a frame that is overwritten or not present is None.
+    """The stack that an index stands for.
 
-    `status` is empty for a live trace; else the trace's own words (`freed`: the index is stale, and what is
-    left of the stack may be another's), or why there is none.
+    Attributes:
+        frames: canonical, innermost first; a frame that is overwritten or not in the image is None
+        status: empty for a live trace. Otherwise it has the words of the trace (`freed`: the index is stale,
+            and what is left of the stack may be another trace's), or says why there is no trace
     """
 
     frames: Tuple[Optional[int], ...]
@@ -38,14 +40,14 @@ class Creators:
         self._databases = databases
 
     def resolve(
-        self, space: AddressSpace, indices: Collection[int], narrow: bool = False
+        self, space: AddressSpace, indices: Collection[int], stored_in_16_bits: bool = False
     ) -> Dict[int, Creator]:
-        """Returns the stacks of some indices; 0 stands for none and is left out.
+        """Returns the stacks of some indices. The index 0 means that there is no trace, and is left out.
 
         Args:
-            space: in whose database they are
-            indices: as stored
-            narrow: they were stored in 16 bits
+            space: the address space whose database has the traces
+            indices: as the lock or handle stores them
+            stored_in_16_bits: the structure that stores them has 16 bits for an index
         """
         wanted = set(indices) - {0}
         if not wanted:
@@ -60,7 +62,7 @@ class Creators:
         for trace in opened.traces(carve=True):
             if trace.trace_index is not None and trace.trace_index in wanted:
                 creators.setdefault(trace.trace_index, Creator(trace.frames, stdstatus.of(trace.status)))
-        if _ambiguous(found.header, narrow):
+        if _ambiguous(found.header, stored_in_16_bits):
             doubt = status(Word.INDEX_AMBIGUOUS)
             creators = {
                 index: Creator(frames, status(said, doubt)) for index, (frames, said) in creators.items()
@@ -69,9 +71,11 @@ class Creators:
         return {index: creators.get(index, missing) for index in wanted}
 
 
-def _ambiguous(header: Header, narrow: bool) -> bool:
-    """Tells whether an index may stand for several traces: 16 bits do where there are more than they number.
+def _ambiguous(header: Header, stored_in_16_bits: bool) -> bool:
+    """Tells whether an index may stand for several traces of a database.
 
-    Before Vista entries number themselves so, too.
+    That is so where the database has more traces than 16 bits can number, and the index was stored in 16
+    bits. Before Vista the entries of the database, too, store their own index in 16 bits.
     """
-    return header.back_traces > _NARROW and (narrow or not header.layout.entry.wide)
+    cut = stored_in_16_bits or not header.layout.entry.wide
+    return cut and header.back_traces > _MAX_16_BITS
