@@ -8,6 +8,7 @@
     python3 -m tests.record replay CORPUS AFTER --tree TREE --matrix
     python3 -m tests.record compare BEFORE AFTER
 
-What a replay runs comes from the corpus and from the options that the plugins themselves state; nothing of the
-tree's inside is imported, so that modules may move. `harvest` needs the tests of the tree that it lies in.
+What a replay runs comes from the corpus and from the options that the plugins themselves state; nothing of
+the tree's inside is imported, so that modules may move. `harvest` needs the tests of the tree that it lies
+in; the reference data is where the tests look for it (STACKTRACES_SHARED).
 """

@@ -33,7 +33,7 @@ def main(words: List[str]) -> int:
     replay.add_argument("--tree", type=pathlib.Path, default=ROOT, help="the checkout with the plugins")
     replay.add_argument("--python", default=sys.executable, help="another one, with another Volatility")
     replay.add_argument("--matrix", action="store_true", help="also each plugin with each option")
-    replay.add_argument("--plain", action="store_true", help="without shortcuts: slow, to prove that they are none")
+    replay.add_argument("--plain", action="store_true", help="without shortcuts: slow, to prove them")
     replay.add_argument("--jobs", type=int, default=1)
     replay.add_argument("--only", default="", metavar="DIGEST", help="images whose digest starts like this")
     difference = commands.add_parser("compare", help="show what differs; 1 if something does")

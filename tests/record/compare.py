@@ -12,9 +12,9 @@ import pathlib
 import re
 from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Pattern, Tuple
 
-EXPLAINED = """a file of differences that are wanted, a line each: `ID reason`, the ID as this command prints it;
-`rewrite PATTERN -> TEXT`, a change of both texts before they are compared; `only PATTERN reason`, for keys of runs
-that one recording alone has. Lines that start with # are comments."""
+EXPLAINED = """a file of differences that are wanted, a line each: `ID reason`, the ID as this command prints
+it; `rewrite PATTERN -> TEXT`, a change of both texts before they are compared; `only PATTERN reason`, for
+keys of runs that one recording alone has. Lines that start with # are comments."""
 
 MOST_LINES = 40
 MOST_WIDTH = 220
@@ -75,8 +75,11 @@ def main(before: pathlib.Path, after: pathlib.Path, explained: Optional[pathlib.
             print(f"=== {len(keys)} runs only {where}, such as")
             print("\n".join(f"    {key[:MOST_WIDTH]}" for key in keys[:10]))
     changed = sum(len(each.keys) for each in groups.values())
-    print(f"{len(both)} runs in both; {changed} differ in {len(groups)} ways, {excused} of them as explained;", end=" ")
-    print(f"{len(wanted) - changed} differ in names of loggers or as rewritten only; {lone} in one recording only")
+    hidden = len(wanted) - changed
+    print(
+        f"{len(both)} runs in both; {changed} differ in {len(groups)} ways, {excused} of them as explained;"
+    )
+    print(f"{hidden} differ in names of loggers or as rewritten only; {lone} are in one recording only")
     return 1 if failed or lone else 0
 
 

@@ -2,9 +2,9 @@
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
 """A plugin for pytest that keeps what the tests run our plugins on: images, tables, options, input files.
 
-Runs of the command line are seen where `tests.forge.vol` prepares them, those in the test's own process where
-`tests.forge.context` opens an image and constructs a plugin. An image whose file a test changes is kept as it is at
-each run. Runs on memory that a forked child changes are not kept, their images are.
+Runs of the command line are seen where `tests.forge.vol` prepares them, those in the test's own process
+where `tests.forge.context` opens an image and constructs a plugin. An image whose file a test changes is kept
+as it is at each run. Runs on memory that a forked child changes are not kept, their images are.
 """
 
 from __future__ import annotations
@@ -85,7 +85,9 @@ class Harvest:
             opened = function(path)
             folder = self._symbols()
             if image is not None:
-                files = [folder / "windows" / each.pdb / f"{each.guid}-{each.age}.json" for each in image.tables]
+                files = [
+                    folder / "windows" / each.pdb / f"{each.guid}-{each.age}.json" for each in image.tables
+                ]
             else:
                 beside = path.parent / "symbols"
                 folder = beside if beside.is_dir() else folder
@@ -102,7 +104,9 @@ class Harvest:
             made = function(opened, plugin, **options)
             place = getattr(opened, "recorded", None)
             if place is not None and os.getpid() == self._process:
-                self._run(*place, f"windows.{plugin.__module__.rsplit('.', 1)[-1]}", _as_words(options))
+                path, tables = place
+                name = plugin.__module__.rsplit(".", 1)[-1]
+                self._run(path, tables, f"windows.{name}", _as_words(options))
             return made
 
         return construct
@@ -116,8 +120,8 @@ class Harvest:
     def _image(self, path: pathlib.Path, tables: str) -> str:
         digest = self._corpus.keep(path)
         kind = self._kinds.get(str(path), "")
-        data = {"digest": digest, "name": path.name, "size": path.stat().st_size, "kind": kind, "tables": tables}
-        self._corpus.log("image", {**data, "test": _test()})
+        data = {"digest": digest, "name": path.name, "size": path.stat().st_size, "kind": kind}
+        self._corpus.log("image", {**data, "tables": tables, "test": _test()})
         return digest
 
     def _run(

@@ -5,12 +5,12 @@
     OUT/entries.jsonl.xz    a line for each run: key, digest, exit code, texts, files
     OUT/about.json          what was run, and on what
 
-What is left out of the texts: names of temporary and of the tree's folders, addresses of Python objects, the frames
-of a traceback, the version of Volatility.
+What is left out of the texts: names of temporary and of the tree's folders, addresses of Python objects, the
+frames of a traceback, the version of Volatility.
 
-`--matrix` adds each plugin with each of its options alone, with none and with all switches. That takes half a minute
-for an image; so it is done for a selection: of each test file the largest image, of each version of Windows in each
-form of file the largest. All other images are run with each plugin without options.
+`--matrix` adds each plugin with each of its options alone, with none and with all switches. That takes half a
+minute for an image; so it is done for a selection: of each test file the largest image, of each version of
+Windows in each form of file the largest. All other images are run with each plugin without options.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ import shutil
 import sys
 import tempfile
 import time
+import traceback
 from typing import Any, Dict, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Set, Tuple
 
 from volatility3.framework import constants
@@ -50,7 +51,7 @@ VALUES: Dict[str, List[List[str]]] = {
     "frames_to_capture": [["2"]],
     "baseline": [["{baseline}"]],
 }
-"""Options that take values, and which they get; others get 1 or `*`. A value that an image lacks leaves a run out."""
+"""Options that take values, and which they get (others: 1 or `*`). What an image lacks is left out."""
 
 _ADDRESS = re.compile(r"\bat 0x[0-9a-fA-F]+>")
 _TEMPORARY = re.compile(r"tmp_\w{8}\.vol3")
@@ -95,7 +96,9 @@ class Replay:
         """The images to run, the longest first."""
         found = [name for name in self.held["images"] if self.settings.matrix or name in self.runs]
         found = [name for name in found if name.startswith(self.settings.only)]
-        return sorted(found, key=lambda name: (name not in self.selected, -len(self.runs.get(name, [])), name))
+        return sorted(
+            found, key=lambda name: (name not in self.selected, -len(self.runs.get(name, [])), name)
+        )
 
     def image(self, name: str, part: pathlib.Path) -> None:
         """Runs everything on an image, in a process of its own, and writes a part of the recording."""
@@ -359,9 +362,7 @@ def _child(replay: Replay, name: str, part: pathlib.Path) -> None:
     try:
         replay.image(name, part)
         code = 0
-    except BaseException:
-        import traceback
-
+    except Exception:  # noqa: BLE001  (the parent goes on with the other images)
         traceback.print_exc()
     finally:
         os._exit(code)
@@ -369,5 +370,5 @@ def _child(replay: Replay, name: str, part: pathlib.Path) -> None:
 
 if __name__ == "__main__":
     _corpus, _out, _tree, _matrix, _plain, _jobs, _only = sys.argv[1:]
-    _paths = [pathlib.Path(each) for each in (_corpus, _out, _tree)]
-    sys.exit(main(Settings(*_paths, _matrix == "1", _plain == "1", int(_jobs), _only)))
+    _places = pathlib.Path(_corpus), pathlib.Path(_out), pathlib.Path(_tree)
+    sys.exit(main(Settings(*_places, _matrix == "1", _plain == "1", int(_jobs), _only)))

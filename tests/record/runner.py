@@ -2,14 +2,13 @@
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
 """Runs Volatility's own `main` many times in one process that has imported everything once.
 
-Each run is a fork. Those of one image share a parent that has opened the image before, so that a few things need
-not be done again that come out the same each time: see `Shortcuts`. All else is the real command line.
+Each run is a fork. Those of one image share a parent that has opened the image before, so that a few things
+need not be done again that come out the same each time: see `Shortcuts`. All else is the real command line.
 """
 
 from __future__ import annotations
 
 import inspect
-import io
 import os
 import pathlib
 import resource
@@ -64,9 +63,9 @@ class BothRenderer(text_renderer.CLIRenderer):
 class Shortcuts:
     """What is not done again for each run, since it does not depend on the plugins of the tree.
 
-    The folder of plugins is searched once, Volatility's parser knows only the plugins that are run, symbol tables
-    are not checked against their schema, and what a scan for the page tables or for a PDB found is kept from the
-    opening before. `replay --plain` does without all this except for the check of the schema.
+    The folder of plugins is searched once, Volatility's parser knows only the plugins that are run, symbol
+    tables are not checked against their schema, and what a scan for the page tables or for a PDB found is
+    kept from the opening before. `replay --plain` does without all this except for the check of the schema.
     """
 
     def __init__(self, plugins: Plugins, plain: bool = False) -> None:
@@ -90,7 +89,9 @@ class Shortcuts:
         def scan(layer: Any, context: Any, scanner: Any, *rest: Any, **named: Any) -> Any:
             if not isinstance(scanner, kept):
                 return self._scan(layer, context, scanner, *rest, **named)
-            state = tuple(map(type, scanner.tests)) if isinstance(scanner, kept[0]) else tuple(scanner._pdb_names)
+            state = (
+                tuple(map(type, scanner.tests)) if isinstance(scanner, kept[0]) else tuple(scanner._pdb_names)
+            )
             sections = tuple(map(tuple, named.get("sections") or ()))
             where = (layer.name, type(layer), layer.config.get("page_map_offset"), layer.maximum_address)
             key = (*where, type(scanner), state, sections)
@@ -149,8 +150,8 @@ def _run(words: Sequence[str], folder: pathlib.Path, out: int, err: int) -> None
         signal.alarm(CPU_SECONDS * 3)
         resource.setrlimit(resource.RLIMIT_CPU, (CPU_SECONDS, CPU_SECONDS))
         resource.setrlimit(resource.RLIMIT_AS, (ADDRESS_SPACE, ADDRESS_SPACE))
-        sys.stdout = io.TextIOWrapper(io.FileIO(1, "w", closefd=False), "utf-8", write_through=False)
-        sys.stderr = io.TextIOWrapper(io.FileIO(2, "w", closefd=False), "utf-8", "backslashreplace", write_through=True)
+        sys.stdout = os.fdopen(1, "w", encoding="utf-8", closefd=False)
+        sys.stderr = os.fdopen(2, "w", 1, encoding="utf-8", errors="backslashreplace", closefd=False)
         cli.console.setStream(sys.stderr)
         code = main(words)
         sys.stdout.flush()
@@ -169,7 +170,7 @@ def main(words: Sequence[str]) -> int:
             return ended.code or 0
         print(ended.code, file=sys.stderr)
         return 1
-    except BaseException:
+    except Exception:  # noqa: BLE001  (Python itself would show any)
         traceback.print_exc()
         return 1
     return 0
