@@ -128,6 +128,8 @@ class Corpus:
                     run = run_of(data["run"])
                     known = runs.setdefault(run.key, {"run": list(run), "tests": []})
                     known["tests"] = sorted({*known["tests"], data["test"]})
+        for digest, image in images.items():
+            image["pages"] = sum(1 for _ in pages(self.path(digest)))
         made = {"images": images, "tables": tables, "runs": runs}
         self.save(made)
         return made

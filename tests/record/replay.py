@@ -9,8 +9,9 @@ What is left out of the texts: names of temporary and of the tree's folders, add
 frames of a traceback, the version of Volatility.
 
 `--matrix` adds each plugin with each of its options alone, with none and with all switches. That takes half a
-minute for an image; so it is done for a selection: of each test file the largest image, of each version of
-Windows in each form of file the largest. All other images are run with each plugin without options.
+minute for an image; so it is done for a selection: of each test file of a plugin the image that holds most,
+and of each version of Windows in each form of file. A few more images of each test file, and those that no
+test ran a plugin on, are run with each plugin without options; the others as the tests ran them.
 """
 
 from __future__ import annotations
@@ -36,16 +37,21 @@ from volatility3.framework.configuration import requirements
 from . import runner
 from .corpus import Corpus, Json, Run, run_of
 
+FOREIGN = ("tests/forge/", "tests/test_cost")
+"""Tests of the forge itself, and some whose images are like those of others."""
+BARE = 5
+"""So many images of each test file are run with each plugin without options."""
+
 MAX_TEXT = 1 << 20
 """Bytes of a written file that is kept as text."""
 
 NETWORK = "fetch_symbols"
 VALUES: Dict[str, List[List[str]]] = {
-    "pid": [["{pid}"], ["{pid}", "{pid2}"], ["0"], ["99996"]],
+    "pid": [["{pid}"], ["{pid}", "{pid2}"], ["0"]],
     "tid": [["{tid}"], ["{tid}", "{tid2}"]],
     "offset": [["{eprocess}"]],
     "index": [["1"], ["2", "3"]],
-    "handle": [["4"], ["8", "12"]],
+    "handle": [["4", "8"]],
     "find": [["*!*"], ["nt!*"]],
     "frames_to_skip": [["1"]],
     "frames_to_capture": [["2"]],
@@ -89,8 +95,13 @@ class Replay:
         for each in self.held["runs"].values():
             run = run_of(each["run"])
             self.runs.setdefault(run.image, []).append(run)
-        self.selected = select(self.held["images"]) if settings.matrix else set()
-        self.baseline = _baseline(self.held["runs"])
+        self.selected: Set[str] = set()
+        self.bare: Set[str] = set()
+        if settings.matrix:
+            images = self.held["images"]
+            self.selected = select(images)
+            self.bare = select(images, BARE) | (set(images) - set(self.runs))
+        self.baseline = self._baseline()
 
     def images(self) -> List[str]:
         """The images to run, the longest first."""
@@ -109,7 +120,7 @@ class Replay:
         file.symlink_to(self.corpus.path(name))
         runs = {run.key: run for run in self.runs.get(name, [])}
         self._start(file, about["tables"])
-        if self.settings.matrix:
+        if name in self.selected | self.bare:
             facts = self._facts(file, about["tables"]) if name in self.selected else None
             for plugin in self.ours:
                 for options in self._options(plugin, facts):
@@ -221,6 +232,13 @@ class Replay:
             facts["baseline"] = self.baseline
         return facts
 
+    def _baseline(self) -> str:
+        """The largest file that the tests gave to --baseline."""
+        words = [word for each in self.held["runs"].values() for word in each["run"][5]]
+        found = [match for match in map(_FILE.fullmatch, words) if match]
+        found.sort(key=lambda match: (self.corpus.path(match[1]).stat().st_size, match[1]))
+        return str(found[-1][0]) if found else ""
+
     def _options(self, name: str, facts: Optional[Dict[str, str]]) -> Iterator[List[str]]:
         yield []
         if facts is None:
@@ -259,19 +277,14 @@ def _short(plugin: str) -> str:
     return plugin.rsplit(".", 1)[0]
 
 
-def _baseline(runs: Json) -> str:
-    """A file that the tests gave to --baseline, the first by its digest."""
-    words = [word for each in runs.values() for word in each["run"][5] if word.startswith("{file:")]
-    return min(words, default="")
-
-
-def select(images: Json) -> Set[str]:
-    """The images for the matrix, by their digests."""
-    largest: Dict[str, Tuple[int, str]] = {}
+def select(images: Json, count: int = 1) -> Set[str]:
+    """The images that hold most, so many of each group, by their digests."""
+    groups: Dict[str, List[Tuple[int, str]]] = {}
     for name, about in images.items():
-        for group in (*about["tests"], about["kind"]):
-            largest[group] = max(largest.get(group, (0, "")), (about["size"], name))
-    return {name for _, name in largest.values()}
+        tests = [each for each in about["tests"] if not each.startswith(FOREIGN)]
+        for group in (*tests, about["kind"]):
+            groups.setdefault(group, []).append((about["pages"], name))
+    return {name for each in groups.values() for _, name in sorted(each)[-count:]}
 
 
 def _written(name: str, path: pathlib.Path) -> List[Any]:

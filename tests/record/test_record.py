@@ -75,8 +75,8 @@ def test_a_file_is_kept_once_and_whole(tmp_path: pathlib.Path) -> None:
 
 
 def test_the_largest_of_each_test_and_kernel_are_selected() -> None:
-    def image(size: int, kind: str, *tests: str) -> Dict[str, Any]:
-        return {"size": size, "kind": kind, "tests": list(tests)}
+    def image(pages: int, kind: str, *tests: str) -> Dict[str, Any]:
+        return {"pages": pages, "kind": kind, "tests": list(tests)}
 
     images = {
         "a": image(1, "7", "one"),
