@@ -19,6 +19,8 @@ import tempfile
 from typing import Any, Dict, Iterator, List, NamedTuple, Tuple
 
 PAGE = 0x1000
+DAMAGED = "damaged"
+"""The kind of an image of which only its bytes are known."""
 
 Json = Dict[str, Any]
 TableSet = List[List[str]]
@@ -120,6 +122,8 @@ class Corpus:
                 kind, data = json.loads(line)
                 if kind == "image":
                     known = images.setdefault(data["digest"], {**data, "tests": []})
+                    if data["kind"] not in ("", DAMAGED):
+                        known.update(name=data["name"], kind=data["kind"])
                     known["tests"] = sorted({*known["tests"], data["test"]})
                     known.pop("test", None)
                 elif kind == "tables":

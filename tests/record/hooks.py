@@ -4,7 +4,7 @@
 
 Runs of the command line are seen where `tests.forge.vol` prepares them, those in the test's own process
 where `tests.forge.context` opens an image and constructs a plugin. An image whose file a test changes is kept
-as it is at each run. Runs on memory that a forked child changes are not kept, their images are.
+as it is at each run, and so is one whose bytes in memory a forked child damages (`tests.hostile.memory`).
 """
 
 from __future__ import annotations
@@ -12,9 +12,10 @@ from __future__ import annotations
 import functools
 import os
 import pathlib
+import tempfile
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
-from .corpus import Corpus, table_set
+from .corpus import DAMAGED, Corpus, table_set
 
 FOLDER = "RECORD_CORPUS"
 """The environment variable that names the corpus."""
@@ -27,14 +28,15 @@ class Harvest:
 
     def __init__(self, folder: str) -> None:
         from tests.forge import context, dump, vol
+        from tests.hostile import memory
 
         self._corpus = Corpus(pathlib.Path(folder))
-        self._process = os.getpid()
         self._kinds: Dict[str, str] = {}
         self._opening: Optional[Any] = None
         self._root = vol.PLUGINS
         self._symbols = context.symbol_directory
         dump.Image.save = self._saving(dump.Image.save)  # type: ignore[method-assign]
+        memory.install = self._installing(memory.install)
         vol.prepare = self._preparing(vol.prepare)
         context.open_image = self._opening_image(context.open_image)
         context.open_file = self._opening_file(context.open_file)
@@ -98,12 +100,25 @@ class Harvest:
 
         return open_file
 
+    def _installing(self, function: Any) -> Any:
+        @functools.wraps(function)
+        def install(opened: Any, data: bytes) -> Any:
+            with tempfile.NamedTemporaryFile() as file:
+                file.write(data)
+                file.flush()
+                path = self._corpus.path(self._corpus.keep(pathlib.Path(file.name)))
+            self._kinds[str(path)] = DAMAGED
+            opened.recorded = (path, opened.recorded[1])
+            return function(opened, data)
+
+        return install
+
     def _constructing(self, function: Any) -> Any:
         @functools.wraps(function)
         def construct(opened: Any, plugin: Any, **options: Any) -> Any:
             made = function(opened, plugin, **options)
             place = getattr(opened, "recorded", None)
-            if place is not None and os.getpid() == self._process:
+            if place is not None:
                 path, tables = place
                 name = plugin.__module__.rsplit(".", 1)[-1]
                 self._run(path, tables, f"windows.{name}", _as_words(options))

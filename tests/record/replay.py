@@ -37,8 +37,8 @@ from volatility3.framework.configuration import requirements
 from . import runner
 from .corpus import Corpus, Json, Run, run_of
 
-FOREIGN = ("tests/forge/", "tests/test_cost")
-"""Tests of the forge itself, and some whose images are like those of others."""
+FOREIGN = ("tests/forge/", "tests/test_cost", "tests/hostile/test_amplifiers")
+"""Tests of the forge itself, and of what takes long: their images get no matrix for their sake."""
 BARE = 5
 """So many images of each test file are run with each plugin without options."""
 
