@@ -9,9 +9,10 @@ What is left out of the texts: names of temporary and of the tree's folders, add
 frames of a traceback, the version of Volatility.
 
 `--matrix` adds each plugin with each of its options alone, with none and with all switches. That takes half a
-minute for an image; so it is done for a selection: of each test file of a plugin the image that holds most,
-and of each version of Windows in each form of file. A few more images of each test file, and those that no
-test ran a plugin on, are run with each plugin without options; the others as the tests ran them.
+minute for an image; so it is done for one image of each kind of Windows (version, width, WoW64): that which
+holds most. Of each test file the image that holds most is run so with the plugins that the tests run on it.
+The same images, one of each form of file and those that no test ran a plugin on are run with each plugin without
+options. All others are run as the tests ran them.
 """
 
 from __future__ import annotations
@@ -37,11 +38,10 @@ from volatility3.framework.configuration import requirements
 from . import runner
 from .corpus import Corpus, Json, Run, run_of
 
+EVERY = "*"
+"""In the place of the names of plugins: all of them."""
 FOREIGN = ("tests/forge/", "tests/test_cost", "tests/hostile/test_amplifiers")
 """Tests of the forge itself, and of what takes long: their images get no matrix for their sake."""
-BARE = 5
-"""So many images of each test file are run with each plugin without options."""
-
 MAX_TEXT = 1 << 20
 """Bytes of a written file that is kept as text."""
 
@@ -95,12 +95,7 @@ class Replay:
         for each in self.held["runs"].values():
             run = run_of(each["run"])
             self.runs.setdefault(run.image, []).append(run)
-        self.selected: Set[str] = set()
-        self.bare: Set[str] = set()
-        if settings.matrix:
-            images = self.held["images"]
-            self.selected = select(images)
-            self.bare = select(images, BARE) | (set(images) - set(self.runs))
+        self.selected = select(self.held["images"], self.held["runs"]) if settings.matrix else {}
         self.baseline = self._baseline()
 
     def images(self) -> List[str]:
@@ -120,10 +115,12 @@ class Replay:
         file.symlink_to(self.corpus.path(name))
         runs = {run.key: run for run in self.runs.get(name, [])}
         self._start(file, about["tables"])
-        if name in self.selected | self.bare:
-            facts = self._facts(file, about["tables"]) if name in self.selected else None
+        if name in self.selected:
+            chosen = self.selected[name]
+            facts = self._facts(file, about["tables"]) if chosen else {}
             for plugin in self.ours:
-                for options in self._options(plugin, facts):
+                whole = _short(plugin) in chosen or EVERY in chosen
+                for options in self._options(plugin, facts) if whole else [[]]:
                     run = Run(name, about["tables"], "both", (), _short(plugin), tuple(options))
                     runs.setdefault(run.key, run)
         with lzma.open(part.with_suffix(".new"), "wt", encoding="utf-8", preset=1) as out:
@@ -239,10 +236,8 @@ class Replay:
         found.sort(key=lambda match: (self.corpus.path(match[1]).stat().st_size, match[1]))
         return str(found[-1][0]) if found else ""
 
-    def _options(self, name: str, facts: Optional[Dict[str, str]]) -> Iterator[List[str]]:
+    def _options(self, name: str, facts: Dict[str, str]) -> Iterator[List[str]]:
         yield []
-        if facts is None:
-            return
         switches: List[str] = []
         for each in self.plugins[name].get_requirements():
             word = "--" + each.name.replace("_", "-")
@@ -277,14 +272,23 @@ def _short(plugin: str) -> str:
     return plugin.rsplit(".", 1)[0]
 
 
-def select(images: Json, count: int = 1) -> Set[str]:
-    """The images that hold most, so many of each group, by their digests."""
-    groups: Dict[str, List[Tuple[int, str]]] = {}
+def select(images: Json, runs: Json) -> Dict[str, Set[str]]:
+    """The images for the matrix, by their digests, with the plugins that are given all options."""
+    used: Dict[str, Set[str]] = {}
+    for each in runs.values():
+        used.setdefault(each["run"][0], set()).add(each["run"][4])
+    groups: Dict[Tuple[str, str], List[Tuple[int, str]]] = {}
     for name, about in images.items():
-        tests = [each for each in about["tests"] if not each.startswith(FOREIGN)]
-        for group in (*tests, about["kind"]):
+        version, _, _ = about["kind"].rpartition(" ")
+        tests = [("test", each) for each in about["tests"] if not each.startswith(FOREIGN)]
+        for group in (*tests, ("kind", version), ("form", about["kind"])) if tests else ():
             groups.setdefault(group, []).append((about["pages"], name))
-    return {name for each in groups.values() for _, name in sorted(each)[-count:]}
+    chosen: Dict[str, Set[str]] = {name: set() for name in images if name not in used}
+    for (sort, _), members in groups.items():
+        name = max(members)[1]
+        plugins = {"test": used.get(name, set()), "kind": {EVERY}, "form": set()}[sort]
+        chosen.setdefault(name, set()).update(plugins)
+    return chosen
 
 
 def _written(name: str, path: pathlib.Path) -> List[Any]:

@@ -74,17 +74,24 @@ def test_a_file_is_kept_once_and_whole(tmp_path: pathlib.Path) -> None:
     assert corpus.keep(longer) != corpus.keep(dense)
 
 
-def test_the_largest_of_each_test_and_kernel_are_selected() -> None:
+def test_what_holds_most_of_each_test_and_kernel_is_selected() -> None:
     def image(pages: int, kind: str, *tests: str) -> Dict[str, Any]:
         return {"pages": pages, "kind": kind, "tests": list(tests)}
 
     images = {
-        "a": image(1, "7", "one"),
-        "b": image(2, "7", "one"),
-        "c": image(1, "xp", "one"),
-        "d": image(1, "7"),
+        "seven": image(1, "7 .raw", "one"),
+        "more": image(2, "7 .raw", "one"),
+        "most": image(3, "7 .dmp", "other"),
+        "xp": image(1, "xp .raw", "one"),
+        "unused": image(1, "7 .raw", "tests/forge/this"),
     }
-    assert select(images) == {"b", "c"}
+    runs = {name: {"run": [name, "", "both", [], f"on {name}", []]} for name in images if name != "unused"}
+    assert select(images, runs) == {
+        "more": {"on more"},
+        "most": {"*", "on most"},
+        "xp": {"*"},
+        "unused": set(),
+    }
 
 
 @pytest.mark.cli
