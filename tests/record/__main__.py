@@ -15,7 +15,7 @@ from typing import List
 from . import compare, corpus, hooks
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-WITHOUT = ("tests/fuzz", "tests/unwind", "tests/record", "tests/test_packaging.py")
+WITHOUT = ("*/tests/fuzz/*", "*/tests/unwind/*", "*/tests/record/*", "*/decode/*", "*/test_packaging.py")
 """Tests that run no plugin."""
 
 
@@ -50,7 +50,7 @@ def main(words: List[str]) -> int:
 
 def _harvest(folder: pathlib.Path, jobs: int, rest: List[str]) -> int:
     """Runs the tests with hooks. A test that fails is shown and does not stop it."""
-    tests = rest or [*(f"--ignore={each}" for each in WITHOUT), "tests"]
+    tests = rest or [*(f"--ignore-glob={each}" for each in WITHOUT), "tests"]
     command = [sys.executable, "-m", "pytest", "-p", "tests.record.hooks", "-p", "no:cacheprovider"]
     command += ["-n", str(jobs), *tests]
     environment = {**os.environ, hooks.FOLDER: str(folder.resolve())}

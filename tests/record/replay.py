@@ -7,12 +7,6 @@
 
 What is left out of the texts: names of temporary and of the tree's folders, addresses of Python objects, the
 frames of a traceback, the version of Volatility.
-
-`--matrix` adds each plugin with each of its options alone, with none and with all switches. That takes half a
-minute for an image; so it is done for one image of each kind of Windows (version, width, WoW64): that which
-holds most. Of each test file the image that holds most is run so with the plugins that the tests run on it.
-The same images, one of each form of file and those that no test ran a plugin on are run with each plugin
-without options. All others are run as the tests ran them.
 """
 
 from __future__ import annotations
@@ -30,34 +24,15 @@ import sys
 import tempfile
 import time
 import traceback
-from typing import Any, Dict, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Set, Tuple
+from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 from volatility3.framework import constants
-from volatility3.framework.configuration import requirements
 
-from . import runner
-from .corpus import Corpus, Json, Run, run_of
+from . import matrix, runner
+from .corpus import Corpus, Run, run_of
 
-EVERY = "*"
-"""In the place of the names of plugins: all of them."""
-FOREIGN = ("tests/forge/", "tests/test_cost", "tests/hostile/test_amplifiers")
-"""Tests of the forge itself, and of what takes long: their images get no matrix for their sake."""
 MAX_TEXT = 1 << 20
 """Bytes of a written file that is kept as text."""
-
-NETWORK = "fetch_symbols"
-VALUES: Dict[str, List[List[str]]] = {
-    "pid": [["{pid}"], ["{pid}", "{pid2}"], ["0"]],
-    "tid": [["{tid}"], ["{tid}", "{tid2}"]],
-    "offset": [["{eprocess}"]],
-    "index": [["1"], ["2", "3"]],
-    "handle": [["4", "8"]],
-    "find": [["*!*"], ["nt!*"]],
-    "frames_to_skip": [["1"]],
-    "frames_to_capture": [["2"]],
-    "baseline": [["{baseline}"]],
-}
-"""Options that take values, and which they get (others: 1 or `*`). What an image lacks is left out."""
 
 _ADDRESS = re.compile(r"\bat 0x[0-9a-fA-F]+>")
 _TEMPORARY = re.compile(r"tmp_\w{8}\.vol3")
@@ -95,7 +70,7 @@ class Replay:
         for each in self.held["runs"].values():
             run = run_of(each["run"])
             self.runs.setdefault(run.image, []).append(run)
-        self.selected = select(self.held["images"], self.held["runs"]) if settings.matrix else {}
+        self.selected = matrix.select(self.held["images"], self.held["runs"]) if settings.matrix else {}
         self.baseline = self._baseline()
 
     def images(self) -> List[str]:
@@ -119,8 +94,8 @@ class Replay:
             chosen = self.selected[name]
             facts = self._facts(file, about["tables"]) if chosen else {}
             for plugin in self.ours:
-                whole = _short(plugin) in chosen or EVERY in chosen
-                for options in self._options(plugin, facts) if whole else [[]]:
+                whole = _short(plugin) in chosen or matrix.EVERY in chosen
+                for options in matrix.options(self.plugins[plugin], facts) if whole else [[]]:
                     run = Run(name, about["tables"], "both", (), _short(plugin), tuple(options))
                     runs.setdefault(run.key, run)
         with lzma.open(part.with_suffix(".new"), "wt", encoding="utf-8", preset=1) as out:
@@ -219,12 +194,7 @@ class Replay:
                 rows = json.loads(done.stdout)
             except ValueError:
                 continue
-            pids = [row["PID"] for row in rows if row["PID"] not in (0, 4, None)]
-            if "ImageFileName" in (rows or [{}])[0]:
-                _name(facts, "pid", pids)
-                _name(facts, "eprocess", [row["Offset(V)"] for row in rows[1:]])
-            else:
-                _name(facts, "tid", [row["TID"] for row in rows if row["PID"] not in (0, 4, None)])
+            matrix.learn(facts, rows)
         if self.baseline:
             facts["baseline"] = self.baseline
         return facts
@@ -236,59 +206,10 @@ class Replay:
         found.sort(key=lambda match: (self.corpus.path(match[1]).stat().st_size, match[1]))
         return str(found[-1][0]) if found else ""
 
-    def _options(self, name: str, facts: Dict[str, str]) -> Iterator[List[str]]:
-        yield []
-        switches: List[str] = []
-        for each in self.plugins[name].get_requirements():
-            word = "--" + each.name.replace("_", "-")
-            if each.name == NETWORK:
-                continue
-            if isinstance(each, requirements.BooleanRequirement):
-                switches.append(word)
-                yield [word]
-            elif isinstance(each, requirements.ChoiceRequirement):
-                yield from ([word, choice] for choice in each.choices)
-            elif isinstance(each, (requirements.ListRequirement, requirements.IntRequirement)):
-                yield from _filled(word, VALUES.get(each.name, [["1"]]), facts)
-            elif isinstance(each, requirements.StringRequirement):
-                yield from _filled(word, VALUES.get(each.name, [["*"]]), facts)
-        if len(switches) > 1:
-            yield switches
-
-
-def _filled(word: str, values: List[List[str]], facts: Dict[str, str]) -> Iterator[List[str]]:
-    for each in values:
-        with contextlib.suppress(KeyError):
-            yield [word, *(value.format_map(facts) for value in each)]
-
-
-def _name(facts: Dict[str, str], name: str, values: Iterable[Any]) -> None:
-    for number, value in zip(("", "2"), values):
-        facts[name + number] = str(value)
-
 
 def _short(plugin: str) -> str:
     """The name of a plugin as users write it: without the class."""
     return plugin.rsplit(".", 1)[0]
-
-
-def select(images: Json, runs: Json) -> Dict[str, Set[str]]:
-    """The images for the matrix, by their digests, with the plugins that are given all options."""
-    used: Dict[str, Set[str]] = {}
-    for each in runs.values():
-        used.setdefault(each["run"][0], set()).add(each["run"][4])
-    groups: Dict[Tuple[str, str], List[Tuple[int, str]]] = {}
-    for name, about in images.items():
-        version, _, _ = about["kind"].rpartition(" ")
-        tests = [("test", each) for each in about["tests"] if not each.startswith(FOREIGN)]
-        for group in (*tests, ("kind", version), ("form", about["kind"])) if tests else ():
-            groups.setdefault(group, []).append((about["pages"], name))
-    chosen: Dict[str, Set[str]] = {name: set() for name in images if name not in used}
-    for (sort, _), members in groups.items():
-        name = max(members)[1]
-        plugins = {"test": used.get(name, set()), "kind": {EVERY}, "form": set()}[sort]
-        chosen.setdefault(name, set()).update(plugins)
-    return chosen
 
 
 def _written(name: str, path: pathlib.Path) -> List[Any]:

@@ -13,7 +13,7 @@ import pytest
 from tests.forge import sample, vol
 from tests.record import __main__ as command
 from tests.record.corpus import Corpus, Run, table_set
-from tests.record.replay import select
+from tests.record.matrix import select
 
 RUNS = [("windows.gflags", ()), ("windows.stacktracedb", ("--pid", "0")), ("windows.locks", ("--dump",))]
 
