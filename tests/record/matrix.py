@@ -3,10 +3,10 @@
 """What a replay runs beside what the tests ran: `replay --matrix`.
 
 Each plugin with each of its options alone, with none and with all switches. That takes half a minute for an
-image; so it is done for one image of each kind of Windows (version, width, WoW64): that which holds most. Of each
-test file the image that holds most is run so with the plugins that the tests run on it. The same images, one of
-each form of file and those that no test ran a plugin on are run with each plugin without options. All others are
-run as the tests ran them.
+image; so it is done for one image of each kind of Windows (version, width, WoW64): that which holds most. Of
+each test file the image that holds most is run so with the plugins that the tests run on it. The same images,
+one of each form of file and those that no test ran a plugin on are run with each plugin without options. All
+others are run as the tests ran them.
 """
 
 from __future__ import annotations
