@@ -31,6 +31,8 @@ from volatility3.framework import constants
 from . import matrix, runner
 from .corpus import Corpus, Run, run_of
 
+FEW = 2
+"""So many runs are made without opening the image first."""
 MAX_TEXT = 1 << 20
 """Bytes of a written file that is kept as text."""
 
@@ -89,7 +91,6 @@ class Replay:
         file = home / ("image" + "".join(pathlib.Path(about["name"]).suffixes))
         file.symlink_to(self.corpus.path(name))
         runs = {run.key: run for run in self.runs.get(name, [])}
-        self._start(file, about["tables"])
         if name in self.selected:
             chosen = self.selected[name]
             facts = self._facts(file, about["tables"]) if chosen else {}
@@ -98,6 +99,7 @@ class Replay:
                 for options in matrix.options(self.plugins[plugin], facts) if whole else [[]]:
                     run = Run(name, about["tables"], "both", (), _short(plugin), tuple(options))
                     runs.setdefault(run.key, run)
+        self._start(file, about["tables"], len(runs))
         with lzma.open(part.with_suffix(".new"), "wt", encoding="utf-8", preset=1) as out:
             for key, run in sorted(runs.items()):
                 began = time.monotonic()
@@ -117,12 +119,13 @@ class Replay:
                     done = runner.call(["-p", str(self.folder), plugin, "--help"], work)
                 out.write(json.dumps([*self._entry(f"help {plugin}", (done, []), work), 0]) + "\n")
 
-    def _start(self, file: pathlib.Path, tables: str) -> None:
+    def _start(self, file: pathlib.Path, tables: str, runs: int) -> None:
+        """Makes this process what the runs fork from; to open the image first does not pay for a few."""
         gc.collect()
         gc.freeze()
         gc.disable()
         self.shortcuts.forget()
-        if not self.settings.plain:
+        if runs > FEW and not self.settings.plain:
             runner.open_once(self._front(file, tables), self.shortcuts)
 
     def _front(self, file: pathlib.Path, tables: str, renderer: str = "both") -> List[str]:

@@ -64,8 +64,9 @@ class Shortcuts:
     """What is not done again for each run, since it does not depend on the plugins of the tree.
 
     The folder of plugins is searched once, Volatility's parser knows only the plugins that are run, symbol
-    tables are not checked against their schema, and what a scan for the page tables or for a PDB found is
-    kept from the opening before. `replay --plain` does without all this except for the check of the schema.
+    tables are not checked against their schema, pages of zeros are not searched for references to themselves,
+    and what a scan for the page tables or for a PDB found is kept from the opening before. `replay --plain`
+    does without all this except for the check of the schema.
     """
 
     def __init__(self, plugins: Plugins, plain: bool = False) -> None:
@@ -79,6 +80,7 @@ class Shortcuts:
         framework.import_files = lambda *_: list(failed)
         framework.list_plugins = lambda: dict(plugins)
         interfaces.layers.DataLayerInterface.scan = self._scan_once()
+        windows.DtbSelfReferential.__call__ = _passing_zeros(windows.DtbSelfReferential.__call__)
 
     def _scan_once(self) -> Callable[..., Any]:
         # It imports plugins: not before it is known where they are.
@@ -107,6 +109,17 @@ class Shortcuts:
     def forget(self) -> None:
         """Drops what was found in an image."""
         self._scans.clear()
+
+
+def _passing_zeros(function: Callable[..., Any]) -> Callable[..., Any]:
+    zeros = bytes(0x1000)
+
+    def test(self: Any, data: bytes, data_offset: int, page_offset: int) -> Any:
+        if data[page_offset : page_offset + 0x1000] == zeros:
+            return None
+        return function(self, data, data_offset, page_offset)
+
+    return test
 
 
 def load(folder: pathlib.Path) -> Plugins:
