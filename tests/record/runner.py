@@ -26,6 +26,8 @@ from volatility3.framework.automagic import windows
 
 CPU_SECONDS = 300
 ADDRESS_SPACE = 6 << 30
+OUTPUT = 32 << 20
+"""Where a run is cut off, as some images yield rows without end: up to there it is the same each time."""
 CORE = ("windows.info.Info", "windows.pslist.PsList", "windows.threads.Threads")
 """Plugins of Volatility itself that are wanted beside those of the tree."""
 
@@ -162,6 +164,7 @@ def _run(words: Sequence[str], folder: pathlib.Path, out: int, err: int) -> None
         os.chdir(folder)
         signal.alarm(CPU_SECONDS * 3)
         resource.setrlimit(resource.RLIMIT_CPU, (CPU_SECONDS, CPU_SECONDS))
+        resource.setrlimit(resource.RLIMIT_FSIZE, (OUTPUT, OUTPUT))
         resource.setrlimit(resource.RLIMIT_AS, (ADDRESS_SPACE, ADDRESS_SPACE))
         sys.stdout = os.fdopen(1, "w", encoding="utf-8", closefd=False)
         sys.stderr = os.fdopen(2, "w", 1, encoding="utf-8", errors="backslashreplace", closefd=False)
