@@ -13,7 +13,7 @@ import pytest
 
 
 def python(version: str) -> str:
-    """Returns an interpreter of a version such as 3.8, of the PATH or pyenv; skips the test if there is none."""
+    """Returns an interpreter of a version such as 3.8, of PATH or pyenv; skips the test if there is none."""
     pyenv = pathlib.Path(os.environ.get("PYENV_ROOT", str(pathlib.Path.home() / ".pyenv")))
     found = [shutil.which(f"python{version}"), *map(str, pyenv.glob(f"versions/{version}.*/bin/python"))]
     for path in filter(None, found):
