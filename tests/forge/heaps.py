@@ -250,6 +250,12 @@ class NtHeap:
             self.put(node + pointer, pointer, nodes[number - 1])
 
 
+def prefix(slots: List[int], pointer: int) -> bytes:
+    """A trace within a block: as many slots as the heap was told to keep frames, the last ones perhaps 0."""
+    words = [len(slots), sum(slots) % (1 << 8 * pointer), *slots]
+    return b"".join(word.to_bytes(pointer, "little") for word in words)
+
+
 def record(frames: List[int], pointer: int) -> bytes:
     """A record of the heap's log."""
     code = (0).to_bytes(pointer, "little") + (sum(frames) & 0xFFFFFFFF).to_bytes(4, "little")

@@ -32,7 +32,6 @@ from .space import HeapSpace, find_space, listed_heaps, load_types
 
 vollog = logging.getLogger(__name__)
 
-_RECORD = "_RTLP_HEAP_STACK_TRACE_RECORD"
 _ENTRY = "_RTL_STACK_TRACE_ENTRY"
 
 
@@ -123,7 +122,7 @@ class Heaps(interfaces.configuration.VersionableInterface):
 
         return Traces(
             memory,
-            self._image.our_types(f"heaplog-{arch}")[_RECORD],
+            self._image.our_types(f"heaplog-{arch}"),
             self._image.our_types(f"std-{newest}-{arch}")[_ENTRY],
             database,
         )

@@ -242,6 +242,6 @@ def test_any_damage_is_survived(form: str, damage: List[Tuple[int, int]]) -> Non
     )
     found = read_heap(held, BASE, [heaptypes.heap(form)])
     if found is not None:
-        traces = Traces(held, heaptypes.RECORD[arch], heaptypes.ENTRY[arch])
+        traces = Traces(held, heaptypes.LOG[arch], heaptypes.ENTRY[arch])
         items = list(HeapWalker(held, traces).blocks(found))
         assert len(items) < 4 * len(memory)

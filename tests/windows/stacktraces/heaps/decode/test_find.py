@@ -37,7 +37,7 @@ def search(arch: str, runs: Runs, listed: Sequence[int], ranges: bool = True) ->
 
 def contents(arch: str, runs: Runs, listed: Optional[Sequence[int]], keep: bool = True) -> Contents:
     memory = Memory.over(Extents(runs), heaptypes.pointer_size(arch))
-    traces = Traces(memory, heaptypes.RECORD[arch], heaptypes.ENTRY[arch])
+    traces = Traces(memory, heaptypes.LOG[arch], heaptypes.ENTRY[arch])
     found = search(arch, runs, listed or [])
     return read_contents(memory, found, heaptypes.heap_types(arch), traces, listed, keep)
 

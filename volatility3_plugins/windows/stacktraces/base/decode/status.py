@@ -101,6 +101,8 @@ class Word(enum.Enum):
     # Heaps.
     NOT_READ_YET = "not-read"
     UNLISTED = "unlisted"
+    STACK_OF_THE_FREE = "stack of the free"
+    STACK_OF_ALLOCATION_OR_FREE = "stack of allocation or free"
     NO_DATABASE = "no database"
     NO_SUCH_INDEX = "no such index"
     FLAGS_UNREADABLE = "flags unreadable"

@@ -10,8 +10,8 @@ from __future__ import annotations
 from typing import Iterator, Optional, Tuple, Union
 
 from ...base.decode.memory import Memory
-from ...base.decode.status import NOTHING, Status
-from .block import BLOCK, DAMAGED, LFH, LIGHT, UNKNOWN_SIZE, VIRTUAL, Block, sized
+from ...base.decode.status import NOTHING, Status, status
+from .block import BLOCK, DAMAGED, LFH, LIGHT, OF_THE_FREE, UNKNOWN_SIZE, UNPROVEN, VIRTUAL, Block, sized
 from .entry import BUSY, EXTRA_PRESENT, BlockHeader, Coder, Lost, walk
 from .extended import Extension, carve, read_extension, trace_of, units_before
 from .lfh import LFH_BLOCK, read_user_blocks
@@ -19,7 +19,7 @@ from .nt import Heap
 from .page import PageHeapTypes, read_information
 from .trace import UNREADABLE, BlockTrace, Traces
 
-_LONG_UNUSED = 0x3F  # UnusedBytes that did not fit: how many there are is elsewhere
+_LONG_UNUSED = 0x3F  # UnusedBytes that did not fit (6.0 and later): how many there are is elsewhere
 
 
 class HeapWalker:
@@ -66,12 +66,12 @@ class HeapWalker:
 
     def _user_blocks(self, heap: Heap, entry: BlockHeader) -> Optional[range]:
         """Returns the headers of the blocks that the low-fragmentation heap has in a block, if it is its."""
-        types = heap.types
-        if types.lfh is None:
+        types = heap.types.lfh
+        if types is None:
             return None
-        return read_user_blocks(
-            self._memory, entry.address + types.unit, entry.address + entry.size, types.lfh
-        )
+        # Under an interceptor the block that holds the others is an extended one itself.
+        contents = entry.address + (units_before(entry.unused, entry.segment) + 1) * types.unit
+        return read_user_blocks(self._memory, contents, entry.address + entry.size, types)
 
     def _inner(self, heap: Heap, coder: Coder, inner: range) -> Iterator[Block]:
         """Yields the blocks that the low-fragmentation heap has in one block."""
@@ -84,15 +84,15 @@ class HeapWalker:
                 yield self._block(heap, BlockHeader(header, inner.step, 0, 0, 0, mark & ~LFH_BLOCK), LFH)
 
     def _block(self, heap: Heap, entry: BlockHeader, form: str) -> Block:
-        unit = heap.types.unit
-        offset = units_before(entry.unused, entry.segment)
+        unit, extensible = heap.types.unit, heap.types.extended is not None
+        offset = units_before(entry.unused, entry.segment) if extensible else 0
         if offset:
-            user, unused, trace, status = self._extended(heap, entry.address, offset)
+            user, unused, trace, said = self._extended(heap, entry.address, offset)
         else:
-            user, trace, status = entry.address + unit, self._extra(heap, entry), NOTHING
-            unused = unit if entry.unused == _LONG_UNUSED else entry.unused
-        size, overhead, status = sized(entry.size, unused, status)
-        return self._light(Block(heap.address, user, size, overhead, form, False, trace, 0, status))
+            user, trace, said = entry.address + unit, self._extra(heap, entry), NOTHING
+            unused = unit if extensible and entry.unused == _LONG_UNUSED else entry.unused
+        size, overhead, said = sized(entry.size, unused, said)
+        return self._light(Block(heap.address, user, size, overhead, form, False, trace, 0, said))
 
     def _extended(
         self, heap: Heap, header: int, offset: int
@@ -108,8 +108,8 @@ class HeapWalker:
         user = header + (offset + 1) * unit
         record = memory.pointer(header + unit)
         named = self._traces.record(record) if record else None
-        status = UNREADABLE if memory.read(user - unit, unit) is None else DAMAGED
-        return user, None, None if named is None or named.status else named, status
+        said = UNREADABLE if memory.read(user - unit, unit) is None else DAMAGED
+        return user, None, None if named is None or named.status else named, said
 
     def _light(self, block: Block) -> Block:
         """Returns the block that light page heap made of one."""
@@ -127,6 +127,7 @@ class HeapWalker:
             form=LIGHT,
             freed=found.freed,
             trace=trace,
+            status=status(block.status, UNPROVEN) if found.freed and trace else block.status,
         )
 
     def _extra(self, heap: Heap, entry: BlockHeader) -> Optional[BlockTrace]:
@@ -146,7 +147,7 @@ class HeapWalker:
                 user = entry.address + types.unit
                 size = entry.size - types.unit
                 trace = self._traces.index(index)
-                yield Block(heap.address, user, size, types.unit, BLOCK, True, trace, 0, NOTHING)
+                yield Block(heap.address, user, size, types.unit, BLOCK, True, trace, 0, OF_THE_FREE)
             return
         yield from self._carved(heap, coder, entry.address, end, True)
 
@@ -163,8 +164,8 @@ class HeapWalker:
                 whole = self._whole(coder, extension, end)
             size = UNKNOWN_SIZE if whole is None else whole - extension.unused
             overhead = 0 if whole is None else extension.unused
-            status = NOTHING if freed else DAMAGED
-            yield Block(heap.address, extension.user, size, overhead, form, freed, trace, 0, status)
+            said = OF_THE_FREE if freed else DAMAGED
+            yield Block(heap.address, extension.user, size, overhead, form, freed, trace, 0, said)
 
     def _whole(self, coder: Coder, extension: Extension, end: int) -> Optional[int]:
         """Returns the size that a carved block's own header still gives, with the header, or None."""
@@ -183,13 +184,13 @@ class HeapWalker:
             return Block(heap.address, 0, UNKNOWN_SIZE, 0, VIRTUAL, False, None, 0, UNREADABLE)
         unused, offset = self._virtual_code(heap, code)
         index = memory.member(address, types.virtual_index) or 0
-        user, trace, status = header + types.unit, None, NOTHING
+        user, trace, said = header + types.unit, None, NOTHING
         if offset:
-            user, _, trace, status = self._extended(heap, header, offset)
+            user, _, trace, said = self._extended(heap, header, offset)
         if trace is None and index:
             trace = self._traces.index(index)
-        size, overhead, status = sized(commit, unused, status)
-        return Block(heap.address, user, size, overhead, VIRTUAL, False, trace, index, status)
+        size, overhead, said = sized(commit, unused, said)
+        return Block(heap.address, user, size, overhead, VIRTUAL, False, trace, index, said)
 
     def _virtual_code(self, heap: Heap, code: int) -> Tuple[int, int]:
         """Returns the bytes that a virtual-alloc block wastes, and its EntryOffset; only the header's first

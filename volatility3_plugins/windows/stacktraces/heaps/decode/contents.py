@@ -9,7 +9,7 @@ from typing import Collection, List, NamedTuple, Optional, Set
 from ...base.decode.memory import Memory
 from ...base.decode.pagetable import PAGE_SIZE
 from ...base.decode.status import NOTHING, Status, Word, status
-from .block import PAGE, SEGMENT, UNKNOWN_SIZE, Block, Group, Groups, sized
+from .block import PAGE, SEGMENT, UNKNOWN_SIZE, UNPROVEN, Block, Group, Groups, sized
 from .blocks import HeapWalker
 from .entry import Lost
 from .find import FoundHeaps, HeapTypes
@@ -162,6 +162,7 @@ class _Reading:
             freed += node.freed
             trace = self._traces.entry(node.trace) if node.trace else None
             size, overhead, said = sized(node.actual, node.actual - node.size, NOTHING)
+            said = status(said, UNPROVEN if node.freed and trace else None)
             self.groups.add(Block(handle, node.user, size, overhead, PAGE, node.freed, trace, 0, said))
         creator = self._traces.entry(root.creator) if root.creator else None
         # Where nodes cannot be read, how many there are says nothing more.

@@ -94,7 +94,7 @@ class Node(NamedTuple):
         user: address of the caller's bytes
         size: bytes that the caller asked for
         actual: bytes given
-        trace: address of a database entry, 0 for none; a freed block's is the one that freed it
+        trace: address of a database entry, 0 for none; whose it is of a freed block was not measured
         freed: it is on the list of freed blocks
     """
 
