@@ -90,7 +90,7 @@ def test_what_is_left_of_a_heap_without_its_beginning(arch: str) -> None:
     runs = without(heap.regions(), BASE, BASE + PAGE_SIZE) + records.runs()
     read = contents(arch, runs, [BASE])
     assert [(owner.kind, owner.address, text(owner.status)) for owner in read.owners] == [
-        ("heap", BASE, "damaged"),
+        ("heap", BASE, f"damaged, {read.lost} bytes unread"),
         ("heap segment", 0x100000, ""),
     ]
     (group,) = read.groups

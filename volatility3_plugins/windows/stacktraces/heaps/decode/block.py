@@ -16,6 +16,7 @@ LIGHT = "lightpage"
 PAGE = "page"
 LARGE = "large"
 SEGMENT = "segment"
+CONTAINER = "lfh container"
 
 UNKNOWN_SIZE = -1
 DAMAGED = status(Word.DAMAGED)
@@ -32,7 +33,8 @@ class Block(NamedTuple):
         user: address of the caller's bytes
         size: bytes that the caller asked for, UNKNOWN_SIZE when nothing tells
         overhead: bytes of the heap that it takes beyond these
-        form: `block`, `lfh`, `virtual`, `lightpage`; of other heaps `page`, `large` or `segment`
+        form: `block`, `lfh`, `virtual`, `lightpage`; of other heaps `page`, `large` or `segment`;
+            `lfh container`: the low-fragmentation heap keeps `lfh` blocks in it, it is no caller's
         freed: it is no longer the caller's
         trace: the trace that it names, None when it names none; of a freed block see `status`
         std_index: of a second trace, in the stack trace database, that it names; 0 for none

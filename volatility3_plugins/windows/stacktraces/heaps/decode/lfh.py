@@ -77,6 +77,25 @@ def read_user_blocks(memory: Memory, address: int, end: int, types: LfhTypes) ->
     return _aligned(memory, range(first, latest + 1, unit), stride, count, types)
 
 
+def hides_blocks(memory: Memory, address: int, types: LfhTypes) -> bool:
+    """Tells whether a block that is the heap's own may hold blocks of the low-fragmentation heap that cannot
+    be told, since what describes them is not present.
+
+    Args:
+        memory: the process's
+        address: of the block's contents
+        types: the structures of the heap's generation
+    """
+    signature = memory.number(address + types.signature, 4)
+    if signature is None:
+        return True
+    if signature != SIGNATURE:
+        return False
+    subsegment = memory.member(address, types.subsegment)
+    needed = (types.user_blocks, types.block_size, types.block_count)
+    return subsegment is None or any(memory.member(subsegment, each) is None for each in needed)
+
+
 def _aligned(
     memory: Memory, firsts: Iterable[int], stride: int, count: int, types: LfhTypes
 ) -> Optional[range]:
