@@ -102,7 +102,7 @@ class Word(enum.Enum):
     NOT_READ_YET = "not-read"
     UNLISTED = "unlisted"
     BYTES_UNREAD = "{} bytes unread"
-    """Of so many bytes of a heap no block can be told: what lies there is in no sum."""
+    """In so many bytes of a heap no header can be told: only what proves itself by its record is in a sum."""
     UST_WITHOUT_HPC = "+ust without +hpc"
     """XP and 2003 trace no heap block with +ust alone."""
     STACK_OF_THE_FREE = "stack of the free"

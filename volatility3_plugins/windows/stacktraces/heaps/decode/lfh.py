@@ -3,8 +3,9 @@
 """The low-fragmentation heap (Vista and later): many equal blocks inside one block of an NT heap.
 
 Source: `_HEAP_SUBSEGMENT` and `_HEAP_USERDATA_HEADER` from public symbols of ntdll; the signature, where
-blocks begin and what UnusedBytes means in them from public write-ups (C. Valasek, "Understanding the Low
-Fragmentation Heap", 2010; C. Valasek and T. Mandt, "Windows 8 Heap Internals", 2012). Not measured.
+blocks begin and what UnusedBytes means in them are described (C. Valasek, "Understanding the Low
+Fragmentation Heap", 2010; C. Valasek and T. Mandt, "Windows 8 Heap Internals", 2012). Measured on
+7601.17514 and 19044.1766 (x64) under an interceptor.
 """
 
 from __future__ import annotations
