@@ -63,6 +63,7 @@ class HeapWalker:
         that are known by the record they name. A block of the form CONTAINER comes before the blocks in it.
         """
         types, coder = heap.types, Coder(heap.types, heap.key)
+        memory, unit, lfh = self._memory, types.unit, types.lfh
         for segment in heap.segments:
             for item in walk(self._memory, segment, coder):
                 if isinstance(item, Lost):
@@ -70,31 +71,33 @@ class HeapWalker:
                     yield from self._carved(heap, coder, item.start, item.end, False)
                 elif not item.flags & BUSY:
                     yield from self._freed(heap, coder, item)
-                elif item.address + types.unit not in segment.descriptors:
-                    yield from self._busy(heap, coder, item)
+                elif item.address + unit not in segment.descriptors:
+                    # Under an interceptor a block that holds others is an extended one itself.
+                    offset, inner = 0, None
+                    if lfh is not None:
+                        offset = units_before(item.unused, item.segment)
+                        contents = item.address + (offset + 1) * unit
+                        inner = read_user_blocks(memory, contents, item.address + item.size, lfh)
+                    if inner is not None:
+                        yield self._block(heap, item, CONTAINER, offset)
+                        yield from self._inner(heap, coder, inner)
+                    elif lfh is not None and item.flags & INTERNAL:
+                        yield from self._own(heap, coder, item, offset)
+                    else:
+                        yield self._block(heap, item, BLOCK, offset)
         for address in heap.virtual_blocks:
             yield self._virtual(heap, address)
 
-    def _busy(self, heap: Heap, coder: Coder, entry: BlockHeader) -> Iterator[Union[Block, Lost]]:
-        """Yields a busy block, with the blocks that the low-fragmentation heap has in it if it is its."""
-        types = heap.types.lfh
-        if types is None:
-            yield self._block(heap, entry, BLOCK)
+    def _own(self, heap: Heap, coder: Coder, entry: BlockHeader, offset: int) -> Iterator[Union[Block, Lost]]:
+        """Yields a block of the heap's own, with what is left of the blocks in it if there may be some."""
+        types, start = heap.types, entry.address + (offset + 1) * heap.types.unit
+        if types.lfh is None or not hides_blocks(self._memory, start, types.lfh):
+            yield self._block(heap, entry, BLOCK, offset)
             return
-        # Under an interceptor the block that holds the others is an extended one itself.
-        contents = entry.address + (units_before(entry.unused, entry.segment) + 1) * types.unit
-        end = entry.address + entry.size
-        inner = read_user_blocks(self._memory, contents, end, types)
-        if inner is not None:
-            yield self._block(heap, entry, CONTAINER)
-            yield from self._inner(heap, coder, inner)
-        elif entry.flags & INTERNAL and hides_blocks(self._memory, contents, types):
-            container = self._block(heap, entry, CONTAINER)
-            yield container._replace(status=status(container.status, UNREADABLE))
-            yield Lost(contents, end)
-            yield from self._carved(heap, coder, contents, end, False)
-        else:
-            yield self._block(heap, entry, BLOCK)
+        container, end = self._block(heap, entry, CONTAINER, offset), entry.address + entry.size
+        yield container._replace(status=status(container.status, UNREADABLE))
+        yield Lost(start, end)
+        yield from self._carved(heap, coder, start, end, False)
 
     def _inner(self, heap: Heap, coder: Coder, inner: range) -> Iterator[Union[Block, Lost]]:
         """Yields the blocks that the low-fragmentation heap has in one block."""
@@ -106,16 +109,24 @@ class HeapWalker:
             if mark is None or mark == LFH_BLOCK:
                 yield from self._carved(heap, coder, header, header + inner.step, True, LFH)
             else:
-                yield self._block(heap, BlockHeader(header, inner.step, 0, 0, 0, mark & ~LFH_BLOCK), LFH)
+                mark &= ~LFH_BLOCK
+                entry = BlockHeader(header, inner.step, 0, 0, 0, mark)
+                yield self._block(heap, entry, LFH, units_before(mark, 0))
 
-    def _block(self, heap: Heap, entry: BlockHeader, form: str) -> Block:
-        unit, extensible = heap.types.unit, heap.types.extended is not None
-        offset = units_before(entry.unused, entry.segment) if extensible else 0
+    def _block(self, heap: Heap, entry: BlockHeader, form: str, offset: int) -> Block:
+        """Returns a busy block; `offset` is its EntryOffset, 0 when it has none."""
+        unused: Optional[int] = entry.unused
         if offset:
             user, unused, trace, said = self._extended(heap, entry.address, offset)
         else:
-            user, trace, said = entry.address + unit, self._extra(heap, entry), NOTHING
-            unused = _unused(entry.unused, unit) if extensible else entry.unused
+            user, trace, said = entry.address + heap.types.unit, None, NOTHING
+            if entry.flags & EXTRA_PRESENT:
+                trace = self._extra(heap, entry)
+            if heap.types.extended is not None:
+                if entry.unused == _LONG_UNUSED:
+                    unused = heap.types.unit
+                elif entry.unused < _LEAST_UNUSED:
+                    unused = None
         size, overhead, said = sized(entry.size, unused, said)
         return self._light(Block(heap.address, user, size, overhead, form, False, trace, 0, said))
 
@@ -157,8 +168,6 @@ class HeapWalker:
 
     def _extra(self, heap: Heap, entry: BlockHeader) -> Optional[BlockTrace]:
         """Returns the trace that a block's _HEAP_ENTRY_EXTRA names, in the block's last bytes."""
-        if not entry.flags & EXTRA_PRESENT:
-            return None
         index = self._memory.member(entry.address + entry.size, heap.types.index)
         return self._traces.index(index) if index else None
 
@@ -226,10 +235,3 @@ class HeapWalker:
         if types.extended is None:
             return unused, 0
         return unused, units_before(plain[types.unused], plain[types.segment_offset])
-
-
-def _unused(stored: int, unit: int) -> Optional[int]:
-    """Returns the bytes of a plain block (6.0 and later) that are not the caller's, None if not said."""
-    if stored == _LONG_UNUSED:
-        return unit
-    return stored if stored >= _LEAST_UNUSED else None
