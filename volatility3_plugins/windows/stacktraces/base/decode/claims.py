@@ -1,6 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""Memory that belongs to one structure only: who asks first has it, and no byte is read as two things."""
+"""Makes sure that no byte is decoded as part of two structures: whoever claims memory first has it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .pagetable import PAGE_SIZE
 class Claims:
     """Ranges of addresses that are taken.
 
-    They are kept page by page, so that a claim costs as much as its length whatever was claimed before.
+    They are kept by page, so that the time for a claim depends on its length only, not on earlier claims.
     """
 
     def __init__(self) -> None:
@@ -27,7 +27,7 @@ class Claims:
             end: the address behind the last one
 
         Returns:
-            The end of what was free and is now taken: `start` if nothing was.
+            The end of the part that was free and is now taken; `start` if the first byte was taken before.
         """
         position = start
         while position < end:

@@ -1,6 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""Ranges of addresses that may overlap, made disjoint: what lies at an address is then one bisection."""
+"""Makes overlapping ranges of addresses disjoint, so that one bisection finds what lies at an address."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ Other = TypeVar("Other")
 
 
 def flatten(spans: Sequence[Tuple[int, int, Content]]) -> List[Tuple[int, int, Content]]:
-    """Makes (start, end, content) spans disjoint; where some overlap, the one given first stays.
+    """Makes (start, end, content) spans disjoint. Where some overlap, the one given first stays.
 
-    Ends are exclusive; empty spans vanish. Costs n log n whatever the overlaps.
+    Ends are exclusive; empty spans are left out. The time grows with n log n, however the spans overlap.
     """
     waiting = sorted((start, rank) for rank, (start, end, _) in enumerate(spans) if start < end)
     waiting.reverse()
