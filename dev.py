@@ -3,40 +3,87 @@
 """Sets up a virtual environment beside this file and works in it. Needs Python 3.9 or newer, nothing else.
 
 python3 dev.py demo              install the plugins and run them on a sample image built on the spot
-python3 dev.py test [ARG...]     install what the tests need and run them (ARGs go to pytest)
+python3 dev.py test [ARG...]     install what the tests need and run them, in about 8 minutes on two cores
 python3 dev.py lint              ruff and mypy
 python3 dev.py lowest [ARG...]   the tests on the lowest Volatility that setup.cfg allows
 python3 dev.py coverage [ARG...] the tests, and what of the plugins they leave out; fails above 5 %
+python3 dev.py install-check     each way to install that README names, in about 3 minutes; needs a network
+
+ARGs go to pytest: python3 dev.py test tests/forge
 """
 
-from __future__ import annotations
+import sys
+
+# Older ones must get as far as this sentence: nothing in this file may have syntax that Python 3.5 lacks.
+if sys.version_info < (3, 9):
+    sys.exit(
+        "dev.py needs Python 3.9 or newer; this is Python {}.{} ({}).".format(
+            *sys.version_info[:2], sys.executable
+        )
+    )
 
 import configparser
+import contextlib
 import hashlib
+import importlib.util
 import json
 import os
 import pathlib
 import re
-import shutil
 import subprocess
-import sys
-import venv
-from typing import List, Optional
+import time
+from typing import Iterator, List, Optional
 
 ROOT = pathlib.Path(__file__).resolve().parent
 ENVIRONMENTS = ROOT / ".venv"
 LEAST_BRANCHES = 95
 """Percent of the branches of the plugins that the tests take."""
 
+PIP = ["-m", "pip", "--disable-pip-version-check"]
+PACKAGED = ["setup.py", "setup.cfg", "pyproject.toml", "LICENSE", "volatility3_plugins", "symbols"]
+"""The files and folders of which the wheel is made (README is its description only)."""
+
+NO_VENV = """\
+{} lacks the modules venv or ensurepip, which make virtual environments.
+On Debian and Ubuntu this brings them:
+
+    apt install python3-venv"""
+
 
 def requirements(extra: Optional[str] = None) -> List[str]:
     """Returns the requirements that setup.cfg states, with those of an extra."""
     config = configparser.ConfigParser()
-    config.read(ROOT / "setup.cfg", encoding="utf-8")
+    config.read(str(ROOT / "setup.cfg"), encoding="utf-8")
     lines = config["options"]["install_requires"].splitlines()
     if extra:
         lines += config["options.extras_require"][extra].splitlines()
     return [line.strip() for line in lines if line.strip()]
+
+
+def build_requirements() -> List[str]:
+    """Returns the requirements of a build that pyproject.toml states."""
+    text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    listed = re.search(r"^requires = (\[.*\])$", text, re.MULTILINE)
+    assert listed, "pyproject.toml states its requirements on one line"
+    return list(json.loads(listed.group(1)))
+
+
+@contextlib.contextmanager
+def step(text: str) -> Iterator[None]:
+    """Says what is being done, and then how long it took."""
+    print("{} ...".format(text), end="", flush=True)
+    start = time.monotonic()
+    try:
+        yield
+    except BaseException:
+        print(flush=True)
+        raise
+    print(" {:.1f} s".format(time.monotonic() - start), flush=True)
+
+
+def fingerprint(wanted: List[str]) -> str:
+    """Returns what tells an environment with these packages for this Python from all others."""
+    return hashlib.sha256("\n".join([sys.version, *wanted]).encode()).hexdigest()
 
 
 def environment(name: str, wanted: List[str]) -> pathlib.Path:
@@ -44,42 +91,85 @@ def environment(name: str, wanted: List[str]) -> pathlib.Path:
     folder = ENVIRONMENTS / name
     python = folder / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
     stamp = folder / "installed"
-    key = hashlib.sha256("\n".join([sys.version, *wanted]).encode()).hexdigest()
-    if not (stamp.is_file() and stamp.read_text(encoding="utf-8") == key):
-        venv.create(folder, with_pip=True, clear=True)
-        run(python, ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", *wanted])
+    key = fingerprint(wanted)
+    if not (python.exists() and stamp.is_file() and stamp.read_text(encoding="utf-8") == key):
+        with step("Making the virtual environment .venv/{} (about 5 s)".format(name)):
+            make(folder)
+        names = [re.split(r"[<>=;\s]", line)[0] for line in wanted]
+        with step("Downloading and installing {}".format(", ".join(names))):
+            run(python, [*PIP, "install", "--quiet", *wanted])
         stamp.write_text(key, encoding="utf-8")
     return python
 
 
+def make(folder: pathlib.Path) -> None:
+    """Makes an empty virtual environment that has pip."""
+    if not all(importlib.util.find_spec(module) for module in ("venv", "ensurepip")):
+        raise SystemExit("\n" + NO_VENV.format(sys.executable))
+    import venv
+
+    try:
+        venv.create(str(folder), with_pip=True, clear=True)
+    except subprocess.CalledProcessError as error:
+        said = (error.output or b"").decode(errors="replace")
+        raise SystemExit("\n" + said + "\n" + NO_VENV.format(sys.executable)) from None
+
+
 def run(python: pathlib.Path, arguments: List[str]) -> None:
     """Runs Python with arguments in the project's folder; ends this program when it fails."""
-    code = subprocess.call([str(python), *arguments], cwd=ROOT)
+    interrupted = False
+    process = subprocess.Popen([str(python), *arguments], cwd=str(ROOT))
+    while True:
+        try:
+            code = process.wait()
+            break
+        except KeyboardInterrupt:
+            # The terminal has told the child too, which may have something to clear up or to say.
+            interrupted = True
+    if interrupted:
+        raise KeyboardInterrupt
     if code:
         raise SystemExit(code)
 
 
-def demo() -> None:
+def digest(places: List[str]) -> str:
+    """Returns a digest of the names and contents of files and of all files in folders."""
+    total = hashlib.sha256()
+    for place in places:
+        whole = ROOT / place
+        for path in sorted(whole.rglob("*")) if whole.is_dir() else [whole]:
+            if path.is_file() and path.suffix != ".pyc":
+                content = hashlib.sha256(path.read_bytes()).hexdigest()
+                total.update("{} {}\n".format(path.relative_to(ROOT).as_posix(), content).encode())
+    return total.hexdigest()
+
+
+def demo(arguments: List[str]) -> None:
     """Installs the plugins as a user would and shows what they print on a sample image."""
-    python = environment("demo", requirements())
-    # What an earlier build left would go into the wheel again, with files that are no longer here.
-    shutil.rmtree(ROOT / "build", ignore_errors=True)
-    options = ["--quiet", "--disable-pip-version-check", "--no-deps", "--force-reinstall"]
-    run(python, ["-m", "pip", "install", *options, str(ROOT)])
-    run(python, ["-m", "tests.forge.demo", str(ROOT / ".demo")])
+    python = environment("demo", requirements() + build_requirements())
+    stamp = ENVIRONMENTS / "demo" / "plugins"
+    key = digest(PACKAGED)
+    if not (stamp.is_file() and stamp.read_text(encoding="utf-8") == key):
+        options = ["--quiet", "--no-index", "--no-deps", "--no-build-isolation", "--force-reinstall"]
+        with step("Installing the plugins of this tree (about 5 s)"):
+            run(python, [*PIP, "install", *options, str(ROOT)])
+        stamp.write_text(key, encoding="utf-8")
+    run(python, ["-m", "tests.forge.demo", str(ROOT / ".demo"), os.getcwd()])
 
 
 def test(arguments: List[str]) -> None:
     """Runs the tests on the newest Volatility."""
     python = environment("test", requirements("test"))
-    run(python, ["-m", "pytest", *(arguments or ["-n", "auto"])])
+    if not arguments:
+        print("All tests take about 8 minutes on two cores.", flush=True)
+    run(python, ["-m", "pytest", "-rs"] + (arguments or ["-n", "auto"]))
 
 
 def lowest(arguments: List[str]) -> None:
     """Runs the tests on the lowest Volatility that setup.cfg allows."""
     pinned = [re.sub(r"^(volatility3)>=([^,]+),.*", r"\1==\2", line) for line in requirements("test")]
     python = environment("lowest", pinned)
-    run(python, ["-m", "pytest", *(arguments or ["-n", "auto"])])
+    run(python, ["-m", "pytest", "-rs"] + (arguments or ["-n", "auto"]))
 
 
 def coverage(arguments: List[str]) -> None:
@@ -88,7 +178,7 @@ def coverage(arguments: List[str]) -> None:
     # What is measured takes longer than the images that claim to be huge are given.
     left_out = ["--ignore", "tests/hostile/test_amplifiers.py"]
     run(python, ["-m", "coverage", "erase"])
-    run(python, ["-m", "coverage", "run", "-m", "pytest", *left_out, *(arguments or ["-n", "auto"])])
+    run(python, ["-m", "coverage", "run", "-m", "pytest"] + left_out + (arguments or ["-n", "auto"]))
     run(python, ["-m", "coverage", "combine", "--quiet"])
     run(python, ["-m", "coverage", "report"])
     # The report's own figure is that of lines and branches together, which is higher.
@@ -97,35 +187,56 @@ def coverage(arguments: List[str]) -> None:
     totals = json.loads(result.read_text(encoding="utf-8"))["totals"]
     result.unlink()
     share = 100 * totals["covered_branches"] / totals["num_branches"]
-    print(f"{totals['covered_branches']} of {totals['num_branches']} branches: {share:.1f} %")
+    print("{covered_branches} of {num_branches} branches: {share:.1f} %".format(share=share, **totals))
     if share < LEAST_BRANCHES:
-        raise SystemExit(f"fewer than {LEAST_BRANCHES} % of the branches")
+        raise SystemExit("fewer than {} % of the branches".format(LEAST_BRANCHES))
 
 
-def lint() -> None:
+def lint(arguments: List[str]) -> None:
     """Checks style and types."""
-    python = environment("lint", [*requirements("test"), *requirements("lint")])
+    python = environment("lint", requirements("test") + requirements("lint"))
     run(python, ["-m", "ruff", "check", "."])
     run(python, ["-m", "ruff", "format", "--check", "."])
     run(python, ["-m", "mypy"])
 
 
+def install_check(arguments: List[str]) -> None:
+    """Installs the plugins in each way that README names, in environments that are thrown away."""
+    python = environment("test", requirements("test"))
+    print("Each way to install, in about 3 minutes on two cores.", flush=True)
+    options = ["-m", "install", "-rs", "--durations", "0", "--durations-min", "1"]
+    run(
+        python,
+        ["-m", "pytest"]
+        + options
+        + (arguments or ["-n", "2", "--dist", "loadgroup"])
+        + ["tests/test_install.py"],
+    )
+
+
 def main(arguments: List[str]) -> None:
     """Runs the command that the first argument names."""
-    command, rest = (arguments[0] if arguments else ""), arguments[1:]
-    if command == "demo":
-        demo()
-    elif command == "test":
-        test(rest)
-    elif command == "lint":
-        lint()
-    elif command == "coverage":
-        coverage(rest)
-    elif command == "lowest":
-        lowest(rest)
+    commands = {
+        "demo": demo,
+        "test": test,
+        "lint": lint,
+        "lowest": lowest,
+        "coverage": coverage,
+        "install-check": install_check,
+    }
+    name = arguments[0] if arguments else ""
+    if name in ("-h", "--help", "help"):
+        print(__doc__)
+    elif name in commands:
+        commands[name](arguments[1:])
     else:
-        raise SystemExit(__doc__)
+        print(__doc__, file=sys.stderr)
+        raise SystemExit(2)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    try:
+        main(sys.argv[1:])
+    except KeyboardInterrupt:
+        print(file=sys.stderr)
+        raise SystemExit(130) from None

@@ -21,6 +21,7 @@ import volatility3
 
 from tests.conftest import ROOT
 from tests.forge import sample
+from tests.support.pythons import python
 
 PLUGINS = ROOT / "volatility3_plugins"
 OURS = sorted(f"windows.{path.stem}" for path in (PLUGINS / "windows").glob("*.py"))
@@ -31,6 +32,20 @@ SOURCES = sorted(PLUGINS.rglob("*.py"))
 def test_source_is_python_3_8(path: pathlib.Path) -> None:
     """A SyntaxError in one plugin file would end every command of Volatility."""
     ast.parse(path.read_text(encoding="utf-8"), feature_version=(3, 8))
+
+
+@pytest.mark.cli
+def test_python_3_8_imports_the_plugins(bare: pathlib.Path) -> None:
+    """Syntax is not all that a Python has or lacks."""
+    older = python("3.8")
+    environment = {"HOME": str(bare.parent), "PYTHONPATH": str(bare), "PATH": os.environ["PATH"]}
+    code = "import sys; from volatility3.cli import main; sys.argv[0] = 'vol'; main()"
+    for plugin in OURS:
+        command = [older, "-S", "-c", code, "-p", str(PLUGINS), plugin, "--help"]
+        shown = subprocess.run(
+            command, env=environment, cwd=bare.parent, capture_output=True, text=True, check=False
+        )
+        assert shown.returncode == 0, shown.stdout + shown.stderr
 
 
 def test_our_plugins_are_there() -> None:
@@ -68,8 +83,10 @@ def test_the_wheel_holds_the_tree_and_nothing_else(wheel: pathlib.Path) -> None:
         f"{prefix}/{path.relative_to(folder).as_posix()}"
         for prefix, folder in sources.items()
         for path in folder.rglob("*")
-        if path.suffix in (".py", ".json")
+        if path.suffix in (".py", ".json", ".typed")
     }
+    note = "volatility3-stacktraces.txt"
+    expected |= {f"volatility3/{note}", f"volatility3/symbols/windows/{note}"}
     with zipfile.ZipFile(wheel) as archive:
         held = {name for name in archive.namelist() if ".dist-info/" not in name}
     assert held == expected
@@ -225,9 +242,9 @@ def write_wheel(folder: pathlib.Path, version: str, files: Dict[str, str]) -> pa
 
 def test_an_upgrade_leaves_nothing_of_the_old_version(wheel: pathlib.Path, tmp_path: pathlib.Path) -> None:
     venv.create(tmp_path / "venv", with_pip=False)
-    python = tmp_path / "venv" / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
+    target = tmp_path / "venv" / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
     for each in (write_wheel(tmp_path, "1.0.0", OLD_FILES), wheel):
-        install = ["--python", str(python), "install", "--quiet", "--no-deps", "--no-index", str(each)]
+        install = ["--python", str(target), "install", "--quiet", "--no-deps", "--no-index", str(each)]
         subprocess.run([sys.executable, "-m", "pip", *install], check=True, cwd=tmp_path)
     assert list((tmp_path / "venv").rglob("stacktraces/base"))
     assert not list((tmp_path / "venv").rglob("tracing"))

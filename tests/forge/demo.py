@@ -2,17 +2,25 @@
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
 """Builds the sample image and runs the plugins on it, as a user would.
 
-python3 -m tests.forge.demo FOLDER
+python3 -m tests.forge.demo FOLDER [WHERE]      FOLDER gets the image; commands are those of a shell in WHERE
 """
 
 from __future__ import annotations
 
 import os
+import signal
+
+if __name__ == "__main__":
+    # Ctrl-C ends this without a traceback, from here on.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
 import pathlib
+import shlex
 import shutil
 import subprocess
 import sys
-from typing import List, NamedTuple
+import time
+from typing import Any, Dict, List, NamedTuple
 
 from . import sample, vol
 
@@ -21,6 +29,8 @@ _LESSER_REGISTERS = [
     *("Source", "Rbp", "Rdx", "Rsi", "Rdi", "R8", "R9", "R10", "R11", "R12", "R13", "R14", "EFlags", "Seg"),
     *("GsSwap", "PreviousMode", "PreviousIrql", "Dr", "MxCsr", "Member", "Value"),
 ]
+NO_WARNING = ("Volatility 3 Framework", "Formatting...", "Progress:")
+"""How lines begin that Volatility prints beside its rows and that warn of nothing."""
 _LOCK_COUNTS = ["LockCount", "ContentionCount", "EntryCount", "RecursionCount", "NumberOf"]
 
 
@@ -52,8 +62,65 @@ COMMANDS = [
 ]
 
 
-def main(folder: pathlib.Path) -> None:
+class Finding(NamedTuple):
+    """What is wrong in the sample, the command that shows it, and cells of the row that does."""
+
+    said: str
+    line: str
+    cells: Dict[str, Any]
+
+
+FINDINGS = [
+    Finding(
+        "A driver that is gone left a trace of itself, <unloaded:aimhook>: Index 3 of PID 0 in",
+        "windows.stacktracedb --fold",
+        {"PID": 0, "Index": 3, "Stack": "<unloaded:aimhook>+0x1a34"},
+    ),
+    Finding(
+        "The kernel ran code in no module, <no-module>, to open a file: Index 4, Frame 0 of PID 0 in",
+        "windows.stacktracedb --unbacked",
+        {"PID": 0, "Index": 4, "Frame": 0, "Symbol": "<no-module>"},
+    ),
+    Finding(
+        "Injected code, <private>, in updater.exe opened the process legacy.exe: Handle 0x8c in",
+        "windows.handletraces --leaks",
+        {"PID": 4312, "Handle": 0x8C, "Symbol": "<private>"},
+    ),
+]
+
+
+def short(path: pathlib.Path, where: pathlib.Path) -> str:
+    """Returns a path as somebody in a folder would type it."""
+    return str(path.relative_to(where)) if where in path.parents else str(path)
+
+
+def shell(command: List[str]) -> str:
+    """Returns a command as it is typed."""
+    return subprocess.list2cmdline(command) if os.name == "nt" else shlex.join(command)
+
+
+def run(command: List[str], where: pathlib.Path, cache: pathlib.Path) -> None:
+    """Prints a command and what it gives: first its rows, then its warnings."""
+    print(f"\n$ {shell(command)}", flush=True)
+    # Volatility makes its cache folder before it reads --cache-path.
+    environment = dict(os.environ, XDG_CACHE_HOME=str(cache), PYTHONWARNINGS="ignore")
+    done = subprocess.run(
+        command, stderr=subprocess.PIPE, text=True, env=environment, cwd=where, check=False, errors="replace"
+    )
+    said = [line for line in done.stderr.splitlines() if line.strip() and not line.startswith(NO_WARNING)]
+    print("".join(f"! {line}\n" for line in said), end="", flush=True)
+    if done.returncode:
+        raise SystemExit(f"This command ended with {done.returncode}.")
+
+
+def main(folder: pathlib.Path, where: pathlib.Path) -> None:
     """Makes the image in a folder and prints what each command gives."""
+    print(
+        f"Building a crash dump of Windows 10 x64 in {short(folder, where)} ...",
+        end="",
+        flush=True,
+    )
+    start = time.monotonic()
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     image = sample.build().image()
@@ -61,15 +128,19 @@ def main(folder: pathlib.Path) -> None:
     symbols = image.install(folder / "symbols")
     cache = folder / "cache"
     vol.trust(symbols, cache)
-    print(f"A Windows 10 x64 crash dump was built in {folder}", flush=True)
-    executable = pathlib.Path(sys.executable).with_name("vol")
+    print(f" {time.monotonic() - start:.1f} s")
+    print(f"{len(COMMANDS)} commands follow, each about 2 s, ready to paste. Lines with ! are warnings.")
+    executable = pathlib.Path(sys.executable).with_name("vol.exe" if os.name == "nt" else "vol")
+    start_of_all = [short(executable, where), "-q", "--offline", "-f", short(file, where)]
+    start_of_all += ["-s", short(symbols, where), "--cache-path", short(cache, where)]
     for line, renderer, hidden in COMMANDS:
-        print(f"\n$ vol -f sample.dmp -s symbols {line}", flush=True)
-        command = [sys.executable, str(executable), "-q", "--offline", "-f", str(file), "-s", str(symbols)]
-        command += ["--hide-columns", *hidden, "--cache-path", str(cache), "-r", renderer]
-        environment = dict(os.environ, XDG_CACHE_HOME=str(cache))
-        subprocess.run([*command, *line.split()], check=True, env=environment, cwd=folder)
+        run([*start_of_all, "--hide-columns", *hidden, "-r", renderer, *line.split()], where, cache)
+    print("\nWhat is wrong in this sample, and which row above shows it:")
+    for number, finding in enumerate(FINDINGS, 1):
+        print(f"{number}. {finding.said} {finding.line}")
+    own = shell([start_of_all[0], "-f", "memory.dmp", "windows.gflags"])
+    print(f"Next, on an image of your own: {own}")
 
 
 if __name__ == "__main__":
-    main(pathlib.Path(sys.argv[1]).resolve())
+    main(pathlib.Path(sys.argv[1]).resolve(), pathlib.Path(*sys.argv[2:3]).resolve())

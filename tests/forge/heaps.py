@@ -17,6 +17,7 @@ from .heap_layouts import Layout
 
 PAGE = 0x1000
 CAPTURE = 0x08000002  # HEAP_CAPTURE_STACK_BACKTRACES | HEAP_GROWABLE
+CHECKED = 0x40000060  # what +htc +hfc +hpc make of ForceFlags
 BUSY, EXTRA = 1, 2
 
 
@@ -45,6 +46,7 @@ class NtHeap:
         flags: HEAP.Flags
         creator: AllocatorBackTraceIndex of the heap
         segment_creator: the same of its first segment
+        force_flags: HEAP.ForceFlags, behind Flags (5.x)
     """
 
     def __init__(
@@ -57,6 +59,7 @@ class NtHeap:
         flags: int = CAPTURE,
         creator: int = 0,
         segment_creator: int = 1,
+        force_flags: int = CHECKED,
     ) -> None:
         self.base, self.layout = base, layout
         self.key = key if layout.encoding is not None else 0
@@ -66,6 +69,8 @@ class NtHeap:
         self.put(base + layout.signature, 4, 0xEEFFEEFF)
         self.put(base + layout.flags, 4, flags)
         self.put(base + layout.creator, 2, creator)
+        if layout.encoding is None:
+            self.put(base + layout.flags + 4, 4, force_flags)
         if layout.encoding is not None and layout.encode_mask is not None and layout.interceptor is not None:
             self.put(base + layout.encode_mask, 4, 0x100000)
             self.put(base + layout.encoding + layout.unit - 8, 8, self.key)
@@ -248,6 +253,12 @@ class NtHeap:
         for number, node in enumerate(nodes):
             self.put(node, pointer, nodes[(number + 1) % len(nodes)])
             self.put(node + pointer, pointer, nodes[number - 1])
+
+
+def prefix(slots: List[int], pointer: int) -> bytes:
+    """A trace within a block: as many slots as the heap was told to keep frames, the last ones perhaps 0."""
+    words = [len(slots), sum(slots) % (1 << 8 * pointer), *slots]
+    return b"".join(word.to_bytes(pointer, "little") for word in words)
 
 
 def record(frames: List[int], pointer: int) -> bytes:

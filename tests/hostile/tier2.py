@@ -84,7 +84,7 @@ class Subject:
         from volatility3.plugins.windows.stacktraces.base.spaces import AddressSpaces
 
         memory.install(self.opened, self.data)
-        spaces = list(AddressSpaces.list_spaces(self.opened.context, self.opened.kernel))
+        spaces = list(AddressSpaces.list_spaces(self.opened.image))
         layers = [self.opened.context.layers[space.layer_name] for space in spaces if space.layer_name]
         return pages.Tables(layers, self.data)
 

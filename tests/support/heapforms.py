@@ -64,7 +64,7 @@ def read(
     memory, heap = open_heap(form, runs, list(candidates))
     arch = form[-3:]
     stored = [BlockTrace("std", 0x900000, 7, (1, 2)), BlockTrace("std", 0x900100, 9, (3, 4))]
-    traces = Traces(memory, heaptypes.RECORD[arch], heaptypes.ENTRY[arch], lambda: stored)
+    traces = Traces(memory, heaptypes.LOG[arch], heaptypes.ENTRY[arch], lambda: stored)
     walker = HeapWalker(memory, traces, heaptypes.page_heap(arch))
     items = list(walker.blocks(heap))
     blocks = [item for item in items if isinstance(item, Block)]

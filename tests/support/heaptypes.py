@@ -69,5 +69,5 @@ def pointer_size(name: str) -> int:
     return 8 if name.endswith("x64") else 4
 
 
-RECORD = {arch: ours(f"heaplog-{arch}")["_RTLP_HEAP_STACK_TRACE_RECORD"] for arch in GENERATIONS}
+LOG = {arch: ours(f"heaplog-{arch}") for arch in GENERATIONS}
 ENTRY = {arch: ours(f"std-6.1-{arch}")["_RTL_STACK_TRACE_ENTRY"] for arch in GENERATIONS}

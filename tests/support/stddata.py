@@ -6,7 +6,8 @@ from __future__ import annotations
 
 import functools
 import pathlib
-from typing import Any, Dict, Iterable, List, Mapping, Tuple
+import struct
+from typing import Any, Dict, Iterable, List, Mapping, Optional, Tuple
 
 import pytest
 from volatility3.framework import contexts
@@ -15,6 +16,7 @@ from volatility3.plugins.windows.stacktraces.base.decode.extents import Extents
 from volatility3.plugins.windows.stacktraces.base.decode.memory import Reader
 from volatility3.plugins.windows.stacktraces.base.image import Image
 from volatility3.plugins.windows.stacktraces.tracedb.decode import database as stdwalk
+from volatility3.plugins.windows.stacktraces.tracedb.decode import heaplog
 from volatility3.plugins.windows.stacktraces.tracedb.decode import proof as stdproof
 from volatility3.plugins.windows.stacktraces.tracedb.layouts import Layouts
 
@@ -38,6 +40,11 @@ def real_cases(kind: str = "") -> List[Any]:
         pytest.param(path, id=_name(path), marks=pytest.mark.shared)
         for path in shared or [SHARED / "real_std" / "none.tar.xz"]
     ]
+
+
+def heap_cases() -> List[Any]:
+    """Those of `real_cases` that hold heaps, in the same form."""
+    return [case for case in real_cases() if "-heap" in _name(case.values[0])]
 
 
 def _name(path: pathlib.Path) -> str:
@@ -83,6 +90,31 @@ def open_set(real: RealSet) -> stdwalk.StdDatabase:
     proof = stdproof.prove(reader, real.truth["database"], of(real.truth["arch"]).std)
     assert proof.header is not None, proof.failed
     return stdwalk.StdDatabase(reader, proof.header)
+
+
+def found_logs(real: RealSet) -> List[int]:
+    """Where words of the module's data lead to what proves to be a heap's trace log."""
+    reader, layout, size = reader_of_set(real), of(real.truth["arch"]).heaplog, real.pointer_size
+    words = set()
+    for region in real.regions:
+        if region.what.startswith("module"):
+            code = "Q" if size == 8 else "I"
+            words |= set(struct.unpack(f"<{len(region.data) // size}{code}", region.data))
+    return sorted(word for word in words if word and heaplog.prove(reader, word, layout))
+
+
+def log_address(real: RealSet) -> Optional[int]:
+    """Where the heap's trace log of a set is: as its truth says, else the one that its ntdll leads to."""
+    told = real.truth["heap"].get("heap_stack_trace_log")
+    if told is not None:
+        return int(told)
+    found = found_logs(real)
+    assert len(found) <= 1
+    return found[0] if found else None
+
+
+def open_log(real: RealSet, address: int) -> heaplog.HeapLog:
+    return heaplog.HeapLog(reader_of_set(real), address, of(real.truth["arch"]).heaplog)
 
 
 def open_forged(std: Std) -> stdwalk.StdDatabase:

@@ -5,11 +5,14 @@
 from __future__ import annotations
 
 import pathlib
-from typing import List, Tuple
+from typing import List, Optional, Tuple
 
 import pytest
+from volatility3.plugins.windows import gflags, heaptraces
 
-from tests.forge import heaps, lfh, pageheaps, segmentheaps
+from tests.forge import context, heaps, lfh, pageheaps, segmentheaps
+from tests.forge.heaps import CAPTURE
+from tests.support import grid
 from tests.support.heapimage import HEAP, HeapImage, blocks, groups, owners, symbols
 
 HPA = 0x02000000
@@ -48,6 +51,7 @@ def test_heaps_of_7_and_later(kernel: str, wow64: bool, tmp_path: pathlib.Path) 
     assert [(made[at].row["Kind"], made[at].row["Index"], made[at].row["Status"]) for at in sorted(made)] == [
         ("heap", forged.index(50), ""),
         ("heap segment", forged.index(51), ""),
+        ("lfh container", None, ""),
     ]
     assert symbols(made[HEAP])[1:] == ["app!open_store+0x32", "app!main+0x5"]
     rows = [
@@ -60,14 +64,15 @@ def test_heaps_of_7_and_later(kernel: str, wow64: bool, tmp_path: pathlib.Path) 
         ("log", 4, 0x90000 + 67, ""),
         ("log", 3, 600, ""),
         (None, 2, 20 + sub, "untraced"),
-        ("log", 1, 9, "freed"),
+        ("log", 1, 9, "freed, stack of the free"),
     ]
     assert groups(found)[0].row["EntryAddress"] == second
     assert symbols(groups(found)[0])[1:] == ["app!open_store+0x2", "app!main+0x5"]
     sizes = {address: row["Size"] for address, row in blocks(found).items() if row["EntryAddress"]}
     assert sizes == {**users, inner[1]: 9}
     assert (blocks(found)[virtual]["Index"], blocks(found)[virtual]["Kind"]) == (forged.index(52), "virtual")
-    assert (blocks(found)[inner[1]]["Status"], blocks(found)[inner[1]]["Kind"]) == ("freed", "lfh")
+    freed = blocks(found)[inner[1]]
+    assert (freed["Status"], freed["Kind"]) == ("freed, stack of the free", "lfh")
 
 
 def test_heaps_of_xp(tmp_path: pathlib.Path) -> None:
@@ -82,10 +87,31 @@ def test_heaps_of_xp(tmp_path: pathlib.Path) -> None:
         (node.row["Index"], node.row["Allocations"], node.row["Bytes"], node.row["Status"])
         for node in groups(found)
     ]
-    assert rows == [(first, 3, 150, ""), (second, 1, 32, "freed")]
+    assert rows == [(first, 3, 150, ""), (second, 1, 32, "freed, stack of the free")]
     assert {address: row["Size"] for address, row in blocks(found).items() if not row["Status"]} == users
     assert symbols(groups(found)[0])[1:] == ["app!open_store+0x3", "app!main+0x5"]
-    assert [node.row["Index"] for node in owners(found)] == [forged.index(1)]
+    assert [(node.row["Index"], node.row["Status"]) for node in owners(found)] == [(forged.index(1), "")]
+
+
+@pytest.mark.parametrize(
+    ("force_flags", "silent"),
+    [(0, True), (0x10000060, True), (0x40000000, False), (0x20000000, False), (None, False)],
+)
+def test_xp_with_ust_alone_traces_no_block(
+    force_flags: Optional[int], silent: bool, tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Heaps say it themselves: told to remember, and without a flag that makes them check themselves."""
+    forged = HeapImage("xp-x86")
+    flags = CAPTURE if force_flags is not None else 2
+    heap = forged.heap(creator=forged.index(1), force_flags=force_flags or 0, flags=flags)
+    heap.plain(40)
+    forged.put(heap.regions(), HEAP)
+    opened = context.open_image(forged.image(), tmp_path)
+    (owner,) = owners(grid.run(opened, heaptraces.HeapTraces))
+    assert owner.row["Status"] == ("+ust without +hpc" if silent else "")
+    assert ("wants +hpc (0x40)" in caplog.text) == silent
+    space = next(node for node in grid.run(opened, gflags.GFlags) if node.row["PID"] == forged.process.pid)
+    assert ("+ust without +hpc" in space.row["Status"]) == silent
 
 
 @pytest.mark.parametrize("kernel", ["win7-x64", "win7-x86"])
@@ -93,7 +119,7 @@ def test_traces_within_the_blocks(kernel: str, tmp_path: pathlib.Path) -> None:
     forged = HeapImage(kernel)
     heap = forged.heap(interceptor=1)
     for size in (10, 20):
-        heap.extended(size, 0, heaps.record(forged.stack(7), forged.pointer), 3)
+        heap.extended(size, 0, heaps.prefix(forged.stack(7), forged.pointer), 3)
     forged.put(heap.regions(), HEAP)
     (group,) = groups(forged.run(tmp_path))
     assert (group.row["Kind"], group.row["Allocations"], group.row["Bytes"]) == ("inline", 2, 30)
@@ -119,7 +145,7 @@ def test_page_heap(kernel: str, wow64: bool, tmp_path: pathlib.Path) -> None:
     ]
     assert rows == [
         ("std", forged.index(2), 150, ""),
-        ("std", forged.index(3), 60, "freed"),
+        ("std", forged.index(3), 60, "freed, stack of allocation or free"),
         ("std", forged.index(4), 33, ""),
     ]
     kinds = {address: (row["Kind"], row["Heap"], row["Size"]) for address, row in blocks(found).items()}

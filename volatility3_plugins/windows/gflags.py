@@ -1,13 +1,15 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
 
-from typing import Iterator, List
+from typing import Iterator, List, Optional
 
 from volatility3.framework import interfaces
 
 from .stacktraces.base import globalflag
+from .stacktraces.base.decode.globalflags import FLG_USER_STACK_TRACE_DB
 from .stacktraces.base.space import AddressSpace
 from .stacktraces.base.spaces import AddressSpaces
+from .stacktraces.heaps.lister import Heaps
 from .stacktraces.names.moduleindex import ModuleIndexes
 from .stacktraces.names.pdbsymbols import PdbSymbols
 from .stacktraces.rows import options
@@ -30,7 +32,7 @@ class GFlags(interfaces.plugins.PluginInterface):
     @classmethod
     def get_requirements(cls) -> List[interfaces.configuration.RequirementInterface]:
         return [
-            *options.helpers(databases=Databases),
+            *options.helpers(databases=Databases, heaps=Heaps),
             options.pid(zero_means="the kernel"),
             options.switch("carve", "Also show databases that no pointer leads to"),
         ]
@@ -39,17 +41,22 @@ class GFlags(interfaces.plugins.PluginInterface):
         with Listing(self) as listing:
             image = options.image(self)
             finder = Databases(image, ModuleIndexes(image, PdbSymbols(image)))
-            rows = FlagRows(image)
+            heaps, rows = Heaps(image, finder), FlagRows(image)
             listed = AddressSpaces.list_spaces(image, self.config.get("pid"))
             for space in listing.each(listed, _work):
                 flags = globalflag.read(image, space)
                 found = finder.search(space, self.config.get("carve", False))
-                yield 0, rows.space(space, flags, finder.missing(space, found, flags))
+                silent = _asks_for_traces(flags) and heaps.log_no_block(space)
+                yield 0, rows.space(space, flags, finder.missing(space, found, flags), silent)
                 for each in found.databases:
                     yield 1, rows.database(each, finder.open(each))
 
     def run(self) -> interfaces.renderers.TreeGrid:
         return FLAGS.tree(self._generator())
+
+
+def _asks_for_traces(flags: Optional[int]) -> bool:
+    return bool((flags or 0) & FLG_USER_STACK_TRACE_DB)
 
 
 def _work(space: AddressSpace) -> str:

@@ -24,15 +24,17 @@ vollog = logging.getLogger(__name__)
 
 _NOTHING = (
     "No heap that can be read remembers who allocated its blocks: a process's heaps do when its "
-    "NtGlobalFlag has +ust 0x1000, or page heap (+hpa 0x2000000) is on (windows.gflags shows the flags)"
+    "NtGlobalFlag has +ust 0x1000 (XP and 2003: +hpc 0x40 as well), or page heap (+hpa 0x2000000) is on "
+    "(windows.gflags shows the flags)"
 )
 
 
 class HeapTraces(interfaces.plugins.PluginInterface):
     """Lists who allocated the heap blocks of processes: each trace with its blocks' count and bytes.
 
-    Needs heaps that remember (gflags +ust, or page heap with traces). The heaps and their segments come
-    first, with who made them, then the traces, that of most bytes first. Frames stand below, innermost
+    Needs heaps that remember (gflags +ust, on XP and 2003 +hpc as well; or page heap with traces). The
+    heaps, their segments and the low-fragmentation heap's containers come first, with who made them, then
+    the traces, that of most bytes first. Frames stand below, innermost
     first, and then with --blocks the blocks.
     """
 

@@ -69,7 +69,7 @@ def _read(arch: str, template: Template, listed: List[int], data: bytes) -> None
     types = heaptypes.heap_types(arch)
     ranges: List[Tuple[int, int]] = [(start, start + len(run)) for start, run in extents.runs]
     found = find.find(memory, types, listed, ranges)
-    traces = Traces(memory, heaptypes.RECORD[arch], heaptypes.ENTRY[arch], lambda: _STORED)
+    traces = Traces(memory, heaptypes.LOG[arch], heaptypes.ENTRY[arch], lambda: _STORED)
     walker = HeapWalker(memory, traces, heaptypes.page_heap(arch))
     limit = 4 * len(data)
     for heap in found.nt:

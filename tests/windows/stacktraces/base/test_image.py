@@ -125,9 +125,12 @@ def test_memory_is_shared_and_bounded(sample: Sample) -> None:
     assert image.layer_of(blind) is image.layer
     within = image.memory_within(process, ((PRIVATE, PRIVATE + 4),))
     assert (within.read(PRIVATE, 4), within.read(PRIVATE + 1, 4)) == (b"priv", None)
-    for number in range(2 * images.MAX_MEMORIES):
-        image.memory_of(str(image.layer.name), 100 + number)
-    assert len(image._memories) <= images.MAX_MEMORIES
+    layer_names = [space.layer_name for space in AddressSpaces.list_spaces(image) if space.layer_name]
+    for layer_name in [*layer_names, *layer_names]:
+        image.memory_of(layer_name, 4)
+        image.memory_of(layer_name, 8)
+    assert len(image._memories) <= 2 * images.MAX_LAYERS
+    assert image.memory_of(layer_names[-1], 8) is image.memory_of(layer_names[-1], 8)
 
 
 def test_spaces_know_where_their_process_is(sample: Sample) -> None:

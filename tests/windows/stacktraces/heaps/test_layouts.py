@@ -154,7 +154,7 @@ def test_a_new_build_is_a_new_table(tmp_path: pathlib.Path, monkeypatch: pytest.
     memory = Memory.over(Extents([*made.regions(), *records.runs()]), 8)
     found = find(memory, types, [0x50000])
     assert [(heap.address, heap.creator, heap.damaged) for heap in found.nt] == [(0x50000, 9, False)]
-    traces = Traces(memory, heaptypes.RECORD["x64"], heaptypes.ENTRY["x64"])
+    traces = Traces(memory, heaptypes.LOG["x64"], heaptypes.ENTRY["x64"])
     blocks = list(HeapWalker(memory, traces, types.page).blocks(found.nt[0]))
     assert [(each.user, each.size, each.trace) for each in blocks if isinstance(each, Block)] == [
         (user, 100, records.trace(record))

@@ -26,9 +26,8 @@ from .space import ARCHES, KERNEL_PID, KERNEL_PROCESS, AddressSpace
 
 Part = TypeVar("Part")
 
-MAX_MEMORIES = 32
-"""Memories that an image keeps. Each is of one layer and one pointer size, so a WoW64 process has two.
-When there are so many, all are dropped before the next one is made: an image may have thousands."""
+MAX_LAYERS = 4
+"""Layers whose memory an image keeps, those that were asked for last: an image may have thousands."""
 
 
 class Image:
@@ -185,14 +184,17 @@ class Image:
             layer_name: the layer
             pointer_size: bytes of a pointer in the structures that will be read: 4 or 8
         """
+        windows = self._windows.pop(layer_name, None)
+        if windows is None:
+            if len(self._windows) >= MAX_LAYERS:
+                oldest = next(iter(self._windows))
+                del self._windows[oldest]
+                self._memories = {key: kept for key, kept in self._memories.items() if key[0] != oldest}
+            windows = Windows(self.reader(layer_name), PAGE_SIZE)
+        self._windows[layer_name] = windows
         key = (layer_name, pointer_size)
         if key not in self._memories:
-            if len(self._memories) >= MAX_MEMORIES:
-                self._windows.clear()
-                self._memories.clear()
-            if layer_name not in self._windows:
-                self._windows[layer_name] = Windows(self.reader(layer_name), PAGE_SIZE)
-            self._memories[key] = Memory(self._windows[layer_name], pointer_size)
+            self._memories[key] = Memory(windows, pointer_size)
         return self._memories[key]
 
     def memory_within(self, space: AddressSpace, ranges: Tuple[Range, ...]) -> Memory:

@@ -19,7 +19,7 @@ from volatility3.framework import interfaces
 from ..base import globalflag, tables
 from ..base.decode import globalflags
 from ..base.decode.memory import Memory
-from ..base.decode.status import Word, status
+from ..base.decode.status import Word, says, status
 from ..base.image import Image
 from ..base.space import ARCHES, AddressSpace
 from ..tracedb.decode import status as tracestatus
@@ -27,12 +27,12 @@ from ..tracedb.finder import Databases
 from ..tracedb.found import STD
 from .decode.contents import Contents, read_contents
 from .decode.find import HeapTypes, find
+from .decode.nt import logs_no_block, read_heap
 from .decode.trace import DATABASE, BlockTrace, Traces
 from .space import HeapSpace, find_space, listed_heaps, load_types
 
 vollog = logging.getLogger(__name__)
 
-_RECORD = "_RTLP_HEAP_STACK_TRACE_RECORD"
 _ENTRY = "_RTL_STACK_TRACE_ENTRY"
 
 
@@ -75,6 +75,20 @@ class Heaps(interfaces.configuration.VersionableInterface):
             return contents._replace(status=space.status)
         said = space.status or status(None if self._flags_known(space) else Word.FLAGS_UNREADABLE)
         return Contents([], [], 0, said) if said else None
+
+    def log_no_block(self, space: AddressSpace) -> bool:
+        """Tells whether a listed heap of one half of a process was told to remember who allocates its blocks,
+        and yet can do so for none (see `logs_no_block`).
+
+        Raises:
+            tables.MissingTableError: when one of our symbol tables is missing
+        """
+        listed = listed_heaps(self._image, space) if space.layer_name and not space.kernel else None
+        if not listed:
+            return False
+        memory, types = self._image.memory(space), self._types_of(space).nt
+        heaps = (read_heap(memory, address, types) for address in listed)
+        return any(heap is not None and logs_no_block(memory, heap) for heap in heaps)
 
     def _read(self, space: AddressSpace, keep: bool) -> Optional[Contents]:
         types = self._types_of(space)
@@ -123,7 +137,7 @@ class Heaps(interfaces.configuration.VersionableInterface):
 
         return Traces(
             memory,
-            self._image.our_types(f"heaplog-{arch}")[_RECORD],
+            self._image.our_types(f"heaplog-{arch}"),
             self._image.our_types(f"std-{newest}-{arch}")[_ENTRY],
             database,
         )
@@ -138,6 +152,11 @@ class Heaps(interfaces.configuration.VersionableInterface):
         if listed is None:
             vollog.warning(
                 f"{who}: the PEB's list of heaps cannot be read, heaps are told by their signatures"
+            )
+        if any(says(owner.status, Word.UST_WITHOUT_HPC) for owner in contents.owners):
+            vollog.warning(
+                f"{who}: its heaps log no allocation: this Windows (XP, 2003) wants +hpc (0x40) besides +ust "
+                "(0x1000), or a debugger that starts the process (0x1070)"
             )
         if contents.lost:
             vollog.warning(f"{who}: in {contents.lost} bytes of its heaps no block's header can be told")

@@ -82,7 +82,7 @@ class HeapRows:
         return self._unread(*self._space, text(said))
 
     def owner(self, owner: HeapOwner, file_output: str) -> Cells:
-        """Returns the row of a heap or segment: Block is its own address, Size what it reserved."""
+        """Returns the row of a heap or segment: Block is its own address, Size what it has."""
         return self._owner(
             *self._trace(owner.trace, self._hex(owner.heap)),
             self._hex(owner.address),
@@ -161,12 +161,13 @@ def _said_of(trace: Optional[BlockTrace]) -> Status:
 
 def _said_of_group(group: Group, change: Optional[Change]) -> Status:
     own = status(
-        Word.FREED if group.freed else None,
+        status(Word.FREED, group.status) if group.freed else None,
         Word.UNTRACED if group.trace is None else None,
         Word.UNSIZED if group.unsized else None,
+        group.status,
     )
     unknown = status(Word.GROWTH_UNKNOWN if change == UNKNOWN else None)
-    return own + group.status + _said_of(group.trace) + unknown
+    return own + _said_of(group.trace) + unknown
 
 
 def _growth(change: Optional[Change]) -> Tuple[object, object]:

@@ -158,15 +158,20 @@ class FlagRows:
         self._space = FLAGS.maker(*_SPACE, "NtGlobalFlag", "Flags", "Status")
         self._database = FLAGS.maker(*_SPACE, "Kind", "Database", "LocatedBy", "Layout", "Status", *_FIGURES)
 
-    def space(self, space: AddressSpace, flags: Optional[int], missing: Status) -> Cells:
+    def space(
+        self, space: AddressSpace, flags: Optional[int], missing: Status, silent: bool = False
+    ) -> Cells:
         """Returns the row of an address space.
 
         Args:
             space: the kernel or one half of a process
             flags: its NtGlobalFlag, None if that cannot be read
             missing: why no database is found although its flags ask for one
+            silent: whether its heaps trace no block although its flags ask for traces
         """
         said = space.status or missing
+        if silent:
+            said = status(said, Word.UST_WITHOUT_HPC)
         if flags is None and not said:
             said = status(Word.FLAGS_UNREADABLE if space.peb or space.kernel else Word.NO_PEB)
         return self._space(

@@ -16,7 +16,7 @@ from volatility3.plugins.windows.stacktraces.heaps.decode.nt import read_heap
 from volatility3.plugins.windows.stacktraces.heaps.decode.trace import BlockTrace
 
 from tests.forge import lfh
-from tests.forge.heaps import PAGE, record
+from tests.forge.heaps import PAGE, prefix
 from tests.support import heaptypes
 from tests.support.heapforms import BASE, MODERN, OLD, Records, new_heap, read, traced
 
@@ -102,7 +102,7 @@ def test_traces_within_the_block(form: str) -> None:
     """7 to 8.1: interceptor 1 keeps the trace itself behind the header."""
     heap = new_heap(form, interceptor=1)
     frames = (0x1111, 0x2222, 0x3333)
-    user = heap.extended(50, 0, record(list(frames), heap.layout.pointer), len(frames))
+    user = heap.extended(50, 0, prefix([*frames, 0], heap.layout.pointer), len(frames) + 1)
     blocks, _, _ = read(form, heap.regions())
     (size, trace, _) = traced(blocks)[user]
     assert (size, trace.kind, trace.frames, trace.status) == (50, "inline", frames, NOTHING)
@@ -110,8 +110,9 @@ def test_traces_within_the_block(form: str) -> None:
 
 def test_a_trace_within_the_block_that_nothing_confirms() -> None:
     heap = new_heap("6.0-x64", interceptor=1)
-    inline = bytes(16) + b"".join(frame.to_bytes(8, "little") for frame in (0x1111, 0x2222))
-    heap.write(heap.extended(50, 0, b"\1" * 8 + inline[8:], 2), b"x")
+    held = bytearray(prefix([0x1111, 0x2222], 8))
+    held[8] ^= 1
+    heap.extended(50, 0, bytes(held), 2)
     (block,), _, _ = read("6.0-x64", heap.regions())
     assert block.trace is not None
     assert (block.trace.kind, block.trace.frames, text(block.trace.status)) == (
@@ -143,6 +144,20 @@ def test_old_blocks_name_an_index(form: str) -> None:
         (freed + heap.layout.unit, 9)
     ]
     assert (found.creator, found.segments[0].creator, found.traced) == (7, 9, True)
+
+
+@pytest.mark.parametrize("form", OLD)
+@pytest.mark.parametrize("unused", [0x3E, 0x3F, 0x40, 0x50])
+def test_unused_bytes_of_old_blocks_are_a_plain_number(form: str, unused: int) -> None:
+    """Neither is 3Fh a length that did not fit, nor does 40h say that the block is extended."""
+    heap = new_heap(form)
+    user = heap.plain(0x90)
+    unit = heap.layout.unit
+    heap.put(user - 2, 1, unused)
+    whole = -(-(unit + 0x90) // unit) * unit
+    (block,), lost, _ = read(form, heap.regions())
+    assert (block.user, block.size, block.overhead, block.status) == (user, whole - unused, unused, NOTHING)
+    assert not lost
 
 
 @pytest.mark.parametrize("form", [*MODERN, *OLD])

@@ -11,14 +11,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from volatility3.plugins.windows.stacktraces.base.decode.extents import Extents
 from volatility3.plugins.windows.stacktraces.base.decode.memory import Memory
-from volatility3.plugins.windows.stacktraces.base.decode.status import text
-from volatility3.plugins.windows.stacktraces.heaps.decode.block import UNKNOWN_SIZE
+from volatility3.plugins.windows.stacktraces.base.decode.status import NOTHING, text
+from volatility3.plugins.windows.stacktraces.heaps.decode.block import CONTAINER, UNKNOWN_SIZE
 from volatility3.plugins.windows.stacktraces.heaps.decode.blocks import HeapWalker
+from volatility3.plugins.windows.stacktraces.heaps.decode.entry import BUSY, INTERNAL
 from volatility3.plugins.windows.stacktraces.heaps.decode.nt import read_heap
 from volatility3.plugins.windows.stacktraces.heaps.decode.trace import Traces
 
 from tests.forge import lfh
-from tests.forge.heaps import PAGE
+from tests.forge.heaps import PAGE, NtHeap
 from tests.support import heaptypes
 from tests.support.heapforms import BASE, LOG, MODERN, OLD, Records, new_heap, read, traced, without
 
@@ -72,6 +73,59 @@ def test_a_subsegment_that_lies_takes_nothing_else_with_it(form: str, lie: str) 
     found = traced(read(form, heap.regions() + records.runs())[0])
     assert found[before][2] == found[after][2] == "block"
     assert not [form for _, _, form in found.values() if form == "lfh"] or lie == "marks"
+
+
+@pytest.mark.parametrize("form", MODERN)
+def test_a_container_that_is_not_present_takes_its_blocks_with_it_and_says_so(form: str) -> None:
+    """It is told by its header's flag; without that, the block is the caller's as any other."""
+    records, heap = Records(form), new_heap(form)
+    unit = heap.layout.unit
+    before = heap.extended(30, records.add())
+    heap.plain(PAGE)
+    users = lfh.add(heap, form, 0x60, [lfh.Wanted(20, records.add()) for _ in range(80)])
+    blocks, lost, _ = read(form, heap.regions() + records.runs())
+    (container,) = (block for block in blocks if block.form == CONTAINER)
+    assert (lost, container.status, container.trace) == ([], NOTHING, None)
+    start, header = container.user, container.user - unit
+    assert start % PAGE + unit < PAGE
+    for flags, kind in ((BUSY | INTERNAL, CONTAINER), (BUSY, "block")):
+        _reflag(heap, header, flags)
+        end = -(-start // PAGE) * PAGE
+        runs = without(heap.regions(), start, end)
+        blocks, lost, _ = read(form, runs + records.runs())
+        found = {block.user: block for block in blocks}
+        assert before in found and found[start].form == kind
+        if kind == CONTAINER:
+            assert text(found[start].status) == "unreadable"
+            assert [each.start for each in lost] == [start]
+            # What lies in the pages that are there is known by the records that it names.
+            there = {user for user in users if user - 4 * unit >= end}
+            assert there and there <= found.keys()
+
+
+@pytest.mark.parametrize("form", MODERN)
+def test_blocks_of_the_low_fragmentation_heap_in_a_page_that_is_not_present(form: str) -> None:
+    records, heap = Records(form), new_heap(form)
+    users = lfh.add(heap, form, 0x60, [lfh.Wanted(20, records.add()) for _ in range(200)])
+    start = -(-users[0] // PAGE) * PAGE
+    runs = without(heap.regions(), start, start + PAGE)
+    blocks, lost, _ = read(form, runs + records.runs())
+    gone = [user - 3 * heap.layout.unit for user in users]
+    headers = [header for header in gone if start <= header + heap.layout.unit - 1 < start + PAGE]
+    assert headers and [(each.start, each.end) for each in lost] == [(each, each + 0x60) for each in headers]
+    assert {user for user, header in zip(users, gone) if header not in headers} <= {
+        each.user for each in blocks
+    }
+
+
+def _reflag(heap: NtHeap, header: int, flags: int) -> None:
+    """Writes a header of the first segment again, with other Flags."""
+    segment, layout = heap.segments[0], heap.layout
+    at = header + layout.unit - 8 - segment.base
+    plain = bytearray((int.from_bytes(segment.data[at : at + 8], "little") ^ heap.key).to_bytes(8, "little"))
+    plain[2] = flags
+    plain[3] = plain[0] ^ plain[1] ^ plain[2]
+    heap.put(header + layout.unit - 8, 8, int.from_bytes(plain, "little") ^ heap.key)
 
 
 @pytest.mark.parametrize("form", MODERN)
@@ -242,6 +296,6 @@ def test_any_damage_is_survived(form: str, damage: List[Tuple[int, int]]) -> Non
     )
     found = read_heap(held, BASE, [heaptypes.heap(form)])
     if found is not None:
-        traces = Traces(held, heaptypes.RECORD[arch], heaptypes.ENTRY[arch])
+        traces = Traces(held, heaptypes.LOG[arch], heaptypes.ENTRY[arch])
         items = list(HeapWalker(held, traces).blocks(found))
         assert len(items) < 4 * len(memory)

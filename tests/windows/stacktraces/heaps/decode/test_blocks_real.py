@@ -41,7 +41,7 @@ def read_heaps(real: real_sets.RealSet) -> List[Heap]:
 
 def read_blocks(real: real_sets.RealSet) -> List[Block]:
     memory = memory_of(real)
-    traces = Traces(memory, heaptypes.RECORD["x64"], heaptypes.ENTRY["x64"])
+    traces = Traces(memory, heaptypes.LOG["x64"], heaptypes.ENTRY["x64"])
     walker = HeapWalker(memory, traces, heaptypes.page_heap("x64"))
     items = [item for heap in read_heaps(real) for item in walker.blocks(heap)]
     assert all(isinstance(item, Block) for item in items), "a header was lost in an undamaged heap"

@@ -37,7 +37,7 @@ def search(arch: str, runs: Runs, listed: Sequence[int], ranges: bool = True) ->
 
 def contents(arch: str, runs: Runs, listed: Optional[Sequence[int]], keep: bool = True) -> Contents:
     memory = Memory.over(Extents(runs), heaptypes.pointer_size(arch))
-    traces = Traces(memory, heaptypes.RECORD[arch], heaptypes.ENTRY[arch])
+    traces = Traces(memory, heaptypes.LOG[arch], heaptypes.ENTRY[arch])
     found = search(arch, runs, listed or [])
     return read_contents(memory, found, heaptypes.heap_types(arch), traces, listed, keep)
 
@@ -90,7 +90,7 @@ def test_what_is_left_of_a_heap_without_its_beginning(arch: str) -> None:
     runs = without(heap.regions(), BASE, BASE + PAGE_SIZE) + records.runs()
     read = contents(arch, runs, [BASE])
     assert [(owner.kind, owner.address, text(owner.status)) for owner in read.owners] == [
-        ("heap", BASE, "damaged"),
+        ("heap", BASE, f"damaged, {read.lost} bytes unread"),
         ("heap segment", 0x100000, ""),
     ]
     (group,) = read.groups

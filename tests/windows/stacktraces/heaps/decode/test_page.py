@@ -132,7 +132,7 @@ def test_light_page_heap(arch: str, freed: bool) -> None:
     plain = heap.plain(50)
     memory = Memory.over(Extents(heap.regions()), heaptypes.pointer_size(arch))
     known = BlockTrace("std", ENTRY, 3, (1, 2))
-    traces = Traces(memory, heaptypes.RECORD[arch], heaptypes.ENTRY[arch], lambda: [known])
+    traces = Traces(memory, heaptypes.LOG[arch], heaptypes.ENTRY[arch], lambda: [known])
     found = read_heap(memory, 0x50000, [heaptypes.heap(f"6.2-{arch}")])
     assert found is not None
     walker = HeapWalker(memory, traces, heaptypes.page_heap(arch))
@@ -150,7 +150,7 @@ def test_what_only_looks_like_light_page_heap(arch: str) -> None:
     contents = pageheaps.light(arch, HANDLE, 5000, ENTRY)[:200]
     users = [heap.plain(200, contents), heap.plain(200, pageheaps.light(arch, HANDLE, 9, ENTRY, full=True))]
     memory = Memory.over(Extents(heap.regions()), heaptypes.pointer_size(arch))
-    traces = Traces(memory, heaptypes.RECORD[arch], heaptypes.ENTRY[arch])
+    traces = Traces(memory, heaptypes.LOG[arch], heaptypes.ENTRY[arch])
     found = read_heap(memory, 0x50000, [heaptypes.heap(f"6.2-{arch}")])
     assert found is not None
     walker = HeapWalker(memory, traces, heaptypes.page_heap(arch))
@@ -171,13 +171,11 @@ def test_an_entry_of_no_known_database(arch: str) -> None:
         + b"".join(each.to_bytes(pointer, "little") for each in frames)
     )
     memory = Memory.over(Extents([(ENTRY, entry)]), pointer)
-    traces = Traces(memory, heaptypes.RECORD[arch], heaptypes.ENTRY[arch])
+    traces = Traces(memory, heaptypes.LOG[arch], heaptypes.ENTRY[arch])
     assert traces.entry(ENTRY) == BlockTrace("std", ENTRY, 42, tuple(frames), status(Word.NO_DATABASE))
     assert traces.entry(ENTRY + 0x100) == BlockTrace("std", ENTRY + 0x100, 0, (), status(Word.UNREADABLE))
     memory = Memory.over(Extents([(ENTRY, b"\xff" * 64)]), pointer)
-    assert Traces(memory, heaptypes.RECORD[arch], heaptypes.ENTRY[arch]).entry(ENTRY).status == status(
-        Word.HASH
-    )
+    assert Traces(memory, heaptypes.LOG[arch], heaptypes.ENTRY[arch]).entry(ENTRY).status == status(Word.HASH)
 
 
 @settings(max_examples=60, deadline=None)

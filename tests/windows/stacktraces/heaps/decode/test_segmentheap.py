@@ -35,7 +35,7 @@ def read(arch: str, runs: Runs) -> Tuple[SegmentHeap, List[Block], List[BlockTra
     layout = heaptypes.segment_heap(arch)
     heap = read_segment_heap(memory, BASE, layout)
     assert heap is not None
-    traces = Traces(memory, heaptypes.RECORD[arch], heaptypes.ENTRY[arch])
+    traces = Traces(memory, heaptypes.LOG[arch], heaptypes.ENTRY[arch])
     return (
         heap,
         list(large_blocks(memory, heap, layout, traces)),
@@ -58,6 +58,28 @@ def test_large_blocks(arch: str, tail: int) -> None:
         (unnamed, 0x21000, None),
     }
     assert all((each.size + each.overhead) % 0x1000 == 0 for each in blocks)
+
+
+@pytest.mark.parametrize("arch", ARCHES)
+@pytest.mark.parametrize("before", [0x40, 0x10])
+@pytest.mark.parametrize("said", [True, False])
+def test_what_lies_before_the_bytes_of_a_large_block(arch: str, before: int, said: bool) -> None:
+    """A block begins with how many bytes precede the caller's, and these with the same number again."""
+    records, heap = Records(arch), segmentheaps.SegmentHeap(BASE, arch)
+    record = records.add()
+    start = heap.large(0x1000000, 0x20000, record)
+    pointer = heap.form.pointer
+    page = bytearray(0x1000)
+    page[:pointer] = before.to_bytes(pointer, "little")
+    again = before - 2 * pointer
+    page[again : again + pointer] = (before if said else 0).to_bytes(pointer, "little")
+    _, (block,), _ = read(arch, [*heap.regions(), (start, bytes(page)), *records.runs()])
+    skipped = before if said else 0
+    assert (block.user, block.size, block.trace) == (
+        start + skipped,
+        0x20000 - skipped,
+        records.trace(record),
+    )
 
 
 @pytest.mark.parametrize("arch", ARCHES)

@@ -26,7 +26,7 @@ def traces(arch: str, data: bytes, place: int) -> Tuple[Traces, int]:
     """A process of which one page is in the image, with data at its start or, cut off, at its end."""
     page = (bytes(place) + data).ljust(PAGE, b"\0")[:PAGE]
     memory = Memory.over(Extents([(BASE, page)]), heaptypes.pointer_size(arch))
-    return Traces(memory, heaptypes.RECORD[arch], heaptypes.ENTRY[arch]), BASE + place
+    return Traces(memory, heaptypes.LOG[arch], heaptypes.ENTRY[arch]), BASE + place
 
 
 def entry(arch: str, depth: int) -> bytes:
@@ -65,13 +65,17 @@ def test_entries_of_a_database_that_is_not_known(arch: str) -> None:
 @pytest.mark.parametrize("arch", ARCHS)
 def test_traces_within_a_block(arch: str) -> None:
     size = heaptypes.pointer_size(arch)
-    record = heaps.record(list(FRAMES), size)
+    record = heaps.prefix(list(FRAMES), size)
     held, address = traces(arch, record, 0x40)
     end = address + len(record)
     assert held.inline(address, end, 3) == BlockTrace("inline", address, 0, FRAMES)
-    assert held.inline(address, end, 2) == BlockTrace("inline", address, 0, FRAMES[:2], trace.UNSURE)
+    # A stack that is less deep than the heap was told to keep.
+    short, _ = traces(arch, heaps.prefix([*FRAMES, 0, 0], size), 0x40)
+    assert short.inline(address, end + 2 * size, 5) == BlockTrace("inline", address, 0, FRAMES)
+    wrong, _ = traces(arch, record[:size] + b"\xff" + record[size + 1 :], 0x40)
+    assert wrong.inline(address, end, 3) == BlockTrace("inline", address, 0, FRAMES, trace.UNSURE)
     # A block that is too small for what it says, or says nonsense, holds none.
-    for depth in (0, 4, 33, 0x7FFF):
+    for depth in (0, 2, 4, 33, 0x7FFF):
         assert held.inline(address, end, depth) == BlockTrace("inline", address, 0, (), trace.HASH)
     cut, address = traces(arch, record, PAGE - len(record) + size)
     assert cut.inline(address, address + len(record), 3) == BlockTrace(

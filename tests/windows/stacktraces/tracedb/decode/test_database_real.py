@@ -68,10 +68,12 @@ class TestRealDatabase:
         assert found == sorted((entry["index"], entry["va"]) for entry in real.truth.get("freed", []))
         modules = [(each["base"], each["base"] + each["size"]) for each in real.truth["modules"]]
         modules.append((real.base, real.base + real.truth["module"]["size"]))
+        # Their chain is an _SLIST_ENTRY: 16 bytes on x64, a pointer on x86.
+        link = 2 if real.pointer_size == 8 else 1
         for trace in carved:
             assert trace.hash is None
-            assert trace.frames[:2] == (None,) * min(2, len(trace.frames))
-            for frame in trace.frames[2:]:
+            assert trace.frames[:link] == (None,) * min(link, len(trace.frames))
+            for frame in trace.frames[link:]:
                 assert any(low <= (frame or 0) < high for low, high in modules)
 
     def test_dump(self, path: pathlib.Path) -> None:
@@ -121,6 +123,6 @@ def test_search_finds_it_and_nothing_else(path: pathlib.Path) -> None:
     real = real_sets.load(path)
     reader, std = stddata.reader_of_set(real), stddata.of(real.truth["arch"]).std
     words = _words(real)
-    assert len(words) > 20
+    assert len(words) > 5
     proven = [word for word in words if proof.prove(reader, word, std).header]
     assert proven == [real.truth["database"]]

@@ -102,6 +102,13 @@ class Word(enum.Enum):
     # Heaps.
     NOT_READ_YET = "not-read"
     UNLISTED = "unlisted"
+    BYTES_UNREAD = "{} bytes unread"
+    """In so many bytes of a heap no header can be told: only what proves itself by its record is in a sum."""
+    UST_WITHOUT_HPC = "+ust without +hpc"
+    """XP and 2003 trace no heap block with +ust alone."""
+    STACK_OF_THE_FREE = "stack of the free"
+    """Whoever frees a block takes the place of who allocated it."""
+    STACK_OF_ALLOCATION_OR_FREE = "stack of allocation or free"
     NO_DATABASE = "no database"
     NO_SUCH_INDEX = "no such index"
     FLAGS_UNREADABLE = "flags unreadable"

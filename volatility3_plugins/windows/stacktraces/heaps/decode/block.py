@@ -16,9 +16,12 @@ LIGHT = "lightpage"
 PAGE = "page"
 LARGE = "large"
 SEGMENT = "segment"
+CONTAINER = "lfh container"
 
 UNKNOWN_SIZE = -1
 DAMAGED = status(Word.DAMAGED)
+OF_THE_FREE = status(Word.STACK_OF_THE_FREE)
+UNPROVEN = status(Word.STACK_OF_ALLOCATION_OR_FREE)
 _TOO_MUCH = 1 << 47  # bytes: more than a process has addresses
 
 
@@ -30,12 +33,15 @@ class Block(NamedTuple):
         user: address of the caller's bytes
         size: bytes that the caller asked for, UNKNOWN_SIZE when nothing tells
         overhead: bytes of the heap that it takes beyond these
-        form: `block`, `lfh`, `virtual`, `lightpage`; of other heaps `page`, `large` or `segment`
+        form: `block`, `lfh`, `virtual`, `lightpage`; of other heaps `page`, `large` or `segment`;
+            `lfh container`: the low-fragmentation heap keeps `lfh` blocks in it, it is no caller's
         freed: it is no longer the caller's
-        trace: the trace that it names, None when it names none
+        trace: the trace that it names, None when it names none; of a freed block see `status`
         std_index: of a second trace, in the stack trace database, that it names; 0 for none
         status: empty; `damaged`: its header is broken, or its second one; `unreadable`: its second one is not
-            present; `not-read`: see `segmentheap`
+            present; `not-read`: see `segmentheap`. Of a freed block `stack of the free`: its trace is that of
+            who freed it, which takes the place of who allocated it; `stack of allocation or free`: nothing
+            proves which of the two it is
     """
 
     heap: int

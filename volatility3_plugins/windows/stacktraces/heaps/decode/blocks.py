@@ -10,16 +10,31 @@ from __future__ import annotations
 from typing import Iterator, Optional, Tuple, Union
 
 from ...base.decode.memory import Memory
-from ...base.decode.status import NOTHING, Status
-from .block import BLOCK, DAMAGED, LFH, LIGHT, UNKNOWN_SIZE, VIRTUAL, Block, sized
-from .entry import BUSY, EXTRA_PRESENT, BlockHeader, Coder, Lost, walk
+from ...base.decode.status import NOTHING, Status, status
+from .block import (
+    BLOCK,
+    CONTAINER,
+    DAMAGED,
+    LFH,
+    LIGHT,
+    OF_THE_FREE,
+    UNKNOWN_SIZE,
+    UNPROVEN,
+    VIRTUAL,
+    Block,
+    sized,
+)
+from .entry import BUSY, EXTRA_PRESENT, INTERNAL, BlockHeader, Coder, Lost, walk
 from .extended import Extension, carve, read_extension, trace_of, units_before
-from .lfh import LFH_BLOCK, read_user_blocks
+from .lfh import LFH_BLOCK, hides_blocks, read_user_blocks
 from .nt import Heap
 from .page import PageHeapTypes, read_information
 from .trace import UNREADABLE, BlockTrace, Traces
 
-_LONG_UNUSED = 0x3F  # UnusedBytes that did not fit: how many there are is elsewhere
+# 6.0 and later: UnusedBytes that did not fit, how many there are is elsewhere; and the least that is a number
+# of bytes: ntdll's own blocks may have 1, whatever was asked for (measured: 7601.17514, 19044.1766).
+_LONG_UNUSED = 0x3F
+_LEAST_UNUSED = 8
 
 
 class HeapWalker:
@@ -45,9 +60,10 @@ class HeapWalker:
         """Yields a heap's blocks, segment by segment, then the virtual-alloc ones.
 
         Where headers are broken, the range that they were lost in comes first and then the blocks in it
-        that are known by the record they name.
+        that are known by the record they name. A block of the form CONTAINER comes before the blocks in it.
         """
         types, coder = heap.types, Coder(heap.types, heap.key)
+        memory, unit, lfh = self._memory, types.unit, types.lfh
         for segment in heap.segments:
             for item in walk(self._memory, segment, coder):
                 if isinstance(item, Lost):
@@ -55,44 +71,64 @@ class HeapWalker:
                     yield from self._carved(heap, coder, item.start, item.end, False)
                 elif not item.flags & BUSY:
                     yield from self._freed(heap, coder, item)
-                elif item.address + types.unit not in segment.descriptors:
-                    inner = self._user_blocks(heap, item)
-                    if inner is None:
-                        yield self._block(heap, item, BLOCK)
-                    else:
+                elif item.address + unit not in segment.descriptors:
+                    # Under an interceptor a block that holds others is an extended one itself.
+                    offset, inner = 0, None
+                    if lfh is not None:
+                        offset = units_before(item.unused, item.segment)
+                        contents = item.address + (offset + 1) * unit
+                        inner = read_user_blocks(memory, contents, item.address + item.size, lfh)
+                    if inner is not None:
+                        yield self._block(heap, item, CONTAINER, offset)
                         yield from self._inner(heap, coder, inner)
+                    elif lfh is not None and item.flags & INTERNAL:
+                        yield from self._own(heap, coder, item, offset)
+                    else:
+                        yield self._block(heap, item, BLOCK, offset)
         for address in heap.virtual_blocks:
             yield self._virtual(heap, address)
 
-    def _user_blocks(self, heap: Heap, entry: BlockHeader) -> Optional[range]:
-        """Returns the headers of the blocks that the low-fragmentation heap has in a block, if it is its."""
-        types = heap.types
-        if types.lfh is None:
-            return None
-        return read_user_blocks(
-            self._memory, entry.address + types.unit, entry.address + entry.size, types.lfh
-        )
+    def _own(self, heap: Heap, coder: Coder, entry: BlockHeader, offset: int) -> Iterator[Union[Block, Lost]]:
+        """Yields a block of the heap's own, with what is left of the blocks in it if there may be some."""
+        types, start = heap.types, entry.address + (offset + 1) * heap.types.unit
+        if types.lfh is None or not hides_blocks(self._memory, start, types.lfh):
+            yield self._block(heap, entry, BLOCK, offset)
+            return
+        container, end = self._block(heap, entry, CONTAINER, offset), entry.address + entry.size
+        yield container._replace(status=status(container.status, UNREADABLE))
+        yield Lost(start, end)
+        yield from self._carved(heap, coder, start, end, False)
 
-    def _inner(self, heap: Heap, coder: Coder, inner: range) -> Iterator[Block]:
+    def _inner(self, heap: Heap, coder: Coder, inner: range) -> Iterator[Union[Block, Lost]]:
         """Yields the blocks that the low-fragmentation heap has in one block."""
         unused = coder.code + heap.types.unused
         for header in inner:
             mark = self._memory.number(header + unused, 1)
+            if mark is None:
+                yield Lost(header, header + inner.step)
             if mark is None or mark == LFH_BLOCK:
                 yield from self._carved(heap, coder, header, header + inner.step, True, LFH)
             else:
-                yield self._block(heap, BlockHeader(header, inner.step, 0, 0, 0, mark & ~LFH_BLOCK), LFH)
+                mark &= ~LFH_BLOCK
+                entry = BlockHeader(header, inner.step, 0, 0, 0, mark)
+                yield self._block(heap, entry, LFH, units_before(mark, 0))
 
-    def _block(self, heap: Heap, entry: BlockHeader, form: str) -> Block:
-        unit = heap.types.unit
-        offset = units_before(entry.unused, entry.segment)
+    def _block(self, heap: Heap, entry: BlockHeader, form: str, offset: int) -> Block:
+        """Returns a busy block; `offset` is its EntryOffset, 0 when it has none."""
+        unused: Optional[int] = entry.unused
         if offset:
-            user, unused, trace, status = self._extended(heap, entry.address, offset)
+            user, unused, trace, said = self._extended(heap, entry.address, offset)
         else:
-            user, trace, status = entry.address + unit, self._extra(heap, entry), NOTHING
-            unused = unit if entry.unused == _LONG_UNUSED else entry.unused
-        size, overhead, status = sized(entry.size, unused, status)
-        return self._light(Block(heap.address, user, size, overhead, form, False, trace, 0, status))
+            user, trace, said = entry.address + heap.types.unit, None, NOTHING
+            if entry.flags & EXTRA_PRESENT:
+                trace = self._extra(heap, entry)
+            if heap.types.extended is not None:
+                if entry.unused == _LONG_UNUSED:
+                    unused = heap.types.unit
+                elif entry.unused < _LEAST_UNUSED:
+                    unused = None
+        size, overhead, said = sized(entry.size, unused, said)
+        return self._light(Block(heap.address, user, size, overhead, form, False, trace, 0, said))
 
     def _extended(
         self, heap: Heap, header: int, offset: int
@@ -108,8 +144,8 @@ class HeapWalker:
         user = header + (offset + 1) * unit
         record = memory.pointer(header + unit)
         named = self._traces.record(record) if record else None
-        status = UNREADABLE if memory.read(user - unit, unit) is None else DAMAGED
-        return user, None, None if named is None or named.status else named, status
+        said = UNREADABLE if memory.read(user - unit, unit) is None else DAMAGED
+        return user, None, None if named is None or named.status else named, said
 
     def _light(self, block: Block) -> Block:
         """Returns the block that light page heap made of one."""
@@ -127,12 +163,11 @@ class HeapWalker:
             form=LIGHT,
             freed=found.freed,
             trace=trace,
+            status=status(block.status, UNPROVEN) if found.freed and trace else block.status,
         )
 
     def _extra(self, heap: Heap, entry: BlockHeader) -> Optional[BlockTrace]:
         """Returns the trace that a block's _HEAP_ENTRY_EXTRA names, in the block's last bytes."""
-        if not entry.flags & EXTRA_PRESENT:
-            return None
         index = self._memory.member(entry.address + entry.size, heap.types.index)
         return self._traces.index(index) if index else None
 
@@ -146,7 +181,7 @@ class HeapWalker:
                 user = entry.address + types.unit
                 size = entry.size - types.unit
                 trace = self._traces.index(index)
-                yield Block(heap.address, user, size, types.unit, BLOCK, True, trace, 0, NOTHING)
+                yield Block(heap.address, user, size, types.unit, BLOCK, True, trace, 0, OF_THE_FREE)
             return
         yield from self._carved(heap, coder, entry.address, end, True)
 
@@ -163,8 +198,8 @@ class HeapWalker:
                 whole = self._whole(coder, extension, end)
             size = UNKNOWN_SIZE if whole is None else whole - extension.unused
             overhead = 0 if whole is None else extension.unused
-            status = NOTHING if freed else DAMAGED
-            yield Block(heap.address, extension.user, size, overhead, form, freed, trace, 0, status)
+            said = OF_THE_FREE if freed else DAMAGED
+            yield Block(heap.address, extension.user, size, overhead, form, freed, trace, 0, said)
 
     def _whole(self, coder: Coder, extension: Extension, end: int) -> Optional[int]:
         """Returns the size that a carved block's own header still gives, with the header, or None."""
@@ -183,13 +218,13 @@ class HeapWalker:
             return Block(heap.address, 0, UNKNOWN_SIZE, 0, VIRTUAL, False, None, 0, UNREADABLE)
         unused, offset = self._virtual_code(heap, code)
         index = memory.member(address, types.virtual_index) or 0
-        user, trace, status = header + types.unit, None, NOTHING
+        user, trace, said = header + types.unit, None, NOTHING
         if offset:
-            user, _, trace, status = self._extended(heap, header, offset)
+            user, _, trace, said = self._extended(heap, header, offset)
         if trace is None and index:
             trace = self._traces.index(index)
-        size, overhead, status = sized(commit, unused, status)
-        return Block(heap.address, user, size, overhead, VIRTUAL, False, trace, index, status)
+        size, overhead, said = sized(commit, unused, said)
+        return Block(heap.address, user, size, overhead, VIRTUAL, False, trace, index, said)
 
     def _virtual_code(self, heap: Heap, code: int) -> Tuple[int, int]:
         """Returns the bytes that a virtual-alloc block wastes, and its EntryOffset; only the header's first

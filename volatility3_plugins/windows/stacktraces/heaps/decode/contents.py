@@ -8,12 +8,12 @@ from typing import Collection, List, NamedTuple, Optional, Set
 
 from ...base.decode.memory import Memory
 from ...base.decode.pagetable import PAGE_SIZE
-from ...base.decode.status import NOTHING, Status, Word, status
-from .block import PAGE, SEGMENT, UNKNOWN_SIZE, Block, Group, Groups, sized
+from ...base.decode.status import NOTHING, Said, Status, Word, status
+from .block import CONTAINER, PAGE, SEGMENT, UNKNOWN_SIZE, UNPROVEN, Block, Group, Groups, sized
 from .blocks import HeapWalker
 from .entry import Lost
 from .find import FoundHeaps, HeapTypes
-from .nt import Heap
+from .nt import Heap, logs_no_block
 from .page import Root, Unread, nodes
 from .segmentheap import NOT_READ, SegmentHeap, large_blocks, named_records
 from .trace import BlockTrace, Traces
@@ -25,17 +25,18 @@ PAGE_HEAP = "page heap"
 
 
 class HeapOwner(NamedTuple):
-    """A heap or a segment.
+    """A heap, a segment, or a block in which the low-fragmentation heap keeps its blocks.
 
     Attributes:
-        kind: `heap`, `heap segment`, `segment heap`, `page heap`
+        kind: `heap`, `heap segment`, `segment heap`, `page heap`, `lfh container`
         heap: the heap's address
-        address: its own
-        size: bytes that it reserved, 0 when that is not known
+        address: its own; a container's is that of its contents
+        size: bytes that it reserved, a container's bytes that were asked for; 0 when that is not known
         trace: who made it, None when it does not say
         status: empty, or some of `unreadable` (part of it is not present, or there is no heap to be told),
             `damaged` (it contradicts itself), `unlisted` (the PEB does not list it), `not-read` (its blocks'
-            sizes are not known, nor which are freed)
+            sizes are not known, nor which are freed), `bytes unread` (of so many no block can be told), `+ust
+            without +hpc` (see `logs_no_block`)
     """
 
     kind: str
@@ -47,8 +48,8 @@ class HeapOwner(NamedTuple):
 
 
 class Contents(NamedTuple):
-    """Heaps and segments, the blocks by trace with those of most bytes first, the bytes of the heaps in which
-    headers were lost, and why heaps may be missing (empty: they are all there)."""
+    """Heaps, segments and containers, the blocks by trace with those of most bytes first, the bytes of the
+    heaps in which headers were lost, and why heaps may be missing (empty: they are all there)."""
 
     owners: List[HeapOwner]
     groups: List[Group]
@@ -108,15 +109,23 @@ class _Reading:
 
     def nt_heap(self, heap: Heap) -> None:
         """Reads an NT heap; its first segment is the heap itself."""
-        lost, damaged, gone = 0, heap.damaged, False
+        lost, gone = 0, False
+        damaged = heap.damaged or any(segment.damaged for segment in heap.segments[:1])
+        containers: List[HeapOwner] = []
         for item in self._walker.blocks(heap):
             if isinstance(item, Block):
-                self.groups.add(item)
+                if item.form == CONTAINER:
+                    containers.append(_container(item))
+                else:
+                    self.groups.add(item)
             else:
                 lost += item.end - item.start
                 whole = self._is_present(item)
                 damaged, gone = damaged or whole, gone or not whole
         self.lost += lost
+        unread = Said(Word.BYTES_UNREAD, lost) if lost else None
+        untraced = Word.UST_WITHOUT_HPC if logs_no_block(self._memory, heap) else None
+        own = status(_words(damaged, self._unlisted(heap.address), gone), unread, untraced)
         for number, segment in enumerate(heap.segments):
             creator = segment.creator if number else heap.creator or segment.creator
             self.owners.append(
@@ -126,11 +135,10 @@ class _Reading:
                     segment.address if number else heap.address,
                     segment.pages * PAGE_SIZE,
                     self._traces.index(creator) if creator else None,
-                    _words(segment.damaged)
-                    if number
-                    else _words(damaged or segment.damaged, self._unlisted(heap.address), gone),
+                    _words(segment.damaged) if number else own,
                 )
             )
+        self.owners += containers
 
     def _is_present(self, lost: Lost) -> bool:
         present = sum(len(data) for _, data in self._memory.pages(lost.start, lost.end))
@@ -162,6 +170,7 @@ class _Reading:
             freed += node.freed
             trace = self._traces.entry(node.trace) if node.trace else None
             size, overhead, said = sized(node.actual, node.actual - node.size, NOTHING)
+            said = status(said, UNPROVEN if node.freed and trace else None)
             self.groups.add(Block(handle, node.user, size, overhead, PAGE, node.freed, trace, 0, said))
         creator = self._traces.entry(root.creator) if root.creator else None
         # Where nodes cannot be read, how many there are says nothing more.
@@ -170,6 +179,10 @@ class _Reading:
 
     def _unlisted(self, address: int) -> bool:
         return self._listed is not None and address not in self._listed
+
+
+def _container(block: Block) -> HeapOwner:
+    return HeapOwner(CONTAINER, block.heap, block.user, max(block.size, 0), block.trace, block.status)
 
 
 def _words(damaged: bool, unlisted: bool = False, unreadable: bool = False) -> Status:

@@ -3,7 +3,8 @@
 """The headers of an NT heap's blocks (`_HEAP_ENTRY`), one after the other, also past damage.
 
 Source: public symbols of ntoskrnl (XP to 11). The encoding was measured on 7601.24384 and 19044.1766: 8 bytes
-XORed with `_HEAP.Encoding`, SmallTagIndex being the XOR of the three bytes before it.
+XORed with `_HEAP.Encoding`, SmallTagIndex being the XOR of the three bytes before it; INTERNAL on
+7601.17514 and 19044.1766.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from .types import NtTypes
 
 BUSY = 0x01
 EXTRA_PRESENT = 0x02
+INTERNAL = 0x08  # 6.0 and later: the heap allocated it for itself
 
 
 class BlockHeader(NamedTuple):

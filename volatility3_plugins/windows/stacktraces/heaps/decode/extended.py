@@ -4,7 +4,7 @@
 
 The caller's bytes are preceded by a second, plain `_HEAP_ENTRY` (ExtendedBlockSignature 5) that says how many
 units back the real one is. Between them lies what the interceptor keeps: a pointer to a record of the heap's
-log, or (7 to 8.1, x64 seen in disassembly) the trace itself. Which of the two is told by what proves itself,
+log, or (7 to 8.1) the trace itself. Which of the two is told by what proves itself,
 since the interceptors' numbers changed in Windows 10: until 8.1 index 1 is the trace itself and 2 the log,
 from Windows 10 on index 1 is the log.
 
@@ -17,7 +17,7 @@ from typing import Iterator, NamedTuple, Optional, Tuple
 
 from ...base.decode.memory import Memory
 from ...base.decode.structure import Structures
-from .trace import HASH, LOG, BlockTrace, Traces
+from .trace import HASH, BlockTrace, Traces
 
 SIGNATURE = 5
 EXTENDED = 0x40  # in UnusedBytes: the rest is the EntryOffset
@@ -115,7 +115,7 @@ def carve(
 ) -> Iterator[Tuple[Extension, BlockTrace]]:
     """Yields the extended blocks in a range of which no header can be trusted.
 
-    Each is proved by the record that it names, so nothing else passes for one.
+    Each is proved by the record that it names, or by the trace that it holds: nothing else passes for one.
 
     Args:
         memory: the process's
@@ -144,8 +144,7 @@ def _carved(
     if not offset or header < start:
         return None
     extension = read_extension(memory, header, offset, types)
-    record = memory.pointer(header + types.unit)
-    if extension is None or not record:
+    if extension is None:
         return None
-    trace = traces.record(record)
-    return None if trace.kind != LOG or trace.status else (extension, trace)
+    trace = trace_of(memory, extension, types, traces)
+    return None if trace is None or trace.status else (extension, trace)

@@ -21,6 +21,9 @@ HEAP_SIGNATURE = 0xEEFFEEFF
 SEGMENT_SIGNATURE = 0xFFEEFFEE
 CAPTURES_STACKS = 0x08000000  # HEAP_CAPTURE_STACK_BACKTRACES in _HEAP.Flags
 
+# Bits of _HEAP.ForceFlags of which XP and 2003 want one before they log who allocates a block.
+_LOGS_BLOCKS = 0x69020000
+
 _MAX_RANGES = 0x10000
 
 
@@ -106,6 +109,20 @@ def read_heap(
         if _is_heap(memory, address, types):
             return _heap(memory, address, types, candidates)
     return None
+
+
+def logs_no_block(memory: Memory, heap: Heap) -> bool:
+    """Tells whether a heap was told to remember who allocates, and yet no busy block of it can name a trace.
+
+    Heaps of 5.x log blocks only if they check themselves as well (a debugger, or `gflags +hpc`).
+    Source: listing of ntdll 2600.5512, whose RtlAllocateHeap takes the way that logs if ForceFlags has a bit
+    of 69020000h. Measured on XP and 2003: NtGlobalFlag 1000h logs nothing, 1040h and 1070h log every block.
+    """
+    types = heap.types
+    if types.force_flags is None or not heap.flags & CAPTURES_STACKS:
+        return False
+    forced = memory.member(heap.address, types.force_flags)
+    return forced is not None and not forced & _LOGS_BLOCKS
 
 
 def lost_heap(memory: Memory, address: int, end: int, types: NtTypes, candidates: Sequence[int] = ()) -> Heap:

@@ -7,7 +7,8 @@ Full page heap (`_DPH_HEAP_ROOT`) gives each block pages of its own and keeps a 
 caller's bytes within a block of an ordinary heap; full page heap does so in the block's own pages.
 
 Source: public symbols of ntdll 7 SP1 and 10.0.1904x; the root's signature and that the root lies one page
-above the heap's handle from public write-ups; the stamps from public documentation. None of it was measured.
+above the heap's handle from public write-ups; the stamps from public documentation. Measured: busy blocks of
+full page heap on 14393 (x86); the rest was not.
 """
 
 from __future__ import annotations
@@ -94,7 +95,7 @@ class Node(NamedTuple):
         user: address of the caller's bytes
         size: bytes that the caller asked for
         actual: bytes given
-        trace: address of a database entry, 0 for none; a freed block's is the one that freed it
+        trace: address of a database entry, 0 for none; whose it is of a freed block was not measured
         freed: it is on the list of freed blocks
     """
 

@@ -8,7 +8,8 @@ is known for large blocks only. The traces of the others are found by these poin
 the record that it leads to.
 
 Source: public symbols of ntoskrnl 10.0.17763 to 22000 and wntdll 10.0.17763; where the extra lies (x64) and
-where the pointer is (x64) from disassembly of ntdll 10.0.17763.475, their x86 forms inferred. Not measured.
+where the pointer is (x64) from disassembly of ntdll 10.0.17763.475, their x86 forms inferred. Where
+the caller's bytes begin in a large block was measured on 17763 (x64).
 """
 
 from __future__ import annotations
@@ -165,13 +166,24 @@ def _large(memory: Memory, heap: SegmentHeap, data: int, types: SegmentHeapTypes
     if address is None or pages is None:
         return Block(heap.address, 0, UNKNOWN_SIZE, 0, LARGE, False, None, 0, UNREADABLE)
     unused = memory.member(data, types.large_unused) or 0
-    user, whole = address - unused, pages * PAGE_SIZE
+    start, whole = address - unused, pages * PAGE_SIZE
+    before = _before(memory, start, whole - unused, types)
     trace = None
     if memory.member(data, types.large_extra) and unused < whole:
-        end = user + whole - unused + (_TAIL if heap.flags & TAIL_CHECKED else 0)
+        end = start + whole - unused + (_TAIL if heap.flags & TAIL_CHECKED else 0)
         trace = _named(memory, end + -end % _ALIGNMENT, types, traces)
-    size, overhead, said = sized(whole, unused, NOTHING)
-    return Block(heap.address, user, size, overhead, LARGE, False, trace, 0, said)
+    size, overhead, said = sized(whole, unused + before, NOTHING)
+    return Block(heap.address, start + before, size, overhead, LARGE, False, trace, 0, said)
+
+
+def _before(memory: Memory, start: int, room: int, types: SegmentHeapTypes) -> int:
+    """Returns how many bytes lie before the caller's in a large block: it begins with their number, which is
+    repeated right before the caller's bytes; 0 where that is not so."""
+    before = memory.pointer(start) or 0
+    again = start + before - 2 * types.pointer_size
+    if before % (2 * types.pointer_size) or not 0 < before <= room or memory.pointer(again) != before:
+        return 0
+    return before
 
 
 def _named(memory: Memory, extra: int, types: SegmentHeapTypes, traces: Traces) -> Optional[BlockTrace]:

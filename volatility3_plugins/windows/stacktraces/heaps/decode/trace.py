@@ -2,9 +2,9 @@
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
 """The traces that heap blocks name, whichever way they name them.
 
-Source: records of the heap's log as ntdll of 7601.24384 and 19044.1766 wrote them. That a block of 7 to 8.1
-may hold its trace itself is known from the disassembly of x64 ntdll; that such a trace has the form of a
-record is inferred. That page heap names entries of a stack trace database: ditto, and public write-ups.
+Source: records of the heap's log as ntdll of 7601.24384 and 19044.1766 wrote them, and the traces that a
+block of 7 to 8.1 may hold itself as 7601.17514 wrote them (x64; the x86 form is inferred). That page heap
+names entries of a stack trace database: from public write-ups.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Callable, Dict, Iterable, NamedTuple, Optional, Tuple
 
 from ...base.decode.memory import Memory
 from ...base.decode.status import NOTHING, Status, Word, status
-from ...base.decode.structure import Structure
+from ...base.decode.structure import Structure, Structures
 
 LOG = "log"
 DATABASE = "std"
@@ -53,7 +53,7 @@ class Traces:
 
     Args:
         memory: the process's
-        record: `_RTLP_HEAP_STACK_TRACE_RECORD` of its bitness
+        log: the structures of the heap's log and of a trace within a block, of its bitness
         entry: `_RTL_STACK_TRACE_ENTRY`, of a database that page heap names
         database: returns the traces of the process's stack trace database; called when one is wanted
     """
@@ -61,7 +61,7 @@ class Traces:
     def __init__(
         self,
         memory: Memory,
-        record: Structure,
+        log: Structures,
         entry: Structure,
         database: Callable[[], Iterable[BlockTrace]] = tuple,
     ) -> None:
@@ -70,9 +70,12 @@ class Traces:
         self._records: Dict[int, BlockTrace] = {}
         self._pointer_size = memory.pointer_size
         self._frame = "Q" if self._pointer_size == 8 else "I"
+        record, prefix = log["_RTLP_HEAP_STACK_TRACE_RECORD"], log["_RTLP_STACK_TRACE_PREFIX"]
         frames, back_trace = record.field("Frames"), entry.field("BackTrace")
         self._head, self._max_depth = frames.offset, frames.size // self._pointer_size
         self._record = record.reader("Hash", "Depth")
+        self._prefix = prefix.reader("Depth", "Sum")
+        self._prefix_head = prefix.offset("Frames")
         self._entry_head, self._entry_max = back_trace.offset, back_trace.size // self._pointer_size
         self._entry = entry.reader("Index", "Depth")
         self._index_high = entry.find("IndexHigh")
@@ -81,7 +84,7 @@ class Traces:
         """Returns the record of the heap's log at an address; its hash must confirm it."""
         found = self._records.get(address)
         if found is None:
-            found = self._records[address] = self._read(LOG, address)
+            found = self._records[address] = self._read(address)
         return found
 
     def inline(self, address: int, end: int, depth: int) -> BlockTrace:
@@ -90,16 +93,22 @@ class Traces:
         Args:
             address: where it begins
             end: where it must end
-            depth: what the block says of its depth
+            depth: what the block says of its depth: how many frames there is room for
         """
-        trace = self._read(INLINE, address)
-        room = (end - address - self._head) // self._pointer_size
-        if not trace.status and len(trace.frames) == depth <= room:
-            return trace
+        room = (end - address - self._prefix_head) // self._pointer_size
         if not 0 < depth <= min(room, self._max_depth):
             return BlockTrace(INLINE, address, 0, (), HASH)
-        frames = self._frames(address + self._head, depth)
-        return BlockTrace(INLINE, address, 0, frames, UNSURE if frames else UNREADABLE)
+        header = self._memory.read(address, self._prefix_head)
+        slots = self._frames(address + self._prefix_head, depth)
+        if header is None or not slots:
+            return BlockTrace(INLINE, address, 0, (), UNREADABLE)
+        stored, total = self._prefix(header, 0)
+        if stored != depth:
+            return BlockTrace(INLINE, address, 0, (), HASH)
+        # A stack that is less deep leaves its last slots empty.
+        frames = slots[: next((at for at in range(depth, 0, -1) if slots[at - 1]), 0)]
+        proven = sum(slots) % (1 << 8 * self._pointer_size) == total
+        return BlockTrace(INLINE, address, 0, frames, NOTHING if proven else UNSURE)
 
     def index(self, index: int) -> BlockTrace:
         """Returns the trace of an index; when it is none of the database's, one without frames."""
@@ -119,19 +128,19 @@ class Traces:
     def _by_index(self) -> Dict[int, BlockTrace]:
         return {trace.std_index: trace for trace in self._by_address.values() if trace.std_index}
 
-    def _read(self, kind: str, address: int) -> BlockTrace:
+    def _read(self, address: int) -> BlockTrace:
         header = self._memory.read(address, self._head)
         if header is None:
-            return BlockTrace(kind, address, 0, (), UNREADABLE)
+            return BlockTrace(LOG, address, 0, (), UNREADABLE)
         stored, depth = self._record(header, 0)
         if address % self._pointer_size or not 0 < depth <= self._max_depth:
-            return BlockTrace(kind, address, 0, (), HASH)
+            return BlockTrace(LOG, address, 0, (), HASH)
         frames = self._frames(address + self._head, depth)
         if not frames:
-            return BlockTrace(kind, address, 0, (), UNREADABLE)
+            return BlockTrace(LOG, address, 0, (), UNREADABLE)
         if sum(frames) & 0xFFFFFFFF != stored:
-            return BlockTrace(kind, address, 0, (), HASH)
-        return BlockTrace(kind, address, 0, frames)
+            return BlockTrace(LOG, address, 0, (), HASH)
+        return BlockTrace(LOG, address, 0, frames)
 
     def _read_entry(self, address: int) -> BlockTrace:
         header = self._memory.read(address, self._entry_head)

@@ -29,6 +29,7 @@ class NtTypes:
 
     Attributes:
         encoding, encode_mask, interceptor: None in 5.x, which has none of them
+        force_flags: ForceFlags, None but in 5.x, where it decides whether blocks are traced
         segments: SegmentList, the head of a ring; in 5.x the array Segments
         segment_links: SegmentListEntry; None in 5.x
         ranges: UCRSegmentList, the head of a ring of `_HEAP_UCR_DESCRIPTOR`; in 5.x the pointer
@@ -64,6 +65,7 @@ class NtTypes:
         modern = self.interceptor is not None
         self.extended = ExtendedTypes(types) if modern else None
         self.lfh = LfhTypes(types, pointer_size) if modern else None
+        self.force_flags = None if modern else heap.find("ForceFlags")
 
     def _segment(self, types: Structures) -> None:
         segment = types["_HEAP_SEGMENT"]
