@@ -4,7 +4,8 @@
 
 Under `gflags +ust` a heap block points to a record here, not to the Stack Trace Database. A record is never
 released, and has neither an index nor a count. Sources: listings of ntdll 7600 to 22000 (x64) and of a 32-bit
-ntdll; x64 is measured on logs that 7601 and 19044 wrote. No public symbols describe the structures.
+ntdll; measured on logs that 7601 and 19044 (x64) and 16299 (x86) wrote. No public symbols describe the
+structures.
 """
 
 from __future__ import annotations
