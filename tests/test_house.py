@@ -49,8 +49,8 @@ KNOW_A_CPU = {
 
 MOST_MODULES = 150
 MOST_RECORDS = 120
-"""Volatility imports every file below a plugin folder at every command: each module costs about 0.1 ms, each
-class of records 0.3 ms and more."""
+"""Volatility imports every file below a plugin folder at every command: each module takes about 0.1 ms, each
+class of records 0.3 ms."""
 
 _CPU = re.compile(r"\bx(64|86)\b")
 

@@ -33,7 +33,7 @@ class GFlags(interfaces.plugins.PluginInterface):
     def get_requirements(cls) -> List[interfaces.configuration.RequirementInterface]:
         return [
             *options.helpers(databases=Databases, heaps=Heaps),
-            options.pid("the kernel"),
+            options.pid(zero_means="the kernel"),
             options.switch("carve", "Also show databases that no pointer leads to"),
         ]
 

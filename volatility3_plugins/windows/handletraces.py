@@ -64,7 +64,7 @@ class HandleTraces(interfaces.plugins.PluginInterface):
                             yield from rows.frame_rows(event, frames)
 
     def _takes(self, event: HandleEvent) -> bool:
-        """Tells whether an event is wanted by --handle and --leaks; a hole may hide one that is."""
+        """Tells whether --handle and --leaks let an event through; a hole passes, as it may hide one."""
         if not event.event and event.handle is None:
             return True
         handles = self.config.get("handle") or ()

@@ -30,7 +30,7 @@ class Locks(interfaces.plugins.PluginInterface):
     def get_requirements(cls) -> List[interfaces.configuration.RequirementInterface]:
         return [
             *options.helpers(databases=Databases, locks=LockLister, symbolizer=Symbolizer),
-            options.pid("the kernel"),
+            options.pid(zero_means="the kernel"),
             options.switch("held", "Show only locks that are owned (or where that cannot be read)"),
             options.switch(
                 "contended", "Show only locks that are or were waited for (or where that cannot be read)"
@@ -71,10 +71,10 @@ class Locks(interfaces.plugins.PluginInterface):
                 yield from rows.frame_rows(each, frames)
 
     def _takes(self, each: Lock) -> bool:
-        """Tells whether a lock is wanted by --held and --contended."""
-        unwanted_free = self.config.get("held", False) and each.held is False
-        unwanted_calm = self.config.get("contended", False) and each.contended is False
-        return not (unwanted_free or unwanted_calm)
+        """Tells whether --held and --contended let a lock through; one that cannot be read passes both."""
+        not_held = self.config.get("held", False) and each.held is False
+        not_contended = self.config.get("contended", False) and each.contended is False
+        return not (not_held or not_contended)
 
     def _dump(self, lister: LockLister, space: AddressSpace, locks: List[Union[Lock, LockGap]]) -> str:
         """Writes RTL_PROCESS_LOCKS if that is wanted; returns the name of the file."""

@@ -45,7 +45,7 @@ class StackTraceDb(interfaces.plugins.PluginInterface):
     def get_requirements(cls) -> List[interfaces.configuration.RequirementInterface]:
         return [
             *options.helpers(databases=Databases, symbolizer=Symbolizer),
-            options.pid("the kernel"),
+            options.pid(zero_means="the kernel"),
             options.numbers("index", "Show only the back traces with these indices, and check no others"),
             *options.selecting("back traces"),
             options.switch("fold", "Show no frame rows, but each back trace in one string (column Stack)"),

@@ -32,7 +32,7 @@ class TrapFrames(interfaces.plugins.PluginInterface):
         return [
             *options.helpers(threads=Threads, symbolizer=Symbolizer, states=TrapStates),
             options.version("thrdscan", thrdscan.ThrdScan),
-            options.pid("the processors"),
+            options.pid(zero_means="the processors"),
             options.tid(),
             options.offset(),
             options.switch(

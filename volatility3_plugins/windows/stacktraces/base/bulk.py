@@ -3,7 +3,7 @@
 """Bulk reads through Volatility's layers.
 
 Volatility addresses a 64-bit layer by the low 48 bits; Windows stores canonical (sign-extended) addresses.
-Everything in this package counts in canonical addresses; this module is where the two meet.
+All modules of this package use canonical addresses; this module converts between the two forms.
 """
 
 from __future__ import annotations
@@ -21,8 +21,9 @@ from .decode.pagetable import PAGE_SIZE
 _CHUNK = 0x100000
 
 MAX_COPIES = 256
-"""A page that a range maps more often is there the first times only. Windows combines equal pages, which are
-pages of zeros when there are many; page tables that were forged to make much of little map others, too."""
+"""If a range maps one physical page more often than this, only the first mappings count as present, unless
+the page is all zeros. Windows maps a page so often only where it combined pages of zeros; forged page tables
+map other pages often, to make a small image look huge."""
 
 
 def masked(layer: interfaces.layers.DataLayerInterface, address: int) -> int:
@@ -33,8 +34,8 @@ def masked(layer: interfaces.layers.DataLayerInterface, address: int) -> int:
 def canonical(layer: interfaces.layers.DataLayerInterface, address: int) -> int:
     """Returns the form of an address that Windows stores: sign-extended to the register's width.
 
-    Unlike the layer's own `canonicalize` this may be applied to an address that is canonical already. A layer
-    without registers, such as a file, has no upper half.
+    The address may be canonical already, which the layer's own `canonicalize` does not allow. The addresses
+    of a layer without registers, such as a file, are returned as they are.
     """
     address &= layer.address_mask
     width = 1 << getattr(layer, "bits_per_register", 0)
@@ -51,9 +52,9 @@ def is_canonical(layer: interfaces.layers.DataLayerInterface, address: int) -> b
 def read_extents(
     context: interfaces.context.ContextInterface, layer_name: str, start: int, length: int
 ) -> Extents:
-    """Reads what is present of a range of virtual memory, in as few reads as its physical runs allow.
+    """Reads the present parts of a range of virtual memory, in as few reads as its physical runs allow.
 
-    Neither raises on what is paged out nor keeps anything in Volatility's read cache.
+    It does not raise for pages that are not in the image, and does not fill Volatility's read cache.
 
     Args:
         context: the context that holds the layer
@@ -73,7 +74,7 @@ def read_extents(
 
 
 def _joined(pieces: Iterable[Tuple[int, bytes]]) -> Iterator[Tuple[int, bytes]]:
-    """Joins pieces that touch as they come, so that pieces and whole are never held at the same time."""
+    """Joins adjacent pieces one by one, so that the pieces and the whole are never in memory together."""
     start, joined = 0, io.BytesIO()
     for offset, data in pieces:
         if joined.tell() and offset == start + joined.tell():
@@ -90,7 +91,7 @@ def _joined(pieces: Iterable[Tuple[int, bytes]]) -> Iterator[Tuple[int, bytes]]:
 def _runs(
     context: interfaces.context.ContextInterface, layer_name: str, start: int, length: int
 ) -> Iterator[Tuple[int, bytes]]:
-    """Yields (offset in the layer, bytes) of what can be read of a range, following linear layers down."""
+    """Yields (offset in the layer, bytes) of the readable parts of a range, through all layers below."""
     layer = context.layers[layer_name]
     if not isinstance(layer, linear.LinearlyMappedLayer):
         yield from _read(layer, start, length)
@@ -110,7 +111,7 @@ class _Copies:
         self._counts: Dict[int, int] = {}
 
     def count(self, start: int, end: int) -> Iterator[Tuple[int, int, bool]]:
-        """Counts what a piece maps once more.
+        """Adds one to the count of each page that a piece maps.
 
         Yields:
             (start, end, whether it was mapped too often): the piece, or its pages if one of them was

@@ -13,14 +13,14 @@ _SIZE = 4
 
 
 def read(image: Image, space: AddressSpace) -> Optional[int]:
-    """Returns the NtGlobalFlag of an address space (the exported kernel variable, or the PEB's member).
+    """Returns the NtGlobalFlag of an address space: the kernel's variable, or the member of a PEB.
 
     Args:
         image: the image
         space: the kernel or one half of a process
 
     Returns:
-        The flags; None when they cannot be read, or there is no PEB.
+        The flags; None if they cannot be read or the process has no PEB.
 
     Raises:
         tables.MissingTableError: when one of our symbol tables is missing

@@ -1,6 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""What an executive object is: its type, its name, and what its header remembers of its making."""
+"""What the header of an executive object says: its type, its name, and who made it."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ _CREATOR = "_OBJECT_HEADER_CREATOR_INFO"
 _CREATOR_FLAG = 0x04
 """OB_FLAG_CREATOR_INFO of _OBJECT_HEADER.Flags up to Vista (ReactOS, NDK)."""
 _CREATOR_MASK = 0x01
-"""Of _OBJECT_HEADER.InfoMask since 7 (CodeMachine, "Windows kernel object header")."""
+"""A bit of _OBJECT_HEADER.InfoMask since 7 (CodeMachine, "Windows kernel object header")."""
 _TRACED = 0x01
-"""DbgRefTrace of _OBJECT_HEADER.TraceFlags, since 7."""
+"""DbgRefTrace, a bit of _OBJECT_HEADER.TraceFlags since 7."""
 
 _MAX_KNOWN = 1 << 16
 _MAX_TYPE_NAME = 128
 
 
 class ObjectInfo(NamedTuple):
-    """An object. `body` is what Windows calls its address; `type` and `name` are None where there is none, or
-    it cannot be read, which `status` says."""
+    """An object. `body` is the address by which Windows refers to it; its header lies before that. `type` and
+    `name` are None if the object has none, or if they cannot be read; `status` says so then."""
 
     body: int
     type: Optional[str]
@@ -41,7 +41,7 @@ class ObjectCreator(NamedTuple):
 
 
 class Objects:
-    """Describes objects by the address of their header; `image.part(Objects)` is the one of an image."""
+    """Describes objects by the addresses of their headers; made as `image.part(Objects)`."""
 
     def __init__(self, image: Image) -> None:
         header, creator = image.types[_HEADER], image.types[_CREATOR]
@@ -65,7 +65,7 @@ class Objects:
         self._known: Dict[int, ObjectInfo] = {}
 
     def describe(self, header: int) -> ObjectInfo:
-        """Returns what the object behind a header (canonical address) is."""
+        """Returns the description of the object whose header is at a canonical address."""
         if header not in self._known:
             if len(self._known) >= _MAX_KNOWN:
                 self._known.clear()
@@ -73,7 +73,7 @@ class Objects:
         return self._known[header]
 
     def creator(self, header: int) -> Optional[ObjectCreator]:
-        """Returns who made an object, with index 0 where its header does not keep it; None if unreadable."""
+        """Returns who made an object, with index 0 if its header does not keep that; None if unreadable."""
         data = self._read(header)
         if data is None:
             return None
@@ -82,7 +82,7 @@ class Objects:
             if self._info_mask is None
             else self._info_mask.of(data) & _CREATOR_MASK
         )
-        # The creator's information lies right before the header, whatever else there is.
+        # The creator's information lies directly before the header, before all other optional headers.
         if not has:
             return ObjectCreator(0, 0)
         info = self._memory.read(header - self._creator_size, self._creator_size)
@@ -91,7 +91,7 @@ class Objects:
         return ObjectCreator(self._creator_pid.of(info), self._creator_index.of(info))
 
     def traced(self, header: int) -> Optional[bool]:
-        """Tells whether the header marks the object as traced; None where it cannot say (before 7)."""
+        """Tells whether the header marks the object as traced; None before 7, which has no such mark."""
         data = self._read(header)
         if data is None or self._trace_flags is None:
             return None

@@ -1,6 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""Names of executive objects, in the words of Volatility's `windows.handles`."""
+"""Names of executive objects, written as Volatility's `windows.handles` writes them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .image import Image
 _HEADER = "_OBJECT_HEADER"
 _NAME = "_OBJECT_HEADER_NAME_INFO"
 _CREATOR_MASK, _NAME_MASK = 1, 2
-"""Bits of _OBJECT_HEADER.InfoMask, since 7. What has the lower bit lies nearer to the header."""
+"""Bits of _OBJECT_HEADER.InfoMask, since 7. The part with the lower bit lies nearer to the header."""
 
 MAX_NAME = 0x1000
 
@@ -41,7 +41,7 @@ class ObjectNames:
         self._cid_thread = types["_ETHREAD"].field("Cid.UniqueThread")
 
     def name(self, kind: str, body: int, info_mask: Optional[int] = None) -> Optional[str]:
-        """Returns the name of an object, None if it has none or it cannot be read.
+        """Returns the name of an object, None if the object has none or the name cannot be read.
 
         Args:
             kind: the name of its type
@@ -82,7 +82,7 @@ class ObjectNames:
         try:
             name = key.get_full_key_name()
         except (exceptions.InvalidAddressException, AttributeError):
-            # The members differ between versions, and Volatility reads them by name.
+            # Volatility reads members by names that some versions of Windows do not have.
             return None
         return str(name) if name else None
 

@@ -1,9 +1,10 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""Where virtual memory lies in the layer below, page table by page table.
+"""Where virtual memory lies in the layer below, read from whole page tables.
 
-Volatility looks up each page by itself, which takes as long as all else that is done with the page. Here only
-present pages are taken from the tables; whatever else a page may be is asked of Volatility.
+Volatility translates each page on its own, which takes as long as everything else that is done with the page.
+This module reads whole page tables and takes the pages that they mark as present. For all other pages
+(transition, prototype, paged out) it asks Volatility.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from .decode import pagetable
 from .decode.pagetable import PAGE_SIZE
 
 _FEW = 8 * PAGE_SIZE
-"""Of so few pages Volatility is asked at once: to read their table would take longer."""
+"""For so few pages Volatility is asked directly: reading their page table would take longer."""
 
 Piece = Tuple[int, int, int, str]
 """Offset in the layer, size, offset in the layer below, name of the layer below."""
@@ -58,7 +59,7 @@ def _by_table(
 
 
 def _in_a_row(pieces: Iterator[Piece]) -> Iterator[Piece]:
-    """Joins pieces that lie in a row in the layer below, too."""
+    """Joins adjacent pieces that are adjacent in the layer below, too."""
     last: Optional[Piece] = None
     for piece in pieces:
         if last is not None:
@@ -77,8 +78,8 @@ def may_execute(
 ) -> bool:
     """Tells whether the page that holds an address may be executed; True where no page table tells.
 
-    Only the page's own entry counts: the tables above have execution disabled for all of user mode where the
-    kernel keeps its page tables from it.
+    Only the page's own entry counts. The entries of the tables above it say nothing: a kernel that hides its
+    page tables from user mode disables execution there for all of user mode.
 
     Args:
         context: the context that holds the layer
@@ -92,15 +93,15 @@ def may_execute(
 
 
 def _asked(layer: linear.LinearlyMappedLayer, start: int, length: int) -> Iterator[Piece]:
-    """Yields what Volatility finds."""
+    """Yields the pages that Volatility finds."""
     for offset, size, mapped, _, below in layer.mapping(start, length, ignore_errors=True):
         yield offset, size, mapped, below
 
 
 def _with_gaps(layer: linear.LinearlyMappedLayer, start: int, length: int) -> Iterator[Piece]:
-    """Yields what Volatility finds, and the pages of its gaps that it finds one by one.
+    """Yields the pages that Volatility finds in a range, and those that it finds one by one in the gaps.
 
-    It gives up a whole large page when one byte of it is missing from the image.
+    Volatility gives up a whole large page when one byte of it is missing from the image.
     """
     end = start
     for piece in _asked(layer, start, length):
@@ -154,7 +155,7 @@ class _Tables:
         return int.from_bytes(table[place : place + self._entry_size], "little"), self._entry_size
 
     def pieces(self, table: bytes, start: int, stop: int) -> Iterator[Piece]:
-        """Yields what is present of a part of what a table maps."""
+        """Yields what is present of a part of the range that a table maps."""
         first, last = start // PAGE_SIZE, (stop - 1) // PAGE_SIZE
         page = first
         number = first & (1 << self._bits) - 1
@@ -168,7 +169,7 @@ class _Tables:
             page += count
 
     def _read(self, base: int, bits: int) -> bytes:
-        """Returns a table, empty if there is none (or if all entries are equal, as Volatility has it)."""
+        """Returns a page table; empty if there is none, or if all entries are equal (as in Volatility)."""
         size = self._entry_size << bits
         try:
             table = self._below.read(base & ~(size - 1), size)

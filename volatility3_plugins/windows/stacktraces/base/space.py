@@ -24,13 +24,13 @@ class AddressSpace(NamedTuple):
         pid: 0 for the kernel
         process: the name of its image
         arch: `x64` or `x86`, as the column Arch has it
-        layer_name: the layer through which it is read; empty if it has no page tables that can be read
+        layer_name: the layer through which it is read; empty if its page tables cannot be read
         pointer_size: 4 or 8
         wow64: the 32-bit half of a 64-bit process
         kernel: the kernel's own space
         eprocess: address of its _EPROCESS, 0 where none is known
-        peb: address of the PEB of this half, 0 where it has none
-        status: why the space cannot be read
+        peb: address of the PEB of this half, 0 if it has none
+        status: why the space cannot be read; empty if it can
     """
 
     pid: int

@@ -1,6 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""The address spaces of an image that may hold traces: the kernel, each process, each WoW64 half."""
+"""Lists the address spaces of an image: the kernel, each process, and the 32-bit half of a WoW64 process."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ class AddressSpaces(interfaces.configuration.VersionableInterface):
         Args:
             image: the image
             pids: the process IDs wanted, 0 for the kernel; all when None or empty
-            offset: an _EPROCESS that no list holds, by its virtual or physical address: only this
-                process is yielded
+            offset: virtual or physical address of an _EPROCESS that no list holds; then only this process is
+                yielded
 
         Yields:
-            The address spaces; one whose page tables cannot be read has a `status`.
+            The address spaces. One whose page tables cannot be read says so in its `status`.
         """
         if offset is None and (not pids or KERNEL_PID in pids):
             yield image.kernel
@@ -130,8 +130,8 @@ class AddressSpaces(interfaces.configuration.VersionableInterface):
     def _wow64_peb(cls, image: Image, eprocess: interfaces.objects.ObjectInterface) -> int:
         """Returns the address of PEB32.
 
-        EPROCESS.WoW64Process is an _EWOW64PROCESS (whose Peb it is) from Windows 10, a _WOW64_PROCESS
-        (Wow64) on 2003 and Vista, and PEB32 itself between them.
+        EPROCESS.WoW64Process points to an _EWOW64PROCESS since Windows 10, whose Peb it is; to a
+        _WOW64_PROCESS on 2003 and Vista, whose Wow64 it is; and to PEB32 itself on 7 and 8.
         """
         wow64 = int(eprocess.get_wow_64_process())
         for type_name, member in (("_EWOW64PROCESS", "Peb"), ("_WOW64_PROCESS", "Wow64")):

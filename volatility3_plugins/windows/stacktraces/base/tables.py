@@ -1,6 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""Our own symbol tables (ISF): types that no public kernel PDB carries."""
+"""Our own symbol tables (ISF): types that the symbols of an image's kernel lack."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ class MissingTableError(FileNotFoundError):
 def load(context: interfaces.context.ContextInterface, config_path: str, name: str) -> str:
     """Loads `symbols/windows/stacktraces/<name>.json` once per context.
 
-    A table beside the code wins over one on Volatility's symbol path (an older installed copy).
+    A table beside the code is preferred to one on Volatility's symbol path, which may be an older installed
+    copy.
 
     Args:
         context: the context whose symbol space takes the table
@@ -67,17 +68,17 @@ def find(name: str) -> str:
 
 
 def generations(kind: str, arch: str) -> List[str]:
-    """Returns the generations of a kind of structures that we have tables of, the newest first.
+    """Returns the versions of the tables that we have of a kind of structures, the newest first.
 
-    A new Windows build is a new file `<kind>-<version>-<arch>.json`: it is found by its name, and whether an
-    image fits it is told by what the image holds.
+    Each file `<kind>-<version>-<arch>.json` is found by its name: a new layout needs a new file and no change
+    of code. The decoders find out from the content of an image which of the layouts it has.
 
     Args:
         kind: such as `std`
         arch: `x64` or `x86`
 
     Raises:
-        MissingTableError: when there is none
+        MissingTableError: when there is no such file
     """
     pattern = re.compile(rf"{kind}-(\d+(?:\.\d+)*)-{arch}\.json(?:\..*)?")
     found = set()

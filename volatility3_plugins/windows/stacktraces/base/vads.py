@@ -1,6 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""The VADs of a process, read as bytes: naming a frame needs their ranges, not an object for each."""
+"""The VADs of a process, decoded from bytes: naming frames needs their ranges, not an object for each VAD."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ vollog = logging.getLogger(__name__)
 
 MAX_VADS = 1 << 18
 MAX_NAMES = 1 << 15
-"""File names that are kept: processes map the same files."""
+"""How many file names are kept: many processes map the same files."""
 
 PAGE_SHIFT = 12
 IMAGE_MAP = 2
-"""VadImageMap of _MI_VAD_TYPE; before Vista the flag ImageMap, which is 1 bit."""
+"""VadImageMap of _MI_VAD_TYPE. Before Vista a flag of one bit, ImageMap, stands in its place."""
 
 SHORT_TAGS = (b"VadS", b"VadF")
 POOL_TAG = b"Vad"
@@ -38,9 +38,10 @@ class Vad(NamedTuple):
 
 
 class Vads:
-    """Reads VAD trees with the kernel's symbol table; `image.part(Vads)` is the one of an image.
+    """Reads VAD trees with the kernel's symbol table. Made as `image.part(Vads)`.
 
-    If the table lacks what a VAD consists of, a warning says so, and no process has VADs that can be read.
+    If the table lacks a member of VADs that is needed, a warning says so, and every process has an empty
+    list.
     """
 
     def __init__(self, image: Image) -> None:
@@ -53,12 +54,13 @@ class Vads:
                 vollog.warning(f"The VADs of processes cannot be read: {error}")
         self._last: Tuple[int, Tuple[List[Vad], bool]] = (0, ([], True))
         self.file_name = functools.lru_cache(MAX_NAMES)(self._file_name)
-        """Control area -> the path of the file that backs a mapping; "" if none does, None if unreadable."""
+        """Control area -> path of the file that backs a mapping; "" if none does, None if unreadable."""
 
     def list_vads(self, space: AddressSpace) -> Tuple[List[Vad], bool]:
         """Returns the VADs of a process, and whether the whole tree could be read.
 
-        The last tree is kept: for the other half of a WoW64 process, and processes that claim the same one.
+        The last tree is kept for the other half of a WoW64 process, and for processes that claim the same
+        tree.
         """
         tree = self._tree
         if tree is None or not space.eprocess:
@@ -85,7 +87,7 @@ class Vads:
             if data is None:
                 complete = False
                 continue
-            # As in Volatility's own walk a node with a wrong pool tag is not followed; the root may lack it.
+            # Like Volatility, do not follow a node with a wrong pool tag. The root need not have a tag.
             tag, node = data[4:8], data[header:]
             if not tag.startswith(POOL_TAG) and len(seen) > 2:
                 complete = False
@@ -122,8 +124,9 @@ class Vads:
 class _Tree:
     """The members that lead from a process to its VADs and their files.
 
-    `_MMVAD` begins like `_MMVAD_SHORT` (from 8.1 on as its member Core). XP and 2003 lead from the VAD to the
-    control area, later kernels through Subsection.
+    `_MMVAD` begins with the members of `_MMVAD_SHORT` (from 8.1 on these are its member Core). In XP and 2003
+    the VAD points to the control area; since Vista it points to a Subsection, which points to the control
+    area.
 
     Raises:
         MissingMemberError: when the kernel's table lacks one of them

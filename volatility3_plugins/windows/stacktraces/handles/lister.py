@@ -1,6 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""Who opened and closed the handles of processes, and who made handles and objects."""
+"""Lists who opened and closed the handles of processes, and who created handles and objects."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from .tables import HandleTable, HandleTables
 CREATE = "create"
 
 _KEPT = globalflags.FLG_KERNEL_STACK_TRACE_DB | globalflags.FLG_MAINTAIN_OBJECT_TYPELIST
-"""Both are needed for an object's header to have its creator's trace."""
+"""An object's header has its creator's trace only if both flags are set."""
 
 _INDICES = range(1, 1 << 16)
 """CreatorBackTraceIndex has 16 bits, in a handle's entry and in an object's header."""
@@ -32,8 +32,8 @@ _INDICES = range(1, 1 << 16)
 _NO_CREATOR = Creator((), status(Word.NO_SUCH_INDEX))
 
 _Made = Tuple[Optional[int], int, Optional[int], int]
-"""What remembers its creator's trace: handle (None for an object), object header, creator's process ID where
-that is kept, index of the trace."""
+"""A handle or object with its creator's trace: the handle (None for an object), the address of the object's
+header, the creator's process ID (None if it is not kept), the index of the trace."""
 
 
 class HandleLister(interfaces.configuration.VersionableInterface):
@@ -64,8 +64,8 @@ class HandleLister(interfaces.configuration.VersionableInterface):
     def list_events(self, space: AddressSpace) -> Iterator[HandleEvent]:
         """Yields the events of a process: its ring's, newest first, then creations.
 
-        What cannot be read of its handle table has an event that says so. An object is told of once, in the
-        first process that has a handle to it.
+        For unreadable parts of the handle table there is an event that says so. The creation of an object is
+        listed once, in the first process that has a handle to it.
 
         Args:
             space: the native space of a process
@@ -76,7 +76,7 @@ class HandleLister(interfaces.configuration.VersionableInterface):
         if not space.eprocess:
             return
         if space.status:
-            # The table is the kernel's memory: only the names of user frames are lost.
+            # The ring is in the kernel's memory, so it can be read: only the names of user frames are lost.
             yield hole(space, space.status)
         table = self._tables.of(space.eprocess)
         if table is None:
@@ -87,7 +87,7 @@ class HandleLister(interfaces.configuration.VersionableInterface):
 
     @functools.cached_property
     def _creators(self) -> Dict[int, Creator]:
-        """All stacks that may be asked for: the kernel's database is decoded once, not for each process."""
+        """The stacks of all possible indices: the kernel's database is decoded once, not for each process."""
         return Creators(self._databases).resolve(self._image.kernel, _INDICES, stored_in_16_bits=True)
 
     def _creations(self, space: AddressSpace, table: HandleTable) -> Iterator[HandleEvent]:

@@ -1,6 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""Events in the lives of handles, and the rings that keep them: who opened and closed each handle."""
+"""The events of handles (open, close, ...), and the rings in which the kernel keeps them."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ class HandleEvent(NamedTuple):
 
     Attributes:
         space: the process whose handle it is
-        handle: as recorded; None for an object's creation, which has none, and for a hole
+        handle: as recorded; None for the creation of an object, and for a hole
         event: `open`, `close`, `badref` or `create`; empty for a hole and for an unknown type
-        by_pid, by_tid: who did it; None where that is not recorded
-        sequence: number of the event in its ring, the first 1; None where it is in none
-        object: what the handle names now, if it still does
-        frames: canonical, innermost first, kernel and user; None for one that cannot be read
-        leak: opened and, as far as is known, open still
-        status: empty, or what is wrong
+        by_pid, by_tid: the process and thread that did it; None if that is not recorded
+        sequence: number of the event in its ring, counted from 1; None for an event that is in no ring
+        object: the object that the handle names now; None if it names none
+        frames: canonical, innermost first, kernel and user; None for a frame that cannot be read
+        leak: the handle was opened and, as far as is known, is still open
+        status: what is wrong with the event; empty if nothing is
     """
 
     space: AddressSpace
@@ -50,7 +50,7 @@ class HandleEvent(NamedTuple):
 
 
 def hole(space: AddressSpace, *said: Union[Word, Said, Status]) -> HandleEvent:
-    """Returns what stands for events that cannot be read."""
+    """Returns the event that stands for events that cannot be read."""
     return HandleEvent(space, status=status(*said))
 
 
@@ -95,7 +95,7 @@ class HandleRings:
     def _tell(
         self, space: AddressSpace, table: HandleTable, events: Iterator[Union[HandleTrace, int]]
     ) -> Iterator[HandleEvent]:
-        """Goes back in time: the first open of a handle that is met made it what it is now."""
+        """Goes back in time: the first open of a handle that it meets opened the present handle."""
         settled: Set[int] = set()
         lost = False
         for event in events:

@@ -18,8 +18,8 @@ _KERNEL_HANDLE = 0x80000000
 
 
 class HandleTable(NamedTuple):
-    """The table of a process. `address` is 0 where it has none (any more), `debug_info` where its handles are
-    not traced."""
+    """The table of a process. `address` is 0 if the process has none or no longer has one; `debug_info` is 0
+    if its handles are not traced."""
 
     address: int
     code: int
@@ -33,7 +33,7 @@ class HandleTables:
         image: the image
 
     Attributes:
-        has_creators: whether the entries hold trace indices
+        has_creators: whether entries hold the trace indices of creators
 
     Raises:
         MissingMemberError: when the kernel's symbols do not describe the tables
@@ -46,7 +46,7 @@ class HandleTables:
         self._object_table = types["_EPROCESS"].offset("ObjectTable")
         self._code = table.field("TableCode")
         self._debug_info = table.offset("DebugInfo")
-        # Trace indices of 16 bits: before Vista. There, with +kst, the granted access is an index too.
+        # Before Vista entries have 16-bit trace indices, and with +kst the granted access is an index too.
         debug = types.find("_RTL_CRITICAL_SECTION_DEBUG")
         wide = debug is not None and debug.has("CreatorBackTraceIndexHigh")
         flags = globalflag.read(image, image.kernel) or 0
@@ -74,10 +74,11 @@ class HandleTables:
 
         Args:
             table: of the process
-            handle: as the process uses it; a kernel handle with or without the bit that marks one
+            handle: as the process uses it; of a kernel handle the bit that marks it may be missing
 
         Returns:
-            Its entry, None for a free one; and whether that is known: False where the table cannot be read.
+            The entry, None for a free one; and False if the table cannot be read there, so that the entry is
+            not known.
         """
         decoder = self._decoder
         number = (handle & _KERNEL_HANDLE - 1) // handletable.HANDLE_STEP
@@ -97,10 +98,10 @@ class HandleTables:
         return (None, False) if data is None else (decoder.entry(data, handle), True)
 
     def entries(self, table: HandleTable) -> Iterator[Optional[Entry]]:
-        """Yields the used entries of a table, and None for each page that hides some.
+        """Yields the used entries of a table, and None for each page that cannot be read completely.
 
-        Such a page, of pointers or of entries, cannot be read or not all of it. Each page counts once, so
-        that a table cannot be endless.
+        These are pages of entries and pages of pointers. Each page is read once, so that a forged table
+        cannot be endless.
         """
         level = min(handletable.level_of(table.code), handletable.MAX_LEVEL)
         for each in self._leaves(handletable.address_of(table.code), level, 0, set()):
@@ -117,7 +118,7 @@ class HandleTables:
     def _leaves(
         self, page: int, level: int, first: int, seen: Set[int]
     ) -> Iterator[Optional[Tuple[int, int]]]:
-        """Yields (number, address) of the pages of entries below a page, None for a page of pointers."""
+        """Yields (number, address) of the pages of entries below a page, None for an unreadable one."""
         decoder = self._decoder
         if page in seen or first * decoder.per_page >= handletable.MAX_HANDLES:
             return

@@ -1,6 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""The critical sections of a process, each half of a WoW64 process for itself."""
+"""The critical sections of a process. Each half of a WoW64 process has a list of its own."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ class CriticalSections:
         self._lists = SectionLists(ntdlls)
 
     def list_sections(self, space: AddressSpace) -> Iterator[Listed]:
-        """Yields the critical sections in the list's order, and what stands for those that cannot be read.
+        """Yields the critical sections in the list's order, and a LockGap for sections that cannot be read.
 
         Args:
-            space: a half of a process
+            space: one half of a process
         """
         if not space.layer_name:
             return
@@ -80,7 +80,7 @@ class CriticalSections:
         memory: SectionMemory,
         altered: Optional[int],
     ) -> Iterator[Listed]:
-        """Yields the section of a node; the list's head has none, and a row only if its link is wrong."""
+        """Yields the section of a node. The list's head has none: it has a row only if its link is wrong."""
         pair = memory.pair(link)
         in_ntdll = ntdll is not None and ntdll.base <= link < ntdll.base + ntdll.size
         if pair is None:
@@ -96,7 +96,7 @@ class CriticalSections:
 
 
 def _lost(space: AddressSpace, link: int, memory: SectionMemory) -> Lock:
-    """Returns what stands for a section whose debug information cannot be read."""
+    """Returns the lock that stands for a section whose debug information cannot be read."""
     said = status(Word.DEBUG_INFORMATION_UNREADABLE)
     return Lock(space, None, lock.CRITICAL_SECTION, status=said, debug_info=link - memory.layout.links)
 
@@ -129,7 +129,7 @@ def _section(space: AddressSpace, pair: SectionPair, memory: SectionMemory) -> L
 
 
 def _with_resource(made: Lock, memory: SectionMemory) -> Lock:
-    """Returns an RTL_RESOURCE's state: the critical section, its first member, only guards the counters."""
+    """Adds the state of an RTL_RESOURCE. Its critical section, the first member, guards only the counters."""
     data = memory.read(made.address or 0, memory.layout.resource_size)
     if data is None:
         return made._replace(status=status(Word.UNREADABLE))

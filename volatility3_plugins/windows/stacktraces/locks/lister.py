@@ -46,13 +46,13 @@ class LockLister(interfaces.configuration.VersionableInterface):
                 vollog.warning(f"The kernel's resources cannot be read: {error}")
         self._sections = CriticalSections(image, databases.ntdlls)
         self._creators = Creators(databases)
-        # From 3.50 to before 5.2 SP1 the kernel reports no index (Geoff Chappell). The ring of handle traces
-        # has a size of its own since 2003, which is how near the symbols come to that.
+        # The kernels of 3.50 to 5.2 before SP1 report no index (Geoff Chappell). No symbol tells these apart
+        # exactly; the nearest sign is that the ring of handle traces has TableSize since 2003.
         ring = image.types.find("_HANDLE_TRACE_DEBUG_INFO")
         self._kernel_reports_index = ring is not None and ring.has("TableSize")
 
     def list_locks(self, space: AddressSpace) -> Iterator[Listed]:
-        """Yields the locks of the kernel or of a half of a process, and what stands for unreadable ones."""
+        """Yields the locks of the kernel or of one half of a process, and a LockGap for unreadable ones."""
         if space.status:
             yield LockGap(space, space.status)
         elif not space.kernel:
@@ -70,7 +70,7 @@ class LockLister(interfaces.configuration.VersionableInterface):
     def buffer(self, space: AddressSpace, listed: Iterable[Listed]) -> bytes:
         """Returns RTL_PROCESS_LOCKS as SystemLocksInformation or the query of a process fills it.
 
-        A lock that cannot be read is zero but for its address; what stands for a gap is left out.
+        A lock that cannot be read has only its address, and zeros. Gaps have no record.
         """
         records: List[LockRecord] = []
         for each in listed:
@@ -93,6 +93,6 @@ class LockLister(interfaces.configuration.VersionableInterface):
             entry_count=each.entry_count or 0,
             recursion_count=each.recursion_count or 0,
             number_of_waiting_shared=each.waiting_shared or 0,
-            # A critical section's waiters are in its LockCount only.
+            # Windows reports the waiters of a critical section only in its LockCount.
             number_of_waiting_exclusive=0 if section else each.waiting_exclusive or 0,
         )

@@ -19,8 +19,8 @@ SHARED, EXCLUSIVE, WAITING = "shared owner", "exclusive owner", "waiter"
 class LockOwner(NamedTuple):
     """A thread that owns a lock, or waits for one.
 
-    `thread` is OwnerThread as stored (canonical), without the bits that say what it is; `tid` is None and
-    `status` says so when no thread is there.
+    `thread` is OwnerThread as stored (canonical), without the low bits that are flags. If there is no thread
+    at that address, `tid` is None and `status` says so.
     """
 
     thread: int
@@ -35,19 +35,21 @@ class Lock(NamedTuple):
 
     Attributes:
         space: the kernel or one half of a process
-        address: canonical; None where not even that is known
-        debug_info: address of a section's debug information where only that is known, else None
+        address: canonical; None if it is not known
+        debug_info: address of a section's debug information if only that is known, else None
         type: `resource`, `fast resource` or `critical section`
-        back_trace_index: of the creator's stack in the database of its space, 0 if none was recorded
-        creator_address: what the union of `_ERESOURCE` holds when it is an address, else 0
+        back_trace_index: index of the creator's stack in the database of the space, 0 if none was recorded
+        creator_address: the value of the union in `_ERESOURCE` if it is an address, else 0
         owning_thread: as stored: an _ETHREAD for a resource (its exclusive or first owner), a thread ID for a
             critical section; 0 if there is none
-        owner_tid: the thread ID; None if there is none, or it is not known
-        held, contended: None where that cannot be read; contended is also a lock that was waited for before
+        owner_tid: the owner's thread ID; None if there is no owner, or its ID is not known
+        held, contended: None if that cannot be read. A lock is contended if a thread waits or once waited for
+            it
         owners: all owners of a resource
-        status: empty, or what is wrong
+        status: what is wrong with the lock; empty if nothing is
 
-    The counts are those of RTL_PROCESS_LOCK_INFORMATION, None where they cannot be read or do not exist.
+    The counts are those of RTL_PROCESS_LOCK_INFORMATION; a count that does not exist or cannot be read is
+    None.
     """
 
     space: AddressSpace
@@ -71,7 +73,7 @@ class Lock(NamedTuple):
 
 
 class LockGap(NamedTuple):
-    """What stands for locks that are not known: a list that cannot be found or read, or a part of it.
+    """Stands for locks that cannot be listed, because a list or a part of it cannot be found or read.
 
     `status` is never empty.
     """
@@ -84,5 +86,5 @@ Listed = Union[Lock, LockGap]
 
 
 def damaged(each: Listed) -> Listed:
-    """Returns what is listed with the remark that one of its links is wrong. No lock is missing for it."""
+    """Returns a lock or gap whose status says that one of its links is wrong, though no lock is missing."""
     return each._replace(status=status(each.status, Word.LIST_DAMAGED))

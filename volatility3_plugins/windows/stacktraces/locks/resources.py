@@ -21,7 +21,7 @@ from .lock import Listed, Lock, LockGap, LockOwner
 LIST_SYMBOL = "ExpSystemResourcesList"
 
 MAX_ENTRIES = 1 << 16
-"""Entries of owner tables and lists that are read of one image: some thousand are in use at a time."""
+"""The most entries of owner tables and lists that are read of one image; a few thousand are in use."""
 
 
 _Owners = Tuple[Tuple[LockOwner, ...], Status]
@@ -46,10 +46,10 @@ class Resources:
         self._entries_left = MAX_ENTRIES
 
     def list_resources(self, space: AddressSpace) -> Iterator[Listed]:
-        """Yields the resources in the list's order, and what stands for those that cannot be read.
+        """Yields the resources in the list's order, and a LockGap for those that cannot be read.
 
         Args:
-            space: the kernel's
+            space: the kernel's address space
         """
         head = self._image.symbol(LIST_SYMBOL)
         if head is None:
@@ -113,9 +113,10 @@ class Resources:
         )
 
     def _owners(self, resource: Resource) -> _Owners:
-        """Returns the owners of an ordinary resource: those in itself, and those in its table.
+        """Returns the owners of an ordinary resource: those in the resource itself, and those in its table.
 
-        Entries of owners that released the resource stay; without ActiveCount they mean nothing.
+        A thread that releases the resource leaves its entry behind. So if ActiveCount is 0 all entries are
+        old.
         """
         if not resource.active:
             return (), NOTHING
@@ -139,7 +140,7 @@ class Resources:
         wanted = address + entries * layout.size
         end = self._claims.claim(address, wanted)
         if end < wanted:
-            # The memory, or a part of it, is the table of another resource, which has its owners.
+            # Some of the memory was already read as the owner table of another resource.
             said = status(said, Word.OWNER_TABLE_SHARED)
         self._entries_left -= (end - address) // layout.size
         run = self._memory.load(address, end - address).run_at(address)
@@ -155,7 +156,7 @@ class Resources:
         return LockOwner(thread, tid, kind, owner.owner_count, _unless_none(tid))
 
     def _is_fast(self, address: int) -> bool:
-        """Tells a fast resource from an ordinary one: it has the head of a list where that has its owner."""
+        """Tells a fast resource from an ordinary one: a fast one has a list's head in place of its owner."""
         if self._layout.fast_owners is None:
             return False
         head = address + self._layout.fast_owners

@@ -1,9 +1,10 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""Where a process keeps its list of critical sections, ntdll!RtlCriticalSectionList.
+"""Finds the list of critical sections of a process, ntdll!RtlCriticalSectionList.
 
-By symbol if Volatility has ntdll's PDB; else by search of ntdll's writable data for a LIST_ENTRY whose
-neighbour is debug information that proves itself; else through the sections that the PEB points to.
+If Volatility has ntdll's PDB, the symbol gives its address. Otherwise ntdll's writable data is searched for a
+LIST_ENTRY next to debug information that proves itself. If that fails, the sections to which the PEB points
+lead to the list.
 """
 
 from __future__ import annotations
@@ -26,16 +27,16 @@ PEB_LOCKS = ("FastPebLock", "LoaderLock")
 """Members of the PEB that point to a critical section."""
 
 MAX_TRIES = 0x4000
-"""Places in ntdll's data that are looked at; a real ntdll has some hundred that look like a list."""
+"""The most places in ntdll's data that are tried. A real ntdll has a few hundred that look like a list."""
 
 _NO_POINTER = 0xFFFF
 """The first 64 KB of a process are never mapped."""
 
 
 class SectionPair(NamedTuple):
-    """Debug information and its critical section, None where that cannot be read.
+    """Debug information and its critical section (None if it cannot be read).
 
-    `proven`: the two point to each other.
+    `proven` tells whether the two point to each other.
     """
 
     debug: DebugInfo
@@ -46,8 +47,8 @@ class SectionPair(NamedTuple):
 class SectionList(NamedTuple):
     """A node of the list from which it can be walked.
 
-    `is_head`: the node is the list's head and no lock's; otherwise it is a lock's, and the head is one of the
-    nodes in ntdll that no lock proves.
+    If `is_head`, the node is the head of the list. Otherwise it belongs to a lock, and the head is one of the
+    nodes in ntdll that do not prove to belong to a lock.
     """
 
     link: int
@@ -59,11 +60,11 @@ class SectionMemory:
 
     Args:
         image: the image
-        space: a half of a process
+        space: one half of a process
 
     Attributes:
-        layout: of the structures
-        read, links, pointer: those of the space's memory
+        layout: the layout of the structures
+        read, links, pointer: methods of the space's memory
         peb_locks: addresses of the PEB's pointers to critical sections
     """
 
@@ -78,7 +79,7 @@ class SectionMemory:
         self.peb_locks = [space.peb + place.offset for place in places if place is not None]
 
     def pair(self, link: int) -> Optional[SectionPair]:
-        """Returns what the ProcessLocksList at an address belongs to, None if it cannot be read."""
+        """Returns the debug information whose ProcessLocksList is at an address, and its section, or None."""
         layout, address = self.layout, link - self.layout.links
         data = self.read(address, layout.debug_size) if address > 0 else None
         if data is None:
@@ -89,13 +90,13 @@ class SectionMemory:
         return SectionPair(debug, section, is_pair(address, debug, section))
 
     def proven(self, link: int) -> bool:
-        """Tells whether a LIST_ENTRY is that of debug information which proves itself."""
+        """Tells whether a LIST_ENTRY belongs to debug information that proves itself."""
         pair = self.pair(link)
         return pair is not None and pair.proven
 
 
 class SectionLists:
-    """Finds the list in address spaces.
+    """Finds the lists of address spaces.
 
     Args:
         ntdlls: finds the ntdll of a space
@@ -108,11 +109,11 @@ class SectionLists:
     def find(
         self, space: AddressSpace, ntdll: Optional[Ntdll], memory: SectionMemory
     ) -> Optional[SectionList]:
-        """Returns where the list of a process' half starts, None if it cannot be found.
+        """Returns a node of the list of one half of a process, None if the list cannot be found.
 
         Args:
             space: the half
-            ntdll: its ntdll, None if that is not known
+            ntdll: its ntdll, None if it is not known
             memory: reads its critical sections
         """
         member: Optional[int] = None
@@ -130,10 +131,10 @@ class SectionLists:
         return None if member is None else SectionList(member, False)
 
     def expected(self, space: AddressSpace, memory: SectionMemory) -> bool:
-        """Tells whether a list that was not found must be there: a lock of the PEB has debug information.
+        """Tells whether a list that was not found must exist: a lock of the PEB has debug information.
 
-        Since 8.1 a process keeps no debug information unless it is asked to, and its list is empty: without
-        symbols an empty list looks like any other.
+        Since 8.1 a process keeps no debug information unless it is told to, and then its list is empty.
+        Without symbols an empty list cannot be told from other data.
         """
         for place in memory.peb_locks:
             section = memory.pointer(place)
@@ -143,9 +144,9 @@ class SectionLists:
         return False
 
     def _candidates(self, ntdll: Ntdll, memory: SectionMemory) -> Iterator[int]:
-        """Yields the LIST_ENTRYs in ntdll's writable data that are linked with a lock's.
+        """Yields the LIST_ENTRYs in ntdll's writable data that are linked with the LIST_ENTRY of a lock.
 
-        The place that was found in another process with the same ntdll comes first.
+        The place at which another process with the same ntdll had its list comes first.
         """
         index, rva = self._usual.get(ntdll.space.pointer_size, (None, 0))
         if index is ntdll.image and _linked(ntdll.base + rva, memory):
@@ -158,7 +159,7 @@ class SectionLists:
                 yield link
 
     def _pairs(self, ntdll: Ntdll) -> Iterator[int]:
-        """Yields where two words of ntdll's writable data may be the links of a list."""
+        """Yields the addresses in ntdll's writable data at which two words may be the links of a list."""
         width = ntdll.space.pointer_size
         code = "Q" if width == 8 else "I"
         for extents in self._ntdlls.data(ntdll)[0]:
@@ -172,7 +173,7 @@ class SectionLists:
 
     @staticmethod
     def _of_peb(memory: SectionMemory) -> Iterator[int]:
-        """Yields the LIST_ENTRYs of the sections that the PEB names and that have debug information."""
+        """Yields the LIST_ENTRYs of the sections of the PEB that have debug information."""
         for place in memory.peb_locks:
             section = memory.pointer(place)
             debug = memory.pointer(section) if section else None
@@ -181,12 +182,12 @@ class SectionLists:
 
 
 def _plausible(pointer: int, link: int, width: int) -> bool:
-    """Tells whether a word may be the link to another node: cheap, since it is asked of every word."""
+    """Tells whether a word may be the link to another node. It is cheap, as all words are tested."""
     return pointer > _NO_POINTER and not pointer % width and pointer != link
 
 
 def _linked(link: int, memory: SectionMemory) -> bool:
-    """Tells whether one of a LIST_ENTRY's neighbours leads back to it and is that of a lock."""
+    """Tells whether one of a LIST_ENTRY's neighbours points back to it and belongs to a lock."""
     for direction, other in enumerate(memory.links(link) or ()):
         back = memory.links(other)
         if back is not None and back[1 - direction] == link and memory.proven(other):

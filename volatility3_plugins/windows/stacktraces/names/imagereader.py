@@ -1,10 +1,10 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""Reads a module's image by RVA, in windows that are read once, and remembers what its parts held.
+"""Reads a module's image by RVA, and remembers the content of the parts that were read.
 
-Windows shares the pages of an image, but a process that writes to its pages has its own ones from then on:
-`ImageParts` keeps enough of what the index of a module was made of to tell whether another process has the
-same there.
+Processes share the pages of an image, but a process that writes to a page gets its own copy. The index of a
+module is made from the image in one process; `ImageParts` keeps digests of the pages that it was made from,
+to tell whether another process has the same content there.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ WINDOW = 0x4000
 _DIGEST_SIZE = 16
 
 _Piece = Tuple[int, int]
-"""RVA and length of what is present of a page."""
+"""RVA and length of the present part of a page."""
 
 
 class ImageReader:
@@ -32,8 +32,8 @@ class ImageReader:
     Args:
         image: the memory image
         layer_name: the virtual layer
-        base: where the module lies, canonical
-        size: how far it reaches; nothing beyond is read
+        base: canonical address of the module
+        size: bytes of the module; nothing beyond is read
     """
 
     def __init__(self, image: Image, layer_name: str, base: int, size: int) -> None:
@@ -44,11 +44,11 @@ class ImageReader:
         self._memory = Memory(Windows(self._load, WINDOW), image.pointer_size, [(0, size)])
 
     def load(self, rva: int, length: int) -> Extents:
-        """Returns what is present of a range, by RVA, and does not keep it."""
+        """Returns the present parts of a range, by RVA, and does not keep them."""
         return self._load(rva, length)
 
     def read(self, rva: int, length: int) -> Optional[bytes]:
-        """Returns the bytes of a short range, or None unless all are present."""
+        """Returns the bytes of a short range, or None if any of them is missing."""
         return self._memory.read(rva, length)
 
 
@@ -58,7 +58,7 @@ def _load(reader: Reader, base: int, size: int, rva: int, length: int) -> Extent
 
 
 class ImageParts:
-    """Reads parts of an image and remembers what they held, as digests of their pages.
+    """Reads parts of an image and remembers their content as digests of their pages.
 
     Args:
         reader: the image in one process
@@ -70,11 +70,11 @@ class ImageParts:
         self._digests: Dict[_Piece, bytes] = {}
 
     def load(self, part: Word, rva: int, length: int) -> Extents:
-        """Returns what is present of a range, by RVA.
+        """Returns the present parts of a range, by RVA.
 
         Args:
-            part: what `difference` says if another process has it otherwise
-            rva: where it starts
+            part: the word that `difference` returns if another process has other content there
+            rva: start of the range
             length: in bytes
         """
         found = self._reader.load(rva, length)
@@ -84,9 +84,10 @@ class ImageParts:
         return found
 
     def difference(self, reader: ImageReader) -> Optional[Word]:
-        """Returns the word for a part that another process has otherwise, or None.
+        """Returns the word of the first part whose content differs in another process, or None.
 
-        Pages that are not present in one of them say nothing: processes have those that they touched.
+        A page that is missing in one of the two processes is not compared: a process has only the pages that
+        it touched.
 
         Args:
             reader: the same image in the other process

@@ -1,6 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""The kernel's modules, and from which address space each of them can be read."""
+"""The kernel's modules, and the address space through which each of them can be read."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from .loaderlists import LoaderLists
 
 
 class Module(NamedTuple):
-    """A module in memory.
+    """A module in memory. Addresses are canonical.
 
-    `name` is the one that symbols are written with, `file` the file's name as the loader has it; addresses
-    are canonical; `status` says what is odd about its listing.
+    `name` is the name that stands in symbols, `file` the file's name in the loader's list; `status` says what
+    is wrong with the entry in that list.
     """
 
     base: int
@@ -39,7 +39,7 @@ class Module(NamedTuple):
 
 
 def mark_overlaps(modules: Iterable[Module]) -> List[Module]:
-    """Returns modules by address; those that share addresses with another, as no two can, say so."""
+    """Returns modules by address. Modules that overlap say so in their status: real modules do not."""
     ordered = sorted(modules, key=lambda module: module[:4])
     marked: Set[int] = set()
     reaching = None
@@ -56,10 +56,10 @@ def _marked(module: Module) -> Module:
 
 
 class KernelModules:
-    """Lists the kernel's modules; `image.part(KernelModules)` is the one of an image.
+    """Lists the kernel's modules. Made as `image.part(KernelModules)`.
 
-    Session space (win32k and what is loaded with it) is mapped by the processes of a session only; so a
-    module that the kernel's own layer does not map is read through one process of each session in turn.
+    Only the processes of a session map its session space (win32k and what is loaded with it). So a module
+    that the kernel's own layer does not map is looked for through one process of each session.
     """
 
     def __init__(self, image: Image) -> None:
@@ -67,9 +67,9 @@ class KernelModules:
         self._session_layers: Optional[List[str]] = None
 
     def list_modules(self, kernel_start: int) -> Tuple[List[Module], bool]:
-        """Returns the modules by address, and whether the list could be read to its end and believed.
+        """Returns the modules by address, and whether the list is whole, without an impossible entry.
 
-        An image without a kernel has none.
+        An image without a kernel has no modules.
 
         Args:
             kernel_start: the first kernel address; modules below it are not believed
@@ -119,7 +119,7 @@ class KernelModules:
                 yield space.layer_name
 
     def _kernel_size(self) -> int:
-        """Returns the size of a kernel that its own list does not have, from its headers."""
+        """Returns the size of the kernel from its headers, for a kernel that is missing in its own list."""
         reader = ImageReader(self._image, str(self._image.layer.name), self._image.base, MAX_IMAGE)
         try:
             return read_headers(reader.read).size

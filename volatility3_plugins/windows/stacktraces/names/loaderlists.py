@@ -16,12 +16,12 @@ MAX_MODULES = 0x4000
 MAX_NAME = 0x208
 
 _ORDERS = ("Load", "Memory")
-"""A third list, in the order of initialisation, lacks the program and what is still being loaded: its silence
-says nothing."""
+"""A third list, in the order of initialisation, is not read: it never has the program itself, nor modules
+that are still being loaded, so that a module which it lacks need not be hidden."""
 
 
 class LoaderEntry(NamedTuple):
-    """A module as a loader list has it. `orders` says in which of the lists it is (bit 0: load order)."""
+    """A module in the loader lists. `orders` has a bit for each list that it is in (bit 0: load order)."""
 
     base: int
     size: int
@@ -34,7 +34,7 @@ LoaderList = Tuple[List[LoaderEntry], bool]
 
 
 class LoaderLists:
-    """Reads loader lists; `image.part(LoaderLists)` is the one of an image.
+    """Reads loader lists. Made as `image.part(LoaderLists)`.
 
     Raises, when a list is read:
         tables.MissingTableError: our symbol table of user mode is missing
@@ -45,7 +45,7 @@ class LoaderLists:
         self._forms: Memo[int, _Form] = Memo(lambda size: _Form(image.process_types(size)))
 
     def of_process(self, space: AddressSpace) -> LoaderList:
-        """Reads the lists below the PEB of a process or of its 32-bit half; none if it has no PEB."""
+        """Reads the lists of a process or of its 32-bit half through its PEB; no PEB, no lists."""
         if not (space.peb and space.layer_name):
             return [], False
         form, memory = self._forms[space.pointer_size], self._image.memory(space)
@@ -69,9 +69,9 @@ class _Form:
 
     Attributes:
         ldr: offset of Ldr in a PEB
-        orders: of each list the offset of its head in _PEB_LDR_DATA, and of its links in an entry
+        orders: for each list the offsets of its head in _PEB_LDR_DATA and of its links in an entry
         base, size, name: members of an entry
-        length: bytes of an entry that hold all of these
+        length: bytes of an entry up to the end of the last of these members
     """
 
     def __init__(self, types: Structures) -> None:
@@ -104,7 +104,7 @@ def _read(memory: Memory, form: _Form, lists: List[Tuple[int, int]]) -> LoaderLi
 
 
 def _walk(memory: Memory, head: int) -> Tuple[List[int], bool]:
-    """Follows a ring of LIST_ENTRYs forward, and backward from the head if the way ends before it."""
+    """Follows a ring of LIST_ENTRYs forward, and also backward if the way forward does not reach the head."""
     links: List[int] = []
     seen: Set[int] = {head}
     for direction in (0, memory.pointer_size):

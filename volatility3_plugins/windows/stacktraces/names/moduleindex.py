@@ -1,11 +1,12 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""One index of names per module image, made when an address of the module is first met, shared by processes.
+"""One index of names for each module image, shared by processes.
 
-An image is known by its PDB's GUID and age, else by where it lies; its headers must agree as well, so that
-a module that borrows another's PDB record does not lend it its names. So must what its names were read from:
-a process may have changed its own copy (a hook in the export table is such a change), which then has an index
-of its own, and says so.
+An index is made when an address of the module is first named. Two processes share an index if their images
+have the same PDB GUID and age (or, without a PDB record, the same address), the same headers, and the same
+content wherever names were read. The headers count so that a module with a copied PDB record does not get
+another module's names. The content counts because a process may have changed its copy, for instance with a
+hook in the export table: such a copy gets an index of its own, whose status says so.
 """
 
 from __future__ import annotations
@@ -27,14 +28,14 @@ from .imagereader import ImageParts, ImageReader
 from .pdbsymbols import PdbSymbols, SymbolArrays
 
 MAX_TRIES = 4
-"""A module whose pages were missing in one process is looked at again in so many others."""
+"""If pages of a module are missing in one process, its index is tried again in at most so many others."""
 
 MAX_VARIANTS = 8
-"""So many versions of an image are kept; whoever has yet another one does not share it."""
+"""How many different copies of an image are kept; a process with yet another one shares no index."""
 
 MAX_EXPORTS = 1 << 20
-"""Exports of all modules together, more than those of all modules that Windows comes with: modules may share
-the pages of one huge table."""
+"""The most exports that are read of all modules together, which is more than all modules of Windows have. The
+limit is needed because forged modules may share the pages of one huge table."""
 
 MAX_FUNCTION_TABLE = 1 << 25
 
@@ -42,8 +43,8 @@ MAX_FUNCTION_TABLE = 1 << 25
 class ModuleIndex(NamedTuple):
     """What is known of a module's image.
 
-    `status` says what could not be read. `symbols` are those of its PDB, if Volatility has them. `functions`
-    is the x64 function table, None on x86 and where it cannot be read.
+    `status` says what could not be read. `symbols` are those of its PDB, None if Volatility lacks the PDB.
+    `functions` is the x64 function table, None on x86 and if it cannot be read.
     """
 
     headers: Optional[Headers]
@@ -55,7 +56,7 @@ class ModuleIndex(NamedTuple):
 
 
 class _Variant:
-    """An image as some processes have it: from what its index was made, and how often that was tried."""
+    """One copy of an image: what its index was made from, and in how many processes that was tried."""
 
     def __init__(self, image: ModuleIndex, parts: ImageParts) -> None:
         self.image = image
@@ -89,7 +90,7 @@ class ModuleIndexes:
         Args:
             layer_name: a virtual layer that maps the module
             base: its address, canonical
-            size: bytes that the loader says it has
+            size: its bytes according to the loader
             table: its symbols, if the caller has them loaded (the kernel's)
         """
         reader = ImageReader(self._image, layer_name, base, size)
@@ -146,7 +147,7 @@ class ModuleIndexes:
 def _functions(
     reader: ImageReader, headers: Headers, parts: ImageParts
 ) -> Tuple[Optional[FunctionTable], Status]:
-    """Returns the x64 function table as far as it can be read, and what is wrong with it."""
+    """Returns the readable part of the x64 function table, and what is wrong with the table."""
     rva, size = headers.directory(pe.DIRECTORY_EXCEPTION)
     if headers.machine != pe.MACHINE_AMD64 or not 0 < size <= MAX_FUNCTION_TABLE:
         return None, NOTHING
@@ -159,7 +160,7 @@ def _functions(
 
 
 def _without_headers(table: Optional[interfaces.symbols.SymbolTableInterface], said: Status) -> ModuleIndex:
-    """Makes an index from nothing but the symbols that the caller may have."""
+    """Makes the index of a module whose headers cannot be used, from the symbols that the caller gave."""
     if table is None:
         return without_anything(said)
     symbols = pdbsymbols.from_table(table)

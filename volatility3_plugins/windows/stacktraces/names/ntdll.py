@@ -1,6 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""The ntdll of an address space: where it lies, its global variables by symbol, its writable data."""
+"""The ntdll of an address space: its address, its global variables by symbol, its writable data."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from .moduleindex import ModuleIndex, ModuleIndexes
 
 NAME = "ntdll.dll"
 MAX_IMAGE = 0x1000000
-"""16 MB: several times the size of any ntdll, so that a forged size costs nothing."""
+"""16 MB, several times the size of any ntdll: the limit for a size that may be forged."""
 
 
 class Ntdll(NamedTuple):
-    """One ntdll in one address space; `base` is canonical, `size` in bytes, `image` what is known of it."""
+    """One ntdll in one address space: `base` is canonical, `size` in bytes, `image` its names and headers."""
 
     space: AddressSpace
     base: int
@@ -30,7 +30,7 @@ class Ntdll(NamedTuple):
     image: ModuleIndex
 
     def address_of(self, *names: str) -> Optional[int]:
-        """Returns the address of the first of several symbols that its PDB has, if Volatility has the PDB."""
+        """Returns the address of the first of several symbols that its PDB has; None without PDB."""
         symbols = self.image.symbols
         rvas = (symbols.rva_of(name) for name in names) if symbols is not None else ()
         return next((self.base + rva for rva in rvas if rva is not None), None)
@@ -39,8 +39,8 @@ class Ntdll(NamedTuple):
 class Ntdlls:
     """Finds the ntdll of address spaces.
 
-    Windows maps it at one address in all processes of a boot, so that is where it is looked for first; then
-    the loader's lists say where it is, then the VADs.
+    Windows maps ntdll at the same address in all processes until it reboots, so the address in another
+    process is tried first, then the loader's lists, then the VADs.
 
     Args:
         image: the image
@@ -55,7 +55,7 @@ class Ntdlls:
         self._usual: Dict[int, Ntdll] = {}
 
     def find(self, space: AddressSpace) -> Optional[Ntdll]:
-        """Returns the ntdll of a process's half, None if neither its loader lists nor its VADs know one.
+        """Returns the ntdll of one half of a process, None if neither its loader lists nor its VADs have one.
 
         Raises:
             tables.MissingTableError: when our symbol table of user mode is missing
@@ -72,9 +72,9 @@ class Ntdlls:
         return None
 
     def data(self, ntdll: Ntdll) -> Tuple[List[Extents], int]:
-        """Returns what is present of the writable sections, and how many bytes of them are not.
+        """Returns the present parts of the writable sections, and how many bytes of these are missing.
 
-        If the headers are gone, the sections are not known: then it is the whole image.
+        If the headers are missing, the sections are not known: then the whole image is returned.
         """
         reader = ImageReader(self._image, ntdll.space.layer_name, ntdll.base, ntdll.size)
         headers = ntdll.image.headers
@@ -88,7 +88,7 @@ class Ntdlls:
         return moved, missing
 
     def _places(self, space: AddressSpace) -> Iterator[Tuple[int, int]]:
-        """Yields (base, size) of what bears ntdll's name."""
+        """Yields (base, size) of each module with the name of ntdll."""
         entries, _ = self._lists.of_process(space)
         for entry in entries:
             if entry.name.lower() == NAME:
@@ -102,7 +102,7 @@ class Ntdlls:
                 yield vad.start, vad.end - vad.start
 
     def _machine_fits(self, space: AddressSpace, base: int) -> bool:
-        """Tells a WoW64 process's two ntdlls apart by their headers (either may be it when they are gone)."""
+        """Tells by the headers whether an ntdll is that of a half; without readable headers it may be."""
         reader = ImageReader(self._image, space.layer_name, base, MAX_IMAGE)
         try:
             machine = pe.read_headers(reader.read).machine

@@ -1,10 +1,10 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""Symbols of user-mode and driver PDBs: those that Volatility has, and on request those it can get.
+"""Symbols of the PDBs of drivers and user-mode modules: those that Volatility has or, if asked to, downloads.
 
-They are kept as sorted arrays: the framework looks up exact addresses only. Volatility's own loader tries a
-download as soon as a table is missing, even offline, and leaves an empty folder behind; so tables are looked
-for here first, and its loader is called only when fetching was asked for.
+They are kept as sorted arrays, because Volatility itself can look up exact addresses only. Volatility's
+loader tries a download whenever a table is missing, even offline, and leaves an empty folder behind. So this
+module first looks for the table itself, and calls that loader only with `fetch_symbols`.
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ READ_ERRORS = (
     zlib.error,
     exceptions.VolatilityException,
 )
-"""What opening and decoding a damaged or vanished ISF file raises."""
+"""Exceptions that a damaged or vanished ISF file causes."""
 
 FETCH_ERRORS = (*READ_ERRORS, IndexError)
-"""What Volatility's download and its PDB converter raise."""
+"""Exceptions that Volatility's download and its PDB converter raise."""
 
 
 class SymbolArrays(NamedTuple):
@@ -67,7 +67,8 @@ class SymbolArrays(NamedTuple):
 def from_table(table: interfaces.symbols.SymbolTableInterface) -> SymbolArrays:
     """Indexes a symbol table that Volatility has loaded.
 
-    The table's own JSON is read where it is at hand: an object per symbol costs more than loading the file.
+    If the table's JSON is in memory it is read directly: to make an object for each symbol takes longer than
+    to load the file.
     """
     symbols = getattr(getattr(table, "_delegate", None), "_json_object", {}).get("symbols")
     if symbols is None:
@@ -99,7 +100,7 @@ class PdbSymbols:
         image: the memory image, for Volatility's downloader
         fetch_symbols: let Volatility download what is missing
         progress_callback: told about downloads
-        advise: warn of the first PDB that is missing, for whoever names addresses and can fetch
+        advise: warn of the first missing PDB; for plugins that name addresses and have --fetch-symbols
     """
 
     def __init__(
@@ -118,14 +119,14 @@ class PdbSymbols:
     def find(self, pdb: CodeView) -> Optional[SymbolArrays]:
         """Returns the symbols of a PDB or None if Volatility does not have them.
 
-        What is missing is logged, once per PDB.
+        A missing PDB is logged once.
         """
         if pdb not in self._found:
             self._found[pdb] = self._find(pdb)
         return self._found[pdb]
 
     def _find(self, pdb: CodeView) -> Optional[SymbolArrays]:
-        # The name comes from the image and becomes a file name: nothing but a plain one is looked for.
+        # The name comes from the image and becomes a file name, so only a plain name is accepted.
         if not _PLAIN_NAME.fullmatch(pdb.pdb_name):
             return None
         for url in local_urls(pdb):
@@ -140,7 +141,7 @@ class PdbSymbols:
         return None
 
     def _report(self, missing: str) -> None:
-        """Says that a PDB is missing: an image lacks hundreds, so only the first one is a warning."""
+        """Logs that a PDB is missing. An image may lack hundreds, so only the first one is a warning."""
         if self._advise:
             self._advise = False
             vollog.warning(f"{missing}: its exports are used (-v names others, --fetch-symbols gets them)")
@@ -159,7 +160,7 @@ class PdbSymbols:
 
 
 def local_urls(pdb: CodeView) -> Iterator[str]:
-    """Yields where the ISF of a PDB may be read without a network: Volatility's cache, then its folders."""
+    """Yields where the ISF of a PDB may be without a download: Volatility's cache, then its folders."""
     cache_path = os.path.join(constants.CACHE_PATH, constants.IDENTIFIERS_FILENAME)
     if os.path.isfile(cache_path):
         identifier = symbol_cache.WindowsIdentifier.generate(pdb.pdb_name, pdb.guid, pdb.age)

@@ -1,6 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""What lies where: the disjoint places of the kernel and of each process."""
+"""What lies at each address: the address spaces of kernel and processes, cut into disjoint places."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ Span = Tuple[int, int, AnyPlace]
 
 
 class Halves(NamedTuple):
-    """Where the user's half ends and the kernel's starts; `top` ends it."""
+    """The end of the user's half, the start of the kernel's half, and `top`, the end of the kernel's half."""
 
     user_end: int
     kernel_start: int
@@ -55,7 +55,7 @@ class Halves(NamedTuple):
 WIDE_HALVES = Halves(1 << 47, END - (1 << 47), END)
 NARROW_END = 1 << 32
 NARROW_KERNEL_START = 0x80000000
-"""Of a 32-bit kernel, unless it says otherwise."""
+"""Where the kernel's half of a 32-bit kernel starts, unless the kernel says otherwise."""
 
 
 class PlaceMap:
@@ -76,7 +76,7 @@ class PlaceMap:
         self._kernel_spans: Optional[List[Span]] = None
 
     def kernel(self) -> List[Span]:
-        """Returns the places of the kernel's half of every address space."""
+        """Returns the places of the kernel's half, which is the same in every address space."""
         if self._kernel_spans is None:
             start = self.halves.kernel_start
             modules, whole = self._drivers.list_modules(start)
@@ -95,7 +95,11 @@ class PlaceMap:
         return self._kernel_spans
 
     def process(self, halves: Sequence[AddressSpace]) -> List[Span]:
-        """Returns the places of a process's user half, given its native space and its 32-bit half if any."""
+        """Returns the places of a process's user half.
+
+        Args:
+            halves: its native space and, in a WoW64 process, its 32-bit half
+        """
         known = self._modules.list_modules(halves, self.halves.user_end)
         layer_name = halves[0].layer_name
         current: List[Span] = []
@@ -121,11 +125,11 @@ class PlaceMap:
         return _with_unloaded(ranges.flatten(current), gone)
 
     def fill(self, spans: Sequence[Span], kernel: bool) -> Tuple[List[int], List[AnyPlace]]:
-        """Returns (starts, places) of every address: what lies between the spans is nothing in particular.
+        """Returns (starts, places) of every address; gaps between the spans are places without content.
 
         Args:
             spans: disjoint, ascending
-            kernel: whether this is the kernel's own space, where user addresses mean nothing
+            kernel: whether this is the kernel's own space, in which user addresses belong to no known process
         """
         limits = self.halves
         rest: List[Span] = [
@@ -157,7 +161,7 @@ def _find_halves(image: Image) -> Halves:
     if image.pointer_size == 8:
         return WIDE_HALVES
     if not image.base:
-        # How much of the 4 GB the kernel has is not known: all of it counts as the process's half.
+        # How much of the 4 GB the kernel has is not known, so all of it counts as the process's half.
         return Halves(NARROW_END, NARROW_END, NARROW_END)
     # With /3GB the kernel has the last quarter only.
     symbol = image.symbol("MmSystemRangeStart")
@@ -167,7 +171,7 @@ def _find_halves(image: Image) -> Halves:
 
 
 def _with_unloaded(current: List[Span], gone: Sequence[Unloaded]) -> List[Span]:
-    """Adds the ranges of modules that have gone; what lies there now comes first, and says so."""
+    """Adds the ranges of unloaded modules. A module that is there now goes first, and says so."""
     before = ranges.flatten([(each.start, each.end, each) for each in gone])
     spans: List[Span] = []
     for start, end, place, was in ranges.combine(current, before):
@@ -181,7 +185,7 @@ def _with_unloaded(current: List[Span], gone: Sequence[Unloaded]) -> List[Span]:
 
 
 def _same(place: AnyPlace, was: Unloaded) -> bool:
-    """Tells whether the module has merely been loaded again where it was."""
+    """Tells whether the module that is there now is the unloaded one, loaded again."""
     if not isinstance(place, ModulePlace):
         return False
     module = place.module

@@ -1,6 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""What may lie at an address, and how the address is then written: the forms of the column `Symbol`."""
+"""The kinds of places in an address space, and how an address in each is written in the column `Symbol`."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ class Name(NamedTuple):
     Args:
         symbol: the column `Symbol`
         source: the column `Source`: `pdb`, `export`, `nearest`, `module`, `unloaded` or `none`
-        status: what is odd about the module or the address
-        backing: what lies there, whatever the loader lists call it: `module`, `unloaded`, `mapped`,
-            `private`, `unmapped`, `no-module`, `user`, `zero` or `fuzzy`
+        status: what is wrong with the module or the address
+        backing: what lies there according to the VADs, whatever the loader lists say: `module`, `unloaded`,
+            `mapped`, `private`, `unmapped`, `no-module`, `user`, `zero` or `fuzzy`
     """
 
     symbol: str
@@ -33,7 +33,7 @@ class Name(NamedTuple):
 
 
 UNBACKED = frozenset(("private", "unmapped", "no-module"))
-"""What `--unbacked` selects of `Name.backing`."""
+"""The values of `Name.backing` that `--unbacked` selects."""
 
 ZERO = Name("<zero>", NONE, NOTHING, "zero")
 FUZZY = Name("<fuzzy>", NONE, NOTHING, "fuzzy")
@@ -47,11 +47,11 @@ NOT_CANONICAL = Name("<unmapped>", NONE, status(Word.NOT_CANONICAL), "unmapped")
 VADS_INCOMPLETE = Name("<unmapped>", NONE, status(Word.VADS_INCOMPLETE), "unmapped")
 
 _BACKINGS = {Word.NO_VAD: "unmapped", Word.VAD_WITHOUT_FILE: "private"}
-"""A process can write what it likes into its loader lists; what lies there is what the VADs say."""
+"""Modules with these words are backed by what their VADs say: a process may forge its lists."""
 
 _UNNAMED = status(Word.FILE_NAME_UNREADABLE)
 
-# Making a NamedTuple through its own constructor would be a third of what naming an address costs.
+# The constructor of a NamedTuple would take a third of the time that naming an address takes.
 _name = tuple.__new__
 
 
@@ -67,20 +67,20 @@ class Place:
         """Returns the name of an address.
 
         Args:
-            address: what is written
-            lookup: the byte that decides to what the address belongs
+            address: the address that is written
+            lookup: the address that decides what is named: the same, or one byte lower for a return address
         """
         return self._name
 
 
 class Unsure(Place):
-    """Addresses of which it is not known whether anything is there."""
+    """Addresses of which it is unknown whether anything is there."""
 
     __slots__ = ()
 
 
 class UnloadedPlace:
-    """Where a module was."""
+    """A range in which a module was before it was unloaded."""
 
     __slots__ = ("unloaded",)
 
@@ -94,7 +94,7 @@ class UnloadedPlace:
 
 
 class MappedPlace:
-    """A mapping that no loader list knows; whether a file backs it is found out when it is met."""
+    """A mapping that no loader list has. Its file is looked up when one of its addresses is named."""
 
     __slots__ = ("_file", "_read", "_start")
 
@@ -114,7 +114,7 @@ class MappedPlace:
 
 
 class ModulePlace:
-    """A module; its index is made when it is first met."""
+    """A module; its index is made when one of its addresses is first named."""
 
     __slots__ = ("_backing", "_base", "_check", "_find", "_load", "_plain", "_status", "index", "module")
 
@@ -164,7 +164,7 @@ class ModulePlace:
 
 
 class OverlapPlace:
-    """A place where a module was before."""
+    """A place at which another module was before."""
 
     __slots__ = ("place",)
 

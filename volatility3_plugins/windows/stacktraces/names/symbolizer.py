@@ -1,14 +1,14 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""Names for addresses: the one way in which all plugins write `Symbol`, `Source` and `Status`.
+"""Names addresses: all plugins get `Symbol`, `Source` and `Status` of a frame from here.
 
     symbolizer = Symbolizer(image)
     names = symbolizer.names(space)
     name = names.name(return_address)                   # looked up one byte back, written as itself
     name = names.name(rip, return_address=False)        # the address of an interrupted instruction
 
-A call may be the last instruction of a function, and the address that it returns to belong to the next one:
-that is why a return address is looked up one byte back.
+A return address is looked up one byte back, because a call may be the last instruction of a function: then
+the return address itself belongs to the next function.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ __all__ = ["UNBACKED", "KnownModule", "Name", "SpaceNames", "Symbolizer"]
 
 
 MAX_PROCESSES = 16
-"""The names of so many processes are kept: an image may have thousands, each with thousands of addresses."""
+"""Processes whose names are kept: an image may have thousands, each with thousands of named addresses."""
 
 
 class KnownModule(NamedTuple):
-    """A module of an address space, and what is known of its image (by RVA)."""
+    """A module of an address space, and the index of its image (by RVA)."""
 
     module: Module
     image: ModuleIndex
@@ -61,8 +61,8 @@ class Symbolizer(interfaces.configuration.VersionableInterface):
 
     Attributes:
         image: the image
-        indexes: the module indexes, for whoever needs a module's symbols or sections
-        halves: where the user's half ends and the kernel's starts
+        indexes: the module indexes, which also have the symbols and sections of modules
+        halves: where the user's half ends and the kernel's half starts
     """
 
     _version = (2, 0, 0)
@@ -84,10 +84,10 @@ class Symbolizer(interfaces.configuration.VersionableInterface):
         self.halves = self._map.halves
 
     def names(self, space: AddressSpace) -> SpaceNames:
-        """Returns the names of an address space; both halves of a WoW64 process share theirs.
+        """Returns the names of an address space; both halves of a WoW64 process have the same.
 
-        Those of the kernel and of the last few processes are kept. Where no _EPROCESS of a process is known,
-        the modules that its PEB leads to are all that is known of its memory.
+        The names of the kernel and of the last few processes are kept. If the _EPROCESS of a process is not
+        known, only the modules in the loader lists of its PEB are known.
 
         Raises (here, or when the first address is named):
             tables.MissingTableError: one of our symbol tables is missing
@@ -104,21 +104,21 @@ class Symbolizer(interfaces.configuration.VersionableInterface):
         return self._names[key]
 
     def places(self, space: AddressSpace) -> Tuple[List[int], List[AnyPlace]]:
-        """Returns the places of an address space: where each starts, and what it is."""
+        """Returns the places of an address space: their start addresses, and the places in the same order."""
         spans = self._map.kernel()
         if not space.kernel:
             spans = self._map.process(self._halves(space)) + spans
         return self._map.fill(spans, space.kernel)
 
     def _halves(self, space: AddressSpace) -> List[AddressSpace]:
-        """Returns both halves of a WoW64 process, of another process its only one."""
+        """Returns both halves of a WoW64 process, or the only address space of another process."""
         if not space.eprocess:
             return [space]
         return list(AddressSpaces.list_spaces(self.image, offset=space.eprocess)) or [space]
 
 
 class SpaceNames:
-    """The names of one address space (made by `Symbolizer.names`). Every address has one."""
+    """The names of one address space, made by `Symbolizer.names`. Every address gets a name."""
 
     __slots__ = ("_exact", "_places", "_returns", "_space", "_starts", "_symbolizer")
 
@@ -131,7 +131,7 @@ class SpaceNames:
         self._returns: Dict[int, Name] = dict(self._exact)
         halves = symbolizer.halves
         if halves.user_end < halves.kernel_start:
-            # One byte back would lie in the other half.
+            # One byte lower would be in the other half.
             self._returns[halves.user_end] = NOT_CANONICAL
 
     def name(self, address: int, return_address: bool = True) -> Name:
@@ -152,13 +152,13 @@ class SpaceNames:
         return name
 
     def module_at(self, address: int) -> Optional[KnownModule]:
-        """Returns the module that holds an address (looked up as it is), or None."""
+        """Returns the module that holds exactly this address (not one byte back), or None."""
         place = self._place(address)
         place = place.place if isinstance(place, OverlapPlace) else place
         return KnownModule(place.module, place.prepare()) if isinstance(place, ModulePlace) else None
 
     def modules(self, name: str) -> List[KnownModule]:
-        """Returns the modules of a name (`ntdll`), of which a WoW64 process may have two."""
+        """Returns the modules with a name. A WoW64 process may have two of one name, such as `ntdll`."""
         self._prepare()
         found: Dict[int, KnownModule] = {}
         for place in self._places:

@@ -1,6 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""Modules that have gone: drivers (MmUnloadedDrivers) and a process's DLLs (ntdll's unload events)."""
+"""Unloaded modules: drivers (MmUnloadedDrivers) and the DLLs of a process (ntdll's unload events)."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from .moduleindex import ModuleIndex
 MAX_NAME = 0x208
 MAX_DRIVER = 1 << 28
 DRIVERS = 50
-"""MI_UNLOADED_DRIVERS: the ring of _UNLOADED_DRIVERS has so many elements in every version."""
+"""MI_UNLOADED_DRIVERS: the number of elements of the ring of _UNLOADED_DRIVERS, the same in every version."""
 
 _RING = "RtlpUnloadEventTrace"
 _RING_EX = "RtlpUnloadEventTraceEx"
 
 
 class Unloaded(NamedTuple):
-    """A range, `end` exclusive, in which a module was."""
+    """A range, `end` exclusive, in which a module was before it was unloaded."""
 
     start: int
     end: int
@@ -68,7 +68,7 @@ def drivers(image: Image, kernel_start: int) -> List[Unloaded]:
 class UnloadedDlls:
     """Finds the unload events of processes.
 
-    Where the ring lies in an ntdll is looked for once per image: by its symbol, else by its shape.
+    The ring is looked for once in each ntdll image: by its symbol or, without symbols, by its content.
     """
 
     def __init__(self, image: Image) -> None:
@@ -83,8 +83,8 @@ class UnloadedDlls:
 
         Args:
             reader: an ntdll of the process
-            pointer_size: of this ntdll
-            index: its index
+            pointer_size: bytes of a pointer of this ntdll: 4 or 8
+            index: the module index of this ntdll
             user_end: the first address above the user's half
 
         Raises:
@@ -109,7 +109,7 @@ class UnloadedDlls:
     ) -> List[UnloadEvent]:
         rva = index.symbols.rva_of(_RING) if index.symbols is not None else None
         if rva is not None:
-            # What Vista added to an element it added together with the second ring.
+            # Vista added the second ring and the larger element together.
             later = index.symbols is not None and index.symbols.rva_of(_RING_EX) is not None
             layout = layouts[0 if later else -1]
             data = reader.read(rva, unloadevents.EVENTS * layout.size)
@@ -126,7 +126,7 @@ class UnloadedDlls:
     def _candidates(
         self, reader: ImageReader, layouts: List[EventLayout], index: ModuleIndex, user_end: int
     ) -> Iterator[Tuple[int, Bytes]]:
-        """Yields places of ntdll's writable data that may be the ring: where it was before, then all."""
+        """Yields places in ntdll's writable data that may be the ring: that of another process first."""
         known = self._rings.get(id(index))
         largest = unloadevents.EVENTS * max(layout.size for layout in layouts)
         if known is not None:
@@ -146,7 +146,7 @@ class UnloadedDlls:
 def _ring_ex(
     memory: Memory, base: int, layouts: List[EventLayout], index: ModuleIndex, user_end: int
 ) -> List[UnloadEvent]:
-    """Reads the larger ring, which only symbols lead to."""
+    """Reads the larger ring, which can be found only by its symbol."""
     rva = index.symbols.rva_of(_RING_EX) if index.symbols is not None else None
     ring = memory.pointer(base + rva) if rva is not None else None
     if not ring or ring >= user_end:

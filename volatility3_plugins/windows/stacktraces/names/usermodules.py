@@ -1,6 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""The modules of a process: what its loader lists know, what its VADs know, and where they disagree."""
+"""The modules of a process, from its loader lists and its VADs, and where the two disagree."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _BOTH_ORDERS = 3
 
 
 class ProcessModules(NamedTuple):
-    """The modules of a process and its VADs, by address. `ntdlls` are those of that name by pointer size."""
+    """The modules of a process and its VADs, by address. `ntdlls` are its ntdll modules, by pointer size."""
 
     modules: List[Module]
     vads: List[Vad]
@@ -29,7 +29,7 @@ class ProcessModules(NamedTuple):
 
 
 class UserModules:
-    """Lists the modules of processes; `image.part(UserModules)` is the one of an image."""
+    """Lists the modules of processes. Made as `image.part(UserModules)`."""
 
     def __init__(self, image: Image) -> None:
         self._lists = image.part(LoaderLists)
@@ -38,10 +38,10 @@ class UserModules:
     def list_modules(self, halves: Sequence[AddressSpace], user_end: int) -> ProcessModules:
         """Returns the modules of a process.
 
-        A module is what a loader list has, as far as the VAD at its base reaches: a process may write any
-        size into its lists, and what is behind an image is not of it. Where a list could not be read to its
-        end, or has an entry that no module can have, an image that only the VADs know may have been on it:
-        it counts as a module, and says so.
+        Each entry of a loader list is a module. It ends where the VAD at its base ends, because a process may
+        write any size into its lists. If a list could not be read to its end, or has an impossible entry,
+        then an image that only the VADs know may have been on it: it counts as a module, and its status says
+        so.
 
         Args:
             halves: the process's native space and, in a WoW64 process, its 32-bit one
@@ -73,7 +73,7 @@ class UserModules:
         return ProcessModules(mark_overlaps(found.values()), vads, vads_whole, ntdlls)
 
     def file_status(self, module: Module, vads: Sequence[Vad]) -> Optional[Word]:
-        """Returns what is odd about the file that the VADs map where the loader lists name a module."""
+        """Returns the status of a module of the loader lists, by the file that the VADs map there."""
         vad = vad_at(vads, module.base)
         path = self._vads.file_name(vad.control_area) if vad is not None and vad.control_area else None
         if path is None:
@@ -84,7 +84,7 @@ class UserModules:
         return None if same else Word.VAD_OF_ANOTHER_FILE
 
     def file_name(self, vad: Vad) -> Optional[str]:
-        """Returns the name of the file behind a mapping; "" if none is, None if it cannot be read."""
+        """Returns the name of the file that backs a mapping; "" if none does, None if unreadable."""
         path = self._vads.file_name(vad.control_area)
         return modulename.file_name(path) if path else path
 
@@ -96,7 +96,7 @@ class UserModules:
 
 
 def vad_at(vads: Sequence[Vad], address: int) -> Optional[Vad]:
-    """Returns the VAD (of VADs by address) that holds an address."""
+    """Returns the VAD that holds an address, from VADs sorted by address; None if there is none."""
     index = bisect.bisect_right(vads, (address, 1 << 64)) - 1
     return vads[index] if index >= 0 and address < vads[index].end else None
 

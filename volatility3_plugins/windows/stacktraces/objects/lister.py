@@ -1,6 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""Who took and dropped references to the objects that the Object Manager traces."""
+"""Lists who took and dropped references to the objects that the Object Manager traces."""
 
 from __future__ import annotations
 
@@ -19,27 +19,27 @@ from .decode.objecttrace import RefDecoder, RefEvent, RefInfo, StackTableDecoder
 
 MAX_OBJECTS = 1 << 20
 MAX_EVENTS = 1 << 22
-"""Events that are read of one image: Windows takes them from nonpaged pool, 12 bytes each."""
+"""The most events that are read of one image. Windows keeps them in nonpaged pool, 12 bytes each."""
 
 REFERENCE, DEREFERENCE = "reference", "dereference"
 
 _OBJECTS, _STACKS = "ObpObjectTable", "ObpStackTable"
 _LATER = "_RTL_STACKDB_CONTEXT"
-"""17763 and later have this type; in build 28000 the traces of objects went over to it."""
+"""17763 and later have this type; since build 28000 the traces of objects are kept in it."""
 
 
 class ObjectEvent(NamedTuple):
     """An event of a traced object, or what stands for those that cannot be read.
 
     Attributes:
-        object: None where even that is not known
-        process: name of the process that made the object, as the trace keeps it; None where not known
-        event: `reference` or `dereference`; empty where there is none
-        num_traces: references taken or dropped; None where there is none
-        tag: None before 7
+        object: the object; None if it is not known
+        process: name of the process that made the object, as the trace keeps it; None if it is not known
+        event: `reference` or `dereference`; empty in a row without an event
+        num_traces: references taken or dropped; None in a row without an event
+        tag: the tag of the reference; None before 7
         sequence: number of the event, counted over all objects
         frames: canonical, innermost first
-        status: empty, or what is wrong
+        status: what is wrong with the event; empty if nothing is
     """
 
     object: Optional[ObjectInfo] = None
@@ -67,10 +67,10 @@ class ObjectTraceLister(interfaces.configuration.VersionableInterface):
         self._image = image
 
     def list_events(self) -> Iterator[ObjectEvent]:
-        """Yields the events, object by object, each object's as they happened; nothing if none is traced.
+        """Yields the events, object by object, and those of an object in the order in which they happened.
 
-        Traces of another form than that of Vista SP1 to build 26100 are not guessed at: the status of one
-        event names the form.
+        Only the form of Vista SP1 to build 26100 is read. For another form there is one row, whose status
+        names the form.
         """
         image = self._image
         known = objecttrace.described(image.types)
@@ -96,7 +96,7 @@ class _Refs:
 
     Args:
         image: the image
-        stacks: address of the table of traces; 0 or None where there is none
+        stacks: address of the table of traces; 0 or None if there is none
     """
 
     def __init__(self, image: Image, stacks: Optional[int]) -> None:
@@ -110,7 +110,7 @@ class _Refs:
         self._events_left = MAX_EVENTS
 
     def events(self, table: int) -> Iterator[ObjectEvent]:
-        """Yields the events of all objects, and what stands for those that cannot be or are not read.
+        """Yields the events of all objects, and a row for events that cannot be read or are beyond the limit.
 
         Args:
             table: address of the array of chains
@@ -144,7 +144,7 @@ class _Refs:
             address = info.next_ref
 
     def _object(self, bucket: int, address: int, info: RefInfo) -> Iterator[ObjectEvent]:
-        """Yields the events of an object; one that has none still gets a row."""
+        """Yields the events of an object; an object without events gets a row, too."""
         thing = self._objects.describe(info.object_header)
         process = text.printable(info.image_file_name.decode("latin-1"))
         wanted = min(info.next_pos, info.max_stacks)
@@ -188,7 +188,7 @@ class _Refs:
         )
 
     def _strays(self, bucket: int, thing: ObjectInfo, info: RefInfo) -> bool:
-        """Tells whether an object is in another chain than its address says; known of 64-bit kernels only."""
+        """Tells whether an object is not in the chain of its address; known for 64-bit kernels only."""
         body_offset = thing.body - info.object_header
         return self._pointer_size == 8 and objecttrace.bucket_of(info.object_header, body_offset) != bucket
 
@@ -197,8 +197,8 @@ class _Stacks:
     """Reads traces by number, each once.
 
     Args:
-        memory: the kernel's
-        address: of the table; 0 or None where there is none
+        memory: the kernel's memory
+        address: address of the table; 0 or None if there is none
         decoder: decodes the table and its traces
     """
 
@@ -210,7 +210,7 @@ class _Stacks:
         self._table = None if data is None else decoder.table(data)
 
     def stack(self, number: int) -> Tuple[Tuple[int, ...], Optional[Word]]:
-        """Returns the frames of a trace, innermost first, and why there are none."""
+        """Returns the frames of a trace, innermost first, and a status that says why there are none."""
         if number not in self._known:
             self._known[number] = self._read(number)
         return self._known[number]
@@ -226,5 +226,5 @@ class _Stacks:
 
 
 def _nothing(*said: Union[Word, Said]) -> ObjectEvent:
-    """Returns what stands for events that cannot be read."""
+    """Returns the row that stands for events that cannot be read."""
     return ObjectEvent(status=status(*said))

@@ -1,6 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""Stacks, the same for every plugin that lists them: which are wanted, and the cells of their frames."""
+"""What all plugins that list stacks share: which stacks are wanted, and the cells of their frames."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from ..tracedb.decode.judge import Trace
 from .grid import UNPARSABLE, UNREADABLE, Hex
 
 _SYMBOLS = 1 << 16
-"""So many symbols are remembered: stacks share most of theirs."""
+"""How many symbols are remembered with the answer whether --find matches them: stacks share most frames."""
 
 
 class FrameCells(NamedTuple):
-    """Address, Symbol, Source and Status of a frame, and its name (None: the frame is not there)."""
+    """Address, Symbol, Source and Status of a frame, and its name (None: the frame cannot be read)."""
 
     cells: Tuple[object, object, object, str]
     name: Optional[Name]
@@ -47,7 +47,7 @@ class Selection:
 
     @property
     def everything(self) -> bool:
-        """Whether no stack is left out, so that names need not be known beforehand."""
+        """Whether all stacks are wanted, so that no frame must be named to decide."""
         return self._pattern is None and not self._unbacked
 
     def takes(self, names: Iterable[Name]) -> bool:
@@ -61,14 +61,14 @@ class Selection:
         return found and unbacked
 
     def takes_frames(self, frames: Iterable[FrameCells]) -> bool:
-        """Tells whether a stack is wanted, by its frames, of which those that are not there do not count."""
+        """Tells whether a stack is wanted, by its frames; frames that cannot be read do not count."""
         return self.everything or self.takes(frame.name for frame in frames if frame.name is not None)
 
     def by_address(self, name: Callable[[int], Name]) -> Callable[[Iterable[Optional[int]]], bool]:
-        """Returns what tells whether a stack is wanted, by the addresses of its frames (None: not there).
+        """Returns a function that tells whether a stack is wanted, by its addresses (None: unreadable).
 
         Args:
-            name: names an address; asked once of each
+            name: names an address; it is called once for each address
         """
         wanted = []
         if self._pattern is not None:
@@ -86,11 +86,11 @@ class Selection:
 
 
 class StackCells:
-    """Makes the cells of stacks of one address space, those of each address once.
+    """Makes the cells of the stacks of one address space, once for each address.
 
     Args:
-        layer: whose form of addresses the column has
-        names: of the address space that the stacks belong to
+        layer: the layer whose form of addresses the column Address shows
+        names: the names of the address space to which the stacks belong
     """
 
     def __init__(self, layer: interfaces.layers.DataLayerInterface, names: SpaceNames) -> None:
@@ -103,7 +103,7 @@ class StackCells:
         """Returns the frames of a stack, innermost first.
 
         Args:
-            frames: return addresses, canonical; None: overwritten in a freed trace, else not present
+            frames: return addresses, canonical; None: overwritten in a freed trace, else unreadable
             freed: whether the trace is freed
         """
         found = map(self._frames.__getitem__, frames)
@@ -118,7 +118,7 @@ class StackCells:
         return "; ".join(map(self._symbols.__getitem__, frames))
 
     def selected(self, selection: Selection, traces: Iterable[Trace]) -> Iterator[Trace]:
-        """Yields the traces that a selection takes, by the names of their frames that are there."""
+        """Yields the traces that a selection takes, by the names of their readable frames."""
         takes = selection.by_address(self._names.name)
         return (trace for trace in traces if takes(trace.frames))
 
@@ -137,6 +137,6 @@ def _in_stack(frame: FrameCells) -> str:
 
 
 def _judge(verdict: Callable[[int], bool]) -> Callable[[Optional[int]], bool]:
-    """Returns a function that remembers the verdict on each address; a frame that is not there gets a no."""
+    """Returns a function that remembers the verdict on each address; for an unreadable frame it is no."""
     verdicts: Memo[Optional[int], bool] = Memo(lambda address: address is not None and verdict(address))
     return verdicts.__getitem__

@@ -1,12 +1,12 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""Rows by the names of their columns, and the cells that need a type of Volatility's.
+"""Rows whose cells are given by the names of their columns, and the cells that need a type of Volatility.
 
     GRID = Grid(("PID", int), ("Address", Hex), ("Status", str))
     process_row = GRID.maker("PID", "Status")
     process_row(4, "unreadable")
 
-A column that a row says nothing of holds NOT_APPLICABLE.
+A column that a row does not name holds NOT_APPLICABLE.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ NOT_AVAILABLE = renderers.NotAvailableValue()
 UNREADABLE = renderers.UnreadableValue()
 """It is not in the image."""
 UNPARSABLE = renderers.UnparsableValue()
-"""It is in the image, and no value of its kind."""
+"""It is in the image, and is no valid value."""
 
 
 class Grid:
@@ -45,31 +45,32 @@ class Grid:
         self._made: Dict[str, Callable[..., Any]] = {}
 
     def maker(self, *names: str) -> Callable[..., Cells]:
-        """Returns what makes a row: it takes the cells of some columns, in the order of the names.
+        """Returns a function that makes a row. It takes the cells of some columns, in the order of the names.
 
         Args:
-            names: columns, of which none comes twice
+            names: columns, each once
 
         Raises:
-            ValueError: when there is no such column
+            ValueError: when a column does not exist or comes twice
         """
         return self._compiled(tuple(self._places(names).values()), f"return {self._code(names)}")
 
     def frames_maker(self, *names: str, address: str = "Address") -> Callable[..., Iterator[Row]]:
-        """Returns what makes the rows of the frames of a stack, one level below the stack's.
+        """Returns a function that makes the rows of a stack's frames, one level below the row of the stack.
 
-        It takes the cells of some columns, which all frames have, and then the frames (`FrameCells`): their
-        number is in the column Frame, their cells are in the column of the address, in Symbol, Source and
-        Status.
+        It takes the cells that all frames have in common, in the order of the names, and then the frames
+        (`FrameCells`). The column Frame numbers the frames; the cells of a frame go into the column of the
+        address and into Symbol, Source and Status.
 
-        A listing has some two hundred thousand of these rows: none is made from another tuple, or by a call.
+        A listing may have two hundred thousand of these rows. To be fast the code builds each row as one
+        tuple, and calls no function for it.
 
         Args:
-            names: columns, of which none comes twice
+            names: columns, each once
             address: the column of a frame's address
 
         Raises:
-            ValueError: when there is no such column
+            ValueError: when a column does not exist or comes twice
         """
         own = (address, "Symbol", "Source", "Status")
         places = self._places((*names, "Frame", *own))
@@ -81,11 +82,11 @@ class Grid:
         return self._compiled((*(places[name] for name in names), "frames"), *body)
 
     def tree(self, rows: Iterator[Row]) -> interfaces.renderers.TreeGrid:
-        """Returns what a plugin's `run` does."""
+        """Returns the grid that a plugin's `run` returns."""
         return renderers.TreeGrid(self.columns, rows)
 
     def _places(self, names: Collection[str]) -> Dict[str, str]:
-        """Returns the variable of each column in the code that makes a row."""
+        """Returns the name of the variable that stands for each column in the code that makes a row."""
         unknown = set(names) - set(self.names)
         if unknown or len(set(names)) < len(names):
             raise ValueError(f"no column, or one that comes twice: {sorted(unknown or names)}")
@@ -96,7 +97,12 @@ class Grid:
         return f"({', '.join(places.get(name, 'absent') for name in self.names)},)"
 
     def _compiled(self, arguments: Tuple[str, ...], *body: str) -> Callable[..., Any]:
-        """Compiles a function once: its code has no names but those above, as that of a named tuple."""
+        """Returns the function with these arguments and this body, compiled once with `exec`.
+
+        The exec is safe because nothing from an image or a user gets into the code: columns appear as
+        variables `cell0`, `cell1`, ... (see `_places`), and all else is text of this module. Python's own
+        `namedtuple` makes its constructor in the same way, and for the same reason: speed.
+        """
         code = "\n    ".join((f"def make({', '.join(arguments)}):", *body))
         if code not in self._made:
             space: Dict[str, Any] = {"absent": NOT_APPLICABLE}
@@ -106,10 +112,10 @@ class Grid:
 
 
 def given(value: Optional[object]) -> object:
-    """Returns the cell of a value, None for what does not exist."""
+    """Returns the cell of a value; None means that the value does not exist."""
     return NOT_APPLICABLE if value is None else value
 
 
 def known(value: Optional[object]) -> object:
-    """Returns the cell of a value, None for what cannot be read."""
+    """Returns the cell of a value; None means that the value cannot be read."""
     return UNREADABLE if value is None else value

@@ -76,7 +76,7 @@ class HandleRows:
 
     def frames(self, event: HandleEvent) -> List[FrameCells]:
         """Returns an event's frames, named in the address space of the process that acted."""
-        # Who made a handle is not recorded, but as a rule a process makes its own.
+        # The process that created a handle is not recorded; as a rule it is the process that has the handle.
         pid = event.space.pid if event.by_pid is None else event.by_pid
         stacks = self._stacks(self._spaces.get(pid, self._image.kernel))
         return stacks.of(event.frames, says(event.status, Word.FREED))
@@ -128,7 +128,7 @@ class ObjectRows:
         return self._stacks.of(event.frames)
 
     def event(self, event: ObjectEvent) -> Cells:
-        """Returns the row of an event, or of what stands for some."""
+        """Returns the row of an event, or the row that stands for events that cannot be read."""
         counted = (event.event or NOT_APPLICABLE, given(event.num_traces), given(event.tag))
         return self._event(*self._key(event), *counted, text(event.status))
 

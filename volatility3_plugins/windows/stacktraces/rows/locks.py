@@ -82,7 +82,7 @@ class LockRows:
         return self._stacks.of(creator.frames, says(creator.status, Word.FREED))
 
     def gap(self, gap: LockGap) -> Cells:
-        """Returns the row of what stands for locks that cannot be read."""
+        """Returns the row that stands for locks that cannot be read."""
         return self._gap(*self._space, text(gap.status))
 
     def lock(self, each: Lock, creator: Optional[Creator], file_output: str) -> Cells:
@@ -105,7 +105,7 @@ class LockRows:
         )
 
     def owner(self, each: Lock, owner: LockOwner) -> Cells:
-        """Returns the row of an owner: Type says what it is, RecursionCount how often it is."""
+        """Returns the row of an owner. Type says how it owns the lock, RecursionCount how many times."""
         return self._owner(
             *self._space,
             self._address(each.address),
@@ -138,7 +138,7 @@ class LockRows:
 
 
 def _counts(each: Lock) -> Cells:
-    """Returns the cells of _COUNTS: the kernel's resources and critical sections have some of them each."""
+    """Returns the cells of _COUNTS. Kernel resources have the last two, critical sections not the third."""
     entry, recursion = known(each.entry_count), known(each.recursion_count)
     shared, exclusive = known(each.waiting_shared), known(each.waiting_exclusive)
     if each.space.kernel:

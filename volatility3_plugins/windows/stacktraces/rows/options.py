@@ -1,6 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""What plugins ask of Volatility and of the user, and what is made of it."""
+"""Requirements and command-line options of the plugins, and the objects that are made from their values."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def helpers(
     """Returns the requirements of a Windows kernel and of our own helpers.
 
     Args:
-        components: those that not every plugin needs, by a name for each
+        components: the plugin's helpers besides AddressSpaces, each by a name for its requirement
     """
     components = {"spaces": AddressSpaces, **components}
     return [
@@ -35,17 +35,17 @@ def helpers(
 def version(
     name: str, component: Type[interfaces.configuration.VersionableInterface]
 ) -> interfaces.configuration.RequirementInterface:
-    """Returns the requirement of a helper of version 2."""
+    """Returns the requirement that a helper has version 2."""
     return requirements.VersionRequirement(name=name, component=component, version=(2, 0, 0))
 
 
-def pid(zero: str = "") -> interfaces.configuration.RequirementInterface:
+def pid(zero_means: str = "") -> interfaces.configuration.RequirementInterface:
     """Returns the option --pid.
 
     Args:
-        zero: what process ID 0 stands for, where it stands for something
+        zero_means: what the plugin takes process ID 0 for; empty where 0 has no meaning of its own
     """
-    also = f", 0 for {zero}" if zero else ""
+    also = f", 0 for {zero_means}" if zero_means else ""
     return numbers("pid", f"Process IDs to include{also} (all other processes are excluded)")
 
 
@@ -77,7 +77,7 @@ def selecting(things: str) -> List[interfaces.configuration.RequirementInterface
     """Returns the options --find and --unbacked.
 
     Args:
-        things: what has the stacks, in plural
+        things: what the plugin lists, in plural, such as `events`
     """
     return [
         requirements.StringRequirement(

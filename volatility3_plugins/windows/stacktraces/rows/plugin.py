@@ -1,8 +1,8 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""What happens while a plugin runs: progress, the end without a row, files that it writes.
+"""What plugins do while they run: report progress, warn when there is nothing to show, write files.
 
-Nothing here is a plugin: Volatility takes every subclass of `PluginInterface` that it can import for one.
+No class here derives from `PluginInterface`: Volatility would list each such class as a plugin.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ..base.tables import MissingTableError
 vollog = logging.getLogger(__name__)
 
 DISABLED = "Disabled"
-"""The column `File output` when no file was asked for, in Volatility's own words."""
+"""What `File output` says when no file was asked for. Volatility's own plugins use this word."""
 FAILED = "Error outputting file"
 
 _OFTEN = 4096
@@ -29,22 +29,22 @@ Item = TypeVar("Item")
 
 
 class Listing:
-    """The body of a plugin's generator: what it says to the user besides its rows.
+    """Surrounds the body of a plugin's generator, and says to the user what no row says.
 
         with Listing(self, "There is nothing") as listing:
             for thing in listing.each(things, describe):
                 listing.found = True
                 yield ...
 
-    Where one of our symbol tables is missing, the listing ends with an error in the plugin's log. Where it
-    ends of itself with nothing found, it ends with a warning.
+    If one of our symbol tables is missing, the listing stops and the plugin's log gets an error. If the
+    listing reaches its end and nothing was found, the log gets a warning.
 
     Args:
-        plugin: that runs
-        nothing: the warning; empty for none
+        plugin: the plugin that runs
+        nothing: the warning when nothing was found; empty for no warning
 
     Attributes:
-        found: whether there is anything to show, whatever the user's options select of it
+        found: whether there is anything to show, even if the user's options leave all of it out
         nothing: as given
     """
 
@@ -71,11 +71,12 @@ class Listing:
         return False
 
     def each(self, items: Iterable[Item], describe: Callable[[Item], str]) -> Iterator[Item]:
-        """Passes things on, and tells Volatility's progress callback what they are part of.
+        """Yields items unchanged, and tells Volatility's progress callback what is being worked on.
 
         Args:
-            items: the things
-            describe: what the work is on; told each time it changes, and now and then while it does not
+            items: the items
+            describe: returns the text for an item. The callback gets it when it differs from the text before,
+                and for every 4096th item
         """
         before = ""
         for count, item in enumerate(items):

@@ -1,6 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""The rows of `windows.stacktracedb` and `windows.gflags`: databases, and what is in them."""
+"""The rows of `windows.stacktracedb` and `windows.gflags`: databases and their traces."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ FLAGS = Grid(
 
 _SPACE = ("PID", "Process", "Arch")
 _FIGURES = ("Indexed", "Chained", "Freed", "Unindexed", "Mismatched", "Unreadable", "Orphans")
-"""What a database's check of itself counts."""
+"""The columns with the counts of a database's self-check."""
 
 
 class TraceRows:
@@ -74,8 +74,8 @@ class TraceRows:
 
     Args:
         image: the image
-        database: whose rows these are
-        names: names of its address space
+        database: the database
+        names: the names of its address space
     """
 
     def __init__(self, image: Image, database: Database, names: SpaceNames) -> None:
@@ -122,7 +122,7 @@ class TraceRows:
         return self._stacks.of(trace.frames, bool(trace.status & tracestatus.FREED))
 
     def selected(self, selection: Selection, traces: Iterable[Trace]) -> Iterator[Trace]:
-        """Returns the traces that are wanted; the addresses of the others are named once and never shown."""
+        """Returns the traces that are wanted. To decide, each address is named once."""
         return self._stacks.selected(selection, traces)
 
     def _trace(self, trace: Trace, entry: Hex, stack: object) -> Cells:
@@ -166,8 +166,8 @@ class FlagRows:
         Args:
             space: the kernel or one half of a process
             flags: its NtGlobalFlag, None if that cannot be read
-            missing: why it shows no database although its flags ask for one
-            silent: whether its heaps trace no block although its flags ask for it
+            missing: why no database is found although its flags ask for one
+            silent: whether its heaps trace no block although its flags ask for traces
         """
         said = space.status or missing
         if silent:
@@ -188,7 +188,7 @@ class FlagRows:
 
         Args:
             each: the database
-            opened: what is in it, None if it cannot be opened
+            opened: its content, None if it cannot be opened
         """
         figures: Cells = (UNPARSABLE,) * len(_FIGURES)
         if opened is not None:
@@ -216,12 +216,12 @@ class FlagRows:
 
 
 def missing(space: AddressSpace, flags: Optional[int], said: Status) -> str:
-    """Returns the warning that a space shows no database although its flags ask for one; empty for none.
+    """Returns the warning that no database is found although a space's flags ask for one, or ''.
 
     Args:
         space: the kernel or one half of a process
         flags: its NtGlobalFlag, None if that cannot be read
-        said: why it shows none
+        said: why none is found
     """
     why = said or space.status
     if not why:

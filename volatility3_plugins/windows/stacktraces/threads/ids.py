@@ -1,6 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""Which thread an `_ETHREAD` is."""
+"""Thread IDs by the addresses of `_ETHREAD` structures."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ THREAD_OBJECT = 6
 """ThreadObject of the public enumeration _KOBJECTS."""
 
 LOCK_BIT = 0x80
-"""The dispatcher's lock, a bit of _DISPATCHER_HEADER.Type since 8."""
+"""Since 8 this bit of _DISPATCHER_HEADER.Type is the dispatcher's lock."""
 
 MAX_ID = 0xFFFFFFFF
-"""Process and thread IDs have 32 bits, though a pointer holds them."""
+"""Process and thread IDs have 32 bits, but are stored in pointers."""
 
 
 def identifier(value: Optional[int]) -> Optional[int]:
-    """Returns a process or thread ID as it is stored, None for what can be none."""
+    """Returns a stored process or thread ID, or None for a value that cannot be an ID."""
     return value if value is not None and value <= MAX_ID else None
 
 
 class ThreadIds:
-    """Looks thread IDs up, each thread once; `image.part(ThreadIds)` is the one of an image."""
+    """Looks up thread IDs, each once. Made as `image.part(ThreadIds)`."""
 
     def __init__(self, image: Image) -> None:
         thread = image.types.find("_ETHREAD")

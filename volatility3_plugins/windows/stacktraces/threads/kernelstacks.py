@@ -1,6 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""The kernel stack of a thread: one segment, or several after a call to user mode or an expansion.
+"""The kernel stack of a thread: one segment, or several after a callback to user mode or a stack expansion.
 
 At the top of each segment (at its InitialStack) a control block names the segment before it.
 Source: _KSTACK_CONTROL (8 and later) and _KERNEL_STACK_CONTROL (before) of the public symbols.
@@ -25,8 +25,8 @@ _MEMBERS = ("StackBase", "StackLimit", "InitialStack", "KernelStack")
 class Segment(NamedTuple):
     """A part of a kernel stack (canonical addresses).
 
-    `base` is its upper end and `limit` its lower; entries from user mode begin below `initial`. Below
-    `kernel_stack` nothing is in use, unless the thread was running.
+    `base` is its upper end, `limit` its lower end. Entries from user mode begin below `initial`. The memory
+    below `kernel_stack` is not in use, unless the thread was running.
     """
 
     base: int
@@ -54,7 +54,7 @@ class KernelStacks:
                 self._control = known
 
     def segments(self, thread: Thread) -> Iterator[Segment]:
-        """Yields the segments of a thread's kernel stack, the current one first; none if it has no stack."""
+        """Yields the segments of a thread's kernel stack, the current one first."""
         values = (thread.stack_base, thread.stack_limit, thread.initial_stack, thread.kernel_stack)
         if None in values:
             return
@@ -66,7 +66,7 @@ class KernelStacks:
             current = self._previous(current)
 
     def _checked(self, base: int, limit: int, initial: int, kernel_stack: int) -> Optional[Segment]:
-        """Returns a segment if these can be its borders."""
+        """Returns the segment with these borders, or None if they are impossible."""
         if not self._start <= limit < base or base - limit > MAX_STACK or not limit < initial <= base:
             return None
         return Segment(base, limit, initial, kernel_stack)

@@ -1,13 +1,13 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""The threads of an image: who they are, how they stand, and where their stacks are.
+"""The threads of an image: their IDs, their states, and their stacks.
 
     stacks = KernelStacks(image, kernel_start)
     for thread in Threads.list_threads(image, pids=[4], tids=[8]):
         for segment in stacks.segments(thread): ...
 
-Trap frames and call stacks both start here. Each _ETHREAD is read in one piece and taken apart by the
-offsets of the image's symbol table; what of it is paged out is None.
+The listers of trap frames and of call stacks both use this. Each _ETHREAD is read in one piece and decoded
+with the offsets of the image's symbol table; a member that is not in the image is None.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from .ids import LOCK_BIT, THREAD_OBJECT
 vollog = logging.getLogger(__name__)
 
 MAX_THREADS = 1 << 16
-"""Threads of one process that are looked at."""
+"""The most threads of one process that are read."""
 
 _MEMBERS = {
     "type": ("Tcb.Header.Type",),
@@ -77,9 +77,9 @@ def processes(
 class Thread(NamedTuple):
     """A thread. Addresses are canonical; a member that could not be read is None.
 
-    `space` is the native address space of its process, `wow64` the 32-bit half if it has one. `ethread` is 0
-    where only a scan of physical memory found the thread, and for a row that stands for a damaged list.
-    `processor` is the number of the processor on which it is running.
+    `space` is the native address space of its process, `wow64` the 32-bit half, None if the process has none.
+    `ethread` is 0 if only a scan of physical memory found the thread, and in a row that stands for a damaged
+    list. `processor` is the number of the processor on which it is running.
     """
 
     ethread: int
@@ -102,7 +102,7 @@ class Thread(NamedTuple):
 
     @property
     def running(self) -> bool:
-        """Whether a processor was executing it: its stack pointer is in no memory then."""
+        """Whether a processor was executing it: then its stack pointer was in a register, not in memory."""
         return self.processor is not None or self.state == threadstate.RUNNING
 
     @property
@@ -112,7 +112,7 @@ class Thread(NamedTuple):
 
     @property
     def wait_reason_name(self) -> str:
-        """Why it waits; empty unless it does."""
+        """Why it waits; empty if it does not wait."""
         waits = self.state == threadstate.WAITING and self.wait_reason is not None
         return threadstate.wait_reason_name(self.wait_reason or 0) if waits else ""
 
@@ -150,13 +150,13 @@ class Threads(interfaces.configuration.VersionableInterface):
         Args:
             image: the image
             pids: the processes wanted; all when None or empty
-            offset: an _EPROCESS that no list holds: only its threads
+            offset: address of an _EPROCESS that no list holds; then only its threads are listed
             tids: the threads wanted; all when None or empty
             scan: add the threads that only a scan for their pool blocks finds
 
         Yields:
-            The threads. One that cannot be read, or is none, has a `status`; so has the row that stands
-            for the rest of a damaged list.
+            The threads. If one cannot be read or is not a thread, its `status` says so. A damaged list ends
+            with a row that has a `status` only.
 
         Raises:
             MissingMemberError: when the kernel's symbols do not describe threads
@@ -194,7 +194,7 @@ class Threads(interfaces.configuration.VersionableInterface):
             yield damaged._replace(status=status(Word.THREAD_LIST_DAMAGED))
 
     def _thread(self, process: Process, ethread: int, start: int, held: Extents) -> Thread:
-        """Makes a thread of the bytes of its _ETHREAD, which lie at `start` in `held`."""
+        """Decodes a thread from its _ETHREAD, which is at `start` in `held`."""
         values: Dict[str, Optional[int]] = dict.fromkeys(_MEMBERS)
         for name, field in self._fields.items():
             data = held.read(start + field.offset, field.size)

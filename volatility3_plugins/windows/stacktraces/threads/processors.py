@@ -1,6 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""The processors of an image: their KPRCBs, what they run, their own stacks, their saved contexts."""
+"""The processors of an image: their KPRCBs, their threads, their own stacks, their saved contexts."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ ISR = "isr"
 IST = "ist"
 
 _STACK_SIZES = {8: 0x6000, 4: 0x3000}
-"""KERNEL_STACK_SIZE of the Windows driver kit, by pointer size; nothing in the image says how large a
-processor's stack is."""
+"""KERNEL_STACK_SIZE of the Windows driver kit, by pointer size. The image does not say how large
+a processor's stack is."""
 
 
 class ProcessorStack(NamedTuple):
     """A stack that belongs to a processor: `kind` is dpc, isr, or ist with its index; `base` its upper end.
 
-    `limit` is the lowest address that it can have: what is below its real end may be anything.
+    `limit` is the lowest possible end of the stack. The real end may be higher: then other data lies between.
     """
 
     kind: str
@@ -35,7 +35,7 @@ class ProcessorStack(NamedTuple):
 
 
 class Processor(NamedTuple):
-    """A processor; addresses are canonical, 0 where the image does not say.
+    """A processor. Addresses are canonical; an address that the image lacks is 0.
 
     `context` is the CONTEXT in KPRCB.ProcessorState, which holds one only if its ContextFlags say so.
     """
@@ -69,7 +69,7 @@ class Processors(interfaces.configuration.VersionableInterface):
                 yield finder._processor(number, kprcb)
 
     def _count(self) -> int:
-        """Returns KeNumberProcessors, as far as it may be believed."""
+        """Returns KeNumberProcessors, limited to what Windows supports."""
         address = self._image.symbol("KeNumberProcessors")
         count = None if address is None else self._memory.number(address, 4)
         return min(max(count or 0, 1), MAX_PROCESSORS)
@@ -85,7 +85,7 @@ class Processors(interfaces.configuration.VersionableInterface):
         return None if structure is None else structure.find(*paths)
 
     def _pointer(self, address: int, type_name: str, *paths: str) -> int:
-        """Returns a pointer of a structure at an address, 0 where there is none."""
+        """Returns a pointer member of the structure at an address; 0 if it is missing."""
         field = self._field(type_name, *paths)
         return 0 if field is None else self._memory.pointer(address + field.offset) or 0
 
@@ -107,7 +107,7 @@ class Processors(interfaces.configuration.VersionableInterface):
             base = self._pointer(kprcb, "_KPRCB", member)
             if base:
                 yield ProcessorStack(kind, base, base - size)
-        # 32-bit kernels have task gates instead of a table of interrupt stacks.
+        # A 32-bit kernel has task gates, and no table of interrupt stacks.
         prcb, table = self._field("_KPCR", "Prcb"), self._field("_KTSS64", "Ist")
         if prcb is None or table is None:
             return
@@ -122,5 +122,5 @@ class Processors(interfaces.configuration.VersionableInterface):
 
 
 def of(image: Image) -> Tuple[Processor, ...]:
-    """Returns the processors of an image, in the order of their numbers: `image.part(processors.of)`."""
+    """Returns the processors of an image, in the order of their numbers, for `image.part(processors.of)`."""
     return tuple(Processors.list_processors(image))

@@ -16,7 +16,7 @@ from ..base.image import Image
 
 vollog = logging.getLogger(__name__)
 
-# Lists in a thread that are empty most of the time: their head then holds its own virtual address.
+# Lists in a thread that are usually empty. The head of an empty list holds its own virtual address.
 _OWN_LISTS = ("Tcb.Header.WaitListHead", "Tcb.ApcState.ApcListHead", "Tcb.MutantListHead", "IrpList")
 
 
@@ -28,12 +28,12 @@ _ETHREAD, or 0 if that is not known."""
 def scan(image: Image, known: Collection[int]) -> Iterator[Found]:
     """Yields the threads that Volatility's pool scan finds.
 
-    Before Windows 10 it scans physical memory, where a structure may be cut at a page's end: so the
-    virtual address is found first if a list within the thread gives it away.
+    Before Windows 10 that scan reads physical memory, where a structure that crosses a page's end is cut. So
+    the thread's virtual address is looked for first: an empty list within the thread holds it.
 
     Args:
         image: the image
-        known: canonical addresses of the threads that are not wanted
+        known: canonical addresses of the threads that are left out
     """
     layer = image.layer
     found_lists = map(image.types["_ETHREAD"].find, _OWN_LISTS)
@@ -54,7 +54,7 @@ def scan(image: Image, known: Collection[int]) -> Iterator[Found]:
 
 
 def _found(image: Image) -> Iterator[interfaces.objects.ObjectInterface]:
-    """Yields what Volatility's scan finds: it needs variables of the kernel that may be paged out."""
+    """Yields what Volatility's scan finds; nothing if the kernel variables that it needs are paged out."""
     try:
         yield from thrdscan.ThrdScan.scan_threads(image.context, image.kernel_module_name)
     except exceptions.InvalidAddressException as fault:
@@ -62,7 +62,7 @@ def _found(image: Image) -> Iterator[interfaces.objects.ObjectInterface]:
 
 
 def _translated(layer: interfaces.layers.DataLayerInterface, address: int) -> Optional[Tuple[str, int]]:
-    """Returns where an address is in the layer below: a thread is at one such place only."""
+    """Returns the place of an address in the layer below, by which a thread found twice is recognised."""
     try:
         offset, name = layer.translate(bulk.masked(layer, address))
     except exceptions.InvalidAddressException:

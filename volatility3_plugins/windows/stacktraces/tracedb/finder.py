@@ -1,9 +1,10 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""Where the stack trace databases of an image are.
+"""Finds and opens the stack trace databases of an image.
 
-The kernel's is found by its symbol. A process' is found by ntdll's symbol if Volatility has that PDB, else by
-search: a pointer in ntdll's writable data that leads to what proves itself to be a database.
+The kernel's database is found by the kernel's symbol. That of a process is found by ntdll's symbol if
+Volatility has ntdll's PDB. Otherwise ntdll's writable data is searched for a pointer to memory that proves to
+be a database.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from .layouts import Layouts
 
 vollog = logging.getLogger(__name__)
 
-# XP, 2003 and Vista write the last word as "Base"; public symbols of 7 and later as "base".
+# The symbol ends in "Base" in XP, 2003 and Vista, in "base" in the public symbols of 7 and later.
 STD_SYMBOLS = ("RtlpStackTraceDatabase", "RtlpStackTraceDataBase")
 HEAPLOG_SYMBOL = "RtlpHeapStackTraceLog"
 
@@ -46,7 +47,7 @@ class Databases(interfaces.configuration.VersionableInterface):
 
     Args:
         image: the image
-        indexes: the module indexes, shared with a symboliser where there is one
+        indexes: the module indexes, which a symboliser may share
 
     Attributes:
         ntdlls: finds the ntdll of a process
@@ -78,16 +79,16 @@ class Databases(interfaces.configuration.VersionableInterface):
         return self._image.reader(space.layer_name)
 
     def find(self, space: AddressSpace, carve: bool = False) -> List[Database]:
-        """Returns the databases of an address space; see `search`."""
+        """Returns the databases of an address space; the arguments are those of `search`."""
         return self.search(space, carve).databases
 
     def search(self, space: AddressSpace, carve: bool = False) -> Found:
-        """Returns the databases of an address space, and why there may be others.
+        """Returns the databases of an address space, and why others may not have been found.
 
         Args:
             space: the kernel or one half of a process
-            carve: also what proves itself in private memory though no global variable leads there, as the
-                databases of Application Verifier
+            carve: also search private memory for databases to which no global variable points, such as those
+                of Application Verifier
         """
         if not space.layer_name:
             return Found([], space.status)
@@ -100,7 +101,7 @@ class Databases(interfaces.configuration.VersionableInterface):
         return found
 
     def missing(self, space: AddressSpace, found: Found, flags: Optional[int]) -> Status:
-        """Returns why a space has no database although its flags ask for one; empty where all is well.
+        """Returns why a space has no database although its flags ask for one, else an empty status.
 
         Args:
             space: the address space
@@ -113,18 +114,18 @@ class Databases(interfaces.configuration.VersionableInterface):
         return found.status or status(Word.NO_DATABASE)
 
     def open(self, found: Database) -> Optional[Opened]:
-        """Reads a database; None if nothing can be made of its header."""
+        """Reads a database; None if its header is too damaged."""
         reader = self.reader(found.space)
         if found.kind == HEAPLOG:
             return heaplog.HeapLog(reader, found.address, self.layouts(found.space).heaplog)
         return stdwalk.StdDatabase(reader, found.header) if found.header else None
 
     def pick(self, found: Database, indices: Collection[int]) -> Optional[List[judge.Trace]]:
-        """Returns some traces of a database without reading all of it; None where only all of it tells them.
+        """Returns some traces of a database without reading all of it; None if that is not possible.
 
         Args:
             found: the database
-            indices: of the traces
+            indices: the indices of the traces
         """
         if found.header is None:
             return None
@@ -150,7 +151,7 @@ class Databases(interfaces.configuration.VersionableInterface):
         return Found([*std.databases, *log.databases], std.status or log.status)
 
     def _by_pointer(self, ntdll: Ntdll, kind: str, names: Tuple[str, ...], asked: bool) -> Found:
-        """Follows a global variable of ntdll: by its symbol, else by search."""
+        """Follows a global variable of ntdll, found by its symbol or else by search."""
         space = ntdll.space
         pointer = ntdll.address_of(*names)
         if pointer is not None:

@@ -20,13 +20,13 @@ class Database(NamedTuple):
     """A database and how it was found.
 
     Attributes:
-        space: the address space that it is in
+        space: the address space in which it is
         kind: `std`, or `heaplog` for the heap's trace log
         address: canonical
         located_by: `symbol` or `search`
-        layout: the name of its layout; empty when the header tells none
-        header: of an `std`, None when nothing can be made of it
-        status: empty, or what is wrong with the header
+        layout: the name of its layout; empty if the header fits no layout
+        header: the header of an `std`; None if it is too damaged, and for a `heaplog`
+        status: what is wrong with the header; empty if nothing is
     """
 
     space: AddressSpace
@@ -39,7 +39,7 @@ class Database(NamedTuple):
 
 
 class Found(NamedTuple):
-    """The databases of an address space; `status` says what kept others from being found."""
+    """The databases of an address space; `status` says why others may not have been found."""
 
     databases: List[Database]
     status: Status

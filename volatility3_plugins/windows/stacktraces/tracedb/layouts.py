@@ -11,18 +11,19 @@ from .decode.layout import BacktracesLayout, HeapLogLayout, StdLayout
 
 
 class Layouts:
-    """What the decoders need for the databases of one bitness.
+    """The layouts for the databases of one bitness.
 
-    The kernel's own native types are not used: the database of a WoW64 process is of another bitness.
+    They come from our tables only, never from the kernel's symbols: these have the kernel's bitness, and the
+    databases of a WoW64 process are of the other one.
 
     Args:
-        image: whose context takes the tables
+        image: the image; its context takes the tables
         pointer_size: of the databases: 4 or 8
 
     Attributes:
-        std: every generation of a Stack Trace Database that we have a table of
-        heaplog: the heap's trace log
-        backtraces: what Windows returns of a database
+        std: one layout of a Stack Trace Database for each table `std-<version>-<arch>`
+        heaplog: the layout of the heap's trace log
+        backtraces: the layout of RTL_PROCESS_BACKTRACES
 
     Raises:
         tables.MissingTableError: when one of our symbol tables is missing

@@ -1,9 +1,10 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""The databases of a process without ntdll's symbols: pointers in its writable data to what proves itself.
+"""Finds the databases of a process without ntdll's symbols: by pointers in ntdll's writable data.
 
-All of this is memory that the process itself may write. So what was proven in one process is only where the
-next one is looked at first, and a header with a fault does not hide a database whose entries agree with it.
+A process may write to all of this memory. So the place of a pointer in one process is only the place that is
+tried first in the next one. And a database with a fault in its header is found if its entries agree with the
+header.
 """
 
 from __future__ import annotations
@@ -23,23 +24,24 @@ from .found import HEAPLOG, STD
 from .layouts import Layouts
 
 ALLOCATION_GRANULARITY = 0x10000
-"""What a process reserves begins at a multiple of 64 KB, so does its database."""
+"""The reserved memory of a process begins at multiples of 64 KB, and so does a database."""
 
 MIN_RESERVE = 0x800000
-"""ntdll reserves 16 MB and more for a database: half of that is asked of a range that may be one."""
+"""The least size of a range that may be a database: half of the 16 MB that ntdll reserves at least."""
 
 USER_END = {4: 1 << 32, 8: 1 << 47}
-"""End of what can be user memory, by pointer size; most aligned words of a 64-bit ntdll are no addresses."""
+"""End of user memory, by pointer size. Most aligned words in the data of a 64-bit ntdll are above it."""
 
 MAX_CANDIDATES = {STD: 256, HEAPLOG: 8192}
-"""A process whose data is made of decoys costs no more; an ordinary ntdll has some ten and some hundred."""
+"""The most words that are tried in a process, by kind. An ordinary ntdll has about ten that may point to an
+`std`, and a few hundred that may point to a `heaplog`. A process may have any number of decoys."""
 
 MIN_EVIDENCE = 2
 _MAX_PLACES = 16
 
 
 class Hit(NamedTuple):
-    """A word that leads to a database: its RVA in ntdll, what it holds, and the proof of an `std`."""
+    """A pointer to a database: its RVA in ntdll, the address that it holds, and for an `std` the proof."""
 
     rva: int
     address: int
@@ -47,7 +49,7 @@ class Hit(NamedTuple):
 
 
 class Search:
-    """Searches the data of ntdlls; remembers by kind and bitness where the pointers were."""
+    """Searches the data of ntdlls, and remembers for each kind and bitness where the pointers were."""
 
     def __init__(self) -> None:
         self._places: Dict[Tuple[str, int], List[int]] = {}
@@ -60,9 +62,9 @@ class Search:
         Args:
             space: one half of a process
             kind: `std` or `heaplog`
-            base: of its ntdll
-            size: of its ntdll
-            data: what is present of ntdll's writable data
+            base: address of its ntdll
+            size: bytes of its ntdll
+            data: the present parts of ntdll's writable data
         """
         unit = ALLOCATION_GRANULARITY if kind == STD else 2 * space.pointer_size
         image, end = range(base, base + size), USER_END[space.pointer_size]
@@ -85,7 +87,7 @@ class Search:
         return self._places.get((kind, space.pointer_size), [])
 
     def remember(self, space: AddressSpace, kind: str, rva: int) -> None:
-        """Notes where a pointer was, for the next process."""
+        """Remembers where a pointer was, for the next process."""
         places = self._places.setdefault((kind, space.pointer_size), [])
         if rva not in places:
             places.insert(0, rva)
@@ -95,10 +97,10 @@ class Search:
     def proven(
         words: Dict[int, int], kind: str, reader: Reader, layouts: Layouts
     ) -> Tuple[Optional[Hit], List[Tuple[int, int]]]:
-        """Tries words until one leads to a database without fault.
+        """Tries words until one points to a database without fault.
 
         Returns:
-            The hit, and the words (RVA, value) that lead to an `std` with a single fault in its header
+            The hit or None, and the words (RVA, value) that point to an `std` with one fault in its header
         """
         nearly = []
         for rva, value in words.items():
@@ -115,7 +117,7 @@ class Search:
 
 
 def recovered(reader: Reader, address: int, layouts: Layouts) -> Optional[Proof]:
-    """Returns what can be made of a place that may be a damaged database, if its entries speak for it."""
+    """Returns the proof of a place that may be a damaged database, or None if its entries do not agree."""
     proof = stdproof.recover(reader, address, layouts.std)
     if proof.header is None:
         return None

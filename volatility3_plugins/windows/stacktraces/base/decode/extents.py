@@ -11,7 +11,7 @@ from typing import Iterable, Iterator, List, Optional, Tuple
 class Extents:
     """Immutable bytes by address, with holes.
 
-    Addresses are whatever the caller counts in (canonical virtual addresses everywhere in this package).
+    The caller chooses the form of the addresses; in this package all are canonical virtual addresses.
     Runs are sorted and disjoint; runs that touch are one run, so a structure that crosses a page border
     is read in one piece. Of two runs that overlap, the one that was given first keeps the common bytes.
     """
@@ -50,7 +50,7 @@ class Extents:
                 yield low, high
 
     def part(self, start: int, length: int) -> Extents:
-        """Returns what is present of a range."""
+        """Returns the present parts of a range."""
         ranges = self.covered(start, start + length)
         return Extents((low, bytes(self.read(low, high - low) or b"")) for low, high in ranges)
 

@@ -13,7 +13,7 @@ FLG_KERNEL_STACK_TRACE_DB = 0x00002000
 FLG_MAINTAIN_OBJECT_TYPELIST = 0x00004000
 FLG_HEAP_PAGE_ALLOCS = 0x02000000
 
-# From 7 on ntdll makes a database for these flags also without +ust.
+# Since 7 each of these flags makes ntdll create a database; +ust need not be set.
 MAKES_USER_DATABASE = FLG_USER_STACK_TRACE_DB | FLG_APPLICATION_VERIFIER | FLG_HEAP_PAGE_ALLOCS
 
 ABBREVIATIONS = {
@@ -52,7 +52,7 @@ ABBREVIATIONS = {
 
 
 def abbreviate(flags: int) -> str:
-    """Returns the abbreviations of the set flags, lowest bit first; bits that have none as one number.
+    """Returns the abbreviations of the set flags, lowest bit first; before them the other bits as one number.
 
     >>> abbreviate(0x3200)
     '0x200 ust kst'

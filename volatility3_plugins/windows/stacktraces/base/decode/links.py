@@ -1,8 +1,8 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""Doubly linked lists (LIST_ENTRY) of an image, walked from both ends.
+"""Walks a doubly linked list (LIST_ENTRY) from both ends.
 
-Anybody who walks such a list may use this: threads, modules and locks are all kept in them.
+Windows keeps threads, modules and locks in such lists.
 """
 
 from __future__ import annotations
@@ -21,15 +21,16 @@ Links = Tuple[int, int]
 """Flink and Blink."""
 
 ReadLinks = Callable[[int], Optional[Links]]
-"""address of a LIST_ENTRY -> its links, None where it cannot be read."""
+"""Takes the address of a LIST_ENTRY; returns its links, or None if it cannot be read."""
 
 
 class Break(NamedTuple):
     """Where a walk ended before it came back to the head.
 
-    `link` is the address that the last good node names; `reason` says why it was not followed: it is
-    `unreadable`, its opposite link does not lead back (`link`), or the walk became too long (`limit`).
-    When the head itself cannot be read the reason is `head`.
+    Attributes:
+        link: the address to which the last good node points
+        reason: why the walk did not go there: the node there is `unreadable`, its opposite link does not
+            point back (`link`), or the walk became too long (`limit`). `head`: the head itself cannot be read
     """
 
     link: int
@@ -44,21 +45,24 @@ class Gap(NamedTuple):
 
     @property
     def lost(self) -> Tuple[int, ...]:
-        """The nodes whose addresses are known although they cannot be read, in list order."""
+        """The nodes that cannot be read, but whose addresses are known, in list order."""
         return tuple(dict.fromkeys(end.link for end in self if end.reason == UNREADABLE))
 
     @property
     def exact(self) -> bool:
-        """Whether both breaks are at one unreadable node: then nothing else is missing."""
+        """Whether both breaks are at the same unreadable node: then only this node is missing."""
         return self.forward == self.backward and self.forward.reason == UNREADABLE
 
 
 class Walk(NamedTuple):
     """The nodes of a list in its order, the head excluded.
 
-    `before` were reached forward from the head and `after` backward; `after` is empty when the walk forward
-    came back to the head. `gap` is None when no node is missing between the two. `altered` then names the
-    node, or the head, whose one wrong link breaks the list nevertheless: Windows unlinks both sides at once.
+    Attributes:
+        before: the nodes that the walk forward reached from the head
+        after: those that the walk backward reached; empty when the walk forward came back to the head
+        gap: None when no node is missing between the two
+        altered: if no node is missing and yet one link is wrong, the node (or the head) that has the wrong
+            link. Windows never leaves a list so: it sets the links on both sides
     """
 
     before: Tuple[int, ...]
@@ -74,13 +78,13 @@ class Walk(NamedTuple):
 def walk(head: int, read_links: ReadLinks, limit: int = MAX_NODES) -> Walk:
     """Walks a list forward, and backward too if it is damaged.
 
-    A node counts when it can be read and its opposite link leads back to the node before it. So a chain
-    cannot close on itself anywhere but at the head, and no node is reached twice: a node has one predecessor.
+    A node counts when it can be read and its opposite link points back to the node before it. So each node
+    has one predecessor: the walk reaches no node twice, and can end in a cycle only at the head.
 
     Args:
-        head: address of the LIST_ENTRY to start from, itself no part of the result
+        head: address of the LIST_ENTRY to start from; it is not in the result
         read_links: how to read a LIST_ENTRY; its addresses are of the same form as `head`
-        limit: nodes in all after which the walk gives up
+        limit: the most nodes that both walks together visit
     """
     before, forward = _follow(head, read_links, 0, limit)
     last = before[-1] if before else head
@@ -96,7 +100,7 @@ def walk(head: int, read_links: ReadLinks, limit: int = MAX_NODES) -> Walk:
 def _altered(
     head: int, before: List[int], after: List[int], forward: Break, backward: Break
 ) -> Optional[Break]:
-    """Returns where the one wrong link of a list is that the two walks tell of completely, else None."""
+    """Returns where a list's only wrong link is, if the two walks together found all nodes, else None."""
     if after and forward == Break(after[0], MISMATCH):
         return forward
     if before and backward == Break(before[-1], MISMATCH):

@@ -1,6 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""Values that are made once."""
+"""A dictionary that makes its values when they are asked for."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""The memory of an address space as everything here reads it: values here and there, and whole ranges.
+"""The memory of an address space, as all other modules read it: single values and whole ranges.
 
-Addresses are canonical. What is not in the image is None, never an exception and never zeros.
+Addresses are canonical. Where memory is not in the image, the result is None: never an exception, never
+zeros.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from .pagetable import PAGE_SIZE
 from .structure import Field
 
 Reader = Callable[[int, int], Extents]
-"""Takes a canonical start address and a length in bytes, returns what is present of that range."""
+"""Takes a canonical start address and a length in bytes; returns the present parts of that range."""
 
 WINDOW = 0x10000
 """Bytes that are read at once where structures lie side by side, as the blocks of a heap do."""
@@ -32,10 +33,10 @@ _NO_RUN: _Run = (0, b"")
 
 
 class Windows:
-    """What was read of a layer, window by window: the one cache policy of this package.
+    """Keeps what was read of a layer, in windows of one size. No other class of this package caches memory.
 
     Args:
-        reader: reads what is present of a range
+        reader: reads the present parts of a range
         size: bytes of a window, a power of two
     """
 
@@ -58,10 +59,10 @@ class Memory:
     """The memory of one address space.
 
     Args:
-        windows: what reads it
+        windows: read the layer, and keep what they read
         pointer_size: bytes of a pointer in the structures to be read: 4 in the 32-bit half of a WoW64 process
-        ranges: (start, end) of what may be present, such as the process's VADs: nothing else is read,
-            whatever a structure claims; None: no limits
+        ranges: (start, end) of the memory that may be read, such as the process's VADs: an address outside is
+            not read even if a structure points there. None: no limits
     """
 
     def __init__(self, windows: Windows, pointer_size: int, ranges: Optional[Iterable[Range]] = None) -> None:
@@ -74,7 +75,7 @@ class Memory:
 
     @classmethod
     def over(cls, extents: Extents, pointer_size: int) -> Memory:
-        """Returns memory that is held already."""
+        """Returns a Memory over bytes that were read already."""
         runs = [(start, start + len(data)) for start, data in extents.runs]
         return cls(Windows(extents.part, WINDOW), pointer_size, runs)
 
@@ -122,11 +123,11 @@ class Memory:
         return None if text is None else text.decode("utf-16-le", "replace")
 
     def load(self, start: int, length: int) -> Extents:
-        """Returns what is present of a range, and does not keep it."""
+        """Returns the present parts of a range, and does not keep them."""
         return self._windows.reader(start, length)
 
     def pages(self, start: int, end: int) -> Iterator[Tuple[int, bytes]]:
-        """Yields (address, bytes) of what is present of a range, page by page, as far as the limits go."""
+        """Yields (address, bytes) of each present page of a range, as far as the limits allow."""
         ranges: List[Range] = [(start, end)]
         if self._ranges is not None:
             position = max(bisect.bisect_right(self._starts, start) - 1, 0)
@@ -177,7 +178,7 @@ class Memory:
         return position >= 0 and address + length <= self._ranges[position][1]
 
     def _keep(self, number: int, run: _Run) -> None:
-        """Keeps a run of a window at hand, all of which may be read."""
+        """Keeps a run of a window at hand; all of the run may be read."""
         if len(self._runs) >= MAX_WINDOWS:
             self._runs.clear()
         self._low, self._data = self._runs[number] = run

@@ -18,7 +18,7 @@ def file_name(path: str) -> str:
 
 
 def module_name(path: str) -> str:
-    """Returns the module name of a file: without folder and extension, `_` for what no name may hold.
+    """Returns the module name of a file: no folder, no extension, `_` for characters that no name has.
 
     `C:\\Windows\\mscorlib.ni.dll` -> `mscorlib_ni`. The case stays as the loader has it. The kernel's own
     name, `nt`, is not derived from its file and not made here. An empty name becomes `unknown`.

@@ -1,6 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""Page tables of x86 and x64: what is present of the pages that one table maps.
+"""Page tables of x86 and x64: which of the pages that one table maps are present, and where.
 
 Source: Intel 64 and IA-32 Architectures Software Developer's Manual, volume 3, "Paging"; for entries that are
 not present, Windows' public symbols (_MMPTE_SOFTWARE, _MMPTE_TRANSITION).
@@ -25,18 +25,18 @@ def target(entry: int, size: int) -> int:
     """Returns the physical address to which an entry of a table leads.
 
     Args:
-        entry: a present one
+        entry: an entry that is present
         size: bytes of an entry: 8, or 4 on x86 without PAE
     """
     return entry & _FRAMES[size]
 
 
 def executable(entry: int, size: int) -> bool:
-    """Tells whether a page can be executed, as far as its entry says.
+    """Tells whether the entry of a page allows that the page is executed.
 
     Args:
         entry: of a page table
-        size: bytes of it: those of 4 have no such bit
+        size: bytes of the entry: an entry of 4 bytes has no bit that forbids it
     """
     if entry & PRESENT:
         return size == 4 or not entry >> _NO_EXECUTE
@@ -44,7 +44,7 @@ def executable(entry: int, size: int) -> bool:
 
 
 def runs(table: bytes, size: int, first: int, count: int) -> Iterator[Tuple[int, Optional[int]]]:
-    """Yields the pages of a table in runs as long as they lie in a row in physical memory.
+    """Yields the pages of a table, grouped into runs whose pages are adjacent in physical memory.
 
     Args:
         table: a page table
@@ -53,7 +53,7 @@ def runs(table: bytes, size: int, first: int, count: int) -> Iterator[Tuple[int,
         count: number of pages of interest
 
     Yields:
-        (number of pages, physical address of the first one or None if these are not present)
+        (number of pages, physical address of the first one, or None for pages that are not present)
     """
     mask = _FRAMES[size]
     length, start = 0, None

@@ -1,6 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""Ranges of addresses: some that may overlap made disjoint, and which of them are taken already."""
+"""Ranges of addresses: overlapping ones are made disjoint, and a byte is claimed by one structure only."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ Other = TypeVar("Other")
 
 
 def flatten(spans: Sequence[Tuple[int, int, Content]]) -> List[Tuple[int, int, Content]]:
-    """Makes (start, end, content) spans disjoint; where some overlap, the one given first stays.
+    """Makes (start, end, content) spans disjoint. Where some overlap, the one given first stays.
 
-    Ends are exclusive; empty spans vanish. Costs n log n whatever the overlaps.
+    Ends are exclusive; empty spans are left out. The time grows with n log n, however the spans overlap.
     """
     waiting = sorted((start, rank) for rank, (start, end, _) in enumerate(spans) if start < end)
     waiting.reverse()
@@ -64,7 +64,7 @@ def combine(
 class Claims:
     """Ranges of addresses that are taken.
 
-    They are kept page by page, so that a claim costs as much as its length whatever was claimed before.
+    They are kept by page, so that the time for a claim depends on its length only, not on earlier claims.
     """
 
     def __init__(self) -> None:
@@ -78,7 +78,7 @@ class Claims:
             end: the address behind the last one
 
         Returns:
-            The end of what was free and is now taken: `start` if nothing was.
+            The end of the part that was free and is now taken; `start` if the first byte was taken before.
         """
         position = start
         while position < end:

@@ -1,9 +1,10 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""What is said of a row besides its values: fixed words, in the order in which they were found.
+"""The column Status: what a row says besides its values.
 
-A status is a tuple of words, each with a count where it has one. Words are compared by identity and never
-searched in a text; only `rows` joins them. An empty status says that nothing is wrong.
+A status is a tuple of `Said`: a word of the enum `Word`, with a number or the names of members where the word
+has them, in the order in which they were found. Code compares words by identity and never searches a text;
+`text` makes the text for the column. An empty status says that nothing is wrong.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import NamedTuple, Optional, Tuple, Union
 
 
 class Word(enum.Enum):
-    """The vocabulary of every column Status. A text with `{}` is said with a count."""
+    """All words that a column Status can have. The `{}` of a text is replaced by the number of its `Said`."""
 
     # Of anything.
     UNREADABLE = "unreadable"
@@ -64,15 +65,15 @@ class Word(enum.Enum):
     HASH_UNSURE = "hash unsure"
     # Handles.
     NO_LONGER_OPEN = "no longer open"
-    """Opened, never seen closed, and yet the handle table has no such handle: closed when nobody traced."""
+    """The ring has the open and no close, and the handle table has no such handle: it was closed untraced."""
     HANDLE_TABLE_UNREADABLE = "handle table unreadable"
     EVENTS_LOST = "events lost"
-    """Later events of the ring cannot be read, the handle's close may be among them."""
+    """Later events of the ring cannot be read; the close of the handle may be among them."""
     EVENTS_UNREADABLE = "{} events unreadable"
     UNKNOWN_TYPE = "unknown type {}"
     BEYOND_THE_RINGS_COUNTER = "beyond the ring's counter"
     CLIENT_ID_ABOVE_32_BITS = "ClientId above 32 bits"
-    """Process and thread IDs have 32 bits: what is longer is none, and not shown."""
+    """Process and thread IDs have 32 bits: a longer value is no ID, and is not shown."""
     TABLE_SIZE = "table size"
     RING_UNREADABLE = "ring unreadable"
     PAGES_OF_THE_HANDLE_TABLE_UNREADABLE = "{} pages of the handle table unreadable"
@@ -87,10 +88,10 @@ class Word(enum.Enum):
     CHAIN_LEADS_BACK = "chain leads back"
     TOO_MANY_EVENTS = "too many events"
     EVENTS_OVERLAP = "{} events overlap"
-    """Their memory was read as another object's already: only one of the two objects has events there."""
+    """Their memory was already read as events of another object, and can be the events of one object only."""
     EVENTS_NOT_READ = "{} events not read"
     EVENT_LIMIT = "event limit"
-    """The image has more events than are read."""
+    """The image has more events than the limit, which were not read."""
     BUCKET = "bucket"
     BUCKET_UNREADABLE = "bucket {} unreadable"
     BUCKETS_UNREADABLE = "{} buckets unreadable"
@@ -138,14 +139,14 @@ class Word(enum.Enum):
     OVERWRITTEN = "overwritten"
     # Locks.
     LIST_BROKEN = "list broken"
-    """Stands for an unknown number of locks: the links on both sides lead nowhere."""
+    """The row stands for an unknown number of locks: the list cannot be followed from either side."""
     LIST_DAMAGED = "list damaged"
-    """One link of this lock, or of the list's head in a row of its own, is wrong. No lock is missing."""
+    """One link of this lock is wrong, or (in a row without a lock) of the list's head. No lock is missing."""
     DEBUG_INFORMATION_UNREADABLE = "debug information unreadable"
     SECTION_DOES_NOT_POINT_BACK = "section does not point back"
-    """The critical section is gone or another one is in its place: the debug information is a remnant."""
+    """The critical section is gone, or another is in its place: only its debug information is left."""
     INDEX_MAY_BE_STALE = "index may be stale"
-    """Whoever deletes a section releases its trace, whose number may be another trace's by now."""
+    """Deleting a section releases its trace: the index may have been given to another trace since."""
     LIST_HEAD_UNREADABLE = "list head unreadable"
     LIST_NOT_FOUND = "list not found"
     # Owners of locks.
@@ -182,8 +183,13 @@ class Word(enum.Enum):
 
 
 class Said(NamedTuple):
-    """A word of a status, how often it holds where that was counted, and the members of a structure that it
-    is said of where it names them."""
+    """One item of a status.
+
+    Attributes:
+        word: what is said
+        number: for the `{}` in the word's text; None for a word without one
+        members: for the `{members}` in the word's text: names of members of a structure
+    """
 
     word: Word
     number: Optional[int] = None
@@ -198,7 +204,7 @@ Part = Union[Word, Said, Status, None]
 
 
 def status(*parts: Part) -> Status:
-    """Joins words and statuses to one status, each word once; what is None or empty adds nothing."""
+    """Joins words and statuses to one status. Equal items are kept once; None and empty ones add nothing."""
     said = []
     for part in parts:
         if isinstance(part, Word):
@@ -216,5 +222,5 @@ def says(said: Status, *words: Word) -> bool:
 
 
 def text(said: Status) -> str:
-    """Returns a status as its column shows it."""
+    """Returns a status as the column Status shows it."""
     return ", ".join(each.word.value.format(each.number, members=" ".join(each.members)) for each in said)

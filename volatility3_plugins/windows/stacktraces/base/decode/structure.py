@@ -2,10 +2,10 @@
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
 """Structures by the names of their members, over bytes.
 
-Offsets come from a symbol table (the image's own, or one of ours below `symbols/`), never from code: a new
-Windows build is a new table. Who decodes asks a structure for members by the names that Microsoft's symbols
-give them. Of several names the first that the structure has counts: members move and are renamed between
-versions. What is read often is asked for once, before the loop.
+Offsets come from a symbol table (the image's own, or one of ours below `symbols/`), never from code. A
+decoder asks a structure for members by the names that Microsoft's symbols give them. Members are renamed
+between versions, so a decoder may give several names: the first that the structure has is taken. A decoder
+that reads many structures asks for the members once, before its loop.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Field(NamedTuple):
 
 
 Lookup = Callable[[str], Optional[Field]]
-"""Path of a member (`u.VadFlags.VadType`) -> where it lies, None if the structure has no such member."""
+"""Takes the path of a member (`u.VadFlags.VadType`); returns its Field, or None if there is none."""
 
 _CODES = {1: "B", 2: "H", 4: "I", 8: "Q"}
 """Those of struct for unsigned integers; in lower case they stand for signed ones."""
@@ -63,7 +63,7 @@ class Structure:
     Args:
         name: as the symbols have it, such as `_HEAP_ENTRY`
         size: in bytes
-        lookup: finds a member; asked once for each
+        lookup: finds a member; it is called once for each path
         names: the structure's own members in the order of the table
     """
 
@@ -108,7 +108,7 @@ class Structure:
         return self.find(path) is not None
 
     def reader(self, *paths: str) -> Callable[[Buffer, int], Tuple[int, ...]]:
-        """Returns what reads several members at once: (data, start of the structure) -> values.
+        """Returns a function that reads several members at once: (data, start of the structure) -> values.
 
         The members must be whole integers or pointers that do not overlap; the values come in the order of
         `paths`. Too short data raises struct.error.
@@ -130,7 +130,7 @@ class Structure:
         return read
 
     def packer(self, *paths: str) -> struct.Struct:
-        """Returns what packs several members, given in the order in which they lie.
+        """Returns a struct.Struct that packs several members, which are given in the order in which they lie.
 
         The members must be whole integers or pointers that do not overlap; the gaps between them are zeros.
 
@@ -153,9 +153,9 @@ class View:
     """A structure in bytes: its members by name.
 
     Args:
-        structure: whose members these are
+        structure: the structure
         data: little-endian bytes that hold it
-        start: where in them it begins
+        start: offset in data at which it begins
     """
 
     def __init__(self, structure: Structure, data: Buffer, start: int = 0) -> None:
@@ -183,7 +183,7 @@ class View:
 
 
 class Structures:
-    """The structures of one or several symbol tables, each made once.
+    """The structures of one or several symbol tables. Each is made when it is first asked for, and kept.
 
     Args:
         make: finds a structure by its name, None if no table has it
@@ -228,7 +228,7 @@ class Structures:
 
     @classmethod
     def chain(cls, tables: Sequence[Structures]) -> Structures:
-        """Returns the structures of several tables; of each, the first table that has it counts."""
+        """Returns the structures of several tables; each comes from the first table that has it."""
 
         def candidates(name: str) -> Iterator[Structure]:
             for table in tables:

@@ -1,6 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""Text from an image, made fit for a grid: names that an adversary chose end up in terminals and files."""
+"""Makes text from an image safe to print: adversaries choose names that go to terminals and files."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ MAX_NAME = 260
 
 
 def printable(name: str, limit: int = MAX_NAME) -> str:
-    """Returns a name with everything unprintable escaped, cut to a limit (in characters).
+    """Returns a name, cut to a limit (in characters), with all unprintable characters escaped.
 
     Control characters, line breaks, terminal escapes, bidirectional overrides and lone surrogates
     become `\\xNN` or `\\uNNNN`, so that two different names stay different.

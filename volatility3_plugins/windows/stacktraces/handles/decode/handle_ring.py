@@ -2,8 +2,9 @@
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
 """Handle traces: the ring that `_HANDLE_TABLE.DebugInfo` points to.
 
-Every open, every close and every bad reference of a process with handle tracing (`!htrace -enable`,
-Application Verifier) takes the next slot of it: CurrentStackIndex, after it was incremented, modulo the size.
+In a process with handle tracing (`!htrace -enable`, Application Verifier) every open, close and bad reference
+of a handle takes the next slot of the ring. The kernel increments CurrentStackIndex; the slot is its new
+value modulo the size of the ring.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from ...base.decode.structure import Structures
 from ...tracedb.decode.capture import without_padding
 
 MAX_ENTRIES = 0x20000
-"""The most that ProcessHandleTracing takes (documented in System Informer's phnt)."""
+"""The largest ring that ProcessHandleTracing accepts (System Informer's phnt)."""
 
 OPEN, CLOSE, BAD_REFERENCE = 1, 2, 3
 """PROCESS_HANDLE_TRACE_OPEN, _CLOSE and _BADREF (phnt)."""
@@ -26,8 +27,8 @@ OPEN, CLOSE, BAD_REFERENCE = 1, 2, 3
 class HandleTrace(NamedTuple):
     """One event of a ring.
 
-    `sequence` counts the events of the ring from 1; it is 0 or less where the ring's counter denies an event
-    that its slot holds. `frames` are canonical addresses, innermost first.
+    `sequence` counts the events of the ring from 1. It is 0 or less if a slot holds an event, but the ring's
+    counter says that the slot was never used. `frames` are canonical addresses, innermost first.
     """
 
     slot: int
@@ -42,15 +43,15 @@ class HandleTrace(NamedTuple):
 class RingDecoder:
     """Decodes `_HANDLE_TRACE_DEBUG_INFO` and the `_HANDLE_TRACE_DB_ENTRY` behind it.
 
-    XP has no TableSize: the length of its TraceDb (4096) is the ring's. Since 2003 TraceDb is declared with
-    one entry.
+    XP has no TableSize: its TraceDb is declared with all the entries of the ring, 4096. Since 2003 TraceDb is
+    declared with one entry.
 
     Args:
         types: the kernel's structures
         pointer_size: 4 or 8
 
     Attributes:
-        trace_db: offset of the first event, and bytes of the counters before it
+        trace_db: offset of the first event; the counters lie before it
         entry_size: bytes of an event
         max_depth: frames of an event (16)
 
@@ -78,8 +79,8 @@ class RingDecoder:
             data: the `trace_db` bytes before the first event
 
         Returns:
-            CurrentStackIndex, the number of slots (bounded), and what is wrong where TableSize is not a size
-            that Windows makes.
+            CurrentStackIndex, the number of slots (limited), and a status if TableSize is no size that
+            Windows makes.
 
         Raises:
             ValueError: when data is too short
@@ -97,14 +98,14 @@ class RingDecoder:
         """Yields the events of a ring from the newest to the oldest, and the holes between them.
 
         Args:
-            memory: what is there of the ring
+            memory: the present parts of the ring
             start: address of TraceDb[0]
             current: CurrentStackIndex
             size: slots of the ring
 
         Yields:
-            An event, or for a hole the number of its slots: one after the other in the ring's order, used
-            and unreadable.
+            An event, or for a hole the number of its slots. A hole is a run of slots that are used and cannot
+            be read.
         """
         members, frames = self._members, self._frames.unpack_from
         missing = 0

@@ -18,7 +18,7 @@ LEVEL_MASK = 3
 MAX_LEVEL = 2
 HANDLE_STEP = 4
 MAX_HANDLES = 1 << 24
-"""Windows gives a process no more (Microsoft, "Pushing the limits of Windows: handles")."""
+"""The most handles of a process (Microsoft, "Pushing the limits of Windows: handles")."""
 
 
 class Entry(NamedTuple):
@@ -32,8 +32,8 @@ class Entry(NamedTuple):
 class EntryDecoder:
     """Decodes `_HANDLE_TABLE_ENTRY`.
 
-    Up to 7 it has Object, an address with flags in its low bits; since 8 ObjectPointerBits, the address
-    without its low and high bits.
+    Up to 7 an entry has Object, an address with flags in its low bits. Since 8 it has ObjectPointerBits, the
+    address without its low and high bits.
 
     Args:
         types: the kernel's structures
@@ -44,9 +44,9 @@ class EntryDecoder:
     Attributes:
         pointer_size: as given
         size: bytes of an entry
-        has_creators: whether entries hold trace indices
-        per_page: entries of a page
-        per_directory: pointers of a page
+        has_creators: whether entries hold the trace indices of creators
+        per_page: how many entries a page has
+        per_directory: how many pointers a page has
 
     Raises:
         MissingMemberError: when the symbols do not describe an entry
@@ -65,7 +65,7 @@ class EntryDecoder:
         self.per_directory = PAGE_SIZE // pointer_size
 
     def page_base(self, index: int) -> int:
-        """Returns the first handle of the page of entries with a number."""
+        """Returns the first handle of the n-th page of entries."""
         return index * self.per_page * HANDLE_STEP
 
     def entry(self, data: Buffer, handle: int) -> Optional[Entry]:
@@ -73,7 +73,7 @@ class EntryDecoder:
 
         Args:
             data: `size` bytes
-            handle: whose entry it is
+            handle: the handle to which the entry belongs
 
         Raises:
             ValueError: when data is too short
@@ -87,9 +87,9 @@ class EntryDecoder:
         """Yields the used entries of a page of entries.
 
         Args:
-            memory: what is there of the page
-            address: of the page
-            base: the handle that its first entry would be
+            memory: the present parts of the page
+            address: address of the page
+            base: the handle of its first entry
         """
         for number in range(1, self.per_page):
             data = memory.read(address + number * self.size, self.size)
@@ -98,7 +98,7 @@ class EntryDecoder:
                 yield entry
 
     def _object_header(self, value: int) -> int:
-        """Returns the address that an entry names, 0 for a free one."""
+        """Returns the address of the object header in an entry, 0 for a free entry."""
         if not self._packed:
             # A free entry has no object; the low bits are the lock and the handle's attributes.
             return value & ~7
@@ -119,6 +119,6 @@ def address_of(table_code: int) -> int:
 
 
 def decode_pointers(data: Buffer, pointer_size: int) -> Iterator[int]:
-    """Yields the pointers of a page of the upper levels, empty ones too."""
+    """Yields the pointers of a page of the upper levels, also the empty ones."""
     for offset in range(0, len(data) - pointer_size + 1, pointer_size):
         yield int.from_bytes(data[offset : offset + pointer_size], "little")

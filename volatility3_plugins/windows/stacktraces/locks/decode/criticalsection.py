@@ -1,9 +1,9 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""Critical sections and their debug information, as a process of either bitness keeps them.
+"""Decodes critical sections and their debug information, of either bitness.
 
-The members lie at the same places from Windows XP to 11 (public ntdll symbols, kernel symbols too); only
-CreatorBackTraceIndexHigh came with Vista, where XP and 2003 have a spare word.
+The members have the same offsets from XP to 11 (public symbols of ntdll and of the kernel). Only
+CreatorBackTraceIndexHigh is new in Vista; XP and 2003 have a spare word in its place.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ RESOURCE_TYPE = 1
 
 
 class DebugInfo(NamedTuple):
-    """`_RTL_CRITICAL_SECTION_DEBUG`; the index has its high part where the structure has one."""
+    """`_RTL_CRITICAL_SECTION_DEBUG`. The index includes its high part if the structure has one."""
 
     type: int
     creator_back_trace_index: int
@@ -41,9 +41,10 @@ class CriticalSection(NamedTuple):
 
 
 class RtlResource(NamedTuple):
-    """The counters of an RTL_RESOURCE, whose first member is its critical section (System Informer's phnt).
+    """The counters of an RTL_RESOURCE (System Informer's phnt).
 
-    `number_of_active` is negative while one thread owns it exclusively, else the number of shared owners.
+    `number_of_active` is negative while one thread owns the resource exclusively, else the number of shared
+    owners.
     """
 
     number_of_waiting_shared: int
@@ -53,7 +54,7 @@ class RtlResource(NamedTuple):
 
 
 class LockState(NamedTuple):
-    """What LockCount says: whether the section is held, by how many threads it is waited for."""
+    """What LockCount says: whether the section is held, and how many threads wait for it."""
 
     held: bool
     waiters: int
@@ -118,11 +119,12 @@ def is_pair(debug_address: int, debug: DebugInfo, section: Optional[CriticalSect
 
 
 def lock_state(lock_count: int, recursion_count: int) -> LockState:
-    """Reads LockCount, whose form its value shows.
+    """Decodes LockCount. It has two forms, which its sign tells apart; -1 means free in both.
 
-    Before Server 2003 SP1 it is the number of threads that entered or wait, less one. Since then bit 0 clear
-    says held, bit 1 clear that a waiter was woken, and the rest is the one's complement of the number of
-    waiters, so that it is negative; -1 is free in both forms (Microsoft, "Displaying a Critical Section").
+    Before Server 2003 SP1 it is the number of threads that entered or wait, minus one. Since then it is
+    negative: bit 0 is clear if the section is held, bit 1 is clear if a waiter was woken, and the other bits
+        are the one's complement
+    of the number of waiters (Microsoft, "Displaying a Critical Section").
     """
     if lock_count >= 0:
         return LockState(True, max(lock_count + 1 - max(recursion_count, 1), 0))

@@ -1,6 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""`_ERESOURCE`, the kernel's reader-writer lock, and who owns it."""
+"""Decodes `_ERESOURCE`, the kernel's reader-writer lock, and its owners."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ OWNED_EXCLUSIVE = 0x80
 """ResourceOwnedExclusive, a bit of Flag (public header wdm.h)."""
 
 OWNER_THREAD_BITS = 3
-"""Low bits of OwnerThread that say what it is (ExSetResourceOwnerPointer); an _ETHREAD is aligned to more."""
+"""Low bits of OwnerThread that are flags (ExSetResourceOwnerPointer); in an _ETHREAD's address they are 0."""
 
 MAX_OWNERS = 4096
-"""Owner entries that a table may have: so many threads sharing one lock are not seen, and the table is copied
-whenever it grows."""
+"""The most entries of an owner table that are read. Real tables are smaller: so many threads do not share a
+lock, and the kernel copies the table whenever it grows."""
 
 _FAST_OWNER = ("ListEntry", "ThreadAddress", "CallerExclusive", "IsWaiting")
 
 
 class OwnerLayout:
-    """`_OWNER_ENTRY`. OwnerCount is a LONG up to Vista, a bit field of TableSize's word since 7."""
+    """`_OWNER_ENTRY`. OwnerCount is a LONG up to Vista; since 7 a bit field in the word of TableSize."""
 
     def __init__(self, owner: Structure) -> None:
         self.size = owner.size
@@ -43,23 +43,23 @@ class FastOwnerLayout:
 
 
 class ResourceLayout:
-    """`_ERESOURCE`, and what the fast resources of 17763 and later have instead of its owners.
+    """`_ERESOURCE`, and the list of owners that fast resources (17763 and later) have in place of its owners.
 
     Args:
-        types: the kernel's
+        types: the kernel's structures
         pointer_size: 4 or 8
 
     Attributes:
         pointer_size: as given
-        size: of the structure
+        size: bytes of the structure
         links: offset of SystemResourcesList
         active: ActiveCount (a SHORT) up to 2003, ActiveEntries (a ULONG) since Vista
         owners: offset of the first owner's entry
-        owner_count: owners' entries: `OwnerThreads` are two up to 2003, the first the exclusive owner's;
-            `OwnerEntry` is one since Vista
-        owner: an owner's entry
-        fast_owners: offset of the list of a fast resource's owners, None where the kernel has none
-        fast_owner: an entry of that list, None where the symbols do not describe it
+        owner_count: how many entries the structure has: two up to 2003 (`OwnerThreads`, the first is the
+            exclusive owner's), one since Vista (`OwnerEntry`)
+        owner: the layout of an owner's entry
+        fast_owners: offset of the list of a fast resource's owners, None if the kernel has no fast resources
+        fast_owner: the layout of an entry of that list, None if the symbols do not describe it
 
     Raises:
         MissingMemberError: when the kernel's table lacks a member that is read
@@ -97,7 +97,7 @@ class Owner(NamedTuple):
 
 
 class Resource(NamedTuple):
-    """What an `_ERESOURCE` holds. `embedded` are the owners that it holds itself.
+    """The members of an `_ERESOURCE`. `embedded` are the owners in the structure itself.
 
     `creator_back_trace_index` is the union's value: an index, or an address (see `is_address`).
     """
@@ -117,7 +117,7 @@ def decode_resource(data: Buffer, layout: ResourceLayout) -> Resource:
 
     Args:
         data: `layout.size` bytes
-        layout: where the members lie
+        layout: the layout of the structure
 
     Raises:
         ValueError: when data is too short
@@ -139,18 +139,18 @@ def decode_resource(data: Buffer, layout: ResourceLayout) -> Resource:
 
 
 def decode_owner(data: Buffer, base: int, layout: OwnerLayout, exclusive: bool = False) -> Optional[Owner]:
-    """Decodes the `_OWNER_ENTRY` at an offset of data; None when nobody owns through it."""
+    """Decodes the `_OWNER_ENTRY` at an offset of data; None if it names no owner."""
     thread = layout.thread.of(data, base)
     return Owner(thread, layout.count.of(data, base), exclusive) if thread else None
 
 
 def table_size(data: Buffer, layout: OwnerLayout) -> int:
-    """Returns how many entries an OwnerTable has, the first included, which holds that number only."""
+    """Returns how many entries an OwnerTable has, with the first one, which holds only this number."""
     return layout.table_size.of(data)
 
 
 def decode_owner_table(data: Buffer, layout: OwnerLayout) -> List[Owner]:
-    """Decodes what is given of an OwnerTable, from its first entry on: all its owners share the lock."""
+    """Decodes an OwnerTable or its beginning. All its owners share the lock."""
     bases = range(layout.size, len(data) - layout.size + 1, layout.size)
     found = (decode_owner(data, base, layout) for base in bases)
     return [owner for owner in found if owner]
@@ -159,6 +159,6 @@ def decode_owner_table(data: Buffer, layout: OwnerLayout) -> List[Owner]:
 def is_address(value: int, pointer_size: int) -> bool:
     """Tells whether the union of Address and CreatorBackTraceIndex holds an address of the kernel.
 
-    No index comes near: a database has less than 2^24 of them.
+    No index is so large: a database has less than 2^24 traces.
     """
     return value >= (0xFFFF800000000000 if pointer_size == 8 else 0x80000000)

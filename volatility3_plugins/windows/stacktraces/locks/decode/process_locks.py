@@ -1,6 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""RTL_PROCESS_LOCKS: what SystemLocksInformation and the query of a process's locks return.
+"""RTL_PROCESS_LOCKS: the buffer that SystemLocksInformation and the query of a process's locks return.
 
 Layout and meaning: Geoff Chappell, "RTL_PROCESS_LOCKS" and "RTL_PROCESS_LOCK_INFORMATION" (3.51 and later).
 """
@@ -39,7 +39,7 @@ class TruncatedError(ValueError):
 
 
 def encode(records: Sequence[LockRecord], pointer_size: int) -> bytes:
-    """Returns the buffer for some locks; what does not fit a member is cut, as Windows cuts it.
+    """Returns the buffer for some locks. A value that does not fit into its member is cut, as Windows does.
 
     Args:
         records: the locks
@@ -66,7 +66,7 @@ def encode(records: Sequence[LockRecord], pointer_size: int) -> bytes:
 
 
 def decode(data: Buffer, pointer_size: int) -> List[LockRecord]:
-    """Takes such a buffer apart.
+    """Decodes such a buffer.
 
     Raises:
         TruncatedError: when it is shorter than its NumberOfLocks says

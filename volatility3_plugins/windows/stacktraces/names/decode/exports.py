@@ -3,7 +3,7 @@
 """The exports of a module as it lies in memory: by name, by ordinal only, forwarded.
 
 Source: Microsoft, "PE Format", "The .edata Section". An export whose RVA lies within the export directory
-is a forwarder: a string that names another module's export, no address in this module.
+is a forwarder: a string there names an export of another module.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from ...base.decode.status import NOTHING, Status, Word, status
 from .pe import DIRECTORY_EXPORT, Headers
 
 LoadRva = Callable[[int, int], Extents]
-"""(RVA, length) -> what is present of the image there, by RVA."""
+"""Takes an RVA and a length; returns the present parts of the image there, by RVA."""
 
 MAX_EXPORTS = 0x10000
-"""Ordinals have 16 bits."""
+"""The most exports of one module: ordinals have 16 bits."""
 
 MAX_NAME = 0x1000
 MAX_DIRECTORY = 1 << 24
 MAX_STRAY_PAGES = 0x400
-"""Linkers put the names into the export directory; names elsewhere are followed this far only."""
+"""Pages outside the export directory that are read for names; linkers put the names into the directory."""
 
 _DIRECTORY = struct.Struct("<16xIIIIII")
 
@@ -51,9 +51,9 @@ def read_exports(load: LoadRva, headers: Headers, limit: int = MAX_EXPORTS) -> E
     """Reads the export table as far as it is present.
 
     Args:
-        load: returns what is present of a range of the image
+        load: returns the present parts of a range of the image
         headers: the module's headers
-        limit: so many are read at most; a longer table is incomplete
+        limit: the most exports that are read; a longer table counts as incomplete
 
     Returns:
         The exports, by RVA; none if the module has no export directory.
@@ -97,7 +97,7 @@ def _sort_out(
     entries: List[Export],
     forwarders: List[Tuple[str, str]],
 ) -> None:
-    """Puts an export where it belongs: among the addresses, or among the forwarders."""
+    """Adds an export to the addresses or to the forwarders."""
     if not function or function >= image.size:
         return
     if start <= function < start + size:
@@ -118,7 +118,7 @@ class _Image:
         self._pages: Dict[int, Extents] = {}
 
     def array(self, code: str, rva: int, count: int) -> List[Optional[int]]:
-        """Returns an array of integers with None for those that are not present."""
+        """Returns an array of integers, with None for each that is not in the image."""
         width = struct.calcsize(code)
         values: List[Optional[int]] = [None] * count
         if rva >= self.size:
@@ -134,7 +134,7 @@ class _Image:
         return values
 
     def string(self, rva: Optional[int]) -> Optional[str]:
-        """Returns the zero-terminated string at an RVA, made printable, or None if it is not there."""
+        """Returns the zero-terminated string at an RVA, made printable; None if it is not in the image."""
         if rva is None or not 0 < rva < self.size:
             return None
         start, data = self._run
@@ -144,7 +144,7 @@ class _Image:
         if end <= rva - start:
             self.missing = True
             return None
-        # No more of a name is shown than so much.
+        # A longer name is cut to this length when it is shown.
         name = data[rva - start : min(end, rva - start + text.MAX_NAME + 1)].decode("latin-1")
         if name.isidentifier() and len(name) < text.MAX_NAME:
             return name

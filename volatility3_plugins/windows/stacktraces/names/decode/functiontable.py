@@ -8,9 +8,9 @@
     in_function = primary is not None and primary.begin == rva_of_export
 
 A function may be cut into pieces: an entry whose UNWIND_INFO is chained, or whose UnwindData has bit 0 set,
-belongs to the function of another entry. An address without an entry is in a leaf function (which moves
-neither the stack pointer nor a non-volatile register) or in no function at all; where pages of the table
-could not be read, `complete_at` says that even this is not known.
+belongs to the function of another entry. An address without an entry is in a leaf function (which changes
+neither the stack pointer nor a non-volatile register) or in no function. If pages of the table could not be
+read, `complete_at` tells whether an entry may be missing at an address.
 
 Source: Microsoft, "x64 exception handling" (struct RUNTIME_FUNCTION, chained unwind info structures).
 """
@@ -38,10 +38,10 @@ from .unwindinfo import (
 
 INDIRECT = 1
 MAX_CHAIN = 32
-"""Windows follows no more than 32 links of chained unwind information either."""
+"""Chained unwind information is followed through at most 32 links, as in Windows."""
 
 MAX_CODES = 512
-"""More unwind codes than any chain of a real function has; one piece has 255 at most."""
+"""The most unwind codes of one chain: more than a real function has. One piece has 255 at most."""
 
 END_OF_IMAGE = 1 << 32
 _WORD = "I"
@@ -54,7 +54,7 @@ class FunctionTable:
     __slots__ = ("_begins", "_ends", "_gaps", "_infos", "_unwinds", "read_rva")
 
     def __init__(self, words: array[int], gaps: Iterable[Tuple[int, int]], read_rva: ReadRva) -> None:
-        """Takes the words of the entries, the RVAs (low, high) where some may lack, and the image."""
+        """Takes the words of the entries, ranges (low, high) that may lack entries, and the image."""
         begins, ends, unwinds = words[0::3], words[1::3], words[2::3]
         follows = all(map(operator.lt, begins, begins[1:]))
         if not (follows and all(map(operator.lt, begins, ends))):
@@ -71,7 +71,7 @@ class FunctionTable:
 
     @classmethod
     def from_bytes(cls, pdata: Bytes, read_rva: ReadRva) -> FunctionTable:
-        """Makes the table from the bytes of the exception directory, all of which are there."""
+        """Makes the table from the complete bytes of the exception directory."""
         return cls.from_runs([(0, pdata)], len(pdata), read_rva)
 
     @classmethod
@@ -103,7 +103,7 @@ class FunctionTable:
 
     @property
     def ranges(self) -> Tuple[Sequence[int], Sequence[int]]:
-        """The begins of all entries, ascending, and their ends: for whoever must look up very many RVAs."""
+        """The begins of all entries, ascending, and their ends: for code that looks up very many RVAs."""
         return self._begins, self._ends
 
     def entry(self, position: int) -> RuntimeFunction:
@@ -111,20 +111,20 @@ class FunctionTable:
         return RuntimeFunction(self._begins[position], self._ends[position], self._unwinds[position])
 
     def may_be_moved(self, position: int) -> bool:
-        """Tells whether an entry may be a piece of another's function: one byte says that most are not."""
+        """Tells whether an entry may be a piece of another entry's function: a cheap test."""
         unwind = self._unwinds[position]
         head = None if unwind & INDIRECT else self.read_rva(unwind, 1)
         return head is None or bool(head[0] >> 3 & CHAININFO)
 
     def find(self, rva: int) -> Optional[RuntimeFunction]:
-        """Returns the entry whose code holds an RVA, as the table has it, or None."""
+        """Returns the entry whose range holds an RVA, or None. The entry may be indirect."""
         position = bisect.bisect_right(self._begins, rva) - 1
         if position < 0 or rva >= self._ends[position]:
             return None
         return RuntimeFunction(self._begins[position], self._ends[position], self._unwinds[position])
 
     def complete_at(self, rva: int) -> bool:
-        """Tells whether None from `find` means that there is no entry, and not one that was unreadable."""
+        """Tells whether None from `find` means that there is no entry: the table is readable there."""
         return not any(low <= rva < high for low, high in self._gaps)
 
     def unwind_info(self, entry: RuntimeFunction) -> UnwindInfo:
@@ -146,7 +146,7 @@ class FunctionTable:
         """Returns the unwind data of a piece, then that of the pieces to which it is chained.
 
         Raises:
-            UnwindDataError: some of it is unreadable or invalid, or there is more than a compiler can make
+            UnwindDataError: some of it is unreadable or invalid, or there is more than a compiler makes
         """
         infos: List[UnwindInfo] = []
         codes = 0
@@ -161,7 +161,7 @@ class FunctionTable:
         return infos
 
     def primary(self, entry: RuntimeFunction) -> Optional[RuntimeFunction]:
-        """Returns the entry of the piece that the function starts with, or None if it cannot be known."""
+        """Returns the entry of the piece with which the function starts, or None if that is unknown."""
         try:
             for _ in range(MAX_CHAIN):
                 entry = self.direct(entry)
@@ -175,7 +175,7 @@ class FunctionTable:
 
 
 def _whole_entries(runs: Iterable[Tuple[int, Bytes]]) -> Iterator[Tuple[int, array[int]]]:
-    """Yields (index of the first, words) of the entries that lie wholly in a run."""
+    """Yields (index of the first, words) for the entries that lie completely in a run."""
     for start, data in runs:
         first = -(-start // RUNTIME_FUNCTION_SIZE)
         usable = data[first * RUNTIME_FUNCTION_SIZE - start :]

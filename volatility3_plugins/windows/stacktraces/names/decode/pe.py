@@ -2,8 +2,8 @@
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
 """The headers of a module as it lies in memory: what it is, its sections, its PDB.
 
-Everything is counted in RVAs. The headers of a mapped module are in the module's own (untrusted) memory:
-every number is bounded here, and what cannot be read is told apart from what is nonsense.
+All places are RVAs. The headers of a mapped module are in the module's own (untrusted) memory, so every
+number is bounded here. Headers that cannot be read and headers that are nonsense are different errors.
 
 Source: Microsoft, "PE Format"; the RSDS record is described by the public `CV_INFO_PDB70`.
 """
@@ -27,7 +27,7 @@ DIRECTORY_DEBUG = 6
 MEM_WRITE = 0x80000000
 
 MAX_SECTIONS = 96
-"""The loader takes no more (PE Format, "COFF File Header")."""
+"""The most sections that the loader accepts (PE Format, "COFF File Header")."""
 
 MAX_IMAGE = 1 << 31
 MAX_DEBUG_ENTRIES = 32
@@ -42,7 +42,7 @@ _OPTIONAL_HEADER = {0x10B: (0x5C, 0x60), 0x20B: (0x6C, 0x70)}
 
 
 class HeaderError(Exception):
-    """Headers that cannot be used; `word` says why: they are unreadable or invalid."""
+    """The headers cannot be used; `word` says whether they are unreadable or invalid."""
 
     def __init__(self, word: Word) -> None:
         super().__init__(word.value)

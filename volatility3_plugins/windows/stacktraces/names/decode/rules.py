@@ -2,16 +2,17 @@
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
 """Which name an address of a module gets, and how sure that is.
 
-A name is a label at an RVA; the question is how far it reaches. In the order of what is known:
+A name is a label at an RVA. These rules decide which label names an address:
 
-* The x64 function table tells where the function starts that holds the address. An export names it only
-  if it starts it. A PDB names every label, so the last one within that piece of code counts (assembly code
-  has several labels in one function), else the label that the function starts with: code that the compiler
-  moved away from its function keeps the function's name.
-* Where no function table covers the address (x86, leaf functions) the last label before it in the same
-  section counts, unless a function that the table knows lies between them.
+* If the x64 function table covers the address, it tells where the function starts that holds the address. An
+  export names the address only if it is the label at that start. A PDB has a label for more than starts
+  (assembly code has several in one function), so the last label within that piece of code is taken. If the
+  piece has no label, the label at the function's start is taken: code that the compiler moved away from its
+  function keeps the function's name.
+* If no function table covers the address (x86, leaf functions), the last label before it in the same section
+  is taken, unless a function of the table lies between the two.
 
-Offsets may be negative where the moved piece lies before its function.
+The offset in a name is negative if a moved piece lies before its function.
 """
 
 from __future__ import annotations
@@ -31,13 +32,13 @@ NONE = "none"
 
 
 Label = Tuple[int, str, str]
-"""A name that reaches an address: the RVA it stands for, the name, and where it comes from."""
+"""The label that names an address: its RVA, its name, and its source."""
 
 _UNKNOWN: Label = (-1, "", NONE)
 
 
 def sort_labels(pairs: Iterable[Tuple[int, str]]) -> Tuple[List[int], List[str]]:
-    """Returns (RVA, name) pairs as two lists, by RVA, each RVA once with the best of its names."""
+    """Returns (RVA, name) pairs as two lists, sorted by RVA. Each RVA is there once, with its best name."""
     rvas: List[int] = []
     names: List[str] = []
     last = -1
@@ -52,7 +53,7 @@ def sort_labels(pairs: Iterable[Tuple[int, str]]) -> Tuple[List[int], List[str]]
 
 
 def _rank(name: str) -> Tuple[int, int, str]:
-    """Orders names of one address: plain words before decorated ones, then the shorter one."""
+    """The sort key of names of one address: plain names before decorated ones, then shorter ones first."""
     return (0 if name[:1].isalpha() else 1 if name[:1] == "_" else 2, len(name), name)
 
 
@@ -99,7 +100,7 @@ class NameTable:
         self._pieces: List[Optional[Label]] = [_UNKNOWN] * len(self._begins)
 
     def find(self, rva: int) -> Optional[Label]:
-        """Returns the label that reaches an RVA, or None where none is known to."""
+        """Returns the label that names an RVA, or None if no label is known to."""
         raise NotImplementedError
 
     def _start(self, piece: int) -> Optional[Label]:
@@ -120,7 +121,7 @@ class NameTable:
         return (rva, self._names[position], self.SOURCE)
 
     def _nearest(self, rva: int, piece: int) -> Optional[Label]:
-        """Returns the last label before an RVA that no function covers, if nothing comes between.
+        """Returns the last label before an RVA that no function covers, if no function lies between the two.
 
         Args:
             rva: what is looked up

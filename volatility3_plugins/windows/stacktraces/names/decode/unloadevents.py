@@ -24,7 +24,7 @@ MIN_NAME = 3
 
 
 class UnloadEvent(NamedTuple):
-    """A module that was at `base` until it was unloaded; the higher `sequence` is the later."""
+    """A module that was at `base` until it was unloaded; a higher `sequence` is a later event."""
 
     base: int
     size: int
@@ -42,7 +42,7 @@ class EventLayout:
     Attributes:
         size: bytes of an element
         base: where in an element BaseAddress lies, a pointer
-        image_size: where in an element SizeOfImage lies, as long as a pointer
+        image_size: where in an element SizeOfImage lies; it has the size of a pointer
         pointer_size: 4 or 8
     """
 
@@ -60,7 +60,7 @@ class EventLayout:
         return self._numbers(data, start)[0] == 0
 
     def event(self, data: Bytes, start: int, user_end: int) -> Optional[UnloadEvent]:
-        """Returns the event at a place in data, None unless it is credible.
+        """Returns the event at a place in data, or None if it is not credible.
 
         Args:
             data: holds the element
@@ -80,8 +80,8 @@ class EventLayout:
 def read_events(data: Bytes, layout: EventLayout, user_end: int) -> Optional[List[UnloadEvent]]:
     """Decodes a whole ring, or returns None unless every element proves itself.
 
-    An element is all zero or is a credible event in the slot of its sequence number; the numbers of the
-    ring are successive, and slots are filled from the first one on.
+    An element proves itself if it is all zeros or a credible event in the slot of its sequence number. The
+    numbers of the ring must be consecutive, and its slots filled from the first one on.
 
     Args:
         data: the ring: `EVENTS` or `EVENTS_EX` elements
@@ -107,7 +107,7 @@ def read_events(data: Bytes, layout: EventLayout, user_end: int) -> Optional[Lis
 
 
 def salvage_events(data: Bytes, layout: EventLayout, user_end: int) -> List[UnloadEvent]:
-    """Decodes what is credible of a ring whose place is certain, in the order of the events."""
+    """Decodes the credible events of a ring whose place is certain, in their order."""
     starts = range(0, len(data) - layout.size + 1, layout.size)
     events = (layout.event(data, start, user_end) for start in starts if not layout.empty(data, start))
     return sorted((event for event in events if event), key=lambda event: event.sequence)
@@ -117,8 +117,8 @@ def find_ring(data: memoryview, layouts: Sequence[EventLayout], user_end: int) -
     """Yields the offsets in a module's data at which `RtlpUnloadEventTrace` proves itself.
 
     Args:
-        data: readable data that starts at an address aligned to a pointer
-        layouts: of the elements that there may be
+        data: bytes that start at an address aligned to a pointer
+        layouts: the layouts that the elements may have
         user_end: the first address above the user's half
     """
     for layout in layouts:

@@ -16,7 +16,7 @@ from ...base.decode.status import Word
 
 Bytes = Union[bytes, memoryview]
 ReadRva = Callable[[int, int], Optional[Bytes]]
-"""(RVA, length) -> the bytes of the image there, or None unless all can be read."""
+"""Takes an RVA and a length; returns the bytes of the image there, or None if any of them is missing."""
 
 RUNTIME_FUNCTION_SIZE = 12
 
@@ -50,7 +50,7 @@ OPERATIONS = {
 
 
 class UnwindDataError(Exception):
-    """Unwind data that cannot be used; `word` says why: it is unreadable or invalid."""
+    """Unwind data cannot be used; `word` says whether it is unreadable or invalid."""
 
     def __init__(self, word: Word) -> None:
         super().__init__(word.value)
@@ -136,8 +136,8 @@ def read_unwind_info(read_rva: ReadRva, rva: int) -> UnwindInfo:
 def _codes(slots: bytes, version: int) -> Iterator[Code]:
     """Yields the codes of an array of 16-bit slots, in order: the last action of the prologue is the first.
 
-    In version 1 the operations 6 and 7 were UWOP_SAVE_XMM and UWOP_SAVE_XMM_FAR of two and three slots, which
-    no released compiler made; they move nothing.
+    In version 1 the operations 6 and 7 are UWOP_SAVE_XMM and UWOP_SAVE_XMM_FAR with two and three slots. No
+    released compiler uses them, and they do not move the stack pointer.
     """
     position = 0
     while position < len(slots):
@@ -151,7 +151,7 @@ def _codes(slots: bytes, version: int) -> Iterator[Code]:
 
 
 def _extra_slots(operation: int, info: int, version: int) -> int:
-    """Returns how many slots of operand follow a code."""
+    """Returns how many slots with its operand follow a code."""
     if (operation == ALLOC_LARGE and info > 1) or operation not in OPERATIONS:
         raise UnwindDataError(Word.UNWIND_DATA_INVALID)
     if operation == EPILOG:
@@ -175,9 +175,8 @@ def _value(operation: int, info: int, operand: int) -> int:
 def _epilogs(codes: Tuple[Code, ...]) -> Tuple[Epilog, ...]:
     """Returns the epilogues that version 2 codes describe.
 
-    The first code gives the size of all of them and, in bit 0 of its info, whether one ends where the
-    function does; each further one gives the distance of an epilogue's start from the function's end; 0 is
-    padding.
+    The first code gives the size of all epilogues; bit 0 of its info says whether one ends where the function
+    ends. Each further code gives the distance of an epilogue's start from the function's end; 0 is padding.
     """
     found = [code for code in codes if code.operation == EPILOG]
     if not found:

@@ -17,8 +17,8 @@ from ...tracedb.decode.capture import without_padding
 OBJECT_BUCKETS = 401
 TRACES_PER_BLOCK = 1024
 MAX_TRACES = 16381
-"""ObpObjectBuckets, ObpStacksPerBucket and ObpMaxStacks of the 2015 to 2016 kernels; the `_STACK_TABLE` of
-all versions has room for as many traces."""
+"""ObpObjectBuckets, ObpStacksPerBucket and ObpMaxStacks of the kernels of 2015 and 2016. The `_STACK_TABLE`
+has room for that many traces in all versions."""
 
 REFERENCE = 0x8000
 """Bit of `_OBJECT_REF_STACK_INFO.Index` that tells a reference from a dereference."""
@@ -28,7 +28,7 @@ _TABLE, _TRACE = "_STACK_TABLE", "_OBJECT_REF_TRACE"
 
 
 class RefInfo(NamedTuple):
-    """A traced object: `next_pos` events of its array are used, of `max_stacks`."""
+    """A traced object: its array has `max_stacks` events, of which `next_pos` are used."""
 
     object_header: int
     next_ref: int
@@ -54,7 +54,7 @@ class RefDecoder:
         types: the kernel's structures; Vista's events have no Tag
 
     Attributes:
-        stack_info: offset of the first event, and bytes before it
+        stack_info: offset of the first event
         event_size: bytes of an event
 
     Raises:
@@ -81,7 +81,7 @@ class RefDecoder:
         return RefInfo(header, next_ref, bytes(name).split(b"\0", 1)[0], next_pos, max_stacks)
 
     def events(self, data: Buffer) -> Iterator[RefEvent]:
-        """Decodes as many whole events as data holds."""
+        """Decodes the complete events in data."""
         for base in range(0, len(data) - self.event_size + 1, self.event_size):
             sequence, index, number = self._event(data, base)
             tag = self._tag.of(data, base) if self._tag else None
@@ -89,7 +89,7 @@ class RefDecoder:
 
 
 class StackTableDecoder:
-    """Decodes `_STACK_TABLE`, its hash area excluded, and the `_OBJECT_REF_TRACE` in its blocks.
+    """Decodes `_STACK_TABLE` without its hash area, and the `_OBJECT_REF_TRACE` in its blocks.
 
     Args:
         types: the kernel's structures

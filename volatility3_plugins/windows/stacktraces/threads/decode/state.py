@@ -2,8 +2,8 @@
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
 """Names of scheduling states and wait reasons.
 
-Source: the public enumerations _KTHREAD_STATE and _KWAIT_REASON (wdm.h and the kernel's symbols); numbers
-that Windows reused over time have the name of their newest meaning.
+Source: the public enumerations _KTHREAD_STATE and _KWAIT_REASON (wdm.h and the kernel's symbols). If Windows
+gave a number a new meaning, the name here is that of the newest meaning.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ _REASONS = (
 
 
 def state_name(state: int) -> str:
-    """Returns the name of a KTHREAD.State, or its number where it has none."""
+    """Returns the name of a KTHREAD.State; a number without a name is returned as text."""
     return _STATES[state] if 0 <= state < len(_STATES) else str(state)
 
 
 def wait_reason_name(reason: int) -> str:
-    """Returns the name of a KTHREAD.WaitReason, or its number where it has none."""
+    """Returns the name of a KTHREAD.WaitReason; a number without a name is returned as text."""
     return _REASONS[reason] if 0 <= reason < len(_REASONS) else str(reason)

@@ -19,7 +19,7 @@ _BATCH = 1024
 
 
 class MalformedBuffer(ValueError):
-    """Bytes that are no RTL_PROCESS_BACKTRACES: shorter than they say."""
+    """The bytes are no valid RTL_PROCESS_BACKTRACES."""
 
 
 class Buffer(NamedTuple):
@@ -53,11 +53,11 @@ class Record(NamedTuple):
 
 
 def encode(buffer: Buffer, records: Iterable[Record], layout: BacktracesLayout) -> Iterator[bytes]:
-    """Yields RTL_PROCESS_BACKTRACES piece by piece (some 256 KB each).
+    """Yields RTL_PROCESS_BACKTRACES in pieces of about 256 KB.
 
     Args:
         buffer: the header
-        records: those of index 1, 2, ... without gaps; of one that cannot be read, only the index is not zero
+        records: those of index 1, 2, ... without gaps; a record that cannot be read has only its index
         layout: of the bitness of the database
     """
     yield layout.header.pack(*buffer).ljust(layout.header_size, b"\0")
@@ -74,7 +74,7 @@ def encode(buffer: Buffer, records: Iterable[Record], layout: BacktracesLayout) 
 
 
 def decode(data: bytes, layout: BacktracesLayout) -> Tuple[Buffer, List[Record]]:
-    """Takes RTL_PROCESS_BACKTRACES apart.
+    """Decodes RTL_PROCESS_BACKTRACES.
 
     Raises:
         MalformedBuffer: when data ends before the last record does, or a record has more than 32 frames

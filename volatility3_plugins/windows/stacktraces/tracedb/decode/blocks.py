@@ -1,6 +1,9 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""The third way to the entries of a database: block after block through the used memory."""
+"""The third way to the entries of a database: a walk from block to block through the used memory.
+
+The other two, the index array and the hash chains, are in `linked`.
+"""
 
 from __future__ import annotations
 
@@ -30,15 +33,15 @@ class Blocks(NamedTuple):
 class BlockWalk:
     """Walks the blocks from the first entry to the lower watermark.
 
-    Where a block makes no sense or is not present, the walk goes on at the next address that a bucket, an
-    index slot or a chain gives, else at the next place where several blocks in a row make sense.
+    If a block is invalid or missing, the walk continues at the next address to which a bucket, an index slot
+    or a chain leads, or at the next place where several valid blocks follow each other, if that comes first.
 
     Args:
-        layout: of the database's entries
-        memory: what is present of the range
+        layout: the layout of the entries
+        memory: the present parts of the range
         first: address of the first block
-        end: the lower watermark, or what bounds it when it is not known
-        pointers: gives the addresses that buckets and index slots hold; asked only when sync is lost
+        end: the lower watermark, or an upper bound for it
+        pointers: returns the addresses that buckets and index slots hold; called only when a block is invalid
     """
 
     def __init__(
@@ -65,7 +68,7 @@ class BlockWalk:
         return self._blocks
 
     def _stride(self, position: int) -> int:
-        """Takes blocks as long as they make sense; returns where it stopped."""
+        """Takes blocks as long as they are valid; returns the address at which it stopped."""
         run = self._memory.run_at(position)
         if run is None:
             return position
@@ -90,7 +93,7 @@ class BlockWalk:
         return start + offset
 
     def _resume(self, stopped: int) -> Optional[int]:
-        """Returns where blocks make sense again: within the last good one if need be."""
+        """Returns where valid blocks start again. That may be within the last block, if its size is wrong."""
         layout, blocks = self._layout, self._blocks
         if blocks.addresses:
             # The last block's BlockDepth may be what is wrong.
@@ -122,7 +125,7 @@ class BlockWalk:
         return limit if limit < self._end else None
 
     def _confirmed(self, position: int) -> bool:
-        """Tells whether several blocks in a row make sense, or all up to the end of what is present."""
+        """Tells whether several blocks in a row are valid, or all blocks up to the end."""
         layout = self._layout
         for _ in range(_CONFIRMATIONS):
             if position == self._end:

@@ -1,6 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""RtlCaptureStackBackTrace on a stack that is known already, and stacks as others store them."""
+"""What RtlCaptureStackBackTrace returns for a known stack, and stacks in arrays of fixed length."""
 
 from __future__ import annotations
 

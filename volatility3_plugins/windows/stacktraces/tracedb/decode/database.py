@@ -1,6 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""A Stack Trace Database, read by all three ways: index array, hash chains, block after block.
+"""A Stack Trace Database, read in all three ways: by index array, by hash chains, and block by block.
 
 How to use it::
 
@@ -12,9 +12,9 @@ How to use it::
         figures = opened.figures()
         for piece in backtraces.encode(opened.buffer(), opened.records(), layout): file.write(piece)
 
-`reader` returns what is present of a range (`memory.Reader`); memory is read when the object is made, in two
-bulk reads (header to lower watermark, upper watermark to the end of the index array). The object holds these
-bytes and some 200 bytes per entry; traces are decoded as they are yielded.
+`reader` returns the present parts of a range (`memory.Reader`). Memory is read when the object is made, in
+two bulk reads (header to lower watermark, upper watermark to the end of the index array). The object holds
+these bytes and some 200 bytes per entry; traces are decoded as they are yielded.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from .linked import Links
 from .traces import TraceDecoder
 
 _MAX_LOST = 0x10000
-"""Index slots that are believed beyond the number of blocks: those of blocks logged meanwhile."""
+"""How many more index slots than blocks are believed: traces are logged while the image is taken."""
 
 
 class Figures(NamedTuple):
@@ -75,7 +75,7 @@ class StdDatabase:
         self.header = header
         self.bounds = used = bounds(header)
         self._memory = reader(header.address, used.lower_end - header.address)
-        # No method of this object: what holds each other is let go much later than what is no longer needed.
+        # A method of this object would be a reference cycle, and cycles are freed much later.
         memory = Memory(Windows(reader, WINDOW), header.layout.pointer_size)
         self._read = functools.partial(_read, self._memory, memory, used.lower_end)
         upper = reader(used.upper_start, used.upper_end - used.upper_start)
@@ -92,10 +92,10 @@ class StdDatabase:
         self.unreadable = self._missing(upper)
 
     def traces(self, carve: bool = False) -> Iterator[Trace]:
-        """Yields the traces by index, then those that no index slot leads to by address.
+        """Yields the traces by index, then those without an index slot by address.
 
         Args:
-            carve: also what was released, and orphans
+            carve: yield freed traces and orphans, too
         """
         return self._decoder.traces(0 if carve else stdstatus.FREED | stdstatus.ORPHAN)
 
@@ -120,7 +120,7 @@ class StdDatabase:
 
     @property
     def unlisted(self) -> int:
-        """How many index slots lead to no entry besides the thousand that `traces` yields."""
+        """How many index slots that lead to no entry `traces` leaves out: it yields the first thousand."""
         return self._decoder.unlisted()
 
     @property
@@ -139,7 +139,7 @@ class StdDatabase:
         return Buffer(header.committed_memory, header.reserved_memory, header.lookups, self._record_count())
 
     def records(self) -> Iterator[Record]:
-        """Yields what Windows would return of each index slot: released traces too, unindexed ones not."""
+        """Yields the record that Windows would return for each index slot. Released traces have one, too."""
         claims = self._decoder.claims()
         return _records(self.header, self._links, claims, self._record_count(), self._read)
 
@@ -147,7 +147,7 @@ class StdDatabase:
         return _record_count(self.header, self.bounds, self._links, self._decoder.claims())
 
     def _missing(self, upper: Extents) -> int:
-        """Counts the bytes of the used parts that are not present, as far as it is known what is used."""
+        """Counts the missing bytes of the parts that are known to be used."""
         used, address = self.bounds, self.header.address
         known = used.lower_end if used.lower_known else used.first_entry
         missing = self._memory.missing(address, known)
@@ -155,7 +155,7 @@ class StdDatabase:
 
 
 def _read(bulk: Extents, memory: Memory, end: int, address: int, length: int) -> Optional[Bytes]:
-    """Reads from the bulk, else (beyond a watermark that is out of date) from memory."""
+    """Reads from the bulk; beyond the watermark, which may be out of date, from memory."""
     found = bulk.read(address, length)
     return memory.read(address, length) if found is None and address + length > end else found
 
@@ -163,11 +163,11 @@ def _read(bulk: Extents, memory: Memory, end: int, address: int, length: int) ->
 def _record_count(header: Header, used: Bounds, links: Links, claims: Dict[int, int]) -> int:
     """Returns how many index slots are in use.
 
-    Watermark and counter say so if they agree, else the highest index that leads to an entry. None of them
-    is believed far beyond the number of blocks: a number is a block's, and each of them is a record.
+    If watermark and counter agree, they give the number; otherwise it is the highest index that leads to an
+    entry. The number is limited by the number of blocks, because each index belongs to a block.
 
     Args:
-        claims: index to entry, of what no slot leads to
+        claims: index to entry, for entries to which no slot leads
     """
     limit = len(links.blocks.addresses) + _MAX_LOST
     slots = (used.upper_end - used.upper_start) // header.layout.pointer_size
@@ -182,7 +182,7 @@ def _record_count(header: Header, used: Bounds, links: Links, claims: Dict[int, 
 def _records(
     header: Header, links: Links, claims: Dict[int, int], count: int, read: entries.ReadBytes
 ) -> Iterator[Record]:
-    """Yields a record per index 1, 2, ... count: the entries' bytes as they are, released ones too."""
+    """Yields a record for each index 1, 2, ... count, with the bytes of the entry as they are."""
     layout = header.layout.entry
     addresses, pointer, head_size = links.blocks.addresses, layout.pointer_size, layout.head_size
     for index, entry in _numbered(links, count):

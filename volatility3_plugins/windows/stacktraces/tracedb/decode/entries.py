@@ -1,6 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""Bucket heads and single entries of a database as they lie in memory."""
+"""Reads the bucket heads and single entries of a database from memory."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ ReadBytes = Callable[[int, int], Optional[Buffer]]
 
 
 class Heads(NamedTuple):
-    """Bucket heads in a row: the number of the first, and the address of each one's first entry or 0."""
+    """Adjacent bucket heads: the number of the first, and for each the address of its first entry or 0."""
 
     first: int
     addresses: Tuple[int, ...]
 
 
 class StdEntry(NamedTuple):
-    """An entry that is all present: HashChain, TraceCount's word, the number that it holds, its frames."""
+    """A complete entry: HashChain, TraceCount's word, its own index, its frames."""
 
     chain: int
     word: int
@@ -34,7 +34,7 @@ class StdEntry(NamedTuple):
 
 
 def read_entry(layout: EntryLayout, read: ReadBytes, address: int) -> Optional[StdEntry]:
-    """Returns the entry at an address if it is all present and its Depth is one that Windows records.
+    """Returns the entry at an address if all of it is present and its Depth is one that Windows records.
 
     Args:
         layout: of the database's entries
@@ -74,6 +74,6 @@ def starts(heads: Iterable[Heads]) -> Iterator[Tuple[int, int]]:
 
 
 def pointers(memory: Extents, address: int, count: int, size: int) -> Tuple[int, ...]:
-    """Returns an array of pointers that is wholly present."""
+    """Returns an array of pointers, or an empty tuple if a part of it is missing."""
     data = memory.read(address, count * size)
     return struct.unpack(f"<{count}{POINTER_CODES[size]}", data) if data is not None else ()

@@ -1,13 +1,13 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""The header of a Stack Trace Database: its fields, what in them contradicts the rest, what memory is in use.
+"""The header of a Stack Trace Database: its members, which of them are wrong, which memory is used.
 
-The layout is chosen by what the structure says of itself. Sources of the facts: the public symbols of ntdll
-(6.0 and later) and the code of ntdll and ntoskrnl (XP SP3, 2003 SP2, 7 to 11); the measures given here were
-checked on databases that these builds wrote.
+Sources: public symbols of ntdll (6.0 and later), listings of ntdll and ntoskrnl (XP SP3, 2003 SP2, 7 to 11).
+Numbers given here were measured on databases that these builds wrote.
 
-Which memory is in use is taken from the structure alone: a kernel database leaves its commit limits unset
-(its memory is committed beforehand and ends in old pool data), and its counters may begin as garbage.
+The used memory is found from the watermarks alone. The commit limits are of no use, because a kernel does not
+set them (its memory is committed beforehand, and ends with old pool data), and its counters may begin as
+garbage.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from .capture import back_trace_hash
 from .layout import StdLayout
 
 MAX_DATABASE = 0x8000000
-"""128 MB: the most that ntdll reserves (StackTraceDatabaseSizeInMb); a kernel's is 8 MB or less."""
+"""128 MB, the most that ntdll reserves (StackTraceDatabaseSizeInMb). A kernel reserves 8 MB or less."""
 MAX_BUCKETS = 100_000
-"""Windows uses 137, 1567, 5569 or 9551."""
+"""The limit for a stored number of buckets. Windows uses 137, 1567, 5569 or 9551."""
 
 _MARGIN = 0x10000
 
@@ -55,7 +55,7 @@ class Header(NamedTuple):
 
     @property
     def first_entry(self) -> int:
-        """Address of the first entry; in 6.0 entries may begin a little higher (the place is not known)."""
+        """Address of the first entry. In 6.0 the exact place, a little higher perhaps, is unknown."""
         if self.layout.has_start:
             return self.address + lower_memory_start(self.layout, self.bucket_stride, self.bucket_count)
         return self.buckets_end
@@ -66,7 +66,7 @@ class Header(NamedTuple):
 
     @property
     def committed_memory(self) -> int:
-        """CommittedMemory as Windows computes it; without meaning where memory is committed beforehand."""
+        """CommittedMemory as Windows computes it; meaningless in a kernel (memory committed beforehand)."""
         return self._difference("CurrentUpperCommitLimit")
 
     @property
@@ -90,13 +90,13 @@ class Header(NamedTuple):
 
 def lower_memory_start(layout: StdLayout, stride: int, count: int) -> int:
     """Returns the offset of the first entry (6.1 and later): after the declared structure and the bucket
-    array, such that BackTrace is aligned to two pointers (code of ntdll 7 to 11, ntoskrnl 10586 to 28000)."""
+    array, with BackTrace aligned to two pointers (listings of ntdll 7 to 11 and ntoskrnl 10586 to 28000)."""
     unit = 2 * layout.pointer_size
     return -(-(layout.size + stride * count) // unit) * unit + -layout.entry.head_size % unit
 
 
 def parse(layout: StdLayout, address: int, data: bytes) -> Iterator[Header]:
-    """Yields the header once per possible bucket stride; data must reach to the buckets."""
+    """Yields the header once for each possible bucket stride. `data` must extend to the buckets."""
     fields = dict(zip(layout.names, layout.values(data, 0)))
     for stride in layout.bucket_strides:
         yield Header(address, layout, fields, stride, fields["NumberOfBuckets"], fields["EntryIndexArray"])
@@ -125,7 +125,7 @@ def _contradictions(header: Header) -> Iterator[str]:
     for name in ("PreCommitted", "DumpInProgress"):
         if fields[name] > 1:
             yield name
-    # XP keeps its lock inside and calls it through routine pointers; 2003 has neither.
+    # XP has its lock in the structure, and pointers to the routines of the lock; 2003 has neither.
     for name in ("AcquireLockRoutine", "ReleaseLockRoutine", "OkayToLockRoutine"):
         if not fields.get(name, 1):
             yield name
@@ -139,7 +139,8 @@ class Bounds(NamedTuple):
         lower_end: where they end (NextFreeLowerMemory)
         upper_start: where the index slots begin (NextFreeUpperMemory)
         upper_end: where they end (EntryIndexArray); equal to upper_start when no index array is known
-        lower_known, upper_known: false where a damaged watermark was replaced by the largest sensible bound
+        lower_known, upper_known: False if the watermark is damaged and was replaced by the largest possible
+            one
     """
 
     first_entry: int
@@ -151,7 +152,7 @@ class Bounds(NamedTuple):
 
 
 def bounds(header: Header) -> Bounds:
-    """Returns the used parts of a database, at most 128 MB in all, whatever its header holds."""
+    """Returns the used parts of a database: at most 128 MB in all, whatever the header says."""
     first, pointer = header.first_entry, header.layout.pointer_size
     limit = header.address + MAX_DATABASE
     index_end = header.index_end
@@ -173,6 +174,6 @@ def bounds(header: Header) -> Bounds:
 
 
 def _most_slots(header: Header, lower_end: int) -> int:
-    """Returns how many index slots there can be: one per block, and those of blocks logged meanwhile."""
+    """Returns the most index slots that are possible: one per block, and some for traces logged meanwhile."""
     smallest = header.layout.entry.head_size + header.layout.pointer_size
     return (lower_end - header.first_entry) // smallest + _MARGIN

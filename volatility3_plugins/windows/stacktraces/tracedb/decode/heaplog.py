@@ -3,8 +3,9 @@
 """The heap's trace log of Windows 7 and later, behind ntdll's `RtlpHeapStackTraceLog`.
 
 Under `gflags +ust` a heap block points to a record here, not to the Stack Trace Database. A record is never
-released and has neither number nor count. Sources: code of ntdll 7600 to 22000 (x64; the x86 form is from a
-listing), checked on logs that 7601 and 19044 wrote. No public symbol describes the structures.
+released, and has neither an index nor a count. Sources: listings of ntdll 7600 to 22000 (x64) and of a 32-bit
+ntdll; measured on logs that 7601 and 19044 (x64) and 16299 (x86) wrote. No public symbols describe the
+structures.
 """
 
 from __future__ import annotations
@@ -24,9 +25,9 @@ _SAMPLE = 16
 
 
 def prove(reader: Reader, address: int, layout: HeapLogLayout) -> bool:
-    """Tells whether an address holds a log with at least one record, all of what is tried in order.
+    """Tells whether an address holds a log with at least one record, in which a sample of records is right.
 
-    An empty log proves nothing and is not recognised.
+    An empty log proves nothing, and is not recognised.
     """
     log = HeapLog(reader, address, layout)
     return bool(log.trace_count) and log.proves_itself()
@@ -49,13 +50,13 @@ class HeapLog:
 
     @property
     def trace_count(self) -> Optional[int]:
-        """The number of records that the log says it has; None when that is not present."""
+        """The log's own number of records; None if it is not in the image."""
         count = self._layout.trace_count
         data = self._object.read(self.address + count.offset, count.size)
         return int.from_bytes(data, "little") if data is not None else None
 
     def proves_itself(self) -> bool:
-        """Tells whether the object is all present and its chains begin with records that belong there."""
+        """Tells whether all of the object is present and its chains begin with records that belong there."""
         layout = self._layout
         data = self._object.read(self.address, layout.size)
         if data is None:
@@ -72,15 +73,15 @@ class HeapLog:
         return True in verdicts and False not in verdicts
 
     def traces(self, carve: bool = False) -> Iterator[Trace]:
-        """Returns the records, chain by chain. They have neither index nor count; nothing is ever released.
+        """Returns the records, chain by chain. They have neither an index nor a count.
 
         Args:
-            carve: makes no difference here
+            carve: makes no difference here, because records are never released
         """
         return (trace for trace in self._rows() if trace is not None)
 
     def figures(self) -> Figures:
-        """Counts what `traces` yields; unreadable are bytes of the object and of the records known."""
+        """Counts the traces. `unreadable` counts the missing bytes of the object and of the known records."""
         layout = self._layout
         traces = wrong = 0
         missing = self._object.missing(self.address, self.address + layout.size)
@@ -118,7 +119,7 @@ class HeapLog:
                 address = record.next
 
     def _heads(self) -> Iterator[Tuple[int, int]]:
-        """Yields (bucket, first record) as far as the array is present."""
+        """Yields (bucket, address of its first record) for the present part of the array."""
         layout = self._layout
         for bucket in range(layout.bucket_count):
             place = self.address + layout.buckets + bucket * layout.bucket_size
@@ -128,7 +129,7 @@ class HeapLog:
 
 
 class _Record:
-    """A record: what is present of it."""
+    """The present members of a record."""
 
     def __init__(self, memory: Memory, address: int, layout: HeapLogLayout) -> None:
         self._layout = layout
@@ -142,7 +143,7 @@ class _Record:
             self.frames = self._frames(min(self.depth, layout.max_depth))
 
     def plausible(self, bucket: int) -> bool:
-        """Tells whether it is a record of a bucket, damaged perhaps; what is not present may be."""
+        """Tells whether it may be a record of a bucket, damaged or not; one that is not in the image may."""
         if self.hash is None or self.depth is None:
             return True
         total = self._sum()
@@ -163,7 +164,7 @@ class _Record:
         return Trace(None, self._address, None, self.depth, self.hash, bucket, self.frames, flags)
 
     def agrees(self, bucket: int) -> Optional[bool]:
-        """Tells whether it is whole and in the right bucket; None when it is not all present."""
+        """Tells whether it is valid and in the right bucket; None if a part of it is missing."""
         if self.hash is None or self.depth is None:
             return None
         if not 0 < self.depth <= self._layout.max_depth:

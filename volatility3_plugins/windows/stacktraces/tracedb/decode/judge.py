@@ -1,6 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""What is special or wrong about an entry of a database, and what can be had of a damaged one."""
+"""Decodes damaged and unusual entries of a database, and says what is wrong with them."""
 
 from __future__ import annotations
 
@@ -17,11 +17,12 @@ Frames = Tuple[Optional[int], ...]
 
 
 class Trace(NamedTuple):
-    """A back trace, or what is left of it. What is not present is None.
+    """A back trace, or the rest of a damaged one. A value that is not in the image is None.
 
     Attributes:
-        trace_index: number by which Windows knows it, 0: none. It comes from the position in the index array;
-            what no slot leads to has the number that the entry itself holds (16 bits in 5.x)
+        trace_index: the index by which Windows knows the trace; 0: it has none. It is the position in the
+            index array. If no slot leads to the trace, it is the index that the entry itself holds (16 bits
+            in 5.x)
         address: of the entry
         trace_count: TraceCount (0x7FF means that or more since 6.0)
         depth: as stored
@@ -42,7 +43,7 @@ class Trace(NamedTuple):
 
 
 class Judge:
-    """Makes traces of entries that are not plain.
+    """Makes traces of entries that are damaged, freed or otherwise special.
 
     Args:
         header: of the database
@@ -63,10 +64,10 @@ class Judge:
         """Makes a trace of an entry whose Depth may be right.
 
         Args:
-            index: of the slot that leads there, None if there is none
+            index: of the slot that leads to the entry, None if no slot does
             entry: its number in the columns of the links
             word: TraceCount as stored, with BlockDepth where they share a word
-            stored: the number that the entry itself holds
+            stored: the index that the entry itself holds
             frames: as many as its Depth says
         """
         depth, found = len(frames), self._links.buckets[entry]
@@ -79,9 +80,10 @@ class Judge:
         return self._finish(index, entry, flags, word, stored, frames, total, bucket)
 
     def piecemeal(self, index: Optional[int], entry: int) -> Trace:
-        """Makes a trace of an entry that is not all present, or whose Depth is nonsense.
+        """Makes a trace of an entry of which a part is missing, or whose Depth is impossible.
 
-        Then the depth is one with which the frames belong in the chain that leads there, else what fits.
+        An impossible Depth is replaced by one with which the hash of the frames fits the chain that leads to
+        the entry. If there is none, all frames are taken for which the block has room.
         """
         layout, address = self._layout, self._links.blocks.addresses[entry]
         head = self._read(address, layout.head_size)
@@ -98,7 +100,7 @@ class Judge:
             total, bucket = self._hash(frames[:fitting])
             if bucket is not None and bucket == self._links.buckets[entry]:
                 if layout.shift and not frames[fitting - 1]:
-                    # Blocks are rounded up: a 0 at the end is rather what was never written.
+                    # Block sizes are rounded up: a 0 at the end was probably never written.
                     continue
                 return self._finish(
                     index, entry, stdstatus.DEPTH, word, stored, frames[:fitting], total, bucket
@@ -137,7 +139,7 @@ class Judge:
         return Trace(number, address, count, depth, total, bucket, frames, flags)
 
     def _index_flags(self, index: Optional[int], stored: int, flags: int) -> int:
-        """Compares the number that an entry holds with its place in the index array."""
+        """Compares the index that an entry holds with its place in the index array."""
         wide = self._layout.wide
         if index is not None:
             return 0 if self._layout.is_index(stored, index) else stdstatus.INDEX
@@ -149,7 +151,7 @@ class Judge:
         return stdstatus.INDEX if beyond or self._links.slot_present(stored) else 0
 
     def _hash(self, frames: Frames) -> Tuple[Optional[int], Optional[int]]:
-        """Returns hash and bucket of frames that are all present."""
+        """Returns hash and bucket of the frames, or (None, None) if a frame is missing."""
         present = [frame for frame in frames if frame is not None]
         if not present or len(present) < len(frames):
             return None, None
@@ -172,7 +174,7 @@ class Judge:
         )
 
     def _room(self, entry: int, word: int) -> int:
-        """Returns how many frames an entry can have before its block, or the next entry, sets an end."""
+        """Returns how many frames an entry has room for, up to the end of its block or to the next entry."""
         layout, links = self._layout, self._links
         if layout.shift:
             return self._capacity(word)

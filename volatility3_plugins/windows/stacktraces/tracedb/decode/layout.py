@@ -1,9 +1,9 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""What the decoders bind of the structures once, before they read a database.
+"""Offsets, sizes and readers of the structures, which the decoders look up once before they read a database.
 
-Everything comes from our symbol tables by the names of the members. What a structure has decides how it is
-read, not its version. All offsets and sizes are bytes.
+All of them come from our symbol tables by the names of the members. The members that a structure has decide
+how it is read; the version does not. All offsets and sizes are in bytes.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ...base.decode.structure import Buffer, Structure, Structures
 POINTER_CODES = {4: "I", 8: "Q"}
 
 Values = Callable[[Buffer, int], Tuple[int, ...]]
-"""Takes data and where in it a structure starts, returns the values of the members that it was made for."""
+"""Takes data and the offset of a structure in it; returns the values of the members for which it was made."""
 
 _WHOLE = (1, 2, 4, 8)
 _INDEX_BITS = 16
@@ -29,7 +29,7 @@ class EntryLayout:
     Args:
         entry: the structure
         pointer_size: 4 or 8
-        unit: of which blocks are multiples
+        unit: bytes; the sizes of blocks are multiples of it
 
     Attributes:
         pointer_size: as given
@@ -39,14 +39,15 @@ class EntryLayout:
         chain: HashChain, which leads to where the next entry starts
         scan: reads (HashChain, the word that holds TraceCount and BlockDepth, Depth)
         marks: reads (TraceCount's word, [IndexHigh,] Index)
-        shift: position of BlockDepth in TraceCount's word; 0 where blocks have none and Depth gives the size
+        shift: lowest bit of BlockDepth in TraceCount's word; 0 if there is none and Depth gives the block's
+            size
         sizes: bytes of a block, by BlockDepth (or by Depth)
-        capacities: frames that fit in a block, by the same
+        capacities: frames that fit in a block, by BlockDepth (or by Depth)
         frames: by depth, unpacks BackTrace of an entry
         count_mask: for TraceCount's word
         saturation: the TraceCount that means "or more"; 0 where the count is 32 bits wide
-        wide: IndexHigh is there, the stored index has 32 bits instead of 16
-        overwritten: frames of a freed block that the free list's link lies over; -1: nothing is ever freed
+        wide: entries have IndexHigh, so the stored index has 32 bits instead of 16
+        overwritten: how many frames of a freed block the free list overwrites; -1: blocks are never freed
     """
 
     def __init__(self, entry: Structure, pointer_size: int, unit: int) -> None:
@@ -75,7 +76,7 @@ class EntryLayout:
             self.overwritten = max(free_chain.offset + free_chain.size - head, 0) // pointer_size
 
     def size_for(self, depth: int) -> int:
-        """Returns the size of a block that is made for a trace of this depth."""
+        """Returns the size of the block that Windows makes for a trace of this depth."""
         return -(-(self.head_size + depth * self.pointer_size) // self.alignment) * self.alignment
 
     def count_word(self, head: Buffer) -> int:
@@ -83,16 +84,16 @@ class EntryLayout:
         return self.marks(head, 0)[0]
 
     def stored_index(self, head: Buffer) -> int:
-        """Returns the number that an entry holds."""
+        """Returns the index that an entry holds."""
         values = self.marks(head, 0)
         return values[1] << _INDEX_BITS | values[2] if self.wide else values[1]
 
     def is_index(self, stored: int, index: int) -> bool:
-        """Tells whether what an entry holds is a number, of which it may hold the low half only."""
+        """Tells whether an entry's own index, which may be only the low 16 bits, is that of `index`."""
         return stored == (index if self.wide else index & (1 << _INDEX_BITS) - 1)
 
     def fits(self, word: int, depth: int) -> bool:
-        """Tells whether a block has room for so many frames, by the word that holds BlockDepth."""
+        """Tells whether a block has room for `depth` frames; `word` is the one that holds BlockDepth."""
         return not self.shift or depth <= self.capacities[word >> self.shift]
 
 
@@ -107,12 +108,12 @@ class StdLayout:
     Attributes:
         name, types, pointer_size: as given
         size: of the structure as declared, with one bucket
-        names: of its integers and pointers
-        values: reads these
+        names: names of its integers and pointers
+        values: reads these members
         buckets: offset of Buckets
         bucket_strides: possible distances of two bucket heads; a kernel's differ from a process's since 6.1
-        has_start: LowerMemoryStart is there (6.1 and later)
-        entry: its entries
+        has_start: it has LowerMemoryStart (6.1 and later)
+        entry: the layout of its entries
     """
 
     def __init__(self, name: str, types: Structures, pointer_size: int) -> None:
@@ -127,7 +128,7 @@ class StdLayout:
         strides = [each.size for each in map(types.find, _HEADS) if each is not None]
         self.bucket_strides = tuple(strides) or (pointer_size,)
         self.has_start = database.has("LowerMemoryStart")
-        # Since 6.1 blocks are multiples of two pointers (code of 7601.17514 and later); before, of one.
+        # Block sizes are multiples of two pointers since 6.1 (listings of 7601.17514 and later), else of one.
         unit = 2 * pointer_size if self.has_start else pointer_size
         self.entry = EntryLayout(types["_RTL_STACK_TRACE_ENTRY"], pointer_size, unit)
 
@@ -196,7 +197,7 @@ class BacktracesLayout:
 
 
 def _integers(structure: Structure, end: int) -> List[str]:
-    """Returns the integers and pointers of a structure before an offset; of two that overlap, the first."""
+    """Returns the names of the integers and pointers before an offset; of two that overlap, the first."""
     found: List[str] = []
     reached = 0
     for each, name in sorted((structure.field(name), name) for name in structure.names):

@@ -20,11 +20,11 @@ from .entries import Heads, ReadBytes, read_entry
 from .header import Bounds, Header
 
 UNREADABLE = -1
-"""Depth of an entry of which not even the head is present."""
+"""The depth of an entry whose head is not in the image."""
 
 
 class Slots(NamedTuple):
-    """Index slots in a row that are present: the number of the first, and what they hold, in index order."""
+    """Adjacent index slots that are present: the index of the first, and the pointers in index order."""
 
     first: int
     pointers: Tuple[int, ...]
@@ -41,16 +41,16 @@ class Chain(enum.IntEnum):
 class Links:
     """Which entries the chains and the index slots lead to.
 
-    Entries are known by their number in the columns of `blocks`, which grow by those that only a chain or a
-    slot leads to.
+    An entry is identified by its row in the columns of `blocks`. Entries that the block walk did not find,
+    but to which a chain or a slot leads, are appended to these columns.
 
     Attributes:
         blocks: all entries; those of the block walk first, by address
-        walked: how many of them the block walk found
+        walked: how many of them are from the block walk
         buckets: by entry, the bucket in whose chain it was found, or -1
         chains: by bucket, how far its chain can be followed
-        slots: what index slots are present
-        entries: like slots, the entry that each leads to, or None
+        slots: the index slots that are present
+        entries: for each slot the entry to which it leads, or None
         led: by entry, 1 if a slot leads to it
         strays: how many slots lead to no entry
     """
@@ -79,7 +79,7 @@ class Links:
         self._following: List[Optional[int]] = []
         self._follow(heads)
         if used.upper_known and [run.pointers for run in slots] == [tuple(blocks.addresses)]:
-            # As it is where every trace got its number when it was logged: slots are in the order of memory.
+            # The slots are in the order of memory: each trace got its index when it was logged.
             self.entries: List[List[Optional[int]]] = [list(range(len(blocks.addresses)))]
             self.led = bytearray(b"\1" * len(blocks.addresses))
             self.strays = 0
@@ -92,7 +92,7 @@ class Links:
 
     @functools.cached_property
     def by_address(self) -> Dict[int, int]:
-        """Entry by address, also of those that only a chain or a slot leads to."""
+        """Entry by address, with those to which only a chain or a slot leads."""
         return dict(zip(self.blocks.addresses, range(len(self.blocks.addresses))))
 
     def slot_present(self, index: int) -> bool:
@@ -131,7 +131,7 @@ class Links:
             self.chains[bucket] = Chain.UNREADABLE
 
     def _claim(self, address: int, bucket: int) -> Optional[int]:
-        """Returns the entry to mark; one that two chains claim goes to that in which its hash belongs."""
+        """Returns the entry to mark. An entry in two chains belongs to the chain that its hash selects."""
         entry = self.by_address.get(address)
         if entry is None:
             return self._admit(address, self._hashes_to, bucket)
@@ -140,7 +140,10 @@ class Links:
         return entry if self.buckets[entry] != bucket and self._hashes_to(address, bucket) else None
 
     def _resolve(self, run: Slots) -> List[Optional[int]]:
-        """Returns the entry that each slot leads to; a slot that may be none must lead to its own number."""
+        """Returns the entry to which each slot leads.
+
+        If the end of the used slots is not known, a slot counts only if its entry holds the slot's index.
+        """
         entries = list(map(self.by_address.get, run.pointers))
         if self._used.upper_known and None not in entries:
             return entries
@@ -155,7 +158,10 @@ class Links:
         return entries
 
     def _led_once(self) -> bytearray:
-        """Marks what slots lead to; of slots that lead to one entry only its own, else the first, is kept."""
+        """Marks the entries to which slots lead. Of several slots with one entry, only one is kept.
+
+        It is the slot whose index the entry holds, or else the first one.
+        """
         led, doubled = bytearray(len(self.buckets)), set()
         for entries in self.entries:
             for entry in entries:
@@ -179,12 +185,12 @@ class Links:
             yield from ((index, entry) for index, entry in enumerate(entries, run.first) if entry is not None)
 
     def _admit(self, address: int, agrees: Callable[[int, int], bool], number: int) -> Optional[int]:
-        """Takes in an entry that the block walk did not meet, unless nothing speaks for it.
+        """Adds an entry that the block walk did not find, if it is credible.
 
         Args:
-            address: where a chain or a slot leads
-            agrees: tells whether the entry's own content agrees with the number of that chain or slot
-            number: of the chain or slot
+            address: the address to which a chain or a slot leads
+            agrees: tells whether the content of the entry agrees with the number of that chain or slot
+            number: the number of the chain or slot
         """
         used, layout = self._used, self._layout
         ceiling = used.upper_start if used.upper_known else used.upper_end
@@ -244,7 +250,7 @@ def index_slots(memory: Extents, used: Bounds, size: int) -> List[Slots]:
 
 
 def cut(slots: List[Slots], entries: List[List[Optional[int]]]) -> None:
-    """Drops what follows the last slot that leads to an entry, where it is not known where the slots end."""
+    """Drops the slots after the last one that leads to an entry, if the end of the slots is unknown."""
     while slots:
         while entries[-1] and entries[-1][-1] is None:
             entries[-1].pop()
@@ -256,18 +262,18 @@ def cut(slots: List[Slots], entries: List[List[Optional[int]]]) -> None:
 
 
 def in_order(blocks: Blocks, heads: Sequence[Heads]) -> Optional[List[int]]:
-    """Tells in which bucket's chain each entry is, in one pass through memory.
+    """Finds for each entry the bucket in whose chain it is, in one pass through memory.
 
-    Windows 6.0 and later put a new entry before the others of its chain, 5.x behind them; as long as no block
-    was released and used again, a chain goes through memory in one direction.
+    Windows 6.0 and later put a new entry at the start of its chain, 5.x at the end. So every chain goes
+    through memory in one direction, as long as no block was released and used again.
 
     Args:
         blocks: the entries by address
-        heads: what is present of the bucket heads
+        heads: the present bucket heads
 
     Returns:
-        By entry its bucket, or -1 if it is in no chain; None unless each head and each link of an entry in a
-        chain leads to an entry of its own, all in one direction.
+        For each entry its bucket, or -1 if it is in no chain. None if the chains do not all go in one
+        direction, or if a link does not lead to an entry, or if two links lead to the same entry.
     """
     pending: Dict[int, int] = {address: bucket for bucket, address in stdentries.starts(heads)}
     used = sum(len(run.addresses) - run.addresses.count(0) for run in heads)
@@ -285,5 +291,5 @@ def in_order(blocks: Blocks, heads: Sequence[Heads]) -> Optional[List[int]]:
     pending.pop(0, None)
     reached = links if -1 not in found else compress(links, map((-1).__ne__, found))
     ends = sum(not link for link in reached)
-    # A link that leads where another does, too, is one that the other took the place of.
+    # If two links lead to the same entry, one chain has no end, and the numbers differ.
     return found if not pending and ends == used else None

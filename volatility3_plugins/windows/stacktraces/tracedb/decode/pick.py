@@ -13,12 +13,12 @@ from .header import Header, bounds
 from .judge import Trace
 
 MOST = 64
-"""For more than so many it costs less to read the database."""
+"""The most traces that are looked up: for more it takes less time to read the whole database."""
 _LONGEST = 0x1000
 
 
 class Picker:
-    """Looks numbers up as Windows does, and checks the way there.
+    """Looks up traces by index as Windows does, and checks everything on the way.
 
     Args:
         reader: reads memory
@@ -32,12 +32,11 @@ class Picker:
         self._memory = Memory(Windows(reader, WINDOW), header.layout.pointer_size)
 
     def traces(self, indices: Collection[int]) -> Optional[List[Trace]]:
-        """Returns the traces with some numbers, in their order.
+        """Returns the traces with some indices, in the order of the indices.
 
         Returns:
-            None when one of them has no slot, or is not sound: when its slot, its entry, its place in the
-            chain of its bucket or what comes before it there is not present or contradicts the rest. What it
-            is then only all of the database tells.
+            None if one of them has no slot, or is not sound: its slot, its entry, or its bucket's chain up to
+            it is missing or contradicts the rest. Then the whole database must be read to tell what it is.
         """
         if len(indices) > MOST or not (self._used.lower_known and self._used.upper_known):
             return None
@@ -66,7 +65,7 @@ class Picker:
         return Trace(index, address, count, len(entry.frames), total, bucket, entry.frames, 0)
 
     def _leads(self, bucket: int, wanted: int) -> bool:
-        """Tells whether the chain of a bucket leads to an address, through nothing but entries of its own."""
+        """Tells whether the chain of a bucket leads to an address, and all entries before it belong there."""
         address = self._memory.pointer(self._header.buckets + bucket * self._header.bucket_stride) or 0
         seen = {0}
         while address not in seen and len(seen) < _LONGEST:
@@ -80,7 +79,7 @@ class Picker:
         return False
 
     def _entry(self, address: int) -> Optional[StdEntry]:
-        """Returns the entry at an address if it is all present and possible."""
+        """Returns the entry at an address if all of it is present and it can be one."""
         used, layout = self._used, self._layout
         within = used.first_entry <= address < used.lower_end
         if not within or (address - used.first_entry) % layout.alignment:

@@ -1,9 +1,9 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""The bits that say what is special or wrong about a trace. None: a live trace without fault.
+"""The status of a trace as bits that say what is special or wrong; 0 stands for a live trace without fault.
 
-A listing has a hundred thousand traces: each has its bits as one number, and what they stand for is looked up
-when it is shown.
+A listing may have a hundred thousand traces. So each has its status as one number, which is translated to
+words only when it is shown.
 """
 
 from __future__ import annotations
@@ -14,21 +14,21 @@ from ...base.decode import status as words
 from ...base.decode.status import Status, Word
 
 UNINDEXED = 1
-"""Live, in its hash chain, but nobody asked for a number (6.1 and later)."""
+"""Live and in its hash chain, but without an index, because nobody asked for one (6.1 and later)."""
 SATURATED = 2
-"""TraceCount has reached 0x7FF: that often or more (6.0 and later)."""
+"""TraceCount is 0x7FF, which means that often or more (6.0 and later)."""
 FREED = 4
-"""Released: TraceCount 0 and in no chain; the free list's link lies over the first frames."""
+"""Released: TraceCount is 0, no chain leads to it, and the free list has overwritten the first frames."""
 ORPHAN = 8
-"""In use by its TraceCount, yet neither an index slot nor a chain leads to it."""
+"""In use according to its TraceCount, but neither an index slot nor a chain leads to it."""
 INDEX = 16
 """Index array and entry contradict each other, or the slot of this index leads to no entry."""
 BUCKET = 32
-"""Not in the hash chain where its frames belong, although that chain can be read; or in another."""
+"""Not in the hash chain where its frames belong, though that chain can be read; or in another chain."""
 DEPTH = 64
-"""Depth is 0, more than Windows records, or more than the block has room for."""
+"""Depth is 0, or more than Windows records, or more than fits in the block."""
 UNREADABLE = 128
-"""Part of it, or all, is not present in the image."""
+"""Some or all of it is not in the image."""
 
 _WORDS = (
     *(Word.UNINDEXED, Word.SATURATED, Word.FREED, Word.ORPHAN),

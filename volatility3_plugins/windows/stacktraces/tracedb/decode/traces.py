@@ -1,6 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""Back traces from the linked entries of a database, each with what is special or wrong about it."""
+"""Decodes the back traces of a database from its entries, and says what is special or wrong about each."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ class TraceDecoder:
         header: of the database
         used: its bounds
         links: its entries
-        memory: header to lower watermark in bulk
-        read: any part of the database
+        memory: the database from its header to the lower watermark, read in bulk
+        read: reads any part of the database
     """
 
     def __init__(self, header: Header, used: Bounds, links: Links, memory: Extents, read: ReadBytes) -> None:
@@ -45,10 +45,10 @@ class TraceDecoder:
         self._rest = sorted(compress(range(len(links.led)), map(not_, links.led)), key=by_address)
 
     def traces(self, hidden: int = 0) -> Iterator[Trace]:
-        """Returns the traces, by index, then what no slot leads to by address.
+        """Returns the traces by index, then those to which no slot leads by address.
 
         Args:
-            hidden: flags of `status`; what has one of them is left out
+            hidden: flags of `status`; traces with one of them are left out
         """
         pairs = self._by_slot(self.claims()) if self._links.strays else self._all_slots()
         rest = ((None, entry, 0) for entry in self._rest)
@@ -67,7 +67,7 @@ class TraceDecoder:
         return max(strays - _MAX_STRAYS, 0)
 
     def claims(self) -> Dict[int, int]:
-        """Returns index to entry, as chained entries that no slot leads to have it in themselves."""
+        """Returns index -> entry for chained entries to which no slot leads, by the index that they hold."""
         found: Dict[int, int] = {}
         for entry in self._rest:
             if self._links.buckets[entry] < 0:
@@ -79,7 +79,7 @@ class TraceDecoder:
         return found
 
     def _all_slots(self) -> Iterator[_Pair]:
-        """Returns the slots, all of which lead to an entry."""
+        """Returns the slots of a database in which each slot leads to an entry."""
         runs = zip(self._links.slots, self._links.entries)
         return chain.from_iterable(zip(count(run.first), entries, run.pointers) for run, entries in runs)
 
@@ -107,7 +107,7 @@ class TraceDecoder:
             self._bucket_count,
         )
         data, start, size, low, deepest = b"", 0, 0, HASH_MASK, layout.max_depth
-        # Half the time of Trace(...), which matters for a hundred thousand.
+        # This takes half the time of Trace(...), which matters for a hundred thousand traces.
         make = tuple.__new__
         for index, entry, pointer in pairs:
             if entry is None:
