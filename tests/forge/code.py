@@ -24,6 +24,7 @@ class Routine:
     Args:
         rva, size: where it lies.
         machine_frame: it is entered by an interrupt, behind an error code.
+        error_code: there is one.
         pushes: registers pushed, by number.
         alloc: bytes of its fixed allocation, a multiple of 8.
         frame: (register, offset): the frame register, that far above the stack pointer.
@@ -34,6 +35,7 @@ class Routine:
     rva: int
     size: int = 0x80
     machine_frame: bool = False
+    error_code: bool = True
     pushes: Tuple[int, ...] = ()
     alloc: int = 0x28
     frame: Optional[Tuple[int, int]] = None
@@ -56,7 +58,7 @@ class Routine:
             codes.append(struct.pack("<BBH", 7, _ALLOC_LARGE, self.alloc // 8))
         codes += [bytes([6, _PUSH_NONVOL | register << 4]) for register in reversed(self.pushes)]
         if self.machine_frame:
-            codes.append(bytes([0, _PUSH_MACHFRAME | 1 << 4]))
+            codes.append(bytes([0, _PUSH_MACHFRAME | self.error_code << 4]))
         register, offset = self.frame or (0, 0)
         data = b"".join(codes)
         return bytes([1, end, len(data) // 2, register | offset // 16 << 4]) + data

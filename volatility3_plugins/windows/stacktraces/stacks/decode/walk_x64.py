@@ -16,6 +16,9 @@ from .walk import Taken, Walker
 _CS = 8
 """Offset in a machine frame, of five slots: Rip, SegCs, EFlags, Rsp, SegSs."""
 
+_KERNEL_HALF = 1 << 63
+"""Set in every address of the kernel's."""
+
 
 class Walker64(Walker[Registers]):
     """Walks x64 stacks of one address space.
@@ -72,13 +75,19 @@ class Walker64(Walker[Registers]):
     def _interrupted(
         self, registers: Registers, machine_frame: int, doubt: Optional[Word]
     ) -> Taken[Registers]:
-        """Steps to what was interrupted, and adds what was saved beside its machine frame."""
+        """Steps to what was interrupted, and adds what was saved beside its machine frame.
+
+        The processor pushes machine frames onto kernel stacks only: there SegCs tells the border to user
+        mode. Those on a user stack, below KiUserExceptionDispatcher, KiUserApcDispatcher and
+        KiUserCallbackDispatcher, are the kernel's work. It writes Rip and Rsp and nothing else. Source:
+        KiDispatchException and KeUserModeCallback of 5.2.3790.3959.
+        """
         saved = self._machine_frames.get(machine_frame)
         if saved is not None:
             known = zip(registers.general, saved.general)
             registers = registers._replace(general=tuple(a if a is not None else b for a, b in known))
-        cs = self.read_stack(machine_frame + _CS)
         border = None
+        cs = self.read_stack(machine_frame + _CS) if machine_frame & _KERNEL_HALF else None
         if cs is not None and cs & 3:
             border = Border(machine_frame, registers.ip, registers.sp, cs & 0xFFFF, registers)
         return Taken(registers, TRAP, True, doubt, trap=machine_frame, border=border)
