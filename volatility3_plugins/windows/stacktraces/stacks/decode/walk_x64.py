@@ -7,7 +7,20 @@ from __future__ import annotations
 from typing import Mapping, Optional
 
 from ...base.decode.status import Word
-from .frames import LEAF, SCAN, TRAP, UNWIND, Border, FindImage, MayExecute, Read, UnwindError, anywhere
+from .frames import (
+    LEAF,
+    SCAN,
+    TRAP,
+    UNWIND,
+    Border,
+    FindImage,
+    MayExecute,
+    OwnCopy,
+    Read,
+    UnwindError,
+    anywhere,
+    shared,
+)
 from .registers import Registers
 from .step_x64 import LEAF as LEAF_FUNCTION
 from .step_x64 import Step, Unwinder
@@ -29,6 +42,7 @@ class Walker64(Walker[Registers]):
         machine_frames: addresses of machine frames that are known to lie on the stack, and the registers that
             were saved beside each
         may_execute: tells which memory in no module may be code
+        own_copy: tells which code of modules the process has changed
     """
 
     slot_size = 8
@@ -39,18 +53,26 @@ class Walker64(Walker[Registers]):
         read: Read,
         machine_frames: Optional[Mapping[int, Registers]] = None,
         may_execute: MayExecute = anywhere,
+        own_copy: OwnCopy = shared,
     ) -> None:
         super().__init__(find_image, read, may_execute)
         self._machine_frames = machine_frames or {}
+        self._own_copy = own_copy
 
     def step(self, registers: Registers, interrupted: bool) -> Taken[Registers]:
         """Finds the caller of a frame; raises UnwindError."""
         step = self._unwind(registers, interrupted)
-        doubt = None if step.sure else Word.CODE_UNREADABLE
+        doubt, remark = None if step.sure else Word.CODE_UNREADABLE, None
+        if step.differs:
+            remark = Word.CODE_AND_UNWIND_DATA_DIFFER
+            doubt = remark if self._own_copy(registers.ip) else None
         if step.machine_frame is not None:
-            return self._interrupted(step.registers, step.machine_frame, doubt)
+            return self._interrupted(step.registers, step.machine_frame, doubt, remark)
         if step.position != LEAF_FUNCTION:
-            return Taken(step.registers, UNWIND, doubt=doubt)
+            ip = step.registers.ip
+            if doubt is None and ip and self.is_behind_call(ip) is False:
+                doubt = Word.NOT_BEHIND_A_CALL
+            return Taken(step.registers, UNWIND, doubt=doubt, remark=remark)
         proven = self.is_return(step.registers.ip)
         if not proven and not self.may_return(step.registers.ip):
             raise UnwindError(Word.NO_UNWIND_DATA)
@@ -59,7 +81,7 @@ class Walker64(Walker[Registers]):
     def look(self, slot: int, value: int) -> Optional[Taken[Registers]]:
         """Takes a known machine frame or what may be a return address."""
         if slot in self._machine_frames:
-            return self._interrupted(self._machine_frames[slot], slot, None)
+            return self._interrupted(self._machine_frames[slot], slot)
         if self.may_return(value):
             return Taken(Registers.of(value, slot + self.slot_size), SCAN)
         return None
@@ -73,7 +95,11 @@ class Walker64(Walker[Registers]):
         return Unwinder(image.table, image.base, self._read).step(registers, interrupted)
 
     def _interrupted(
-        self, registers: Registers, machine_frame: int, doubt: Optional[Word]
+        self,
+        registers: Registers,
+        machine_frame: int,
+        doubt: Optional[Word] = None,
+        remark: Optional[Word] = None,
     ) -> Taken[Registers]:
         """Steps to what was interrupted, and adds what was saved beside its machine frame.
 
@@ -90,4 +116,4 @@ class Walker64(Walker[Registers]):
         cs = self.read_stack(machine_frame + _CS) if machine_frame & _KERNEL_HALF else None
         if cs is not None and cs & 3:
             border = Border(machine_frame, registers.ip, registers.sp, cs & 0xFFFF, registers)
-        return Taken(registers, TRAP, True, doubt, trap=machine_frame, border=border)
+        return Taken(registers, TRAP, True, doubt, trap=machine_frame, border=border, remark=remark)
