@@ -90,17 +90,18 @@ def module_options(
         routines: the functions.
         unwind_rva: where their unwind data go.
         bits: 32 or 64.
-        calls: RVA that a call returns to, RVA that it calls (default: the next instruction).
+        calls: RVA that a call returns to, RVA that it calls (default: the function itself).
     """
     contents: Dict[int, bytes] = {}
     functions: List[Function] = []
     at = unwind_rva
     for routine in routines:
-        code = bytearray(b"\xcc" * routine.size)
+        # On x86 the code can be followed from call to call: inc eax.
+        code = bytearray((b"\x40" if bits == 32 else b"\xcc") * routine.size)
         if bits == 32 and routine.unwind:
             code[:3] = b"\x55\x8b\xec"
         for end in range(2 * SITE, routine.size, SITE):
-            target = calls.get(routine.rva + end, routine.rva + end)
+            target = calls.get(routine.rva + end, routine.rva)
             code[end - 5 : end] = b"\xe8" + struct.pack("<i", target - routine.rva - end)
         contents[routine.rva] = bytes(code)
         if bits == 64 and routine.unwind:

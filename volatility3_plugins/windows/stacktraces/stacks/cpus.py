@@ -16,6 +16,7 @@ from ..base.decode.structure import Structure
 from ..base.image import Image
 from ..traps.state import State, register_types
 from .decode.frames import Border, FindImage, MayExecute, OwnCopy, StackWalk, shared
+from .decode.functions_x86 import Functions
 from .decode.registers import GENERAL, NON_VOLATILE, RSP, Registers, Registers32
 from .decode.walk import Walker
 from .decode.walk_x64 import Walker64
@@ -40,6 +41,9 @@ class Scene:
         memory: reads it
         may_execute: tells which memory in no module may be code
         own_copy: tells which code of modules the process has changed
+
+    Attributes:
+        functions: what walks found out of its 32-bit functions
     """
 
     def __init__(
@@ -49,6 +53,7 @@ class Scene:
         self.memory = memory
         self.may_execute = may_execute
         self.own_copy = own_copy
+        self.functions = Functions(memory.read)
 
 
 class WalkStart(Generic[R]):
@@ -179,7 +184,8 @@ class Cpu86(Cpu[Registers32]):
 
     def walker(self, scene: Scene, traps: Traps) -> Walker32:
         """Returns what walks stacks in an address space."""
-        return Walker32(scene.find, scene.memory.read, self.types["_KTRAP_FRAME"], traps, scene.may_execute)
+        types, execute = self.types, scene.may_execute
+        return Walker32(scene.find, scene.memory.read, types["_KTRAP_FRAME"], traps, execute, scene.functions)
 
     def registers(self, state: State) -> Registers32:
         """Returns the registers of a state that has Rip and Rsp."""
