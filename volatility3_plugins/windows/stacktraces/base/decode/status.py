@@ -53,8 +53,6 @@ class Word(enum.Enum):
     CODE_AND_UNWIND_DATA_DIFFER = "code and unwind data differ"
     """The code was believed; the caller is unsure where the process has changed it."""
     NOT_BEHIND_A_CALL = "not behind a call"
-    DISPATCHER = "dispatcher"
-    """The kernel put a call of user mode on the stack there, and nothing proves what it interrupted."""
     NO_FUNCTION_TABLE = "no function table"
     NO_UNWIND_DATA = "no unwind data"
     UNWIND_DATA_UNREADABLE = "unwind data unreadable"
