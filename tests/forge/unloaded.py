@@ -61,7 +61,7 @@ def remember_unloads(ntdll: Module, dlls: Sequence[UnloadedDll], old: bool = Fal
 
     Which ones, its symbols say: the array `RtlpUnloadEventTrace`, and from Vista on the ring that
     `RtlpUnloadEventTraceEx` points to with its `...ExSize` (of a record) and `...ExNumber`. `old`:
-    the records of XP and 2003 x86, without Version.
+    the records of XP and 2003, without Version.
     """
     if ntdll.symbols is None:
         raise ValueError("ntdll needs symbols")
@@ -81,11 +81,11 @@ def remember_unloads(ntdll: Module, dlls: Sequence[UnloadedDll], old: bool = Fal
 def unload_trace(dlls: Sequence[UnloadedDll], bits: int, slots: int = _DLLS, old: bool = False) -> bytes:
     """The RTL_UNLOAD_EVENT_TRACE array that remembers these unloads, in order.
 
-    Record n lies in slot n modulo `slots`. `old`: the layout of XP and 2003 x86, without Version.
-    Sizes: x64 68h, x86 5Ch, old x86 54h bytes.
+    Record n lies in slot n modulo `slots`. `old`: the layout of XP and 2003, without Version.
+    Sizes: x64 68h, old x64 60h, x86 5Ch, old x86 54h bytes.
     """
     word, pad = ("Q", "4x") if bits == 64 else ("I", "")
-    form = struct.Struct(f"<{word}{word}III64s" + ("" if old else f"II{pad}"))
+    form = struct.Struct(f"<{word}{word}III64s" + ("" if old else "II") + pad)
     table = bytearray(form.size * slots)
     for sequence, dll in enumerate(dlls):
         name = dll.name.encode("utf-16-le")[: 2 * _NAME_CHARACTERS]

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import struct
-from typing import List, Tuple
+from typing import Dict, List, Tuple
 
 import pytest
 from hypothesis import given, settings
@@ -16,7 +16,7 @@ from tests.forge.unloaded import UnloadedDll, unload_trace
 from tests.support import bare
 
 USER_END = {8: 1 << 47, 4: 0x80000000}
-KINDS = [(8, False, 0), (4, False, 0), (4, True, 1)]
+KINDS = [(8, False, 0), (8, True, 1), (4, False, 0), (4, True, 1)]
 """Pointer size, layout of before Vista, position of the layout."""
 
 
@@ -59,7 +59,6 @@ def test_the_ring_is_found_in_a_modules_data(pointer_size: int, old: bool, posit
         (0x10, struct.pack("<I", 5)),  # Sequence of another slot
         (0x10, struct.pack("<I", 32)),  # a sequence that leaves a gap
         (0x1C, b"\x01\x00"),  # ImageName
-        (0x1C, b"\0\0"),
         (0x68, bytes(8)),  # an event, then none, then one
     ],
 )
@@ -69,6 +68,43 @@ def test_one_wrong_element_is_no_ring(offset: int, value: bytes) -> None:
     layout = bare.event_layouts(8)[0]
     assert unloadevents.read_events(memoryview(data), layout, USER_END[8]) is None
     assert not list(unloadevents.find_ring(memoryview(data), bare.event_layouts(8), USER_END[8]))
+
+
+def renamed(count: int, names: Dict[int, str], timestamp: int) -> List[UnloadedDll]:
+    """So many DLLs, some of them with other names."""
+    made = [each._replace(timestamp=timestamp) for each in dlls(count)]
+    return [each._replace(name=names.get(number, each.name)) for number, each in enumerate(made)]
+
+
+@pytest.mark.parametrize("pointer_size, old, position", KINDS)
+@pytest.mark.parametrize(
+    "count, names, timestamp, found",
+    [
+        (3, {1: "ab"}, 0, True),  # a short name among others
+        (3, {0: "", 2: ""}, 0, True),  # DLLs without a name
+        (2, {0: "a", 1: "b"}, 0x5F000000, True),  # none is long, all have names and time stamps
+        (1, {0: "a"}, 0, False),  # this could be anything
+        (1, {0: ""}, 0x5F000000, False),
+    ],
+)
+def test_a_short_name_hides_no_ring(
+    pointer_size: int,
+    old: bool,
+    position: int,
+    count: int,
+    names: Dict[int, str],
+    timestamp: int,
+    found: bool,
+) -> None:
+    made = renamed(count, names, timestamp)
+    data = unload_trace(made, 8 * pointer_size, old=old)
+    layout = bare.event_layouts(pointer_size)[position]
+    events = unloadevents.read_events(memoryview(data), layout, USER_END[pointer_size])
+    assert [event.name for event in events or ()] == ([each.name for each in made] if found else [])
+    places = unloadevents.find_ring(
+        memoryview(data), bare.event_layouts(pointer_size), USER_END[pointer_size]
+    )
+    assert list(places) == ([0] if found else [])
 
 
 def test_an_empty_ring_proves_nothing_and_a_known_one_is_salvaged() -> None:

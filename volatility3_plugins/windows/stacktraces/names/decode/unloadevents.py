@@ -21,6 +21,7 @@ EVENTS_EX = 64
 BASE_ALIGNMENT = 0x10000
 MAX_SIZE = 1 << 31
 MIN_NAME = 3
+"""Characters of a name that is no accident: one such name proves a ring, whatever the others are."""
 
 
 class UnloadEvent(NamedTuple):
@@ -72,7 +73,7 @@ class EventLayout:
             return None
         raw = bytes(data[start + self._name : start + self._name_end])
         name, terminated, _ = raw.decode("utf-16-le", "replace").partition("\0")
-        if len(name) < (MIN_NAME if terminated else len(raw) // 2) or not name.isprintable():
+        if not (terminated or len(name) == len(raw) // 2) or not name.isprintable():
             return None
         return UnloadEvent(base, size, sequence, timestamp, name)
 
@@ -81,7 +82,9 @@ def read_events(data: Bytes, layout: EventLayout, user_end: int) -> Optional[Lis
     """Decodes a whole ring, or returns None unless every element proves itself.
 
     An element proves itself if it is all zeros or a credible event in the slot of its sequence number. The
-    numbers of the ring must be consecutive, and its slots filled from the first one on.
+    numbers of the ring must be consecutive, and its slots filled from the first one on. A process chooses the
+    names of its DLLs, so a short or empty one must not hide the ring: it is enough that one name is long, or
+    that every event has a name and a time stamp.
 
     Args:
         data: the ring: `EVENTS` or `EVENTS_EX` elements
@@ -101,6 +104,9 @@ def read_events(data: Bytes, layout: EventLayout, user_end: int) -> Optional[Lis
             return None
         events.append(event)
     events.sort(key=lambda event: event.sequence)
+    if not any(len(event.name) >= MIN_NAME for event in events):
+        if not all(event.name and event.timestamp for event in events):
+            return None
     if not events or events[-1].sequence - events[0].sequence != len(events) - 1:
         return None
     return events if len(events) == count or events[0].sequence == 0 else None
