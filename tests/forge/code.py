@@ -24,6 +24,7 @@ class Routine:
     Args:
         rva, size: where it lies.
         machine_frame: it is entered by an interrupt, behind an error code.
+        error_code: there is one.
         pushes: registers pushed, by number.
         alloc: bytes of its fixed allocation, a multiple of 8.
         frame: (register, offset): the frame register, that far above the stack pointer.
@@ -34,6 +35,7 @@ class Routine:
     rva: int
     size: int = 0x80
     machine_frame: bool = False
+    error_code: bool = True
     pushes: Tuple[int, ...] = ()
     alloc: int = 0x28
     frame: Optional[Tuple[int, int]] = None
@@ -56,7 +58,7 @@ class Routine:
             codes.append(struct.pack("<BBH", 7, _ALLOC_LARGE, self.alloc // 8))
         codes += [bytes([6, _PUSH_NONVOL | register << 4]) for register in reversed(self.pushes)]
         if self.machine_frame:
-            codes.append(bytes([0, _PUSH_MACHFRAME | 1 << 4]))
+            codes.append(bytes([0, _PUSH_MACHFRAME | self.error_code << 4]))
         register, offset = self.frame or (0, 0)
         data = b"".join(codes)
         return bytes([1, end, len(data) // 2, register | offset // 16 << 4]) + data
@@ -88,17 +90,18 @@ def module_options(
         routines: the functions.
         unwind_rva: where their unwind data go.
         bits: 32 or 64.
-        calls: RVA that a call returns to, RVA that it calls (default: the next instruction).
+        calls: RVA that a call returns to, RVA that it calls (default: the function itself).
     """
     contents: Dict[int, bytes] = {}
     functions: List[Function] = []
     at = unwind_rva
     for routine in routines:
-        code = bytearray(b"\xcc" * routine.size)
+        # On x86 the code can be followed from call to call: inc eax.
+        code = bytearray((b"\x40" if bits == 32 else b"\xcc") * routine.size)
         if bits == 32 and routine.unwind:
             code[:3] = b"\x55\x8b\xec"
         for end in range(2 * SITE, routine.size, SITE):
-            target = calls.get(routine.rva + end, routine.rva + end)
+            target = calls.get(routine.rva + end, routine.rva)
             code[end - 5 : end] = b"\xe8" + struct.pack("<i", target - routine.rva - end)
         contents[routine.rva] = bytes(code)
         if bits == 64 and routine.unwind:

@@ -80,6 +80,17 @@ class Stack64:
         self.trap_frame(entry, state, frame, poison)
         return frame
 
+    def dispatched(self, ip: int, routine: Routine, cs: int) -> None:
+        """Has the kernel send the thread, which is at an address, through a dispatcher of user mode.
+
+        Of the machine frame the kernel writes Rip and Rsp; `cs` and the rest are stale.
+        """
+        self.frames.append(Expected(ip, self.sp, "trap", dict(self.registers)))
+        frame = (self.sp - 0x80 & ~0xF) - 0x28
+        for place, value in enumerate((ip, cs, cs, self.sp, cs)):
+            self._space.write_int(frame + 8 * place, value, 8)
+        self.sp = frame - routine.alloc
+
     def trap_frame(self, entry: Entry, registers: Registers, frame: int, poison: Poison) -> None:
         """Puts a trap frame somewhere, and the stack pointer where its handler starts."""
         self._space.write(frame, trapframes.forge(X64, entry, registers, frame, poison).data)

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, Dict, List, NamedTuple, Optional, Tuple
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from tests.forge import kernels
 from tests.forge import trapentries as entries
@@ -61,6 +61,14 @@ USER_START = Routine(0x1200, pushes=(RDI,), alloc=0x30)
 WAIT_EX = Routine(0x1100, pushes=(RBX, RSI, RDI, R14), alloc=0x48)
 MAIN = Routine(0x1100, pushes=(RBP, R15), alloc=0x100, frame=(RBP, 0x40), saves={R12: 0x88})
 
+# The dispatchers of ntdll, and what each calls; the first two go on where the thread was stopped.
+DISPATCHERS = {
+    "KiUserExceptionDispatcher": Routine(0x1400, machine_frame=True, error_code=False, alloc=0x590),
+    "KiUserApcDispatcher": Routine(0x1480, machine_frame=True, error_code=False, alloc=0x4D0),
+    "KiUserCallbackDispatcher": Routine(0x1500, machine_frame=True, error_code=False, alloc=0x30),
+}
+CALLBACK = "KiUserCallbackDispatcher"
+
 Frames = List[Tuple[int, int, str]]
 
 
@@ -102,10 +110,11 @@ class StackImage:
         self.trap = 0
 
     def _user_modules(self, process: Process) -> Dict[str, Module]:
-        stub = module_options([STUB, USER_START], 0x5800, 64)
+        stub = module_options([STUB, USER_START, *DISPATCHERS.values()], 0x5800, 64)
         stub["contents"][STUB.rva + 0x10] = b"\x0f\x05\xc3"
         made = {"app": process.module("stacks.exe", dll=False, **module_options([MAIN], 0x5800, 64))}
-        made["ntdll"] = process.module("ntdll.dll", exports={"NtWait": STUB.rva}, **stub)
+        exports = {"NtWait": STUB.rva, **{name: each.rva for name, each in DISPATCHERS.items()}}
+        made["ntdll"] = process.module("ntdll.dll", exports=exports, **stub)
         made["kernelbase"] = process.module(
             "kernelbase.dll", exports={"WaitEx": WAIT_EX.rva}, **module_options([WAIT_EX], 0x5800, 64)
         )
@@ -129,11 +138,29 @@ class StackImage:
         stack.start()
         stack.enter(modules["ntdll"].base, USER_START)
         stack.call(modules["ntdll"].base, USER_START)
-        stack.enter(modules["app"].base, MAIN)
-        stack.call(modules["app"].base, MAIN, 1)
-        stack.enter(modules["kernelbase"].base, WAIT_EX)
-        stack.call(modules["kernelbase"].base, WAIT_EX, how="leaf")
+        self._to_stub(stack)
         return stack
+
+    def _to_stub(self, stack: Stack64) -> None:
+        """Calls the stub of a system call through the program."""
+        for name, routine, site, how in (("app", MAIN, 1, "unwind"), ("kernelbase", WAIT_EX, 0, "leaf")):
+            stack.enter(self.modules[name].base, routine)
+            stack.call(self.modules[name].base, routine, site, how)
+
+    def dispatched(self, tid: int, through: Sequence[str], cs: int, **options: Any) -> Thread:
+        """A thread that waits in a system call, below dispatchers: the outermost comes first."""
+        thread = self.thread(tid, **options)
+        user, ntdll = self.user_stack(thread), self.modules["ntdll"].base
+        for name in through:
+            if name == CALLBACK:
+                user.dispatched(ntdll + STUB.rva + BEHIND_SYSCALL, DISPATCHERS[name], cs)
+            else:
+                user.frames[-1] = user.frames[-1]._replace(how="unwind")
+                user.enter(self.modules["app"].base, MAIN)
+                user.dispatched(self.modules["app"].base + MAIN.rva + 0x15, DISPATCHERS[name], cs)
+            user.call(ntdll, DISPATCHERS[name])
+            self._to_stub(user)
+        return self._waiting(thread, user)
 
     def leave_user(self, thread: Thread, user: Stack64, ip: int, entry: Entry) -> Stack64:
         """Enters the kernel from user mode; returns its stack in the handler."""
@@ -171,7 +198,10 @@ class StackImage:
     def waiting(self, tid: int, **options: Any) -> Thread:
         """A thread that waits in a system call."""
         thread = self.thread(tid, **options)
-        user = self.user_stack(thread)
+        return self._waiting(thread, self.user_stack(thread))
+
+    def _waiting(self, thread: Thread, user: Stack64) -> Thread:
+        """Lets a thread wait in a system call."""
         ip = self.modules["ntdll"].base + STUB.rva + BEHIND_SYSCALL
         stack = self.leave_user(thread, user, ip, Entry(entries.SYSCALL, "user64", mitigated=True))
         stack.enter(self.nt, NT_WAIT)

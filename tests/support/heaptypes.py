@@ -8,8 +8,7 @@ import functools
 import pathlib
 from typing import Optional
 
-from volatility3.plugins.windows.stacktraces.base.decode.field import Field
-from volatility3.plugins.windows.stacktraces.base.decode.structure import Structure, Structures
+from volatility3.plugins.windows.stacktraces.base.decode.structure import Field, Structure, Structures
 from volatility3.plugins.windows.stacktraces.heaps.decode.find import HeapTypes
 from volatility3.plugins.windows.stacktraces.heaps.decode.page import PageHeapTypes
 from volatility3.plugins.windows.stacktraces.heaps.decode.segmentheap import SegmentHeapTypes

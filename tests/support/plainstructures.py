@@ -6,8 +6,7 @@ from __future__ import annotations
 
 from typing import Mapping, Optional, Tuple
 
-from volatility3.plugins.windows.stacktraces.base.decode.field import Field
-from volatility3.plugins.windows.stacktraces.base.decode.structure import Structure, Structures
+from volatility3.plugins.windows.stacktraces.base.decode.structure import Field, Structure, Structures
 
 Members = Mapping[str, Field]
 

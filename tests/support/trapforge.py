@@ -58,6 +58,8 @@ class TrapImage:
         if "KiServiceLinkage" in known.table.symbols:
             self._linkage = self.kernel.symbol("KiServiceLinkage")
         self._process = self.kernel.process("traps.exe", pid=PID)
+        own = known.table.has("_KTHREAD", "DebugActive")
+        self._debug_active = "DebugActive" if own else "Header.DebugActive"
         mitigated = "KiSystemCall64Shadow" in known.table.symbols
         fills = itertools.cycle(FILLS)
         for number, entry in enumerate(every_entry(self.architecture)):
@@ -105,6 +107,8 @@ class TrapImage:
     def _put(
         self, thread: Thread, entry: Entry, registers: Registers, address: int, fill: bytes, origin: str
     ) -> None:
+        if entry.debug and self.architecture != X64:
+            thread.kthread[self._debug_active] = 3
         forged = trapframes.forge(self.architecture, entry, registers, address, filled(fill))
         pushed = 0x74 if self.architecture != X64 and entry.mode == "kernel" else len(forged.data)
         self.kernel.space.write(address, forged.data[:pushed])

@@ -7,8 +7,7 @@ from __future__ import annotations
 import functools
 from typing import Dict, Mapping, Optional
 
-from volatility3.plugins.windows.stacktraces.base.decode.field import Field
-from volatility3.plugins.windows.stacktraces.base.decode.structure import Structure, Structures
+from volatility3.plugins.windows.stacktraces.base.decode.structure import Field, Structure, Structures
 from volatility3.plugins.windows.stacktraces.traps.decode.context import ContextForm
 from volatility3.plugins.windows.stacktraces.traps.decode.exceptionframe import ExceptionFrames
 from volatility3.plugins.windows.stacktraces.traps.decode.frame import TrapForm

@@ -27,6 +27,8 @@ PAGE = 0x1000
 RETURN = b"\xc3"
 PREFIXES = bytes((0xF2, 0xF3, 0x3E, *range(0x40, 0x50)))
 KERNEL_CS, KERNEL_SS = 0x10, 0x18
+STALE = 0x7FEF5A5A5A33
+"""What the stack held before."""
 
 GENERAL = [
     getattr(x86, f"UC_X86_REG_{name}")
@@ -49,6 +51,7 @@ GENERAL = [
         "R15",
     ]
 ]
+VOLATILE = (0, 1, 2, 8, 9, 10, 11)
 KEPT = (3, 5, 6, 7, 12, 13, 14, 15)
 KEPT_XMM = range(6, 16)
 
@@ -119,6 +122,7 @@ class Machine:
         self.cpu.mem_write(IMPORTS, RETURN * PAGE)
         self.cpu.mem_map(HEAP, HEAP_SIZE)
         self._heap = HEAP
+        self._stopped: List[Tuple[int, ...]] = []
         for number, slot in enumerate(program.imports):
             self.cpu.mem_write(slot, (IMPORTS + number * IMPORT_SIZE).to_bytes(8, "little"))
         self.cpu.hook_add(unicorn.UC_HOOK_CODE, self._before)
@@ -181,6 +185,27 @@ class Machine:
         for value in (KERNEL_SS, sp, flags, KERNEL_CS, ip, *([0] if error_code else [])):
             self.push(value)
         self._go(handler)
+
+    def dispatch(self, ip: int, dispatcher: int, below: int, cs: int) -> None:
+        """Has the kernel go on elsewhere in user mode instead of at an instruction of the program.
+
+        The machine frame that it leaves on the user stack holds Rip and Rsp; the rest is what lay there.
+
+        Args:
+            ip: the instruction
+            dispatcher: where the program goes on
+            below: bytes that the kernel puts below the machine frame
+            cs: what lies in the slot of SegCs
+        """
+        sp = self.register(4)
+        self.callers.append(Caller(ip, sp, self.general(), self.xmm(), True))
+        flags = self.cpu.reg_read(x86.UC_X86_REG_EFLAGS)
+        self._stopped.append((*(self.register(number) for number in VOLATILE), flags))
+        frame = (sp - 0x100 & ~0xF) - 0x28
+        for offset, value in ((0, ip), (8, cs), (0x10, STALE), (0x18, sp), (0x20, STALE)):
+            self.cpu.mem_write(frame + offset, value.to_bytes(8, "little"))
+        self.cpu.reg_write(x86.UC_X86_REG_RSP, frame - below)
+        self._go(dispatcher)
 
     def _go(self, address: int) -> None:
         self._jump = address
@@ -265,6 +290,10 @@ class Machine:
     def _return_from_interrupt(self) -> None:
         frame = bytes(self.cpu.mem_read(self.register(4), 40))
         ip, _, flags, sp, _ = (int.from_bytes(frame[i : i + 8], "little") for i in range(0, 40, 8))
+        if flags == STALE:
+            # As the kernel does from the CONTEXT that it keeps.
+            *volatile, flags = self._stopped.pop()
+            self.cpu.reg_write_batch([(GENERAL[number], value) for number, value in zip(VOLATILE, volatile)])
         caller = self.callers.pop()
         assert (ip, sp) == (caller.ip, caller.sp), "the handler returns to where it was not called from"
         self.cpu.reg_write(x86.UC_X86_REG_EFLAGS, flags)

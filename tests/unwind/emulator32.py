@@ -55,7 +55,10 @@ class Machine32:
                 self._called = None
             self._visit(self, address)
             operation = bytes(self.cpu.mem_read(address, size)).lstrip(PREFIXES[:3])
-            if operation[0] == 0xE8 or (operation[0] == 0xFF and operation[1] >> 3 & 7 == 2):
+            # A call of the next instruction pushes where it is, and nothing ever returns there.
+            if (operation[0] == 0xE8 and any(operation[1:])) or (
+                operation[0] == 0xFF and operation[1] >> 3 & 7 == 2
+            ):
                 self._called = address + size
             elif operation[0] in (0xC3, 0xC2):
                 sp = self.cpu.reg_read(x86.UC_X86_REG_ESP)

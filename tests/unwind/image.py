@@ -49,11 +49,15 @@ class Program:
 
 
 def frames_of(size: int, frame: int, base: int, count: int) -> CodeImage:
-    """Returns a module of functions of `size` bytes, each with a frame of `frame` bytes throughout."""
+    """Returns a module of functions of `size` bytes, each with a frame of `frame` bytes throughout.
+
+    Each calls from its middle.
+    """
     unwind = struct.pack("<BBBBBBH", 1, 0, 2, 0, 0, ALLOC_LARGE, frame // 8)
     end = size * count
     entries = [struct.pack("<III", start, start + size, end) for start in range(0, end, size)]
-    memory = b"\xc3" * end + unwind
+    call = b"\xe8\0\0\0\0"
+    memory = (b"\xc3" * (size // 2 - len(call)) + call + b"\xc3" * (size - size // 2)) * count + unwind
     read_rva = lambda rva, length: memory[rva : rva + length] if rva >= 0 else None  # noqa: E731
     return CodeImage(base, len(memory), read_rva, FunctionTable.from_bytes(b"".join(entries), read_rva))
 

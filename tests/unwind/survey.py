@@ -11,6 +11,7 @@ from __future__ import annotations
 import collections
 from typing import Counter, Iterable, List, Optional, Sequence, Set, Tuple
 
+from volatility3.plugins.windows.stacktraces.base.decode.status import Word
 from volatility3.plugins.windows.stacktraces.names.decode.unwindinfo import OPERATIONS
 from volatility3.plugins.windows.stacktraces.stacks.decode.frames import CodeImage, Frame
 from volatility3.plugins.windows.stacktraces.stacks.decode.registers import Registers
@@ -42,7 +43,8 @@ class Survey:
     `points` are the instructions walked from that the function table covers (`distinct` whatever the
     program), `positions` counts them by place in their function, `codes` by (unwind code of the function,
     place). `uncovered` are the other instructions, of which `guessed` were walked from with a guess that was
-    said to be one. `result` is what it returned.
+    said to be one. `differing` are those where code was believed against unwind data. `result` is what it
+    returned.
     """
 
     def __init__(self, program: Program) -> None:
@@ -55,6 +57,7 @@ class Survey:
         self.distinct: Set[Tuple[object, ...]] = set()
         self.uncovered: Set[int] = set()
         self.guessed: Set[int] = set()
+        self.differing: Set[int] = set()
         self.positions: Counter[str] = collections.Counter()
         self.codes: Counter[Tuple[str, str]] = collections.Counter()
         self.frames = 0
@@ -82,7 +85,11 @@ class Survey:
             )
         self.frames += len(truth)
         assert not walk.end
-        assert not walk.gaps
+        if walk.gaps == (Word.CODE_AND_UNWIND_DATA_DIFFER,):
+            self.differing.add(address)
+        else:
+            assert not walk.gaps
+        assert all(frame.sure for frame in walk.frames)
         assert len(walk.frames) == len(truth) + 1
         for frame, caller in zip(walk.frames[1:], truth):
             assert_same(frame, caller)

@@ -6,13 +6,13 @@ from __future__ import annotations
 
 import collections
 import pathlib
-from typing import DefaultDict, List, Set
+from typing import DefaultDict, List, Set, Tuple
 
 import pytest
 
 from . import runtime
 from .build import Build, build
-from .emulator import Import, Machine
+from .emulator import STALE, Import, Machine
 from .image import Program
 from .survey import CHAINED, EPILOG_2, INDIRECT, Survey, table
 
@@ -33,7 +33,14 @@ CPP = [
     Build("cpp-O2", "throws.cpp", ("-O2", "-static"), ()),
     Build("cpp-O2-frame-pointer", "throws.cpp", ("-O2", "-fno-omit-frame-pointer", "-static"), ()),
 ]
-ASSEMBLY = [Build("directives", "directives.S"), Build("handmade", "handmade.S")]
+ASSEMBLY = [
+    Build("directives", "directives.S"),
+    Build("handmade", "handmade.S"),
+    Build("pieces", "pieces.S"),
+    Build("dispatchers", "dispatchers.S"),
+]
+DISPATCHERS = {"exception_dispatcher": 0x590, "apc_dispatcher": 0x4D0, "callback_dispatcher": 0x30}
+"""What the kernel puts below the machine frame of each, in bytes."""
 EVERY_CODE = {
     *("PUSH_NONVOL", "ALLOC_SMALL", "ALLOC_LARGE", "SET_FPREG", "SAVE_NONVOL", "SAVE_NONVOL_FAR"),
     *("SAVE_XMM128", "SAVE_XMM128_FAR", "PUSH_MACHFRAME", EPILOG_2, CHAINED, INDIRECT),
@@ -91,6 +98,49 @@ def interrupted(program: Program) -> Survey:
     found.result = Machine(program, visit).run(program.entry)
     assert len(done) > 450
     return found
+
+
+def dispatched(program: Program, cs: int) -> Survey:
+    """Runs a program that the kernel sends through a dispatcher at each of its instructions, thrice deep.
+
+    Callbacks, exceptions and APCs take turns, so that each comes within each; walks at every instruction of
+    the innermost one, and at the deepest of the others.
+    """
+    found = Survey(program)
+    places = [(program.base + program.symbols[name], below) for name, below in DISPATCHERS.items()]
+    deepest = program.base + program.symbols["deepest"]
+    done: Set[Tuple[int, int]] = set()
+
+    def visit(machine: Machine, address: int) -> None:
+        depth = sum(caller.interrupted for caller in machine.callers)
+        if depth < 3 and (address, depth) not in done:
+            done.add((address, depth))
+            machine.dispatch(address, *places[(len(done) + depth) % 3], cs)
+        elif depth == 3 or address == deepest:
+            found.walk(machine, address)
+
+    found.result = Machine(program, visit).run(program.entry)
+    assert len(done) > 130
+    return found
+
+
+@pytest.mark.parametrize("cs", [0, 0x33, STALE])
+def test_user_stacks_go_on_below_the_dispatchers(cs: int, folder: pathlib.Path) -> None:
+    """On a user stack the slot of SegCs holds what lay there."""
+    found = dispatched(load(ASSEMBLY[-1], folder), cs)
+    assert found.frames > 600
+
+
+def test_code_that_contradicts_its_description_is_believed_and_said_to(surveys: List[Survey]) -> None:
+    (pieces,) = (found for found in surveys if "cut_before_return" in found.program.symbols)
+    symbols = sorted((rva, name) for name, rva in pieces.program.symbols.items())
+    inside = collections.Counter(
+        [name for rva, name in symbols if pieces.image.base + rva <= address][-1]
+        for address in pieces.differing
+    )
+    # Where an epilogue is described too early or at a call, where none is, and behind the cut of one.
+    assert inside == {"pp_starts": 3, "pl_starts": 1, "pe_starts": 3, "ks_2": 2, "c2_3": 1, "c2_middle": 2}
+    assert not any(found.differing for found in surveys if found is not pieces)
 
 
 def test_every_frame_is_right_at_more_than_10000_points(surveys: List[Survey]) -> None:

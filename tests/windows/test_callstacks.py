@@ -14,7 +14,7 @@ from volatility3.plugins.windows import callstacks
 from tests.forge import context
 from tests.forge import trapentries as entries
 from tests.forge.context import Opened
-from tests.support.callstackimages import StackImage
+from tests.support.callstackimages import DISPATCHERS, StackImage
 from tests.support.callstackimages86 import StackImage86, Wow64Threads
 
 Row = Dict[str, Any]
@@ -80,6 +80,17 @@ def test_x64_stacks_with_an_interrupt_in_the_middle(name: str, tmp_path: pathlib
     made.preempted(1016, entries.DEVICE, entered=True, nested=True)
     traps = [how for tid in (1004, 1008, 1016) for _, _, how in made.expected[tid, "kernel"].frames[1:]]
     assert traps.count("trap") == 4
+    check(made, context.open_image(made.kernel.image(), tmp_path))
+
+
+@pytest.mark.parametrize("name", ["2003-x64", "win7-x64", "win10-x64", "win11-x64"])
+def test_x64_user_stacks_go_on_below_the_dispatchers(name: str, tmp_path: pathlib.Path) -> None:
+    """The slot of SegCs in the machine frames that the kernel leaves on user stacks holds what lay there."""
+    made = StackImage(name)
+    for number, cs in enumerate((0, 0x33, 0x10, 0x7FEF5A5A5A33)):
+        for place, through in enumerate([*([each] for each in DISPATCHERS), [*DISPATCHERS] * 2]):
+            made.dispatched(1004 + 0x40 * number + 4 * place, through, cs)
+    assert [how for _, _, how in made.expected[1016, "user"].frames].count("trap") == 7
     check(made, context.open_image(made.kernel.image(), tmp_path))
 
 

@@ -14,9 +14,8 @@ import pytest
 from volatility3 import schemas
 from volatility3.plugins.windows.stacktraces.base import tables
 from volatility3.plugins.windows.stacktraces.base.decode.extents import Extents
-from volatility3.plugins.windows.stacktraces.base.decode.field import Field
 from volatility3.plugins.windows.stacktraces.base.decode.memory import Memory
-from volatility3.plugins.windows.stacktraces.base.decode.structure import Structures
+from volatility3.plugins.windows.stacktraces.base.decode.structure import Field, Structures
 from volatility3.plugins.windows.stacktraces.base.spaces import AddressSpaces
 from volatility3.plugins.windows.stacktraces.heaps import space
 from volatility3.plugins.windows.stacktraces.heaps.decode.block import Block

@@ -9,7 +9,7 @@ from typing import Optional
 from volatility3.framework import exceptions
 
 from .decode import text
-from .decode.field import Field
+from .decode.structure import Field
 from .image import Image
 
 _HEADER = "_OBJECT_HEADER"

@@ -9,8 +9,7 @@ from typing import Optional
 
 from volatility3.framework import constants, interfaces, objects
 
-from .decode.field import Field
-from .decode.structure import Structure, Structures
+from .decode.structure import Field, Structure, Structures
 
 
 def of_table(context: interfaces.context.ContextInterface, table_name: str) -> Structures:

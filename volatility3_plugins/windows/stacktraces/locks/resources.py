@@ -8,7 +8,7 @@ from typing import Iterator, List, Optional, Tuple
 
 from ..base import bulk
 from ..base.decode import links
-from ..base.decode.claims import Claims
+from ..base.decode.ranges import Claims
 from ..base.decode.status import NOTHING, Status, Word, status
 from ..base.image import Image
 from ..base.space import AddressSpace

@@ -9,8 +9,8 @@ from typing import Dict, Iterator, NamedTuple, Optional, Set, Tuple, Union
 from volatility3.framework import interfaces
 
 from ..base.decode import text
-from ..base.decode.claims import Claims
 from ..base.decode.memory import WINDOW, Memory, Windows
+from ..base.decode.ranges import Claims
 from ..base.decode.status import NOTHING, Said, Status, Word, status
 from ..base.image import Image
 from ..base.objectheaders import ObjectInfo, Objects

@@ -15,7 +15,8 @@ from ..base.decode.memory import Memory
 from ..base.decode.structure import Structure
 from ..base.image import Image
 from ..traps.state import State, register_types
-from .decode.frames import Border, FindImage, MayExecute, StackWalk
+from .decode.frames import Border, FindImage, MayExecute, OwnCopy, StackWalk, shared
+from .decode.functions_x86 import Functions
 from .decode.registers import GENERAL, NON_VOLATILE, RSP, Registers, Registers32
 from .decode.walk import Walker
 from .decode.walk_x64 import Walker64
@@ -39,12 +40,20 @@ class Scene:
         find: finds the module that holds an address
         memory: reads it
         may_execute: tells which memory in no module may be code
+        own_copy: tells which code of modules the process has changed
+
+    Attributes:
+        functions: what walks found out of its 32-bit functions
     """
 
-    def __init__(self, find: FindImage, memory: Memory, may_execute: MayExecute) -> None:
+    def __init__(
+        self, find: FindImage, memory: Memory, may_execute: MayExecute, own_copy: OwnCopy = shared
+    ) -> None:
         self.find = find
         self.memory = memory
         self.may_execute = may_execute
+        self.own_copy = own_copy
+        self.functions = Functions(memory.read)
 
 
 class WalkStart(Generic[R]):
@@ -139,7 +148,7 @@ class Cpu64(Cpu[Registers]):
     def walker(self, scene: Scene, traps: Traps) -> Walker64:
         """Returns what walks stacks in an address space."""
         known = {address: saved for address, saved in traps.items() if saved is not None}
-        return Walker64(scene.find, scene.memory.read, known, scene.may_execute)
+        return Walker64(scene.find, scene.memory.read, known, scene.may_execute, scene.own_copy)
 
     def registers(self, state: State) -> Registers:
         """Returns the registers of a state that has Rip and Rsp, those left out that it is not sure of."""
@@ -175,7 +184,8 @@ class Cpu86(Cpu[Registers32]):
 
     def walker(self, scene: Scene, traps: Traps) -> Walker32:
         """Returns what walks stacks in an address space."""
-        return Walker32(scene.find, scene.memory.read, self.types["_KTRAP_FRAME"], traps, scene.may_execute)
+        types, execute = self.types, scene.may_execute
+        return Walker32(scene.find, scene.memory.read, types["_KTRAP_FRAME"], traps, execute, scene.functions)
 
     def registers(self, state: State) -> Registers32:
         """Returns the registers of a state that has Rip and Rsp."""

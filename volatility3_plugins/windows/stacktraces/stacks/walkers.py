@@ -6,6 +6,9 @@ from __future__ import annotations
 
 from typing import Dict, List, Optional, Tuple
 
+from volatility3.framework import exceptions
+from volatility3.framework.layers import intel
+
 from ..base import bulk, pages
 from ..base.decode.memory import Memory
 from ..base.decode.status import Word
@@ -80,7 +83,7 @@ class StackWalkers:
             if len(self._scenes) >= MAX_SCENES:
                 del self._scenes[next(iter(self._scenes))]
             modules = _Modules(self._image, space, self._symbolizer.names(space))
-            found = Scene(modules.find, self._image.memory(space), modules.may_execute)
+            found = Scene(modules.find, self._image.memory(space), modules.may_execute, modules.own_copy)
             self._scenes[key] = found
         return found
 
@@ -115,6 +118,19 @@ class _Modules:
         if not bulk.is_canonical(self._layer, address):
             return False
         return pages.may_execute(self._image.context, self._layer, bulk.masked(self._layer, address))
+
+    def own_copy(self, address: int) -> bool:
+        """Tells whether a process has written to a page of user mode, as far as that shows.
+
+        Code that was changed is a copy of the process's own, and dirty; the page that processes share is not.
+        """
+        layer = self._layer
+        if address >> 63 or not isinstance(layer, intel.Intel):
+            return False
+        try:
+            return layer.is_dirty(bulk.masked(layer, address))
+        except exceptions.InvalidAddressException:
+            return False
 
     def _code_image(self, known: KnownModule) -> CodeImage:
         module, table = known.module, known.image.functions

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Iterator, NamedTuple, Optional, Set, Tuple
 
-from ..base.decode.field import Field
+from ..base.decode.structure import Field
 from ..base.image import Image
 from .lister import Thread
 

@@ -8,7 +8,7 @@ from typing import Iterator, NamedTuple, Optional, Tuple
 
 from volatility3.framework import interfaces
 
-from ..base.decode.field import Field
+from ..base.decode.structure import Field
 from ..base.image import Image
 
 MAX_PROCESSORS = 2048

@@ -11,7 +11,7 @@ from volatility3.framework import exceptions, interfaces
 from volatility3.plugins.windows import thrdscan
 
 from ..base import bulk
-from ..base.decode.field import Field
+from ..base.decode.structure import Field
 from ..base.image import Image
 
 vollog = logging.getLogger(__name__)

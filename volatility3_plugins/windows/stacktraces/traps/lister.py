@@ -83,7 +83,7 @@ class ThreadFrames:
                 yield self._state(thread, THREAD, address, Reading(None, True), outside)
                 return
             held = self._reader.window(address)
-            reading = self._reader.read(address, held, False, thread.debug_active or 0)
+            reading = self._reader.read(address, held, False, thread.debug_active)
             yield self._thread_state(thread, THREAD, address, reading, segment)
             taken.append(address)
             address = reading.previous
@@ -92,7 +92,7 @@ class ThreadFrames:
 
     def _tops(self, thread: Thread, segments: List[Segment], taken: List[int]) -> Iterator[State]:
         """Yields what entries from user mode left at the top of each segment."""
-        debug_active = thread.debug_active or 0
+        debug_active = thread.debug_active
         for segment in segments:
             places = [segment.initial - distance for distance in self._reader.kernel.tops]
             readings = [
@@ -112,7 +112,7 @@ class ThreadFrames:
         held = self._reader.stack(segment.limit, segment.base)
         self.unread += held.missing(segment.limit, segment.base)
         for address in self._reader.scan(held, segment.limit, segment.base, taken):
-            reading = self._reader.read(address, held, True, thread.debug_active or 0)
+            reading = self._reader.read(address, held, True, thread.debug_active)
             yield self._thread_state(thread, STACK, address, reading, segment)
 
     def _thread_state(

@@ -126,14 +126,16 @@ class TrapReader:
         """Reads what is present of a stack."""
         return self._memory.load(limit, base - limit)
 
-    def read(self, address: int, held: Extents, strict: bool = True, debug_active: int = 0) -> Reading:
+    def read(
+        self, address: int, held: Extents, strict: bool = True, debug_active: Optional[int] = None
+    ) -> Reading:
         """Reads the frame at an address.
 
         Args:
             address: where it should be (canonical)
             held: the memory around it
             strict: believe the acceptance tests only, and not the pointer that led here
-            debug_active: the thread's _DISPATCHER_HEADER.DebugActive
+            debug_active: the thread's DebugActive, None if it is not known
         """
         form = self.kernel.form
         view = held.read(address, form.size)

@@ -8,8 +8,8 @@ import struct
 from typing import Dict, List, Optional
 
 import pytest
-from volatility3.plugins.windows.stacktraces.base.decode.field import Field
 from volatility3.plugins.windows.stacktraces.base.decode.structure import (
+    Field,
     MissingMemberError,
     Structure,
     Structures,

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from volatility3.plugins.windows.stacktraces.base.decode.extents import Extents
-from volatility3.plugins.windows.stacktraces.base.decode.field import Field
+from volatility3.plugins.windows.stacktraces.base.decode.structure import Field
 from volatility3.plugins.windows.stacktraces.handles.decode import handletable
 from volatility3.plugins.windows.stacktraces.handles.decode.handletable import Entry, EntryDecoder
 

@@ -10,8 +10,8 @@ from typing import Dict, List, Tuple
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from volatility3.plugins.windows.stacktraces.base.decode.field import Field
 from volatility3.plugins.windows.stacktraces.base.decode.structure import (
+    Field,
     MissingMemberError,
     Structure,
     Structures,

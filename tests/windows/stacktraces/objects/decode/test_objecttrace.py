@@ -10,7 +10,7 @@ from typing import Dict, List, Tuple
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from volatility3.plugins.windows.stacktraces.base.decode.field import Field
+from volatility3.plugins.windows.stacktraces.base.decode.structure import Field
 from volatility3.plugins.windows.stacktraces.objects.decode import objecttrace
 from volatility3.plugins.windows.stacktraces.objects.decode.objecttrace import (
     RefDecoder,

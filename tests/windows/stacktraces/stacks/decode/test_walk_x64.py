@@ -20,6 +20,7 @@ from volatility3.plugins.windows.stacktraces.stacks.decode.walk_x64 import Walke
 BASE, SIZE = 0x140000000, 0x4000
 LOW, HIGH = 0x7F0000000000, 0x7F0000008000
 SP = LOW + 0x1000
+KERNEL_SP = 0xFFFFF88000002000
 
 NOTHING = bytes.fromhex("01 00 00 00")
 ALLOC_8 = bytes.fromhex("01 04 01 00 04 02")
@@ -41,6 +42,7 @@ class Scene:
         self.reads = 0
         self.private: Dict[int, bytes] = {}
         self.data: List[int] = []
+        self.own = False
         for number, info in enumerate(infos):
             begin, unwind = 0x1000 + 0x100 * number, 0x3000 + 0x20 * number
             self.entries.append((begin, begin + 0x100, unwind))
@@ -96,7 +98,8 @@ class Scene:
         def find_image(address: int) -> Optional[CodeImage]:
             return image if BASE <= address < BASE + SIZE else None
 
-        return Walker64(find_image, read, known, may_execute).walk(start, interrupted, stacks)
+        walker = Walker64(find_image, read, known, may_execute, lambda _: self.own)
+        return walker.walk(start, interrupted, stacks)
 
 
 def told(walk: StackWalk) -> List[Tuple[int, str, bool]]:
@@ -159,18 +162,60 @@ def test_an_interrupt_may_have_come_from_another_stack_once() -> None:
 
 def test_user_mode_is_the_border() -> None:
     scene = Scene(MACHINE_FRAME)
-    scene.put(0, 0x77001234, 0x33, 0x246, 0x12F000, 0x2B)
-    walk = scene.walk(Registers.of(scene.at(0), SP, {"R12": 5}))
+    scene.private = {KERNEL_SP: struct.pack("<5Q", 0x77001234, 0x33, 0x246, 0x12F000, 0x2B)}
+    stacks = ((KERNEL_SP - 0x1000, KERNEL_SP + 0x1000),)
+    walk = scene.walk(Registers.of(scene.at(0), KERNEL_SP, {"R12": 5}), stacks=stacks)
     assert (len(walk.frames), walk.end) == (1, None)
     assert walk.border is not None
     assert (walk.border.ip, walk.border.sp, walk.border.cs, walk.border.trap) == (
         0x77001234,
         0x12F000,
         0x33,
-        SP,
+        KERNEL_SP,
     )
     assert walk.border.registers is not None
     assert walk.border.registers.named("R12") == 5
+
+
+@pytest.mark.parametrize("cs", [0, 0x10, 0x33, 0x7FEF5A5A5A33])
+def test_on_a_user_stack_no_selector_is_the_border(cs: int) -> None:
+    scene = Scene(MACHINE_FRAME, NOTHING)
+    scene.put(0, scene.inside(1), cs, 0x5A5A, SP + 0x100, 0x5A5A).put(0x20, scene.at(1), 0)
+    walk = scene.walk(start(scene))
+    assert told(walk)[1:] == [(scene.inside(1), "trap", True), (scene.at(1), "unwind", True)]
+    assert (walk.end, walk.gaps, walk.border) == (None, (), None)
+    assert not walk.frames[1].returns
+
+
+def test_an_unwound_address_before_which_no_call_can_be_is_doubted() -> None:
+    scene = Scene(NOTHING, NOTHING)
+    scene.put(0, scene.inside(1), scene.at(1), 0)
+    walk = scene.walk(start(scene))
+    assert told(walk)[1:] == [(scene.inside(1), "unwind", False), (scene.at(1), "unwind", False)]
+    assert walk.gaps == (Word.NOT_BEHIND_A_CALL,)
+    # Where that code cannot be read nothing says so.
+    scene.hidden.append((0x1140, 0x1180))
+    assert told(scene.walk(start(scene)))[1] == (scene.inside(1), "unwind", True)
+
+
+def test_code_that_contradicts_version_2_is_believed_unless_the_process_changed_it() -> None:
+    """17763 ntdll a3983: `add rsp,38h; ret` is described as an epilogue of two pops."""
+    info = bytes.fromhex("02 00 05 00 05 16 00 06 00 62 00 60 00 30")
+    scene = Scene(info, NOTHING)
+    scene.memory[0x10FB:0x1100] = bytes.fromhex("48 83 c4 38 c3")
+    scene.put(7, scene.at(1), 0)
+    first = Registers.of(BASE + 0x10FB, SP)
+    walk = scene.walk(first, True)
+    assert told(walk)[1:] == [(scene.at(1), "unwind", True)]
+    assert walk.gaps == (Word.CODE_AND_UNWIND_DATA_DIFFER,)
+    scene.own = True
+    walk = scene.walk(first, True)
+    assert told(walk)[1:] == [(scene.at(1), "unwind", False)]
+    assert walk.gaps == (Word.CODE_AND_UNWIND_DATA_DIFFER,)
+    # What cannot be read contradicts nothing.
+    scene.hidden.append((0x10FB, 0x1100))
+    scene.put(0, 1, 2, scene.at(1), 0)
+    assert told(scene.walk(first, True))[1:] == [(scene.at(1), "unwind", True)]
 
 
 @pytest.mark.parametrize(

@@ -32,14 +32,14 @@ class Scene:
     """Functions that set up a frame and call the next, and a stack."""
 
     def __init__(self) -> None:
-        self.memory = bytearray(b"\x90" * SIZE)
+        self.memory = bytearray(b"\x40" * SIZE)
         self.stack: Dict[int, int] = {}
         self.reads = 0
         self.private: Dict[int, bytes] = {}
         self.data: List[int] = []
         for number in range(16):
             begin = 0x1000 + 0x100 * number
-            self.memory[begin : begin + 3] = b"\x55\x8b\xec"
+            self.memory[begin - 2 : begin + 3] = b"\xcc\xcc\x55\x8b\xec"
             # Function n calls function n - 1: outer ones have higher numbers.
             self.memory[begin + 0x1B : begin + 0x20] = b"\xe8" + struct.pack("<i", -0x120)
 
@@ -149,7 +149,7 @@ def test_a_broken_chain_goes_on_by_scan() -> None:
 
 def test_a_scan_finds_callers_in_no_module() -> None:
     scene = Scene().put(SP + 8, 0x20000050, 0, 0x20000040, 0, 0x20010040, 0, at(2)).put(SP + 0x40, 0, 0)
-    code = b"\xcc" * 0x3B + bytes.fromhex("e8 00 00 00 00") + b"\xcc" * 0x40
+    code = b"\xcc" * 0x3B + bytes.fromhex("e8 00 01 00 00") + b"\xcc" * 0x40
     scene.private = {0x20000000: code, 0x20010000: code}
     guessed = [(address, "scan", False) for address in (0x20000040, 0x20010040, at(2))]
     assert told(scene.walk(Registers32(at(1), SP, None)))[1:] == guessed

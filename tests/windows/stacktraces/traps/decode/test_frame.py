@@ -51,6 +51,11 @@ def columns_of(real: RealFrame) -> Iterator[Tuple[str, real_trapframes.RealMembe
             yield column, member
 
 
+def is_impossible(real: RealFrame, source: str) -> bool:
+    """Ecx of int 2B in kernel mode, where Windows has none: it looks like a Zw call, which saves no Ecx."""
+    return (real.kind, real.mode, source) == ("trap2b", "kernel", "ecx")
+
+
 def truth_of(real: RealFrame, column: str, member: real_trapframes.RealMember) -> int:
     value = real.registers[member.source]
     return value & 0xFFFF if column.startswith("Seg") else value
@@ -59,6 +64,8 @@ def truth_of(real: RealFrame, column: str, member: real_trapframes.RealMember) -
 def check(real: RealFrame, facts: Facts, count: Dict[str, int]) -> None:
     frame = traplayouts.of_real(real).decode(real.address, real.data, facts)
     for column, member in columns_of(real):
+        if is_impossible(real, member.source):
+            continue
         where = f"{real.label} {column} {member.status}"
         if member.status == "saved":
             assert frame.registers.get(column) == truth_of(real, column, member), where
@@ -76,8 +83,8 @@ def check(real: RealFrame, facts: Facts, count: Dict[str, int]) -> None:
 # hold plausible values), not saved and absent.
 COUNTS = {
     "5.2.3790.3959up-x64": (2623, 73, 0, 29, 2222),
-    "5.1.2600.5512up-x86": (1226, 197, 21, 4, 553),
-    "5.2.3790.3959pa-x86": (1284, 229, 23, 1, 503),
+    "5.1.2600.5512up-x86": (1226, 197, 21, 3, 554),
+    "5.2.3790.3959pa-x86": (1284, 228, 23, 0, 504),
 }
 LABELS = ("saved, shown", "saved, unsure", "computed, shown", "not saved, unsure", "not saved, absent")
 
@@ -119,6 +126,8 @@ def test_members_of_every_real_frame(shared_dir: pathlib.Path, build: str) -> No
         assert [member.offset for member in listed] == sorted(place.offset for place in form.members.values())
         for member in listed:
             truth = real.members[member.name]
+            if is_impossible(real, truth.source):
+                continue
             if truth.status == "unwritten":
                 assert member.validity in ("not saved", "unsure", "reused, unsure"), (real.label, member)
             if truth.status == "saved":

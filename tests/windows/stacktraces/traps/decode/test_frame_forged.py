@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from typing import Dict, List, Tuple
+from typing import Dict, List, Optional, Tuple
 
 import pytest
 from hypothesis import given, settings
@@ -189,3 +189,24 @@ def test_a_trap_that_a_service_could_have_left(stale: int) -> None:
     frame = forms(X86_OLD)[0].decode(USER_86, bytes(data))
     assert frame.kind == ""
     assert set(frame.unsure) == {"Rax", "Rcx", "Rdx", "ErrorCode", "SegGs", "SegEs", "SegDs"}
+
+
+@pytest.mark.parametrize(("active", "shown"), [(None, "unsure"), (0, "absent"), (3, "sure")])
+def test_debug_registers_of_a_kernel_that_does_not_clear_them(active: Optional[int], shown: str) -> None:
+    """5.1: what the slots hold may be stale, and the thread says whether it uses the registers."""
+    entry = Entry(entries.FAULT, "user", debug=True, clears_dr7=False)
+    address, forged = make(X86_OLD, entry, filled(b"\0"))
+    frame = forms(X86_OLD)[0].decode(
+        address, forged.data, facts_of(X86_OLD, entry)._replace(debug_active=active)
+    )
+    names = {"Dr0", "Dr1", "Dr2", "Dr3", "Dr6", "Dr7"}
+    assert names & set(frame.registers) == (set() if shown == "absent" else names)
+    assert names & set(frame.unsure) == (names if shown == "unsure" else set())
+
+
+def test_a_service_called_from_the_kernel_saves_no_ecx() -> None:
+    for mode, shown in (("kernel", False), ("user", True)):
+        entry = Entry(entries.INT2E, mode)
+        address, forged = make(X86_OLD, entry, filled(b"\0"))
+        frame = forms(X86_OLD)[0].decode(address, forged.data, facts_of(X86_OLD, entry))
+        assert ("Rcx" in frame.registers) == shown

@@ -12,8 +12,8 @@ import bisect
 from typing import Callable, Dict, Iterable, Iterator, List, Optional, Tuple
 
 from .extents import Extents
-from .field import Field
 from .pagetable import PAGE_SIZE
+from .structure import Field
 
 Reader = Callable[[int, int], Extents]
 """Takes a canonical start address and a length in bytes; returns the present parts of that range."""

@@ -1,11 +1,14 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""Makes overlapping ranges of addresses disjoint, so that one bisection finds what lies at an address."""
+"""Ranges of addresses: overlapping ones are made disjoint, and a byte is claimed by one structure only."""
 
 from __future__ import annotations
 
+import bisect
 import heapq
-from typing import Iterator, List, Optional, Sequence, Tuple, TypeVar
+from typing import Dict, Iterator, List, Optional, Sequence, Tuple, TypeVar
+
+from .pagetable import PAGE_SIZE
 
 Content = TypeVar("Content")
 Other = TypeVar("Other")
@@ -56,3 +59,44 @@ def combine(
         theirs = second[right][2] if right < len(second) and second[right][0] <= start else None
         if ours is not None or theirs is not None:
             yield start, end, ours, theirs
+
+
+class Claims:
+    """Ranges of addresses that are taken.
+
+    They are kept by page, so that the time for a claim depends on its length only, not on earlier claims.
+    """
+
+    def __init__(self) -> None:
+        self._pages: Dict[int, List[Tuple[int, int]]] = {}
+
+    def claim(self, start: int, end: int) -> int:
+        """Takes a range up to where the next one begins.
+
+        Args:
+            start: first address
+            end: the address behind the last one
+
+        Returns:
+            The end of the part that was free and is now taken; `start` if the first byte was taken before.
+        """
+        position = start
+        while position < end:
+            stop = min(end, position - position % PAGE_SIZE + PAGE_SIZE)
+            limit = self._claim(position, stop)
+            if limit < stop:
+                return limit
+            position = stop
+        return position
+
+    def _claim(self, start: int, end: int) -> int:
+        """Takes what is free of a range within one page."""
+        taken = self._pages.setdefault(start // PAGE_SIZE, [])
+        place = bisect.bisect_right(taken, (start, end))
+        if place and taken[place - 1][1] > start:
+            return start
+        if place < len(taken):
+            end = min(end, taken[place][0])
+        if start < end:
+            taken.insert(place, (start, end))
+        return end

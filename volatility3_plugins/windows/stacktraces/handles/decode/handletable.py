@@ -11,9 +11,8 @@ from __future__ import annotations
 from typing import Iterator, NamedTuple, Optional
 
 from ...base.decode.extents import Extents
-from ...base.decode.field import Buffer
 from ...base.decode.pagetable import PAGE_SIZE
-from ...base.decode.structure import Structures
+from ...base.decode.structure import Buffer, Structures
 
 LEVEL_MASK = 3
 MAX_LEVEL = 2

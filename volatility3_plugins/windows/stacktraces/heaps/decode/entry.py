@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from typing import Iterator, NamedTuple, Optional, Union
 
-from ...base.decode.field import Buffer
 from ...base.decode.memory import Memory
+from ...base.decode.structure import Buffer
 from .nt import HeapSegment
 from .types import NtTypes
 

@@ -11,10 +11,10 @@ from __future__ import annotations
 import bisect
 from typing import FrozenSet, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Set, Tuple
 
-from ...base.decode.field import Field
 from ...base.decode.links import walk
 from ...base.decode.memory import Memory
 from ...base.decode.pagetable import PAGE_SIZE
+from ...base.decode.structure import Field
 from .types import NtTypes
 
 HEAP_SIGNATURE = 0xEEFFEEFF

@@ -11,8 +11,7 @@ from __future__ import annotations
 import contextlib
 from typing import List, Optional, Sequence, Tuple
 
-from ...base.decode.field import Field
-from ...base.decode.structure import MissingMemberError, Structure, Structures
+from ...base.decode.structure import Field, MissingMemberError, Structure, Structures
 from .extended import ExtendedTypes
 from .lfh import LfhTypes
 

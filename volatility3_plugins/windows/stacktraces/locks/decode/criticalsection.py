@@ -10,8 +10,7 @@ from __future__ import annotations
 
 from typing import NamedTuple, Optional
 
-from ...base.decode.field import Buffer
-from ...base.decode.structure import Structures
+from ...base.decode.structure import Buffer, Structures
 
 CRITSECT_TYPE = 0
 RESOURCE_TYPE = 1

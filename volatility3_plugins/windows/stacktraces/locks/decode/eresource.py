@@ -6,8 +6,7 @@ from __future__ import annotations
 
 from typing import List, NamedTuple, Optional, Tuple
 
-from ...base.decode.field import Buffer
-from ...base.decode.structure import Structure, Structures
+from ...base.decode.structure import Buffer, Structure, Structures
 
 OWNED_EXCLUSIVE = 0x80
 """ResourceOwnedExclusive, a bit of Flag (public header wdm.h)."""

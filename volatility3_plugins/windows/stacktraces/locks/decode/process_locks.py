@@ -10,7 +10,7 @@ from __future__ import annotations
 import struct
 from typing import List, NamedTuple, Sequence
 
-from ...base.decode.field import Buffer
+from ...base.decode.structure import Buffer
 
 _HEADER = {4: struct.Struct("<I"), 8: struct.Struct("<I4x")}
 _RECORD = {4: struct.Struct("<IHHIiIIiII"), 8: struct.Struct("<QHH4xQiIIiII")}

@@ -11,8 +11,7 @@ from __future__ import annotations
 import struct
 from typing import Iterator, NamedTuple, Optional, Tuple
 
-from ...base.decode.field import Buffer
-from ...base.decode.structure import Structures
+from ...base.decode.structure import Buffer, Structures
 from ...tracedb.decode.capture import without_padding
 
 OBJECT_BUCKETS = 401

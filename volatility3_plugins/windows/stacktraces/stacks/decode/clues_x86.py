@@ -14,7 +14,7 @@ and GNU's compilers.
 from __future__ import annotations
 
 import re
-from typing import NamedTuple, Optional, Tuple
+from typing import Iterator, NamedTuple, Optional, Tuple
 
 EBP, ESP = 5, 4
 LONGEST = 32
@@ -22,10 +22,21 @@ LONGEST = 32
 
 _MOV_EBP_ESP = (b"\x8b\xec", b"\x89\xe5")
 _SET_UP = tuple(b"\x55" + move for move in _MOV_EBP_ESP)
-_PATCHABLE = b"\x8b\xff"
-LONGEST_PATCHING = len(_PATCHABLE)
+PATCHABLE = b"\x8b\xff"
+LONGEST_PATCHING = len(PATCHABLE)
+_PADDING = (b"\xcc\xcc", b"\x90" * 5)
+_STARTS = (PATCHABLE, *_SET_UP, *_PADDING)
+_BEFORE = re.compile(
+    rb"(?:\xcc|\x90|\x00{8}|\xc3|\xc2.\x00|[\xe8\xe9]...[\x00\x01\xfe\xff]|\xff\x25...."
+    rb"|\x8d(?:[\x74\xb4\xbc\xa4][\x24-\x27]|[\x49\x76\xb6\x9b\xbf])\x00+)\Z",
+    re.DOTALL,
+)
+_SEH_CALL = re.compile(rb"(?:\x6a.|\x68.{4})\x68.{4}\xe8.{3}[\x00-\x02\xfd-\xff]", re.DOTALL)
+"""push constant; push constant of 32 bits; call: how functions that use _SEH_prolog begin."""
+_PUSH_EBP = re.compile(rb"(?:\x8b\xff)?\x55")
 _MOV_ESP_EBP = (b"\x8b\xe5", b"\x89\xec")
 _LEAVE = b"\xc9"
+_CALL = b"\xe8"
 _END = re.compile(rb"(?:\xc3|\xc2.\x00)(?:\xcc|\x90|\x66\x90|\x8d[\x74\x76\xb4\xb6])", re.DOTALL)
 _JUMPS = (b"\xe9", b"\xeb", b"\xff\x25")
 
@@ -42,7 +53,7 @@ class Exit(NamedTuple):
 
 def at_entry(code: bytes) -> bool:
     """Tells whether code is the start of a function that sets up a frame: the return address is on top."""
-    return code.startswith(_SET_UP) or code.startswith(tuple(_PATCHABLE + start for start in _SET_UP))
+    return code.startswith(_SET_UP) or code.startswith(tuple(PATCHABLE + start for start in _SET_UP))
 
 
 def behind_push(before: bytes, code: bytes) -> bool:
@@ -61,8 +72,45 @@ def sets_up_frame(code: bytes) -> bool:
 
 
 def has_border(code: bytes) -> bool:
-    """Tells whether another function seems to start in code: an entry, or a return and padding behind it."""
-    return sets_up_frame(code) or _END.search(code) is not None
+    """Tells whether another function seems to start in code.
+
+    It does where there is an entry, a return and padding behind it, or padding that code would not run into.
+    """
+    return (
+        sets_up_frame(code)
+        or any(padding in code for padding in _PADDING)
+        or _END.search(code) is not None
+        or _SEH_CALL.search(code) is not None
+    )
+
+
+def calls_into(code: bytes, start: int, end: int) -> bool:
+    """Tells whether code at an address seems to call something in itself, up to an end."""
+    at = code.find(_CALL)
+    while at >= 0:
+        behind = at + 5
+        target = start + behind + int.from_bytes(code[at + 1 : behind], "little", signed=True)
+        if start < target <= end and target != start + behind:
+            return True
+        at = code.find(_CALL, at + 1)
+    return False
+
+
+def ends(code: bytes) -> bool:
+    """Tells whether code ends as it does before a function: with what never goes on behind it, or padding."""
+    return _BEFORE.search(code[-8:]) is not None
+
+
+def at_border(code: bytes, at: int) -> bool:
+    """Tells whether a function starts at a place in code, or padding lies there."""
+    return code.startswith(_STARTS, at)
+
+
+def starts(code: bytes) -> Iterator[int]:
+    """Yields where functions that push Ebp first may start: behind what ends a function."""
+    for found in _PUSH_EBP.finditer(code):
+        if ends(code[: found.start()]):
+            yield found.start()
 
 
 def exit_at(code: bytes) -> Optional[Exit]:

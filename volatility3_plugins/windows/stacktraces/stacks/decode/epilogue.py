@@ -11,6 +11,7 @@ is as in the MIT-licensed unwinder of CoreCLR.
 
 from __future__ import annotations
 
+import re
 from typing import Callable, Iterator, List, NamedTuple, Optional, Tuple
 
 from ...names.decode.unwindinfo import Bytes
@@ -19,8 +20,13 @@ from .registers import RSP
 LONGEST = 64
 """Bytes of code looked at: a lea of eight bytes, fifteen pops of two, and the longest jump, with room."""
 
+LONGEST_PART = 8
+"""Bytes of the longest instruction of an epilogue."""
+
 REX_W = 0x48
 IRETQ = b"\x48\xcf"
+_CALL = re.compile(rb"\xe8|[\x40-\x4f]?\xff[\x10-\x17\x50-\x57\x90-\x97\xd0-\xd7]", re.DOTALL)
+"""Call near, direct and indirect (FF /2)."""
 
 
 class Epilogue(NamedTuple):
@@ -51,8 +57,7 @@ def decode(
         What the epilogue still does, or None if the code is not an epilogue (or too short to tell).
     """
     code = bytes(code[:LONGEST])
-    base, adjust, length = _release(code, frame_register)
-    position = length
+    base, adjust, position = _release(code, frame_register)
     pops: List[int] = []
     for register, size in _pops(code, position):
         pops.append(register)
@@ -61,6 +66,28 @@ def decode(
     if from_interrupt or _ends(code[position:], address + position, leaves):
         return Epilogue(base, adjust, pops, from_interrupt)
     return None
+
+
+def decided(code: Bytes, frame_register: int) -> bool:
+    """Tells whether bytes of code are enough to say that they are none of an epilogue."""
+    code = bytes(code[:LONGEST])
+    return len(code) - _behind_pops(code, frame_register) >= LONGEST_PART
+
+
+def returning(code: Bytes, frame_register: int) -> Optional[Epilogue]:
+    """Decodes the rest of an epilogue that ends in a return: only a jump needs more than the code to tell."""
+    return decode(code, 0, frame_register, lambda _target: False)
+
+
+def calls(code: Bytes, frame_register: int) -> bool:
+    """Tells whether code calls where an epilogue would return or jump: nothing in an epilogue calls."""
+    code = bytes(code[:LONGEST])
+    return _CALL.match(code, _behind_pops(code, frame_register)) is not None
+
+
+def _behind_pops(code: bytes, frame_register: int) -> int:
+    position = _release(code, frame_register)[2]
+    return position + sum(size for _, size in _pops(code, position))
 
 
 def _release(code: bytes, frame_register: int) -> Tuple[Optional[int], int, int]:

@@ -24,6 +24,15 @@ MayExecute = Callable[[int], bool]
 """address -> whether it may be code, as far as that is known; asked of readable memory in no module."""
 
 
+OwnCopy = Callable[[int], bool]
+"""address -> whether the process has a copy of its own of that page of a module: it was changed there."""
+
+
+def shared(_address: int) -> bool:
+    """What is a process's own where no process can change code: an `OwnCopy`."""
+    return False
+
+
 def anywhere(_address: int) -> bool:
     """What may be code where nothing is known of it: a `MayExecute`."""
     return True
@@ -108,7 +117,7 @@ class StackWalk(NamedTuple):
     Attributes:
         frames: its frames, innermost first
         end: None if the walk came to the stack's own end, else why it ended
-        gaps: the reasons for which it had to guess its way on
+        gaps: the reasons for which it had to guess its way on, and what else is odd about the way
         border: where it left the kernel, None if it did not
     """
 

@@ -150,13 +150,15 @@ class Step(NamedTuple):
 
     `position` is where in its function the frame was. `machine_frame` is the address of the machine frame
     that was popped (Rip, SegCs, EFlags, Rsp, SegSs; the caller was interrupted rather than calling), or None.
-    `sure` is False where an epilogue could have gone unseen because its code could not be read.
+    `sure` is False where an epilogue could have gone unseen because its code could not be read. `differs` is
+    True where unwind data described something else than what the code does, and the code was believed.
     """
 
     registers: Registers
     position: str
     machine_frame: Optional[int] = None
     sure: bool = True
+    differs: bool = False
 
 
 class Unwinder:
@@ -188,8 +190,7 @@ class Unwinder:
         entry = self._table.find(rva if interrupted else rva - 1)
         try:
             if entry is not None:
-                state = Unwinding(registers, self._read)
-                return self._unwind(state, entry, rva, interrupted)
+                return self._unwind(registers, entry, rva, interrupted)
         except UnwindDataError as error:
             raise UnwindError(error.word) from None
         if not self._table.complete_at(rva if interrupted else rva - 1):
@@ -198,40 +199,75 @@ class Unwinder:
             raise UnwindError(Word.NO_UNWIND_DATA)
         return Step(Unwinding(registers, self._read).returned(), LEAF)
 
-    def _unwind(self, state: Unwinding, piece: RuntimeFunction, rva: int, interrupted: bool) -> Step:
+    def _unwind(self, registers: Registers, piece: RuntimeFunction, rva: int, interrupted: bool) -> Step:
         """Unwinds the function that a piece of code belongs to, through its chain of unwind data."""
         entry = self._table.direct(piece)
         chain = self._table.chain(entry)
-        info = chain[0]
-        sure = True
-        if interrupted:
+        if not interrupted:
             # A return address is never in an epilogue: nothing in one calls.
-            if info.version > 1:
-                rest = _described(chain, entry.end - rva)
-            else:
-                rest, sure = self._recognised(piece, info, rva)
-            if rest is not None:
-                state.finish(rest)
-                return Step(state.returned(), EPILOGUE, state.machine_frame)
+            return self._carried_out(registers, chain, entry, rva, None)
+        if chain[0].version > 1:
+            return self._described(registers, chain, entry, rva)
+        rest, sure = self._recognised(piece, chain[0], rva)
+        step = self._carried_out(registers, chain, entry, rva, rest)
+        return step if sure or step.position == PROLOGUE else step._replace(sure=False)
+
+    def _carried_out(
+        self,
+        registers: Registers,
+        chain: List[UnwindInfo],
+        entry: RuntimeFunction,
+        rva: int,
+        rest: Optional[Epilogue],
+    ) -> Step:
+        """Carries out the rest of an epilogue; where there is none, undoes what was done of the prologue."""
+        state = Unwinding(registers, self._read)
+        if rest is not None:
+            state.finish(rest)
+            return Step(state.returned(), EPILOGUE, state.machine_frame)
         offset = rva - entry.begin if entry.begin <= rva < entry.end else _FAR
-        position = PROLOGUE if offset < info.prolog_size else BODY
-        state.undo(info, offset)
+        state.undo(chain[0], offset)
         for chained in chain[1:]:
             state.undo(chained, _FAR)
-        return Step(state.returned(), position, state.machine_frame, sure or position == PROLOGUE)
+        position = PROLOGUE if offset < chain[0].prolog_size else BODY
+        return Step(state.returned(), position, state.machine_frame)
+
+    def _described(
+        self, registers: Registers, chain: List[UnwindInfo], entry: RuntimeFunction, rva: int
+    ) -> Step:
+        """Steps as version 2 describes it; as the code has it where that can be read and leads elsewhere.
+
+        Code contradicts where it returns, or calls in what is described as an epilogue. A jump that is not
+        described as the end of one stays in the function.
+        """
+        described = _epilogue_at(chain, entry.end - rva)
+        code, frame_register = self._code(rva), chain[0].frame_register
+        shown = epilogue.returning(code, frame_register) or described
+        if described is not None and epilogue.calls(code, frame_register):
+            shown = None
+        step = self._carried_out(registers, chain, entry, rva, shown)
+        if shown == described:
+            return step
+        try:
+            told = self._carried_out(registers, chain, entry, rva, described)
+        except UnwindError:
+            return step._replace(differs=True)
+        return told if told.registers == step.registers else step._replace(differs=True)
 
     def _recognised(
         self, piece: RuntimeFunction, info: UnwindInfo, rva: int
     ) -> Tuple[Optional[Epilogue], bool]:
-        """Returns what an epilogue in the code still does at an RVA, or None; and whether that is sure."""
-        code = self._code(rva, piece.end)
-        rest = epilogue.decode(code, rva, info.frame_register, lambda target: self._leaves(piece, target))
-        return rest, rest is not None or len(code) == min(piece.end - rva, epilogue.LONGEST)
+        """Returns what an epilogue in the code still does at an RVA, or None; and whether that is sure.
 
-    def _code(self, rva: int, end: int) -> Bytes:
+        The code of an epilogue may go on behind the piece: a chained entry may begin within it.
+        """
+        code = self._code(rva)
+        rest = epilogue.decode(code, rva, info.frame_register, lambda target: self._leaves(piece, target))
+        return rest, rest is not None or epilogue.decided(code, info.frame_register)
+
+    def _code(self, rva: int) -> Bytes:
         """Returns the code bytes from an RVA on that can be read: up to a page border at least, or none."""
-        wanted = min(end - rva, epilogue.LONGEST)
-        for length in (wanted, min(wanted, PAGE_SIZE - rva % PAGE_SIZE)):
+        for length in (epilogue.LONGEST, min(epilogue.LONGEST, PAGE_SIZE - rva % PAGE_SIZE)):
             code = self._table.read_rva(rva, length)
             if code is not None:
                 return code
@@ -258,7 +294,7 @@ class Unwinder:
         return bool(other.prolog_size or not other.codes)
 
 
-def _described(chain: List[UnwindInfo], distance: int) -> Optional[Epilogue]:
+def _epilogue_at(chain: List[UnwindInfo], distance: int) -> Optional[Epilogue]:
     """Returns the rest of an epilogue that version 2 codes describe, `distance` bytes before the end.
 
     Such an epilogue is only the pops and the return or jump: the release of the fixed allocation comes before

@@ -39,9 +39,10 @@ class Taken(Generic[R]):
         lasting: a guess is all that follows, too; else only this frame may not be the next one
         trap: address of the machine frame (x86: trap frame) that held the registers
         border: set where the next frame is user mode's
+        remark: what is odd about it, although it is no guess
     """
 
-    __slots__ = ("border", "doubt", "how", "interrupted", "lasting", "registers", "trap")
+    __slots__ = ("border", "doubt", "how", "interrupted", "lasting", "registers", "remark", "trap")
 
     def __init__(
         self,
@@ -52,6 +53,7 @@ class Taken(Generic[R]):
         lasting: bool = True,
         trap: int = 0,
         border: Optional[Border] = None,
+        remark: Optional[Word] = None,
     ) -> None:
         self.registers: R = registers
         self.how = how
@@ -60,6 +62,7 @@ class Taken(Generic[R]):
         self.lasting = lasting
         self.trap = trap
         self.border = border
+        self.remark = remark
 
 
 class Walker(abc.ABC, Generic[R]):
@@ -130,6 +133,17 @@ class Walker(abc.ABC, Generic[R]):
             return False
         return _behind_call(image.read_rva, rva)
 
+    def is_behind_call(self, address: int) -> Optional[bool]:
+        """Tells whether the code before an address is a call, whatever unwind data says of it.
+
+        Returns:
+            None where that code cannot be read.
+        """
+        image = self._find_image(address - 1)
+        if image is None:
+            return _behind_call(self._read, address)
+        return _behind_call(image.read_rva, address - image.base)
+
     def may_return(self, address: int) -> bool:
         """Tells whether a guess may take a value for a return address.
 
@@ -180,6 +194,8 @@ class _Walk(Generic[R]):
                 if isinstance(found, Word):
                     return self._end(found)
                 taken = found
+            if taken.remark:
+                self._gaps.append(taken.remark)
             if taken.doubt:
                 self._gaps.append(taken.doubt)
                 self._lost = self._lost or taken.lasting

@@ -7,7 +7,20 @@ from __future__ import annotations
 from typing import Mapping, Optional
 
 from ...base.decode.status import Word
-from .frames import LEAF, SCAN, TRAP, UNWIND, Border, FindImage, MayExecute, Read, UnwindError, anywhere
+from .frames import (
+    LEAF,
+    SCAN,
+    TRAP,
+    UNWIND,
+    Border,
+    FindImage,
+    MayExecute,
+    OwnCopy,
+    Read,
+    UnwindError,
+    anywhere,
+    shared,
+)
 from .registers import Registers
 from .step_x64 import LEAF as LEAF_FUNCTION
 from .step_x64 import Step, Unwinder
@@ -15,6 +28,9 @@ from .walk import Taken, Walker
 
 _CS = 8
 """Offset in a machine frame, of five slots: Rip, SegCs, EFlags, Rsp, SegSs."""
+
+_KERNEL_HALF = 1 << 63
+"""Set in every address of the kernel's."""
 
 
 class Walker64(Walker[Registers]):
@@ -26,6 +42,7 @@ class Walker64(Walker[Registers]):
         machine_frames: addresses of machine frames that are known to lie on the stack, and the registers that
             were saved beside each
         may_execute: tells which memory in no module may be code
+        own_copy: tells which code of modules the process has changed
     """
 
     slot_size = 8
@@ -36,18 +53,26 @@ class Walker64(Walker[Registers]):
         read: Read,
         machine_frames: Optional[Mapping[int, Registers]] = None,
         may_execute: MayExecute = anywhere,
+        own_copy: OwnCopy = shared,
     ) -> None:
         super().__init__(find_image, read, may_execute)
         self._machine_frames = machine_frames or {}
+        self._own_copy = own_copy
 
     def step(self, registers: Registers, interrupted: bool) -> Taken[Registers]:
         """Finds the caller of a frame; raises UnwindError."""
         step = self._unwind(registers, interrupted)
-        doubt = None if step.sure else Word.CODE_UNREADABLE
+        doubt, remark = None if step.sure else Word.CODE_UNREADABLE, None
+        if step.differs:
+            remark = Word.CODE_AND_UNWIND_DATA_DIFFER
+            doubt = remark if self._own_copy(registers.ip) else None
         if step.machine_frame is not None:
-            return self._interrupted(step.registers, step.machine_frame, doubt)
+            return self._interrupted(step.registers, step.machine_frame, doubt, remark)
         if step.position != LEAF_FUNCTION:
-            return Taken(step.registers, UNWIND, doubt=doubt)
+            ip = step.registers.ip
+            if doubt is None and ip and self.is_behind_call(ip) is False:
+                doubt = Word.NOT_BEHIND_A_CALL
+            return Taken(step.registers, UNWIND, doubt=doubt, remark=remark)
         proven = self.is_return(step.registers.ip)
         if not proven and not self.may_return(step.registers.ip):
             raise UnwindError(Word.NO_UNWIND_DATA)
@@ -56,7 +81,7 @@ class Walker64(Walker[Registers]):
     def look(self, slot: int, value: int) -> Optional[Taken[Registers]]:
         """Takes a known machine frame or what may be a return address."""
         if slot in self._machine_frames:
-            return self._interrupted(self._machine_frames[slot], slot, None)
+            return self._interrupted(self._machine_frames[slot], slot)
         if self.may_return(value):
             return Taken(Registers.of(value, slot + self.slot_size), SCAN)
         return None
@@ -70,15 +95,25 @@ class Walker64(Walker[Registers]):
         return Unwinder(image.table, image.base, self._read).step(registers, interrupted)
 
     def _interrupted(
-        self, registers: Registers, machine_frame: int, doubt: Optional[Word]
+        self,
+        registers: Registers,
+        machine_frame: int,
+        doubt: Optional[Word] = None,
+        remark: Optional[Word] = None,
     ) -> Taken[Registers]:
-        """Steps to what was interrupted, and adds what was saved beside its machine frame."""
+        """Steps to what was interrupted, and adds what was saved beside its machine frame.
+
+        The processor pushes machine frames onto kernel stacks only: there SegCs tells the border to user
+        mode. Those on a user stack, below KiUserExceptionDispatcher, KiUserApcDispatcher and
+        KiUserCallbackDispatcher, are the kernel's work. It writes Rip and Rsp and nothing else. Source:
+        KiDispatchException and KeUserModeCallback of 5.2.3790.3959.
+        """
         saved = self._machine_frames.get(machine_frame)
         if saved is not None:
             known = zip(registers.general, saved.general)
             registers = registers._replace(general=tuple(a if a is not None else b for a, b in known))
-        cs = self.read_stack(machine_frame + _CS)
         border = None
+        cs = self.read_stack(machine_frame + _CS) if machine_frame & _KERNEL_HALF else None
         if cs is not None and cs & 3:
             border = Border(machine_frame, registers.ip, registers.sp, cs & 0xFFFF, registers)
-        return Taken(registers, TRAP, True, doubt, trap=machine_frame, border=border)
+        return Taken(registers, TRAP, True, doubt, trap=machine_frame, border=border, remark=remark)

@@ -9,12 +9,12 @@ sure.
 
 from __future__ import annotations
 
-from typing import Collection, List, Optional
+from typing import Collection, Optional
 
-from ...base.decode.pagetable import PAGE_SIZE
 from ...base.decode.status import Word
 from ...base.decode.structure import Structure
-from . import callsite, clues_x86
+from . import clues_x86
+from .flow_x86 import CALLERS, OURS
 from .frames import (
     FRAME_POINTER,
     LEAF,
@@ -28,6 +28,7 @@ from .frames import (
     UnwindError,
     anywhere,
 )
+from .functions_x86 import Functions
 from .registers import Registers32
 from .walk import Taken, Walker
 
@@ -37,8 +38,13 @@ _TRAP_MEMBERS = ("DbgEbp", "DbgEip", "DbgArgMark", "Ebp", "Eip", "SegCs", "EFlag
 _VIRTUAL_8086 = 0x20000
 
 _NEAR_CODE = 0x4000
-_NEAR_LEAF = 0x100
-"""How far behind a function's start an address is taken to be in it, with and without a frame."""
+"""How far behind a function's start an address is taken to be in it."""
+
+_DEEPEST = 0x80
+"""How far above Esp a return address is looked for where a function has no frame."""
+
+_CALL_NEXT = b"\xe8\0\0\0\0"
+_CALL_NEXT_SIZE = len(_CALL_NEXT)
 
 
 class Walker32(Walker[Registers32]):
@@ -50,6 +56,7 @@ class Walker32(Walker[Registers32]):
         trap_frame: _KTRAP_FRAME; the members used here have the same place in every version
         trap_frames: addresses of trap frames that are known to lie on the stack
         may_execute: tells which memory in no module may be code
+        functions: what was found out of the functions of the address space
     """
 
     slot_size = 4
@@ -61,20 +68,41 @@ class Walker32(Walker[Registers32]):
         trap_frame: Structure,
         trap_frames: Collection[int] = (),
         may_execute: MayExecute = anywhere,
+        functions: Optional[Functions] = None,
     ) -> None:
         super().__init__(find_image, read, may_execute)
+        self._functions = functions or Functions(read)
         self._trap_frames = trap_frames
         self._mark, self._esp = trap_frame.offset("DbgArgMark"), trap_frame.offset("HardwareEsp")
         last = trap_frame.field("HardwareSegSs")
         self._trap_size = last.offset + last.size
         self._trap_members = trap_frame.reader(*_TRAP_MEMBERS)
 
+    def is_return(self, address: int) -> Optional[bool]:
+        """Tells whether a value on a stack can be a return address.
+
+        A call of the next instruction is none: it pushes where it is, for code that does not know that.
+        """
+        verdict = super().is_return(address)
+        if verdict and self._functions.code(address - _CALL_NEXT_SIZE, _CALL_NEXT_SIZE) == _CALL_NEXT:
+            return False
+        return verdict
+
     def step(self, registers: Registers32, interrupted: bool) -> Taken[Registers32]:
         """Finds the caller of a frame; raises UnwindError."""
         known = self._by_slot(registers)
         if known is None and registers.exact:
             known = self._by_code(registers, interrupted)
-        return known or self._by_chain(registers, interrupted)
+        if known is not None:
+            return known
+        try:
+            found = self._by_chain(registers, interrupted)
+        except UnwindError:
+            exact = self._by_depth(registers)
+            if exact is None:
+                raise
+            return exact
+        return (self._by_depth(registers) if found.doubt else None) or found
 
     def look(self, slot: int, value: int) -> Optional[Taken[Registers32]]:
         """Takes a trap frame, or what may be a return address."""
@@ -100,23 +128,42 @@ class Walker32(Walker[Registers32]):
 
     def _by_code(self, registers: Registers32, interrupted: bool) -> Optional[Taken[Registers32]]:
         """Takes the return address where the code says that it is, if the code says so."""
-        code = self._code(registers.ip, clues_x86.LONGEST)
+        code = self._functions.code(registers.ip, clues_x86.LONGEST)
         leaving = clues_x86.exit_at(code)
         if leaving is not None:
             return self._leaving(registers, leaving)
         if not interrupted:
             return None
+        pops, before = self._functions.pops, self._functions.code(registers.ip - 1, 1)
         if clues_x86.at_entry(code):
-            return self._taken(registers.sp, registers.bp, LEAF)
-        before = self._code(registers.ip - 1, 1)
+            return self._taken(registers.sp, registers.bp, LEAF, pops(registers.ip))
         if clues_x86.behind_push(before, code):
-            return self._taken(registers.sp + 4, self.read_stack(registers.sp), FRAME_POINTER)
+            saved = self.read_stack(registers.sp)
+            return self._taken(registers.sp + 4, saved, FRAME_POINTER, pops(registers.ip - 1))
         if clues_x86.behind_release(before, code):
-            return self._taken(registers.sp, registers.bp, LEAF)
-        for start in self._targets(self.read_stack(registers.sp) or 0):
-            into = registers.ip - start
-            if 0 <= into < _NEAR_LEAF and not clues_x86.has_border(self._code(start, into)):
-                return self._taken(registers.sp, registers.bp, LEAF)
+            return self._taken(registers.sp, registers.bp, LEAF, None)
+        return None
+
+    def _by_depth(self, registers: Registers32) -> Optional[Taken[Registers32]]:
+        """Takes the return address that lies as deep as the code says that it does.
+
+        The call before it goes to where the function starts, and every way from there pushed that much.
+        """
+        if not registers.exact:
+            return None
+        for depth in range(0, _DEEPEST, self.slot_size):
+            slot = registers.sp + depth
+            for start in self._functions.targets(self.read_stack(slot) or 0):
+                if not 0 <= registers.ip - start < _NEAR_CODE:
+                    continue
+                place = self._functions.place(start, registers.ip)
+                if place is not None and place.depth == depth and place.ebp != OURS:
+                    bp = registers.bp
+                    if place.ebp != CALLERS:
+                        bp = None if place.saved is None else self.read_stack(slot - place.saved)
+                    found = self._taken(slot, bp, LEAF, self._functions.pops(start))
+                    if found is not None:
+                        return found
         return None
 
     def _leaving(self, registers: Registers32, leaving: clues_x86.Exit) -> Optional[Taken[Registers32]]:
@@ -133,13 +180,21 @@ class Walker32(Walker[Registers32]):
         return self._taken(slot, bp, how, leaving.arguments)
 
     def _taken(
-        self, slot: int, bp: Optional[int], how: str, arguments: int = 0
+        self, slot: int, bp: Optional[int], how: str, arguments: Optional[int]
     ) -> Optional[Taken[Registers32]]:
-        """Returns to the address in a slot, if that is a return address."""
+        """Returns to the address in a slot, if that is a return address.
+
+        Args:
+            slot: where it lies
+            bp: the caller's Ebp
+            how: how it was found
+            arguments: bytes that the return pops besides, None if that is not known
+        """
         address = self.read_stack(slot)
         if address is None or not self.is_return(address):
             return None
-        return Taken(Registers32(address, slot + self.slot_size + arguments, bp), how)
+        above = slot + self.slot_size + (arguments or 0)
+        return Taken(Registers32(address, above, bp, exact=arguments is not None), how)
 
     def _by_chain(self, registers: Registers32, interrupted: bool) -> Taken[Registers32]:
         """Takes the return address above the saved frame pointer."""
@@ -160,8 +215,7 @@ class Walker32(Walker[Registers32]):
         verdict = self.is_return(address) if address else True
         if verdict is False:
             raise UnwindError(Word.FRAME_POINTER_IMPLAUSIBLE)
-        called = self._calls(address, registers.ip) if address else None
-        unsure = verdict is None or called is False or (interrupted and called is None)
+        unsure = verdict is None or not self._is_callers(address, registers.ip, interrupted)
         return Taken(above, FRAME_POINTER, doubt=Word.FRAME_POINTER_UNSURE if unsure else None, lasting=False)
 
     def _trap(self, address: int) -> Optional[Taken[Registers32]]:
@@ -178,38 +232,29 @@ class Walker32(Walker[Registers32]):
         border = Border(address, ip, sp, cs & 0xFFFF)
         return Taken(Registers32(ip, sp, bp), TRAP, True, trap=address, border=border)
 
-    def _calls(self, address: int, ip: int) -> Optional[bool]:
-        """Tells whether the call before a return address went to the function of `ip`, if that shows."""
-        targets = self._targets(address)
+    def _is_callers(self, address: int, ip: int, interrupted: bool) -> bool:
+        """Tells whether code proves that the return address above Ebp is that of the function of `ip`.
+
+        Either the call before it goes there, or (where that does not show) the function has set up its frame.
+        """
+        targets = self._functions.targets(address) if address else []
         for start in targets:
-            # Its own entry is no border.
-            inside = start + clues_x86.LONGEST_PATCHING + 1
-            if 0 <= ip - start < _NEAR_CODE and not clues_x86.has_border(
-                self._code(inside, max(ip - inside, 0))
-            ):
+            if not 0 <= ip - start < _NEAR_CODE:
+                continue
+            near = not self._has_border(start, ip)
+            if near and not interrupted:
                 return True
-        return False if targets else None
+            place = self._functions.place(start, ip)
+            if place.ebp == OURS if place is not None else near:
+                return True
+        if targets or (not interrupted and self._functions.behind_set_up(ip)):
+            return False
+        place = self._functions.own(ip)
+        return place is not None and place.ebp == OURS
 
-    def _targets(self, address: int) -> List[int]:
-        """Returns where the call before a return address goes, and where a jump there leads on to."""
-        before = self._code(address - callsite.LONGEST_CALL, callsite.LONGEST_CALL)
-        target = callsite.direct_target(before, address)
-        if target is None and before[1:3] == b"\xff\x15":
-            target = self.read_stack(int.from_bytes(before[3:], "little"))
-        if target is None:
-            return []
-        targets = [target & MASK]
-        jump = self._code(targets[0], 6)
-        if jump[:1] == b"\xe9":
-            targets.append((targets[0] + 5 + int.from_bytes(jump[1:5], "little")) & MASK)
-        elif jump[:2] == b"\xff\x25":
-            targets.append(self.read_stack(int.from_bytes(jump[2:], "little")) or 0)
-        return targets
-
-    def _code(self, address: int, length: int) -> bytes:
-        """Returns bytes of code: as many as wanted, or those up to a page border, or none."""
-        for wanted in (length, min(length, PAGE_SIZE - address % PAGE_SIZE)):
-            data = self._read(address & MASK, wanted)
-            if data is not None:
-                return bytes(data)
-        return b""
+    def _has_border(self, start: int, ip: int) -> bool:
+        """Tells whether another function may lie between a function's start and an address."""
+        # Its own entry is no border.
+        inside = start + clues_x86.LONGEST_PATCHING + 1
+        code = self._functions.code(inside, max(ip - inside, 0))
+        return clues_x86.has_border(code) or clues_x86.calls_into(code, inside, ip)

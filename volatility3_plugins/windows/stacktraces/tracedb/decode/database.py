@@ -24,9 +24,9 @@ from itertools import chain
 from typing import Dict, Iterator, List, NamedTuple, Optional, Tuple
 
 from ...base.decode.extents import Extents
-from ...base.decode.field import Buffer as Bytes
 from ...base.decode.memory import WINDOW, Memory, Reader, Windows
 from ...base.decode.status import Status
+from ...base.decode.structure import Buffer as Bytes
 from . import entries, linked
 from . import status as stdstatus
 from .backtraces import Buffer, Record

@@ -9,7 +9,7 @@ from itertools import compress
 from typing import Callable, Iterable, Iterator, NamedTuple, Optional, Tuple
 
 from ...base.decode.extents import Extents
-from ...base.decode.field import Buffer
+from ...base.decode.structure import Buffer
 from .header import Header
 from .layout import POINTER_CODES, EntryLayout
 

@@ -11,8 +11,7 @@ from __future__ import annotations
 import struct
 from typing import Callable, Dict, List, Tuple
 
-from ...base.decode.field import Buffer
-from ...base.decode.structure import Structure, Structures
+from ...base.decode.structure import Buffer, Structure, Structures
 
 POINTER_CODES = {4: "I", 8: "Q"}
 

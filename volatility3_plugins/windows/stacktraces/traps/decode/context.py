@@ -10,8 +10,7 @@ from __future__ import annotations
 
 from typing import Dict, Iterator, Mapping, NamedTuple, Optional, Tuple
 
-from ...base.decode.field import Buffer, Field
-from ...base.decode.structure import Structure
+from ...base.decode.structure import Buffer, Field, Structure
 from .frame import COLUMNS, SAVED, UNWRITTEN, MemberValue
 
 _CONTROL, _INTEGER, _SEGMENTS, _FLOATING_POINT, _DEBUG, _EXTENDED = 1, 2, 4, 8, 0x10, 0x20

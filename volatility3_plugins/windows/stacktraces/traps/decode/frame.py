@@ -74,7 +74,7 @@ class Facts(NamedTuple):
         dispatcher: the same for the return address just below the exception frame
         service_linkage: address of nt!KiServiceLinkage, 0 if unknown
         saves_arguments: the kernel has KiSystemCall64Shadow: its system calls always save Rax, Rcx and Rdx
-        debug_active: _DISPATCHER_HEADER.DebugActive of the thread, as it is now
+        debug_active: _DISPATCHER_HEADER.DebugActive of the thread, as it is now; None if unknown
         system_call_return: KUSER_SHARED_DATA.SystemCallReturn (x86), 0 if unknown
         clears_dr7: an x86 kernel that zeroes the Dr7 slot when no debug registers are in use (5.2 and later)
     """
@@ -83,7 +83,7 @@ class Facts(NamedTuple):
     dispatcher: str = ""
     service_linkage: int = 0
     saves_arguments: bool = False
-    debug_active: int = 0
+    debug_active: Optional[int] = None
     system_call_return: int = 0
     clears_dr7: bool = False
 

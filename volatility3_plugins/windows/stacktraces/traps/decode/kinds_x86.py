@@ -216,7 +216,7 @@ class TrapForm86(TrapForm):
             mark(found, COMPUTED, "Eip", "SystemCallReturn")
             mark(found, COMPUTED, "SegFs HardwareSegSs", "a constant")
         if entry in (SYSENTER, GATE):
-            _service(found, entry, not user or "DbgArgPointer" in self.members)
+            _service(found, entry, user, not user or "DbgArgPointer" in self.members)
         elif entry == EITHER:
             mark(found, UNSURE, "Eax Ecx Edx ErrCode SegGs SegEs SegDs")
             mark(found, SAVED, "SegFs")
@@ -245,10 +245,18 @@ class TrapForm86(TrapForm):
             mark(found, UNSURE, _SEGMENTS, "written by exceptions, not by interrupts")
 
     def _debug_registers(self, found: Verdicts, data: bytes, entry: str, facts: Facts) -> None:
-        """Dr0-7 are stored when in use; else Dr7 becomes 0, but in 5.1 only by KiFastCallEntry."""
-        if debug_registers_plausible(self.number(data, "Dr7")):
-            sure = entry == SYSENTER or (facts.clears_dr7 and entry != FAST_V86)
+        """Dr0-7 are stored when in use; else Dr7 becomes 0, but in 5.1 only by KiFastCallEntry.
+
+        Where the slot may be stale the thread tells: NtSetContextThread changes KTHREAD.DebugActive and the
+        frame at once.
+        """
+        if not debug_registers_plausible(self.number(data, "Dr7")):
+            return
+        sure = entry == SYSENTER or (facts.clears_dr7 and entry != FAST_V86)
+        if sure or facts.debug_active is None:
             mark(found, SAVED if sure else UNSURE, "Dr0 Dr1 Dr2 Dr3 Dr6 Dr7")
+        elif facts.debug_active:
+            mark(found, SAVED, "Dr0 Dr1 Dr2 Dr3 Dr6 Dr7")
 
     def accepts(self, address: int, data: bytes, bounds: TrapBounds) -> bool:
         """Tells whether bytes at an address are a trap frame.
@@ -291,8 +299,10 @@ def kind_of(entry: str, user: bool) -> str:
     return {FAULT: EXCEPTION, FAST_V86: EXCEPTION, DEVICE: INTERRUPT, TASK_NMI: INTERRUPT}.get(entry, "")
 
 
-def _service(found: Verdicts, entry: str, told_apart: bool) -> None:
-    """System services: no argument registers; Ecx only by KiCallbackReturn, which looks like the others.
+def _service(found: Verdicts, entry: str, user: bool, told_apart: bool) -> None:
+    """System services: no argument registers.
+
+    Ecx is stored by KiCallbackReturn only (int 2B), which is called from user mode and looks like the others.
 
     Where sysenter cannot be told apart (no DbgArgPointer) the Edx slot of user-mode entries may be stale.
     """
@@ -301,4 +311,5 @@ def _service(found: Verdicts, entry: str, told_apart: bool) -> None:
     if entry == GATE:
         mark(found, REUSED if told_apart else REUSED_UNSURE, "Edx", "the thread's trap frame before")
         mark(found, SAVED, "SegFs")
-        mark(found, UNSURE, "Ecx", "written by KiCallbackReturn only")
+        if user:
+            mark(found, UNSURE, "Ecx", "written by KiCallbackReturn only")

@@ -8,7 +8,7 @@ from typing import List, Set, Tuple
 
 from hypothesis import given
 from hypothesis import strategies as st
-from volatility3.plugins.windows.stacktraces.base.decode.claims import PAGE_SIZE, Claims
+from volatility3.plugins.windows.stacktraces.base.decode.ranges import PAGE_SIZE, Claims
 
 STARTS = st.one_of(st.integers(0, 40), st.integers(PAGE_SIZE - 20, PAGE_SIZE + 20))
 
