@@ -2,7 +2,7 @@
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
 """The heap's trace log (`RtlpHeapStackTraceLog`, Windows 7 and later), written as ntdll writes it.
 
-Offsets are from the code of ntdll 7600 to 22000 (x64) and from a listing (x86).
+Offsets are from listings of ntdll 7600 to 22000 (x64) and of a 32-bit ntdll.
 """
 
 from __future__ import annotations

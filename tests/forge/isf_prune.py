@@ -1,6 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""Cuts a symbol table down to the types and symbols that somebody needs."""
+"""Removes all types and symbols from a symbol table but those that are named."""
 
 from __future__ import annotations
 

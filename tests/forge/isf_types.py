@@ -1,6 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""JSON of symbol tables: the base types of those that we make."""
+"""The base types of the symbol tables that the forge makes, as JSON."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""32-bit structures worked out from the 64-bit ones of the same Windows.
+"""Computes 32-bit structures from the 64-bit ones of the same Windows.
 
 The members of most structures are the same on both architectures, in the same order: with 4-byte
 pointers and natural alignment they fall into place. A structure whose 32-bit layout is known is

@@ -1,6 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""Processes: EPROCESS, address space, PEB, modules, memory and what hangs from them."""
+"""Processes: EPROCESS, address space, PEB, modules, memory and the structures to which these point."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""What of the sample image owns traces: locks, handles and a traced object."""
+"""The owners of traces in the sample image: locks, handles and a traced object."""
 
 from __future__ import annotations
 

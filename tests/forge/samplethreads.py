@@ -1,6 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""The threads of the sample image: what the processor was doing when each of them entered the kernel."""
+"""The threads of the sample image: what each of them did when it entered the kernel."""
 
 from __future__ import annotations
 

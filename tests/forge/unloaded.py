@@ -1,6 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""Modules that have gone: the kernel's list of drivers, ntdll's unload traces."""
+"""Unloaded modules: the kernel's list of drivers, ntdll's unload events."""
 
 from __future__ import annotations
 

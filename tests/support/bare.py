@@ -1,6 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""Images of which no kernel is known, and our symbol tables as such an image has them."""
+"""Images without a kernel, and our symbol tables loaded into such an image."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""The images on which it is counted what each plugin does, and how much that may be.
+"""The images on which the work of each plugin is counted, and the limits of that work.
 
-The bounds are for the image of size 2 and some 15 % above what was counted when they were written; a change
-that needs more may raise them.
+The limits are for the image of size 2. They were set about 15 % above the counts of that time; a change that
+needs more may raise them.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""What a run of a plugin does, in numbers that are the same on every machine."""
+"""Counts the work of a plugin's run, in numbers that are the same on every machine."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""Forged images in which an address has every form that a name can take."""
+"""Forged images whose addresses get names of every form."""
 
 from __future__ import annotations
 

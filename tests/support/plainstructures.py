@@ -1,6 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""Structures of which a test names the members itself, as a symbol table would."""
+"""Structures whose members a test lists itself, in place of a symbol table."""
 
 from __future__ import annotations
 

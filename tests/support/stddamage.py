@@ -1,6 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""Structure by damage: what is done to forged databases, and the most that it may cost.
+"""The damages that are done to each structure of forged databases, and the most traces that each may lose.
 
 A trace is found when it comes out with its own frames. Live traces with a number ("numbered") and without
 ("unnumbered", 6.1) are looked for in the ordinary listing; what does not even come out when carving, released

@@ -10,11 +10,8 @@ import struct
 from typing import Any, Dict, Iterable, List, Mapping, Optional, Tuple
 
 import pytest
-from volatility3.framework import contexts
-from volatility3.framework.layers import physical
 from volatility3.plugins.windows.stacktraces.base.decode.extents import Extents
 from volatility3.plugins.windows.stacktraces.base.decode.memory import Reader
-from volatility3.plugins.windows.stacktraces.base.image import Image
 from volatility3.plugins.windows.stacktraces.tracedb.decode import database as stdwalk
 from volatility3.plugins.windows.stacktraces.tracedb.decode import heaplog
 from volatility3.plugins.windows.stacktraces.tracedb.decode import proof as stdproof
@@ -23,6 +20,7 @@ from volatility3.plugins.windows.stacktraces.tracedb.layouts import Layouts
 from tests.conftest import SHARED
 from tests.forge.real_sets import RealSet
 from tests.forge.std import Std
+from tests.support import bare
 
 COMMITTED = sorted((pathlib.Path(__file__).parents[1] / "data" / "real_std").glob("*.tar.xz"))
 _SHARED_SETS = sorted((SHARED / "real_std").glob("*.tar.xz"))
@@ -54,17 +52,10 @@ def _name(path: pathlib.Path) -> str:
 POINTERS = {"x64": 8, "x86": 4}
 
 
-def empty_image(pointer_size: int) -> Image:
-    """An image of which nothing is known, in a context of its own."""
-    context = contexts.Context()
-    context.add_layer(physical.BufferDataLayer(context, "tests.empty", "empty", b""))
-    return Image.of_layer(context, "empty", pointer_size, "tests")
-
-
 @functools.lru_cache(maxsize=None)
 def of(arch: str) -> Layouts:
     """The layouts of a bitness, from our symbol tables."""
-    return Layouts(empty_image(POINTERS[arch]), POINTERS[arch])
+    return Layouts(bare.image(POINTERS[arch]), POINTERS[arch])
 
 
 def reader_of(regions: Iterable[Tuple[int, bytes]]) -> Reader:

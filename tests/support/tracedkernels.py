@@ -1,6 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""Kernels and their databases for the tests of what keeps trace indices."""
+"""Kernels with databases, for the tests of structures that keep trace indices."""
 
 from __future__ import annotations
 

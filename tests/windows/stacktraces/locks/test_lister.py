@@ -12,27 +12,27 @@ from volatility3.plugins.windows.stacktraces.names.moduleindex import ModuleInde
 from volatility3.plugins.windows.stacktraces.names.pdbsymbols import PdbSymbols
 from volatility3.plugins.windows.stacktraces.tracedb.finder import Databases
 
-from tests.support import stddata
+from tests.support import bare
 
 
 def lister() -> LockLister:
-    image = stddata.empty_image(8)
+    image = bare.image(8)
     return LockLister(image, Databases(image, ModuleIndexes(image, PdbSymbols(image))))
 
 
 def test_without_a_kernel_its_resources_are_a_gap() -> None:
-    kernel = stddata.empty_image(8).kernel
+    kernel = bare.image(8).kernel
     assert list(lister().list_locks(kernel)) == [LockGap(kernel, status(Word.LIST_NOT_FOUND))]
 
 
 def test_a_space_that_cannot_be_read_is_a_gap() -> None:
     said = status(Word.PAGE_TABLES_UNREADABLE)
-    space = stddata.empty_image(8).kernel._replace(kernel=False, pid=4, layer_name="", status=said)
+    space = bare.image(8).kernel._replace(kernel=False, pid=4, layer_name="", status=said)
     assert list(lister().list_locks(space)) == [LockGap(space, said)]
 
 
 def test_a_gap_has_neither_creator_nor_record() -> None:
-    space = stddata.empty_image(8).kernel
+    space = bare.image(8).kernel
     gap = LockGap(space, status(Word.LIST_BROKEN))
     known = Lock(space, 0x1000, CRITICAL_SECTION)
     assert lister().creators(space, [gap]) == {}
@@ -41,7 +41,7 @@ def test_a_gap_has_neither_creator_nor_record() -> None:
 
 
 def test_a_wrong_link_is_said_after_the_rest() -> None:
-    space = stddata.empty_image(8).kernel
+    space = bare.image(8).kernel
     lock = Lock(space, 0x1000, CRITICAL_SECTION, status=status(Word.UNREADABLE))
     assert text(damaged(lock).status) == "unreadable, list damaged"
     assert text(damaged(LockGap(space, status(Word.LIST_DAMAGED))).status) == "list damaged"

@@ -24,7 +24,7 @@ from tests.forge import std as forge
 from tests.forge import std_bytes
 from tests.forge.std import Block, Std
 from tests.forge.std_layouts import ALL, Layout, layout
-from tests.support import stddata
+from tests.support import bare, stddata
 
 TABLES = ROOT / "symbols" / "windows" / "stacktraces"
 SHIFT = 0x20
@@ -120,7 +120,7 @@ class TestInventedBuild:
     def layouts(self, arch: str, monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path) -> Layouts:
         write_table(arch, tmp_path)
         monkeypatch.setattr(tables, "_BESIDE", tmp_path)
-        return Layouts(stddata.empty_image(stddata.POINTERS[arch]), stddata.POINTERS[arch])
+        return Layouts(bare.image(stddata.POINTERS[arch]), stddata.POINTERS[arch])
 
     @pytest.fixture
     def std(self, arch: str, kernel: bool, monkeypatch: pytest.MonkeyPatch) -> Std:

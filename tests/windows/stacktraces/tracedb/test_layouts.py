@@ -18,7 +18,7 @@ from volatility3.plugins.windows.stacktraces.tracedb.layouts import Layouts
 
 from tests.conftest import ROOT
 from tests.forge.std_layouts import ALL, layout
-from tests.support import stddata
+from tests.support import bare, stddata
 
 TABLES = sorted((ROOT / "symbols" / "windows" / "stacktraces").glob("*.json"))
 
@@ -72,7 +72,7 @@ def test_layouts_are_tried_by_members_then_by_version(arch: str, order: List[str
 
 @pytest.mark.parametrize("pointer_size", [4, 8])
 def test_loaded_once_per_context(pointer_size: int) -> None:
-    image = stddata.empty_image(pointer_size)
+    image = bare.image(pointer_size)
     first = Layouts(image, pointer_size)
     count = len(list(image.context.symbol_space))
     again = Layouts(image, pointer_size)
@@ -84,4 +84,4 @@ def test_loaded_once_per_context(pointer_size: int) -> None:
 def test_missing_table_is_one_clear_error(monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path) -> None:
     monkeypatch.setattr(tables, "_BESIDE", tmp_path)
     with pytest.raises(tables.MissingTableError, match=r"windows/stacktraces/std-\*-x64 are missing"):
-        Layouts(stddata.empty_image(8), 8)
+        Layouts(bare.image(8), 8)

@@ -43,8 +43,7 @@ class Lock(NamedTuple):
         owning_thread: as stored: an _ETHREAD for a resource (its exclusive or first owner), a thread ID for a
             critical section; 0 if there is none
         owner_tid: the owner's thread ID; None if there is no owner, or its ID is not known
-        held, contended: None if that cannot be read. A lock is contended if a thread waits or once waited for
-            it
+        held, contended: None if that cannot be read. A contended lock is or was waited for
         owners: all owners of a resource
         status: what is wrong with the lock; empty if nothing is
 

@@ -11,16 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from volatility3.plugins.windows.stacktraces.locks.decode import criticalsection as cs
 
-from tests.support import stddata
+from tests.support import bare
 
 # Offsets of the members in public ntdll symbols (7601 x64, 17763 x64, 17763 wntdll, XP kernel).
 DEBUG_OFFSETS = {4: (0, 2, 4, 8, 0xC, 0x10, 0x14, 0x1C), 8: (0, 2, 8, 0x10, 0x18, 0x20, 0x24, 0x2C)}
 SECTION_OFFSETS = {4: (0, 4, 8, 0xC, 0x10, 0x14), 8: (0, 8, 0xC, 0x10, 0x18, 0x20)}
 
 LAYOUTS = {
-    size: {
-        high: cs.SectionLayout(stddata.empty_image(size).process_types(size), high) for high in (False, True)
-    }
+    size: {high: cs.SectionLayout(bare.image(size).process_types(size), high) for high in (False, True)}
     for size in (4, 8)
 }
 

@@ -139,8 +139,7 @@ class Bounds(NamedTuple):
         lower_end: where they end (NextFreeLowerMemory)
         upper_start: where the index slots begin (NextFreeUpperMemory)
         upper_end: where they end (EntryIndexArray); equal to upper_start when no index array is known
-        lower_known, upper_known: False if the watermark is damaged and was replaced by the largest possible
-            one
+        lower_known, upper_known: False if the watermark is damaged and was replaced by the largest bound
     """
 
     first_entry: int

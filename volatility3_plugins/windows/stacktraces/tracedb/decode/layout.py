@@ -39,8 +39,7 @@ class EntryLayout:
         chain: HashChain, which leads to where the next entry starts
         scan: reads (HashChain, the word that holds TraceCount and BlockDepth, Depth)
         marks: reads (TraceCount's word, [IndexHigh,] Index)
-        shift: lowest bit of BlockDepth in TraceCount's word; 0 if there is none and Depth gives the block's
-            size
+        shift: lowest bit of BlockDepth in TraceCount's word; 0 if there is none and Depth gives the size
         sizes: bytes of a block, by BlockDepth (or by Depth)
         capacities: frames that fit in a block, by BlockDepth (or by Depth)
         frames: by depth, unpacks BackTrace of an entry
