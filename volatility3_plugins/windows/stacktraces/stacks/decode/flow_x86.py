@@ -155,7 +155,7 @@ CALLERS, OURS, OTHER = 0, 1, 2
 """What Ebp is: the caller's, the frame pointer that the function has set up, or something else."""
 
 
-class Place(NamedTuple):
+class StackPlace(NamedTuple):
     """What is known at an instruction.
 
     Attributes:
@@ -169,8 +169,8 @@ class Place(NamedTuple):
     saved: Optional[int]
 
 
-ENTRY = Place(0, CALLERS, None)
-_UNKNOWN = Place(None, OTHER, None)
+ENTRY = StackPlace(0, CALLERS, None)
+_UNKNOWN = StackPlace(None, OTHER, None)
 
 Resolve = Callable[[int], Optional[int]]
 """address of a pointer -> what it holds"""
@@ -204,7 +204,7 @@ class Flow:
         self._resolve = resolve
         self._pops = pops
         self._sets_up = sets_up
-        self.places: Dict[int, Place] = {}
+        self.places: Dict[int, StackPlace] = {}
         self.returns: List[int] = []
         self.complete = True
         self.count = 0
@@ -221,7 +221,7 @@ class Flow:
     def _follow(self, borders: Set[int]) -> None:
         self.places.clear()
         self.returns.clear()
-        left: List[Tuple[int, Place]] = [(self._start, ENTRY)]
+        left: List[Tuple[int, StackPlace]] = [(self._start, ENTRY)]
         while left:
             address, place = left.pop()
             known = self.places.get(address)
@@ -245,7 +245,7 @@ class Flow:
         at = address - self._start
         return not 0 <= at < len(self._code) or (at > self._first and clues_x86.at_border(self._code, at))
 
-    def _next(self, address: int, place: Place) -> Iterator[Tuple[int, Place]]:
+    def _next(self, address: int, place: StackPlace) -> Iterator[Tuple[int, StackPlace]]:
         """Yields where execution may go from an instruction, and what is known there."""
         at = address - self._start
         found = instruction(self._code, at)
@@ -269,7 +269,7 @@ class Flow:
         else:
             yield behind, self._changed(found, place)
 
-    def _jumped(self, target: int, place: Place) -> Iterator[Tuple[int, Place]]:
+    def _jumped(self, target: int, place: StackPlace) -> Iterator[Tuple[int, StackPlace]]:
         """Yields the target of a jump. With the caller's frame back it is another function's start."""
         target &= 0xFFFFFFFF
         if target < self._start:
@@ -277,7 +277,7 @@ class Flow:
         elif place.depth != 0 or place.ebp != CALLERS or target - self._start < len(self._code):
             yield target, place
 
-    def _called(self, found: Instruction, behind: int, place: Place) -> Place:
+    def _called(self, found: Instruction, behind: int, place: StackPlace) -> StackPlace:
         """Returns what is known behind a call."""
         target: Optional[int] = None
         if found.opcode == 0xE8:
@@ -288,14 +288,14 @@ class Flow:
             if self._start < target < self._start + len(self._code):
                 self._called_inside.add(target)
             if place.depth == 8 and place.ebp == CALLERS and place.saved is None and self._sets_up(target):
-                return Place(None, OURS, 4)
+                return StackPlace(None, OURS, 4)
         elif self._code[found.modrm] == 0x15:
             target = self._resolve(int.from_bytes(self._code[found.modrm + 1 : found.modrm + 5], "little"))
         popped = None if target is None or place.depth is None else self._pops(target)
         depth = None if popped is None or place.depth is None else place.depth - popped
         return place._replace(depth=depth)
 
-    def _changed(self, found: Instruction, place: Place) -> Place:
+    def _changed(self, found: Instruction, place: StackPlace) -> StackPlace:
         """Returns what is known behind an instruction that neither jumps nor calls."""
         opcode, code = found.opcode, self._code
         if found.prefixed and opcode not in (0x89, 0x8B, 0xFF, 0x8F, 0x8D) and opcode < 0xF00:
@@ -326,7 +326,7 @@ class Flow:
             return place
         return self._with_modrm(found, place, code[found.modrm])
 
-    def _with_modrm(self, found: Instruction, place: Place, byte: int) -> Place:
+    def _with_modrm(self, found: Instruction, place: StackPlace, byte: int) -> StackPlace:
         """Returns what is known behind an instruction with a ModRM byte, as far as it names Esp or Ebp."""
         opcode, mode, register, base = found.opcode, byte >> 6, byte >> 3 & 7, byte & 7
         if opcode == 0xFF and register == 6:
@@ -350,7 +350,7 @@ class Flow:
             place = place._replace(ebp=OTHER)
         return place
 
-    def _leads(self, found: Instruction, byte: int, place: Place) -> Optional[int]:
+    def _leads(self, found: Instruction, byte: int, place: StackPlace) -> Optional[int]:
         """Returns the depth behind `lea esp, ...`."""
         at = found.modrm + 1
         sib = byte & 7 == 4
@@ -368,13 +368,13 @@ class Flow:
         return int.from_bytes(data, "little", signed=found.opcode != 0xC2)
 
 
-def _moved(place: Place, by: int) -> Place:
+def _moved(place: StackPlace, by: int) -> StackPlace:
     return place if place.depth is None else place._replace(depth=place.depth + by)
 
 
-def _both(first: Place, second: Place) -> Place:
+def _both(first: StackPlace, second: StackPlace) -> StackPlace:
     """Returns what holds whichever way execution came."""
-    return Place(
+    return StackPlace(
         first.depth if first.depth == second.depth else None,
         first.ebp if first.ebp == second.ebp else OTHER,
         first.saved if first.saved == second.saved else None,

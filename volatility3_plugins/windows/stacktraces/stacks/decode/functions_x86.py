@@ -9,7 +9,7 @@ from typing import Callable, Dict, List, Optional, Tuple, TypeVar
 
 from ...base.decode.pagetable import PAGE_SIZE
 from . import callsite, clues_x86
-from .flow_x86 import MAX_CODE, SEH_PROLOG, Flow, Place
+from .flow_x86 import MAX_CODE, SEH_PROLOG, Flow, StackPlace
 from .frames import Read
 
 MAX_FOLLOWED = 5_000_000
@@ -41,12 +41,12 @@ class Functions:
 
     def __init__(self, read: Read) -> None:
         self._read = read
-        self._places: Dict[Tuple[int, int], Optional[Place]] = {}
+        self._places: Dict[Tuple[int, int], Optional[StackPlace]] = {}
         self._popped: Dict[int, Optional[int]] = {}
-        self._own: Dict[int, Optional[Place]] = {}
+        self._own: Dict[int, Optional[StackPlace]] = {}
         self._left = MAX_FOLLOWED
 
-    def place(self, start: int, ip: int) -> Optional[Place]:
+    def place(self, start: int, ip: int) -> Optional[StackPlace]:
         """Returns what is known at an instruction of the function that starts at an address.
 
         Returns:
@@ -54,7 +54,7 @@ class Functions:
         """
         return _kept(self._places, (start, ip), lambda: self._flow(start, ip, self.pops).places.get(ip))
 
-    def own(self, ip: int) -> Optional[Place]:
+    def own(self, ip: int) -> Optional[StackPlace]:
         """Returns what is known at an instruction if the code before it shows where its function starts."""
         return _kept(self._own, ip, lambda: self._find_own(ip))
 
@@ -93,7 +93,7 @@ class Functions:
                 return bytes(data)
         return b""
 
-    def _find_own(self, ip: int) -> Optional[Place]:
+    def _find_own(self, ip: int) -> Optional[StackPlace]:
         before = self.before(ip, PAGE_SIZE)
         low = ip - len(before)
         starts = list(clues_x86.starts(before))

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from typing import Mapping, Optional
+from typing import Mapping, Optional, Tuple
 
 from ...base.decode.status import Word
 from .frames import (
@@ -13,6 +13,7 @@ from .frames import (
     TRAP,
     UNWIND,
     Border,
+    CodeImage,
     FindImage,
     MayExecute,
     OwnCopy,
@@ -28,6 +29,9 @@ from .walk import Taken, Walker
 
 _CS = 8
 """Offset in a machine frame, of five slots: Rip, SegCs, EFlags, Rsp, SegSs."""
+
+_NEAR_CALL = 5
+"""Bytes of the commonest call."""
 
 _KERNEL_HALF = 1 << 63
 """Set in every address of the kernel's."""
@@ -58,6 +62,8 @@ class Walker64(Walker[Registers]):
         super().__init__(find_image, read, may_execute)
         self._machine_frames = machine_frames or {}
         self._own_copy = own_copy
+        # The return address that was looked at last, and its module: the next step asks for it again.
+        self._found: Tuple[int, Optional[CodeImage]] = (0, None)
 
     def step(self, registers: Registers, interrupted: bool) -> Taken[Registers]:
         """Finds the caller of a frame; raises UnwindError."""
@@ -69,8 +75,7 @@ class Walker64(Walker[Registers]):
         if step.machine_frame is not None:
             return self._interrupted(step.registers, step.machine_frame, doubt, remark)
         if step.position != LEAF_FUNCTION:
-            ip = step.registers.ip
-            if doubt is None and ip and self.is_behind_call(ip) is False:
+            if doubt is None and self._is_no_return(step.registers.ip):
                 doubt = Word.NOT_BEHIND_A_CALL
             return Taken(step.registers, UNWIND, doubt=doubt, remark=remark)
         proven = self.is_return(step.registers.ip)
@@ -87,12 +92,26 @@ class Walker64(Walker[Registers]):
         return None
 
     def _unwind(self, registers: Registers, interrupted: bool) -> Step:
-        image = self._find_image(registers.ip if interrupted else registers.ip - 1)
+        known, image = self._found
+        if interrupted or known != registers.ip:
+            image = self._find_image(registers.ip if interrupted else registers.ip - 1)
         if image is None:
             raise UnwindError(Word.CODE_IN_NO_MODULE)
         if image.table is None:
             raise UnwindError(Word.NO_FUNCTION_TABLE)
         return Unwinder(image.table, image.base, self._read).step(registers, interrupted)
+
+    def _is_no_return(self, address: int) -> bool:
+        """Tells whether code that can be read shows that an address is no return address."""
+        if not address:
+            return False
+        image = self._find_image(address - 1)
+        self._found = (address, image)
+        if image is not None:
+            code = image.read_rva(address - image.base - _NEAR_CALL, 1)
+            if code is not None and code[0] == 0xE8:
+                return False
+        return self.is_behind_call(address) is False
 
     def _interrupted(
         self,
