@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import abc
-from typing import Collection, Generic, List, Optional, Tuple, TypeVar, Union
+from typing import Collection, Dict, Generic, List, Optional, Tuple, TypeVar, Union
 
 from ...base.decode.pagetable import PAGE_SIZE
 from ...base.decode.status import Word
@@ -26,6 +26,9 @@ from .frames import (
 from .registers import Registers, Registers32
 
 R = TypeVar("R", Registers, Registers32)
+
+_MAX_VERDICTS = 1 << 12
+"""Values of which a walker remembers whether they may be return addresses: stacks repeat many of theirs."""
 
 
 class Taken(Generic[R]):
@@ -80,6 +83,7 @@ class Walker(abc.ABC, Generic[R]):
         self._find_image = find_image
         self._read = read
         self._may_execute = may_execute
+        self._verdicts: Dict[int, bool] = {}
 
     def walk(self, start: R, interrupted: bool, stacks: Collection[Tuple[int, int]] = ()) -> StackWalk:
         """Walks from a register state to the end of the stack, or to the border of kernel and user mode.
@@ -150,10 +154,15 @@ class Walker(abc.ABC, Generic[R]):
         In a module whose code cannot be read it is enough that there is a function table which does not rule
         the address out.
         """
-        verdict = self.is_return(address)
+        verdict = self._verdicts.get(address)
         if verdict is None:
-            image = self._find_image(address - 1)
-            return image is not None and image.table is not None
+            known = self.is_return(address)
+            if known is None:
+                image = self._find_image(address - 1)
+                known = image is not None and image.table is not None
+            if len(self._verdicts) >= _MAX_VERDICTS:
+                self._verdicts.clear()
+            verdict = self._verdicts[address] = known
         return verdict
 
 

@@ -248,12 +248,12 @@ class TrapForm86(TrapForm):
         """Dr0-7 are stored when in use; else Dr7 becomes 0, but in 5.1 only by KiFastCallEntry.
 
         Where the slot may be stale the thread tells: NtSetContextThread changes KTHREAD.DebugActive and the
-        frame at once.
+        frame at once. The short way of faults in virtual-8086 mode stores them whatever the thread says.
         """
         if not debug_registers_plausible(self.number(data, "Dr7")):
             return
         sure = entry == SYSENTER or (facts.clears_dr7 and entry != FAST_V86)
-        if sure or facts.debug_active is None:
+        if sure or facts.debug_active is None or entry == FAST_V86:
             mark(found, SAVED if sure else UNSURE, "Dr0 Dr1 Dr2 Dr3 Dr6 Dr7")
         elif facts.debug_active:
             mark(found, SAVED, "Dr0 Dr1 Dr2 Dr3 Dr6 Dr7")
