@@ -72,6 +72,23 @@ class Stack86:
         self.sp = self.bp = frame
         self._site = 0
 
+    def dispatched(self, *arguments: bytes) -> int:
+        """Has the kernel send the thread on in a dispatcher of user mode; returns where its arguments lie.
+
+        Args:
+            arguments: what the kernel leaves on the stack, from the lowest address up
+        """
+        data = b"".join(arguments)
+        self.sp -= len(data)
+        self._space.write(self.sp, data)
+        self._site = 0
+        return self.sp
+
+    def push(self, *values: int) -> None:
+        """Pushes words, in this order."""
+        for value in values:
+            self._push(value)
+
     def switch_out(self, module: int, swap: Routine) -> int:
         """Switches the thread out in the function that has been called last; returns KTHREAD.KernelStack."""
         for value in (0xB, 0x51, 0xD1, self.bp):

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import struct
-from typing import Any, Dict, List, Tuple
+from typing import Any, Dict, List, Mapping, Tuple
 
 from tests.forge import kernels
 from tests.forge import trapentries as entries
@@ -41,16 +41,35 @@ WAIT_EX = Routine(0x1100)
 MAIN = Routine(0x1100)
 RET_12 = b"\xc2\x0c\x00"
 CONTEXT_SIZE = 0x2CC
+RECORD_SIZE = 0x50
+
+# The dispatchers of ntdll. That of exceptions passes on what the kernel left: cld; mov ecx, [esp + 4];
+# mov ebx, [esp]; push ecx; push ebx.
+EXCEPTION, APC, CALLBACK = "KiUserExceptionDispatcher", "KiUserApcDispatcher", "KiUserCallbackDispatcher"
+DISPATCHERS = {
+    EXCEPTION: Routine(0x1400, unwind=False),
+    APC: Routine(0x1480, unwind=False),
+    CALLBACK: Routine(0x1500, unwind=False),
+}
+PASSES_ON = bytes.fromhex("fc 8b 4c 24 04 8b 1c 24 51 53")
+RTL_DISPATCH = Routine(0x1300)
+FAULTING = WAIT_EX.rva + 0x13
+NOTHING_CHANGED: Mapping[int, int] = {}
 
 
 def user_modules(owner: Any) -> Dict[str, Module]:
     """The 32-bit modules of a process (or of its 32-bit half)."""
-    stub = module_options([STUB, USER_START], 0x5800, 32)
+    stub = module_options([STUB, USER_START, RTL_DISPATCH, *DISPATCHERS.values()], 0x5800, 32)
+    stub["contents"][DISPATCHERS[EXCEPTION].rva] = (
+        PASSES_ON + stub["contents"][DISPATCHERS[EXCEPTION].rva][len(PASSES_ON) :]
+    )
+    exports = {"NtWait": STUB.rva, "RtlDispatch": RTL_DISPATCH.rva}
+    exports.update((name, each.rva) for name, each in DISPATCHERS.items())
     # Behind the call of the stub of a system call the arguments are popped.
     stub["contents"][STUB.rva + 0x20] = RET_12
     return {
         "app": owner.module("stacks.exe", dll=False, **module_options([MAIN], 0x5800, 32)),
-        "ntdll": owner.module("ntdll.dll", exports={"NtWait": STUB.rva}, **stub),
+        "ntdll": owner.module("ntdll.dll", exports=exports, **stub),
         "kernelbase": owner.module(
             "kernelbase.dll", exports={"WaitEx": WAIT_EX.rva}, **module_options([WAIT_EX], 0x5800, 32)
         ),
@@ -62,12 +81,65 @@ def user_stack(space: Any, base: int, modules: Dict[str, Module]) -> Stack86:
     stack = Stack86(space, base).start()
     stack.enter(modules["ntdll"].base, USER_START)
     stack.call(modules["ntdll"].base, USER_START)
-    stack.enter(modules["app"].base, MAIN)
-    stack.call(modules["app"].base, MAIN, 1)
-    stack.enter(modules["kernelbase"].base, WAIT_EX)
+    _to_kernelbase(stack, modules)
     # The stub has no frame: its caller is found by what the code does, not by the chain.
     stack.call(modules["kernelbase"].base, WAIT_EX, how="leaf")
     return stack
+
+
+def dispatched_stack(
+    space: Any,
+    base: int,
+    modules: Dict[str, Module],
+    through: str,
+    changed: Mapping[int, int] = NOTHING_CHANGED,
+) -> Stack86:
+    """A 32-bit user stack down to a stub of ntdll, below a dispatcher.
+
+    Args:
+        space: where it lies
+        base: its upper end
+        modules: see `user_modules`
+        through: the dispatcher
+        changed: words of the CONTEXT of an exception that are not what the kernel wrote, by offset
+
+    Returns:
+        The stack; its `frames` lack those that nothing proves.
+    """
+    stack = Stack86(space, base).start()
+    ntdll, kernelbase = modules["ntdll"].base, modules["kernelbase"].base
+    stack.enter(ntdll, USER_START)
+    stack.call(ntdll, USER_START)
+    _to_kernelbase(stack, modules)
+    if through == EXCEPTION:
+        ip = kernelbase + FAULTING
+        written = bytearray(context32(ip, stack.sp, stack.bp))
+        for offset, value in changed.items():
+            struct.pack_into("<I", written, offset, value)
+        context = stack.sp - CONTEXT_SIZE
+        pair = context - RECORD_SIZE, context
+        record = struct.pack("<20I", 0xC0000005, 0, 0, ip, 2, *[0] * 15)
+        stack.dispatched(struct.pack("<2I", *pair), record, bytes(written))
+        stack.push(*reversed(pair))
+        if not changed:
+            stack.frames.append((ip, "trap"))
+    else:
+        # The frame pointer is still that of who called the stub: the chain goes on with the caller's caller.
+        stack.call(kernelbase, WAIT_EX)
+        stack.frames.pop()
+        stack.dispatched(struct.pack("<8I", 0, 3, stack.sp - 0x10, 0x10, 1, 2, 3, 4))
+    stack.call(ntdll, DISPATCHERS[through])
+    stack.enter(ntdll, RTL_DISPATCH)
+    stack.call(ntdll, RTL_DISPATCH)
+    _to_kernelbase(stack, modules)
+    stack.call(kernelbase, WAIT_EX, how="leaf")
+    return stack
+
+
+def _to_kernelbase(stack: Stack86, modules: Dict[str, Module]) -> None:
+    stack.enter(modules["app"].base, MAIN)
+    stack.call(modules["app"].base, MAIN, 1)
+    stack.enter(modules["kernelbase"].base, WAIT_EX)
 
 
 class StackImage86:
@@ -91,6 +163,14 @@ class StackImage86:
         stack.call(self.nt, NT_WAIT, int(interrupted))
         if interrupted:
             self._fault(stack)
+        return self._wait(thread, stack)
+
+    def dispatched(self, tid: int, through: str, changed: Mapping[int, int] = NOTHING_CHANGED) -> Thread:
+        """A thread that waits in a system call, below a dispatcher; see `dispatched_stack`."""
+        thread = self.app.thread(tid)
+        user = dispatched_stack(self.app.space, thread.user_stack_base, self.modules, through, changed)
+        thread, stack = self._enter_kernel(thread, user)
+        stack.call(self.nt, NT_WAIT)
         return self._wait(thread, stack)
 
     def preempted(self, tid: int, entered: bool, nested: bool = False) -> Thread:
@@ -118,10 +198,12 @@ class StackImage86:
     def _in_system_call(self, tid: int) -> Tuple[Thread, Stack86]:
         """A thread whose system call has built its frame."""
         thread = self.app.thread(tid)
-        user = user_stack(self.app.space, thread.user_stack_base, self.modules)
+        return self._enter_kernel(thread, user_stack(self.app.space, thread.user_stack_base, self.modules))
+
+    def _enter_kernel(self, thread: Thread, user: Stack86) -> Tuple[Thread, Stack86]:
         ip = self.modules["ntdll"].base + STUB.returns()
         registers = dict(registers_86("user"), eip=ip, esp=user.sp, ebp=user.bp)
-        self.expected[tid, "user"] = [(ip, "trap"), *reversed(user.frames)]
+        self.expected[thread.tid, "user"] = [(ip, "trap"), *reversed(user.frames)]
         self.kernel.space.write(thread.stack_limit, POISON(0, thread.stack_base - thread.stack_limit))
         stack = Stack86(self.kernel.space, thread.stack_base)
         frame = thread.stack_base - TRAP_FRAME[self.architecture]
@@ -176,6 +258,18 @@ class Wow64Threads:
         ip = self.modules["ntdll"].base + STUB.returns()
         assert thread.teb is not None
         self._process.space.write(thread.teb["TlsSlots[1]"] + 4, context32(ip, stack.sp, stack.bp))
+        self._expect(tid, ip, stack)
+
+    def dispatched(self, tid: int, through: str, changed: Mapping[int, int] = NOTHING_CHANGED) -> None:
+        """A thread in 64-bit code, its 32-bit stack below a dispatcher; see `dispatched_stack`."""
+        thread = self._image.waiting(tid)
+        teb = self._wow.thread(thread, context=context32(0, 0, 0))
+        space = self._process.space
+        base = space.read_int(teb + 4, 4)
+        stack = dispatched_stack(space, base, self.modules, through, changed)
+        ip = self.modules["ntdll"].base + STUB.returns()
+        assert thread.teb is not None
+        space.write(thread.teb["TlsSlots[1]"] + 4, context32(ip, stack.sp, stack.bp))
         self._expect(tid, ip, stack)
 
     def in_32_bit_code(self, tid: int) -> None:

@@ -25,7 +25,7 @@ from .emulator import x86
 from .emulator32 import STACK_SIZE, STACK_TOP, Machine32
 from .image import Program
 
-TRAP_FRAME = traplayouts.ours("x86")["_KTRAP_FRAME"]
+TYPES = traplayouts.ours("x86")
 STACK = (STACK_TOP - STACK_SIZE, STACK_TOP)
 OPTIONS = ("-ffreestanding", "-fno-omit-frame-pointer")
 BUILDS = [
@@ -57,7 +57,7 @@ class Survey32:
         sp, bp = (machine.cpu.reg_read(each) for each in (x86.UC_X86_REG_ESP, x86.UC_X86_REG_EBP))
         if self._functions is None:
             self._functions = Functions(machine.read)
-        walker = Walker32(self.find_image, machine.read, TRAP_FRAME, functions=self._functions)
+        walker = Walker32(self.find_image, machine.read, TYPES, functions=self._functions)
         return walker.walk(Registers32(address, sp, bp), True, [STACK])
 
     def visit(self, machine: Machine32, address: int) -> None:

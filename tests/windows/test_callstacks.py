@@ -15,7 +15,7 @@ from tests.forge import context
 from tests.forge import trapentries as entries
 from tests.forge.context import Opened
 from tests.support.callstackimages import DISPATCHERS, StackImage
-from tests.support.callstackimages86 import StackImage86, Wow64Threads
+from tests.support.callstackimages86 import APC, CALLBACK, EXCEPTION, StackImage86, Wow64Threads
 
 Row = Dict[str, Any]
 MASK = (1 << 48) - 1
@@ -149,6 +149,65 @@ def check_86(made: StackImage86, folder: pathlib.Path) -> None:
         assert [(frame["Address"], frame["How"]) for frame in frames] == expected, key
         assert not stack["Status"], key
         assert not any(frame["Status"] for frame in frames)
+
+
+# Words that a CONTEXT cannot have: flags of nothing, of x64, without Esp; Esp on no stack; Eip in no code;
+# SegCs of the kernel.
+NO_CONTEXTS = [
+    *({0: 0x12345678}, {0: 0x10001F}, {0: 0x10002}, {0: 0}),
+    *({0xC4: 0x10}, {0xC4: 0}, {0xB8: 0x10}, {0xB8: 0}, {0xBC: 8}),
+]
+
+
+@pytest.mark.parametrize("name", ["xp-x86", "win7-x86", "win10-x86"])
+def test_x86_user_stacks_go_on_below_an_exception(name: str, tmp_path: pathlib.Path) -> None:
+    made = StackImage86(name)
+    made.dispatched(1004, EXCEPTION)
+    assert [how for _, how in made.expected[1004, "user"]].count("trap") == 2
+    check_86(made, tmp_path)
+
+
+@pytest.mark.parametrize("name", ["xp-x86", "win7-x86", "win10-x86"])
+def test_x86_what_no_context_proves_is_doubtful(name: str, tmp_path: pathlib.Path) -> None:
+    made = StackImage86(name)
+    made.dispatched(1004, APC)
+    made.dispatched(1008, CALLBACK)
+    for number, changed in enumerate(NO_CONTEXTS):
+        made.dispatched(1012 + 4 * number, EXCEPTION, changed)
+    found = by_key(stacks(context.open_image(made.kernel.image(), tmp_path)))
+    for tid in range(1004, 1012 + 4 * len(NO_CONTEXTS), 4):
+        check_doubt(found[tid, "user"], made.expected[tid, "user"])
+
+
+@pytest.mark.parametrize("name", ["win7-x64", "win10-x64"])
+def test_wow64_stacks_go_on_below_an_exception(name: str, tmp_path: pathlib.Path) -> None:
+    made = StackImage(name)
+    Wow64Threads(made).dispatched(1016, EXCEPTION)
+    check(made, context.open_image(made.kernel.image(), tmp_path))
+
+
+@pytest.mark.parametrize("name", ["win7-x64", "win10-x64"])
+def test_wow64_what_no_context_proves_is_doubtful(name: str, tmp_path: pathlib.Path) -> None:
+    made = StackImage(name)
+    wow = Wow64Threads(made)
+    wow.dispatched(1004, APC)
+    wow.dispatched(1008, CALLBACK)
+    for number, changed in enumerate(NO_CONTEXTS):
+        wow.dispatched(1012 + 4 * number, EXCEPTION, changed)
+    found = by_key(stacks(context.open_image(made.kernel.image(), tmp_path)))
+    for tid in range(1004, 1012 + 4 * len(NO_CONTEXTS), 4):
+        expected = [(address, how) for address, _, how in made.expected[tid, "wow64"].frames]
+        check_doubt(found[tid, "wow64"], expected)
+
+
+def check_doubt(found: Tuple[Row, List[Row]], expected: List[Tuple[int, str]]) -> None:
+    """The frame behind the dispatcher's is doubtful, and no other."""
+    stack, frames = found
+    assert [(frame["Address"], frame["How"]) for frame in frames] == expected
+    assert stack["Status"] in ("dispatcher", "dispatcher, hash unsure")
+    (behind,) = (place for place, frame in enumerate(frames) if "Ki" in (frame["Symbol"] or ""))
+    doubtful = [place for place, frame in enumerate(frames) if frame["Status"]]
+    assert doubtful == [behind + 1]
 
 
 def test_keys_repeat_and_quantities_do_not(opened: Opened) -> None:

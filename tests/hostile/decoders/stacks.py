@@ -172,9 +172,9 @@ def _walk(arch: str, data: bytes, whole: bytes) -> None:
                     Registers.of(start, low, {"Rbp": low + 0x200}), interrupted, stacks
                 )
             else:
-                walk = Walker32(
-                    find_image, memory.read, traplayouts.ours("x86")["_KTRAP_FRAME"], [low + 0x600]
-                ).walk(Registers32(start, low, low + 0x20), interrupted, stacks)
+                walk = Walker32(find_image, memory.read, traplayouts.ours("x86"), [low + 0x600]).walk(
+                    Registers32(start, low, low + 0x20), interrupted, stacks
+                )
             _check(walk)
 
 

@@ -15,6 +15,8 @@ from ..base.decode.memory import Memory
 from ..base.decode.structure import Structure
 from ..base.image import Image
 from ..traps.state import State, register_types
+from .decode import dispatchers_x86
+from .decode.dispatchers_x86 import FindDispatcher
 from .decode.frames import Border, FindImage, MayExecute, OwnCopy, StackWalk, shared
 from .decode.functions_x86 import Functions
 from .decode.registers import GENERAL, NON_VOLATILE, RSP, Registers, Registers32
@@ -41,18 +43,25 @@ class Scene:
         memory: reads it
         may_execute: tells which memory in no module may be code
         own_copy: tells which code of modules the process has changed
+        find_dispatcher: finds the dispatchers of its 32-bit ntdll
 
     Attributes:
         functions: what walks found out of its 32-bit functions
     """
 
     def __init__(
-        self, find: FindImage, memory: Memory, may_execute: MayExecute, own_copy: OwnCopy = shared
+        self,
+        find: FindImage,
+        memory: Memory,
+        may_execute: MayExecute,
+        own_copy: OwnCopy = shared,
+        find_dispatcher: FindDispatcher = dispatchers_x86.nowhere,
     ) -> None:
         self.find = find
         self.memory = memory
         self.may_execute = may_execute
         self.own_copy = own_copy
+        self.find_dispatcher = find_dispatcher
         self.functions = Functions(memory.read)
 
 
@@ -184,8 +193,15 @@ class Cpu86(Cpu[Registers32]):
 
     def walker(self, scene: Scene, traps: Traps) -> Walker32:
         """Returns what walks stacks in an address space."""
-        types, execute = self.types, scene.may_execute
-        return Walker32(scene.find, scene.memory.read, types["_KTRAP_FRAME"], traps, execute, scene.functions)
+        return Walker32(
+            scene.find,
+            scene.memory.read,
+            self.types,
+            traps,
+            scene.may_execute,
+            scene.functions,
+            scene.find_dispatcher,
+        )
 
     def registers(self, state: State) -> Registers32:
         """Returns the registers of a state that has Rip and Rsp."""

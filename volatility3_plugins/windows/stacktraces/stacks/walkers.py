@@ -18,6 +18,7 @@ from ..names.decode.pe import Headers
 from ..names.imagereader import ImageReader
 from ..names.symbolizer import KnownModule, SpaceNames, Symbolizer
 from .cpus import AnyStart, Cpus, Range, Scene, Traps
+from .decode import dispatchers_x86
 from .decode.frames import CodeImage, StackWalk
 
 MAX_SCENES = 4
@@ -25,6 +26,8 @@ MAX_SCENES = 4
 
 _CODE = 0x20000020
 """IMAGE_SCN_MEM_EXECUTE, IMAGE_SCN_CNT_CODE."""
+
+_NTDLL = "ntdll"
 
 _NO_TRAPS: Traps = {}
 
@@ -83,7 +86,8 @@ class StackWalkers:
             if len(self._scenes) >= MAX_SCENES:
                 del self._scenes[next(iter(self._scenes))]
             modules = _Modules(self._image, space, self._symbolizer.names(space))
-            found = Scene(modules.find, self._image.memory(space), modules.may_execute, modules.own_copy)
+            memory, dispatcher = self._image.memory(space), modules.find_dispatcher
+            found = Scene(modules.find, memory, modules.may_execute, modules.own_copy, dispatcher)
             self._scenes[key] = found
         return found
 
@@ -131,6 +135,15 @@ class _Modules:
             return layer.is_dirty(bulk.masked(layer, address))
         except exceptions.InvalidAddressException:
             return False
+
+    def find_dispatcher(self, address: int) -> Optional[Tuple[int, str]]:
+        """Returns start and name of the dispatcher of ntdll that an address is in, None if it is in none."""
+        known = self._names.module_at(address)
+        if known is None or known.module.name.lower() != _NTDLL:
+            return None
+        label = known.image.names.find(address - known.module.base)
+        name = None if label is None else dispatchers_x86.named(label[1])
+        return None if label is None or name is None else (known.module.base + label[0], name)
 
     def _code_image(self, known: KnownModule) -> CodeImage:
         module, table = known.module, known.image.functions

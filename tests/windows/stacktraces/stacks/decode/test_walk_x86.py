@@ -5,12 +5,13 @@
 from __future__ import annotations
 
 import struct
-from typing import Collection, Dict, List, Optional, Tuple
+from typing import Any, Collection, Dict, List, Optional, Tuple
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from volatility3.plugins.windows.stacktraces.base.decode.extents import Extents
 from volatility3.plugins.windows.stacktraces.base.decode.status import Word
+from volatility3.plugins.windows.stacktraces.stacks.decode import dispatchers_x86
 from volatility3.plugins.windows.stacktraces.stacks.decode.frames import MAX_FRAMES, CodeImage, StackWalk
 from volatility3.plugins.windows.stacktraces.stacks.decode.registers import Registers32
 from volatility3.plugins.windows.stacktraces.stacks.decode.walk_x86 import TRAP_MARK, Walker32
@@ -18,9 +19,10 @@ from volatility3.plugins.windows.stacktraces.stacks.decode.walk_x86 import TRAP_
 from tests.support import traplayouts
 
 BASE, SIZE = 0x80400000, 0x4000
-TRAP_FRAME = traplayouts.ours("x86")["_KTRAP_FRAME"]
+TYPES = traplayouts.ours("x86")
 LOW, HIGH = 0xF8000000, 0xF8003000
 SP = LOW + 0x1000
+DISPATCHER = 15
 
 
 def at(number: int) -> int:
@@ -37,6 +39,7 @@ class Scene:
         self.reads = 0
         self.private: Dict[int, bytes] = {}
         self.data: List[int] = []
+        self.dispatcher = ""
         for number in range(16):
             begin = 0x1000 + 0x100 * number
             self.memory[begin - 2 : begin + 3] = b"\xcc\xcc\x55\x8b\xec"
@@ -55,6 +58,10 @@ class Scene:
 
     def read_rva(self, rva: int, length: int) -> Optional[bytes]:
         return bytes(self.memory[rva : rva + length]) if rva >= 0 and rva + length <= SIZE else None
+
+    def find_dispatcher(self, address: int) -> Optional[Tuple[int, str]]:
+        begin = BASE + 0x1000 + 0x100 * DISPATCHER
+        return (begin, self.dispatcher) if self.dispatcher and begin <= address < begin + 0x80 else None
 
     def walk(
         self,
@@ -80,7 +87,7 @@ class Scene:
         def may_execute(address: int) -> bool:
             return address // 0x1000 not in self.data
 
-        walker = Walker32(find_image, read, TRAP_FRAME, known, may_execute)
+        walker = Walker32(find_image, read, TYPES, known, may_execute, find_dispatcher=self.find_dispatcher)
         return walker.walk(registers, interrupted, stacks)
 
 
@@ -183,6 +190,97 @@ def test_a_function_that_was_not_called_from_there_is_doubted() -> None:
     assert walk.gaps == (Word.FRAME_POINTER_UNSURE,)
 
 
+ENTRY = SP + 0x28
+RECORD, CONTEXT = ENTRY + 8, ENTRY + 0x58
+INTERRUPTED = CONTEXT + 0x2CC
+
+
+def raised() -> Scene:
+    """Function 14, called by the dispatcher of an exception of function 3; its callers are 4 and 5."""
+    scene = Scene()
+    scene.dispatcher = "KiUserExceptionDispatcher"
+    begin = 0x1000 + 0x100 * DISPATCHER
+    scene.memory[begin : begin + 10] = bytes.fromhex("fc 8b 4c 24 04 8b 1c 24 51 53")
+    scene.memory[begin + 0x40 : begin + 0x42] = b"\xcc\xcc"
+    scene.put(SP + 0x18, INTERRUPTED + 0x10, at(DISPATCHER), RECORD, CONTEXT, RECORD, CONTEXT)
+    scene.put(RECORD, 0xC0000005, 0, 0, at(3) - 7, 2)
+    scene.put(CONTEXT, 0x1003F).put(CONTEXT + 0xB4, INTERRUPTED + 0x10, at(3) - 7, 0x1B, 0x10246, INTERRUPTED)
+    scene.put(INTERRUPTED + 0x10, INTERRUPTED + 0x30, at(4)).put(
+        INTERRUPTED + 0x30, INTERRUPTED + 0x50, at(5)
+    )
+    return scene.put(INTERRUPTED + 0x50, 0, 0)
+
+
+def from_below(scene: Scene, **options: Any) -> StackWalk:
+    return scene.walk(Registers32(at(14), SP, SP + 0x18), **options)
+
+
+def test_the_context_of_an_exception() -> None:
+    for flags in (0x10007, 0x1003F, 0x1007F, 0x1001F, 0x5001003F):
+        walk = from_below(raised().put(CONTEXT, flags))
+        assert told(walk)[2:] == [
+            *((at(3) - 7, "trap", True), (at(4), "framepointer", True), (at(5), "framepointer", True)),
+        ]
+        assert (walk.frames[2].sp, walk.frames[2].returns) == (INTERRUPTED, False)
+        assert (walk.end, walk.gaps) == (None, ())
+    scene = raised()
+    for offset, pushed in ((0, 0), (1, 0), (5, 0), (8, 0), (9, 4), (10, 8)):
+        # Interrupted in the dispatcher itself, whatever it has pushed.
+        start = Registers32(BASE + 0x1000 + 0x100 * DISPATCHER + offset, ENTRY - pushed, INTERRUPTED + 0x10)
+        assert told(scene.walk(start, True)) == [(start.ip, "trap", True), *told(walk)[2:]]
+
+
+def test_what_does_not_prove_itself_is_no_context() -> None:
+    doubtful = [(at(4), "framepointer", False), (at(5), "framepointer", True)]
+    flags, ip, cs, eflags, sp = (CONTEXT + each for each in (0, 0xB8, 0xBC, 0xC0, 0xC4))
+    pairs = [
+        *((flags, 0), (flags, 0x12345678), (flags, 0x10002), (flags, 0x10003), (flags, 0x10001F)),
+        *((sp, HIGH + 0x1000), (sp, LOW - 4), (sp, SP), (sp, INTERRUPTED - 4), (sp, 0)),
+        *((ip, BASE + 0x3800), (ip, BASE + 0x100), (ip, 0), (ip, 0x20000000)),
+        *((cs, 8), (cs, 0), (eflags, 0), (eflags, 0x20246)),
+        *((RECORD + 16, 16), (RECORD + 16, 0xFFFFFFFF)),
+        *((ENTRY, RECORD + 1), (ENTRY, 0), (ENTRY, ENTRY), (ENTRY, CONTEXT), (ENTRY, HIGH)),
+        *((ENTRY + 4, CONTEXT + 2), (ENTRY + 4, CONTEXT + 4), (ENTRY + 4, RECORD), (ENTRY + 4, HIGH - 4)),
+        *((ENTRY + 4, 0), (ENTRY + 4, 0xFFFFFFFC)),
+    ]
+    for slot, value in pairs:
+        walk = from_below(raised().put(slot, value))
+        assert told(walk)[2:] == doubtful, (hex(slot), hex(value))
+        assert (walk.end, walk.gaps) == (None, (Word.DISPATCHER,))
+    # Data, where it is known what may be executed; limits that nobody knows.
+    scene = raised().put(ip, 0x20000004)
+    scene.private, scene.data = {0x20000000: bytes(0x100)}, [0x20000]
+    assert told(from_below(scene))[2:] == doubtful
+    assert told(from_below(raised(), stacks=()))[2:] == doubtful
+    # The code does not tell where the dispatcher was entered.
+    scene = raised()
+    begin = 0x1000 + 0x100 * DISPATCHER
+    scene.memory[begin : begin + 10] = bytes.fromhex("8b e1 40 40 40 40 40 40 40 40")
+    assert told(from_below(scene))[2:] == doubtful
+
+
+def test_the_other_dispatchers_have_no_context() -> None:
+    for name in ("KiUserApcDispatcher", "KiUserCallbackDispatcher"):
+        scene = raised()
+        scene.dispatcher = name
+        walk = from_below(scene)
+        assert told(walk)[2:] == [(at(4), "framepointer", False), (at(5), "framepointer", True)]
+        assert walk.gaps == (Word.DISPATCHER,)
+        # No frame pointer: a scan has to do.
+        walk = from_below(scene.put(SP + 0x18, 0x12345678))
+        assert (walk.frames[2].how, walk.frames[2].sure) == ("scan", False)
+        assert walk.gaps[0] is Word.DISPATCHER
+        walk = from_below(scene.put(SP + 0x18, 0))
+        assert (len(walk.frames), walk.end, walk.gaps) == (2, None, (Word.DISPATCHER,))
+
+
+def test_names_of_dispatchers() -> None:
+    for label in ("KiUserApcDispatcher", "_KiUserApcDispatcher@20"):
+        assert dispatchers_x86.named(label) == "KiUserApcDispatcher"
+    for label in ("KiUserApcDispatcherX", "KiRaiseUserExceptionDispatcher", "", "_@4"):
+        assert dispatchers_x86.named(label) is None
+
+
 VALUES = st.one_of(
     st.integers(0, SIZE - 1).map(lambda offset: BASE + offset),
     st.integers(0, 15).map(at),
@@ -198,11 +296,17 @@ VALUES = st.one_of(
     st.lists(st.tuples(st.integers(0, 0x2000), st.binary(max_size=16)), max_size=6),
     st.tuples(VALUES, VALUES, VALUES),
     st.booleans(),
+    st.sampled_from(["", *sorted(dispatchers_x86.NAMES)]),
 )
 def test_hostile_stacks_and_code(
-    stack: List[int], code: List[Tuple[int, bytes]], registers: Tuple[int, int, int], interrupted: bool
+    stack: List[int],
+    code: List[Tuple[int, bytes]],
+    registers: Tuple[int, int, int],
+    interrupted: bool,
+    dispatcher: str,
 ) -> None:
     scene = Scene().put(SP, *stack)
+    scene.dispatcher = dispatcher
     for offset, data in code:
         scene.memory[0x1000 + offset : 0x1000 + offset + len(data)] = data
     ip, sp, bp = registers

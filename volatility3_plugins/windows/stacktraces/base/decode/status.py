@@ -62,6 +62,9 @@ class Word(enum.Enum):
     FRAME_POINTER_UNKNOWN = "frame pointer unknown"
     FRAME_POINTER_IMPLAUSIBLE = "frame pointer implausible"
     FRAME_POINTER_UNSURE = "frame pointer unsure"
+    DISPATCHER = "dispatcher"
+    """x86: what the kernel interrupted to call KiUserExceptionDispatcher, KiUserApcDispatcher or
+    KiUserCallbackDispatcher is not proven: callers may be missing before the next frame."""
     STACK_UNREADABLE = "stack unreadable"
     CYCLE = "cycle"
     TOO_MANY_FRAMES = "too many frames"

@@ -148,6 +148,11 @@ class Stacks:
         stack = self._stack(sp)
         return stack[1] if stack else None
 
+    def together(self, first: int, second: int) -> bool:
+        """Tells whether two addresses are known to lie on one stack."""
+        stack = self._stack(first)
+        return stack is not None and stack == self._stack(second)
+
     def objection(self, sp: int, to: int) -> Optional[Word]:
         """Returns why a stack pointer cannot have moved from one value to another, or None if it can."""
         here, there = self._stack(sp), self._stack(to)

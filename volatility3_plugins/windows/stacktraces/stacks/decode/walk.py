@@ -84,6 +84,7 @@ class Walker(abc.ABC, Generic[R]):
         self._read = read
         self._may_execute = may_execute
         self._verdicts: Dict[int, bool] = {}
+        self._stacks = Stacks(())
 
     def walk(self, start: R, interrupted: bool, stacks: Collection[Tuple[int, int]] = ()) -> StackWalk:
         """Walks from a register state to the end of the stack, or to the border of kernel and user mode.
@@ -93,7 +94,8 @@ class Walker(abc.ABC, Generic[R]):
             interrupted: its `ip` is where execution stopped; else a return address
             stacks: (low, high) of the stacks that the thread may be on; empty if that is not known
         """
-        return _Walk(self, Stacks(stacks)).run(start, interrupted)
+        self._stacks = Stacks(stacks)
+        return _Walk(self, self._stacks).run(start, interrupted)
 
     def search(self, sp: int, reason: Word, stacks: Collection[Tuple[int, int]] = ()) -> StackWalk:
         """Walks from the first return address that a scan finds, where no register state is to be had.
@@ -103,7 +105,8 @@ class Walker(abc.ABC, Generic[R]):
             reason: why a scan has to do
             stacks: as for `walk`
         """
-        return _Walk(self, Stacks(stacks)).search(sp, reason)
+        self._stacks = Stacks(stacks)
+        return _Walk(self, self._stacks).search(sp, reason)
 
     @abc.abstractmethod
     def step(self, registers: R, interrupted: bool) -> Taken[R]:

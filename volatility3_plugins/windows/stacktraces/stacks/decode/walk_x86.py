@@ -4,7 +4,8 @@
 
 The chain misses the caller of a function that has not set up its frame yet, or has none. At an interrupted
 instruction and behind a system call the code is looked at for that; where it leaves doubt, the frame is not
-sure.
+sure. Across the dispatchers of user mode the chain leads on, too, but misses those who were interrupted: what
+follows is sure only where the CONTEXT of an exception proves itself.
 """
 
 from __future__ import annotations
@@ -12,8 +13,9 @@ from __future__ import annotations
 from typing import Collection, Optional
 
 from ...base.decode.status import Word
-from ...base.decode.structure import Structure
-from . import clues_x86
+from ...base.decode.structure import Structures
+from . import clues_x86, dispatchers_x86
+from .dispatchers_x86 import Exceptions, FindDispatcher
 from .flow_x86 import CALLERS, OURS
 from .frames import (
     FRAME_POINTER,
@@ -45,6 +47,8 @@ _DEEPEST = 0x80
 
 _CALL_NEXT = b"\xe8\0\0\0\0"
 _CALL_NEXT_SIZE = len(_CALL_NEXT)
+_CALL = b"\xe8"
+_CALL_SIZE = 5
 
 
 class Walker32(Walker[Registers32]):
@@ -53,10 +57,12 @@ class Walker32(Walker[Registers32]):
     Args:
         find_image: finds the module that holds an address
         read: reads memory
-        trap_frame: _KTRAP_FRAME; the members used here have the same place in every version
+        types: _KTRAP_FRAME, _CONTEXT and _EXCEPTION_RECORD; the members used here have the same place in
+            every version
         trap_frames: addresses of trap frames that are known to lie on the stack
         may_execute: tells which memory in no module may be code
         functions: what was found out of the functions of the address space
+        find_dispatcher: finds the dispatchers of ntdll
     """
 
     slot_size = 4
@@ -65,12 +71,16 @@ class Walker32(Walker[Registers32]):
         self,
         find_image: FindImage,
         read: Read,
-        trap_frame: Structure,
+        types: Structures,
         trap_frames: Collection[int] = (),
         may_execute: MayExecute = anywhere,
         functions: Optional[Functions] = None,
+        find_dispatcher: FindDispatcher = dispatchers_x86.nowhere,
     ) -> None:
         super().__init__(find_image, read, may_execute)
+        trap_frame = types["_KTRAP_FRAME"]
+        self._exceptions = Exceptions(types, read, self._is_code)
+        self._find_dispatcher = find_dispatcher
         self._functions = functions or Functions(read)
         self._trap_frames = trap_frames
         self._mark, self._esp = trap_frame.offset("DbgArgMark"), trap_frame.offset("HardwareEsp")
@@ -90,6 +100,11 @@ class Walker32(Walker[Registers32]):
 
     def step(self, registers: Registers32, interrupted: bool) -> Taken[Registers32]:
         """Finds the caller of a frame; raises UnwindError."""
+        dispatcher = self._find_dispatcher(registers.ip if interrupted else registers.ip - 1)
+        if dispatcher is not None:
+            start, name = dispatcher
+            if self._is_in(start, registers.ip):
+                return self._dispatched(registers, interrupted, start, name)
         known = self._by_slot(registers)
         if known is None and registers.exact:
             known = self._by_code(registers, interrupted)
@@ -116,6 +131,47 @@ class Walker32(Walker[Registers32]):
         saved = self.read_stack(slot - 4)
         bp = saved if saved is not None and saved > slot else None
         return Taken(Registers32(value, slot + 4, bp, exact=False), SCAN)
+
+    def _dispatched(
+        self, registers: Registers32, interrupted: bool, start: int, name: str
+    ) -> Taken[Registers32]:
+        """Goes on from a dispatcher of user mode, which has no caller.
+
+        Ebp is still that of the code that was interrupted.
+        """
+        if name == dispatchers_x86.EXCEPTION:
+            entry = self._entry_of(registers, start)
+            found = None if entry is None else self._exceptions.interrupted(entry, self._stacks.together)
+            if found is not None:
+                return Taken(found, TRAP, True)
+        try:
+            guess = self._by_chain(registers, interrupted)
+        except UnwindError:
+            raise UnwindError(Word.DISPATCHER) from None
+        guess.doubt = Word.DISPATCHER
+        return guess
+
+    def _entry_of(self, registers: Registers32, start: int) -> Optional[int]:
+        """Returns what Esp was at a function's first instruction, None if its code does not tell."""
+        ip = registers.ip
+        if not registers.exact:
+            # Arguments may have been popped since the call, which tells: before it they were there.
+            if self._functions.code(ip - _CALL_SIZE, 1) != _CALL:
+                return None
+            ip -= _CALL_SIZE
+        place = self._functions.place(start, ip)
+        return None if place is None or place.depth is None else registers.sp + place.depth
+
+    def _is_in(self, start: int, ip: int) -> bool:
+        """Tells whether an address may be in the function that starts at another."""
+        return self._functions.place(start, ip) is not None or not self._has_border(start, ip)
+
+    def _is_code(self, address: int) -> bool:
+        """Tells whether an instruction may lie at an address."""
+        image = self._find_image(address)
+        if image is not None:
+            return image.executable(address)
+        return self._read(address, 1) is not None and self._may_execute(address)
 
     def _by_slot(self, registers: Registers32) -> Optional[Taken[Registers32]]:
         """Takes the return address whose place is known."""
