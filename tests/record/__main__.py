@@ -35,7 +35,9 @@ def main(words: List[str]) -> int:
     replay.add_argument("--matrix", action="store_true", help="also each plugin with each option")
     replay.add_argument("--plain", action="store_true", help="without shortcuts: slow, to prove them")
     replay.add_argument("--jobs", type=int, default=1)
-    replay.add_argument("--only", default="", metavar="DIGEST", help="images whose digest starts like this")
+    replay.add_argument(
+        "--only", default="", metavar="DIGEST", help="images whose digest starts like this; adds them to OUT"
+    )
     difference = commands.add_parser("compare", help="show what differs; 1 if something does")
     difference.add_argument("before", type=pathlib.Path)
     difference.add_argument("after", type=pathlib.Path)
