@@ -249,7 +249,7 @@ def main(settings: Settings) -> int:
     with tempfile.TemporaryDirectory(prefix="record-") as folder:
         replay = Replay(settings, pathlib.Path(folder).resolve())
         failed = _spread(replay, parts)
-    lines = _join(parts, settings.out / "entries.jsonl.xz", bool(settings.only))
+    lines = join(parts, settings.out / "entries.jsonl.xz", bool(settings.only))
     about = {
         "runs": lines,
         "images": len(list(parts.glob("*.xz"))) - 1,
@@ -265,8 +265,8 @@ def main(settings: Settings) -> int:
     return 1 if failed else 0
 
 
-def _join(parts: pathlib.Path, whole: pathlib.Path, add: bool) -> int:
-    """Makes one file of the parts, and of the other entries that it holds already if these are added to it."""
+def join(parts: pathlib.Path, whole: pathlib.Path, add: bool) -> int:
+    """Makes one file of the parts, and of what else it holds already if these are added to it."""
     keys: Set[str] = set()
     made = whole.with_suffix(".new")
     with lzma.open(made, "wt", encoding="utf-8", preset=1) as out:
