@@ -26,7 +26,7 @@ def main(words: List[str]) -> int:
     harvest = commands.add_parser("harvest", help="keep what the tests run the plugins on")
     harvest.add_argument("corpus", type=pathlib.Path)
     harvest.add_argument("--jobs", type=int, default=2)
-    harvest.add_argument("pytest", nargs="*", help="for pytest, behind --: other tests than all")
+    harvest.add_argument("--tests", nargs="+", default=[], help="only these test files")
     replay = commands.add_parser("replay", help="run it and write down what came out")
     replay.add_argument("corpus", type=pathlib.Path)
     replay.add_argument("out", type=pathlib.Path)
@@ -35,14 +35,16 @@ def main(words: List[str]) -> int:
     replay.add_argument("--matrix", action="store_true", help="also each plugin with each option")
     replay.add_argument("--plain", action="store_true", help="without shortcuts: slow, to prove them")
     replay.add_argument("--jobs", type=int, default=1)
-    replay.add_argument("--only", default="", metavar="DIGEST", help="images whose digest starts like this")
+    replay.add_argument(
+        "--only", default="", metavar="DIGEST", help="images whose digest starts like this; adds them to OUT"
+    )
     difference = commands.add_parser("compare", help="show what differs; 1 if something does")
     difference.add_argument("before", type=pathlib.Path)
     difference.add_argument("after", type=pathlib.Path)
     difference.add_argument("--explained", type=pathlib.Path, help=compare.EXPLAINED)
     chosen = parser.parse_args(words)
     if chosen.command == "harvest":
-        return _harvest(chosen.corpus, chosen.jobs, chosen.pytest)
+        return _harvest(chosen.corpus, chosen.jobs, chosen.tests)
     if chosen.command == "replay":
         return _replay(chosen)
     return compare.main(chosen.before, chosen.after, chosen.explained)

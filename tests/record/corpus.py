@@ -141,7 +141,9 @@ class Corpus:
     def save(self, made: Json) -> None:
         """Writes `corpus.json`."""
         text = json.dumps(made, indent=1, sort_keys=True)
-        (self.folder / "corpus.json").write_text(text, encoding="utf-8")
+        written = self.folder / "corpus.new"
+        written.write_text(text, encoding="utf-8")
+        os.replace(written, self.folder / "corpus.json")
 
     def load(self) -> Json:
         """Reads `corpus.json`."""

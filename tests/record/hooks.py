@@ -121,7 +121,7 @@ class Harvest:
             if place is not None:
                 path, tables = place
                 name = plugin.__module__.rsplit(".", 1)[-1]
-                self._run(path, tables, f"windows.{name}", _as_words(options))
+                self._run(path, tables, f"windows.{name}", self._as_words(options))
             return made
 
         return construct
@@ -171,23 +171,23 @@ class Harvest:
                 del kept[-2:]
         return kept
 
-
-def _as_words(options: Dict[str, Any]) -> Optional[List[str]]:
-    """Options of a plugin as the command line takes them; None if it cannot."""
-    words: List[str] = []
-    for name, value in sorted(options.items()):
-        if value is None or value is False:
-            continue
-        word = "--" + name.replace("_", "-")
-        if value is True:
-            words.append(word)
-        elif isinstance(value, (list, tuple)):
-            words += [word, *map(str, value)]
-        elif isinstance(value, (int, str)):
-            words.append(f"{word}={value}")
-        else:
-            return None
-    return words if "--fetch-symbols" not in words else None
+    def _as_words(self, options: Dict[str, Any]) -> Optional[List[str]]:
+        """Options of a plugin as the command line takes them; None if it cannot."""
+        words: List[str] = []
+        for name, value in sorted(options.items()):
+            if value is None or value is False:
+                continue
+            word = "--" + name.replace("_", "-")
+            if value is True:
+                words.append(word)
+            elif isinstance(value, (list, tuple)):
+                words += [word, *map(str, value)]
+            elif isinstance(value, (int, str)):
+                (kept,) = self._words([str(value)])
+                words.append(f"{word}={kept}")
+            else:
+                return None
+        return words if "--fetch-symbols" not in words else None
 
 
 def _test() -> str:

@@ -24,7 +24,7 @@ import sys
 import tempfile
 import time
 import traceback
-from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, Set, Tuple
 
 from volatility3.framework import constants
 
@@ -249,13 +249,7 @@ def main(settings: Settings) -> int:
     with tempfile.TemporaryDirectory(prefix="record-") as folder:
         replay = Replay(settings, pathlib.Path(folder).resolve())
         failed = _spread(replay, parts)
-    lines = 0
-    with lzma.open(settings.out / "entries.jsonl.xz", "wt", encoding="utf-8", preset=1) as out:
-        for part in sorted(parts.glob("*.xz")):
-            with lzma.open(part, "rt", encoding="utf-8") as file:
-                for line in file:
-                    out.write(line)
-                    lines += 1
+    lines = join(parts, settings.out / "entries.jsonl.xz", bool(settings.only))
     about = {
         "runs": lines,
         "images": len(list(parts.glob("*.xz"))) - 1,
@@ -269,6 +263,22 @@ def main(settings: Settings) -> int:
     shutil.rmtree(parts)
     print(json.dumps(about))
     return 1 if failed else 0
+
+
+def join(parts: pathlib.Path, whole: pathlib.Path, add: bool) -> int:
+    """Makes one file of the parts, and of what else it holds already if these are added to it."""
+    keys: Set[str] = set()
+    made = whole.with_suffix(".new")
+    with lzma.open(made, "wt", encoding="utf-8", preset=1) as out:
+        for path in [*sorted(parts.glob("*.xz")), *([whole] if add and whole.exists() else [])]:
+            with lzma.open(path, "rt", encoding="utf-8") as file:
+                for line in file:
+                    key = line[: line.index('", "')]
+                    if key not in keys:
+                        keys.add(key)
+                        out.write(line)
+    os.replace(made, whole)
+    return len(keys)
 
 
 def _spread(replay: Replay, parts: pathlib.Path) -> int:

@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+import json
+import lzma
 import pathlib
 import shutil
 from typing import Any, Dict
@@ -12,8 +14,10 @@ import pytest
 
 from tests.forge import sample, vol
 from tests.record import __main__ as command
+from tests.record import compare
 from tests.record.corpus import Corpus, Run, table_set
 from tests.record.matrix import select
+from tests.record.replay import join
 
 RUNS = [("windows.gflags", ()), ("windows.stacktracedb", ("--pid", "0")), ("windows.locks", ("--dump",))]
 
@@ -92,6 +96,19 @@ def test_what_holds_most_of_each_test_and_kernel_is_selected() -> None:
         "xp": {"*"},
         "unused": set(),
     }
+
+
+def test_parts_take_the_place_of_what_they_repeat(tmp_path: pathlib.Path) -> None:
+    whole = tmp_path / "entries.jsonl.xz"
+    for number, keys in enumerate((["a", "b"], ["b", "c"])):
+        parts = tmp_path / str(number)
+        parts.mkdir()
+        with lzma.open(parts / "part.xz", "wt", encoding="utf-8") as file:
+            file.writelines(json.dumps([key, str(number)]) + "\n" for key in keys)
+        assert join(parts, whole, add=True) == 2 + number
+    assert sorted(compare.entries(tmp_path)) == [["a", "0"], ["b", "1"], ["c", "1"]]
+    assert join(tmp_path / "1", whole, add=False) == 2
+    assert sorted(compare.entries(tmp_path)) == [["b", "1"], ["c", "1"]]
 
 
 @pytest.mark.cli
