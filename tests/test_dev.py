@@ -102,7 +102,13 @@ def test_ctrl_c_ends_quietly(tmp_path: pathlib.Path) -> None:
     module = load_dev()
     (slow.parents[1] / "installed").write_text(module.fingerprint(module.requirements("test")))
     command = [sys.executable, str(program), "test", "-x"]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, start_new_session=True) as child:
+    with subprocess.Popen(
+        command,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+        # What runs in the background of a shell ignores the signal, and all that it starts does.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    ) as child:
         time.sleep(1.5)
         assert child.poll() is None
         os.killpg(child.pid, signal.SIGINT)
