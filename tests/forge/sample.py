@@ -56,9 +56,13 @@ UPDATER = SampleModule(["main", "load_settings", "open_store"])
 LEGACY = SampleModule(["WinMain", "read_ini"])
 
 
-def build() -> Kernel:
-    """Builds the sample; the caller makes the image of it."""
-    known = kernels.load("win10-x64")
+def build(name: str = "win10-x64") -> Kernel:
+    """Builds the sample; the caller makes the image of it.
+
+    Args:
+        name: a 64-bit kernel of `kernels.KERNELS`
+    """
+    known = kernels.load(name)
     code = samplestacks.kernel_options(known.table)
     kernel = Kernel(known.table, **{**known.options(), **code, "nt_global_flag": 0x2000})
     ntfs = kernel.module("Ntfs.sys", symbols=NTFS.rvas, **NTFS.options())

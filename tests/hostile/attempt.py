@@ -88,11 +88,12 @@ def _handler(folder: pathlib.Path) -> Any:
 
 
 def _collect(node: Any, rows: List[Row]) -> List[Row]:
-    rows.append(tuple(map(_plain, node.values)))
+    rows.append(tuple(map(plain, node.values)))
     return rows
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
+    """Returns a cell as a plain value, None for an absent one."""
     if isinstance(value, interfaces.renderers.BaseAbsentValue):
         return None
     return int(value) if isinstance(value, int) else value
