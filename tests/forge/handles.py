@@ -70,6 +70,9 @@ class HandleTable:
         self.obj = self.kernel.obj("_HANDLE_TABLE", tag=b"Obtb")
         process.eprocess["ObjectTable"] = self.obj
         self.obj.maybe("UniqueProcessId", process.pid)
+        self.obj["QuotaProcess"] = process.eprocess
+        if "HandleTableListHead" in self.kernel.isf.symbols:
+            self.kernel.handle_tables.append(self.obj)
         self.entries: Dict[int, Tuple[int, Optional[int]]] = {}
         self.pages: Dict[int, int] = {}
 

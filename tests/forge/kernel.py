@@ -7,6 +7,7 @@ from __future__ import annotations
 from typing import Any, Mapping, Optional, Sequence, Union
 
 from . import finding
+from .cid import CidTable
 from .cpu import Cpu
 from .dump import Image
 from .isf import Isf
@@ -77,6 +78,8 @@ class Kernel:
         self.processes: list[Process] = []
         self.sessions: dict[int, Session] = {}
         self._files: dict[str, Obj] = {}
+        self.handle_tables: list[Obj] = []
+        self.cid: Optional[CidTable] = None
 
         if not isinstance(exports, Mapping):
             exports = {name: isf.symbol(name) for name in exports}
@@ -194,6 +197,12 @@ class Kernel:
         links = [process.eprocess.at("ActiveProcessLinks") for process in self.processes]
         listed = [link for link, each in zip(links, self.processes) if each.listed]
         ring(self.space, [self.symbol("PsActiveProcessHead"), *listed])
+        if self.isf.has_type("_HANDLE_TABLE") and "PspCidTable" in self.isf.symbols:
+            self.cid = self.cid or CidTable(self)
+            self.cid.write()
+        if self.handle_tables:
+            links = [table.at("HandleTableList") for table in self.handle_tables]
+            ring(self.space, [self.symbol("HandleTableListHead"), *links])
         modules = self.modules + [each for process in self.processes for each in process.all()]
         tables = [each.symbols for each in modules if each.symbols is not None]
         return Image(self, tables)

@@ -119,7 +119,9 @@ class Target:
         size = size or space.pointer_size
         return space.physical(address), (value & (1 << 8 * size) - 1).to_bytes(size, "little")
 
-    def run(self, plugin: str, writes: Sequence[Write] = (), cut: Optional[int] = None, **options: Any) -> Answer:
+    def run(
+        self, plugin: str, writes: Sequence[Write] = (), cut: Optional[int] = None, **options: Any
+    ) -> Answer:
         """Runs a plugin on the image with some writes, and with its end cut off at an address."""
         data = self._physical.data
         kept = [(place, bytes(data[place : place + len(value)])) for place, value in writes]
@@ -189,7 +191,9 @@ class Target:
         logger.addHandler(handler)
         try:
             grid = self.opened.construct(self._plugins[plugin], **options).run()
-            grid.populate(lambda node, rows: rows.append(tuple(map(attempt.plain, node.values))) or rows, grid_rows)
+            grid.populate(
+                lambda node, rows: rows.append(tuple(map(attempt.plain, node.values))) or rows, grid_rows
+            )
         finally:
             logger.removeHandler(handler)
         columns = tuple(column.name for column in grid.columns)
@@ -242,7 +246,9 @@ def cases(target: Target, names: Sequence[str], most: int) -> Iterator[Tuple[Cas
         for (structure, _, _), found in groups.items():
             step = max(len(found) // most, 1) if structure else 1
             for number, member in enumerate(found[::step]):
-                alike = [each for each in found[number + 1 : number + 4] if each != member] if structure else []
+                alike = (
+                    [each for each in found[number + 1 : number + 4] if each != member] if structure else []
+                )
                 for kind in KINDS:
                     yield Case(plugin, member, kind), alike
 
@@ -278,12 +284,15 @@ def main(arguments: List[str]) -> int:
     parser.add_argument("--jobs", type=int, default=2, help="processes at a time")
     parser.add_argument("--images", nargs="+", choices=sorted(BUILDERS), default=sorted(BUILDERS))
     parser.add_argument("--plugins", nargs="+", default=[])
-    parser.add_argument("--most", type=int, default=3, help="structures of a kind that a member is written in")
+    parser.add_argument(
+        "--most", type=int, default=3, help="structures of a kind that a member is written in"
+    )
     parser.add_argument("--show", action="store_true", help="list the cases that are silent")
     chosen = parser.parse_args(arguments)
     share = None if chosen.runs is None else -(-chosen.runs // len(chosen.images))
     parts = [
-        functools.partial(attack, name, chosen.seed, share, chosen.plugins, chosen.most) for name in chosen.images
+        functools.partial(attack, name, chosen.seed, share, chosen.plugins, chosen.most)
+        for name in chosen.images
     ]
     figures: Dict[str, Counter[str]] = collections.defaultdict(collections.Counter)
     for results in forking.spread(parts, chosen.jobs):
@@ -292,7 +301,9 @@ def main(arguments: List[str]) -> int:
             figures["all"][each.verdict] += 1
             if chosen.show and each.verdict in (LOST, SHOWN):
                 case = each.case
-                print(f"{each.verdict}: {each.image} {case.plugin} {case.member.name} = {case.kind}", flush=True)
+                print(
+                    f"{each.verdict}: {each.image} {case.plugin} {case.member.name} = {case.kind}", flush=True
+                )
     for title in sorted(figures):
         print(f"{title:28}", ", ".join(f"{figures[title][each]} {each}" for each in VERDICTS))
     return 0

@@ -49,7 +49,7 @@ class HandleTraces(interfaces.plugins.PluginInterface):
             names = options.symbolizer(self, image)
             lister = HandleLister(image, Databases(image, names.indexes))
             listed = AddressSpaces.list_spaces(image)
-            natives = [space for space in listed if not (space.kernel or space.wow64)]
+            natives = [space for space in listed if not space.wow64 and (space.remark or not space.kernel)]
             rows = HandleRows(image, names, natives)
             selection = options.selection(self)
             wanted = set(self.config.get("pid") or ())

@@ -8,13 +8,14 @@ from typing import Iterable, Iterator, List
 from volatility3.framework import interfaces
 
 from .stacktraces.base import bulk, globalflag
+from .stacktraces.base.decode.status import status
 from .stacktraces.base.image import Image
 from .stacktraces.base.space import AddressSpace
 from .stacktraces.base.spaces import AddressSpaces
 from .stacktraces.names.symbolizer import Symbolizer
 from .stacktraces.rows import options, plugin
 from .stacktraces.rows.grid import Row
-from .stacktraces.rows.traces import TRACES, TraceRows, missing
+from .stacktraces.rows.traces import TRACES, TraceRows, missing, unread
 from .stacktraces.tracedb.decode import backtraces
 from .stacktraces.tracedb.decode.database import StdDatabase
 from .stacktraces.tracedb.decode.heaplog import HeapLog
@@ -70,6 +71,8 @@ class StackTraceDb(interfaces.plugins.PluginInterface):
                 objection = missing(space, flags, finder.missing(space, found, flags))
                 if objection:
                     vollog.warning(objection)
+                if space.status or space.remark:
+                    yield 0, unread(space)
                 for each in found.databases:
                     listing.found = True
                     rows = TraceRows(image, each, names.names(space))
@@ -78,18 +81,19 @@ class StackTraceDb(interfaces.plugins.PluginInterface):
     def _database(
         self, image: Image, finder: Databases, database: Database, rows: TraceRows, listing: plugin.Listing
     ) -> Iterator[Row]:
+        said = database.status
         dump, carve = self.config.get("dump", False), self.config.get("carve", False)
         wanted = self.config.get("index")
         picked = finder.pick(database, set(wanted)) if wanted and not (dump or carve) else None
         if picked is not None:
-            yield 0, rows.database(database.header, database.status, plugin.DISABLED)
+            yield 0, rows.database(database.header, said, plugin.DISABLED)
             yield from self._traces(rows, picked)
             return
         opened = finder.open(database)
         if opened is None:
-            yield 0, rows.database(None, database.status, plugin.FAILED if dump else plugin.DISABLED)
+            yield 0, rows.database(None, said, plugin.FAILED if dump else plugin.DISABLED)
             return
-        said = database.status + opened.status
+        said = status(said, opened.status)
         if isinstance(opened, HeapLog):
             unreadable = opened.figures().unreadable
             yield 0, rows.heaplog(opened.trace_count, said)

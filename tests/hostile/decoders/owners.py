@@ -8,14 +8,15 @@ import functools
 import struct
 from typing import Iterator, List, Optional, Tuple
 
-from volatility3.plugins.windows.stacktraces.base.decode import links
+from volatility3.plugins.windows.stacktraces.base.decode import handletable, links
 from volatility3.plugins.windows.stacktraces.base.decode.extents import Extents
-from volatility3.plugins.windows.stacktraces.handles.decode import handle_ring, handletable
+from volatility3.plugins.windows.stacktraces.handles.decode import handle_ring
 from volatility3.plugins.windows.stacktraces.heaps.decode import umdh
 from volatility3.plugins.windows.stacktraces.locks.decode import criticalsection, eresource, process_locks
 from volatility3.plugins.windows.stacktraces.objects.decode import objecttrace
 
-from tests.windows.stacktraces.handles.decode import test_handle_ring, test_handletable
+from tests.windows.stacktraces.base.decode import test_handletable
+from tests.windows.stacktraces.handles.decode import test_handle_ring
 from tests.windows.stacktraces.heaps.decode import test_umdh
 from tests.windows.stacktraces.locks.decode import test_criticalsection, test_eresource
 from tests.windows.stacktraces.objects.decode import test_objecttrace

@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import Optional
 
 from .image import Image
-from .spaces import AddressSpace
+from .space import AddressSpace
 
 _SIZE = 4
 

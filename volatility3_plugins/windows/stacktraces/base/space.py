@@ -31,6 +31,7 @@ class AddressSpace(NamedTuple):
         eprocess: address of its _EPROCESS, 0 where none is known
         peb: address of the PEB of this half, 0 if it has none
         status: why the space cannot be read; empty if it can
+        remark: what contradicts itself about the process, though its space may be readable
     """
 
     pid: int
@@ -43,3 +44,4 @@ class AddressSpace(NamedTuple):
     eprocess: int = 0
     peb: int = 0
     status: Status = NOTHING
+    remark: Status = NOTHING

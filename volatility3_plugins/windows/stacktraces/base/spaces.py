@@ -5,27 +5,35 @@
 from __future__ import annotations
 
 import logging
-from typing import Collection, Iterator, Optional
+from typing import Collection, Dict, Iterator, List, Optional, Tuple
 
 from volatility3.framework import constants, exceptions, interfaces
 from volatility3.framework.objects import utility
-from volatility3.plugins.windows import pslist, psscan
+from volatility3.plugins.windows import psscan
 
 from . import bulk
 from .decode import text
-from .decode.status import NOTHING, Word, status
+from .decode.status import NOTHING, Said, Status, Word, status
 from .image import Image
+from .processlist import ListedProcess, ProcessList
 from .space import ARCHES, KERNEL_PID, AddressSpace
 
 __all__ = ["KERNEL_PID", "AddressSpace", "AddressSpaces"]
 
 vollog = logging.getLogger(__name__)
 
+SYSTEM_PID = 4
+_ROOT = ~0x1F
+"""DirectoryTableBase without its flags: PAE tables are aligned to 32 bytes, all others to a page."""
+
+MAX_THREADS = 8
+"""The most threads of a process whose TEBs are asked whose page tables these are."""
+
 
 class AddressSpaces(interfaces.configuration.VersionableInterface):
     """Lists the address spaces of a Windows image."""
 
-    _version = (2, 0, 0)
+    _version = (2, 1, 0)
     _required_framework_version = (2, 0, 0)
 
     @classmethod
@@ -34,6 +42,7 @@ class AddressSpaces(interfaces.configuration.VersionableInterface):
         image: Image,
         pids: Optional[Collection[int]] = None,
         offset: Optional[int] = None,
+        scan: bool = False,
     ) -> Iterator[AddressSpace]:
         """Yields the kernel, then each process; a WoW64 process is followed by its 32-bit half.
 
@@ -42,73 +51,83 @@ class AddressSpaces(interfaces.configuration.VersionableInterface):
             pids: the process IDs wanted, 0 for the kernel; all when None or empty
             offset: virtual or physical address of an _EPROCESS that no list holds; then only this process is
                 yielded
+            scan: add the processes that only a scan for their pool blocks finds
 
         Yields:
-            The address spaces. One whose page tables cannot be read says so in its `status`.
+            The address spaces. One whose page tables cannot be read says so in its `status`; that a process
+            is not in the process list, and how it was found, is in its `remark`. The kernel's `remark` says
+            that the list is damaged.
         """
         if offset is None and (not pids or KERNEL_PID in pids):
-            yield image.kernel
-        for eprocess in cls._list_eprocesses(image, offset):
+            yield image.kernel._replace(remark=image.part(ProcessList).status)
+        for process in cls._list_processes(image, offset, scan):
+            eprocess = image.object_at("_EPROCESS", process.eprocess)
             try:
                 pid = int(eprocess.UniqueProcessId)
                 if not pids or pid in pids:
-                    yield from cls._process_spaces(image, eprocess, pid)
+                    yield from cls._process_spaces(image, eprocess, pid, process.status)
             except exceptions.InvalidAddressException as fault:
                 vollog.warning(
                     f"Process at {eprocess.vol.offset:#x} cannot be read at {fault.invalid_address:#x}"
                 )
 
     @classmethod
-    def _list_eprocesses(
-        cls, image: Image, offset: Optional[int] = None
-    ) -> Iterator[interfaces.objects.ObjectInterface]:
-        """Yields the _EPROCESS objects on the active list, or the one at a virtual or physical offset."""
-        name = image.kernel_module_name
-        if not name:
-            return
+    def _list_processes(cls, image: Image, offset: Optional[int], scan: bool) -> List[ListedProcess]:
+        """Returns the processes that any witness knows, or the one at a virtual or physical offset."""
         if offset is None:
-            yield from pslist.PsList.list_processes(image.context, name)
-            return
+            return image.part(ProcessList).processes(scan)
+        eprocess = cls._at_offset(image, offset) if image.table_name else None
+        return [] if eprocess is None else [ListedProcess(eprocess, NOTHING)]
+
+    @classmethod
+    def _at_offset(cls, image: Image, offset: int) -> Optional[int]:
+        """Returns the canonical address of the _EPROCESS at a virtual or physical offset, None if none is."""
         layer = image.layer
         size = image.types["_EPROCESS"].size
         if layer.is_valid(bulk.masked(layer, offset), size):
-            yield image.object_at("_EPROCESS", offset)
-            return
+            return bulk.canonical(layer, offset)
         below = layer.config["memory_layer"]
         if not image.context.layers[below].is_valid(offset, size):
             vollog.warning(f"There is no _EPROCESS at {offset:#x}, virtual or physical")
-            return
+            return None
         type_name = image.table_name + constants.BANG + "_EPROCESS"
         physical = image.context.object(type_name, below, offset, native_layer_name=layer.name)
         try:
-            eprocess = psscan.PsScan.virtual_process_from_physical(image.context, name, physical)
+            found = psscan.PsScan.virtual_process_from_physical(
+                image.context, image.kernel_module_name, physical
+            )
         except exceptions.InvalidAddressException:
-            eprocess = None
-        if eprocess is None:
+            found = None
+        if found is None:
             vollog.warning(f"The physical offset {offset:#x} leads to no _EPROCESS")
-        else:
-            yield eprocess
+            return None
+        return bulk.canonical(layer, int(found.vol.offset))
 
     @classmethod
     def _process_spaces(
-        cls, image: Image, eprocess: interfaces.objects.ObjectInterface, pid: int
+        cls, image: Image, eprocess: interfaces.objects.ObjectInterface, pid: int, remark: Status
     ) -> Iterator[AddressSpace]:
         """Yields the native space of a process and, if it is a WoW64 process, its 32-bit half."""
         name = text.printable(utility.array_to_string(eprocess.ImageFileName))
+        address = bulk.canonical(image.layer, int(eprocess.vol.offset))
+        said = NOTHING
         try:
             layer_name = cls._process_layer(image, eprocess)
-            said = NOTHING
         except exceptions.InvalidAddressException:
             layer_name, said = "", status(Word.PAGE_TABLES_UNREADABLE)
+        if layer_name:
+            said, doubt = image.part(PageTableRoots).verdict(address, layer_name)
+            layer_name, remark = "" if said else layer_name, status(remark, doubt)
         native = AddressSpace(
             pid=pid,
             process=name,
             arch=image.arch,
             layer_name=layer_name,
             pointer_size=image.pointer_size,
-            eprocess=bulk.canonical(image.layer, int(eprocess.vol.offset)),
+            eprocess=address,
             peb=int(eprocess.Peb),
             status=said,
+            remark=remark,
         )
         yield native
         if image.pointer_size == 8 and eprocess.get_is_wow64():
@@ -138,3 +157,91 @@ class AddressSpaces(interfaces.configuration.VersionableInterface):
             if image.types.has(type_name):
                 return int(image.object_at(type_name, wow64).member(member))
         return wow64
+
+
+class PageTableRoots:
+    """Whose page tables DirectoryTableBase is, for all processes. Made as `image.part(PageTableRoots)`.
+
+    Only Idle and System share their page tables. An exited process has none any more.
+    """
+
+    def __init__(self, image: Image) -> None:
+        process, thread, teb = (image.types.find(name) for name in ("_EPROCESS", "_ETHREAD", "_TEB"))
+        self._image = image
+        self._memory = image.memory(image.kernel)
+        self._owners: Dict[int, List[int]] = {}
+        self._pids: Dict[int, int] = {}
+        self._system: Optional[int] = None
+        if process is None:
+            return
+        self._fields = [
+            process.field(path)
+            for path in ("UniqueProcessId", "Pcb.DirectoryTableBase", "Peb", "ExitTime.QuadPart")
+        ]
+        self._threads = process.offset("ThreadListHead")
+        self._entry = None if thread is None else thread.find("ThreadListEntry")
+        self._teb = None if thread is None else thread.find("Tcb.Teb")
+        self._client = None if teb is None else teb.find("ClientId.UniqueProcess")
+        for each in image.part(ProcessList).processes():
+            pid, root, alive = self._read(each.eprocess)
+            if alive:
+                self._owners.setdefault(root, []).append(each.eprocess)
+                self._pids[each.eprocess] = pid
+            elif pid == SYSTEM_PID:
+                self._system = root
+
+    def verdict(self, eprocess: int, layer_name: str) -> Tuple[Status, Status]:
+        """Returns why the page tables of a process are not its own, and what speaks against them.
+
+        The first is empty unless it is proven: then what lies in these tables is another process's. Both are
+        empty for a process that has no user half.
+
+        Args:
+            eprocess: canonical address of its _EPROCESS
+            layer_name: the layer of its page tables
+        """
+        pid, root, alive = self._read(eprocess)
+        if not alive:
+            return NOTHING, NOTHING
+        if not self._maps_kernel(eprocess, layer_name):
+            return status(Word.PAGE_TABLES_UNREADABLE), NOTHING
+        if root == self._system:
+            return status(Said(Word.PAGE_TABLES_OF_PROCESS, SYSTEM_PID)), NOTHING
+        others = [each for each in self._owners.get(root, ()) if each != eprocess]
+        if not others:
+            return NOTHING, NOTHING
+        said = status(*(Said(Word.PAGE_TABLES_OF_PROCESS, self._pids[each]) for each in others[:1]))
+        told = self._told(eprocess, layer_name)
+        return (NOTHING, said) if told in (None, pid) else (said, NOTHING)
+
+    def _read(self, eprocess: int) -> Tuple[int, int, bool]:
+        """Returns the ID of a process, the page of its tables, and whether it has a user half."""
+        values = [self._memory.member(eprocess, field) for field in self._fields]
+        pid, root, peb, exited = (value or 0 for value in values)
+        return pid, root & _ROOT, bool(peb) and not exited
+
+    def _maps_kernel(self, eprocess: int, layer_name: str) -> bool:
+        """Tells whether page tables have the kernel's half, as those of each process do."""
+        own, layer = self._image.layer, self._image.context.layers[layer_name]
+        address = bulk.masked(own, eprocess)
+        try:
+            return bool(layer.translate(address) == own.translate(address))
+        except exceptions.InvalidAddressException:
+            return False
+
+    def _told(self, eprocess: int, layer_name: str) -> Optional[int]:
+        """Returns the ID of the process to which a TEB says that it belongs, None if none can be read."""
+        if self._entry is None or self._teb is None or self._client is None:
+            return None
+        head = eprocess + self._threads
+        user = self._image.memory_of(layer_name, self._image.pointer_size)
+        link = self._memory.pointer(head)
+        for _ in range(MAX_THREADS):
+            if not link or link == head:
+                break
+            teb = self._memory.member(link - self._entry.offset, self._teb)
+            told = user.member(teb, self._client) if teb else None
+            if told is not None:
+                return told
+            link = self._memory.pointer(link)
+        return None

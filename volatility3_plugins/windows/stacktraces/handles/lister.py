@@ -12,6 +12,7 @@ from volatility3.framework import interfaces
 from ..base import globalflag
 from ..base.decode import globalflags
 from ..base.decode.status import Said, Word, status
+from ..base.handletables import HandleTable, HandleTables
 from ..base.image import Image
 from ..base.objectheaders import Objects
 from ..base.space import AddressSpace
@@ -19,7 +20,6 @@ from ..threads import ids
 from ..tracedb.creators import Creator, Creators
 from ..tracedb.finder import Databases
 from .rings import HandleEvent, HandleRings, hole
-from .tables import HandleTable, HandleTables
 
 CREATE = "create"
 
@@ -73,11 +73,11 @@ class HandleLister(interfaces.configuration.VersionableInterface):
         Raises:
             tables.MissingTableError: when one of our symbol tables is missing
         """
+        if space.remark or space.status:
+            # The ring is in the kernel's memory, so it can be read: only the names of user frames are lost.
+            yield hole(space, space.remark, space.status)
         if not space.eprocess:
             return
-        if space.status:
-            # The ring is in the kernel's memory, so it can be read: only the names of user frames are lost.
-            yield hole(space, space.status)
         table = self._tables.of(space.eprocess)
         if table is None:
             yield hole(space, Word.HANDLE_TABLE_UNREADABLE)

@@ -7,13 +7,13 @@ from __future__ import annotations
 from typing import Iterator, NamedTuple, Optional, Set, Tuple, Union
 
 from ..base.decode.status import NOTHING, Said, Status, Word, status
+from ..base.handletables import HandleTable, HandleTables
 from ..base.image import Image
 from ..base.objectheaders import ObjectInfo, Objects
 from ..base.space import AddressSpace
 from ..threads import ids
 from .decode import handle_ring
 from .decode.handle_ring import HandleTrace, RingDecoder
-from .tables import HandleTable, HandleTables
 
 _EVENTS = {
     handle_ring.OPEN: "open",

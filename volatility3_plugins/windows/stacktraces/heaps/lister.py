@@ -69,11 +69,12 @@ class Heaps(interfaces.configuration.VersionableInterface):
             tables.MissingTableError: when one of our symbol tables is missing
         """
         if space.kernel:
-            return None
+            return Contents([], [], 0, space.remark) if space.remark else None
         contents = self._read(space, keep) if space.layer_name else None
         if contents is not None:
-            return contents._replace(status=space.status)
+            return contents._replace(status=status(space.remark, space.status))
         said = space.status or status(None if self._flags_known(space) else Word.FLAGS_UNREADABLE)
+        said = status(space.remark, said)
         return Contents([], [], 0, said) if said else None
 
     def log_no_block(self, space: AddressSpace) -> bool:

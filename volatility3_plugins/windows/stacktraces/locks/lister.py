@@ -53,6 +53,8 @@ class LockLister(interfaces.configuration.VersionableInterface):
 
     def list_locks(self, space: AddressSpace) -> Iterator[Listed]:
         """Yields the locks of the kernel or of one half of a process, and a LockGap for unreadable ones."""
+        if space.remark:
+            yield LockGap(space, space.remark)
         if space.status:
             yield LockGap(space, space.status)
         elif not space.kernel:

@@ -68,7 +68,9 @@ class HandleRows:
     def __init__(self, image: Image, symbolizer: Symbolizer, natives: Iterable[AddressSpace]) -> None:
         self._image = image
         self._symbolizer = symbolizer
-        self._spaces: Dict[int, AddressSpace] = {space.pid: space for space in natives if space.layer_name}
+        self._spaces: Dict[int, AddressSpace] = {
+            space.pid: space for space in natives if space.layer_name and not space.kernel
+        }
         self._stacks = functools.lru_cache(maxsize=MAX_SPACES)(self._stacks_of)
         key = ("PID", "Process", "Handle", "Event", "Sequence")
         self._event = HANDLES.maker(*key, "ByPID", "ByTID", "Object", "ObjectType", "ObjectName", "Status")

@@ -65,8 +65,14 @@ FLAGS = Grid(
 )
 
 _SPACE = ("PID", "Process", "Arch")
+_UNREAD = TRACES.maker(*_SPACE, "Status")
 _FIGURES = ("Indexed", "Chained", "Freed", "Unindexed", "Mismatched", "Unreadable", "Orphans")
 """The columns with the counts of a database's self-check."""
+
+
+def unread(space: AddressSpace) -> Cells:
+    """Returns the row of an address space whose databases cannot be told, or not all of them."""
+    return _UNREAD(space.pid, space.process, space.arch, text(status(space.remark, space.status)))
 
 
 class TraceRows:
@@ -169,10 +175,10 @@ class FlagRows:
             missing: why no database is found although its flags ask for one
             silent: whether its heaps trace no block although its flags ask for traces
         """
-        said = space.status or missing
+        said = status(space.remark, space.status or missing)
         if silent:
             said = status(said, Word.UST_WITHOUT_HPC)
-        if flags is None and not said:
+        if flags is None and not (space.status or missing):
             said = status(Word.FLAGS_UNREADABLE if space.peb or space.kernel else Word.NO_PEB)
         return self._space(
             space.pid,
@@ -210,7 +216,7 @@ class FlagRows:
             Hex(bulk.masked(self._image.layer_of(each.space), each.address)),
             each.located_by,
             each.layout or UNPARSABLE,
-            text(each.status + (NOTHING if opened is None else opened.status)),
+            text(status(each.status, None if opened is None else opened.status)),
             *figures,
         )
 
@@ -223,7 +229,7 @@ def missing(space: AddressSpace, flags: Optional[int], said: Status) -> str:
         flags: its NtGlobalFlag, None if that cannot be read
         said: why none is found
     """
-    why = said or space.status
+    why = status(space.remark, said or space.status)
     if not why:
         return ""
     who = "The kernel" if space.kernel else f"Process {space.pid} ({space.arch})"

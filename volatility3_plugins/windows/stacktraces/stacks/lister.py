@@ -21,7 +21,6 @@ from ..names.symbolizer import Symbolizer
 from ..threads.lister import Thread, Threads
 from ..traps.decode.frame import CS_USER_32
 from ..traps.decode.frame import USER as USER_MODE
-from ..traps.lister import NO_THREADS
 from ..traps.state import THREAD, TOP, WOW64, State
 from .cpus import Range
 from .decode.frames import Border, Frame, StackWalk
@@ -99,7 +98,7 @@ class StackLister(interfaces.configuration.VersionableInterface):
 
     def of_thread(self, thread: Thread) -> Iterator[CallStack]:
         """Yields the stacks of one thread."""
-        if thread.status in NO_THREADS:
+        if thread.unusable:
             yield CallStack(thread, KERNEL, thread.space, (), thread.status)
             return
         states = self._kernel.states(thread)

@@ -13,18 +13,19 @@ with the offsets of the image's symbol table; a member that is not in the image 
 from __future__ import annotations
 
 import logging
-from typing import Collection, Dict, Iterator, List, NamedTuple, Optional
+from typing import Collection, Dict, Iterator, List, NamedTuple, Optional, Set, Tuple
 
 from volatility3.framework import interfaces
 
 from ..base import bulk
 from ..base.decode import links
 from ..base.decode.extents import Extents
-from ..base.decode.status import NOTHING, Status, Word, says, status
+from ..base.decode.status import NOTHING, Said, Status, Word, says, status
 from ..base.image import Image
+from ..base.processlist import CID_TABLE, PROCESSORS, CidTable, ProcessList, found_by, id_differs
 from ..base.space import AddressSpace
 from ..base.spaces import AddressSpaces
-from . import ids, processors
+from . import ids, processors, stacklimits
 from . import scan as threadscan
 from .decode import state as threadstate
 from .ids import LOCK_BIT, THREAD_OBJECT
@@ -53,6 +54,12 @@ _MEMBERS = {
 }
 
 
+_NO_THREAD = (
+    *(Word.UNREADABLE, Word.NOT_A_THREAD),
+    *(Word.THREAD_LIST_DAMAGED, Word.THREAD_COUNT, Word.PROCESS_LIST_DAMAGED),
+)
+
+
 class Process(NamedTuple):
     """A process: its native space, and its 32-bit half if it is a WoW64 process."""
 
@@ -61,11 +68,14 @@ class Process(NamedTuple):
 
 
 def processes(
-    image: Image, pids: Optional[Collection[int]] = None, offset: Optional[int] = None
+    image: Image,
+    pids: Optional[Collection[int]] = None,
+    offset: Optional[int] = None,
+    scan: bool = False,
 ) -> Iterator[Process]:
     """Yields the processes of an image; the arguments are those of `AddressSpaces.list_spaces`."""
     native: Optional[AddressSpace] = None
-    for space in AddressSpaces.list_spaces(image, pids, offset):
+    for space in AddressSpaces.list_spaces(image, pids, offset, scan):
         # The 32-bit half follows its native one.
         if native is not None:
             yield Process(native, space if space.wow64 else None)
@@ -103,7 +113,13 @@ class Thread(NamedTuple):
     @property
     def running(self) -> bool:
         """Whether a processor was executing it: then its stack pointer was in a register, not in memory."""
-        return self.processor is not None or self.state == threadstate.RUNNING
+        unsaid = not says(self.status, Word.RUNNING_ON_NO_PROCESSOR)
+        return self.processor is not None or (self.state == threadstate.RUNNING and unsaid)
+
+    @property
+    def unusable(self) -> bool:
+        """Whether nothing of it can be believed: it cannot be read, is no thread, or stands for a list."""
+        return says(self.status, *_NO_THREAD)
 
     @property
     def state_name(self) -> str:
@@ -133,8 +149,12 @@ class Threads(interfaces.configuration.VersionableInterface):
         self._fields = {name: field for name, field in found.items() if field is not None}
         self._entry = thread.offset("ThreadListEntry")
         self._head = image.types["_EPROCESS"].offset("ThreadListHead")
+        self._count = image.types["_EPROCESS"].find("ActiveThreads")
         listed = image.part(processors.of)
         self._running = {cpu.current_thread: cpu.number for cpu in listed if cpu.current_thread}
+        self._all_known = bool(listed) and all(cpu.current_thread for cpu in listed)
+        self._ids = image.part(CidTable)
+        self._limits = stacklimits.StackLimits(image)
 
     @classmethod
     def list_threads(
@@ -144,6 +164,7 @@ class Threads(interfaces.configuration.VersionableInterface):
         offset: Optional[int] = None,
         tids: Optional[Collection[int]] = None,
         scan: bool = False,
+        scan_processes: bool = False,
     ) -> Iterator[Thread]:
         """Yields threads, process by process.
 
@@ -153,10 +174,11 @@ class Threads(interfaces.configuration.VersionableInterface):
             offset: address of an _EPROCESS that no list holds; then only its threads are listed
             tids: the threads wanted; all when None or empty
             scan: add the threads that only a scan for their pool blocks finds
+            scan_processes: the same for processes, with all their threads
 
         Yields:
             The threads. If one cannot be read or is not a thread, its `status` says so. A damaged list ends
-            with a row that has a `status` only.
+            with a row that has a `status` only.  If the list of processes is damaged, the first row says so.
 
         Raises:
             MissingMemberError: when the kernel's symbols do not describe threads
@@ -164,7 +186,10 @@ class Threads(interfaces.configuration.VersionableInterface):
         if not image.table_name:
             return
         finder = cls(image)
-        owners = list(processes(image, pids, offset))
+        owners = list(processes(image, pids, offset, scan_processes))
+        damaged = image.part(ProcessList).status
+        if damaged and not pids and offset is None:
+            yield finder._nothing(Process(image.kernel, None), damaged)
         seen: List[int] = []
         for process in owners:
             for thread in finder._of(process):
@@ -181,17 +206,57 @@ class Threads(interfaces.configuration.VersionableInterface):
         head = process.space.eprocess + self._head
         walk = links.walk(head, self._memory.links, MAX_THREADS)
         lost = walk.gap.lost if walk.gap is not None else ()
+        seen: Set[int] = set()
+        ended = 0
         for entry in (*walk.before, *lost, *walk.after):
-            ethread = entry - self._entry
-            thread = self._thread(process, ethread, ethread, self._memory.load(ethread, self._size))
+            thread = self._at(process, entry - self._entry)
+            seen.add(thread.ethread)
+            ended += thread.unusable or thread.state == threadstate.TERMINATED
             if walk.altered is not None and walk.altered.link == entry:
-                thread = thread._replace(status=status(Word.THREAD_LIST_ALTERED, thread.status))
+                thread = thread._replace(status=status(Word.THREAD_LINKS_DISAGREE, thread.status))
             yield thread
+        listed = len(seen)
+        for ethread, witness in self._witnessed(process.space.eprocess, seen):
+            thread = self._at(process, ethread)
+            said = status(Word.NOT_IN_THE_THREAD_LIST, found_by(witness), thread.status)
+            yield thread._replace(status=said)
         head_altered = walk.altered is not None and walk.altered.link == head
         if head_altered or (walk.gap is not None and not walk.gap.exact):
             vollog.warning(f"The thread list of process {process.space.pid} is damaged")
-            damaged = self._thread(process, 0, 0, Extents([]))
-            yield damaged._replace(status=status(Word.THREAD_LIST_DAMAGED))
+            yield self._nothing(process, status(Word.THREAD_LIST_DAMAGED))
+        count = None if self._count is None else self._memory.member(process.space.eprocess, self._count)
+        if walk.gap is None and count is not None and not listed - ended <= count <= listed:
+            yield self._nothing(process, status(Said(Word.THREAD_COUNT, count)))
+
+    def _witnessed(self, eprocess: int, seen: Set[int]) -> Iterator[Tuple[int, str]]:
+        """Yields (address, witness) of the threads that are not on a process's list."""
+        for ethread in self._ids.threads_of.get(eprocess, ()):
+            if ethread not in seen:
+                seen.add(ethread)
+                yield ethread, CID_TABLE
+        for ethread in self._running:
+            data = self._memory.load(ethread, self._size)
+            if (
+                ethread not in seen
+                and self._owner(ethread, data) == eprocess
+                and self._is_thread(ethread, data)
+            ):
+                seen.add(ethread)
+                yield ethread, PROCESSORS
+
+    def _is_thread(self, start: int, held: Extents) -> bool:
+        field = self._fields["type"]
+        data = held.read(start + field.offset, field.size)
+        return data is not None and field.of(data, -field.offset) & ~LOCK_BIT == THREAD_OBJECT
+
+    def _at(self, process: Process, ethread: int) -> Thread:
+        """Returns the thread at an address."""
+        return self._thread(process, ethread, ethread, self._memory.load(ethread, self._size))
+
+    def _nothing(self, process: Process, said: Status) -> Thread:
+        """Returns what stands for threads that cannot be listed."""
+        made = self._thread(process, 0, 0, Extents([]))
+        return made._replace(status=status(process.space.remark, said))
 
     def _thread(self, process: Process, ethread: int, start: int, held: Extents) -> Thread:
         """Decodes a thread from its _ETHREAD, which is at `start` in `held`."""
@@ -207,9 +272,12 @@ class Threads(interfaces.configuration.VersionableInterface):
             said = status(Word.UNREADABLE)
         elif values["state"] == threadstate.TERMINATED:
             said = status(Word.TERMINATED)
+        processor = self._running.get(ethread)
+        if held.runs and not says(said, Word.NOT_A_THREAD):
+            said = status(said, self._doubts(process, ethread, values, processor))
         values["tid"] = ids.identifier(values["tid"])
         wanted = {name: values[name] for name in Thread._fields if name in values}
-        processor = self._running.get(ethread)
+        said = status(process.space.remark, said)
         return Thread(
             ethread=ethread,
             space=process.space,
@@ -217,6 +285,21 @@ class Threads(interfaces.configuration.VersionableInterface):
             processor=processor,
             status=said,
             **wanted,
+        )
+
+    def _doubts(
+        self, process: Process, ethread: int, values: Dict[str, Optional[int]], processor: Optional[int]
+    ) -> Status:
+        """Returns what contradicts a thread, and puts the borders of its stack right."""
+        lone = values["state"] == threadstate.RUNNING and processor is None and self._all_known
+        wrong = self._limits.restore(values) if values["state"] != threadstate.TERMINATED else []
+        pid, known = values["pid"], process.space.pid
+        if pid is not None and pid != known and ethread in self._ids.threads:
+            wrong.append("Cid.UniqueProcess")
+        return status(
+            Word.RUNNING_ON_NO_PROCESSOR if lone else None,
+            Said(Word.CONTRADICTED, members=tuple(wrong)) if wrong else None,
+            id_differs(self._ids.threads.get(ethread), values["tid"]),
         )
 
     def _scanned(self, owners: List[Process], seen: List[int], restricted: bool) -> Iterator[Thread]:

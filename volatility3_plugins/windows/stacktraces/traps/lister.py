@@ -28,9 +28,6 @@ vollog = logging.getLogger(__name__)
 
 MAX_CHAIN = 64
 
-NO_THREADS = (status(Word.UNREADABLE), status(Word.NOT_A_THREAD), status(Word.THREAD_LIST_DAMAGED))
-"""The statuses of threads of which nothing can be believed."""
-
 Complete = Callable[[Thread, Iterable[State]], Iterator[State]]
 """Takes a thread and its register states, yields them with more registers."""
 
@@ -55,7 +52,7 @@ class ThreadFrames:
 
     def of_thread(self, thread: Thread, scan: bool = False) -> Iterator[State]:
         """Yields the register states of one thread, in the order: chain, top, stack, wow64."""
-        if thread.status in NO_THREADS:
+        if thread.unusable:
             yield self._state(thread, THREAD, 0, Reading(None, True), thread.status)
             return
         segments = list(self._stacks.segments(thread))

@@ -29,13 +29,30 @@ class Word(enum.Enum):
     LIMIT = "limit"
     FREED = "freed"
     HASH = "hash"
+    CONTRADICTED = "contradicted: {members}"
+    """The rest of the image contradicts these members. What is shown does without them where it can."""
     # Processes and their page tables.
     PAGE_TABLES_UNREADABLE = "page tables unreadable"
     WOW64_PROCESS_STRUCTURE_UNREADABLE = "WoW64 process structure unreadable"
     PROCESS_LIST_DAMAGED = "process list damaged"
+    """A process may be missing. It is said of the kernel, whose list it is."""
+    NOT_IN_THE_PROCESS_LIST = "not in the process list"
+    FOUND_BY = "found by {members}"
+    """Said with the witness that knows what the list lacks: PspCidTable, KiProcessorBlock (a processor was
+    executing it), HandleTableListHead (it has a handle table), or the pool scan."""
+    ID_IN_CID_TABLE = "ID {} in PspCidTable"
+    """Windows finds the process or thread by this ID; its own structure has another."""
+    PAGE_TABLES_OF_PROCESS = "page tables of process {}"
+    """DirectoryTableBase is that of another process: what can be read there is not this one's."""
     # Threads.
     THREAD_LIST_DAMAGED = "thread list damaged"
-    THREAD_LIST_ALTERED = "thread list altered"
+    THREAD_LINKS_DISAGREE = "thread links disagree"
+    """One link of the list is wrong; no thread is missing. Memory that changed while it was copied may have
+    that."""
+    THREAD_COUNT = "{} active threads"
+    """The process counts so many threads (ActiveThreads); the list has fewer, or more."""
+    RUNNING_ON_NO_PROCESSOR = "running on no processor"
+    """KTHREAD.State says that the thread was running, and every processor was executing another."""
     NOT_A_THREAD = "not a thread"
     NOT_IN_THE_THREAD_LIST = "not in the thread list"
     # Trap frames and contexts.

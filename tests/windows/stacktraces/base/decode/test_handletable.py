@@ -9,10 +9,10 @@ import struct
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from volatility3.plugins.windows.stacktraces.base.decode import handletable
 from volatility3.plugins.windows.stacktraces.base.decode.extents import Extents
+from volatility3.plugins.windows.stacktraces.base.decode.handletable import Entry, EntryDecoder
 from volatility3.plugins.windows.stacktraces.base.decode.structure import Field
-from volatility3.plugins.windows.stacktraces.handles.decode import handletable
-from volatility3.plugins.windows.stacktraces.handles.decode.handletable import Entry, EntryDecoder
 
 from tests.support.plainstructures import structures
 

@@ -6,13 +6,12 @@ from __future__ import annotations
 
 from typing import Iterator, NamedTuple, Optional, Set, Tuple
 
-from ..base import globalflag
-from ..base.decode import globalflags
-from ..base.decode.extents import Extents
-from ..base.decode.pagetable import PAGE_SIZE
-from ..base.image import Image
-from .decode import handletable
+from . import globalflag
+from .decode import globalflags, handletable
+from .decode.extents import Extents
 from .decode.handletable import Entry, EntryDecoder
+from .decode.pagetable import PAGE_SIZE
+from .image import Image
 
 _KERNEL_HANDLE = 0x80000000
 
@@ -63,6 +62,10 @@ class HandleTables:
         address = self._memory.pointer(eprocess + self._object_table)
         if not address:
             return None if address is None else HandleTable(0, 0, 0)
+        return self.at(address)
+
+    def at(self, address: int) -> Optional[HandleTable]:
+        """Returns the table at an address, None if it cannot be read."""
         code = self._memory.number(address + self._code.offset, self._code.size)
         debug_info = self._memory.pointer(address + self._debug_info)
         if code is None or debug_info is None:

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from typing import Iterator, NamedTuple, Optional
 
-from ...base.decode.extents import Extents
-from ...base.decode.pagetable import PAGE_SIZE
-from ...base.decode.structure import Buffer, Structures
+from .extents import Extents
+from .pagetable import PAGE_SIZE
+from .structure import Buffer, Structures
 
 LEVEL_MASK = 3
 MAX_LEVEL = 2

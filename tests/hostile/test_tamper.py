@@ -1,0 +1,180 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""Writes that would silence a plugin: each leaves its rows, or a word that names what was written."""
+
+from __future__ import annotations
+
+import pathlib
+from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Tuple
+
+import pytest
+
+from tests.forge import sample, sampleheaps, sampleowners
+from tests.forge.kernel import Kernel
+from tests.forge.process import Process
+from tests.hostile import tamper
+from tests.hostile.tamper import Answer, Target, Write
+
+NONSENSE = 0x4141414141414141
+
+
+@pytest.fixture(scope="module")
+def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
+    yield Target(sample.build(), tmp_path_factory.mktemp("tamper"))
+
+
+class Silencer(NamedTuple):
+    """A write of the sample, the command whose rows it would take, and the word that must be said.
+
+    `kept`: all rows stay, but for what Status says.
+    """
+
+    write: Callable[[Target], List[Write]]
+    plugin: str
+    options: Dict[str, Any]
+    word: str
+    kept: bool = True
+
+
+def _updater(target: Target) -> Process:
+    return target.kernel.processes[1]
+
+
+def _member(which: str, path: str, value: Any) -> Callable[[Target], List[Write]]:
+    """Returns a write to a member of the updater's process, or of its first thread."""
+
+    def write(target: Target) -> List[Write]:
+        updater = _updater(target)
+        thing = updater.eprocess if which == "process" else updater.threads[0].ethread
+        isf = target.kernel.isf
+        size = isf.place(thing.type_name, path).size
+        number = value(target) if callable(value) else value
+        return [target.at(thing.at(path), number, size)]
+
+    return write
+
+
+def _alone(place: Callable[[Target], int]) -> Callable[[Target], List[Write]]:
+    """Returns the write of both links of a list's head to itself."""
+
+    def write(target: Target) -> List[Write]:
+        head = place(target)
+        return [target.at(head, head), target.at(head + 8, head)]
+
+    return write
+
+
+def _unlink(place: Callable[[Target], int]) -> Callable[[Target], List[Write]]:
+    """Returns the writes that take a node off its list, whose neighbours then point past it."""
+
+    def write(target: Target) -> List[Write]:
+        link = place(target)
+        space = target.kernel.space
+        after, before = space.read_int(link), space.read_int(link + 8)
+        return [
+            target.at(before, after),
+            target.at(after + 8, before),
+            target.at(link, link),
+            target.at(link + 8, link),
+        ]
+
+    return write
+
+
+def _symbol(name: str) -> Callable[[Target], int]:
+    return lambda target: target.kernel.symbol(name)
+
+
+def _process_links(target: Target) -> int:
+    return _updater(target).eprocess.at("ActiveProcessLinks")
+
+
+def _thread_head(target: Target) -> int:
+    return _updater(target).eprocess.at("ThreadListHead")
+
+
+def _root_of(number: int) -> Callable[[Target], int]:
+    return lambda target: int(target.kernel.processes[number].eprocess["Pcb.DirectoryTableBase"])
+
+
+SILENCERS: Dict[str, Silencer] = {
+    "page tables of System, gflags": Silencer(
+        _member("process", "Pcb.DirectoryTableBase", _root_of(0)),
+        *("gflags", {}, "page tables of process 4", False),
+    ),
+    "page tables of System, stacktracedb": Silencer(
+        _member("process", "Pcb.DirectoryTableBase", _root_of(0)),
+        *("stacktracedb", {}, "page tables of process 4", False),
+    ),
+    "page tables of System, locks": Silencer(
+        _member("process", "Pcb.DirectoryTableBase", _root_of(0)),
+        *("locks", {}, "page tables of process 4", False),
+    ),
+    "page tables of another, locks": Silencer(
+        _member("process", "Pcb.DirectoryTableBase", _root_of(2)),
+        *("locks", {}, "page tables of process 5120", False),
+    ),
+    "page tables are nonsense": Silencer(
+        _member("process", "Pcb.DirectoryTableBase", NONSENSE),
+        *("locks", {}, "page tables unreadable", False),
+    ),
+    "both links of PsActiveProcessHead": Silencer(
+        _alone(_symbol("PsActiveProcessHead")), "trapframes", {}, "process list damaged"
+    ),
+    "both links of PsActiveProcessHead, handles": Silencer(
+        _alone(_symbol("PsActiveProcessHead")), "handletraces", {}, "process list damaged"
+    ),
+    "a process taken off the list": Silencer(
+        _unlink(_process_links), "trapframes", {}, "not in the process list"
+    ),
+    "a process taken off the list, heaps": Silencer(
+        _unlink(_process_links), "heaptraces", {}, "not in the process list"
+    ),
+    "both links of ThreadListHead": Silencer(
+        _alone(_thread_head), "trapframes", {}, "not in the thread list"
+    ),
+    "InitialStack": Silencer(
+        _member("thread", "Tcb.InitialStack", 0), "trapframes", {}, "contradicted: InitialStack"
+    ),
+    "InitialStack is nonsense": Silencer(
+        _member("thread", "Tcb.InitialStack", NONSENSE), "callstacks", {}, "contradicted: InitialStack"
+    ),
+    "StackBase": Silencer(_member("thread", "Tcb.StackBase", 0), "callstacks", {}, "contradicted: StackBase"),
+    "StackBase is nonsense": Silencer(
+        _member("thread", "Tcb.StackBase", NONSENSE), "trapframes", {}, "contradicted: StackBase"
+    ),
+    "StackLimit": Silencer(
+        _member("thread", "Tcb.StackLimit", 0),
+        "trapframes",
+        {"scan_stacks": True},
+        "contradicted: StackLimit",
+    ),
+    "State is Running": Silencer(
+        _member("thread", "Tcb.State", 2), "callstacks", {}, "running on no processor"
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SILENCERS)
+def test_it_is_said(target: Target, name: str) -> None:
+    made = SILENCERS[name]
+    clean = target.clean(made.plugin, **made.options)
+    got = target.run(made.plugin, made.write(target), **made.options)
+    assert tamper.verdict(clean, got) == tamper.SAID
+    assert any(made.word in (said or "") for said in got.column("Status")), got.column("Status")
+    if made.kept:
+        assert _bare(clean) <= _bare(got)
+    assert _others(clean) <= _others(got)
+
+
+def _bare(answer: Answer) -> set[Tuple[Any, ...]]:
+    """Returns the rows without what is said of them."""
+    left_out = {"Status", "State", "WaitReason"}
+    kept = [place for place, name in enumerate(answer.columns) if name not in left_out]
+    return {tuple(row[place] for place in kept) for row in answer.rows}
+
+
+def _others(answer: Answer) -> set[Tuple[Any, ...]]:
+    """Returns the rows of the processes that were not written to, without what is said of them."""
+    place = answer.columns.index("PID") if "PID" in answer.columns else None
+    return {row for row in _bare(answer) if place is None or row[place] not in (4312,)}
