@@ -5,6 +5,7 @@ from typing import Iterator, List
 
 from volatility3.framework import interfaces
 
+from .stacktraces.base.decode.status import Word, says
 from .stacktraces.base.space import AddressSpace
 from .stacktraces.base.spaces import AddressSpaces
 from .stacktraces.handles.lister import HandleLister
@@ -68,9 +69,9 @@ class HandleTraces(interfaces.plugins.PluginInterface):
         if not event.event and event.handle is None:
             return True
         handles = self.config.get("handle") or ()
-        return (not handles or event.handle in handles) and (
-            event.leak or not self.config.get("leaks", False)
-        )
+        # Every close is traced: that of an open handle which is gone may have been taken out of the ring.
+        leak = event.leak or says(event.status, Word.NO_LONGER_OPEN)
+        return (not handles or event.handle in handles) and (leak or not self.config.get("leaks", False))
 
     def run(self) -> interfaces.renderers.TreeGrid:
         return HANDLES.tree(self._generator())

@@ -4,14 +4,16 @@
 
 from __future__ import annotations
 
-from typing import Iterator, NamedTuple, Optional, Set, Tuple
+from typing import Dict, Iterator, NamedTuple, Optional, Set, Tuple
 
 from . import globalflag
-from .decode import globalflags, handletable
+from .decode import globalflags, handletable, links
 from .decode.extents import Extents
 from .decode.handletable import Entry, EntryDecoder
 from .decode.pagetable import PAGE_SIZE
 from .image import Image
+
+MAX_TABLES = 1 << 16
 
 _KERNEL_HANDLE = 0x80000000
 
@@ -50,6 +52,10 @@ class HandleTables:
         wide = debug is not None and debug.has("CreatorBackTraceIndexHigh")
         flags = globalflag.read(image, image.kernel) or 0
         creators = not wide and bool(flags & globalflags.FLG_KERNEL_STACK_TRACE_DB)
+        self._links = table.find("HandleTableList")
+        self._quota = table.find("QuotaProcess")
+        self._head = image.symbol("HandleTableListHead")
+        self._by_process: Optional[Dict[int, int]] = None
         self._decoder = EntryDecoder(types, image.pointer_size, creators)
         self.has_creators = self._decoder.has_creators
 
@@ -63,6 +69,27 @@ class HandleTables:
         if not address:
             return None if address is None else HandleTable(0, 0, 0)
         return self.at(address)
+
+    def listed(self, eprocess: int) -> Optional[HandleTable]:
+        """Returns the table that was made for a process, by the kernel's list of all tables; None if none is.
+
+        Args:
+            eprocess: address of the _EPROCESS
+        """
+        if self._by_process is None:
+            self._by_process = {owner: table for table, owner in self.owners()}
+        address = self._by_process.get(eprocess)
+        return None if address is None else self.at(address)
+
+    def owners(self) -> Iterator[Tuple[int, int]]:
+        """Yields the address of each table in the kernel's list, and the _EPROCESS for which it was made."""
+        if self._head is None or self._links is None or self._quota is None:
+            return
+        for link in links.walk(self._head, self._memory.links, MAX_TABLES).nodes:
+            table = link - self._links.offset
+            owner = self._memory.member(table, self._quota)
+            if owner:
+                yield table, owner
 
     def at(self, address: int) -> Optional[HandleTable]:
         """Returns the table at an address, None if it cannot be read."""

@@ -90,6 +90,10 @@ class Objects:
             return None
         return ObjectCreator(self._creator_pid.of(info), self._creator_index.of(info))
 
+    def header_of(self, body: int) -> int:
+        """Returns the address of the header of the object whose own address is given."""
+        return body - self._body
+
     def traced(self, header: int) -> Optional[bool]:
         """Tells whether the header marks the object as traced; None before 7, which has no such mark."""
         data = self._read(header)

@@ -3,8 +3,9 @@
 """The processes of an image, and which of several witnesses know each: no single write hides one.
 
 PsActiveProcessHead is walked from both ends. What it lacks is looked for in PspCidTable, which has the IDs of
-all processes and threads (and so leads to the processes of the threads, too); among the processes of the threads that processors were executing; and among those
-for which handle tables were made (HandleTableListHead). A pool scan may add more.
+all processes and threads and so leads to the processes of these threads, too; among the processes of the
+threads that processors were executing; and among those for which handle tables were made
+(HandleTableListHead). A pool scan may add more.
 """
 
 from __future__ import annotations
@@ -203,14 +204,12 @@ class ProcessList:
 
     def _of_handle_tables(self) -> Iterator[int]:
         """Yields the processes for which handle tables were made."""
-        head, table = self._image.symbol(HANDLE_TABLES), self._image.types.find("_HANDLE_TABLE")
-        if head is None or table is None or not table.has("HandleTableList"):
+        try:
+            tables = HandleTables(self._image)
+        except MissingMemberError:
             return
-        link, process = table.offset("HandleTableList"), table.find("QuotaProcess")
-        for node in links.walk(head, self._memory.links, MAX_PROCESSES).nodes if process is not None else ():
-            eprocess = self._memory.member(node - link, process)
-            if eprocess:
-                yield eprocess
+        for _, eprocess in tables.owners():
+            yield eprocess
 
     def _add(self, eprocess: int, witness: str) -> None:
         """Takes what a witness names, if it is a process. Idle (ID 0) is on no list."""

@@ -78,7 +78,10 @@ class HandleLister(interfaces.configuration.VersionableInterface):
             yield hole(space, space.remark, space.status)
         if not space.eprocess:
             return
-        table = self._tables.of(space.eprocess)
+        table, listed = self._tables.of(space.eprocess), self._tables.listed(space.eprocess)
+        if listed is not None and (table is None or table.address != listed.address):
+            yield hole(space, Said(Word.CONTRADICTED, members=("ObjectTable",)))
+            table = listed
         if table is None:
             yield hole(space, Word.HANDLE_TABLE_UNREADABLE)
         elif table.address:

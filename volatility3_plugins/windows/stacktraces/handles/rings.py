@@ -86,9 +86,10 @@ class HandleRings:
             yield hole(space, Word.RING_UNREADABLE)
             return
         current, size, said = decoder.header(head)
-        if said:
-            yield hole(space, said)
         start = table.debug_info + decoder.trace_db
+        stated, size = size, decoder.true_size(self._memory, start, current, size)
+        if said or size != stated:
+            yield hole(space, said or Word.TABLE_SIZE)
         ring = self._memory.load(start, size * decoder.entry_size)
         yield from self._tell(space, table, decoder.events(ring, start, current, size))
 

@@ -6,10 +6,10 @@ from __future__ import annotations
 
 from typing import Iterator, List, Optional, Tuple
 
-from ..base import bulk
+from ..base import backlinks, bulk
 from ..base.decode import links
 from ..base.decode.ranges import Claims
-from ..base.decode.status import NOTHING, Status, Word, status
+from ..base.decode.status import NOTHING, Said, Status, Word, says, status
 from ..base.image import Image
 from ..base.space import AddressSpace
 from ..threads.ids import ThreadIds
@@ -56,6 +56,9 @@ class Resources:
             yield LockGap(space, status(Word.LIST_NOT_FOUND))
             return
         walk = links.walk(head, self._memory.links)
+        if walk == links.Walk((), (), None):
+            yield from self._orphans(space, head)
+            return
         altered = walk.altered.link if walk.altered else None
         if altered == head:
             yield LockGap(space, status(Word.LIST_DAMAGED))
@@ -64,6 +67,14 @@ class Resources:
         yield from self._gap(space, walk.gap)
         for link in walk.after:
             yield self._node(space, link, altered)
+
+    def _orphans(self, space: AddressSpace, head: int) -> Iterator[Listed]:
+        """Yields the resources that still point to the head of an empty list: Windows always has some."""
+        nodes = backlinks.orphans(self._image, head, links.MAX_NODES)
+        if nodes:
+            yield LockGap(space, status(Word.LIST_BROKEN))
+        for link in nodes:
+            yield self._node(space, link, None)
 
     def _gap(self, space: AddressSpace, gap: Optional[links.Gap]) -> Iterator[Listed]:
         if gap is None:
@@ -89,6 +100,10 @@ class Resources:
         resource = eresource.decode_resource(data, self._layout)
         fast = self._is_fast(address)
         owners, said = self._fast_owners(address) if fast else self._owners(resource)
+        held: Optional[bool] = resource.active != 0
+        if not fast and not said:
+            said = _count_differs(resource, owners)
+            held = None if says(said, Word.CONTRADICTED) else held
         is_address = eresource.is_address(resource.creator_back_trace_index, self._layout.pointer_size)
         first = owners[0] if owners else None
         exclusive = first if first and first.kind == lock.EXCLUSIVE else None
@@ -104,7 +119,7 @@ class Resources:
             contention_count=resource.contention_count,
             waiting_shared=resource.shared_waiters,
             waiting_exclusive=resource.exclusive_waiters,
-            held=resource.active != 0,
+            held=held,
             contended=bool(
                 resource.contention_count or resource.shared_waiters or resource.exclusive_waiters
             ),
@@ -116,9 +131,9 @@ class Resources:
         """Returns the owners of an ordinary resource: those in the resource itself, and those in its table.
 
         A thread that releases the resource leaves its entry behind. So if ActiveCount is 0 all entries are
-        old.
+        old, but not if the resource says that it is owned exclusively.
         """
-        if not resource.active:
+        if not (resource.active or resource.owned_exclusive):
             return (), NOTHING
         owners, said = list(resource.embedded), NOTHING
         if resource.owner_table:
@@ -183,6 +198,16 @@ class Resources:
         owners.sort(key=lambda owner: owner.kind != lock.EXCLUSIVE)
         broken = Word.OWNER_LIST_BROKEN if self._entries_left else Word.OWNER_LIMIT
         return tuple(owners), status(broken if walk.gap or walk.altered else None)
+
+
+def _count_differs(resource: Resource, owners: Tuple[LockOwner, ...]) -> Status:
+    """Returns what is said of a resource that does not have as many owners as ActiveEntries counts."""
+    if not resource.active and owners:
+        return status(Said(Word.CONTRADICTED, members=("ActiveEntries",)))
+    missing = resource.active - len(owners)
+    if missing <= 0:
+        return NOTHING
+    return status(Said(Word.OWNERS_MISSING, missing) if owners else Word.OWNERS_UNKNOWN)
 
 
 def _unless_none(tid: Optional[int]) -> Status:

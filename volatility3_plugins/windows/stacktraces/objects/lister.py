@@ -12,12 +12,17 @@ from ..base.decode import text
 from ..base.decode.memory import WINDOW, Memory, Windows
 from ..base.decode.ranges import Claims
 from ..base.decode.status import NOTHING, Said, Status, Word, status
+from ..base.decode.structure import MissingMemberError
+from ..base.handletables import HandleTables
 from ..base.image import Image
 from ..base.objectheaders import ObjectInfo, Objects
+from ..base.processlist import CidTable, ProcessList
 from .decode import objecttrace
 from .decode.objecttrace import RefDecoder, RefEvent, RefInfo, StackTableDecoder
 
 MAX_OBJECTS = 1 << 20
+MAX_BEHIND = 1 << 12
+"""The most events of an object that are looked for behind those that it counts."""
 MAX_EVENTS = 1 << 22
 """The most events that are read of one image. Windows keeps them in nonpaged pool, 12 bytes each."""
 
@@ -84,8 +89,12 @@ class ObjectTraceLister(interfaces.configuration.VersionableInterface):
             yield _nothing(Word.UNREADABLE)
         elif table and (not known or stacks is None):
             yield _nothing(self._other_form())
-        elif table and stacks is not None:
+        elif stacks is not None and memory.pointer(stacks):
+            if not table:
+                yield _nothing(Said(Word.CONTRADICTED, members=(_OBJECTS,)))
             yield from _Refs(image, memory.pointer(stacks)).events(table)
+        elif table and stacks is not None:
+            yield from _Refs(image, None).events(table)
 
     def _other_form(self) -> Word:
         return Word.LATER_FORM if self._image.types.has(_LATER) else Word.EARLIER_FORM
@@ -106,6 +115,8 @@ class _Refs:
         self._objects = image.part(Objects)
         self._stacks = _Stacks(self._memory, stacks, StackTableDecoder(image.types, image.pointer_size))
         self._seen: Set[int] = set()
+        self._image = image
+        self._headers: Set[int] = set()
         self._claims = Claims()
         self._events_left = MAX_EVENTS
 
@@ -113,12 +124,12 @@ class _Refs:
         """Yields the events of all objects, and a row for events that cannot be read or are beyond the limit.
 
         Args:
-            table: address of the array of chains
+            table: address of the array of chains; 0 if the kernel says that it has none
         """
         size = self._pointer_size
         extents = self._memory.load(table, objecttrace.OBJECT_BUCKETS * size)
         unreadable = 0
-        for bucket in range(objecttrace.OBJECT_BUCKETS):
+        for bucket in range(objecttrace.OBJECT_BUCKETS if table else 0):
             head = extents.read(table + bucket * size, size)
             if head is None:
                 unreadable += 1
@@ -126,8 +137,18 @@ class _Refs:
                 yield from self._chain(bucket, int.from_bytes(head, "little"))
         if unreadable:
             yield _nothing(Said(Word.BUCKETS_UNREADABLE, unreadable))
+        yield from self._strangers()
         if not self._events_left:
             yield _nothing(Word.EVENT_LIMIT)
+
+    def _strangers(self) -> Iterator[ObjectEvent]:
+        """Yields a row for each object whose header says that it is traced, and that no chain has.
+
+        The objects are all processes and threads, and those that the handles of the processes name.
+        """
+        for header in dict.fromkeys(_objects(self._image, self._objects)):
+            if header not in self._headers and self._objects.traced(header):
+                yield ObjectEvent(self._objects.describe(header), status=status(Word.IN_NO_CHAIN))
 
     def _chain(self, bucket: int, address: int) -> Iterator[ObjectEvent]:
         while address and self._events_left:
@@ -146,8 +167,10 @@ class _Refs:
     def _object(self, bucket: int, address: int, info: RefInfo) -> Iterator[ObjectEvent]:
         """Yields the events of an object; an object without events gets a row, too."""
         thing = self._objects.describe(info.object_header)
+        self._headers.add(info.object_header)
         process = text.printable(info.image_file_name.decode("latin-1"))
-        wanted = min(info.next_pos, info.max_stacks)
+        used = self._used(address + self._decoder.stack_info, info)
+        wanted = min(used, info.max_stacks)
         size = self._decoder.event_size
         start = address + self._decoder.stack_info
         end = self._claims.claim(address, start + min(wanted, self._events_left) * size)
@@ -158,6 +181,7 @@ class _Refs:
             thing.status,
             Word.NO_LONGER_TRACED if self._objects.traced(info.object_header) is False else None,
             Word.BUCKET if self._strays(bucket, thing, info) else None,
+            Said(Word.CONTRADICTED, members=("NextPos",)) if used != info.next_pos else None,
             Word.TOO_MANY_EVENTS if info.next_pos > info.max_stacks else None,
             Said(why, wanted - count) if count < wanted else None,
         )
@@ -173,6 +197,22 @@ class _Refs:
         if unreadable or not count:
             lost = Said(Word.EVENTS_UNREADABLE, unreadable) if unreadable else None
             yield ObjectEvent(thing, process, status=status(said, lost))
+
+    def _used(self, start: int, info: RefInfo) -> int:
+        """Returns how many events an object has: more than NextPos where plain events lie behind it."""
+        size, used = self._decoder.event_size, info.next_pos
+        before: Optional[RefEvent] = None
+        if 0 < used < info.max_stacks:
+            data = self._memory.read(start + (used - 1) * size, size)
+            before = next(self._decoder.events(data or b""), None)
+        while used < min(info.max_stacks, MAX_BEHIND + info.next_pos):
+            data = self._memory.read(start + used * size, size)
+            event = next(self._decoder.events(data or b""), None)
+            if event is None or not self._decoder.plausible(event, before, self._stacks.count):
+                break
+            before = event
+            used += 1
+        return used
 
     def _event(self, thing: ObjectInfo, process: str, event: RefEvent, said: Status) -> ObjectEvent:
         frames, missing = self._stacks.stack(event.trace)
@@ -209,6 +249,11 @@ class _Stacks:
         data = memory.read(address, decoder.header_size) if address else None
         self._table = None if data is None else decoder.table(data)
 
+    @property
+    def count(self) -> int:
+        """How many traces there are; 0 if the table cannot be read."""
+        return 0 if self._table is None else self._table[0]
+
     def stack(self, number: int) -> Tuple[Tuple[int, ...], Optional[Word]]:
         """Returns the frames of a trace, innermost first, and a status that says why there are none."""
         if number not in self._known:
@@ -223,6 +268,23 @@ class _Stacks:
             return (), Word.NO_SUCH_TRACE
         data = self._memory.read(address, self._decoder.trace_size)
         return ((), Word.TRACE_UNREADABLE) if data is None else (self._decoder.trace(data), None)
+
+
+def _objects(image: Image, objects: Objects) -> Iterator[int]:
+    """Yields the addresses of the headers of the objects that can be found without the tables of traces."""
+    ids = image.part(CidTable)
+    listed = [each.eprocess for each in image.part(ProcessList).processes()]
+    for body in (*listed, *ids.processes, *ids.threads):
+        yield objects.header_of(body)
+    try:
+        tables = HandleTables(image)
+    except MissingMemberError:
+        return
+    for eprocess in listed:
+        table = tables.of(eprocess) or tables.listed(eprocess)
+        for entry in tables.entries(table) if table is not None and table.address else ():
+            if entry is not None:
+                yield entry.object_header
 
 
 def _nothing(*said: Union[Word, Said]) -> ObjectEvent:

@@ -9,7 +9,7 @@ from typing import Iterable, Iterator, List, Optional
 
 from ..base import bulk
 from ..base.decode import globalflags
-from ..base.decode.status import NOTHING, Status, Word, status, text
+from ..base.decode.status import Status, Word, status, text
 from ..base.image import Image
 from ..base.space import AddressSpace
 from ..names.symbolizer import SpaceNames

@@ -119,6 +119,8 @@ class Word(enum.Enum):
     BUCKET_UNREADABLE = "bucket {} unreadable"
     BUCKETS_UNREADABLE = "{} buckets unreadable"
     NO_LONGER_TRACED = "no longer traced"
+    IN_NO_CHAIN = "in no chain"
+    """The object's header says that it is traced, and no bucket of ObpObjectTable leads to its events."""
     NO_STACK_TABLE = "no stack table"
     NO_SUCH_TRACE = "no such trace"
     TRACE_UNREADABLE = "trace unreadable"
@@ -180,6 +182,8 @@ class Word(enum.Enum):
     OWNER_LIMIT = "owner limit"
     OWNER_LIST_BROKEN = "owner list broken"
     OWNERS_UNKNOWN = "owners unknown"
+    OWNERS_MISSING = "{} owners missing"
+    """ActiveEntries counts so many more owners than the lock's entries name."""
     # Modules.
     PARTLY_UNLINKED = "partly unlinked"
     NO_VAD = "no VAD"

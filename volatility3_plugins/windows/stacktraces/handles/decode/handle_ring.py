@@ -13,6 +13,7 @@ import struct
 from typing import Iterator, NamedTuple, Tuple, Union
 
 from ...base.decode.extents import Extents
+from ...base.decode.memory import Memory
 from ...base.decode.status import NOTHING, Status, Word, status
 from ...base.decode.structure import Structures
 from ...tracedb.decode.capture import without_padding
@@ -65,6 +66,7 @@ class RingDecoder:
         self.trace_db = info.offset("TraceDb")
         self.entry_size = entry.size
         self.max_depth = stack.size // pointer_size
+        self._pointer_size = pointer_size
         self._current = info.field("CurrentStackIndex")
         self._table_size = info.find("TableSize")
         self._fixed_size = info.field("TraceDb").size // entry.size
@@ -91,6 +93,35 @@ class RingDecoder:
         size = self._table_size.of(data)
         sound = 0 < size <= MAX_ENTRIES and not size & (size - 1)
         return current, min(size, MAX_ENTRIES), NOTHING if sound else status(Word.TABLE_SIZE)
+
+    def true_size(self, memory: Memory, start: int, current: int, size: int) -> int:
+        """Returns the number of slots of a ring: more than TableSize where events lie behind its end.
+
+        A ring that has not come round has no events from CurrentStackIndex on.
+
+        Args:
+            memory: the kernel's memory
+            start: address of TraceDb[0]
+            current: CurrentStackIndex
+            size: TableSize, limited
+        """
+        if self._table_size is None:
+            return size
+        if size & (size - 1) or not size:
+            size = 1 << size.bit_length()
+        while size < MAX_ENTRIES and current > size and self._is_event(memory, start, size):
+            size *= 2
+        return size
+
+    def _is_event(self, memory: Memory, start: int, slot: int) -> bool:
+        """Tells whether a slot holds an event beyond doubt: its type, IDs, and a frame of the kernel."""
+        data = memory.read(start + slot * self.entry_size, self.entry_size)
+        if data is None:
+            return False
+        process, thread, _, kind = self._members(data, 0)
+        (inner, *_) = self._frames.unpack_from(data, self._stack)
+        ids = 0 < process < 1 << 32 and not process % 4 and 0 < thread < 1 << 32 and not thread % 4
+        return ids and kind in (OPEN, CLOSE, BAD_REFERENCE) and bool(inner >> 8 * self._pointer_size - 1)
 
     def events(
         self, memory: Extents, start: int, current: int, size: int

@@ -80,6 +80,21 @@ class RefDecoder:
         name = data[self._name.offset : self._name.offset + self._name.size]
         return RefInfo(header, next_ref, bytes(name).split(b"\0", 1)[0], next_pos, max_stacks)
 
+    def plausible(self, event: RefEvent, before: Optional[RefEvent], traces: int) -> bool:
+        """Tells whether what lies behind the used events is one, and not what was in that memory before.
+
+        Args:
+            event: what lies there
+            before: the event before it, None for the first one
+            traces: how many traces the table has
+        """
+        later = before is None or event.sequence > before.sequence
+        tag = b"" if event.tag is None else event.tag.to_bytes(4, "little")
+        printable = all(32 <= byte < 127 for byte in tag.rstrip(b"\0")) and (
+            event.tag is None or bool(event.tag)
+        )
+        return later and bool(event.num_traces) and event.trace < traces and event.sequence > 0 and printable
+
     def events(self, data: Buffer) -> Iterator[RefEvent]:
         """Decodes the complete events in data."""
         for base in range(0, len(data) - self.event_size + 1, self.event_size):
