@@ -4,13 +4,11 @@
 
 from __future__ import annotations
 
-import pathlib
 from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Tuple
 
 import pytest
 
-from tests.forge import sample, sampleheaps, sampleowners
-from tests.forge.kernel import Kernel
+from tests.forge import sample
 from tests.forge.process import Process
 from tests.hostile import tamper
 from tests.hostile.tamper import Answer, Target, Write

@@ -4,13 +4,14 @@
 
 from __future__ import annotations
 
-from typing import Dict, Iterator, NamedTuple, Optional, Set, Tuple
+from typing import Dict, Iterator, Optional, Set, Tuple
 
 from . import globalflag
 from .decode import globalflags, handletable, links
 from .decode.extents import Extents
 from .decode.handletable import Entry, EntryDecoder
 from .decode.pagetable import PAGE_SIZE
+from .decode.record import Record
 from .image import Image
 
 MAX_TABLES = 1 << 16
@@ -18,7 +19,7 @@ MAX_TABLES = 1 << 16
 _KERNEL_HANDLE = 0x80000000
 
 
-class HandleTable(NamedTuple):
+class HandleTable(Record):
     """The table of a process. `address` is 0 if the process has none or no longer has one; `debug_info` is 0
     if its handles are not traced."""
 

@@ -11,13 +11,14 @@ threads that processors were executing; and among those for which handle tables 
 from __future__ import annotations
 
 import logging
-from typing import Dict, Iterator, List, NamedTuple, Optional, Set, Tuple
+from typing import Dict, Iterator, List, Optional, Set, Tuple
 
 from volatility3.framework import exceptions
 from volatility3.plugins.windows import psscan
 
 from . import bulk
 from .decode import links
+from .decode.record import Record
 from .decode.status import NOTHING, Said, Status, Word, status
 from .decode.structure import MissingMemberError
 from .handletables import HandleTables
@@ -51,7 +52,7 @@ def found_by(witness: str) -> Status:
     return status(Said(Word.FOUND_BY, members=(witness,)))
 
 
-class ListedProcess(NamedTuple):
+class ListedProcess(Record):
     """A process.
 
     Attributes:
