@@ -147,10 +147,98 @@ SILENCERS: Dict[str, Silencer] = {
         {"scan_stacks": True},
         "contradicted: StackLimit",
     ),
+    "ActiveEntries": Silencer(
+        lambda target: _resource(target, 0, "ActiveEntries", 0),
+        *("locks", {"held": True}, "contradicted: ActiveEntries", False),
+    ),
+    "OwnerThread": Silencer(
+        lambda target: _resource(target, 0, "OwnerEntry.OwnerThread", 0),
+        *("locks", {"held": True}, "owners unknown", False),
+    ),
+    "both links of ExpSystemResourcesList": Silencer(
+        _alone(_symbol("ExpSystemResourcesList")), "locks", {}, "list broken"
+    ),
+    "ObjectTable": Silencer(
+        _member("process", "ObjectTable", 0), "handletraces", {}, "contradicted: ObjectTable"
+    ),
+    "ObjectTable is nonsense": Silencer(
+        _member("process", "ObjectTable", NONSENSE), "handletraces", {}, "contradicted: ObjectTable"
+    ),
+    "TableSize": Silencer(
+        lambda target: [target.at(_ring(target) + _info(target, "TableSize"), 2, 4)],
+        *("handletraces", {}, "table size"),
+    ),
+    "the handle of an event": Silencer(
+        lambda target: [target.at(_ring_event(target, 4) + _event(target, "Handle"), 0x5550)],
+        *("handletraces", {"leaks": True}, "no longer open", False),
+    ),
+    "NextPos": Silencer(
+        lambda target: _traced(target, "NextPos", 0), "objecttraces", {}, "contradicted: NextPos"
+    ),
+    "a bucket of ObpObjectTable": Silencer(
+        lambda target: [target.at(_bucket(target), 0)], "objecttraces", {}, "in no chain", False
+    ),
+    "ObpObjectTable": Silencer(
+        lambda target: [target.at(target.kernel.symbol("ObpObjectTable"), 0)],
+        *("objecttraces", {}, "contradicted: ObpObjectTable", False),
+    ),
+    "DllBase": Silencer(
+        lambda target: _driver(target, "DllBase", sample.HIDDEN_CODE - 0x1000),
+        *("stacktracedb", {}, "contradicted: DllBase"),
+    ),
     "State is Running": Silencer(
         _member("thread", "Tcb.State", 2), "callstacks", {}, "running on no processor"
     ),
 }
+
+
+def _resource(target: Target, number: int, path: str, value: int) -> List[Write]:
+    """Returns a write to a resource of the sample's list."""
+    kernel = target.kernel
+    link = kernel.symbol("ExpSystemResourcesList")
+    for _ in range(number + 1):
+        link = kernel.space.read_int(link)
+    start = link - kernel.isf.offset("_ERESOURCE", "SystemResourcesList")
+    place = kernel.isf.place("_ERESOURCE", path)
+    return [target.at(start + place.offset, value, place.size)]
+
+
+def _ring(target: Target) -> int:
+    kernel = target.kernel
+    table = _updater(target).eprocess["ObjectTable"]
+    return kernel.space.read_int(table + kernel.isf.offset("_HANDLE_TABLE", "DebugInfo"))
+
+
+def _info(target: Target, path: str) -> int:
+    return int(target.kernel.isf.offset("_HANDLE_TRACE_DEBUG_INFO", path))
+
+
+def _event(target: Target, path: str) -> int:
+    return int(target.kernel.isf.offset("_HANDLE_TRACE_DB_ENTRY", path))
+
+
+def _ring_event(target: Target, number: int) -> int:
+    size = target.kernel.isf.size("_HANDLE_TRACE_DB_ENTRY")
+    return _ring(target) + _info(target, "TraceDb") + number * int(size)
+
+
+def _bucket(target: Target) -> int:
+    """Returns the address of the only bucket of ObpObjectTable that is in use."""
+    kernel = target.kernel
+    table = kernel.space.read_int(kernel.symbol("ObpObjectTable"))
+    return next(place for place in range(table, table + 8 * 401, 8) if kernel.space.read_int(place))
+
+
+def _traced(target: Target, path: str, value: int) -> List[Write]:
+    info = target.kernel.space.read_int(_bucket(target))
+    place = target.kernel.isf.place("_OBJECT_REF_INFO", path)
+    return [target.at(info + place.offset, value, place.size)]
+
+
+def _driver(target: Target, path: str, value: int) -> List[Write]:
+    entry = next(each.entry for each in target.kernel.modules if each.name == "tcpip.sys")
+    assert entry is not None
+    return [target.at(entry.at(path), value)]
 
 
 @pytest.mark.parametrize("name", SILENCERS)
@@ -174,5 +262,7 @@ def _bare(answer: Answer) -> set[Tuple[Any, ...]]:
 
 def _others(answer: Answer) -> set[Tuple[Any, ...]]:
     """Returns the rows of the processes that were not written to, without what is said of them."""
-    place = answer.columns.index("PID") if "PID" in answer.columns else None
-    return {row for row in _bare(answer) if place is None or row[place] not in (4312,)}
+    if "PID" not in answer.columns:
+        return set()
+    place = answer.columns.index("PID")
+    return {row for row in _bare(answer) if row[place] not in (0, 4312)}

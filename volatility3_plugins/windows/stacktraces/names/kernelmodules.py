@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from typing import Iterable, Iterator, List, Optional, Set, Tuple
+from typing import Collection, Iterable, Iterator, List, Optional, Set, Tuple
 
 from volatility3.framework import exceptions
 
@@ -12,13 +12,15 @@ from ..base import bulk
 from ..base.decode import modulename
 from ..base.decode.pagetable import PAGE_SIZE
 from ..base.decode.record import Record
-from ..base.decode.status import NOTHING, Status, Word, status
+from ..base.decode.status import NOTHING, Said, Status, Word, status
 from ..base.image import Image
 from ..base.space import KERNEL_PROCESS
 from ..base.spaces import AddressSpaces
 from .decode.pe import MAX_IMAGE, HeaderError, read_headers
 from .imagereader import ImageReader
-from .loaderlists import LoaderLists
+from .loaderlists import LoaderEntry, LoaderLists
+
+_MAGIC = b"MZ"
 
 
 class Module(Record):
@@ -80,17 +82,59 @@ class KernelModules:
             return [], True
         entries, whole = self._image.part(LoaderLists).of_kernel()
         modules = []
+        taken = {entry.base for entry in entries}
         for entry in entries:
             if entry.base < kernel_start or entry.size > MAX_IMAGE:
                 whole = False
                 continue
             name = KERNEL_PROCESS if entry.base == kernel else modulename.module_name(entry.name)
             file = modulename.file_name(entry.name)
-            modules.append(Module(entry.base, entry.size, name, file, NOTHING))
+            base, size, said = self._checked(entry, taken)
+            unlinked = None if entry.orders else Word.PARTLY_UNLINKED
+            modules.append(Module(base, size, name, file, status(unlinked, said)))
         if all(module.base != kernel for module in modules):
             said = status(Word.NOT_IN_THE_MODULE_LIST)
             modules.insert(0, Module(kernel, self._kernel_size(), KERNEL_PROCESS, KERNEL_PROCESS, said))
         return mark_overlaps(modules), whole
+
+    def _checked(self, entry: LoaderEntry, taken: Collection[int]) -> Tuple[int, int, Status]:
+        """Compares an entry of the list with itself and with the headers at its address.
+
+        Args:
+            entry: the entry
+            taken: the addresses of all entries
+
+        Returns:
+            Base and size of the module, as far as its headers and its entry point tell them; and what is
+            wrong with the entry.
+        """
+        base, size, point = entry.base, entry.size, entry.entry_point
+        found = self._size_at(base)
+        strays = bool(point) and not base <= point < base + size
+        if not strays and (found is None or _pages(found) == _pages(size)):
+            return base, size, NOTHING
+        if found and base <= (point or base) < base + found:
+            return base, found, status(Said(Word.CONTRADICTED, members=("SizeOfImage",)))
+        if strays:
+            last = point // PAGE_SIZE * PAGE_SIZE
+            for other in range(last, last - size, -PAGE_SIZE):
+                if other not in taken and _pages(self._size_at(other) or 0) == _pages(size):
+                    return other, size, status(Said(Word.CONTRADICTED, members=("DllBase",)))
+        return base, size, status(Word.HEADERS_CONTRADICT_THE_LIST)
+
+    def _size_at(self, base: int) -> Optional[int]:
+        """Returns SizeOfImage of the image at an address: 0 if no image is there, None if unreadable."""
+        memory = self._image.memory(self._image.kernel)
+        magic = memory.read(base, 2) if bulk.is_canonical(self._image.layer, base) else b""
+        if magic is None:
+            return None
+        if magic != _MAGIC:
+            return 0
+        reader = ImageReader(self._image, str(self._image.layer.name), base, MAX_IMAGE)
+        try:
+            return read_headers(reader.read).size
+        except HeaderError as error:
+            return None if error.word is Word.HEADERS_UNREADABLE else 0
 
     def layer_of(self, module: Module) -> str:
         """Returns the layer through which a module's headers can be read (the kernel's if none can)."""
@@ -126,3 +170,7 @@ class KernelModules:
             return read_headers(reader.read).size
         except HeaderError:
             return PAGE_SIZE
+
+
+def _pages(size: int) -> int:
+    return -(-size // PAGE_SIZE)

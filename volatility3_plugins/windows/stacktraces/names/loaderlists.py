@@ -22,16 +22,18 @@ that are still being loaded, so that a module which it lacks need not be hidden.
 
 
 class LoaderEntry(Record):
-    """A module in the loader lists. `orders` has a bit for each list that it is in (bit 0: load order)."""
+    """A module in the loader lists. `orders` has a bit for each list that it is in (bit 0: load order).
+    `entry_point` is an address, 0 if it has none."""
 
     base: int
     size: int
     name: str
     orders: int
+    entry_point: int = 0
 
 
 LoaderList = Tuple[List[LoaderEntry], bool]
-"""The entries, and whether every link of the lists could be followed both ways."""
+"""The entries, and whether every list could be followed to its head, forward and backward."""
 
 
 class LoaderLists:
@@ -71,7 +73,7 @@ class _Form:
     Attributes:
         ldr: offset of Ldr in a PEB
         orders: for each list the offsets of its head in _PEB_LDR_DATA and of its links in an entry
-        base, size, name: members of an entry
+        base, entry_point, size, name: members of an entry
         length: bytes of an entry up to the end of the last of these members
     """
 
@@ -83,42 +85,46 @@ class _Form:
             for order in _ORDERS
         ]
         self.base = entry.field("DllBase")
+        self.entry_point = entry.field("EntryPoint")
         self.size = entry.field("SizeOfImage")
         self.name = entry.field("BaseDllName")
-        self.length = max(field.offset + field.size for field in (self.base, self.size, self.name))
+        self.length = max(
+            field.offset + field.size for field in (self.base, self.entry_point, self.size, self.name)
+        )
 
 
 def _read(memory: Memory, form: _Form, lists: List[Tuple[int, int]]) -> LoaderList:
     found: Dict[int, LoaderEntry] = {}
     complete = True
     for order, (head, links) in enumerate(lists):
-        links_seen, whole = _walk(memory, head)
-        complete = complete and whole
-        for link in links_seen:
+        forward, whole = _walk(memory, head, 0)
+        backward, back = _walk(memory, head, 1)
+        complete = complete and whole and back
+        # What is reached from one side only is in memory, but not on the list as Windows keeps it.
+        both = set(forward) & set(backward) if whole and back else {*forward, *backward}
+        for link in dict.fromkeys((*forward, *backward)):
             address = link - links
             known = found.get(address) or _entry(memory, form, address)
             if known is None:
                 complete = False
             else:
-                found[address] = known._replace(orders=known.orders | 1 << order)
+                on_it = 1 << order if link in both else 0
+                found[address] = known._replace(orders=known.orders | on_it)
     return list(found.values()), complete
 
 
-def _walk(memory: Memory, head: int) -> Tuple[List[int], bool]:
-    """Follows a ring of LIST_ENTRYs forward, and also backward if the way forward does not reach the head."""
-    links: List[int] = []
+def _walk(memory: Memory, head: int, direction: int) -> Tuple[List[int], bool]:
+    """Follows a ring forward (0) or backward (1); tells whether that comes back to the head."""
+    nodes: List[int] = []
     seen: Set[int] = {head}
-    for direction in (0, memory.pointer_size):
-        link: Optional[int] = head
-        while len(links) < MAX_MODULES:
-            link = memory.pointer(link + direction) if link is not None else None
-            if link is None or link in seen:
-                break
-            seen.add(link)
-            links.append(link)
-        if link == head:
-            return links, direction == 0
-    return links, False
+    link: Optional[int] = head
+    while len(nodes) < MAX_MODULES:
+        link = memory.pointer(link + direction * memory.pointer_size) if link is not None else None
+        if link is None or link in seen:
+            break
+        seen.add(link)
+        nodes.append(link)
+    return nodes, link == head
 
 
 def _entry(memory: Memory, form: _Form, address: int) -> Optional[LoaderEntry]:
@@ -127,4 +133,4 @@ def _entry(memory: Memory, form: _Form, address: int) -> Optional[LoaderEntry]:
         return None
     base, size = form.base.of(data), form.size.of(data)
     name = memory.unicode_string(data[form.name.offset :], MAX_NAME)
-    return LoaderEntry(base, size, name or "", 0) if base and size else None
+    return LoaderEntry(base, size, name or "", 0, form.entry_point.of(data)) if base and size else None

@@ -33,7 +33,7 @@ class Name(Record):
     backing: str
 
 
-UNBACKED = frozenset(("private", "unmapped", "no-module"))
+UNBACKED = frozenset(("private", "unmapped", "no-module", "unloaded"))
 """The values of `Name.backing` that `--unbacked` selects."""
 
 ZERO = Name("<zero>", NONE, NOTHING, "zero")
@@ -47,8 +47,12 @@ LIST_INCOMPLETE = Name("<no-module>", NONE, status(Word.MODULE_LIST_INCOMPLETE),
 NOT_CANONICAL = Name("<unmapped>", NONE, status(Word.NOT_CANONICAL), "unmapped")
 VADS_INCOMPLETE = Name("<unmapped>", NONE, status(Word.VADS_INCOMPLETE), "unmapped")
 
-_BACKINGS = {Word.NO_VAD: "unmapped", Word.VAD_WITHOUT_FILE: "private"}
-"""Modules with these words are backed by what their VADs say: a process may forge its lists."""
+_BACKINGS = {
+    Word.NO_VAD: "unmapped",
+    Word.VAD_WITHOUT_FILE: "private",
+    Word.HEADERS_CONTRADICT_THE_LIST: "no-module",
+}
+"""Modules with these words are backed by what their VADs or headers say: lists may be forged."""
 
 _UNNAMED = status(Word.FILE_NAME_UNREADABLE)
 

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Dict, Iterator, List, Tuple
 
 from ..base import tables
@@ -17,6 +18,8 @@ from .decode.unloadevents import EventLayout, UnloadEvent
 from .decode.unwindinfo import Bytes
 from .imagereader import ImageReader
 from .moduleindex import ModuleIndex
+
+vollog = logging.getLogger(__name__)
 
 MAX_NAME = 0x208
 MAX_DRIVER = 1 << 28
@@ -49,6 +52,12 @@ def drivers(image: Image, kernel_start: int) -> List[Unloaded]:
     memory = image.memory(image.kernel)
     array = None if symbol is None else memory.pointer(symbol)
     if not array:
+        last = image.symbol("MmLastUnloadedDriver")
+        if last is not None and memory.number(last, 4):
+            vollog.warning(
+                "contradicted: MmUnloadedDrivers: drivers were unloaded (MmLastUnloadedDriver says so), and no "
+                "list of them is left"
+            )
         return []
     driver = image.process_types(image.pointer_size)["_UNLOADED_DRIVERS"]
     name = driver.offset("Name")

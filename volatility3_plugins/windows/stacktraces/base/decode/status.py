@@ -194,6 +194,8 @@ class Word(enum.Enum):
     NO_LOADER_LIST = "no loader list"
     OVERLAPS_ANOTHER_MODULE = "overlaps another module"
     NOT_IN_THE_MODULE_LIST = "not in the module list"
+    HEADERS_CONTRADICT_THE_LIST = "headers contradict the module list"
+    """Where the list has a driver lies no image of its size: the entry vouches for nothing there."""
     OVERLAPS_AN_UNLOADED_MODULE = "overlaps an unloaded module"
     MODULE_LIST_INCOMPLETE = "module list incomplete"
     VADS_INCOMPLETE = "VADs incomplete"
