@@ -55,8 +55,8 @@ def drivers(image: Image, kernel_start: int) -> List[Unloaded]:
         last = image.symbol("MmLastUnloadedDriver")
         if last is not None and memory.number(last, 4):
             vollog.warning(
-                "contradicted: MmUnloadedDrivers: drivers were unloaded (MmLastUnloadedDriver says so), and no "
-                "list of them is left"
+                "contradicted: MmUnloadedDrivers: drivers were unloaded (MmLastUnloadedDriver says so), and "
+                "no list of them is left"
             )
         return []
     driver = image.process_types(image.pointer_size)["_UNLOADED_DRIVERS"]
