@@ -186,6 +186,15 @@ SILENCERS: Dict[str, Silencer] = {
         lambda target: _driver(target, "DllBase", sample.HIDDEN_CODE - 0x1000),
         *("stacktracedb", {}, "contradicted: DllBase"),
     ),
+    "the pointer to the database": Silencer(
+        lambda target: _ntdll(target, sample.POINTER_RVA, 0), "stacktracedb", {}, "no pointer"
+    ),
+    "VadRoot, gflags": Silencer(
+        _member("process", "VadRoot.Root", 0), "gflags", {"carve": True}, "contradicted: VadRoot"
+    ),
+    "VadRoot, stacktracedb": Silencer(
+        _member("process", "VadRoot.Root", 0), "stacktracedb", {"fold": True}, "contradicted: VadRoot", False
+    ),
     "State is Running": Silencer(
         _member("thread", "Tcb.State", 2), "callstacks", {}, "running on no processor"
     ),
@@ -241,6 +250,12 @@ def _driver(target: Target, path: str, value: int) -> List[Write]:
     return [target.at(entry.at(path), value)]
 
 
+def _ntdll(target: Target, rva: int, value: int) -> List[Write]:
+    updater = _updater(target)
+    ntdll = next(each for each in updater.modules if each.name == "ntdll.dll")
+    return [target.at(ntdll.base + rva, value, 8, updater)]
+
+
 @pytest.mark.parametrize("name", SILENCERS)
 def test_it_is_said(target: Target, name: str) -> None:
     made = SILENCERS[name]
@@ -251,6 +266,45 @@ def test_it_is_said(target: Target, name: str) -> None:
     if made.kept:
         assert _bare(clean) <= _bare(got)
     assert _others(clean) <= _others(got)
+
+
+def test_one_skipped_driver_is_not_accused(target: Target) -> None:
+    """Flink of the driver before it leads past it; its own links and the Blink behind it are as they were."""
+    space = target.kernel.space
+    entry = next(each.entry for each in target.kernel.modules if each.name == "tcpip.sys")
+    assert entry is not None
+    after, before = (space.read_int(entry.at(f"InLoadOrderLinks.{name}")) for name in ("Flink", "Blink"))
+    clean = target.clean("stacktracedb", unbacked=True)
+    got = target.run("stacktracedb", [target.at(before, after)], unbacked=True)
+    assert _bare(clean) == _bare(got)
+    shown = target.run("stacktracedb", [target.at(before, after)])
+    assert "partly unlinked" in shown.column("Status")
+
+
+def test_an_image_cut_in_the_middle_says_so(target: Target) -> None:
+    cut = target.at(target.kernel.processes[2].eprocess.address, 0)[0] & ~0xFFF
+    for plugin in ("trapframes", "heaptraces", "gflags"):
+        got = target.run(plugin, cut=cut)
+        assert any("process list damaged" in (said or "") for said in got.column("Status")), plugin
+        assert any("process list damaged" in said for said in got.warnings)
+        assert not any("+ust" in said for said in got.warnings)
+
+
+def test_no_image_of_the_forge_is_accused(target: Target) -> None:
+    """What Windows leaves as it is gives no new word: neither an accusation nor a warning."""
+    accusing = (
+        "contradicted",
+        "found by",
+        "damaged",
+        "page tables of",
+        "one of",
+        "disagree",
+        "active threads",
+    )
+    for plugin in target.names:
+        answer = target.clean(plugin)
+        said = [*answer.column("Status"), *answer.warnings]
+        assert not [each for each in said if any(word in (each or "") for word in accusing)]
 
 
 def _bare(answer: Answer) -> set[Tuple[Any, ...]]:

@@ -14,7 +14,7 @@ from .stacktraces.names.symbolizer import Symbolizer
 from .stacktraces.rows import options
 from .stacktraces.rows.grid import Row
 from .stacktraces.rows.handles import HANDLES, HandleRows
-from .stacktraces.rows.plugin import Listing
+from .stacktraces.rows.plugin import Listing, advice
 from .stacktraces.tracedb.finder import Databases
 
 _NOTHING = (
@@ -50,6 +50,7 @@ class HandleTraces(interfaces.plugins.PluginInterface):
             names = options.symbolizer(self, image)
             lister = HandleLister(image, Databases(image, names.indexes))
             listed = AddressSpaces.list_spaces(image)
+            listing.nothing = advice(image, _NOTHING)
             natives = [space for space in listed if not space.wow64 and (space.remark or not space.kernel)]
             rows = HandleRows(image, names, natives)
             selection = options.selection(self)

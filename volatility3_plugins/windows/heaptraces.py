@@ -69,10 +69,12 @@ class HeapTraces(interfaces.plugins.PluginInterface):
             reader = Heaps(image, Databases(image, names.indexes))
             keep = bool(self.config.get("blocks", False) or self.config.get("dump", False))
             for space in listing.each(AddressSpaces.list_spaces(image, self.config.get("pid")), _work):
+                listing.nothing = plugin.advice(image, listing.nothing)
                 contents = reader.read(space, keep)
                 if contents is not None:
                     rows = HeapRows(image, space, names.names(space))
                     if contents.status:
+                        listing.nothing = ""
                         yield 0, rows.unread(contents.status)
                     if contents.owners or contents.groups:
                         listing.found = True

@@ -65,7 +65,7 @@ class StackTraceDb(interfaces.plugins.PluginInterface):
             names = options.symbolizer(self, image)
             finder = Databases(image, names.indexes)
             for space in listing.each(AddressSpaces.list_spaces(image, self.config.get("pid")), _work):
-                listing.nothing = _NO_DATABASE
+                listing.nothing = plugin.advice(image, _NO_DATABASE)
                 found = finder.search(space, self.config.get("carve", False))
                 flags = globalflag.read(image, space)
                 objection = missing(space, flags, finder.missing(space, found, flags))

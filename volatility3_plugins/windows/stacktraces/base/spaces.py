@@ -26,6 +26,8 @@ SYSTEM_PID = 4
 _ROOT = ~0x1F
 """DirectoryTableBase without its flags: PAE tables are aligned to 32 bytes, all others to a page."""
 
+_VAD_ROOTS = ("VadRoot.Root", "VadRoot.BalancedRoot.RightChild", "VadRoot")
+
 MAX_THREADS = 8
 """The most threads of a process whose TEBs are asked whose page tables these are."""
 
@@ -178,6 +180,7 @@ class PageTableRoots:
             process.field(path)
             for path in ("UniqueProcessId", "Pcb.DirectoryTableBase", "Peb", "ExitTime.QuadPart")
         ]
+        self._vads = process.find(*_VAD_ROOTS)
         self._threads = process.offset("ThreadListHead")
         self._entry = None if thread is None else thread.find("ThreadListEntry")
         self._teb = None if thread is None else thread.find("Tcb.Teb")
@@ -207,12 +210,15 @@ class PageTableRoots:
             return status(Word.PAGE_TABLES_UNREADABLE), NOTHING
         if root == self._system:
             return status(Said(Word.PAGE_TABLES_OF_PROCESS, SYSTEM_PID)), NOTHING
+        doubt = NOTHING
+        if self._vads is not None and self._memory.member(eprocess, self._vads) == 0:
+            doubt = status(Said(Word.CONTRADICTED, members=("VadRoot",)))
         others = [each for each in self._owners.get(root, ()) if each != eprocess]
         if not others:
-            return NOTHING, NOTHING
+            return NOTHING, doubt
         said = status(*(Said(Word.PAGE_TABLES_OF_PROCESS, self._pids[each]) for each in others[:1]))
         told = self._told(eprocess, layer_name)
-        return (NOTHING, said) if told in (None, pid) else (said, NOTHING)
+        return (NOTHING, status(said, doubt)) if told in (None, pid) else (said, doubt)
 
     def _read(self, eprocess: int) -> Tuple[int, int, bool]:
         """Returns the ID of a process, the page of its tables, and whether it has a user half."""

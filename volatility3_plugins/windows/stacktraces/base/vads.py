@@ -67,7 +67,8 @@ class Vads:
         if tree is None or not space.eprocess:
             return [], False
         top = self._memory.number(space.eprocess + tree.root.offset, tree.root.size)
-        if top is None:
+        # A process with a user half has at least its PEB.
+        if top is None or (not top and space.peb):
             return [], False
         if top != self._last[0]:
             self._last = top, self._walk(tree, top)

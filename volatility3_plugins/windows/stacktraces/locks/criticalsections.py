@@ -8,7 +8,7 @@ from typing import Iterator, Optional
 
 from ..base.bulk import is_canonical
 from ..base.decode import links
-from ..base.decode.status import Word, status
+from ..base.decode.status import NOTHING, Said, Word, status
 from ..base.image import Image
 from ..base.space import AddressSpace
 from ..names.ntdll import Ntdll, Ntdlls
@@ -44,11 +44,15 @@ class CriticalSections:
         memory = SectionMemory(self._image, space)
         ntdll = self._ntdlls.find(space)
         found = self._lists.find(space, ntdll, memory)
-        if found is None:
-            if self._lists.expected(space, memory):
-                yield LockGap(space, status(Word.LIST_NOT_FOUND))
-            return
-        yield from self._walk(space, found, ntdll, memory)
+        if not found and self._lists.expected(space, memory):
+            yield LockGap(space, status(Word.LIST_NOT_FOUND))
+        known = any(each.is_real for each in found)
+        for each in found:
+            said = NOTHING
+            if len(found) > 1 and not each.is_real:
+                said = status(Word.ON_ANOTHER_LIST if known else Said(Word.ON_ONE_OF_LISTS, len(found)))
+            for lock_or_gap in self._walk(space, each, ntdll, memory):
+                yield lock_or_gap._replace(status=status(lock_or_gap.status, said)) if said else lock_or_gap
 
     def _walk(
         self, space: AddressSpace, found: SectionList, ntdll: Optional[Ntdll], memory: SectionMemory

@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import logging
 import struct
-from typing import Dict, Iterator, Optional, Tuple
+from typing import Dict, Iterator, List, Optional, Set, Tuple
 
+from ..base.decode import links
 from ..base.decode.record import Record
 from ..base.image import Image
 from ..base.space import AddressSpace
@@ -29,6 +30,9 @@ PEB_LOCKS = ("FastPebLock", "LoaderLock")
 
 MAX_TRIES = 0x4000
 """The most places in ntdll's data that are tried. A real ntdll has a few hundred that look like a list."""
+
+MAX_LISTS = 16
+"""The most lists of a process that are shown; it has one, unless it forged others."""
 
 _NO_POINTER = 0xFFFF
 """The first 64 KB of a process are never mapped."""
@@ -49,11 +53,13 @@ class SectionList(Record):
     """A node of the list from which it can be walked.
 
     If `is_head`, the node is the head of the list. Otherwise it belongs to a lock, and the head is one of the
-    nodes in ntdll that do not prove to belong to a lock.
+    nodes in ntdll that do not prove to belong to a lock. If `is_real`, a lock of the PEB is on the list, or
+    nothing speaks against it.
     """
 
     link: int
     is_head: bool
+    is_real: bool
 
 
 class SectionMemory:
@@ -107,10 +113,10 @@ class SectionLists:
         self._ntdlls = ntdlls
         self._usual: Dict[int, Tuple[ModuleIndex, int]] = {}
 
-    def find(
-        self, space: AddressSpace, ntdll: Optional[Ntdll], memory: SectionMemory
-    ) -> Optional[SectionList]:
-        """Returns a node of the list of one half of a process, None if the list cannot be found.
+    def find(self, space: AddressSpace, ntdll: Optional[Ntdll], memory: SectionMemory) -> List[SectionList]:
+        """Returns a node of each list of one half of a process: more than one if the process forged some.
+
+        The list to which the locks of the PEB belong comes first, and is the real one.
 
         Args:
             space: the half
@@ -118,18 +124,28 @@ class SectionLists:
             memory: reads its critical sections
         """
         member: Optional[int] = None
+        rings: Dict[int, Set[int]] = {}
+        of_peb = list(self._of_peb(memory))
         if ntdll is not None:
             head = ntdll.address_of(SYMBOL)
             if head is not None and memory.links(head) not in (None, (0, 0)):
-                return SectionList(head, True)
+                return [SectionList(head, True, True)]
             for link in self._candidates(ntdll, memory):
-                if not memory.proven(link):
-                    self._usual[space.pointer_size] = (ntdll.image, link - ntdll.base)
-                    return SectionList(link, True)
-                member = link
-        if member is None:
-            member = next(self._of_peb(memory), None)
-        return None if member is None else SectionList(member, False)
+                if memory.proven(link):
+                    member = link
+                elif len(rings) < MAX_LISTS and not any(link in ring for ring in rings.values()):
+                    rings[link] = {link, *links.walk(link, memory.links).nodes}
+        real = {link for link, ring in rings.items() if not ring.isdisjoint(of_peb)}
+        found = [
+            SectionList(link, True, link in real) for link in sorted(rings, key=lambda each: each not in real)
+        ]
+        if found and ntdll is not None:
+            self._usual[space.pointer_size] = (ntdll.image, found[0].link - ntdll.base)
+        if of_peb and not real and (found or member is None):
+            found.insert(0, SectionList(of_peb[0], False, True))
+        elif not found and member is not None:
+            found.append(SectionList(member, False, True))
+        return found
 
     def expected(self, space: AddressSpace, memory: SectionMemory) -> bool:
         """Tells whether a list that was not found must exist: a lock of the PEB has debug information.

@@ -15,6 +15,8 @@ from typing import Callable, Iterable, Iterator, Optional, Type, TypeVar
 
 from volatility3.framework import interfaces
 
+from ..base.image import Image
+from ..base.processlist import ProcessList
 from ..base.tables import MissingTableError
 
 vollog = logging.getLogger(__name__)
@@ -85,6 +87,11 @@ class Listing:
                 self._plugin._progress_callback(0, now)
                 before = now
             yield item
+
+
+def advice(image: Image, text: str) -> str:
+    """Returns a warning that tells what to enable; none if processes may be missing, which is said already."""
+    return "" if image.part(ProcessList).status else text
 
 
 def write_file(plugin: interfaces.plugins.PluginInterface, name: str, pieces: Iterable[bytes]) -> str:

@@ -109,7 +109,7 @@ class Databases(interfaces.configuration.VersionableInterface):
             flags: its NtGlobalFlag, None if that is not known
         """
         wanted = globalflags.FLG_KERNEL_STACK_TRACE_DB if space.kernel else globalflags.MAKES_USER_DATABASE
-        if found.databases or not (flags or 0) & wanted:
+        if any(each.kind == STD for each in found.databases) or not (flags or 0) & wanted:
             return NOTHING
         return found.status or status(Word.NO_DATABASE)
 
@@ -148,6 +148,9 @@ class Databases(interfaces.configuration.VersionableInterface):
         if not (std.databases or asked):
             return std
         log = self._by_pointer(ntdll, HEAPLOG, (HEAPLOG_SYMBOL,), asked)
+        if not std.databases and flags is not None:
+            # The flags ask for one: no pointer leads to it, but it may lie in private memory of its own.
+            std = std._replace(databases=list(self._without_pointer(space, ())))
         return Found([*std.databases, *log.databases], std.status or log.status)
 
     def _by_pointer(self, ntdll: Ntdll, kind: str, names: Tuple[str, ...], asked: bool) -> Found:
@@ -159,21 +162,25 @@ class Databases(interfaces.configuration.VersionableInterface):
         reader, known = self.reader(space), self.layouts(space)
         data, missing = self.ntdlls.data(ntdll)
         words, said = self._search.words(space, kind, ntdll.base, ntdll.size, data)
-        hit, nearly = self._search.proven(words, kind, reader, known)
-        if hit is None and asked and kind == STD:
+        hits, nearly = self._search.proven(words, kind, reader, known)
+        if not hits and asked and kind == STD:
             reserved = self._reserved(space)
             nearly += [(rva, value) for rva, value in words.items() if value in reserved]
         if kind == STD:
             nearly += [(rva, words[rva]) for rva in self._search.known(space, kind) if rva in words]
-        for rva, value in nearly if hit is None else ():
+        for rva, value in nearly if not hits else ():
             proof = databasesearch.recovered(reader, value, known)
             if proof is not None:
-                hit = databasesearch.Hit(rva, value, proof)
+                hits.append(databasesearch.Hit(rva, value, proof))
                 break
-        if hit is None:
+        if not hits:
             return Found([], said or (status(Word.NTDLL_DATA_INCOMPLETE) if missing else NOTHING))
-        self._search.remember(space, kind, hit.rva)
-        return Found([self._made(space, kind, hit.address, BY_SEARCH, hit.proof)], NOTHING)
+        self._search.remember(space, kind, hits[0].rva)
+        made = [self._made(space, kind, hit.address, BY_SEARCH, hit.proof) for hit in hits]
+        if len(made) > 1:
+            several = Said(Word.ONE_OF_DATABASES, len(made))
+            made = [each._replace(status=status(several, each.status)) for each in made]
+        return Found(made, NOTHING)
 
     def _at(self, space: AddressSpace, kind: str, address: Optional[int]) -> Found:
         """Returns the database to which a symbol's pointer leads."""

@@ -97,24 +97,28 @@ class Search:
     @staticmethod
     def proven(
         words: Dict[int, int], kind: str, reader: Reader, layouts: Layouts
-    ) -> Tuple[Optional[Hit], List[Tuple[int, int]]]:
-        """Tries words until one points to a database without fault.
+    ) -> Tuple[List[Hit], List[Tuple[int, int]]]:
+        """Tries all words: a process may have put a database of its own beside the real one.
 
         Returns:
-            The hit or None, and the words (RVA, value) that point to an `std` with one fault in its header
+            The pointers to databases without fault, that of the most traces first, and the words (RVA, value)
+            that point to an `std` with one fault in its header
         """
         nearly = []
+        hits: List[Tuple[int, Hit]] = []
         for rva, value in words.items():
             if kind == HEAPLOG:
                 if heaplog.prove(reader, value, layouts.heaplog):
-                    return Hit(rva, value, None), []
+                    log = heaplog.HeapLog(reader, value, layouts.heaplog)
+                    hits.append((log.trace_count or 0, Hit(rva, value, None)))
                 continue
             proof = stdproof.prove(reader, value, layouts.std)
             if proof.header is not None:
-                return Hit(rva, value, proof), []
-            if len(proof.failed) == 1 and UNREADABLE not in proof.failed:
+                hits.append((proof.header.back_traces, Hit(rva, value, proof)))
+            elif len(proof.failed) == 1 and UNREADABLE not in proof.failed:
                 nearly.append((rva, value))
-        return None, nearly
+        hits.sort(key=lambda each: each[0], reverse=True)
+        return [hit for _, hit in hits], nearly
 
 
 def recovered(reader: Reader, address: int, layouts: Layouts) -> Optional[Proof]:

@@ -150,6 +150,8 @@ class Word(enum.Enum):
     INDEX = "index"
     DEPTH = "depth"
     # Databases.
+    ONE_OF_DATABASES = "one of {} databases"
+    """Pointers in the data of ntdll, which keeps one, lead to so many that prove themselves."""
     NO_POINTER = "no pointer"
     """No global variable leads to the database."""
     NO_NTDLL = "no ntdll"
@@ -176,6 +178,10 @@ class Word(enum.Enum):
     """Deleting a section releases its trace: the index may have been given to another trace since."""
     LIST_HEAD_UNREADABLE = "list head unreadable"
     LIST_NOT_FOUND = "list not found"
+    ON_ANOTHER_LIST = "on another list"
+    """ntdll keeps one list of critical sections; that to which the PEB's locks belong is another one."""
+    ON_ONE_OF_LISTS = "on one of {} lists"
+    """ntdll keeps one list of critical sections, and nothing says which of these is it."""
     # Owners of locks.
     NO_THREAD = "no thread"
     OWNER_TABLE_UNREADABLE = "owner table unreadable"
