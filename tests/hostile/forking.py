@@ -82,7 +82,7 @@ def call(function: Callable[[], Any], cpu_seconds: int = CPU_SECONDS) -> Report:
     return Report(None, said or f"the process ended with {child.exitcode}", 0.0, 0.0)
 
 
-def spread(parts: Sequence[Callable[[], List[Violation]]], jobs: int) -> Iterator[List[Violation]]:
+def spread(parts: Sequence[Callable[[], List[Any]]], jobs: int) -> Iterator[List[Any]]:
     """Makes parts of a tier in processes of their own, so many at a time; yields what each found."""
     waiting = list(reversed(parts))
     running: List[Tuple[Any, Any]] = []

@@ -7,11 +7,14 @@ from __future__ import annotations
 from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Tuple
 
 import pytest
+from volatility3.plugins.windows import gflags
 
-from tests.forge import sample
+from tests.forge import context, kernels, sample
+from tests.forge.kernel import Kernel
 from tests.forge.process import Process
 from tests.hostile import tamper
 from tests.hostile.tamper import Answer, Target, Write
+from tests.support import grid
 
 NONSENSE = 0x4141414141414141
 
@@ -279,6 +282,17 @@ def test_one_skipped_driver_is_not_accused(target: Target) -> None:
     assert _bare(clean) == _bare(got)
     shown = target.run("stacktracedb", [target.at(before, after)])
     assert "partly unlinked" in shown.column("Status")
+
+
+def test_a_pool_scan_finds_what_nothing_else_knows(tmp_path: pathlib.Path) -> None:
+    known = kernels.load("win10-x64")
+    kernel = Kernel(known.table, **known.options())
+    kernel.process("hidden.exe", pid=1000, listed=False)
+    opened = context.open_image(kernel.image(), tmp_path)
+    assert [node.row["PID"] for node in grid.run(opened, gflags.GFlags)] == [0, 4]
+    scanned = [node.row for node in grid.run(opened, gflags.GFlags, scan_processes=True)]
+    assert [row["PID"] for row in scanned] == [0, 4, 1000]
+    assert scanned[-1]["Status"] == "not in the process list, found by pool scan"
 
 
 def test_an_image_cut_in_the_middle_says_so(target: Target) -> None:

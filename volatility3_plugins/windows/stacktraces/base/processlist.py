@@ -125,7 +125,6 @@ class ProcessList:
         self._image = image
         self._memory = image.memory(image.kernel)
         self._found: Dict[int, Status] = {}
-        self._scanned = False
         if not image.table_name:
             return
         process = image.types["_EPROCESS"]
@@ -137,16 +136,13 @@ class ProcessList:
         for witness, eprocess in self._witnesses():
             self._add(eprocess, witness)
 
-    def processes(self, scan: bool = False) -> List[ListedProcess]:
-        """Returns the processes: those of the list in its order, then those that only a witness knows.
+    def scan(self) -> None:
+        """Adds the processes that Volatility's pool scan finds, and that still have page tables."""
+        for eprocess in _scan(self._image) if self._image.table_name else ():
+            self._add(eprocess, POOL_SCAN)
 
-        Args:
-            scan: also take those that Volatility's pool scan finds
-        """
-        if scan and not self._scanned and self._image.table_name:
-            self._scanned = True
-            for eprocess in _scan(self._image):
-                self._add(eprocess, POOL_SCAN)
+    def processes(self) -> List[ListedProcess]:
+        """Returns the processes: those of the list in its order, then those that only a witness knows."""
         return [ListedProcess(eprocess, said) for eprocess, said in self._found.items()]
 
     def _listed(self) -> None:

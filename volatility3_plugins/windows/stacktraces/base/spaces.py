@@ -44,7 +44,6 @@ class AddressSpaces(interfaces.configuration.VersionableInterface):
         image: Image,
         pids: Optional[Collection[int]] = None,
         offset: Optional[int] = None,
-        scan: bool = False,
     ) -> Iterator[AddressSpace]:
         """Yields the kernel, then each process; a WoW64 process is followed by its 32-bit half.
 
@@ -53,7 +52,6 @@ class AddressSpaces(interfaces.configuration.VersionableInterface):
             pids: the process IDs wanted, 0 for the kernel; all when None or empty
             offset: virtual or physical address of an _EPROCESS that no list holds; then only this process is
                 yielded
-            scan: add the processes that only a scan for their pool blocks finds
 
         Yields:
             The address spaces. One whose page tables cannot be read says so in its `status`; that a process
@@ -62,7 +60,7 @@ class AddressSpaces(interfaces.configuration.VersionableInterface):
         """
         if offset is None and (not pids or KERNEL_PID in pids):
             yield image.kernel._replace(remark=image.part(ProcessList).status)
-        for process in cls._list_processes(image, offset, scan):
+        for process in cls._list_processes(image, offset):
             eprocess = image.object_at("_EPROCESS", process.eprocess)
             try:
                 pid = int(eprocess.UniqueProcessId)
@@ -74,10 +72,10 @@ class AddressSpaces(interfaces.configuration.VersionableInterface):
                 )
 
     @classmethod
-    def _list_processes(cls, image: Image, offset: Optional[int], scan: bool) -> List[ListedProcess]:
+    def _list_processes(cls, image: Image, offset: Optional[int]) -> List[ListedProcess]:
         """Returns the processes that any witness knows, or the one at a virtual or physical offset."""
         if offset is None:
-            return image.part(ProcessList).processes(scan)
+            return image.part(ProcessList).processes()
         eprocess = cls._at_offset(image, offset) if image.table_name else None
         return [] if eprocess is None else [ListedProcess(eprocess, NOTHING)]
 

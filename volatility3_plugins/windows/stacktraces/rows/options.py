@@ -8,8 +8,10 @@ from typing import List, Type
 
 from volatility3.framework import interfaces
 from volatility3.framework.configuration import requirements
+from volatility3.plugins.windows import psscan
 
 from ..base.image import Image
+from ..base.processlist import ProcessList
 from ..base.spaces import AddressSpaces
 from ..names.symbolizer import Symbolizer
 from .frames import Selection
@@ -29,6 +31,8 @@ def helpers(
             name="kernel", description="Windows kernel", architectures=["Intel32", "Intel64"]
         ),
         *(version(name, component) for name, component in components.items()),
+        version("psscan", psscan.PsScan),
+        switch("scan_processes", "Add the processes that only a pool scan finds"),
     ]
 
 
@@ -99,7 +103,10 @@ def fetch_symbols() -> interfaces.configuration.RequirementInterface:
 
 def image(plugin: interfaces.plugins.PluginInterface) -> Image:
     """Returns the image that a plugin runs on."""
-    return Image(plugin.context, plugin.config["kernel"], plugin.config_path)
+    made = Image(plugin.context, plugin.config["kernel"], plugin.config_path)
+    if plugin.config.get("scan_processes", False):
+        made.part(ProcessList).scan()
+    return made
 
 
 def symbolizer(plugin: interfaces.plugins.PluginInterface, image: Image) -> Symbolizer:

@@ -90,7 +90,7 @@ class Listing:
 
 
 def advice(image: Image, text: str) -> str:
-    """Returns a warning that tells what to enable; none if processes may be missing, which is said already."""
+    """Returns a warning that tells what to enable; none where the list of processes is damaged."""
     return "" if image.part(ProcessList).status else text
 
 

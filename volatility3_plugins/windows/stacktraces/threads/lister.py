@@ -72,11 +72,10 @@ def processes(
     image: Image,
     pids: Optional[Collection[int]] = None,
     offset: Optional[int] = None,
-    scan: bool = False,
 ) -> Iterator[Process]:
     """Yields the processes of an image; the arguments are those of `AddressSpaces.list_spaces`."""
     native: Optional[AddressSpace] = None
-    for space in AddressSpaces.list_spaces(image, pids, offset, scan):
+    for space in AddressSpaces.list_spaces(image, pids, offset):
         # The 32-bit half follows its native one.
         if native is not None:
             yield Process(native, space if space.wow64 else None)
@@ -165,7 +164,6 @@ class Threads(interfaces.configuration.VersionableInterface):
         offset: Optional[int] = None,
         tids: Optional[Collection[int]] = None,
         scan: bool = False,
-        scan_processes: bool = False,
     ) -> Iterator[Thread]:
         """Yields threads, process by process.
 
@@ -175,7 +173,6 @@ class Threads(interfaces.configuration.VersionableInterface):
             offset: address of an _EPROCESS that no list holds; then only its threads are listed
             tids: the threads wanted; all when None or empty
             scan: add the threads that only a scan for their pool blocks finds
-            scan_processes: the same for processes, with all their threads
 
         Yields:
             The threads. If one cannot be read or is not a thread, its `status` says so. A damaged list ends
@@ -187,7 +184,7 @@ class Threads(interfaces.configuration.VersionableInterface):
         if not image.table_name:
             return
         finder = cls(image)
-        owners = list(processes(image, pids, offset, scan_processes))
+        owners = list(processes(image, pids, offset))
         damaged = image.part(ProcessList).status
         if damaged and not pids and offset is None:
             yield finder._nothing(Process(image.kernel, None), damaged)
