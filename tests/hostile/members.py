@@ -115,7 +115,7 @@ def noting() -> Iterator[Notes]:
         def __init__(self, runs: Any, layer: str) -> None:
             super().__init__(runs)
             self.layer = layer
-            self.runs = tuple((start, _Located.of(data, layer, start)) for start, data in self.runs)
+            self.runs: Any = tuple((start, _Located.of(data, layer, start)) for start, data in self.runs)
 
         def read(self, address: int, length: int) -> Any:
             view = super().read(address, length)

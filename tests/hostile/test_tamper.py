@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import pathlib
 from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Tuple
 
 import pytest
