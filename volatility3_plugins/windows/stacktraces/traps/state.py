@@ -47,9 +47,10 @@ class State(NamedTuple):
         mode: user or kernel, empty where it is not known
         registers: what was saved and no more, by x64 names
         unsure: those of `registers` of which it is not known whether they were saved
-        thread_state: the thread's scheduling state, or the name of the processor
+        thread_state: the thread's scheduling state; empty if it is not known
         status: why it may not be believed
         members: empty unless it was asked for
+        processor: number of the processor that wrote the state out; None if none did
     """
 
     space: AddressSpace
@@ -63,6 +64,7 @@ class State(NamedTuple):
     thread_state: str
     status: Status
     members: Tuple[MemberValue, ...] = ()
+    processor: Optional[int] = None
 
     @property
     def arch(self) -> str:
@@ -117,9 +119,10 @@ class TrapContexts:
             USER if found.user else KERNEL,
             found.registers,
             (),
-            f"CPU {processor.number}",
+            "",
             NOTHING,
             tuple(form.listed(found)) if self._members else (),
+            processor.number,
         )
 
     def wow64(self, thread: Thread, user_cs: Optional[int]) -> Optional[State]:
