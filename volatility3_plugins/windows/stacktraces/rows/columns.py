@@ -129,7 +129,11 @@ COLUMNS: Dict[str, Column] = {
         "What led into the kernel: `syscall`, `service`, `interrupt` or `exception`.",
     ),
     "Mode": (str, PLAIN, "The mode that was interrupted, `user` or `kernel`."),
-    "Processor": (int, PLAIN, "Number of the processor whose registers these are."),
+    "Processor": (
+        str,
+        PLAIN,
+        "The processor that saved the registers, or on whose own stack they are (`CPU 0 dpc`).",
+    ),
     "Unsure": (str, PLAIN, "Names of the registers of which it is not known whether they were saved."),
     "NotSaved": (
         str,

@@ -61,8 +61,8 @@ class TrapRows:
             " ".join(state.unsure),
             " ".join(not_saved) if state.registers else absent,
             text(said),
-            (state.thread_state or UNREADABLE) if state.processor is None else NOT_APPLICABLE,
-            given(state.processor),
+            (state.thread_state or UNREADABLE) if not state.processor else NOT_APPLICABLE,
+            state.processor or NOT_APPLICABLE,
             *registers,
         )
 

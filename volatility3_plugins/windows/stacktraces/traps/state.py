@@ -50,7 +50,8 @@ class State(NamedTuple):
         thread_state: the thread's scheduling state; empty if it is not known
         status: why it may not be believed
         members: empty unless it was asked for
-        processor: number of the processor that wrote the state out; None if none did
+        processor: name of the processor that wrote the state out, or on whose own stack it is (`CPU 0 dpc`);
+            empty for what is on a thread's stack
     """
 
     space: AddressSpace
@@ -64,7 +65,7 @@ class State(NamedTuple):
     thread_state: str
     status: Status
     members: Tuple[MemberValue, ...] = ()
-    processor: Optional[int] = None
+    processor: str = ""
 
     @property
     def arch(self) -> str:
@@ -122,7 +123,7 @@ class TrapContexts:
             "",
             NOTHING,
             tuple(form.listed(found)) if self._members else (),
-            processor.number,
+            f"CPU {processor.number}",
         )
 
     def wow64(self, thread: Thread, user_cs: Optional[int]) -> Optional[State]:
