@@ -43,6 +43,7 @@ STANDARD = {
 
 KNOW_A_CPU = {
     "stacktraces/base/space.py",
+    "stacktraces/rows/columns.py",
     "trapframes.py",
 }
 """Modules whose name does not end in _x64 or _x86, and which may say `x64` or `x86` in code."""
