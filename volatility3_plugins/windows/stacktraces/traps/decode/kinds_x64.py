@@ -264,33 +264,25 @@ class TrapForm64(TrapForm):
 
     def _exception(self, found: Verdicts, data: bytes, facts: Facts) -> None:
         """Faults and traps: the vector is not in the frame; the handler's name decides where it is known."""
-        code = self.number(data, "ErrorCode")
+        wide = self.number(data, "SegCs") == CS_USER
         if _HANDLER.match(facts.handler):
-            page_fault = facts.handler.startswith("KiPageFault")
             validity = SAVED
             if not facts.handler.startswith(_WITH_ERROR_CODE):
                 validity = PARTIAL if facts.handler.startswith("KiFloatingError") else UNWRITTEN
             mark(found, validity, "ErrorCode")
-        else:
-            # Error codes are 32 bits wide; FaultIndicator of a page fault comes from its error code.
-            plausible = code < 1 << 32
-            page_fault = plausible and self.number(data, "FaultIndicator") == code >> 1 & 9
-            mark(found, UNSURE if plausible else UNWRITTEN, "ErrorCode", _NO_HANDLER if plausible else "")
-            validity = UNSURE
-        if page_fault:
-            wide = self.number(data, "SegCs") == CS_USER
-            if validity == SAVED:
+            if facts.handler.startswith("KiPageFault"):
                 mark(found, SAVED, "FaultAddress", "CR2")
                 mark(found, COMPUTED, "FaultIndicator")
-            else:
-                mark(found, UNSURE, "FaultAddress FaultIndicator", _PERHAPS_PAGE_FAULT)
-            if wide:
-                mark(
-                    found,
-                    validity,
-                    "GsSwap",
-                    "the user's GS base" if validity == SAVED else _PERHAPS_PAGE_FAULT,
-                )
+                if wide:
+                    mark(found, SAVED, "GsSwap", "the user's GS base")
+            return
+        code = self.number(data, "ErrorCode")
+        # Error codes are 32 bits wide; FaultIndicator of a page fault comes from its error code.
+        if code < 1 << 32:
+            mark(found, UNSURE, "ErrorCode", _NO_HANDLER)
+            if self.number(data, "FaultIndicator") == code >> 1 & 9:
+                names = "FaultAddress FaultIndicator" + (" GsSwap" if wide else "")
+                mark(found, UNSURE, names, _PERHAPS_PAGE_FAULT)
 
     def _debug_registers(self, found: Verdicts, data: bytes) -> None:
         """Dr0-7 are stored for a thread that uses them; else the low word of Dr7 is set to 0 and no more."""
