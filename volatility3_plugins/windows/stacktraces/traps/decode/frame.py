@@ -13,9 +13,10 @@ KiSystemCall64, KiServiceInternal, KiPageFault and KxIsrLinkage; layouts from pu
 from __future__ import annotations
 
 import abc
-from typing import Dict, FrozenSet, Iterator, List, Mapping, NamedTuple, Optional, Pattern, Sequence, Tuple
+from typing import Dict, FrozenSet, Iterator, List, Mapping, Optional, Pattern, Sequence, Tuple
 
 from ...base.decode.extents import Extents
+from ...base.decode.record import Record
 from ...base.decode.structure import Structure, Structures
 from ...names.decode.unwindinfo import UnwindInfo
 
@@ -54,7 +55,7 @@ COLUMNS = words(
 )
 
 
-class Verdict(NamedTuple):
+class Verdict(Record):
     """How much a member's value is worth, and what it is where that is not its name."""
 
     validity: str
@@ -66,7 +67,7 @@ Verdicts = Dict[str, Verdict]
 _NOT_WRITTEN = Verdict(UNWRITTEN)
 
 
-class Facts(NamedTuple):
+class Facts(Record):
     """What is known of a frame from outside its own bytes; everything may be left out.
 
     Attributes:
@@ -103,7 +104,7 @@ class Facts(NamedTuple):
 NO_FACTS = Facts()
 
 
-class TrapBounds(NamedTuple):
+class TrapBounds(Record):
     """What an address of this image may be.
 
     Attributes:
@@ -121,7 +122,7 @@ class TrapBounds(NamedTuple):
     ist_tops: FrozenSet[int] = frozenset()
 
 
-class TrapFrame(NamedTuple):
+class TrapFrame(Record):
     """What a trap frame tells.
 
     Attributes:
@@ -142,7 +143,7 @@ class TrapFrame(NamedTuple):
     verdicts: Mapping[str, Verdict]
 
 
-class MemberValue(NamedTuple):
+class MemberValue(Record):
     """One member of the structure: `value` is None where nothing was written."""
 
     name: str

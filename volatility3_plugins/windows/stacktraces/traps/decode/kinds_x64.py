@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from typing import FrozenSet, Optional, Sequence, Set, Tuple
 
+from ...base.decode.memo import late_pattern
 from ...base.decode.structure import Structures
 from ...names.decode.unwindinfo import (
     ALLOC_LARGE,
@@ -69,7 +70,7 @@ _PERHAPS_PAGE_FAULT = "stored by a page fault; nothing below the frame names the
 _APC_STATUSES = (0, 0xC0, 0x101, 0x102)
 _LAST_BRANCH = "DebugControl LastBranchToRip LastBranchFromRip LastExceptionToRip LastExceptionFromRip"
 
-_HANDLER = re.compile(r"K[ix]\w+(Fault|Abort|Trap|Exception|Assertion|Failure)(Shadow)?$|KiSystemCall32")
+_HANDLER = late_pattern(r"K[ix]\w+(Fault|Abort|Trap|Exception|Assertion|Failure)(Shadow)?$|KiSystemCall32")
 # Faults for which the processor pushes an error code, by the name of their handler; of those without one
 # the slot holds what the stack held before.
 _WITH_ERROR_CODE = (
