@@ -14,6 +14,7 @@ from .stacktraces.base.space import AddressSpace
 from .stacktraces.base.spaces import AddressSpaces
 from .stacktraces.names.symbolizer import Symbolizer
 from .stacktraces.rows import options, plugin
+from .stacktraces.rows.frames import SpaceStacks
 from .stacktraces.rows.grid import Row
 from .stacktraces.rows.traces import TRACES, TraceRows, missing, unread
 from .stacktraces.tracedb.decode import backtraces
@@ -63,6 +64,7 @@ class StackTraceDb(interfaces.plugins.PluginInterface):
         with plugin.Listing(self, _NO_PROCESS) as listing:
             image = options.image(self)
             names = options.symbolizer(self, image)
+            stacks = SpaceStacks(names)
             finder = Databases(image, names.indexes)
             for space in listing.each(AddressSpaces.list_spaces(image, self.config.get("pid")), _work):
                 listing.nothing = plugin.advice(image, _NO_DATABASE)
@@ -75,7 +77,7 @@ class StackTraceDb(interfaces.plugins.PluginInterface):
                     yield 0, unread(space)
                 for each in found.databases:
                     listing.found = True
-                    rows = TraceRows(image, each, names.names(space))
+                    rows = TraceRows(image, each, stacks.of(space))
                     yield from self._database(image, finder, each, rows, listing)
 
     def _database(

@@ -89,10 +89,7 @@ def selecting(things: str) -> List[interfaces.configuration.RequirementInterface
             description=f"Show only {things} with a frame whose Symbol matches this glob",
             optional=True,
         ),
-        switch(
-            "unbacked",
-            f"Show only {things} with a frame in private or unmapped memory, no module, or an unloaded one",
-        ),
+        switch("unbacked", f"Show only {things} with a frame that no image and no mapped file backs"),
     ]
 
 
