@@ -68,7 +68,7 @@ def test_a_baseline_that_is_no_log(
     file = tmp_path / "baseline.log"
     file.write_text(text)
     result = run(made, "--baseline", str(file))
-    assert (result.returncode, result.rows) == (0, [])
+    assert (result.returncode, result.stdout.strip()) == (1, "")
     assert "The baseline cannot be used" in result.stderr
     assert reason in result.stderr
 
@@ -77,7 +77,7 @@ def test_a_baseline_that_is_not_there(
     made: Tuple[HeapImage, pathlib.Path, pathlib.Path], tmp_path: pathlib.Path
 ) -> None:
     result = run(made, "--baseline", str(tmp_path / "none.log"))
-    assert (result.returncode, result.rows) == (0, [])
+    assert (result.returncode, result.stdout.strip()) == (1, "")
     assert "The baseline cannot be used" in result.stderr
     assert "none.log" in result.stderr
 

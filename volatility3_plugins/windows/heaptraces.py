@@ -4,7 +4,7 @@
 import logging
 from typing import Iterator, List, Optional, Tuple
 
-from volatility3.framework import interfaces
+from volatility3.framework import exceptions, interfaces
 from volatility3.framework.configuration import requirements
 
 from .stacktraces.base.image import Image
@@ -58,12 +58,7 @@ class HeapTraces(interfaces.plugins.PluginInterface):
             options.fetch_symbols(),
         ]
 
-    def _generator(self) -> Iterator[Row]:
-        try:
-            baseline = self._baseline()
-        except (OSError, umdh.UmdhError) as error:
-            vollog.error(f"The baseline cannot be used: {error}")
-            return
+    def _generator(self, baseline: Optional[umdh.UmdhLog]) -> Iterator[Row]:
         with plugin.Listing(self, _NOTHING) as listing:
             image = options.image(self)
             names = options.symbolizer(self, image)
@@ -117,12 +112,19 @@ class HeapTraces(interfaces.plugins.PluginInterface):
                 yield from rows.gone_frames(frames)
 
     def _baseline(self) -> Optional[umdh.UmdhLog]:
-        """Reads the log to compare with, if one is given."""
+        """Reads the log to compare with, if one is given.
+
+        Raises:
+            RenderException: when it cannot be used: no growth can be shown, so no row is
+        """
         path = self.config.get("baseline")
         if not path:
             return None
-        with open(path, encoding="utf-8", errors="replace") as file:
-            return umdh.parse(file)
+        try:
+            with open(path, encoding="utf-8", errors="replace") as file:
+                return umdh.parse(file)
+        except (OSError, umdh.UmdhError) as error:
+            raise exceptions.RenderException(f"The baseline cannot be used: {error}") from error
 
     def _dump(self, space: AddressSpace, contents: Contents, modules: Tuple[umdh.UmdhModule, ...]) -> str:
         """Writes a UMDH log if that is wanted; returns the name of the file."""
@@ -138,7 +140,7 @@ class HeapTraces(interfaces.plugins.PluginInterface):
         return plugin.write_file(self, name, (piece.encode("utf-8") for piece in umdh.write(log)))
 
     def run(self) -> interfaces.renderers.TreeGrid:
-        return GRID.tree(self._generator())
+        return GRID.tree(self._generator(self._baseline()))
 
 
 def _work(space: AddressSpace) -> str:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from typing import Dict, Optional
 
+from .decode import text
 from .decode.record import Record
 from .decode.status import NOTHING, Status, Word, status
 from .image import Image
@@ -135,5 +136,5 @@ class Objects:
         if address not in self._type_names:
             data = self._memory.read(address + self._type_name, 2 * self._memory.pointer_size)
             name = self._memory.unicode_string(data, _MAX_TYPE_NAME) if data else None
-            self._type_names[address] = name if name and name.isprintable() else None
+            self._type_names[address] = text.cell(name) if name and name.isprintable() else None
         return self._type_names[address]

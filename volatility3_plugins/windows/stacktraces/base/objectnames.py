@@ -58,7 +58,7 @@ class ObjectNames:
             found = self._key(body)
         else:
             found = self._named(body, info_mask)
-        return text.printable(found, MAX_NAME) if found else None
+        return text.cell(found, MAX_NAME) if found else None
 
     def _process(self, body: int) -> Optional[str]:
         name = self._memory.read(body + self._image_name.offset, self._image_name.size)

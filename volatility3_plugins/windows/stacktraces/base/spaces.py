@@ -108,7 +108,7 @@ class AddressSpaces(interfaces.configuration.VersionableInterface):
         cls, image: Image, eprocess: interfaces.objects.ObjectInterface, pid: int, remark: Status
     ) -> Iterator[AddressSpace]:
         """Yields the native space of a process and, if it is a WoW64 process, its 32-bit half."""
-        name = text.printable(utility.array_to_string(eprocess.ImageFileName))
+        name = text.cell(utility.array_to_string(eprocess.ImageFileName))
         address = bulk.canonical(image.layer, int(eprocess.vol.offset))
         said = NOTHING
         try:

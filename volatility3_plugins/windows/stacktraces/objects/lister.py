@@ -169,7 +169,7 @@ class _Refs:
         """Yields the events of an object; an object without events gets a row, too."""
         thing = self._objects.describe(info.object_header)
         self._headers.add(info.object_header)
-        process = text.printable(info.image_file_name.decode("latin-1"))
+        process = text.cell(info.image_file_name.decode("latin-1"))
         used = self._used(address + self._decoder.stack_info, info)
         wanted = min(used, info.max_stacks)
         size = self._decoder.event_size
@@ -222,7 +222,7 @@ class _Refs:
             process,
             REFERENCE if event.reference else DEREFERENCE,
             event.num_traces,
-            None if event.tag is None else text.printable(objecttrace.tag_text(event.tag)),
+            None if event.tag is None else text.cell(objecttrace.tag_text(event.tag)),
             event.sequence,
             frames,
             status(said, missing),

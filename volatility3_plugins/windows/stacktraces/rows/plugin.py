@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import logging
+import os
 import types
 from typing import Callable, Iterable, Iterator, Optional, Type, TypeVar
 
@@ -98,14 +99,17 @@ def write_file(plugin: interfaces.plugins.PluginInterface, name: str, pieces: It
     """Writes a file where the user wants files to go.
 
     Returns:
-        The cell for `File output`: the file's name, or that it cannot be written (the log says why).
+        The cell for `File output`: the name that the file got (Volatility adds a number to one that is
+        taken), or that it cannot be written (the log says why).
     """
     safe_name = plugin.open.sanitize_filename(name)
     try:
         with plugin.open(safe_name) as file:
             for piece in pieces:
                 file.write(piece)
-            return str(file.preferred_filename)
+            # The name is free until the file is closed. Only the command line's files have this method.
+            final = getattr(file, "_get_final_filename", None)
+            return os.path.basename(final()) if final is not None else str(file.preferred_filename)
     except OSError as error:
         vollog.error(f"{safe_name} cannot be written: {error}")
         return FAILED

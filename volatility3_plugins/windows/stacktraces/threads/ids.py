@@ -83,4 +83,4 @@ class ThreadIds:
             return None
         start = bulk.canonical(self._layer, process) + self._name.offset
         name = self._memory.read(start, self._name.size)
-        return None if name is None else text.printable(name.split(bytes(1))[0].decode("latin-1"))
+        return None if name is None else text.cell(name.split(bytes(1))[0].decode("latin-1"))

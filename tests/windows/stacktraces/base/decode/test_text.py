@@ -26,5 +26,10 @@ def test_what_would_move_the_cursor_is_shown() -> None:
     assert text.printable("\U000e0001") == r"\U000e0001"
 
 
+def test_no_cell_begins_like_a_formula() -> None:
+    assert [text.cell(f"{sign}a=b") for sign in "=+@-"] == [r"\x3da=b", r"\x2ba=b", r"\x40a=b", r"\x2da=b"]
+    assert [text.cell(name) for name in ("", "a=+@-", "\n=")] == ["", "a=+@-", r"\x0a="]
+
+
 def test_a_long_name_says_that_it_was_cut() -> None:
     assert text.printable("x" * 300, limit=10) == "x" * 9 + "…"

@@ -5,6 +5,8 @@
 from __future__ import annotations
 
 MAX_NAME = 260
+FORMULA = ("=", "+", "@", "-")
+"""What a spreadsheet takes for the beginning of a formula."""
 
 
 def printable(name: str, limit: int = MAX_NAME) -> str:
@@ -15,6 +17,16 @@ def printable(name: str, limit: int = MAX_NAME) -> str:
     """
     cut = name if len(name) <= limit else name[: limit - 1] + "…"
     return cut if cut.isprintable() else "".join(map(_visible, cut))
+
+
+def cell(name: str, limit: int = MAX_NAME) -> str:
+    """Returns a printable name that a cell may begin with.
+
+    A spreadsheet takes a cell that begins with `=`, `+`, `@` or `-` for a formula: such a sign becomes
+    `\\x3d` and the like.
+    """
+    shown = printable(name, limit)
+    return f"\\x{ord(shown[0]):02x}{shown[1:]}" if shown[:1] in FORMULA else shown
 
 
 def _visible(character: str) -> str:
