@@ -297,6 +297,9 @@ def main(arguments: List[str]) -> int:
     figures: Dict[str, Counter[str]] = collections.defaultdict(collections.Counter)
     for results in forking.spread(parts, chosen.jobs):
         for each in results:
+            if isinstance(each, forking.Violation):
+                print(each.what)
+                return 1
             figures[f"{each.image} {each.case.plugin}"][each.verdict] += 1
             figures["all"][each.verdict] += 1
             if chosen.show and each.verdict in (LOST, SHOWN):

@@ -8,11 +8,13 @@ import pathlib
 from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Tuple
 
 import pytest
-from volatility3.plugins.windows import gflags
+from volatility3.plugins.windows import gflags, locks, stacktracedb
 
 from tests.forge import context, kernels, sample
 from tests.forge.kernel import Kernel
+from tests.forge.locks import Sections
 from tests.forge.process import Process
+from tests.forge.std import Std
 from tests.hostile import tamper
 from tests.hostile.tamper import Answer, Target, Write
 from tests.support import grid
@@ -294,6 +296,46 @@ def test_a_pool_scan_finds_what_nothing_else_knows(tmp_path: pathlib.Path) -> No
     scanned = [node.row for node in grid.run(opened, gflags.GFlags, scan_processes=True)]
     assert [row["PID"] for row in scanned] == [0, 4, 1000]
     assert scanned[-1]["Status"] == "not in the process list, found by pool scan"
+
+
+def test_a_list_of_sections_beside_the_real_one(tmp_path: pathlib.Path) -> None:
+    known = kernels.load("win10-x64")
+    kernel = Kernel(known.table, **known.options())
+    app = kernel.process("app.exe", pid=1000, nt_global_flag=0x1000)
+    ntdll = app.module("ntdll.dll", data=0x2000)
+    planted, real = Sections(ntdll, ntdll.base + 0x7100), Sections(ntdll, ntdll.base + 0x7400)
+    for sections, count in ((planted, 2), (real, 5)):
+        for _ in range(count):
+            sections.add()
+        sections.link()
+    assert app.peb is not None
+    app.peb["LoaderLock"] = real.made[0].address
+    opened = context.open_image(kernel.image(), tmp_path)
+    said = {node.row["Lock"]: node.row["Status"] for node in grid.run(opened, locks.Locks, pid=[1000])}
+    assert said == {
+        **{each.address: "" for each in real.made},
+        **{each.address: "on another list" for each in planted.made},
+    }
+
+
+def test_a_database_beside_the_real_one(tmp_path: pathlib.Path) -> None:
+    known = kernels.load("win10-x64")
+    kernel = Kernel(known.table, **known.options())
+    app = kernel.process("app.exe", pid=1000, nt_global_flag=0x1000)
+    ntdll = app.module("ntdll.dll", data=0x2000)
+    made = []
+    for number, traces in enumerate((2, 6)):
+        database = Std("6.1", "x64", 0x1D2A0000000 + number * 0x10000000)
+        for trace in range(traces):
+            database.log([ntdll.base + 0x1000 + 0x10 * trace, ntdll.base + 0x1500])
+        sample.write(app, database)
+        app.space.write_int(ntdll.base + 0x7300 + 0x40 * number, database.base)
+        made.append(database)
+    opened = context.open_image(kernel.image(), tmp_path)
+    rows = [node.row for node in grid.run(opened, stacktracedb.StackTraceDb, pid=[1000])]
+    heads = [(row["Database"], row["Status"]) for row in rows if row["CommittedMemory"] is not None]
+    assert heads == [(each.base, "one of 2 databases") for each in reversed(made)]
+    assert len(rows) == 2 + 8
 
 
 def test_an_image_cut_in_the_middle_says_so(target: Target) -> None:

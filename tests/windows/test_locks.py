@@ -563,6 +563,10 @@ def test_dump_is_what_windows_would_return(name: str, tmp_path: pathlib.Path) ->
         cwd=tmp_path,
     )
     assert result.returncode == 0, result.stderr
+    again = vol.run(tmp_path / "a.dmp", "windows.locks", "--dump", symbols=tmp_path / "symbols", cwd=tmp_path)
+    written = {path.name for path in tmp_path.glob("locks.*.bin")}
+    assert written == {row["File output"] for row in (*result.rows, *again.rows)}
+    assert len(written) == 4
     arch, size = ("x64", 8) if kernel.bits == 64 else ("x86", 4)
     assert {row["File output"] for row in result.rows} == {f"locks.{pid}.{arch}.bin" for pid in (0, 1000)}
     (record,) = buffers.decode((tmp_path / f"locks.0.{arch}.bin").read_bytes(), size)

@@ -130,11 +130,8 @@ class Resources:
     def _owners(self, resource: Resource) -> _Owners:
         """Returns the owners of an ordinary resource: those in the resource itself, and those in its table.
 
-        A thread that releases the resource leaves its entry behind. So if ActiveCount is 0 all entries are
-        old, but not if the resource says that it is owned exclusively.
+        A thread that releases the resource may leave its entry behind, with an OwnerCount of 0.
         """
-        if not (resource.active or resource.owned_exclusive):
-            return (), NOTHING
         owners, said = list(resource.embedded), NOTHING
         if resource.owner_table:
             in_table, said = self._owner_table(resource.owner_table)
