@@ -51,7 +51,7 @@ KERNEL_CODE = (
     *(SWAP, SWAP_THREAD, WAIT, SERVICE_ENTRY, FAULT_ENTRY, NT_WAIT, RESOLVES, THREAD_START),
     *(INTERRUPT_ENTRY, DISPATCH),
 )
-UNWIND_DATA = 0x800
+UNWIND_DATA = 0xA00
 
 DRIVER = Routine(0x1100, pushes=(RBX, R14), alloc=0x28, frame=(RBX, 0x20))
 
@@ -93,10 +93,11 @@ class Expected(NamedTuple):
 class StackImage:
     """An x64 kernel and one process; `expected` by (thread ID, part)."""
 
-    def __init__(self, name: str = "win10-x64", **options: Any) -> None:
+    def __init__(self, name: str = "win10-x64", more: Sequence[Routine] = (), **options: Any) -> None:
         known = kernels.load(name)
         self.at = free_code(known.table, 0x1000)
-        code = module_options([moved(each, self.at) for each in KERNEL_CODE], self.at + UNWIND_DATA, 64)
+        routines = [moved(each, self.at) for each in (*KERNEL_CODE, *more)]
+        code = module_options(routines, self.at + UNWIND_DATA, 64)
         self.kernel = Kernel(known.table, **{**known.options(), **code, **options})
         self.nt = self.kernel.base + self.at
         self.driver = self.kernel.module("disk.sys", **module_options([DRIVER], 0x5800, 64)).base
@@ -162,16 +163,29 @@ class StackImage:
             self._to_stub(user)
         return self._waiting(thread, user)
 
-    def leave_user(self, thread: Thread, user: Stack64, ip: int, entry: Entry) -> Stack64:
-        """Enters the kernel from user mode; returns its stack in the handler."""
+    def leave_user(
+        self, thread: Thread, user: Stack64, ip: int, entry: Entry, top: int = 0, part: str = "user"
+    ) -> Stack64:
+        """Enters the kernel from user mode; returns its stack in the handler.
+
+        Args:
+            thread: the thread
+            user: its user stack
+            ip: where it was
+            entry: how it enters the kernel
+            top: InitialStack; default: the end of a stack that nothing lies on yet
+            part: which of its user parts it is
+        """
         registers = registers_64(entry.mode)
         registers.update({name: user.registers[number] for number, name in NAMES.items()})
         self.at_entry = dict(user.registers)
         registers.update(rip=ip, rsp=user.sp)
-        self.expect(thread, "user", user, ip, user.sp)
-        stack = Stack64(self.kernel.space, thread.stack_base)
-        frame = thread.stack_base - TRAP_FRAME
-        self.kernel.space.write(thread.stack_limit, POISON(0, thread.stack_base - thread.stack_limit))
+        self.expect(thread, part, user, ip, user.sp)
+        if not top:
+            top = thread.stack_base
+            self.kernel.space.write(thread.stack_limit, POISON(0, top - thread.stack_limit))
+        stack = Stack64(self.kernel.space, top)
+        frame = top - TRAP_FRAME
         stack.trap_frame(entry, registers, frame, POISON)
         if entry.kind == entries.SYSCALL:
             thread.kthread["TrapFrame"] = frame

@@ -9,7 +9,7 @@ x64, XP SP3 and 2003 SP2 x86; published listings of 14393 x64 agree.
 from __future__ import annotations
 
 import abc
-from typing import Dict, Generic, List, Mapping, Optional, Tuple, TypeVar, Union
+from typing import Dict, Generic, List, Mapping, Optional, Sequence, Tuple, TypeVar, Union
 
 from ..base.decode.memory import Memory
 from ..base.decode.structure import Structure
@@ -142,12 +142,12 @@ class Cpu(abc.ABC, Generic[R]):
         return None if data is None else WalkStart(self, self.switched(data, kernel_stack), False)
 
     @abc.abstractmethod
-    def called_out(self, scene: Scene, segment: Segment, callee: int) -> Optional[WalkStart[R]]:
+    def called_out(self, scene: Scene, segments: Sequence[Segment], callee: int) -> Optional[WalkStart[R]]:
         """Returns where a callback to user mode will return to in the kernel, if what it left proves itself.
 
         Args:
             scene: the kernel
-            segment: what the thread left; its KernelStack leads to the frame of the callback
+            segments: what the thread left; KernelStack of the first leads to the frame of the callback
             callee: the address of KiCallUserMode, 0 if it is not known
         """
 
@@ -191,11 +191,14 @@ class Cpu64(Cpu[Registers]):
         frame = self._switch.view(data)
         return Registers.of(frame["Return"], address + self._switch.size, {"Rbp": frame["Rbp"]})
 
-    def called_out(self, scene: Scene, segment: Segment, callee: int) -> Optional[WalkStart[Registers]]:
-        """Returns where a callback will return to: its frame names the trap frame of the segment."""
-        frame = self._exception
+    def called_out(
+        self, scene: Scene, segments: Sequence[Segment], callee: int
+    ) -> Optional[WalkStart[Registers]]:
+        """Returns where a callback will return to: its frame names the trap frame above it."""
+        frame, segment = self._exception, segments[0]
         data = None if frame is None else scene.memory.read(segment.kernel_stack, frame.size)
-        if frame is None or data is None or segment.trap_frame != segment.initial - self._trap_size:
+        places = [each.initial - self._trap_size for each in segments]
+        if frame is None or data is None or segment.trap_frame not in places:
             return None
         view = frame.view(data)
         known = {name: view[name] for name in KEPT}
@@ -248,12 +251,14 @@ class Cpu86(Cpu[Registers32]):
         sp, slot = (address + self._switch.offset(name) for name in ("CallerEbp", "CallerReturn"))
         return Registers32(frame["Return"], sp, frame["CallerEbp"], return_slot=slot)
 
-    def called_out(self, scene: Scene, segment: Segment, callee: int) -> Optional[WalkStart[Registers32]]:
+    def called_out(
+        self, scene: Scene, segments: Sequence[Segment], callee: int
+    ) -> Optional[WalkStart[Registers32]]:
         """Returns where a callback will return to: behind a call that goes to KiCallUserMode.
 
         That pushes Ebp first, and a few words more until KernelStack is what it is.
         """
-        low = segment.kernel_stack
+        low = segments[0].kernel_stack
         for slot in range(low + self.pointer_size, low + _MOST_PUSHED, self.pointer_size):
             address, bp = (scene.memory.pointer(place) for place in (slot, slot - self.pointer_size))
             if address and callee and callee in scene.functions.targets(address):

@@ -128,16 +128,18 @@ class KernelWalks:
         shared = {older.base for newer, older in zip(segments, segments[1:]) if older.base == newer.base}
         stacks = [(each.limit, each.initial if each.base in shared else each.base) for each in here]
         if here and here[0].depth > 1:
-            return self._called_out(thread, here[0], stacks, traps)
+            return self._called_out(thread, here, stacks, traps)
         return self._begin(thread, stacks, traps)
 
-    def _called_out(self, thread: Thread, segment: Segment, stacks: List[Range], traps: Traps) -> KernelWalk:
+    def _called_out(
+        self, thread: Thread, here: Sequence[Segment], stacks: List[Range], traps: Traps
+    ) -> KernelWalk:
         """Walks from where a callback to user mode was made."""
-        start = self.walkers.called_out(thread.space, segment, self._callee)
+        start = self.walkers.called_out(thread.space, here, self._callee)
         if start is not None and self._is_kernel_code(start.registers.ip):
             return KernelWalk(self.walkers.walk(thread.space, start, stacks, traps))
         return KernelWalk(
-            self.walkers.search(thread.space, segment.kernel_stack, Word.NO_SAVED_REGISTERS, stacks, traps)
+            self.walkers.search(thread.space, here[0].kernel_stack, Word.NO_SAVED_REGISTERS, stacks, traps)
         )
 
     def _expanded(

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from typing import Dict, List, Optional, Tuple
+from typing import Dict, List, Optional, Sequence, Tuple
 
 from volatility3.framework import exceptions
 from volatility3.framework.layers import intel
@@ -73,9 +73,9 @@ class StackWalkers:
         cpu = self.cpus.of(space.pointer_size)
         return cpu.walker(self._scene(space), traps).search(sp, reason, stacks)
 
-    def called_out(self, space: AddressSpace, segment: Segment, callee: int) -> Optional[AnyStart]:
+    def called_out(self, space: AddressSpace, segments: Sequence[Segment], callee: int) -> Optional[AnyStart]:
         """Returns where a callback to user mode will return to in the kernel; see `Cpu.called_out`."""
-        return self.cpus.of(space.pointer_size).called_out(self._scene(space), segment, callee)
+        return self.cpus.of(space.pointer_size).called_out(self._scene(space), segments, callee)
 
     def memory(self, space: AddressSpace) -> Memory:
         """Returns the memory of an address space (the kernel's half only, if the user's has no tables)."""

@@ -3,8 +3,8 @@
 """What the kernel leaves on a 32-bit user stack when it has a thread go on in a dispatcher of ntdll.
 
 At the entry of KiUserExceptionDispatcher Esp is the address of two pointers: to an EXCEPTION_RECORD and,
-above that, to the CONTEXT that was interrupted. At the entry of KiUserApcDispatcher the CONTEXT lies above the
-APC's routine and its three arguments. The kernel puts all of it below that context's Esp.
+above that, to the CONTEXT that was interrupted. At the entry of KiUserApcDispatcher the CONTEXT lies above
+the APC's routine and its three arguments. The kernel puts all of it below that context's Esp.
 
 Source: EXCEPTION_RECORD, CONTEXT and its flags: winnt.h, the same in every version. The stack of an APC:
 described (ReactOS, KiInitializeUserApc). That nothing else is taken for them is proven by what they hold.
