@@ -1,6 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""Images with threads in callbacks to user mode, some on expanded kernel stacks: each piece is known."""
+"""x64 images with threads in callbacks to user mode, some on expanded kernel stacks: each piece is known."""
 
 from __future__ import annotations
 

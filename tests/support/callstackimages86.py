@@ -128,12 +128,17 @@ def dispatched_stack(
         stack.call(kernelbase, WAIT_EX)
         stack.frames.pop()
         stack.dispatched(struct.pack("<8I", 0, 3, stack.sp - 0x10, 0x10, 1, 2, 3, 4))
-    stack.call(ntdll, DISPATCHERS[through])
-    stack.enter(ntdll, RTL_DISPATCH)
-    stack.call(ntdll, RTL_DISPATCH)
-    _to_kernelbase(stack, modules)
-    stack.call(kernelbase, WAIT_EX, how="leaf")
+    below_dispatcher(stack, modules, through)
     return stack
+
+
+def below_dispatcher(stack: Stack86, modules: Dict[str, Module], through: str) -> None:
+    """Lets a dispatcher call through the program down to a stub of ntdll."""
+    stack.call(modules["ntdll"].base, DISPATCHERS[through])
+    stack.enter(modules["ntdll"].base, RTL_DISPATCH)
+    stack.call(modules["ntdll"].base, RTL_DISPATCH)
+    _to_kernelbase(stack, modules)
+    stack.call(modules["kernelbase"].base, WAIT_EX, how="leaf")
 
 
 def _to_kernelbase(stack: Stack86, modules: Dict[str, Module]) -> None:
@@ -200,13 +205,17 @@ class StackImage86:
         thread = self.app.thread(tid)
         return self._enter_kernel(thread, user_stack(self.app.space, thread.user_stack_base, self.modules))
 
-    def _enter_kernel(self, thread: Thread, user: Stack86) -> Tuple[Thread, Stack86]:
+    def _enter_kernel(
+        self, thread: Thread, user: Stack86, top: int = 0, part: str = "user"
+    ) -> Tuple[Thread, Stack86]:
         ip = self.modules["ntdll"].base + STUB.returns()
         registers = dict(registers_86("user"), eip=ip, esp=user.sp, ebp=user.bp)
-        self.expected[thread.tid, "user"] = [(ip, "trap"), *reversed(user.frames)]
-        self.kernel.space.write(thread.stack_limit, POISON(0, thread.stack_base - thread.stack_limit))
-        stack = Stack86(self.kernel.space, thread.stack_base)
-        frame = thread.stack_base - TRAP_FRAME[self.architecture]
+        self.expected[thread.tid, part] = [(ip, "trap"), *reversed(user.frames)]
+        if not top:
+            top = thread.stack_base
+            self.kernel.space.write(thread.stack_limit, POISON(0, top - thread.stack_limit))
+        stack = Stack86(self.kernel.space, top)
+        frame = top - TRAP_FRAME[self.architecture]
         stack.trap_frame(self.architecture, Entry(entries.INT2E, "user"), registers, frame, POISON)
         thread.kthread["TrapFrame"] = frame
         stack.call(self.nt, SERVICE_ENTRY)

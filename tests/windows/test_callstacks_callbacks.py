@@ -14,9 +14,11 @@ from tests.forge import context
 from tests.forge.context import Opened
 from tests.forge.paging import State
 from tests.support.callbackimages import CallbackImage
+from tests.support.callbackimages86 import CallbackImage86
 from tests.support.callstackimages import StackImage
 from tests.windows.test_callstacks import MASK, Row, stacks
 
+X86 = ["xp-x86", "win7-x86", "win10-x86"]
 X64 = ["win7-x64", "win10-x64", "win11-x64"]
 Pieces = Dict[Tuple[int, str], Tuple[Row, List[Row]]]
 
@@ -229,3 +231,21 @@ def test_options_take_every_piece(tmp_path: pathlib.Path) -> None:
     ]
     found = stacks(opened, frames_to_skip=1, frames_to_capture=1, tid=[1004])
     assert [stack["Depth"] for stack, _ in found] == [1] * 6
+
+
+@pytest.mark.parametrize("name", X86)
+def test_every_piece_of_an_x86_stack_comes_back(name: str, tmp_path: pathlib.Path) -> None:
+    """The kept trap frame proves what KiUserCallbackDispatcher interrupted: nothing is unsure."""
+    made = CallbackImage86(name)
+    made.called_back(1004, 0)
+    made.called_back(1008, 1)
+    made.called_back(1012, 2)
+    made.called_back(1016, 4)
+    found = pieces(context.open_image(made.kernel.image(), tmp_path))
+    assert set(found) == set(made.expected)
+    for key, expected in made.expected.items():
+        stack, frames = found[key]
+        assert [(frame["Address"], frame["How"], frame["Status"]) for frame in frames] == [
+            (*each, "") for each in expected
+        ], key
+        assert not stack["Status"], key
