@@ -66,7 +66,7 @@ class CallbackImage86(StackImage86):
             number = "" if depth == 1 else f" {depth}"
             top = here.initial
             _, stack = self._enter_kernel(thread, user, top, "user" + number)
-            stack.call(self.nt, NT_WAIT)
+            stack.call(self.nt, NT_WAIT, int(depth == expanded))
             trap_frame = top - TRAP_FRAME[self.architecture]
             before = 0
             if depth == expanded:

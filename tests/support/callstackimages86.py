@@ -52,6 +52,8 @@ DISPATCHERS = {
     CALLBACK: Routine(0x1500, unwind=False),
 }
 PASSES_ON = bytes.fromhex("fc 8b 4c 24 04 8b 1c 24 51 53")
+# That of APCs: lea edi, [esp + 10h]; pop eax.
+POPS_ROUTINE = bytes.fromhex("8d 7c 24 10 58")
 RTL_DISPATCH = Routine(0x1300)
 FAULTING = WAIT_EX.rva + 0x13
 NOTHING_CHANGED: Mapping[int, int] = {}
@@ -60,9 +62,9 @@ NOTHING_CHANGED: Mapping[int, int] = {}
 def user_modules(owner: Any) -> Dict[str, Module]:
     """The 32-bit modules of a process (or of its 32-bit half)."""
     stub = module_options([STUB, USER_START, RTL_DISPATCH, *DISPATCHERS.values()], 0x5800, 32)
-    stub["contents"][DISPATCHERS[EXCEPTION].rva] = (
-        PASSES_ON + stub["contents"][DISPATCHERS[EXCEPTION].rva][len(PASSES_ON) :]
-    )
+    for name, begin in ((EXCEPTION, PASSES_ON), (APC, POPS_ROUTINE)):
+        rva = DISPATCHERS[name].rva
+        stub["contents"][rva] = begin + stub["contents"][rva][len(begin) :]
     exports = {"NtWait": STUB.rva, "RtlDispatch": RTL_DISPATCH.rva}
     exports.update((name, each.rva) for name, each in DISPATCHERS.items())
     # Behind the call of the stub of a system call the arguments are popped.
@@ -101,7 +103,7 @@ def dispatched_stack(
         base: its upper end
         modules: see `user_modules`
         through: the dispatcher
-        changed: words of the CONTEXT of an exception that are not what the kernel wrote, by offset
+        changed: words of the CONTEXT of an exception or an APC that are not what the kernel wrote, by offset
 
     Returns:
         The stack; its `frames` lack those that nothing proves.
@@ -111,16 +113,20 @@ def dispatched_stack(
     stack.enter(ntdll, USER_START)
     stack.call(ntdll, USER_START)
     _to_kernelbase(stack, modules)
-    if through == EXCEPTION:
+    if through != CALLBACK:
         ip = kernelbase + FAULTING
         written = bytearray(context32(ip, stack.sp, stack.bp))
         for offset, value in changed.items():
             struct.pack_into("<I", written, offset, value)
         context = stack.sp - CONTEXT_SIZE
-        pair = context - RECORD_SIZE, context
-        record = struct.pack("<20I", 0xC0000005, 0, 0, ip, 2, *[0] * 15)
-        stack.dispatched(struct.pack("<2I", *pair), record, bytes(written))
-        stack.push(*reversed(pair))
+        if through == EXCEPTION:
+            pair = context - RECORD_SIZE, context
+            record = struct.pack("<20I", 0xC0000005, 0, 0, ip, 2, *[0] * 15)
+            stack.dispatched(struct.pack("<2I", *pair), record, bytes(written))
+            stack.push(*reversed(pair))
+        else:
+            stack.dispatched(struct.pack("<4I", ntdll + RTL_DISPATCH.rva, 1, 2, 3), bytes(written))
+            stack.sp += 4
         if not changed:
             stack.frames.append((ip, "trap"))
     else:

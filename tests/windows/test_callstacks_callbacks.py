@@ -16,6 +16,7 @@ from tests.forge.paging import State
 from tests.support.callbackimages import CallbackImage
 from tests.support.callbackimages86 import CallbackImage86
 from tests.support.callstackimages import StackImage
+from tests.support.callstackimages86 import TRAP_FRAME
 from tests.windows.test_callstacks import MASK, Row, stacks
 
 X86 = ["xp-x86", "win7-x86", "win10-x86"]
@@ -249,3 +250,45 @@ def test_every_piece_of_an_x86_stack_comes_back(name: str, tmp_path: pathlib.Pat
             (*each, "") for each in expected
         ], key
         assert not stack["Status"], key
+
+
+@pytest.mark.parametrize("name", X86)
+def test_a_kept_trap_frame_that_does_not_fit_proves_nothing(name: str, tmp_path: pathlib.Path) -> None:
+    """Another Ebp, and a stack pointer that lies below: the frame behind the dispatcher's is doubtful."""
+    made = CallbackImage86(name)
+    for tid, register in ((1004, "Ebp"), (1008, "HardwareEsp"), (1012, "SegCs")):
+        made.called_back(tid, 1)
+        frame = made.kernel.obj("_KTRAP_FRAME", made.memory[0].initial - TRAP_FRAME[made.architecture])
+        frame[register] = 0
+    found = pieces(context.open_image(made.kernel.image(), tmp_path))
+    for tid in (1004, 1008, 1012):
+        assert found[tid, "user"][0]["Status"] == "dispatcher, hash unsure"
+        assert "unsure" in {frame["Status"] for frame in found[tid, "user"][1]}
+
+
+@pytest.mark.parametrize("name", X86[1:])
+@pytest.mark.parametrize("expanded", [1, 2])
+def test_an_expanded_x86_segment_is_a_piece(name: str, expanded: int, tmp_path: pathlib.Path) -> None:
+    """No frame pointer is believed to lead to other memory: the stack before is searched."""
+    made = CallbackImage86(name)
+    made.called_back(1004, 2, expanded=expanded)
+    found = pieces(context.open_image(made.kernel.image(), tmp_path))
+    assert set(found) == set(made.expected)
+    for key, expected in made.expected.items():
+        stack, frames = found[key]
+        assert [frame["Address"] for frame in frames] == [address for address, _ in expected], key
+        searched = key == (1004, "kernel" if expanded == 1 else "kernel 2")
+        assert ("no saved registers" in (stack["Status"] or "")) == searched
+        assert all(frame["Status"] == ("unsure" if searched else "") for frame in frames), key
+
+
+@pytest.mark.parametrize("name", X86)
+def test_what_an_x86_callback_left_is_behind_its_call_or_searched(name: str, tmp_path: pathlib.Path) -> None:
+    made = CallbackImage86(name)
+    made.called_back(1004, 1)
+    site = made.expected[1004, "kernel 2"][0][0]
+    # A call that goes elsewhere.
+    made.kernel.space.write(site - 4, bytes(4))
+    found = pieces(context.open_image(made.kernel.image(), tmp_path))
+    assert "no saved registers" in found[1004, "kernel 2"][0]["Status"]
+    assert all(frame["Status"] == "unsure" for frame in found[1004, "kernel 2"][1])
