@@ -61,6 +61,16 @@ USER_START = Routine(0x1200, pushes=(RDI,), alloc=0x30)
 WAIT_EX = Routine(0x1100, pushes=(RBX, RSI, RDI, R14), alloc=0x48)
 MAIN = Routine(0x1100, pushes=(RBP, R15), alloc=0x100, frame=(RBP, 0x40), saves={R12: 0x88})
 
+# What calls the stub of a system call, and from where on a 32-bit program is simulated.
+RUN_SIMULATED = Routine(0x1100, pushes=(RBX, RSI, RDI, R12, R13, R14, R15), alloc=0x68)
+SIMULATE = Routine(0x1180, pushes=(RBX,), alloc=0x20, frame=(RBX, 0x20))
+SYSTEM_SERVICE = Routine(0x1200, pushes=(RBP, R13), alloc=0x98, saves={RSI: 0xC0})
+IN_PROGRAM = (("app", MAIN, 1, "unwind"), ("kernelbase", WAIT_EX, 0, "leaf"))
+IN_WOW64 = (
+    *(("wow64", SIMULATE, 0, "unwind"), ("wow64cpu", RUN_SIMULATED, 2, "unwind")),
+    ("wow64", SYSTEM_SERVICE, 1, "leaf"),
+)
+
 # The dispatchers of ntdll, and what each calls; the first two go on where the thread was stopped.
 DISPATCHERS = {
     "KiUserExceptionDispatcher": Routine(0x1400, machine_frame=True, error_code=False, alloc=0x590),
@@ -103,6 +113,7 @@ class StackImage:
         self.driver = self.kernel.module("disk.sys", **module_options([DRIVER], 0x5800, 64)).base
         self.app = self.kernel.process("stacks.exe", pid=PID)
         self.modules = self._user_modules(self.app)
+        self.called: Sequence[Tuple[str, Routine, int, str]] = IN_PROGRAM
         self.expected: Dict[Tuple[int, str], Expected] = {}
         self.threads: Dict[int, Thread] = {}
         # The non-volatile registers of the code that was interrupted last, in the kernel and in user mode.
@@ -120,6 +131,13 @@ class StackImage:
             "kernelbase.dll", exports={"WaitEx": WAIT_EX.rva}, **module_options([WAIT_EX], 0x5800, 64)
         )
         return made
+
+    def simulating(self) -> None:
+        """Has threads call the kernel as a 32-bit program does: through WoW64's own 64-bit modules."""
+        wow64 = module_options([SIMULATE, SYSTEM_SERVICE], 0x5800, 64)
+        self.modules["wow64"] = self.app.module("wow64.dll", **wow64)
+        self.modules["wow64cpu"] = self.app.module("wow64cpu.dll", **self.options_of(RUN_SIMULATED))
+        self.called = IN_WOW64
 
     @staticmethod
     def options_of(routine: Routine) -> Dict[str, Any]:
@@ -144,7 +162,7 @@ class StackImage:
 
     def _to_stub(self, stack: Stack64) -> None:
         """Calls the stub of a system call through the program."""
-        for name, routine, site, how in (("app", MAIN, 1, "unwind"), ("kernelbase", WAIT_EX, 0, "leaf")):
+        for name, routine, site, how in self.called:
             stack.enter(self.modules[name].base, routine)
             stack.call(self.modules[name].base, routine, site, how)
 

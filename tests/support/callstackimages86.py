@@ -267,25 +267,24 @@ class Wow64Threads:
 
     def in_system_call(self, tid: int) -> None:
         """A thread in 64-bit code: its 32-bit registers are in the CPU area."""
-        thread = self._image.waiting(tid)
-        teb = self._wow.thread(thread, context=context32(0, 0, 0))
-        stack = self._stack(teb)
-        ip = self.modules["ntdll"].base + STUB.returns()
-        assert thread.teb is not None
-        self._process.space.write(thread.teb["TlsSlots[1]"] + 4, context32(ip, stack.sp, stack.bp))
-        self._expect(tid, ip, stack)
+        self.beside(self._image.waiting(tid))
 
     def dispatched(self, tid: int, through: str, changed: Mapping[int, int] = NOTHING_CHANGED) -> None:
         """A thread in 64-bit code, its 32-bit stack below a dispatcher; see `dispatched_stack`."""
-        thread = self._image.waiting(tid)
+        self.beside(self._image.waiting(tid), through, changed)
+
+    def beside(self, thread: Thread, through: str = "", changed: Mapping[int, int] = NOTHING_CHANGED) -> None:
+        """Gives a thread in 64-bit code its 32-bit half, below a dispatcher if one is named."""
         teb = self._wow.thread(thread, context=context32(0, 0, 0))
         space = self._process.space
-        base = space.read_int(teb + 4, 4)
-        stack = dispatched_stack(space, base, self.modules, through, changed)
+        if through:
+            stack = dispatched_stack(space, space.read_int(teb + 4, 4), self.modules, through, changed)
+        else:
+            stack = self._stack(teb)
         ip = self.modules["ntdll"].base + STUB.returns()
         assert thread.teb is not None
         space.write(thread.teb["TlsSlots[1]"] + 4, context32(ip, stack.sp, stack.bp))
-        self._expect(tid, ip, stack)
+        self._expect(thread.tid, ip, stack)
 
     def in_32_bit_code(self, tid: int) -> None:
         """A thread that was interrupted in 32-bit code: its registers are in the trap frame."""

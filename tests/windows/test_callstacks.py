@@ -103,6 +103,24 @@ def test_wow64_stacks_come_back_exactly(name: str, tmp_path: pathlib.Path) -> No
     check(made, context.open_image(made.kernel.image(), tmp_path))
 
 
+@pytest.mark.parametrize("name", ["win7-x64", "win10-x64", "win11-x64"])
+def test_both_halves_of_wow64_go_on_below_the_dispatchers(name: str, tmp_path: pathlib.Path) -> None:
+    """The 64-bit half: wow64 and wow64cpu as x64 code, below every dispatcher, with any stale SegCs."""
+    made = StackImage(name)
+    made.simulating()
+    wow = Wow64Threads(made)
+    for number, cs in enumerate((0, 0x33, 0x23, 0x7FEF5A5A5A33)):
+        for place, native in enumerate([*([each] for each in DISPATCHERS), [*DISPATCHERS] * 2]):
+            tid = 1004 + 0x10 * number + 4 * place
+            wow.beside(made.dispatched(tid, native, cs), ("", EXCEPTION, APC, EXCEPTION)[place])
+    modules = {made.modules[each].base for each in ("wow64", "wow64cpu")}
+    for tid in (1004, 1008, 1012, 1016):
+        frames = made.expected[tid, "user"].frames
+        assert {address & ~0xFFFF for address, _, _ in frames} > modules
+    assert [how for _, _, how in made.expected[1016, "user"].frames].count("trap") == 7
+    check(made, context.open_image(made.kernel.image(), tmp_path))
+
+
 def check(image: StackImage, opened: Opened) -> None:
     """Compares every frame: address, stack pointer, how it was found."""
     found = by_key(stacks(opened))

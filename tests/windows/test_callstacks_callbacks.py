@@ -16,7 +16,7 @@ from tests.forge.paging import State
 from tests.support.callbackimages import CallbackImage
 from tests.support.callbackimages86 import CallbackImage86
 from tests.support.callstackimages import StackImage
-from tests.support.callstackimages86 import TRAP_FRAME
+from tests.support.callstackimages86 import TRAP_FRAME, Wow64Threads
 from tests.windows.test_callstacks import MASK, Row, stacks
 
 X86 = ["xp-x86", "win7-x86", "win10-x86"]
@@ -292,3 +292,23 @@ def test_what_an_x86_callback_left_is_behind_its_call_or_searched(name: str, tmp
     found = pieces(context.open_image(made.kernel.image(), tmp_path))
     assert "no saved registers" in found[1004, "kernel 2"][0]["Status"]
     assert all(frame["Status"] == "unsure" for frame in found[1004, "kernel 2"][1])
+
+
+@pytest.mark.parametrize("name", X64)
+def test_wow64_keeps_no_32_bit_registers_of_older_callbacks(name: str, tmp_path: pathlib.Path) -> None:
+    """The CPU area holds the newest ones; for the older half there is a row that says so."""
+    made = CallbackImage(name)
+    made.simulating()
+    wow = Wow64Threads(made)
+    wow.beside(made.called_back(1004, 2))
+    opened = context.open_image(made.kernel.image(), tmp_path)
+    order = [stack["Stack"] for stack, _ in stacks(opened)]
+    names = ("kernel", "user", "wow64")
+    assert order == [*names, *(f"{each} 2" for each in names), *(f"{each} 3" for each in names)]
+    found = pieces(opened)
+    for part in ("wow64 2", "wow64 3"):
+        assert (found[1004, part][0]["Status"], found[1004, part][1]) == ("no saved registers", [])
+    assert not found[1004, "wow64"][0]["Status"]
+    for key in ((1004, "user"), (1004, "user 2"), (1004, "user 3")):
+        shown = [(frame["Address"], frame["Status"]) for frame in found[key][1]]
+        assert shown == [(ip & MASK, "") for ip, _, _ in made.expected[key].frames]
