@@ -187,7 +187,7 @@ def test_below_the_dispatchers_nothing_is_wrong_and_sure(tmp_path: pathlib.Path)
 
     Machine32(program, visit).run(program.entry)
     assert len(done) > 100
-    # Without the kernel nothing proves what a callback interrupted; the others nearly always prove it themselves.
+    # Without the kernel nothing proves what a callback interrupted; the others prove it themselves.
     print(doubtful)
     assert not doubtful[False, True] and doubtful[True, True] > 20
     assert doubtful[False, False] > max(20, 4 * doubtful[True, False])

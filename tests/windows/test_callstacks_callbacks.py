@@ -29,7 +29,7 @@ def pieces(opened: Opened) -> Pieces:
     found: Pieces = {}
     for stack, frames in stacks(opened):
         expanded = " expanded" if "expanded" in (stack["Status"] or "") else ""
-        key = (stack["TID"], stack["Stack"] + expanded)
+        key = (stack["TID"], stack["Part"] + expanded)
         assert key not in found
         found[key] = (stack, frames)
     return found
@@ -54,7 +54,7 @@ def test_every_piece_of_a_stack_comes_back(name: str, tmp_path: pathlib.Path) ->
     made.called_back(1016, 5, cs=0x7FEF5A5A5A33)
     opened = context.open_image(made.kernel.image(), tmp_path)
     check(made, opened)
-    order = [stack["Stack"] for stack, _ in stacks(opened, tid=[1012])]
+    order = [stack["Part"] for stack, _ in stacks(opened, tid=[1012])]
     assert order == ["kernel", "user", "kernel 2", "user 2", "kernel 3", "user 3"]
 
 
@@ -69,7 +69,7 @@ def test_an_expanded_segment_is_a_piece_of_its_stack(
     check(made, opened)
     parts = ["kernel", "user", "kernel 2", "user 2", "kernel 3", "user 3"]
     parts.insert(2 * expanded - 2, parts[2 * expanded - 2])
-    assert [stack["Stack"] for stack, _ in stacks(opened)] == parts
+    assert [stack["Part"] for stack, _ in stacks(opened)] == parts
 
 
 def test_callbacks_on_the_same_memory(tmp_path: pathlib.Path) -> None:
@@ -225,9 +225,9 @@ def test_options_take_every_piece(tmp_path: pathlib.Path) -> None:
     made.called_back(1008, 2)
     opened = context.open_image(made.kernel.image(), tmp_path)
     found = stacks(opened, find="*!waitex*", tid=[1008])
-    assert [stack["Stack"] for stack, _ in found] == ["user", "user 2", "user 3"]
+    assert [stack["Part"] for stack, _ in found] == ["user", "user 2", "user 3"]
     found = stacks(opened, unique=True)
-    assert [(stack["TID"], stack["Stack"], stack["Count"]) for stack, _ in found] == [
+    assert [(stack["TID"], stack["Part"], stack["Count"]) for stack, _ in found] == [
         (1004, part, 2) for part in ("kernel", "user", "kernel 2", "user 2", "kernel 3", "user 3")
     ]
     found = stacks(opened, frames_to_skip=1, frames_to_capture=1, tid=[1004])
@@ -302,7 +302,7 @@ def test_wow64_keeps_no_32_bit_registers_of_older_callbacks(name: str, tmp_path:
     wow = Wow64Threads(made)
     wow.beside(made.called_back(1004, 2))
     opened = context.open_image(made.kernel.image(), tmp_path)
-    order = [stack["Stack"] for stack, _ in stacks(opened)]
+    order = [stack["Part"] for stack, _ in stacks(opened)]
     names = ("kernel", "user", "wow64")
     assert order == [*names, *(f"{each} 2" for each in names), *(f"{each} 3" for each in names)]
     found = pieces(opened)

@@ -14,8 +14,9 @@ segment's KernelStack points (8 and later) is inferred from these members. Whoev
 
 from __future__ import annotations
 
-from typing import Iterator, List, NamedTuple, Optional, Tuple
+from typing import Iterator, List, Optional, Tuple
 
+from ..base.decode.record import Record
 from ..base.decode.status import Word
 from ..base.decode.structure import Structure
 from ..base.image import Image
@@ -32,7 +33,7 @@ _BLOCK = tuple(f"Previous.{name}" for name in _BORDERS)
 _CALLOUT = ("InitialStack", "TrapFrame", "CallbackStack")
 
 
-class Segment(NamedTuple):
+class Segment(Record):
     """A part of a kernel stack (canonical addresses).
 
     Attributes:
@@ -59,7 +60,7 @@ class Segment(NamedTuple):
         return self.limit <= address < self.initial
 
 
-class StackSegments(NamedTuple):
+class StackSegments(Record):
     """The segments of a kernel stack, the current one first.
 
     `lost` says why there is one more that cannot be found, and `lost_depth` which depth it has.
@@ -70,7 +71,7 @@ class StackSegments(NamedTuple):
     lost_depth: int = 0
 
 
-class _Older(NamedTuple):
+class _Older(Record):
     """The step to an older segment: it, the callback that follows it, or why there is none."""
 
     segment: Optional[Segment] = None

@@ -13,13 +13,14 @@ with the offsets of the image's symbol table; a member that is not in the image 
 from __future__ import annotations
 
 import logging
-from typing import Collection, Dict, Iterator, List, NamedTuple, Optional
+from typing import Collection, Dict, Iterator, List, Optional
 
 from volatility3.framework import interfaces
 
 from ..base import bulk
 from ..base.decode import links
 from ..base.decode.extents import Extents
+from ..base.decode.record import Record
 from ..base.decode.status import NOTHING, Status, Word, says, status
 from ..base.image import Image
 from ..base.space import AddressSpace
@@ -27,7 +28,7 @@ from ..base.spaces import AddressSpaces
 from . import ids, processors
 from . import scan as threadscan
 from .decode import state as threadstate
-from .ids import LOCK_BIT, THREAD_OBJECT
+from .ids import LOCK_BIT, PROCESS_OF_THREAD, THREAD_OBJECT
 
 vollog = logging.getLogger(__name__)
 
@@ -39,7 +40,7 @@ _MEMBERS = {
     "debug_active": ("Tcb.Header.DebugActive", "Tcb.DebugActive"),
     "pid": ("Cid.UniqueProcess",),
     "tid": ("Cid.UniqueThread",),
-    "process": ("Tcb.Process", "ThreadsProcess", "Tcb.ApcState.Process"),
+    "process": PROCESS_OF_THREAD,
     "stack_base": ("Tcb.StackBase",),
     "stack_limit": ("Tcb.StackLimit",),
     "initial_stack": ("Tcb.InitialStack",),
@@ -48,6 +49,8 @@ _MEMBERS = {
     "callback_stack": ("Tcb.CallbackStack",),
     "callback_depth": ("Tcb.CallbackNestingLevel", "Tcb.CallbackDepth"),
     "teb": ("Tcb.Teb",),
+    "system_call_number": ("Tcb.SystemCallNumber",),
+    "first_argument": ("Tcb.FirstArgument",),
     "state": ("Tcb.State",),
     "wait_reason": ("Tcb.WaitReason",),
     "start_address": ("StartAddress",),
@@ -55,7 +58,7 @@ _MEMBERS = {
 }
 
 
-class Process(NamedTuple):
+class Process(Record):
     """A process: its native space, and its 32-bit half if it is a WoW64 process."""
 
     space: AddressSpace
@@ -76,12 +79,13 @@ def processes(
         yield Process(native, None)
 
 
-class Thread(NamedTuple):
+class Thread(Record):
     """A thread. Addresses are canonical; a member that could not be read is None.
 
     `space` is the native address space of its process, `wow64` the 32-bit half, None if the process has none.
     `ethread` is 0 if only a scan of physical memory found the thread, and in a row that stands for a damaged
-    list. `processor` is the number of the processor on which it is running.
+    list. `processor` is the number of the processor on which it is running. `system_call_number` and
+    `first_argument` are those of its newest system call from user mode (7 and later).
     """
 
     ethread: int
@@ -99,6 +103,8 @@ class Thread(NamedTuple):
     state: Optional[int]
     wait_reason: Optional[int]
     debug_active: Optional[int]
+    system_call_number: Optional[int]
+    first_argument: Optional[int]
     start_address: Optional[int]
     win32_start_address: Optional[int]
     processor: Optional[int]

@@ -11,8 +11,9 @@ Flags and Machine, then the 32-bit CONTEXT.
 
 from __future__ import annotations
 
-from typing import Dict, Mapping, NamedTuple, Optional, Tuple
+from typing import Dict, Mapping, Optional, Tuple
 
+from ..base.decode.record import Record
 from ..base.decode.status import NOTHING, Status, Word, status
 from ..base.decode.structure import Structures
 from ..base.image import Image
@@ -34,7 +35,7 @@ _CPU_SLOT = 1
 _NARROW = 4
 
 
-class State(NamedTuple):
+class State(Record):
     """A register state. Addresses are canonical.
 
     Attributes:
@@ -47,9 +48,11 @@ class State(NamedTuple):
         mode: user or kernel, empty where it is not known
         registers: what was saved and no more, by x64 names
         unsure: those of `registers` of which it is not known whether they were saved
-        thread_state: the thread's scheduling state, or the name of the processor
+        thread_state: the thread's scheduling state; empty if it is not known
         status: why it may not be believed
         members: empty unless it was asked for
+        processor: name of the processor that wrote the state out, or on whose own stack it is (`CPU 0 dpc`);
+            empty for what is on a thread's stack
     """
 
     space: AddressSpace
@@ -63,6 +66,7 @@ class State(NamedTuple):
     thread_state: str
     status: Status
     members: Tuple[MemberValue, ...] = ()
+    processor: str = ""
 
     @property
     def arch(self) -> str:
@@ -117,9 +121,10 @@ class TrapContexts:
             USER if found.user else KERNEL,
             found.registers,
             (),
-            f"CPU {processor.number}",
+            "",
             NOTHING,
             tuple(form.listed(found)) if self._members else (),
+            f"CPU {processor.number}",
         )
 
     def wow64(self, thread: Thread, user_cs: Optional[int]) -> Optional[State]:

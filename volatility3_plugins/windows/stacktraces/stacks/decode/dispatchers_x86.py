@@ -12,9 +12,9 @@ described (ReactOS, KiInitializeUserApc). That nothing else is taken for them is
 
 from __future__ import annotations
 
-import re
 from typing import Callable, Optional, Tuple
 
+from ...base.decode.memo import late_pattern
 from ...base.decode.structure import Structures
 from .frames import Read
 from .registers import Registers32
@@ -31,7 +31,7 @@ FindDispatcher = Callable[[int], Optional[Tuple[int, str]]]
 Together = Callable[[int, int], bool]
 """(address, address) -> whether both are known to lie on one stack"""
 
-_DECORATION = re.compile(r"^_+|@\d+$")
+_DECORATION = late_pattern(r"^_+|@\d+$")
 
 _NEEDED_FLAGS = 0x10007
 _KNOWN_FLAGS = 0xF801007F

@@ -46,6 +46,9 @@ _NEAR_CODE = 0x4000
 _DEEPEST = 0x80
 """How far above Esp a return address is looked for where a function has no frame."""
 
+_APC_POPS = 12
+"""Bytes of arguments that the routine of an APC pops: NormalContext, SystemArgument1, SystemArgument2."""
+
 _CALL_NEXT = b"\xe8\0\0\0\0"
 _CALL_NEXT_SIZE = len(_CALL_NEXT)
 
@@ -165,16 +168,17 @@ class Walker32(Walker[Registers32]):
 
     def _entry_of(self, registers: Registers32, start: int) -> Optional[int]:
         """Returns what Esp was at a function's first instruction, None if its code does not tell."""
-        ip = registers.ip
-        if not registers.exact:
-            # Arguments may have been popped since the call, which tells: before it they were there.
-            before = self._functions.code(ip - callsite.LONGEST_CALL, callsite.LONGEST_CALL)
-            ips = [ip - length for length in callsite.lengths(before)]
-        else:
-            ips = [ip]
-        places = filter(None, (self._functions.place(start, each) for each in ips))
-        depths = (place.depth for place in places if place.depth is not None)
-        return next((registers.sp + depth for depth in depths), None)
+        ip, place = registers.ip, self._functions.place(start, registers.ip)
+        if registers.exact and place is not None and place.depth is not None:
+            return registers.sp + place.depth
+        # Arguments may have been popped since the call, which tells: before it they were there.
+        popped = _APC_POPS if registers.exact else 0
+        before = self._functions.code(ip - callsite.LONGEST_CALL, callsite.LONGEST_CALL)
+        for length in callsite.lengths(before):
+            place = self._functions.place(start, ip - length)
+            if place is not None and place.depth is not None:
+                return registers.sp - popped + place.depth
+        return None
 
     def _is_in(self, start: int, ip: int) -> bool:
         """Tells whether an address may be in the function that starts at another."""

@@ -11,9 +11,10 @@ Source: measured in 101 dispatches of 5.2.3790.3959 (frame at the trap frame - 1
 
 from __future__ import annotations
 
-from typing import Mapping, NamedTuple, Optional
+from typing import Mapping, Optional
 
 from ...base.decode.extents import Extents
+from ...base.decode.record import Record
 from ...base.decode.structure import Structure, Structures
 from .frame import SAVED, UNSURE
 
@@ -25,8 +26,11 @@ _MAX_FLAGS = 0x100
 _MAX_RIP_SHIFT = 2
 _DISPATCHER = "KiExceptionDispatch"
 
+NOT_DISPATCHED = "stored by KiExceptionDispatch, whose return address is not below them"
+"""Why the registers of an exception frame are unsure."""
 
-class ExceptionFrame(NamedTuple):
+
+class ExceptionFrame(Record):
     """Nonvolatile registers below a trap frame, and how far they may be believed (SAVED or UNSURE)."""
 
     address: int

@@ -13,10 +13,12 @@ KiSystemCall64, KiServiceInternal, KiPageFault and KxIsrLinkage; layouts from pu
 from __future__ import annotations
 
 import abc
-from typing import Dict, FrozenSet, Iterator, List, Mapping, NamedTuple, Optional, Pattern, Tuple
+from typing import Dict, FrozenSet, Iterator, List, Mapping, Optional, Pattern, Sequence, Tuple
 
 from ...base.decode.extents import Extents
+from ...base.decode.record import Record
 from ...base.decode.structure import Structure, Structures
+from ...names.decode.unwindinfo import UnwindInfo
 
 USER = "user"
 KERNEL = "kernel"
@@ -53,7 +55,7 @@ COLUMNS = words(
 )
 
 
-class Verdict(NamedTuple):
+class Verdict(Record):
     """How much a member's value is worth, and what it is where that is not its name."""
 
     validity: str
@@ -65,7 +67,7 @@ Verdicts = Dict[str, Verdict]
 _NOT_WRITTEN = Verdict(UNWRITTEN)
 
 
-class Facts(NamedTuple):
+class Facts(Record):
     """What is known of a frame from outside its own bytes; everything may be left out.
 
     Attributes:
@@ -76,7 +78,14 @@ class Facts(NamedTuple):
         saves_arguments: the kernel has KiSystemCall64Shadow: its system calls always save Rax, Rcx and Rdx
         debug_active: _DISPATCHER_HEADER.DebugActive of the thread, as it is now; None if unknown
         system_call_return: KUSER_SHARED_DATA.SystemCallReturn (x86), 0 if unknown
-        clears_dr7: an x86 kernel that zeroes the Dr7 slot when no debug registers are in use (5.2 and later)
+        clears_dr7: an x86 kernel that zeroes the Dr7 slot when no debug registers are in use (5.2 and later);
+            None if unknown
+        chained: KTHREAD.TrapFrame or a frame before it names this one; only services set that
+        system_call: KTHREAD.SystemCallNumber and FirstArgument of the thread's newest system call; None if
+            unknown or of another frame
+        stored: the nonvolatile registers that the unwind data of this frame's entry code say it stores in the
+            members of their names (x64); None if unknown
+        instruction: the two bytes of user mode before Rip; empty if unknown
     """
 
     handler: str = ""
@@ -85,13 +94,17 @@ class Facts(NamedTuple):
     saves_arguments: bool = False
     debug_active: Optional[int] = None
     system_call_return: int = 0
-    clears_dr7: bool = False
+    clears_dr7: Optional[bool] = None
+    chained: bool = False
+    system_call: Optional[Tuple[int, int]] = None
+    stored: Optional[FrozenSet[str]] = None
+    instruction: bytes = b""
 
 
 NO_FACTS = Facts()
 
 
-class TrapBounds(NamedTuple):
+class TrapBounds(Record):
     """What an address of this image may be.
 
     Attributes:
@@ -109,7 +122,7 @@ class TrapBounds(NamedTuple):
     ist_tops: FrozenSet[int] = frozenset()
 
 
-class TrapFrame(NamedTuple):
+class TrapFrame(Record):
     """What a trap frame tells.
 
     Attributes:
@@ -130,7 +143,7 @@ class TrapFrame(NamedTuple):
     verdicts: Mapping[str, Verdict]
 
 
-class MemberValue(NamedTuple):
+class MemberValue(Record):
     """One member of the structure: `value` is None where nothing was written."""
 
     name: str
@@ -170,6 +183,9 @@ class TrapForm(abc.ABC):
 
     alignment = 1
     """What the address of a frame is a multiple of."""
+
+    instruction_size = 0
+    """How many bytes of user mode before Rip tell how the kernel was entered; 0 if none are needed."""
 
     def __init__(self, structure: Structure) -> None:
         self.structure = structure
@@ -217,6 +233,17 @@ class TrapForm(abc.ABC):
     @abc.abstractmethod
     def previous(self, frame: TrapFrame, data: bytes) -> int:
         """Returns the thread's trap frame before this one, which services keep, or 0."""
+
+    def stored(self, infos: Sequence[UnwindInfo]) -> Optional[FrozenSet[str]]:
+        """Returns the nonvolatile registers that an entry stores in the members of their names.
+
+        Args:
+            infos: the unwind data of the entry's code, each followed by the one that it is chained to
+
+        Returns:
+            None if they do not say, or are of code that makes no such frame.
+        """
+        return None
 
     def pushed(self, address: int) -> Mapping[str, int]:
         """Returns registers of an entry from kernel mode that follow from where its frame is."""
@@ -309,7 +336,7 @@ class TrapForm(abc.ABC):
 
 
 def mark(verdicts: Verdicts, validity: str, names: str, note: str = "") -> None:
-    """Gives the members named (separated by blanks) one validity."""
+    """Gives the members named (separated by blanks) one validity; `note` says why one is unsure."""
     verdict = Verdict(validity, note)
     for name in words(names):
         verdicts[name] = verdict
