@@ -188,6 +188,5 @@ def test_below_the_dispatchers_nothing_is_wrong_and_sure(tmp_path: pathlib.Path)
     Machine32(program, visit).run(program.entry)
     assert len(done) > 100
     # Without the kernel nothing proves what a callback interrupted; the others prove it themselves.
-    print(doubtful)
-    assert not doubtful[False, True] and doubtful[True, True] > 20
-    assert doubtful[False, False] > max(20, 4 * doubtful[True, False])
+    assert set(doubtful) == {(False, False), (True, True)}
+    assert min(doubtful.values()) > 20
