@@ -10,7 +10,7 @@ from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Tuple
 import pytest
 from volatility3.plugins.windows import gflags, locks, stacktracedb
 
-from tests.forge import context, kernels, sample
+from tests.forge import context, kernels, sample, sampleowners
 from tests.forge.kernel import Kernel
 from tests.forge.locks import Sections
 from tests.forge.process import Process
@@ -20,6 +20,8 @@ from tests.hostile.tamper import Answer, Target, Write
 from tests.support import grid
 
 NONSENSE = 0x4141414141414141
+SAMPLE = 150
+"""Writes of each of the four images."""
 
 
 @pytest.fixture(scope="module")
@@ -195,6 +197,10 @@ SILENCERS: Dict[str, Silencer] = {
     "the pointer to the database": Silencer(
         lambda target: _ntdll(target, sample.POINTER_RVA, 0), "stacktracedb", {}, "no pointer"
     ),
+    "one link of the list of sections": Silencer(
+        lambda target: _ntdll(target, sampleowners.LIST_RVA + 8, _section_list(target)),
+        *("locks", {}, "list damaged"),
+    ),
     "VadRoot, gflags": Silencer(
         _member("process", "VadRoot.Root", 0), "gflags", {"carve": True}, "contradicted: VadRoot"
     ),
@@ -256,6 +262,13 @@ def _driver(target: Target, path: str, value: int) -> List[Write]:
     return [target.at(entry.at(path), value)]
 
 
+def _section_list(target: Target) -> int:
+    return (
+        next(each.base for each in _updater(target).modules if each.name == "ntdll.dll")
+        + sampleowners.LIST_RVA
+    )
+
+
 def _ntdll(target: Target, rva: int, value: int) -> List[Write]:
     updater = _updater(target)
     ntdll = next(each for each in updater.modules if each.name == "ntdll.dll")
@@ -272,6 +285,26 @@ def test_it_is_said(target: Target, name: str) -> None:
     if made.kept:
         assert _bare(clean) <= _bare(got)
     assert _others(clean) <= _others(got)
+
+
+LOST = {
+    "_EPROCESS.WoW64Process",
+    "_HANDLE_TABLE_ENTRY.CreatorBackTraceIndex",
+    "_OBJECT_HEADER.Flags",
+    "_OWNER_ENTRY.OwnerThread",
+}
+"""Members of which a write in the sample below takes rows without a word; SECURITY.md says why. The last one
+is in a resource of which the forged image has more owners than ActiveEntries counts."""
+
+
+@pytest.mark.parametrize("name", tamper.BUILDERS)
+def test_a_fixed_sample_of_writes(name: str) -> None:
+    results = tamper.attack(name, "1", SAMPLE, (), 3)
+    lost = {each.case.member.name for each in results if each.verdict == tamper.LOST}
+    assert lost <= LOST
+    said = sum(each.verdict == tamper.SAID for each in results)
+    silent = sum(each.verdict in (tamper.LOST, tamper.SHOWN) for each in results)
+    assert said > 2 * silent
 
 
 def test_one_skipped_driver_is_not_accused(target: Target) -> None:

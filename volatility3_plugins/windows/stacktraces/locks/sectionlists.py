@@ -185,7 +185,9 @@ class SectionLists:
                 words = struct.unpack_from(f"<{max(len(data) - skip, 0) // width}{code}", data, skip)
                 for number, (flink, blink) in enumerate(zip(words, words[1:])):
                     link = start + skip + number * width
-                    if _plausible(flink, link, width) and _plausible(blink, link, width):
+                    # A head of which one link was written to lead to itself is still a head by the other one.
+                    leads = flink != link or blink != link
+                    if leads and _plausible(flink, width) and _plausible(blink, width):
                         yield link
 
     @staticmethod
@@ -198,9 +200,9 @@ class SectionLists:
                 yield debug + memory.layout.links
 
 
-def _plausible(pointer: int, link: int, width: int) -> bool:
+def _plausible(pointer: int, width: int) -> bool:
     """Tells whether a word may be the link to another node. It is cheap, as all words are tested."""
-    return pointer > _NO_POINTER and not pointer % width and pointer != link
+    return pointer > _NO_POINTER and not pointer % width
 
 
 def _linked(link: int, memory: SectionMemory) -> bool:
