@@ -289,6 +289,8 @@ def test_it_is_said(target: Target, name: str) -> None:
 
 LOST = {
     "_EPROCESS.WoW64Process",
+    "_ERESOURCE.CreatorBackTraceIndex",
+    "_RTL_CRITICAL_SECTION_DEBUG.CreatorBackTraceIndex",
     "_HANDLE_TABLE_ENTRY.CreatorBackTraceIndex",
     "_OBJECT_HEADER.Flags",
     "_OWNER_ENTRY.OwnerThread",
