@@ -71,9 +71,7 @@ def blocks(text: str) -> Iterator[Block]:
             continue
         end = lines.index(opening.group(1), number + 1)
         mark = _MARK.match(lines[number - 1]) if number else None
-        yield Block(
-            opening.group(2), lines[number + 1 : end], number + 1, mark.group(1) if mark else None
-        )
+        yield Block(opening.group(2), lines[number + 1 : end], number + 1, mark.group(1) if mark else None)
         number = end + 1
 
 

@@ -1,0 +1,88 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""The picture of a terminal in README: what commands print on the sample, as SVG."""
+
+from __future__ import annotations
+
+import io
+import re
+from typing import List
+
+from rich.console import Console
+from rich.style import Style
+from rich.terminal_theme import TerminalTheme
+from rich.text import Text
+
+from tests.conftest import ROOT
+
+from .runs import Runner
+
+PATH = ROOT / "docs" / "terminal.svg"
+WIDTH = 118
+COMMANDS = [
+    "vol -f sample.dmp -r pretty --filters '+Status,code in' --hide-columns Depth BackTraceHash Frame -- x",
+]
+
+_THEME = TerminalTheme(
+    (30, 33, 39),
+    (215, 218, 224),
+    [(30, 33, 39), (240, 113, 120), (152, 195, 121), (229, 192, 123)]
+    + [(97, 175, 239), (198, 120, 221), (86, 182, 194), (171, 178, 191)],
+)
+_FORMAT = """\
+<svg class="rich-terminal" viewBox="0 0 {width} {height}" xmlns="http://www.w3.org/2000/svg">
+<style>
+.{unique_id}-matrix {{ font-family: Consolas, Menlo, "DejaVu Sans Mono", "Liberation Mono", monospace;
+font-size: {char_height}px; line-height: {line_height}px; }}
+{styles}
+</style>
+<defs>
+<clipPath id="{unique_id}-clip-terminal">
+<rect x="0" y="0" width="{terminal_width}" height="{terminal_height}" />
+</clipPath>
+{lines}
+</defs>
+{chrome}
+<g transform="translate({terminal_x}, {terminal_y})" clip-path="url(#{unique_id}-clip-terminal)">
+{backgrounds}
+<g class="{unique_id}-matrix">
+{matrix}
+</g>
+</g>
+</svg>
+"""
+"""As rich's own, without the fonts that it loads from the network."""
+
+_EVIL = re.compile(r"<(?:private|unmapped|no-module|unloaded:[^>]*)>(?:\+0x[0-9a-f]+)?")
+_SAID = re.compile(r"code in no module|hash unsure|unsure|running|scan(?= )")
+
+
+def make(runner: Runner) -> str:
+    """Returns the picture of what the commands print now."""
+    console = Console(
+        record=True,
+        width=WIDTH,
+        file=io.StringIO(),
+        color_system="truecolor",
+        force_terminal=True,
+        legacy_windows=False,
+    )
+    for number, command in enumerate(COMMANDS):
+        if number:
+            console.print()
+        console.print(Text(f"$ {command}", Style(color="green", bold=True)), no_wrap=True, soft_wrap=True)
+        for line in _shown(runner.output(command)):
+            console.print(line, no_wrap=True, soft_wrap=True)
+    return console.export_svg(title="vol", theme=_THEME, code_format=_FORMAT, unique_id="terminal")
+
+
+def _shown(lines: List[str]) -> List[Text]:
+    """Returns lines with what matters in colour."""
+    shown = []
+    for number, line in enumerate(lines):
+        assert len(line.rstrip()) <= WIDTH, f"wider than the picture: {line}"
+        text = Text(line.rstrip(), Style(bold=not number))
+        text.highlight_regex(_EVIL, Style(color="red", bold=True))
+        text.highlight_regex(_SAID, Style(color="yellow"))
+        shown.append(text)
+    return shown
