@@ -93,23 +93,23 @@ class HeapTraces(interfaces.plugins.PluginInterface):
         selection = options.selection(self)
         for owner in contents.owners:
             frames = rows.frames(owner.trace)
-            if selection.takes_frames(frames):
-                yield 0, rows.owner(owner, file_output)
+            if selection.takes(frames):
+                yield 0, rows.owner(owner, frames, file_output)
                 yield from rows.owner_frames(owner, frames)
         growth = umdh.Growth(baseline, modules, contents.groups) if baseline is not None else None
         grown = growth.compared() if growth is not None else [(group, None) for group in contents.groups]
         for group, change in grown:
             frames = rows.frames(group.trace)
-            if selection.takes_frames(frames):
-                yield 0, rows.group(group, change)
+            if selection.takes(frames):
+                yield 0, rows.group(group, frames, change)
                 yield from rows.group_frames(group, frames)
                 if self.config.get("blocks", False):
                     for block in group.blocks:
                         yield 1, rows.block(block)
         for stack, total in growth.left() if growth is not None else ():
             frames = rows.stack(stack)
-            if selection.takes_frames(frames):
-                yield 0, rows.gone(total)
+            if selection.takes(frames):
+                yield 0, rows.gone(total, frames)
                 yield from rows.gone_frames(frames)
 
     def _baseline(self) -> Optional[umdh.UmdhLog]:

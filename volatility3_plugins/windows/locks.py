@@ -63,9 +63,9 @@ class Locks(interfaces.plugins.PluginInterface):
                     yield 0, rows.gap(each)
                 continue
             creator = creators.get(each.back_trace_index or 0)
-            frames = rows.frames(creator)
-            if self._takes(each) and selection.takes_frames(frames):
-                yield 0, rows.lock(each, creator, file_output)
+            frames = rows.frames(each, creator)
+            if self._takes(each) and selection.takes(frames):
+                yield 0, rows.lock(each, creator, frames, file_output)
                 for owner in each.owners:
                     yield 1, rows.owner(each, owner)
                 yield from rows.frame_rows(each, frames)
