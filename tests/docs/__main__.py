@@ -2,7 +2,7 @@
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
 """Makes what README and docs have from programs, and the site of them.
 
-python3 -m tests.docs update [PAGE...]   tables, quoted outputs and the picture, from the code and from real runs
+python3 -m tests.docs update [PAGE...]   tables, quoted outputs, the picture
 python3 -m tests.docs site               the site, in site/
 """
 

@@ -4,7 +4,8 @@
 
 A block of code is one of these:
 
-* `console`: every line with `$ ` is a command that reads the sample image. It is run, and what it prints stands below.
+* `console`: every line with `$ ` is a command that reads the sample image. It is run, and what it prints
+  stands below.
 * `python`: a script. It is run; what it prints is the `text` block behind it.
 * any other, and those that cannot be run here: the line before the block says why, in a comment.
 

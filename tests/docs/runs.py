@@ -13,19 +13,37 @@ import sys
 from typing import Dict, List
 
 from tests.conftest import ROOT
-from tests.forge import sample, vol
+from tests.forge import real_sets, sample, vol
+from tests.support import realtruth
 
 from . import pages
 from .pages import Block
 
 _BANNER = "Volatility 3 Framework"
+REAL = "heaps-of-19044.dmp"
+"""The image with heaps that an ntdll of Windows 10 21H2 made; it is built when a command asks for it."""
+_REAL_SET = ROOT / "tests" / "data" / "real_std" / "19044.1766-x64-heap.tar.xz"
+
+_OPENS = """\
+import pathlib
+import tests.conftest
+from tests.forge import context as forge
+from volatility3.framework import constants
+import volatility3.symbols
+folder = pathlib.Path({!r})
+forge.symbol_directory()
+volatility3.symbols.__path__.insert(0, str(folder / "symbols"))
+opened = forge.open_file(folder / "sample.dmp")
+context, config_path = opened.context, "plugins"
+"""
+"""What stands before a script of the documentation: the names that a plugin has."""
 
 
 class Runner:
     """The sample image in a folder, and commands that run there.
 
-    `vol` is Volatility with the plugins of this checkout. It gets the options that whoever has run `dev.py demo` has in
-    an alias (docs/sample.md); its banner is left out. Warnings are not quoted: they go to stderr.
+    `vol` is Volatility with the plugins of this checkout. It gets the options that whoever has run `dev.py
+    demo` has in an alias (docs/sample.md); its banner is left out. Warnings are not quoted: they go to stderr.
 
     Args:
         folder: an empty folder
@@ -37,6 +55,7 @@ class Runner:
         image.save(folder / "sample.dmp")
         symbols = image.install(folder / "symbols")
         vol.trust(symbols, folder / "cache")
+        self._symbols = symbols
         programs = folder / "bin"
         programs.mkdir()
         script = pathlib.Path(sys.executable).with_name("vol")
@@ -58,14 +77,23 @@ class Runner:
 
     def _output(self, command: str) -> List[str]:
         """Returns the lines that a command prints; blank ones around them are left out."""
+        if REAL in command:
+            self._build_real()
         done = self._run(["bash", "-c", command])
         if "usage: vol" in done.stderr or "Traceback" in done.stderr:
             raise AssertionError(f"{command}\n{done.stderr}")
         return done.stdout.strip("\n").split("\n")
 
+    def _build_real(self) -> None:
+        path = self.folder / REAL
+        if not path.exists():
+            image = realtruth.image_of(real_sets.load(_REAL_SET), "win10-x64", symbols=False)
+            image.save(path)
+            image.install(self._symbols)
+
     def script(self, text: str) -> List[str]:
         """Returns the lines that a Python script prints."""
-        done = self._run([sys.executable, "-c", text])
+        done = self._run([sys.executable, "-c", _OPENS.format(str(self.folder)) + text])
         assert not done.returncode, done.stderr
         return done.stdout.strip("\n").split("\n")
 

@@ -39,7 +39,7 @@ _NOT_LOADED = {"canonical", "alternate", "next", "prev", "edit"}
 
 
 def build(target: pathlib.Path) -> None:
-    """Builds the site. A warning of MkDocs, and what a browser would fetch from elsewhere, ends the program."""
+    """Builds the site. A warning of MkDocs ends the program, and so does what a browser would fetch."""
     shutil.rmtree(_STAGE, ignore_errors=True)
     for path in staged():
         place = _STAGE / path.relative_to(ROOT)
