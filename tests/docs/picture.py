@@ -15,13 +15,17 @@ from rich.text import Text
 
 from tests.conftest import ROOT
 
+from .pages import Block
 from .runs import Runner
 
 PATH = ROOT / "docs" / "terminal.svg"
 WIDTH = 118
-COMMANDS = [
-    "vol -f sample.dmp -r pretty --filters '+Status,code in' --hide-columns Depth BackTraceHash Frame -- x",
-]
+COMMANDS = """\
+$ vol -r pretty --hide-columns Arch Process Depth Backing Unbacked Sp So Count State Wait Start Part Back \\
+      -f sample.dmp windows.callstacks --unbacked
+$ vol -r pretty --hide-columns Arch Process By Sequence ObjectT Object Source Backing Unb Frame \\
+      -f sample.dmp windows.handletraces --unbacked --leaks
+"""
 
 _THEME = TerminalTheme(
     (30, 33, 39),
@@ -69,22 +73,21 @@ def make(runner: Runner) -> str:
         force_terminal=True,
         legacy_windows=False,
     )
-    for number, command in enumerate(COMMANDS):
-        if number:
-            console.print()
-        console.print(Text(f"$ {command}", Style(color="green", bold=True)), no_wrap=True, soft_wrap=True)
-        for line in _shown(runner.output(command)):
-            console.print(line, no_wrap=True, soft_wrap=True)
+    block = Block("console", COMMANDS.split("\n"), 0, None)
+    for line in _coloured(runner.console(block)):
+        console.print(line, no_wrap=True, soft_wrap=True)
     return console.export_svg(title="vol", theme=_THEME, code_format=_FORMAT, unique_id="terminal")
 
 
-def _shown(lines: List[str]) -> List[Text]:
+def _coloured(lines: List[str]) -> List[Text]:
     """Returns lines with what matters in colour."""
-    shown = []
-    for number, line in enumerate(lines):
-        assert len(line.rstrip()) <= WIDTH, f"wider than the picture: {line}"
-        text = Text(line.rstrip(), Style(bold=not number))
-        text.highlight_regex(_EVIL, Style(color="red", bold=True))
-        text.highlight_regex(_SAID, Style(color="yellow"))
+    shown, typed = [], False
+    for line in lines:
+        assert len(line) <= WIDTH, f"wider than the picture: {line}"
+        typed = line.startswith("$ ") or (typed and shown[-1].plain.endswith("\\"))
+        text = Text(line, Style(color="green", bold=True) if typed else Style(bold=line.startswith("   |")))
+        if not typed:
+            text.highlight_regex(_EVIL, Style(color="red", bold=True))
+            text.highlight_regex(_SAID, Style(color="yellow"))
         shown.append(text)
     return shown

@@ -42,8 +42,8 @@ context, config_path = opened.context, "plugins"
 class Runner:
     """The sample image in a folder, and commands that run there.
 
-    `vol` is Volatility with the plugins of this checkout. It gets the options that whoever has run `dev.py
-    demo` has in an alias (docs/sample.md); its banner is left out. Warnings are not quoted: they go to stderr.
+    `vol` is Volatility with the plugins of this checkout. It gets the options that whoever has run
+    `dev.py demo` has in an alias (docs/sample.md). Its banner and its warnings, which go to stderr, are left out.
 
     Args:
         folder: an empty folder
