@@ -15,12 +15,15 @@ from typing import List
 
 from tests.conftest import ROOT
 
-from . import pages, picture, site, tables
-from .runs import Runner
+from . import pages, site
 
 
 def update(names: List[str]) -> None:
     """Rewrites the pages of these names (none: all, and the picture) where they are not current."""
+    # Only this command needs the plugins and what draws the picture.
+    from . import picture, tables
+    from .runs import Runner
+
     with tempfile.TemporaryDirectory(prefix="stacktraces-docs-") as folder:
         runner = Runner(pathlib.Path(folder))
         for path in pages.documents():

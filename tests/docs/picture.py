@@ -23,7 +23,7 @@ WIDTH = 118
 COMMANDS = """\
 $ vol -r pretty --hide-columns Arch Process Depth Backing Unbacked Sp So Count State Wait Start Part Back \\
       -f sample.dmp windows.callstacks --unbacked
-$ vol -r pretty --hide-columns Arch Process By Sequence ObjectT Object Source Backing Unb Frame \\
+$ vol -r pretty --hide-columns Arch Process By Sequence ObjectT Source Backing Unb Frame Address Event \\
       -f sample.dmp windows.handletraces --unbacked --leaks
 """
 
@@ -81,7 +81,8 @@ def make(runner: Runner) -> str:
 
 def _coloured(lines: List[str]) -> List[Text]:
     """Returns lines with what matters in colour."""
-    shown, typed = [], False
+    shown: List[Text] = []
+    typed = False
     for line in lines:
         assert len(line) <= WIDTH, f"wider than the picture: {line}"
         typed = line.startswith("$ ") or (typed and shown[-1].plain.endswith("\\"))

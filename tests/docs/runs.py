@@ -43,7 +43,7 @@ class Runner:
     """The sample image in a folder, and commands that run there.
 
     `vol` is Volatility with the plugins of this checkout. It gets the options that whoever has run
-    `dev.py demo` has in an alias (docs/sample.md). Its banner and its warnings, which go to stderr, are left out.
+    `dev.py demo` has in an alias (docs/sample.md). Its banner and its warnings are left out.
 
     Args:
         folder: an empty folder

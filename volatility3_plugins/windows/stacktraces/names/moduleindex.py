@@ -12,10 +12,11 @@ hook in the export table: such a copy gets an index of its own, whose status say
 from __future__ import annotations
 
 import functools
-from typing import Dict, Hashable, List, NamedTuple, Optional, Tuple
+from typing import Dict, Hashable, List, Optional, Tuple
 
 from volatility3.framework import interfaces
 
+from ..base.decode.record import Record
 from ..base.decode.status import NOTHING, Status, Word, status
 from ..base.image import Image
 from . import pdbsymbols
@@ -40,7 +41,7 @@ limit is needed because forged modules may share the pages of one huge table."""
 MAX_FUNCTION_TABLE = 1 << 25
 
 
-class ModuleIndex(NamedTuple):
+class ModuleIndex(Record):
     """What is known of a module's image.
 
     `status` says what could not be read. `symbols` are those of its PDB, None if Volatility lacks the PDB.

@@ -4,10 +4,11 @@
 
 from __future__ import annotations
 
-from typing import Dict, Iterator, List, NamedTuple, Optional, Tuple
+from typing import Dict, Iterator, List, Optional, Tuple
 
 from ..base.decode import modulename
 from ..base.decode.extents import Extents
+from ..base.decode.record import Record
 from ..base.image import Image
 from ..base.space import AddressSpace
 from ..base.vads import Vads
@@ -21,7 +22,7 @@ MAX_IMAGE = 0x1000000
 """16 MB, several times the size of any ntdll: the limit for a size that may be forged."""
 
 
-class Ntdll(NamedTuple):
+class Ntdll(Record):
     """One ntdll in one address space: `base` is canonical, `size` in bytes, `image` its names and headers."""
 
     space: AddressSpace

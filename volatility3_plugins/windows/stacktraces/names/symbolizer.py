@@ -14,10 +14,11 @@ the return address itself belongs to the next function.
 from __future__ import annotations
 
 from bisect import bisect_right
-from typing import Dict, List, NamedTuple, Optional, Tuple
+from typing import Dict, List, Optional, Tuple
 
 from volatility3.framework import constants, interfaces
 
+from ..base.decode.record import Record
 from ..base.image import Image
 from ..base.space import AddressSpace
 from ..base.spaces import AddressSpaces
@@ -44,7 +45,7 @@ MAX_PROCESSES = 16
 """Processes whose names are kept: an image may have thousands, each with thousands of named addresses."""
 
 
-class KnownModule(NamedTuple):
+class KnownModule(Record):
     """A module of an address space, and the index of its image (by RVA)."""
 
     module: Module

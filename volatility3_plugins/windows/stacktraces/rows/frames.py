@@ -8,11 +8,12 @@ import fnmatch
 import functools
 import re
 from operator import attrgetter
-from typing import Callable, Collection, Iterable, Iterator, List, NamedTuple, Optional, Tuple
+from typing import Callable, Collection, Iterable, Iterator, List, Optional, Tuple
 
 from volatility3.framework import interfaces
 
 from ..base.decode.memo import Memo
+from ..base.decode.record import Record
 from ..base.decode.status import Word, text
 from ..base.space import AddressSpace
 from ..names.symbolizer import UNBACKED, Name, SpaceNames, Symbolizer
@@ -28,7 +29,7 @@ MAX_SPACES = 16
 """Address spaces whose addresses are kept as cells: neighbouring stacks come from few processes."""
 
 
-class FrameCells(NamedTuple):
+class FrameCells(Record):
     """What is shown of a frame.
 
     Attributes:
