@@ -13,9 +13,8 @@ import sys
 import tempfile
 from typing import List
 
-from tests.conftest import ROOT
-
 from . import pages, site
+from .pages import ROOT
 
 
 def update(names: List[str]) -> None:

@@ -21,7 +21,7 @@ import pathlib
 import re
 from typing import Callable, Iterator, List, NamedTuple, Optional, Set
 
-from tests.conftest import ROOT
+ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 _FENCE = re.compile(r"^(```+)(\w*)$")
 _MADE = re.compile(r"(<!-- made: (?!end)(.+?) -->\n).*?(<!-- made: end -->)", re.DOTALL)

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import html.parser
+import os
 import pathlib
 import re
 import shutil
@@ -12,9 +13,8 @@ import subprocess
 import sys
 from typing import Dict, List, Set, Tuple
 
-from tests.conftest import ROOT
-
 from . import pages
+from .pages import ROOT
 
 _STAGE = ROOT / ".site"
 """mkdocs.yml names it: README and all that it links to, at the same places as in the tree."""
@@ -46,7 +46,9 @@ def build(target: pathlib.Path) -> None:
         place.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(path, place)
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--clean", "-d", str(target)]
-    done = subprocess.run(command, cwd=ROOT, check=False)
+    # Material announces its successor at every build.
+    environment = dict(os.environ, NO_MKDOCS_2_WARNING="1")
+    done = subprocess.run(command, cwd=ROOT, env=environment, check=False)
     if done.returncode:
         raise SystemExit(done.returncode)
     outside = fetched(target)
@@ -56,9 +58,9 @@ def build(target: pathlib.Path) -> None:
 
 
 def staged() -> List[pathlib.Path]:
-    """Returns README, the pages of docs/, and all files in the tree to which they lead."""
+    """Returns README, all of docs/, and all files in the tree to which they lead."""
     found: Dict[pathlib.Path, None] = {}
-    left = pages.documents()
+    left = [*pages.documents(), *(ROOT / "docs").iterdir()]
     while left:
         path = left.pop()
         if path in found:
