@@ -26,7 +26,8 @@ from tests.support.tracedkernels import KERNELS, new_kernel, put_database, trace
 @pytest.mark.parametrize(("name", "generation"), KERNELS)
 def test_resources_of_every_form(name: str, generation: str, tmp_path: pathlib.Path) -> None:
     kernel = new_kernel(name)
-    threads = [kernel.system.thread(tid) for tid in (100, 104, 108)]
+    threads = [kernel.system.thread(100), kernel.system.thread(104)]
+    threads.append(kernel.process("app.exe", pid=1000).thread(108))
     indices = put_database(kernel, generation, traces_of(kernel))
     made = Resources(kernel)
     held = made.add(
@@ -58,6 +59,8 @@ def test_resources_of_every_form(name: str, generation: str, tmp_path: pathlib.P
         "LockType": "resource",
         "Index": indices[0],
         "OwningThread": grid.masked(first),
+        "OwnerPID": 4,
+        "OwnerProcess": "System",
         "OwnerTID": 100,
         "LockCount": 1,
         "ContentionCount": 3,
@@ -77,14 +80,15 @@ def test_resources_of_every_form(name: str, generation: str, tmp_path: pathlib.P
         ("shared owner", grid.masked(second), 104, 1, ""),
         ("shared owner", grid.masked(third), 108, 4, ""),
     ]
+    assert [processes(row) for row in node.children[:3]] == [(4, "System"), (4, "System"), (1000, "app.exe")]
 
     node = rows[grid.masked(free.address)]
     assert (node.row["LockCount"], node.row["ContentionCount"], owners(node)) == (0, 0, [])
 
     node = rows[grid.masked(odd.address)]
     assert node.row["Index"] is None
-    assert node.row["Address"] == grid.masked(address)
-    assert node.row["Symbol"].startswith("nt!")
+    assert grid.frames(node) == [grid.masked(address)]
+    assert node.children[0]["Symbol"].startswith("nt!")
     assert node.row["Status"] == "address"
 
     node = rows[grid.masked(stale.address)]
@@ -96,13 +100,17 @@ def test_resources_of_every_form(name: str, generation: str, tmp_path: pathlib.P
         node = rows[grid.masked(lock.address)]
         assert grid.frames(node) == [grid.masked(frame) for frame in trace]
         shown = [(row["Address"], row["Symbol"], row["Source"]) for row in node.children if is_frame(row)]
-        in_database = [(row["Lock"], row["Symbol"], row["Source"]) for row in database[index].children]
+        in_database = [(row["Address"], row["Symbol"], row["Source"]) for row in database[index].children]
         assert shown == in_database
 
 
 def owners(node: grid.Node) -> List[Tuple[Any, ...]]:
     columns = ("OwnerRole", "OwningThread", "OwnerTID", "RecursionCount", "Status")
     return [tuple(row[name] for name in columns) for row in node.children if not is_frame(row)]
+
+
+def processes(row: Dict[str, Any]) -> Tuple[Any, ...]:
+    return row["OwnerPID"], row["OwnerProcess"]
 
 
 def is_frame(row: Dict[str, Any]) -> bool:
@@ -138,6 +146,7 @@ def test_owner_that_is_no_thread_and_table_that_is_gone(tmp_path: pathlib.Path) 
     opened = context.open_image(kernel.image(), tmp_path)
     found = grid.run(opened, locks.Locks, pid=[0])
     assert owners(found[0]) == [("shared owner", grid.masked(event.address), None, 1, "no thread")]
+    assert processes(found[0].children[0]) == (None, None)
     assert [node.row["Status"] for node in found[1:]] == ["owner table unreadable", "owner table unreadable"]
 
 
@@ -349,6 +358,7 @@ def test_sections_of_every_form(name: str, wow64: bool, symbols: bool, tmp_path:
         (held.address, indices[1], 1004, 1004, -22, 9, 7, 2, None, 5, ""),
         (old.address, indices[2], 1008, 1008, 2, 0, 0, 1, None, 2, ""),
     ]
+    assert [processes(node.row) for node in found] == [(None, None), *[(1000, found[0].row["Process"])] * 2]
     assert [grid.frames(node) for node in found] == [
         [ntdll.base + 0x1000 + n, ntdll.base + 0x1100] for n in range(3)
     ]

@@ -58,10 +58,10 @@ def test_every_real_table_has_what_is_read(path: pathlib.Path, tmp_path: pathlib
     assert [held.row[column] for column in columns] == [100, 1, 3, 2, 1]
     assert held.row["Status"] == ""
     assert shared.row["Status"] == "address"
-    assert shared.row["Symbol"] == "nt!NtClose+0x2"
-    assert [(row["LockType"], row["OwnerTID"], row["RecursionCount"]) for row in shared.children] == [
-        ("shared owner", 100, 5)
-    ]
+    owner, creator = shared.children
+    columns = ("OwnerRole", "OwnerPID", "OwnerProcess", "OwnerTID", "RecursionCount")
+    assert [owner[column] for column in columns] == ["shared owner", 4, "System", 100, 5]
+    assert creator["Symbol"] == "nt!NtClose+0x2"
 
     found = grid.run(opened, handletraces.HandleTraces)
     shown = [(node.row["Handle"], node.row["Event"], node.row["Sequence"]) for node in found]
@@ -101,7 +101,7 @@ def test_owners_of_a_fast_resource(shared_dir: pathlib.Path, tmp_path: pathlib.P
     opened = context.open_image(kernel.image(), tmp_path, "image.dmp")
     (node,) = grid.run(opened, locks.Locks, pid=[0])
     assert (node.row["LockType"], node.row["OwnerTID"], node.row["Status"]) == ("fast resource", 104, "")
-    assert [(row["LockType"], row["OwnerTID"]) for row in node.children] == [
+    assert [(row["OwnerRole"], row["OwnerTID"]) for row in node.children] == [
         ("exclusive owner", 104),
         ("shared owner", 100),
         ("waiter", 108),

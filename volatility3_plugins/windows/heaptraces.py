@@ -16,6 +16,7 @@ from .stacktraces.heaps.lister import Heaps
 from .stacktraces.heaps.umdh_log import loaded_modules, log_of
 from .stacktraces.names.symbolizer import Symbolizer
 from .stacktraces.rows import options, plugin
+from .stacktraces.rows.frames import SpaceStacks
 from .stacktraces.rows.grid import Row
 from .stacktraces.rows.heaps import GRID, HeapRows
 from .stacktraces.tracedb.finder import Databases
@@ -66,12 +67,13 @@ class HeapTraces(interfaces.plugins.PluginInterface):
         with plugin.Listing(self, _NOTHING) as listing:
             image = options.image(self)
             names = options.symbolizer(self, image)
+            stacks = SpaceStacks(names)
             reader = Heaps(image, Databases(image, names.indexes))
             keep = bool(self.config.get("blocks", False) or self.config.get("dump", False))
             for space in listing.each(AddressSpaces.list_spaces(image, self.config.get("pid")), _work):
                 contents = reader.read(space, keep)
                 if contents is not None:
-                    rows = HeapRows(image, space, names.names(space))
+                    rows = HeapRows(image, space, stacks.of(space))
                     if contents.status:
                         yield 0, rows.unread(contents.status)
                     if contents.owners or contents.groups:

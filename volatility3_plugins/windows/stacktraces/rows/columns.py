@@ -53,7 +53,11 @@ COLUMNS: Dict[str, Column] = {
         "How often the stack is there: captures, equal events, blocks in use or equal stacks.",
     ),
     "Depth": (int, PLAIN, "Number of return addresses that the stack consists of."),
-    "BackTraceHash": (Hex, PLAIN, "Sum of the return addresses, as RtlCaptureStackBackTrace computes it."),
+    "BackTraceHash": (
+        Hex,
+        PLAIN,
+        "Sum of the low 32 bits of the return addresses: what RtlCaptureStackBackTrace returns.",
+    ),
     "Unbacked": (int, PLAIN, "Number of frames whose Backing is neither `image` nor `mapped` nor `user`."),
     "Stack": (str, PLAIN, "The whole stack in one text, innermost frame first, with `; ` between Symbols."),
     # A frame.
@@ -75,7 +79,11 @@ COLUMNS: Dict[str, Column] = {
     "File output": (str, PLAIN, "Name of the file that `--dump` wrote."),
     # A trace that Windows keeps.
     "Database": (Hex, ADDRESS, "Address of the stack trace database, or of the heap's trace log."),
-    "Index": (int, PLAIN, "Index of the trace in the stack trace database of its address space."),
+    "Index": (
+        int,
+        PLAIN,
+        "Index of the trace in the stack trace database of its address space; 0 where a lock has none.",
+    ),
     "EntryAddress": (Hex, ADDRESS, "Address of the record that holds the trace."),
     "TraceKind": (
         str,
@@ -93,12 +101,20 @@ COLUMNS: Dict[str, Column] = {
     "Flags": (str, PLAIN, "The bits of NtGlobalFlag by the abbreviations of gflags."),
     "LocatedBy": (str, PLAIN, "How the database was found: `symbol` or `search`."),
     "Layout": (str, PLAIN, "Name of the layout that the database has."),
-    "Indexed": (int, PLAIN, "Number of traces that the index array leads to."),
-    "Chained": (int, PLAIN, "Number of traces that the hash chains lead to."),
-    "Freed": (int, PLAIN, "Number of freed entries."),
-    "Orphans": (int, PLAIN, "Number of entries that neither the index array nor a chain leads to."),
-    "Unindexed": (int, PLAIN, "Number of traces in chains that the index array does not lead to."),
-    "Mismatched": (int, PLAIN, "Number of traces whose chain is not that of their hash."),
+    "Indexed": (int, PLAIN, "Number of live traces with an index."),
+    "Chained": (int, PLAIN, "Number of live traces that a hash chain leads to."),
+    "Freed": (int, PLAIN, "Number of released traces whose block is still there."),
+    "Orphans": (int, PLAIN, "Number of blocks in use that neither the index array nor a chain leads to."),
+    "Unindexed": (
+        int,
+        PLAIN,
+        "Number of live traces for which nobody asked for an index; only chains lead to them.",
+    ),
+    "Mismatched": (
+        int,
+        PLAIN,
+        "Number of traces that contradict the index array, their chain or their depth.",
+    ),
     "UnreadableBytes": (int, PLAIN, "Bytes of the used parts of the database that are not in the image."),
     # A thread.
     "Part": (
@@ -114,7 +130,7 @@ COLUMNS: Dict[str, Column] = {
     ),
     "State": (str, PLAIN, "Scheduling state of the thread."),
     "WaitReason": (str, PLAIN, "Why the thread waits."),
-    "StartAddress": (Hex, ADDRESS, "Address at which the thread started, the Win32 one if it has one."),
+    "StartAddress": (Hex, ADDRESS, "Where the thread was started: Win32StartAddress, else StartAddress."),
     "StartSymbol": (str, PLAIN, "StartAddress in words, as in Symbol."),
     # A register state.
     "Origin": (
@@ -170,9 +186,9 @@ COLUMNS: Dict[str, Column] = {
     "OwnerPID": (int, PLAIN, "ID of the owner's process."),
     "OwnerProcess": (str, PLAIN, "Name of the owner's process."),
     "OwnerTID": (int, PLAIN, "ID of the thread that owns the lock, or waits for it."),
-    "LockCount": (int, PLAIN, "LockCount of a critical section, ActiveCount (the owners) of a resource."),
+    "LockCount": (int, PLAIN, "LockCount as a critical section holds it; how many owners a resource has."),
     "ContentionCount": (int, PLAIN, "How often a thread had to wait for the lock."),
-    "EntryCount": (int, PLAIN, "EntryCount of the lock's debug information."),
+    "EntryCount": (int, PLAIN, "EntryCount as the lock's debug information holds it."),
     "RecursionCount": (int, PLAIN, "How many times the owner has taken the lock."),
     "NumberOfWaitingShared": (int, PLAIN, "Number of threads that wait for shared ownership."),
     "NumberOfWaitingExclusive": (int, PLAIN, "Number of threads that wait for exclusive ownership."),

@@ -15,7 +15,7 @@ from ..handles.rings import HandleEvent
 from ..names.symbolizer import Symbolizer
 from ..objects.lister import ObjectEvent
 from .columns import PLUGINS, Hex
-from .frames import FrameCells, SpaceStacks, StackCells, unbacked
+from .frames import FrameCells, SpaceStacks, unbacked
 from .grid import NOT_APPLICABLE, Cells, Grid, Row, given
 
 HANDLES = Grid(*PLUGINS["handletraces"])
@@ -78,7 +78,7 @@ class ObjectRows:
 
     def __init__(self, image: Image, symbolizer: Symbolizer) -> None:
         self._image = image
-        self._stacks = StackCells(image.layer, symbolizer.names(image.kernel))
+        self._stacks = SpaceStacks(symbolizer).of(image.kernel)
         space, thing = ("PID", "Process", "Arch"), ("Object", "ObjectType", "ObjectName")
         key = (*space, *thing, "ImageFileName", "Event", "Sequence")
         self._event = OBJECTS.maker(*key, "Count", "Tag", "Unbacked", "Status")

@@ -14,7 +14,6 @@ from ..heaps.decode.block import UNKNOWN_SIZE, Block, Group
 from ..heaps.decode.contents import HeapOwner
 from ..heaps.decode.trace import BlockTrace
 from ..heaps.decode.umdh import UNKNOWN, Change, Total
-from ..names.symbolizer import SpaceNames
 from .columns import PLUGINS, Hex
 from .frames import FrameCells, StackCells, unbacked
 from .grid import NOT_APPLICABLE, NOT_AVAILABLE, UNPARSABLE, Cells, Grid, Row
@@ -34,12 +33,12 @@ class HeapRows:
     Args:
         image: the image
         space: one half of a process
-        names: names of the space
+        stacks: makes the cells of the stacks of the space
     """
 
-    def __init__(self, image: Image, space: AddressSpace, names: SpaceNames) -> None:
+    def __init__(self, image: Image, space: AddressSpace, stacks: StackCells) -> None:
         self._layer = image.layer_of(space)
-        self._stacks = StackCells(self._layer, names)
+        self._stacks = stacks
         self._space = (space.pid, space.process, space.arch)
         self._unread = GRID.maker(*_SPACE, "Status")
         self._owner = GRID.maker(*_TRACE, *_BLOCK, "Unbacked", "File output")

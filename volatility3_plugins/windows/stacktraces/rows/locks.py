@@ -12,7 +12,6 @@ from ..base.image import Image
 from ..base.space import AddressSpace
 from ..locks import lock
 from ..locks.lock import Lock, LockGap, LockOwner
-from ..names.symbolizer import SpaceNames
 from ..threads.ids import ThreadOwner
 from ..tracedb.creators import Creator
 from .columns import PLUGINS, Hex
@@ -33,12 +32,12 @@ class LockRows:
     Args:
         image: the image
         space: the kernel or one half of a process
-        names: names of the space
+        stacks: makes the cells of the stacks of the space
     """
 
-    def __init__(self, image: Image, space: AddressSpace, names: SpaceNames) -> None:
+    def __init__(self, image: Image, space: AddressSpace, stacks: StackCells) -> None:
         self._layer = image.layer_of(space)
-        self._stacks = StackCells(self._layer, names)
+        self._stacks = stacks
         self._space = (space.pid, space.process, space.arch)
         self._gap = GRID.maker(*_SPACE, "Status")
         figures = ("LockCount", "ContentionCount", *_COUNTS, "Unbacked", "File output")

@@ -12,7 +12,6 @@ from ..base.decode import globalflags
 from ..base.decode.status import NOTHING, Status, Word, status, text
 from ..base.image import Image
 from ..base.space import AddressSpace
-from ..names.symbolizer import SpaceNames
 from ..tracedb.decode import status as tracestatus
 from ..tracedb.decode.header import Header
 from ..tracedb.decode.judge import Trace
@@ -36,13 +35,13 @@ class TraceRows:
     Args:
         image: the image
         database: the database
-        names: the names of its address space
+        stacks: makes the cells of the stacks of its address space
     """
 
-    def __init__(self, image: Image, database: Database, names: SpaceNames) -> None:
+    def __init__(self, image: Image, database: Database, stacks: StackCells) -> None:
         layer, space = image.layer_of(database.space), database.space
         self._mask = layer.address_mask
-        self._stacks = StackCells(layer, names)
+        self._stacks = stacks
         self._no_count = NOT_APPLICABLE if database.kind == HEAPLOG else UNREADABLE
         self._key: Cells = (space.pid, space.process, space.arch, self._hex(database.address))
         key = (*_SPACE, "Database")

@@ -4,10 +4,11 @@
 
 from __future__ import annotations
 
-from typing import Dict, NamedTuple, Optional
+from typing import Dict, Optional
 
 from ..base import bulk
 from ..base.decode import text
+from ..base.decode.record import Record
 from ..base.image import Image
 
 THREAD_OBJECT = 6
@@ -28,7 +29,7 @@ def identifier(value: Optional[int]) -> Optional[int]:
     return value if value is not None and value <= MAX_ID else None
 
 
-class ThreadOwner(NamedTuple):
+class ThreadOwner(Record):
     """A thread and its process, as the thread itself names them.
 
     Attributes:
