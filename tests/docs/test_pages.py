@@ -18,6 +18,7 @@ from volatility3.plugins.windows.stacktraces.rows import columns
 
 from tests import test_install
 from tests.conftest import ROOT
+from tests.windows import test_trapframes_real
 
 from . import pages, picture, site, tables
 from .pages import Block
@@ -213,6 +214,14 @@ def test_vol_json_in_readme_is_json() -> None:
     said = re.search(r"`(\{\"plugin_dirs\".*?\})`", pages.read(ROOT / "README.md"))
     assert said
     assert json.loads(said.group(1))
+
+
+def test_the_figures_of_trap_frames_are_those_of_the_tests() -> None:
+    saved, unsure, _, _, wrong, absent = map(sum, zip(*test_trapframes_real.COUNTS.values()))
+    text = pages.read(ROOT / "docs" / "trapframes.md")
+    assert f"| {saved + unsure:,} cells, {unsure} of them named in Unsure |" in text
+    assert f"| {absent:,} cells |" in text
+    assert f"| {wrong} cells |" in text
 
 
 def test_readme_is_short() -> None:
