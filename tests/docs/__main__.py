@@ -18,7 +18,7 @@ from .pages import ROOT
 
 
 def update(names: List[str]) -> None:
-    """Rewrites the pages of these names (none: all, and the picture) where they are not current."""
+    """Rewrites the pages and the picture of these names (none: all) where they are not current."""
     # Only this command needs the plugins and what draws the picture.
     from . import picture, tables
     from .runs import Runner
@@ -32,7 +32,7 @@ def update(names: List[str]) -> None:
                 if after != before:
                     path.write_text(after, encoding="utf-8")
                     print(f"{path.relative_to(ROOT)}: updated")
-        if not names:
+        if not names or picture.PATH.name in names:
             picture.PATH.write_text(picture.make(runner), encoding="utf-8")
 
 

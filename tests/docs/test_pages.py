@@ -100,10 +100,12 @@ def test_an_unmarked_block_is_found(block: str) -> None:
     assert unrun(f"Text.\n\n{block}\n") == ["vol -f memory.dmp windows.gflags"]
 
 
-def test_a_stale_output_is_found(runner: Runner) -> None:
-    """Without a run: the runner's output is remembered by the command."""
-    page = "```console\n$ vol --help | head -0\nold\n```\n"
-    assert runner.current(page) != page
+def test_a_stale_output_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    runner = object.__new__(Runner)
+    monkeypatch.setattr(runner, "output", lambda command: [f"{command}: new"], raising=False)
+    page = "```console\n$ vol a \\\n  b\nold\n```\n\n"
+    page += "<!-- not run: it takes a day -->\n```console\n$ c\nold\n```\n"
+    assert runner.current(page) == page.replace("old", "vol a    b: new", 1)
 
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=name)
