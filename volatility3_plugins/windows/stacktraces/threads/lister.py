@@ -46,6 +46,8 @@ _MEMBERS = {
     "initial_stack": ("Tcb.InitialStack",),
     "kernel_stack": ("Tcb.KernelStack",),
     "trap_frame": ("Tcb.TrapFrame",),
+    "callback_stack": ("Tcb.CallbackStack",),
+    "callback_depth": ("Tcb.CallbackNestingLevel", "Tcb.CallbackDepth"),
     "teb": ("Tcb.Teb",),
     "system_call_number": ("Tcb.SystemCallNumber",),
     "first_argument": ("Tcb.FirstArgument",),
@@ -95,6 +97,8 @@ class Thread(Record):
     initial_stack: Optional[int]
     kernel_stack: Optional[int]
     trap_frame: Optional[int]
+    callback_stack: Optional[int]
+    callback_depth: Optional[int]
     teb: Optional[int]
     state: Optional[int]
     wait_reason: Optional[int]

@@ -67,7 +67,11 @@ class ThreadFrames:
                 user_cs = state.registers.get("SegCs")
             yield state
         if scan:
+            lowest: Dict[int, Segment] = {}
             for segment in segments:
+                # Of several on the same memory the newest one reaches lowest.
+                lowest.setdefault(segment.base, segment)
+            for segment in lowest.values():
                 yield from self._scan(thread, segment, taken)
         context = self._contexts.wow64(thread, user_cs)
         if context is not None:

@@ -75,6 +75,8 @@ class Word(enum.Enum):
     """A stopped processor's thread was in user mode: it has no kernel part."""
     IN_32_BIT_CODE = "in 32-bit code"
     """A stopped processor's thread was in 32-bit code: its 64-bit registers are in no memory."""
+    EXPANDED = "expanded"
+    """The kernel moved the thread here because its stack was too small; no callback lies between."""
     NO_SWITCH_FRAME = "no switch frame"
     """The thread does not run, and no switch frame lies where its kernel stack ends."""
     NO_SAVED_REGISTERS = "no saved registers"
