@@ -177,6 +177,124 @@ def shared_handle_table() -> Image:
     return kernel.image()
 
 
+def repeating_page_tables() -> Image:
+    """A process of 1 TB whose page tables are three, to each of which all entries of the one above lead."""
+    kernel = _kernel()
+    app = kernel.process("app.exe", pid=1000, nt_global_flag=0x1000)
+    start, size = 0x100000000000, 0x8000000000
+    app.region(start, b"x" * PAGE)
+    app.vads.append(Vad(start + PAGE, 2 * size - PAGE))
+    tables = app.space.tables
+    table = tables.root >> 12
+    for level, last in ((39, (start + size) >> 39), (30, 0x1FE), (21, 0x1FE)):
+        index = start >> level & 0x1FF
+        entry = tables._get(table, index)
+        for other in range(index, last + 1):
+            tables._put(table, other, entry)
+        table = entry >> 12 & 0xFFFFFFFFF
+    return kernel.image()
+
+
+def handles_of_many_processes() -> Image:
+    """Two hundred events of a ring, by twenty processes in turn, each of which has thousands of VADs."""
+    kernel = _kernel()
+    app = kernel.process("app.exe", pid=1000)
+    for number in range(8000):
+        app.vads.append(Vad(0x10000000 + 0x20000 * number, PAGE))
+    others = [kernel.process(f"p{number}.exe", pid=2000 + 4 * number) for number in range(19)]
+    table = HandleTable(app)
+    table.add(0x84, named(kernel, "_KEVENT", "Event"))
+    table.finish()
+    ring = Ring(table, 256)
+    for number in range(200):
+        pid = 2000 + 4 * (number % 19)
+        ring.event(1, 0x84, pid, 1004, [0x10000010 + number] * 4)
+    image = kernel.image()
+    for other in others:
+        other.eprocess["VadRoot.Root"] = app.eprocess["VadRoot.Root"]
+    return image
+
+
+def aliased_object_traces() -> Image:
+    """Two traced objects, whose 65,535 events each are one page."""
+    kernel = _kernel()
+    traces = ObjectTraces(kernel)
+    traces.stack([kernel.base + 0x1000] * 16)
+    body = named(kernel, "_KEVENT", "Event")
+    traces.object(body, "a.exe", [])
+    traces.finish()
+    events = kernel.space.allocate(PAGE, PAGE)
+    kernel.space.write(events, bytes(PAGE))
+    following = 0
+    for _ in range(2):
+        place = kernel.space.reserve(0x101 * PAGE)
+        node = place + PAGE - 0x28
+        kernel.space.write(node, struct.pack("<QQ", body.address - 0x30, following))
+        kernel.space.write(node + 0x20, struct.pack("<HH", 0xFFFF, 0xFFFF))
+        for address in range(place + PAGE, place + 0x101 * PAGE, PAGE):
+            kernel.space.map_frame(address, kernel.space, events)
+        following = node
+    table = kernel.space.read_int(kernel.symbol("ObpObjectTable"))
+    kernel.space.write_int(table, following)
+    return kernel.image()
+
+
+def page_heap_ring() -> Image:
+    """Three thousand roots of page heaps on one list."""
+    kernel = _kernel()
+    app = kernel.process("app.exe", pid=1000, nt_global_flag=0x2001000)
+    base, step, count = 0x10000000, 0x180, 3000
+    memory = bytearray(PAGE + count * step)
+    links = [base + PAGE + number * step + 0x138 for number in range(count)]
+    for number in range(count):
+        place = PAGE + number * step
+        struct.pack_into("<I", memory, place, 0xFFEEDDCC)
+        struct.pack_into("<QQ", memory, place + 0x138, links[(number + 1) % count], links[number - 1])
+        struct.pack_into("<Q", memory, place + 0x150, 0x20000000)
+    app.region(base, bytes(memory))
+    return kernel.image()
+
+
+def one_processor_block() -> Image:
+    """A processor that is 256 processors, and each of whose stacks is one."""
+    kernel = _kernel()
+    cpu = kernel.cpus[0]
+    base = cpu.stack("dpc", data=struct.pack("<Q", 0x33) * (0x6000 // 8))
+    for number in range(1, 8):
+        cpu._tss()[f"Ist[{number}]"] = base
+    kernel.set("KeNumberProcessors", 256, 4)
+    for number in range(1, 256):
+        kernel.space.write_int(kernel.symbol("KiProcessorBlock") + 8 * number, cpu.kprcb.address)
+    return kernel.image()
+
+
+def overlapping_resources() -> Image:
+    """A hundred thousand resources, of each of which only the links are its own."""
+    kernel = _kernel()
+    head, count = kernel.symbol("ExpSystemResourcesList"), 100_000
+    start = kernel.space.allocate(16 * count + PAGE, PAGE)
+    links = [head, *range(start, start + 16 * count, 16), head]
+    kernel.space.write(start, b"".join(struct.pack("<QQ", *pair) for pair in zip(links[2:], links)))
+    kernel.space.write(head, struct.pack("<QQ", links[1], links[-2]))
+    return kernel.image()
+
+
+def vad_root_per_process() -> Image:
+    """Processes each of which has all VADs of the one before but the first."""
+    kernel = _kernel()
+    app = kernel.process("app.exe", pid=1000, nt_global_flag=0x1000)
+    for number in range(20_000):
+        app.vads.append(Vad(0x10000000 + 0x20000 * number, PAGE))
+    others = [kernel.process(f"p{number}.exe", pid=2000 + 4 * number) for number in range(100)]
+    image = kernel.image()
+    nodes = [vad.node for vad in app.vads if vad.node is not None]
+    for node, following in zip(nodes, [*(each.address for each in nodes[1:]), 0]):
+        node["VadNode.Left"], node["VadNode.Right"] = 0, following
+    for each, root in zip([app, *others], nodes):
+        each.eprocess["VadRoot.Root"] = root.address
+    return image
+
+
 AMPLIFIERS: Dict[str, Amplifier] = {
     "aliased database": Amplifier(aliased_database, "gflags", {}),
     "aliased database, carved": Amplifier(aliased_database, "stacktracedb", {"carve": True}),
@@ -188,6 +306,13 @@ AMPLIFIERS: Dict[str, Amplifier] = {
     "shared exports": Amplifier(shared_exports, "stacktracedb", {}),
     "shared VADs": Amplifier(shared_vads, "gflags", {}),
     "shared handle table": Amplifier(shared_handle_table, "handletraces", {}),
+    "repeating page tables": Amplifier(repeating_page_tables, "heaptraces", {}),
+    "handles of many processes": Amplifier(handles_of_many_processes, "handletraces", {}),
+    "aliased object traces": Amplifier(aliased_object_traces, "objecttraces", {}),
+    "page-heap ring": Amplifier(page_heap_ring, "heaptraces", {}),
+    "one processor block": Amplifier(one_processor_block, "trapframes", {"scan_stacks": True}),
+    "overlapping resources": Amplifier(overlapping_resources, "locks", {}),
+    "VAD root per process": Amplifier(vad_root_per_process, "gflags", {}),
 }
 
 MOST: Dict[str, Work] = {

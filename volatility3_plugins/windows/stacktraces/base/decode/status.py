@@ -74,6 +74,8 @@ class Word(enum.Enum):
     # Handles.
     NO_LONGER_OPEN = "no longer open"
     """The ring has the open and no close, and the handle table has no such handle: it was closed untraced."""
+    HANDLE_TABLE_SHARED = "handle table shared"
+    """Other processes that claim this table have its events; it does not name this process."""
     HANDLE_TABLE_UNREADABLE = "handle table unreadable"
     EVENTS_LOST = "events lost"
     """Later events of the ring cannot be read; the close of the handle may be among them."""
@@ -159,6 +161,8 @@ class Word(enum.Enum):
     LIST_NOT_FOUND = "list not found"
     # Owners of locks.
     NO_THREAD = "no thread"
+    RESOURCES_OVERLAP = "{} resources overlap"
+    """So many more are on the list whose memory is that of others; they are not shown."""
     OWNER_TABLE_UNREADABLE = "owner table unreadable"
     OWNER_TABLE_TOO_BIG = "owner table too big"
     OWNER_TABLE_SHARED = "owner table shared"
