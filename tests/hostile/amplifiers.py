@@ -27,11 +27,12 @@ _NODES = 0x20000
 
 
 class Amplifier(NamedTuple):
-    """An image, and the plugin with the options that it aims at."""
+    """An image, and the plugin with the options that it aims at; a Status or warning says what was `cut`."""
 
     build: Callable[[], Image]
     plugin: str
     options: Dict[str, Any]
+    cut: str = ""
 
 
 def _kernel(flags: int = 0x2000) -> Kernel:
@@ -99,7 +100,7 @@ def shared_stack() -> Image:
     kernel.space.write(stack + PAGE, page)
     for number, address in enumerate(range(stack + 2 * PAGE, stack + _STACK, PAGE)):
         kernel.space.map_frame(address, kernel.space, stack + number % 2 * PAGE)
-    for number in range(100):
+    for number in range(40):
         thread = app.thread(1004 + 4 * number)
         thread.kthread["StackBase"], thread.kthread["StackLimit"] = stack + _STACK, stack
         thread.kthread["InitialStack"] = stack + _STACK
@@ -196,23 +197,19 @@ def repeating_page_tables() -> Image:
 
 
 def handles_of_many_processes() -> Image:
-    """Two hundred events of a ring, by twenty processes in turn, each of which has thousands of VADs."""
+    """Four hundred events of a ring, by eighteen processes in turn, each of which has a thousand VADs."""
     kernel = _kernel()
-    app = kernel.process("app.exe", pid=1000)
-    for number in range(8000):
-        app.vads.append(Vad(0x10000000 + 0x20000 * number, PAGE))
-    others = [kernel.process(f"p{number}.exe", pid=2000 + 4 * number) for number in range(19)]
-    table = HandleTable(app)
+    made = [kernel.process(f"p{number}.exe", pid=1000 + 4 * number) for number in range(18)]
+    for each in made:
+        for number in range(1000):
+            each.vads.append(Vad(0x10000000 + 0x20000 * number, PAGE))
+    table = HandleTable(made[0])
     table.add(0x84, named(kernel, "_KEVENT", "Event"))
     table.finish()
-    ring = Ring(table, 256)
-    for number in range(200):
-        pid = 2000 + 4 * (number % 19)
-        ring.event(1, 0x84, pid, 1004, [0x10000010 + number] * 4)
-    image = kernel.image()
-    for other in others:
-        other.eprocess["VadRoot.Root"] = app.eprocess["VadRoot.Root"]
-    return image
+    ring = Ring(table, 512)
+    for number in range(400):
+        ring.event(1, 0x84, 1000 + 4 * (number % 18), 1004, [0x10000010 + number])
+    return kernel.image()
 
 
 def aliased_object_traces() -> Image:
@@ -298,30 +295,33 @@ def vad_root_per_process() -> Image:
 AMPLIFIERS: Dict[str, Amplifier] = {
     "aliased database": Amplifier(aliased_database, "gflags", {}),
     "aliased database, carved": Amplifier(aliased_database, "stacktracedb", {"carve": True}),
-    "shared owner table": Amplifier(shared_owner_table, "locks", {}),
-    "overlapping object traces": Amplifier(overlapping_object_traces, "objecttraces", {}),
+    "shared owner table": Amplifier(shared_owner_table, "locks", {}, "owner table shared"),
+    "overlapping object traces": Amplifier(overlapping_object_traces, "objecttraces", {}, "events overlap"),
     "shared stack": Amplifier(shared_stack, "trapframes", {"scan_stacks": True}),
     "shared stack, walked": Amplifier(shared_stack, "callstacks", {}),
     "aliased function table": Amplifier(aliased_function_table, "stacktracedb", {}),
     "shared exports": Amplifier(shared_exports, "stacktracedb", {}),
-    "shared VADs": Amplifier(shared_vads, "gflags", {}),
-    "shared handle table": Amplifier(shared_handle_table, "handletraces", {}),
-    "repeating page tables": Amplifier(repeating_page_tables, "heaptraces", {}),
+    "shared VADs": Amplifier(shared_vads, "gflags", {}, "read up to the limit"),
+    "shared handle table": Amplifier(shared_handle_table, "handletraces", {}, "handle table shared"),
+    "repeating page tables": Amplifier(repeating_page_tables, "heaptraces", {}, "page tables repeat"),
     "handles of many processes": Amplifier(handles_of_many_processes, "handletraces", {}),
-    "aliased object traces": Amplifier(aliased_object_traces, "objecttraces", {}),
+    "aliased object traces": Amplifier(aliased_object_traces, "objecttraces", {}, "events overlap"),
     "page-heap ring": Amplifier(page_heap_ring, "heaptraces", {}),
-    "one processor block": Amplifier(one_processor_block, "trapframes", {"scan_stacks": True}),
-    "overlapping resources": Amplifier(overlapping_resources, "locks", {}),
-    "VAD root per process": Amplifier(vad_root_per_process, "gflags", {}),
+    "one processor block": Amplifier(
+        one_processor_block, "trapframes", {"scan_stacks": True}, "repeat the KPRCB"
+    ),
+    "overlapping resources": Amplifier(overlapping_resources, "locks", {}, "resources overlap"),
+    "VAD root per process": Amplifier(vad_root_per_process, "gflags", {}, "read up to the limit"),
 }
 
 MOST: Dict[str, Work] = {
     "gflags": Work(pages=75, calls=9000, rows=1, kilobytes=96),
     "stacktracedb": Work(pages=75, calls=22_000, rows=250, kilobytes=96),
-    "locks": Work(pages=1, calls=4500, rows=24, kilobytes=96),
+    "locks": Work(pages=1, calls=6000, rows=24, kilobytes=96),
     "objecttraces": Work(pages=1, calls=4500, rows=200, kilobytes=96),
-    "trapframes": Work(pages=6, calls=12_000, rows=1, kilobytes=96),
-    "callstacks": Work(pages=6, calls=20_000, rows=1, kilobytes=96),
-    "handletraces": Work(pages=12, calls=25_000, rows=4000, kilobytes=96),
+    "trapframes": Work(pages=6, calls=9000, rows=1, kilobytes=96),
+    "callstacks": Work(pages=6, calls=16_000, rows=1, kilobytes=96),
+    "handletraces": Work(pages=2, calls=3000, rows=400, kilobytes=96),
+    "heaptraces": Work(pages=2, calls=2000, rows=10, kilobytes=96),
 }
 """The most that a plugin may do for each page of an image's file."""

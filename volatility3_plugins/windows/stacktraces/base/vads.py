@@ -16,8 +16,8 @@ from .spaces import AddressSpace
 vollog = logging.getLogger(__name__)
 
 MAX_VADS = 1 << 18
-MOST_PER_PAGE = 64
-"""VADs of all processes together for each page of the image: no more fit into a page."""
+MOST_PER_PAGE = 16
+"""VADs of all processes together for each page of the image: Windows has one for ten pages."""
 FEW = 0x200
 """VADs of a process that are read however many the others have."""
 MAX_NAMES = 1 << 15

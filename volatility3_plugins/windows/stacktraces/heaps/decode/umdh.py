@@ -25,7 +25,7 @@ Stack = Tuple[Frame, ...]
 NO_PATH = "?"
 _SPACE = "\\x20"
 _MAX_FRAMES = 0x400
-"""Windows captures at most 255 frames of a stack."""
+"""The longest stack that is taken; the traces of heaps are far shorter."""
 _MAX_PATH = 0x7FFF  # characters of a UNICODE_STRING
 
 _HEADER = "// Loaded modules:\r\n//     Base Size Module\r\n"
