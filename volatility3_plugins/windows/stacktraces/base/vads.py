@@ -73,6 +73,8 @@ class Vads:
         top = self._memory.number(space.eprocess + tree.root.offset, tree.root.size)
         if top is None:
             return [], False
+        if not top:
+            return [], True
         if (space.eprocess, top) != self._last[:2]:
             self._last = space.eprocess, top, self._walk(tree, top)
         return self._last[2]
