@@ -4,17 +4,23 @@
 
 from __future__ import annotations
 
+import json
 import pathlib
+import shutil
+import struct
 from typing import List, Optional, Tuple
 
 import pytest
 from volatility3.plugins.windows import gflags, heaptraces
+from volatility3.plugins.windows.stacktraces.base import tables
 
+from tests.conftest import ROOT
 from tests.forge import context, heaps, lfh, pageheaps, segmentheaps
 from tests.forge.heaps import CAPTURE
 from tests.support import grid
 from tests.support.heapimage import HEAP, HeapImage, blocks, groups, owners, symbols
 
+TABLES = ROOT / "symbols" / "windows" / "stacktraces"
 HPA = 0x02000000
 PROCESSES: List[Tuple[str, bool]] = [
     ("win7-x64", False),
@@ -48,14 +54,16 @@ def test_heaps_of_7_and_later(kernel: str, wow64: bool, tmp_path: pathlib.Path) 
         (1000, "app.exe", forged.arch)
     }
     made = {node.row["Block"]: node for node in owners(found)}
-    assert [(made[at].row["Kind"], made[at].row["Index"], made[at].row["Status"]) for at in sorted(made)] == [
+    assert [
+        (made[at].row["BlockKind"], made[at].row["Index"], made[at].row["Status"]) for at in sorted(made)
+    ] == [
         ("heap", forged.index(50), ""),
         ("heap segment", forged.index(51), ""),
         ("lfh container", None, ""),
     ]
     assert symbols(made[HEAP])[1:] == ["app!open_store+0x32", "app!main+0x5"]
     rows = [
-        (node.row["Kind"], node.row["Allocations"], node.row["Bytes"], node.row["Status"])
+        (node.row["TraceKind"], node.row["Count"], node.row["Bytes"], node.row["Status"])
         for node in groups(found)
     ]
     # The last but one is what holds the subsegment, beside the block that was asked for without a trace.
@@ -70,9 +78,12 @@ def test_heaps_of_7_and_later(kernel: str, wow64: bool, tmp_path: pathlib.Path) 
     assert symbols(groups(found)[0])[1:] == ["app!open_store+0x2", "app!main+0x5"]
     sizes = {address: row["Size"] for address, row in blocks(found).items() if row["EntryAddress"]}
     assert sizes == {**users, inner[1]: 9}
-    assert (blocks(found)[virtual]["Index"], blocks(found)[virtual]["Kind"]) == (forged.index(52), "virtual")
+    assert (blocks(found)[virtual]["Index"], blocks(found)[virtual]["BlockKind"]) == (
+        forged.index(52),
+        "virtual",
+    )
     freed = blocks(found)[inner[1]]
-    assert (freed["Status"], freed["Kind"]) == ("freed, stack of the free", "lfh")
+    assert (freed["Status"], freed["BlockKind"]) == ("freed, stack of the free", "lfh")
 
 
 def test_heaps_of_xp(tmp_path: pathlib.Path) -> None:
@@ -84,7 +95,7 @@ def test_heaps_of_xp(tmp_path: pathlib.Path) -> None:
     forged.put(heap.regions(), HEAP)
     found = forged.run(tmp_path, blocks=True)
     rows = [
-        (node.row["Index"], node.row["Allocations"], node.row["Bytes"], node.row["Status"])
+        (node.row["Index"], node.row["Count"], node.row["Bytes"], node.row["Status"])
         for node in groups(found)
     ]
     assert rows == [(first, 3, 150, ""), (second, 1, 32, "freed, stack of the free")]
@@ -122,7 +133,7 @@ def test_traces_within_the_blocks(kernel: str, tmp_path: pathlib.Path) -> None:
         heap.extended(size, 0, heaps.prefix(forged.stack(7), forged.pointer), 3)
     forged.put(heap.regions(), HEAP)
     (group,) = groups(forged.run(tmp_path))
-    assert (group.row["Kind"], group.row["Allocations"], group.row["Bytes"]) == ("inline", 2, 30)
+    assert (group.row["TraceKind"], group.row["Count"], group.row["Bytes"]) == ("inline", 2, 30)
     assert symbols(group)[1:] == ["app!open_store+0x7", "app!main+0x5"]
 
 
@@ -141,21 +152,49 @@ def test_page_heap(kernel: str, wow64: bool, tmp_path: pathlib.Path) -> None:
     forged.put(page.regions())
     found = forged.run(tmp_path, blocks=True)
     rows = [
-        (node.row["Kind"], node.row["Index"], node.row["Bytes"], node.row["Status"]) for node in groups(found)
+        (node.row["TraceKind"], node.row["Index"], node.row["Bytes"], node.row["Status"])
+        for node in groups(found)
     ]
     assert rows == [
         ("std", forged.index(2), 150, ""),
         ("std", forged.index(3), 60, "freed, stack of allocation or free"),
         ("std", forged.index(4), 33, ""),
     ]
-    kinds = {address: (row["Kind"], row["Heap"], row["Size"]) for address, row in blocks(found).items()}
+    kinds = {address: (row["BlockKind"], row["Heap"], row["Size"]) for address, row in blocks(found).items()}
     assert kinds[busy] == ("page", handle, 100)
     assert kinds[gone] == ("page", handle, 60)
     assert kinds[light] == ("lightpage", HEAP, 33)
-    assert [(node.row["Kind"], node.row["Index"]) for node in owners(found)] == [
+    assert [(node.row["BlockKind"], node.row["Index"]) for node in owners(found)] == [
         ("heap", None),
         ("page heap", forged.index(1)),
     ]
+
+
+def test_an_entry_of_no_database_is_laid_out_as_those_of_the_process_database(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A table of a newer Windows, whose entries have longer heads, says nothing of this image."""
+    folder = tmp_path / "symbols"
+    shutil.copytree(TABLES, folder)
+    table = json.loads((folder / "std-6.1-x64.json").read_text())
+    entry = table["user_types"]["_RTL_STACK_TRACE_ENTRY"]
+    entry["size"] += 8
+    for name in ("BackTrace", "FreeChain"):
+        entry["fields"][name]["offset"] += 8
+    (folder / "std-6.9-x64.json").write_text(json.dumps(table))
+    monkeypatch.setattr(tables, "_BESIDE", folder)
+
+    forged = HeapImage("win10-x64", flags=HPA)
+    known, stack = forged.entry(1), forged.stack(2)
+    head = struct.pack("<QHHHH", 0, 1, 0, 7, len(stack))
+    stray = HEAP + 0x5000000
+    forged.put([(stray, (head + struct.pack(f"<{len(stack)}Q", *stack)).ljust(0x1000, b"\0"))])
+    page = pageheaps.PageHeap(HEAP, "x64", 0x20000000, creator=known)
+    page.block(HEAP + 0x2000000, 100, stray)
+    forged.put(page.regions())
+    (group,) = groups(forged.run(tmp_path))
+    assert (group.row["Index"], group.row["Bytes"], group.row["Status"]) == (7, 100, "no database")
+    assert symbols(group)[1:] == ["app!open_store+0x2", "app!main+0x5"]
 
 
 def test_one_page_heap_leads_to_those_that_nothing_else_names(tmp_path: pathlib.Path) -> None:
@@ -188,13 +227,13 @@ def test_segment_heap(kernel: str, wow64: bool, tmp_path: pathlib.Path) -> None:
     forged.put(heap.regions(), HEAP)
     found = forged.run(tmp_path, blocks=True)
     rows = [
-        (node.row["Allocations"], node.row["Bytes"], node.row["Status"], node.row["EntryAddress"])
+        (node.row["Count"], node.row["Bytes"], node.row["Status"], node.row["EntryAddress"])
         for node in groups(found)
     ]
     assert rows == [(1, 0x54321, "", second), (3, None, "unsized, not-read", first)]
-    assert blocks(found)[large]["Kind"] == "large"
+    assert blocks(found)[large]["BlockKind"] == "large"
     (owner,) = owners(found)
-    assert (owner.row["Kind"], owner.row["Size"], owner.row["Status"]) == (
+    assert (owner.row["BlockKind"], owner.row["Size"], owner.row["Status"]) == (
         "segment heap",
         0x100000,
         "not-read",
