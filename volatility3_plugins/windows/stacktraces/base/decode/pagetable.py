@@ -14,6 +14,8 @@ from typing import Iterator, Optional, Tuple
 PAGE_SIZE = 0x1000
 PRESENT = 0x01
 LARGE = 0x80
+_TRANSITION = 0xC00
+"""Bits Transition and Prototype: with the first alone a page is in memory, though not present."""
 _NO_EXECUTE = 63
 _SOFT_EXECUTE = 0x40
 """MM_EXECUTE in the member Protection of an entry that is not present."""
@@ -29,6 +31,16 @@ def target(entry: int, size: int) -> int:
         size: bytes of an entry: 8, or 4 on x86 without PAE
     """
     return entry & _FRAMES[size]
+
+
+def leads(entry: int) -> bool:
+    """Tells whether an entry leads to a page in memory: it is present, or in transition."""
+    return bool(entry & PRESENT) or entry & _TRANSITION == 0x800
+
+
+def entries(table: bytes, size: int) -> Tuple[int, ...]:
+    """Returns the entries of a table, of so many bytes each."""
+    return struct.unpack(f"<{len(table) // size}{_CODES[size]}", table)
 
 
 def executable(entry: int, size: int) -> bool:
