@@ -47,6 +47,8 @@ _MEMBERS = {
     "kernel_stack": ("Tcb.KernelStack",),
     "trap_frame": ("Tcb.TrapFrame",),
     "teb": ("Tcb.Teb",),
+    "system_call_number": ("Tcb.SystemCallNumber",),
+    "first_argument": ("Tcb.FirstArgument",),
     "state": ("Tcb.State",),
     "wait_reason": ("Tcb.WaitReason",),
     "start_address": ("StartAddress",),
@@ -80,7 +82,8 @@ class Thread(Record):
 
     `space` is the native address space of its process, `wow64` the 32-bit half, None if the process has none.
     `ethread` is 0 if only a scan of physical memory found the thread, and in a row that stands for a damaged
-    list. `processor` is the number of the processor on which it is running.
+    list. `processor` is the number of the processor on which it is running. `system_call_number` and
+    `first_argument` are those of its newest system call from user mode (7 and later).
     """
 
     ethread: int
@@ -96,6 +99,8 @@ class Thread(Record):
     state: Optional[int]
     wait_reason: Optional[int]
     debug_active: Optional[int]
+    system_call_number: Optional[int]
+    first_argument: Optional[int]
     start_address: Optional[int]
     win32_start_address: Optional[int]
     processor: Optional[int]
