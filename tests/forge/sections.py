@@ -1,6 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""Image sections: the pages of a file that all processes share which map it, and the structures that lead there.
+"""Image sections: the pages of a file that all processes that map it share, and what leads there.
 
 A section has one page for each page of the image, whose contents are those of the file. A process maps these
 pages until it writes to one: then it gets a copy of its own (`Space.share`). The array of prototype PTEs says

@@ -180,8 +180,10 @@ class Word(enum.Enum):
     EXPORTS_INCOMPLETE = "exports incomplete"
     HEADERS_UNREADABLE = "headers unreadable"
     HEADERS_INVALID = "headers invalid"
-    EXPORTS_DIFFER_FROM_OTHER_PROCESSES = "exports differ from other processes"
-    FUNCTION_TABLE_DIFFERS_FROM_OTHER_PROCESSES = "function table differs from other processes"
+    EXPORTS_DIFFER_FROM_THE_SECTION = "exports differ from the image section"
+    FUNCTION_TABLE_DIFFERS_FROM_THE_SECTION = "function table differs from the image section"
+    UNWIND_DATA_DIFFERS_FROM_THE_SECTION = "unwind data differs from the image section"
+    """The process has a copy of its own, with other bytes than the section that all processes share."""
     FUNCTION_TABLE_UNREADABLE = "function table unreadable"
     FUNCTION_TABLE_INCOMPLETE = "function table incomplete"
     # Flags.
