@@ -20,10 +20,11 @@ from volatility3.plugins.windows import (
     trapframes,
 )
 
-from tests.forge import context, sample, vol
+from tests.forge import context, sample, samplethreads, vol
 from tests.forge.kernel import Kernel
 from tests.forge.paging import State
 from tests.forge.process import Process
+from tests.forge.std import Std
 from tests.support.callstackimages import PID, StackImage
 
 EVIL = 2000
@@ -92,6 +93,13 @@ def shared() -> Kernel:
         options = {"ntdll.dll": sample.NTDLL, "KERNEL32.DLL": sample.KERNEL32, "updater.exe": sample.UPDATER}
         evil.module(module.name, module.base, dll=module.pe.dll, **options[module.name].options())
     tamper(evil)
+    ntdll = evil.modules[-1]
+    thread = evil.thread(4104, start=ntdll.at("RtlUserThreadStart"))
+    samplethreads.wait(thread, ntdll.at("RtlUserThreadStart") + 0x21, rsp=thread.user_stack_base - 0x248)
+    database = Std("6.1", "x64", sample.PROCESS_DATABASE)
+    database.log([module.base + 0x1031 for module in evil.modules])
+    sample.write(evil, database)
+    evil.space.write_int(ntdll.base + sample.POINTER_RVA, database.base)
     half = evil.wow64(nt_global_flag=0x1000)
     for module in next(each.wow for each in kernel.processes if each.wow is not None).modules:
         options = {"ntdll.dll": sample.NTDLL, "KERNEL32.DLL": sample.KERNEL32, "legacy.exe": sample.LEGACY}
@@ -103,10 +111,11 @@ def shared() -> Kernel:
 def tamper(process: Process) -> None:
     """Changes what names and stacks are read from: exports, function table, unwind data, code, data."""
     for module in process.modules:
-        rvas = [module.pe.exports_rva or module.pe.meta_rva + 0x80, module.pe.pdata_rva, UNWIND_DATA, 0x1000]
+        rvas = [module.pe.meta_rva + 0x80, module.pe.pdata_rva, UNWIND_DATA]
         for rva in rvas:
             address = module.base + rva
             process.space.write(address, bytes(byte ^ 1 for byte in process.space.read(address, 0x40)))
+        process.space.write(module.base + 0x1000, b"\xcc" * 0x400)
         process.space.write(module.base + 0x7000, b"\x11" * 0x800)
 
 
@@ -159,9 +168,10 @@ def test_a_process_alone_has_the_same_rows(orders: List[context.Opened], plugin:
 def test_a_page_of_no_other_process_is_taken(tmp_path: pathlib.Path) -> None:
     """The section has lost its unwind data, one process has its own: the other's walk says what is missing."""
     made = stacks("win10-x64", None)
-    evil = made.kernel.processes[-1] if made.kernel.processes[-1].pid == EVIL else made.kernel.processes[-2]
+    evil = next(each for each in made.kernel.processes if each.pid == EVIL)
     ntdll = made.modules["ntdll"]
     evil.space.write(ntdll.base + UNWIND_DATA + 0x700, b"own")
+    made.kernel.processes.sort(key=lambda each: each is not evil)
     made.app.space.set_state(ntdll.base + UNWIND_DATA, 0x1000, State.PROTOTYPE)
     assert ntdll.section is not None
     ntdll.section.set_state(UNWIND_DATA & ~0xFFF, 0x1000, State.PAGEFILE)
