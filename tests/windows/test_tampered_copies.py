@@ -71,7 +71,9 @@ def test_unwind_data_that_one_process_changed_takes_no_frame_elsewhere(
     tmp_path: pathlib.Path, name: str
 ) -> None:
     clean = rows_of(tmp_path / "clean", stacks(name, None), PID)
-    assert [row["How"] for row in clean if row["Stack"] == "user" and row["Frame"] is not None].count("unwind") > 1
+    assert [row["How"] for row in clean if row["Stack"] == "user" and row["Frame"] is not None].count(
+        "unwind"
+    ) > 1
     for evil_first in (True, False):
         for options in ((), ("--pid", str(PID))):
             folder = tmp_path / f"{evil_first}{len(options)}"
@@ -166,7 +168,7 @@ def test_a_process_alone_has_the_same_rows(orders: List[context.Opened], plugin:
 
 
 def test_a_page_of_no_other_process_is_taken(tmp_path: pathlib.Path) -> None:
-    """The section has lost its unwind data, one process has its own: the other's walk says what is missing."""
+    """The section has lost its unwind data, one process has its own: the other says what is missing."""
     made = stacks("win10-x64", None)
     evil = next(each for each in made.kernel.processes if each.pid == EVIL)
     ntdll = made.modules["ntdll"]
