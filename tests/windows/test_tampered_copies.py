@@ -43,7 +43,7 @@ PLUGINS: Dict[str, Tuple[Any, Dict[str, Any]]] = {
 
 
 def stacks(name: str, evil_first: Optional[bool]) -> StackImage:
-    """Two processes whose threads wait; one has changed two bytes of unwind data, unless `evil_first` is None."""
+    """Two processes whose threads wait; unless `evil_first` is None one has changed unwind data."""
     made = StackImage(name)
     evil = made.kernel.process("evil.exe", pid=EVIL)
     made._user_modules(evil)
