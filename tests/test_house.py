@@ -47,10 +47,12 @@ KNOW_A_CPU = {
 }
 """Modules whose name does not end in _x64 or _x86, and which may say `x64` or `x86` in code."""
 
+DEAR_RECORDS = {"NamedTuple", "Enum", "IntEnum", "Flag", "IntFlag", "TypedDict"}
+
 MOST_MODULES = 150
-MOST_RECORDS = 120
-"""Volatility imports every file below a plugin folder at every command: each module takes about 0.1 ms, each
-class of records 0.3 ms."""
+MOST_DEAR_RECORDS = 3
+"""Volatility imports every file below a plugin folder at every command: a module takes about 0.1 ms, a class on
+`Record` (base/decode/record.py) 0.01 ms, one on NamedTuple 0.3 ms."""
 
 _CPU = re.compile(r"\bx(64|86)\b")
 
@@ -136,15 +138,25 @@ def class_names(windows: pathlib.Path) -> Dict[str, List[str]]:
 
 
 def records(windows: pathlib.Path) -> int:
-    """Returns how many classes of records are made at start-up."""
+    """Returns how many classes are made at start-up by the standard library's dear ways."""
     count = 0
     for path in modules(windows):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.ClassDef):
                 bases = {ast.unparse(base).rsplit(".", 1)[-1] for base in node.bases}
                 marks = {ast.unparse(mark).split("(")[0] for mark in node.decorator_list}
-                count += bool(bases & {"NamedTuple", "Enum", "TypedDict"} or "dataclass" in "".join(marks))
+                count += bool(bases & DEAR_RECORDS or "dataclass" in "".join(marks))
     return count
+
+
+def work(windows: pathlib.Path) -> List[str]:
+    """Returns the regular expressions that a module compiles when it is imported."""
+    found = []
+    for path in modules(windows):
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            if isinstance(node, (ast.Assign, ast.AnnAssign)) and "re.compile" in ast.unparse(node):
+                found.append(f"{path.relative_to(windows)}:{node.lineno}")
+    return found
 
 
 def knows_a_cpu(path: pathlib.Path) -> bool:
@@ -208,4 +220,5 @@ def test_rooms_have_packages_without_code() -> None:
 
 def test_start_up_stays_small() -> None:
     assert len(modules(WINDOWS)) <= MOST_MODULES
-    assert records(WINDOWS) <= MOST_RECORDS
+    assert records(WINDOWS) <= MOST_DEAR_RECORDS
+    assert work(WINDOWS) == []

@@ -19,6 +19,7 @@ from tests.forge.objecttraces import ObjectTraces
 from tests.forge.std import Std
 from tests.forge.vad import Vad
 from tests.support.tracedkernels import new_kernel, put_database
+from tests.support.work import Work
 
 PAGE = 0x1000
 _STACK = 0x40000
@@ -188,3 +189,14 @@ AMPLIFIERS: Dict[str, Amplifier] = {
     "shared VADs": Amplifier(shared_vads, "gflags", {}),
     "shared handle table": Amplifier(shared_handle_table, "handletraces", {}),
 }
+
+MOST: Dict[str, Work] = {
+    "gflags": Work(pages=75, calls=9000, rows=1, kilobytes=96),
+    "stacktracedb": Work(pages=75, calls=22_000, rows=250, kilobytes=96),
+    "locks": Work(pages=1, calls=4500, rows=24, kilobytes=96),
+    "objecttraces": Work(pages=1, calls=4500, rows=200, kilobytes=96),
+    "trapframes": Work(pages=6, calls=12_000, rows=1, kilobytes=96),
+    "callstacks": Work(pages=6, calls=20_000, rows=1, kilobytes=96),
+    "handletraces": Work(pages=12, calls=25_000, rows=4000, kilobytes=96),
+}
+"""The most that a plugin may do for each page of an image's file."""

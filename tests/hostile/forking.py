@@ -28,10 +28,18 @@ class RanAway(BaseException):
 
 
 class Violation(NamedTuple):
-    """A run that did what none may do; `number` and the seed make it happen again."""
+    """A run that did what none may do.
+
+    Attributes:
+        number: with the seed makes it happen again
+        what: it did
+        slow: it took too long. This depends on what else the machine does, so that only
+            `python3 -m tests.hostile` fails by it, and the tests count instead
+    """
 
     number: int
     what: str
+    slow: bool = False
 
 
 class Report(NamedTuple):

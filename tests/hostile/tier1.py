@@ -68,7 +68,8 @@ def _batch(
             found.append(Violation(number, f"{target.name}, {'; '.join(done)}: {what}"))
         seconds = time.process_time() - start
         if seconds > SECONDS:
-            found.append(Violation(number, f"{target.name}, {'; '.join(done)}: took {seconds:.1f} s"))
+            what = f"{target.name}, {'; '.join(done)}: took {seconds:.1f} s"
+            found.append(Violation(number, what, slow=True))
     return found, before
 
 

@@ -202,16 +202,18 @@ def attack(subject: Subject, seed: str, number: int) -> List[Violation]:
         memory.install(subject.opened, bytes(data))
         return attempt.perform(subject.opened, plugin, options)
 
-    report = forking.call(run, int(base.seconds) + MORE_SECONDS + 5)
+    report = forking.call(run, int(base.seconds) + forking.CPU_SECONDS)
     title = f"{subject.name}, {plugins.full_name(plugin)} {options}, {'; '.join(done)}"
     wrong = [report.error] if report.error else list(report.value.wrong)
-    if report.seconds > base.seconds + MORE_SECONDS:
-        wrong.append(f"took {report.seconds:.1f} s, undamaged {base.seconds:.1f} s")
     if report.megabytes > base.megabytes + MORE_MEGABYTES:
         wrong.append(f"took {report.megabytes:.0f} MB, undamaged {base.megabytes:.0f} MB")
     if not report.error:
         wrong += _lost(subject, plugin, options, base, report.value, changed)
-    return [Violation(number, f"{title}: {each}") for each in wrong]
+    found = [Violation(number, f"{title}: {each}") for each in wrong]
+    if report.seconds > base.seconds + MORE_SECONDS:
+        what = f"{title}: took {report.seconds:.1f} s, undamaged {base.seconds:.1f} s"
+        found.append(Violation(number, what, slow=True))
+    return found
 
 
 def _lost(

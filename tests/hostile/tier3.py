@@ -103,15 +103,16 @@ def attack(target: Target, seed: str, number: int) -> List[Violation]:
         done = list(_anywhere(data, chance))
     file.write_bytes(data)
     result, wrote = target.run(file, renderer, name, words)
-    wrong = [*wrote, *_wrong(result, renderer)]
+    title = f"{subject.name}, -r {renderer} {name} {' '.join(words)}, {'; '.join(done)}"
+    wrong, slow = [*wrote, *_wrong(result, renderer)], []
     if result.seconds > MORE_SECONDS or result.megabytes > MORE_MEGABYTES:
         whole = target.whole(renderer, name, words)
         if result.seconds > whole.seconds + MORE_SECONDS:
-            wrong.append(f"took {result.seconds:.1f} s, undamaged {whole.seconds:.1f} s")
+            slow.append(f"took {result.seconds:.1f} s, undamaged {whole.seconds:.1f} s")
         if result.megabytes > whole.megabytes + MORE_MEGABYTES:
             wrong.append(f"took {result.megabytes:.0f} MB, undamaged {whole.megabytes:.0f} MB")
-    title = f"{subject.name}, -r {renderer} {name} {' '.join(words)}, {'; '.join(done)}"
-    return [Violation(number, f"{title}: {each}") for each in wrong]
+    found = [(each, False) for each in wrong] + [(each, True) for each in slow]
+    return [Violation(number, f"{title}: {each}", is_slow) for each, is_slow in found]
 
 
 def parts(seed: str, numbers: Sequence[int]) -> List[Callable[[], List[Violation]]]:

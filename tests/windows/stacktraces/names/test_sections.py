@@ -53,7 +53,7 @@ def names(kernel: Kernel, folder: pathlib.Path) -> Dict[int, Name]:
 
 
 def found(said: object = NOTHING) -> Name:
-    return Name("ntdll!Function002+0x4", "nearest", said, "module")  # type: ignore[arg-type]
+    return Name("ntdll!Function002+0x4", "nearest", said, "module")
 
 
 NOT_NAMED = Name("ntdll+0x1024", "module", status(Word.EXPORTS_UNREADABLE), "module")

@@ -4,8 +4,9 @@
 
 from __future__ import annotations
 
-from typing import Dict, NamedTuple, Optional
+from typing import Dict, Optional
 
+from .decode.record import Record
 from .decode.status import NOTHING, Status, Word, status
 from .image import Image
 from .objectnames import ObjectNames
@@ -23,7 +24,7 @@ _MAX_KNOWN = 1 << 16
 _MAX_TYPE_NAME = 128
 
 
-class ObjectInfo(NamedTuple):
+class ObjectInfo(Record):
     """An object. `body` is the address by which Windows refers to it; its header lies before that. `type` and
     `name` are None if the object has none, or if they cannot be read; `status` says so then."""
 
@@ -33,7 +34,7 @@ class ObjectInfo(NamedTuple):
     status: Status
 
 
-class ObjectCreator(NamedTuple):
+class ObjectCreator(Record):
     """Who made an object: the process, and the index of the stack in the kernel's database (0: none)."""
 
     pid: int

@@ -4,8 +4,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
+from .decode.record import Record
 from .decode.status import NOTHING, Status
 
 KERNEL_PID = 0
@@ -15,7 +14,7 @@ ARCHES = {8: "x64", 4: "x86"}
 """What the column Arch says, by pointer size."""
 
 
-class AddressSpace(NamedTuple):
+class AddressSpace(Record):
     """One bitness of one address space. Addresses are canonical.
 
     A WoW64 process is two of them over the same layer: the 64-bit one and the 32-bit one (`wow64`).

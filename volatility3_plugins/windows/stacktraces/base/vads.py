@@ -6,8 +6,9 @@ from __future__ import annotations
 
 import functools
 import logging
-from typing import List, NamedTuple, Optional, Set, Tuple
+from typing import List, Optional, Set, Tuple
 
+from .decode.record import Record
 from .decode.structure import MissingMemberError
 from .image import Image
 from .spaces import AddressSpace
@@ -28,7 +29,7 @@ POOL_TAG = b"Vad"
 _FULL, _SHORT = "_MMVAD", "_MMVAD_SHORT"
 
 
-class Vad(NamedTuple):
+class Vad(Record):
     """A range of a process' addresses, `end` exclusive; `control_area` is 0 for private memory.
 
     `address` is that of the _MMVAD or _MMVAD_SHORT.

@@ -4,8 +4,9 @@
 
 from __future__ import annotations
 
-from typing import Iterator, NamedTuple, Optional, Set, Tuple, Union
+from typing import Iterator, Optional, Set, Tuple, Union
 
+from ..base.decode.record import Record
 from ..base.decode.status import NOTHING, Said, Status, Word, status
 from ..base.image import Image
 from ..base.objectheaders import ObjectInfo, Objects
@@ -22,7 +23,7 @@ _EVENTS = {
 }
 
 
-class HandleEvent(NamedTuple):
+class HandleEvent(Record):
     """An event, or a hole among them.
 
     Attributes:

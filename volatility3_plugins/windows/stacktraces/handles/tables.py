@@ -4,12 +4,13 @@
 
 from __future__ import annotations
 
-from typing import Iterator, NamedTuple, Optional, Set, Tuple
+from typing import Iterator, Optional, Set, Tuple
 
 from ..base import globalflag
 from ..base.decode import globalflags
 from ..base.decode.extents import Extents
 from ..base.decode.pagetable import PAGE_SIZE
+from ..base.decode.record import Record
 from ..base.image import Image
 from .decode import handletable
 from .decode.handletable import Entry, EntryDecoder
@@ -17,7 +18,7 @@ from .decode.handletable import Entry, EntryDecoder
 _KERNEL_HANDLE = 0x80000000
 
 
-class HandleTable(NamedTuple):
+class HandleTable(Record):
     """The table of a process. `address` is 0 if the process has none or no longer has one; `debug_info` is 0
     if its handles are not traced."""
 

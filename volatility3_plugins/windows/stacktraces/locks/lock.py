@@ -4,8 +4,9 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, Optional, Tuple, Union
+from typing import Optional, Tuple, Union
 
+from ..base.decode.record import Record
 from ..base.decode.status import NOTHING, Status, Word, status
 from ..base.space import AddressSpace
 
@@ -16,7 +17,7 @@ CRITICAL_SECTION = "critical section"
 SHARED, EXCLUSIVE, WAITING = "shared owner", "exclusive owner", "waiter"
 
 
-class LockOwner(NamedTuple):
+class LockOwner(Record):
     """A thread that owns a lock, or waits for one.
 
     `thread` is OwnerThread as stored (canonical), without the low bits that are flags. If there is no thread
@@ -30,7 +31,7 @@ class LockOwner(NamedTuple):
     status: Status
 
 
-class Lock(NamedTuple):
+class Lock(Record):
     """A lock, as far as it can be read.
 
     Attributes:
@@ -71,7 +72,7 @@ class Lock(NamedTuple):
     debug_info: Optional[int] = None
 
 
-class LockGap(NamedTuple):
+class LockGap(Record):
     """Stands for locks that cannot be listed, because a list or a part of it cannot be found or read.
 
     `status` is never empty.

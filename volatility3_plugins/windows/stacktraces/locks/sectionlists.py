@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import logging
 import struct
-from typing import Iterator, NamedTuple, Optional
+from typing import Iterator, Optional
 
+from ..base.decode.record import Record
 from ..base.image import Image
 from ..base.space import AddressSpace
 from ..names.ntdll import Ntdll, Ntdlls
@@ -32,7 +33,7 @@ _NO_POINTER = 0xFFFF
 """The first 64 KB of a process are never mapped."""
 
 
-class SectionPair(NamedTuple):
+class SectionPair(Record):
     """Debug information and its critical section (None if it cannot be read).
 
     `proven` tells whether the two point to each other.
@@ -43,7 +44,7 @@ class SectionPair(NamedTuple):
     proven: bool
 
 
-class SectionList(NamedTuple):
+class SectionList(Record):
     """A node of the list from which it can be walked.
 
     If `is_head`, the node is the head of the list. Otherwise it belongs to a lock, and the head is one of the

@@ -4,13 +4,14 @@
 
 from __future__ import annotations
 
-from typing import Dict, Iterable, Iterator, List, NamedTuple, Optional, Set, Tuple
+from typing import Dict, Iterable, Iterator, List, Optional, Set, Tuple
 
 from volatility3.framework import exceptions
 
 from ..base import bulk
 from ..base.decode import modulename
 from ..base.decode.pagetable import PAGE_SIZE
+from ..base.decode.record import Record
 from ..base.decode.status import NOTHING, Status, Word, status
 from ..base.image import Image
 from ..base.space import KERNEL_PROCESS
@@ -20,7 +21,7 @@ from .imagereader import ImageReader
 from .loaderlists import LoaderLists
 
 
-class Module(NamedTuple):
+class Module(Record):
     """A module in memory. Addresses are canonical.
 
     `name` is the name that stands in symbols, `file` the file's name in the loader's list; `status` says what

@@ -4,10 +4,11 @@
 
 from __future__ import annotations
 
-from typing import Dict, List, NamedTuple, Optional, Set, Tuple
+from typing import Dict, List, Optional, Set, Tuple
 
 from ..base.decode.memo import Memo
 from ..base.decode.memory import Memory
+from ..base.decode.record import Record
 from ..base.decode.structure import Structures
 from ..base.image import Image
 from ..base.space import AddressSpace
@@ -20,7 +21,7 @@ _ORDERS = ("Load", "Memory")
 that are still being loaded, so that a module which it lacks need not be hidden."""
 
 
-class LoaderEntry(NamedTuple):
+class LoaderEntry(Record):
     """A module in the loader lists. `orders` has a bit for each list that it is in (bit 0: load order)."""
 
     base: int

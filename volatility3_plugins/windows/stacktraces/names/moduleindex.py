@@ -12,10 +12,11 @@ nothing that one process writes changes a name elsewhere, in whatever order proc
 from __future__ import annotations
 
 import functools
-from typing import Dict, Hashable, NamedTuple, Optional, Set, Tuple
+from typing import Dict, Hashable, Optional, Set, Tuple
 
 from volatility3.framework import interfaces
 
+from ..base.decode.record import Record
 from ..base.decode.status import NOTHING, Status, Word, status
 from ..base.image import Image
 from ..base.sections import SectionView
@@ -41,7 +42,7 @@ MAX_KEPT = 1 << 22
 MAX_FUNCTION_TABLE = 1 << 25
 
 
-class ModuleIndex(NamedTuple):
+class ModuleIndex(Record):
     """What is known of a module's image.
 
     `status` says what could not be read. `symbols` are those of its PDB, None if Volatility lacks the PDB.
@@ -76,7 +77,7 @@ class _Room:
             self.used += count
 
 
-class _Made(NamedTuple):
+class _Made(Record):
     """An index, what it was made from, and how many exports it has."""
 
     module: ModuleIndex

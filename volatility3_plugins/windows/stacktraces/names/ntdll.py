@@ -4,10 +4,11 @@
 
 from __future__ import annotations
 
-from typing import Iterator, List, NamedTuple, Optional, Tuple
+from typing import Iterator, List, Optional, Tuple
 
 from ..base.decode import modulename
 from ..base.decode.extents import Extents
+from ..base.decode.record import Record
 from ..base.image import Image
 from ..base.sections import ImageSections, SectionView
 from ..base.space import AddressSpace
@@ -22,7 +23,7 @@ MAX_IMAGE = 0x1000000
 """16 MB, several times the size of any ntdll: the limit for a size that may be forged."""
 
 
-class Ntdll(NamedTuple):
+class Ntdll(Record):
     """One ntdll in one address space: `base` is canonical, `size` in bytes, `image` its names and headers.
 
     `view` is its section, None if it has none.

@@ -14,10 +14,9 @@ import logging
 import lzma
 import os
 import pathlib
-import re
 import sqlite3
 import zlib
-from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Optional
+from typing import Any, Dict, Iterator, List, Mapping, Optional
 
 from volatility3 import symbols
 from volatility3.framework import constants, exceptions, interfaces
@@ -25,13 +24,15 @@ from volatility3.framework.automagic import symbol_cache
 from volatility3.framework.layers import resources
 from volatility3.framework.symbols.windows import pdbutil
 
+from ..base.decode.memo import late_pattern
+from ..base.decode.record import Record
 from ..base.image import Image
 from .decode import rules
 from .decode.pe import CodeView
 
 vollog = logging.getLogger(__name__)
 
-_PLAIN_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+ -]{0,127}")
+_PLAIN_NAME = late_pattern(r"[A-Za-z0-9_][A-Za-z0-9_.+ -]{0,127}")
 _MAX_REPORTS = 256
 
 READ_ERRORS = (
@@ -51,7 +52,7 @@ FETCH_ERRORS = (*READ_ERRORS, IndexError)
 """Exceptions that Volatility's download and its PDB converter raise."""
 
 
-class SymbolArrays(NamedTuple):
+class SymbolArrays(Record):
     """The symbols of a module, by RVA: each RVA once, with its best name."""
 
     rvas: List[int]

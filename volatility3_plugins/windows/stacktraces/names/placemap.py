@@ -6,9 +6,10 @@ from __future__ import annotations
 
 import functools
 import logging
-from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Dict, List, Optional, Sequence, Tuple
 
 from ..base.decode import ranges
+from ..base.decode.record import Record
 from ..base.decode.status import Word, status
 from ..base.image import Image
 from ..base.space import AddressSpace
@@ -43,7 +44,7 @@ END = 1 << 64
 Span = Tuple[int, int, AnyPlace]
 
 
-class Halves(NamedTuple):
+class Halves(Record):
     """The end of the user's half, the start of the kernel's half, and `top`, the end of the kernel's half."""
 
     user_end: int

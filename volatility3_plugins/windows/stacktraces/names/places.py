@@ -4,9 +4,10 @@
 
 from __future__ import annotations
 
-from typing import Callable, NamedTuple, Optional, Union
+from typing import Callable, Optional, Union
 
 from ..base.decode import modulename
+from ..base.decode.record import Record
 from ..base.decode.status import NOTHING, Status, Word, status
 from .decode import rules
 from .decode.rules import MODULE, NONE
@@ -16,7 +17,7 @@ from .moduleindex import ModuleIndex
 from .unloaded import Unloaded
 
 
-class Name(NamedTuple):
+class Name(Record):
     """How an address is written.
 
     Args:

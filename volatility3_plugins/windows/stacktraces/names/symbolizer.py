@@ -14,10 +14,11 @@ the return address itself belongs to the next function.
 from __future__ import annotations
 
 from bisect import bisect_right
-from typing import Callable, Dict, List, NamedTuple, Optional, Tuple
+from typing import Callable, Dict, List, Optional, Tuple
 
 from volatility3.framework import constants, interfaces
 
+from ..base.decode.record import Record
 from ..base.image import Image
 from ..base.space import AddressSpace
 from ..base.spaces import AddressSpaces
@@ -48,7 +49,7 @@ MAX_HELD = 1 << 19
 """Exports of modules that only one process has: when so many are kept, the names of a process go."""
 
 
-class KnownModule(NamedTuple):
+class KnownModule(Record):
     """A module of an address space, and the index of its image (by RVA).
 
     `open` opens the image as the process has it; None for a module of the kernel.

@@ -4,11 +4,12 @@
 
 from __future__ import annotations
 
-from typing import Iterator, List, NamedTuple, Tuple
+from typing import Iterator, List, Tuple
 
 from ..base import tables
 from ..base.decode.memo import Memo
 from ..base.decode.memory import Memory
+from ..base.decode.record import Record
 from ..base.image import Image
 from ..base.space import ARCHES
 from .decode import pe, unloadevents
@@ -26,7 +27,7 @@ _RING = "RtlpUnloadEventTrace"
 _RING_EX = "RtlpUnloadEventTraceEx"
 
 
-class Unloaded(NamedTuple):
+class Unloaded(Record):
     """A range, `end` exclusive, in which a module was before it was unloaded."""
 
     start: int

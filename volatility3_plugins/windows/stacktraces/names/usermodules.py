@@ -5,9 +5,10 @@
 from __future__ import annotations
 
 import bisect
-from typing import Dict, List, NamedTuple, Optional, Sequence
+from typing import Dict, List, Optional, Sequence
 
 from ..base.decode import modulename
+from ..base.decode.record import Record
 from ..base.decode.status import NOTHING, Status, Word, status
 from ..base.image import Image
 from ..base.sections import ImageSections, SectionView
@@ -20,7 +21,7 @@ from .loaderlists import LoaderEntry, LoaderLists
 _BOTH_ORDERS = 3
 
 
-class ProcessModules(NamedTuple):
+class ProcessModules(Record):
     """The modules of a process and its VADs, by address. `ntdlls` are its ntdll modules, by pointer size."""
 
     modules: List[Module]

@@ -4,13 +4,14 @@
 
 from __future__ import annotations
 
-from typing import Dict, Iterator, NamedTuple, Optional, Set, Tuple, Union
+from typing import Dict, Iterator, Optional, Set, Tuple, Union
 
 from volatility3.framework import interfaces
 
 from ..base.decode import text
 from ..base.decode.memory import WINDOW, Memory, Windows
 from ..base.decode.ranges import Claims
+from ..base.decode.record import Record
 from ..base.decode.status import NOTHING, Said, Status, Word, status
 from ..base.image import Image
 from ..base.objectheaders import ObjectInfo, Objects
@@ -28,7 +29,7 @@ _LATER = "_RTL_STACKDB_CONTEXT"
 """17763 and later have this type; since build 28000 the traces of objects are kept in it."""
 
 
-class ObjectEvent(NamedTuple):
+class ObjectEvent(Record):
     """An event of a traced object, or what stands for those that cannot be read.
 
     Attributes:

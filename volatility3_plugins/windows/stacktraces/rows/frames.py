@@ -7,11 +7,12 @@ from __future__ import annotations
 import fnmatch
 import functools
 import re
-from typing import Callable, Iterable, Iterator, List, NamedTuple, Optional, Tuple
+from typing import Callable, Iterable, Iterator, List, Optional, Tuple
 
 from volatility3.framework import interfaces
 
 from ..base.decode.memo import Memo
+from ..base.decode.record import Record
 from ..base.decode.status import Word, text
 from ..names.symbolizer import UNBACKED, Name, SpaceNames
 from ..tracedb.decode.judge import Trace
@@ -21,7 +22,7 @@ _SYMBOLS = 1 << 16
 """How many symbols are remembered with the answer whether --find matches them: stacks share most frames."""
 
 
-class FrameCells(NamedTuple):
+class FrameCells(Record):
     """Address, Symbol, Source and Status of a frame, and its name (None: the frame cannot be read)."""
 
     cells: Tuple[object, object, object, str]

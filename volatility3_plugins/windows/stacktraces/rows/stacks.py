@@ -4,9 +4,10 @@
 
 from __future__ import annotations
 
-from typing import Dict, Iterable, Iterator, List, NamedTuple, Optional, Tuple
+from typing import Dict, Iterable, Iterator, List, Optional, Tuple
 
 from ..base import bulk
+from ..base.decode.record import Record
 from ..base.decode.status import Status, Word, status, text
 from ..names.symbolizer import Name, Symbolizer
 from ..stacks.decode.frames import Frame
@@ -40,7 +41,7 @@ _STACK = ("PID", "Process", "TID", "Stack")
 _THREAD = ("State", "WaitReason", "StartAddress", "StartSymbol")
 
 
-class Shown(NamedTuple):
+class Shown(Record):
     """What is shown of a stack.
 
     Attributes:

@@ -4,8 +4,9 @@
 
 from __future__ import annotations
 
-from typing import Dict, Iterable, Iterator, List, NamedTuple, Optional, Tuple
+from typing import Dict, Iterable, Iterator, List, Optional, Tuple
 
+from ..base.decode.record import Record
 from ..base.decode.status import NOTHING, Status, Word, says, status
 from ..base.image import Image
 from ..names.symbolizer import Symbolizer
@@ -24,7 +25,7 @@ from .walkers import StackWalkers
 _NO_WALK = StackWalk(())
 
 
-class KernelWalk(NamedTuple):
+class KernelWalk(Record):
     """The walk up a kernel stack; `status` says why it could not begin where it should."""
 
     walk: StackWalk

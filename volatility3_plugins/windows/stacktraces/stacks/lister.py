@@ -10,10 +10,11 @@ Stack limits: NT_TIB of winnt.h.
 
 from __future__ import annotations
 
-from typing import Collection, Iterator, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Collection, Iterator, List, Optional, Sequence, Tuple
 
 from volatility3.framework import interfaces
 
+from ..base.decode.record import Record
 from ..base.decode.status import Status, Word, status
 from ..base.image import Image
 from ..base.space import AddressSpace
@@ -30,7 +31,7 @@ from .kernel import KernelWalks
 KERNEL, USER = "kernel", "user"
 
 
-class CallStack(NamedTuple):
+class CallStack(Record):
     """One stack of a thread. Addresses are canonical.
 
     Attributes:

@@ -8,8 +8,9 @@ Source: _KSTACK_CONTROL (8 and later) and _KERNEL_STACK_CONTROL (before) of the 
 
 from __future__ import annotations
 
-from typing import Iterator, NamedTuple, Optional, Set, Tuple
+from typing import Iterator, Optional, Set, Tuple
 
+from ..base.decode.record import Record
 from ..base.decode.structure import Field
 from ..base.image import Image
 from .lister import Thread
@@ -22,7 +23,7 @@ _CONTROLS = ("_KSTACK_CONTROL", "_KERNEL_STACK_CONTROL")
 _MEMBERS = ("StackBase", "StackLimit", "InitialStack", "KernelStack")
 
 
-class Segment(NamedTuple):
+class Segment(Record):
     """A part of a kernel stack (canonical addresses).
 
     `base` is its upper end, `limit` its lower end. Entries from user mode begin below `initial`. The memory

@@ -13,13 +13,14 @@ with the offsets of the image's symbol table; a member that is not in the image 
 from __future__ import annotations
 
 import logging
-from typing import Collection, Dict, Iterator, List, NamedTuple, Optional
+from typing import Collection, Dict, Iterator, List, Optional
 
 from volatility3.framework import interfaces
 
 from ..base import bulk
 from ..base.decode import links
 from ..base.decode.extents import Extents
+from ..base.decode.record import Record
 from ..base.decode.status import NOTHING, Status, Word, says, status
 from ..base.image import Image
 from ..base.space import AddressSpace
@@ -53,7 +54,7 @@ _MEMBERS = {
 }
 
 
-class Process(NamedTuple):
+class Process(Record):
     """A process: its native space, and its 32-bit half if it is a WoW64 process."""
 
     space: AddressSpace
@@ -74,7 +75,7 @@ def processes(
         yield Process(native, None)
 
 
-class Thread(NamedTuple):
+class Thread(Record):
     """A thread. Addresses are canonical; a member that could not be read is None.
 
     `space` is the native address space of its process, `wow64` the 32-bit half, None if the process has none.

@@ -4,10 +4,11 @@
 
 from __future__ import annotations
 
-from typing import Iterator, NamedTuple, Optional, Tuple
+from typing import Iterator, Optional, Tuple
 
 from volatility3.framework import interfaces
 
+from ..base.decode.record import Record
 from ..base.decode.structure import Field
 from ..base.image import Image
 
@@ -23,7 +24,7 @@ _STACK_SIZES = {8: 0x6000, 4: 0x3000}
 a processor's stack is."""
 
 
-class ProcessorStack(NamedTuple):
+class ProcessorStack(Record):
     """A stack that belongs to a processor: `kind` is dpc, isr, or ist with its index; `base` its upper end.
 
     `limit` is the lowest possible end of the stack. The real end may be higher: then other data lies between.
@@ -34,7 +35,7 @@ class ProcessorStack(NamedTuple):
     limit: int
 
 
-class Processor(NamedTuple):
+class Processor(Record):
     """A processor. Addresses are canonical; an address that the image lacks is 0.
 
     `context` is the CONTEXT in KPRCB.ProcessorState, which holds one only if its ContextFlags say so.

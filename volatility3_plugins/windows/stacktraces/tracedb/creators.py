@@ -4,8 +4,9 @@
 
 from __future__ import annotations
 
-from typing import Collection, Dict, NamedTuple, Optional, Tuple
+from typing import Collection, Dict, Optional, Tuple
 
+from ..base.decode.record import Record
 from ..base.decode.status import Status, Word, status
 from ..base.space import AddressSpace
 from .decode import status as stdstatus
@@ -16,7 +17,7 @@ from .found import STD
 _MAX_16_BITS = 0xFFFF
 
 
-class Creator(NamedTuple):
+class Creator(Record):
     """The stack that an index stands for.
 
     Attributes:

@@ -4,8 +4,9 @@
 
 from __future__ import annotations
 
-from typing import List, NamedTuple, Optional
+from typing import List, Optional
 
+from ..base.decode.record import Record
 from ..base.decode.status import Status
 from ..base.space import AddressSpace
 from .decode.header import Header
@@ -16,7 +17,7 @@ BY_SYMBOL = "symbol"
 BY_SEARCH = "search"
 
 
-class Database(NamedTuple):
+class Database(Record):
     """A database and how it was found.
 
     Attributes:
@@ -38,7 +39,7 @@ class Database(NamedTuple):
     status: Status
 
 
-class Found(NamedTuple):
+class Found(Record):
     """The databases of an address space; `status` says why others may not have been found."""
 
     databases: List[Database]

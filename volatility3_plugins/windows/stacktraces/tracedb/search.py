@@ -10,10 +10,11 @@ header.
 from __future__ import annotations
 
 import struct
-from typing import Dict, Iterator, List, NamedTuple, Optional, Tuple
+from typing import Dict, Iterator, List, Optional, Tuple
 
 from ..base.decode.extents import Extents
 from ..base.decode.memory import Reader
+from ..base.decode.record import Record
 from ..base.decode.status import NOTHING, Status, Word, status
 from ..base.space import AddressSpace
 from .decode import heaplog
@@ -40,7 +41,7 @@ MIN_EVIDENCE = 2
 _MAX_PLACES = 16
 
 
-class Hit(NamedTuple):
+class Hit(Record):
     """A pointer to a database: its RVA in ntdll, the address that it holds, and for an `std` the proof."""
 
     rva: int

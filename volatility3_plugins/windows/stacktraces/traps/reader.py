@@ -5,10 +5,11 @@
 from __future__ import annotations
 
 import logging
-import re
-from typing import Dict, Iterator, List, NamedTuple, Optional, Tuple, Type
+from typing import Dict, Iterator, List, Optional, Tuple, Type
 
 from ..base.decode.extents import Extents
+from ..base.decode.memo import late_pattern
+from ..base.decode.record import Record
 from ..base.decode.status import NOTHING, Status
 from ..base.image import Image
 from ..base.space import AddressSpace
@@ -25,7 +26,7 @@ vollog = logging.getLogger(__name__)
 FORMS: Dict[int, Type[TrapForm]] = {8: TrapForm64, 4: TrapForm86}
 """How trap frames look, by pointer size."""
 
-_FUNCTION = re.compile(r"nt!(\w+)(?:\+0x[0-9a-f]+)?$")
+_FUNCTION = late_pattern(r"nt!(\w+)(?:\+0x[0-9a-f]+)?$")
 _PDB = "pdb"
 _BELOW = 0x200
 """Bytes below a trap frame that hold an exception frame and the return address below that."""
@@ -95,7 +96,7 @@ class TrapKernel:
         return memory.number(self.form.shared_data + field.offset, 4) or 0
 
 
-class Reading(NamedTuple):
+class Reading(Record):
     """A place that may hold a trap frame: `frame` is None if it is paged out or holds none."""
 
     frame: Optional[TrapFrame]

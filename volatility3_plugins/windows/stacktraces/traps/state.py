@@ -11,8 +11,9 @@ Flags and Machine, then the 32-bit CONTEXT.
 
 from __future__ import annotations
 
-from typing import Dict, Mapping, NamedTuple, Optional, Tuple
+from typing import Dict, Mapping, Optional, Tuple
 
+from ..base.decode.record import Record
 from ..base.decode.status import NOTHING, Status, Word, status
 from ..base.decode.structure import Structures
 from ..base.image import Image
@@ -34,7 +35,7 @@ _CPU_SLOT = 1
 _NARROW = 4
 
 
-class State(NamedTuple):
+class State(Record):
     """A register state. Addresses are canonical.
 
     Attributes:

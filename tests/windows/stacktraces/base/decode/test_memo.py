@@ -4,9 +4,11 @@
 
 from __future__ import annotations
 
-from typing import List
+import re
+from typing import List, Pattern
 
-from volatility3.plugins.windows.stacktraces.base.decode.memo import Memo
+import pytest
+from volatility3.plugins.windows.stacktraces.base.decode.memo import Memo, late_pattern
 
 
 def test_a_value_is_made_when_first_asked_for_and_kept() -> None:
@@ -19,3 +21,27 @@ def test_a_value_is_made_when_first_asked_for_and_kept() -> None:
     memo = Memo(double)
     assert [memo[2], memo[3], memo[2]] == [4, 6, 4]
     assert made == [2, 3]
+
+
+def test_a_pattern_is_compiled_at_its_first_use(monkeypatch: pytest.MonkeyPatch) -> None:
+    compiled: List[str] = []
+    compile_now = re.compile
+
+    def noted(source: str, flags: int) -> Pattern[str]:
+        compiled.append(source)
+        return compile_now(source, flags)
+
+    monkeypatch.setattr(re, "compile", noted)
+    pattern = late_pattern(r"a(.)", re.IGNORECASE)
+    assert compiled == []
+    found = pattern.fullmatch("AB")
+    assert found is not None
+    assert found.group(1) == "B"
+    assert [pattern.search("xxaz") is not None, pattern.fullmatch("b")] == [True, None]
+    assert pattern.fullmatch("ac") is not None
+    assert compiled == ["a(.)", "a(.)"]
+
+
+def test_a_wrong_pattern_is_refused() -> None:
+    with pytest.raises(re.error):
+        late_pattern("(").match("")

@@ -11,7 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from volatility3.plugins.windows.stacktraces.tracedb.decode import backtraces
-from volatility3.plugins.windows.stacktraces.tracedb.decode.backtraces import Buffer, MalformedBuffer, Record
+from volatility3.plugins.windows.stacktraces.tracedb.decode.backtraces import (
+    BacktraceRecord,
+    Buffer,
+    MalformedBuffer,
+)
 
 from tests.support import stddata
 
@@ -23,7 +27,7 @@ def test_bytes_are_where_windows_puts_them() -> None:
     data = b"".join(
         backtraces.encode(
             Buffer(0x17FD000, 0x1800000, 7, 1),
-            [Record(3, 0x12345, 2, frames)],
+            [BacktraceRecord(3, 0x12345, 2, frames)],
             stddata.of("x64").backtraces,
         )
     )
@@ -34,7 +38,7 @@ def test_bytes_are_where_windows_puts_them() -> None:
 
 
 def test_many_records_come_in_pieces() -> None:
-    records = (Record(1, number + 1, 0, b"") for number in range(5000))
+    records = (BacktraceRecord(1, number + 1, 0, b"") for number in range(5000))
     pieces = list(backtraces.encode(Buffer(0, 0, 0, 5000), records, stddata.of("x86").backtraces))
     assert sum(map(len, pieces)) == 0x10 + 5000 * 0x8C
     assert max(map(len, pieces)) < 0x80000
@@ -44,18 +48,18 @@ def test_many_records_come_in_pieces() -> None:
 def test_decode_is_the_inverse_of_encode(arch: str, data: st.DataObject) -> None:
     layout, size = stddata.of(arch).backtraces, ARCHS[arch]
     word, number = st.integers(0, (1 << 8 * size) - 1), st.integers(0, 0xFFFFFFFF)
-    records: List[Record] = []
+    records: List[BacktraceRecord] = []
     for depth in data.draw(st.lists(st.integers(0, 32), max_size=5)):
         frames = data.draw(st.binary(min_size=depth * size, max_size=depth * size))
-        records.append(Record(data.draw(number), data.draw(st.integers(0, 0xFFFF)), depth, frames))
+        records.append(BacktraceRecord(data.draw(number), data.draw(st.integers(0, 0xFFFF)), depth, frames))
     buffer = Buffer(data.draw(word), data.draw(word), data.draw(number), len(records))
     encoded = b"".join(backtraces.encode(buffer, records, layout))
     assert backtraces.decode(encoded, layout) == (buffer, records)
 
 
 def test_frames() -> None:
-    assert Record(1, 1, 2, struct.pack("<2I", 5, 6)).frames() == (5, 6)
-    assert Record(1, 1, 0, b"").frames() == ()
+    assert BacktraceRecord(1, 1, 2, struct.pack("<2I", 5, 6)).frames() == (5, 6)
+    assert BacktraceRecord(1, 1, 0, b"").frames() == ()
 
 
 @pytest.mark.parametrize("arch", sorted(ARCHS))
@@ -63,14 +67,14 @@ def test_frames() -> None:
 def test_cut_buffers_are_refused(arch: str, cut: int) -> None:
     layout = stddata.of(arch).backtraces
     frames = bytes(4 * ARCHS[arch])
-    data = b"".join(backtraces.encode(Buffer(0, 0, 0, 2), [Record(1, 1, 4, frames)] * 2, layout))
+    data = b"".join(backtraces.encode(Buffer(0, 0, 0, 2), [BacktraceRecord(1, 1, 4, frames)] * 2, layout))
     with pytest.raises(MalformedBuffer):
         backtraces.decode(data[:cut], layout)
 
 
 def test_a_depth_beyond_the_record_is_refused() -> None:
     layout = stddata.of("x64").backtraces
-    data = bytearray(b"".join(backtraces.encode(Buffer(0, 0, 0, 1), [Record(1, 1, 0, b"")], layout)))
+    data = bytearray(b"".join(backtraces.encode(Buffer(0, 0, 0, 1), [BacktraceRecord(1, 1, 0, b"")], layout)))
     struct.pack_into("<H", data, 0x18 + 0xE, 33)
     with pytest.raises(MalformedBuffer):
         backtraces.decode(bytes(data), layout)

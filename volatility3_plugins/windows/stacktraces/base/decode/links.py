@@ -7,7 +7,9 @@ Windows keeps threads, modules and locks in such lists.
 
 from __future__ import annotations
 
-from typing import Callable, List, NamedTuple, Optional, Tuple
+from typing import Callable, List, Optional, Tuple
+
+from .record import Record
 
 MAX_NODES = 1 << 20
 
@@ -24,7 +26,7 @@ ReadLinks = Callable[[int], Optional[Links]]
 """Takes the address of a LIST_ENTRY; returns its links, or None if it cannot be read."""
 
 
-class Break(NamedTuple):
+class Break(Record):
     """Where a walk ended before it came back to the head.
 
     Attributes:
@@ -37,7 +39,7 @@ class Break(NamedTuple):
     reason: str
 
 
-class Gap(NamedTuple):
+class Gap(Record):
     """The break that the walk forward met and the one that the walk backward met."""
 
     forward: Break
@@ -54,7 +56,7 @@ class Gap(NamedTuple):
         return self.forward == self.backward and self.forward.reason == UNREADABLE
 
 
-class Walk(NamedTuple):
+class Walk(Record):
     """The nodes of a list in its order, the head excluded.
 
     Attributes:

@@ -1,10 +1,11 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""A dictionary that makes its values when they are asked for."""
+"""What is made when it is asked for: values of a dictionary, regular expressions."""
 
 from __future__ import annotations
 
-from typing import Callable, Dict, TypeVar
+import re
+from typing import Any, AnyStr, Callable, Dict, Pattern, TypeVar, cast
 
 Key = TypeVar("Key")
 Value = TypeVar("Value")
@@ -24,3 +25,20 @@ class Memo(Dict[Key, Value]):
     def __missing__(self, key: Key) -> Value:
         value = self[key] = self._make(key)
         return value
+
+
+class _LatePattern:
+    """A regular expression that is compiled when a method of it is first called."""
+
+    def __init__(self, source: object, flags: int) -> None:
+        self._source, self._flags = source, flags
+
+    def __getattr__(self, name: str) -> Any:
+        method = getattr(re.compile(cast(str, self._source), self._flags), name)
+        setattr(self, name, method)
+        return method
+
+
+def late_pattern(source: AnyStr, flags: int = 0) -> Pattern[AnyStr]:
+    """Returns a regular expression for a constant of a module, which costs nothing at the import."""
+    return cast("Pattern[AnyStr]", _LatePattern(source, flags))

@@ -4,12 +4,11 @@
 
 from __future__ import annotations
 
-import re
-
 from . import text
+from .memo import late_pattern
 
 MAX_LENGTH = 64
-_FOREIGN = re.compile(r"\W")
+_FOREIGN = late_pattern(r"\W")
 
 
 def file_name(path: str) -> str:

@@ -10,7 +10,9 @@ has them, in the order in which they were found. Code compares words by identity
 from __future__ import annotations
 
 import enum
-from typing import NamedTuple, Optional, Tuple, Union
+from typing import Optional, Tuple, Union
+
+from .record import Record
 
 
 class Word(enum.Enum):
@@ -190,7 +192,7 @@ class Word(enum.Enum):
     NO_PEB = "no PEB"
 
 
-class Said(NamedTuple):
+class Said(Record):
     """One item of a status.
 
     Attributes:

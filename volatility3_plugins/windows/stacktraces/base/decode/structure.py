@@ -11,12 +11,14 @@ that reads many structures asks for the members once, before its loop.
 from __future__ import annotations
 
 import struct
-from typing import Callable, Dict, Iterator, NamedTuple, Optional, Sequence, Tuple, Union
+from typing import Callable, Dict, Iterator, Optional, Sequence, Tuple, Union
+
+from .record import Record
 
 Buffer = Union[bytes, memoryview]
 
 
-class Field(NamedTuple):
+class Field(Record):
     """An integer, a pointer or a bit field.
 
     Attributes:

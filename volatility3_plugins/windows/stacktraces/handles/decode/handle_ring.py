@@ -10,9 +10,10 @@ value modulo the size of the ring.
 from __future__ import annotations
 
 import struct
-from typing import Iterator, NamedTuple, Tuple, Union
+from typing import Iterator, Tuple, Union
 
 from ...base.decode.extents import Extents
+from ...base.decode.record import Record
 from ...base.decode.status import NOTHING, Status, Word, status
 from ...base.decode.structure import Structures
 from ...tracedb.decode.capture import without_padding
@@ -24,7 +25,7 @@ OPEN, CLOSE, BAD_REFERENCE = 1, 2, 3
 """PROCESS_HANDLE_TRACE_OPEN, _CLOSE and _BADREF (phnt)."""
 
 
-class HandleTrace(NamedTuple):
+class HandleTrace(Record):
     """One event of a ring.
 
     `sequence` counts the events of the ring from 1. It is 0 or less if a slot holds an event, but the ring's

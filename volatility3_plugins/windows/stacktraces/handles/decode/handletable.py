@@ -8,10 +8,11 @@ TableCode are the number of those levels. The first entry of each page of entrie
 
 from __future__ import annotations
 
-from typing import Iterator, NamedTuple, Optional
+from typing import Iterator, Optional
 
 from ...base.decode.extents import Extents
 from ...base.decode.pagetable import PAGE_SIZE
+from ...base.decode.record import Record
 from ...base.decode.structure import Buffer, Structures
 
 LEVEL_MASK = 3
@@ -21,7 +22,7 @@ MAX_HANDLES = 1 << 24
 """The most handles of a process (Microsoft, "Pushing the limits of Windows: handles")."""
 
 
-class Entry(NamedTuple):
+class Entry(Record):
     """A used entry: the handle, the address of its `_OBJECT_HEADER`, the creator's trace index or 0."""
 
     handle: int

@@ -4,8 +4,9 @@
 
 from __future__ import annotations
 
-from typing import Dict, List, NamedTuple, Optional, Set, Tuple
+from typing import Dict, List, Optional, Set, Tuple
 
+from ...base.decode.record import Record
 from ...base.decode.status import Status, Word, status, text
 from .trace import INLINE, BlockTrace
 
@@ -25,7 +26,7 @@ UNPROVEN = status(Word.STACK_OF_ALLOCATION_OR_FREE)
 _TOO_MUCH = 1 << 47  # bytes: more than a process has addresses
 
 
-class Block(NamedTuple):
+class Block(Record):
     """A block of a heap.
 
     Attributes:
@@ -64,7 +65,7 @@ def sized(whole: int, unused: Optional[int], said: Status) -> Tuple[int, int, St
     return whole - unused, unused, said
 
 
-class Group(NamedTuple):
+class Group(Record):
     """The blocks of one trace that are alike in `freed` and `status`.
 
     Attributes:

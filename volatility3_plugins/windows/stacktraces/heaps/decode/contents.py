@@ -4,10 +4,11 @@
 
 from __future__ import annotations
 
-from typing import Collection, List, NamedTuple, Optional, Set
+from typing import Collection, List, Optional, Set
 
 from ...base.decode.memory import Memory
 from ...base.decode.pagetable import PAGE_SIZE
+from ...base.decode.record import Record
 from ...base.decode.status import NOTHING, Said, Status, Word, status
 from .block import CONTAINER, PAGE, SEGMENT, UNKNOWN_SIZE, UNPROVEN, Block, Group, Groups, sized
 from .blocks import HeapWalker
@@ -24,7 +25,7 @@ SEGMENT_HEAP = "segment heap"
 PAGE_HEAP = "page heap"
 
 
-class HeapOwner(NamedTuple):
+class HeapOwner(Record):
     """A heap, a segment, or a block in which the low-fragmentation heap keeps its blocks.
 
     Attributes:
@@ -47,7 +48,7 @@ class HeapOwner(NamedTuple):
     status: Status
 
 
-class Contents(NamedTuple):
+class Contents(Record):
     """Heaps, segments and containers, the blocks by trace with those of most bytes first, the bytes of the
     heaps in which headers were lost, and why heaps may be missing (empty: they are all there)."""
 

@@ -9,9 +9,10 @@ XORed with `_HEAP.Encoding`, SmallTagIndex being the XOR of the three bytes befo
 
 from __future__ import annotations
 
-from typing import Iterator, NamedTuple, Optional, Union
+from typing import Iterator, Optional, Union
 
 from ...base.decode.memory import Memory
+from ...base.decode.record import Record
 from ...base.decode.structure import Buffer
 from .nt import HeapSegment
 from .types import NtTypes
@@ -21,7 +22,7 @@ EXTRA_PRESENT = 0x02
 INTERNAL = 0x08  # 6.0 and later: the heap allocated it for itself
 
 
-class BlockHeader(NamedTuple):
+class BlockHeader(Record):
     """A block's header, decoded. Sizes are bytes and count the header.
 
     Attributes:

@@ -13,9 +13,10 @@ Measured on blocks that ntdll of 7601.24384 and 19044.1766 (x64) made.
 
 from __future__ import annotations
 
-from typing import Iterator, NamedTuple, Optional, Tuple
+from typing import Iterator, Optional, Tuple
 
 from ...base.decode.memory import Memory
+from ...base.decode.record import Record
 from ...base.decode.structure import Structures
 from .trace import HASH, BlockTrace, Traces
 
@@ -48,7 +49,7 @@ class ExtendedTypes:
         self.signature = entry.offset("ExtendedBlockSignature")
 
 
-class Extension(NamedTuple):
+class Extension(Record):
     """An extended block.
 
     Attributes:

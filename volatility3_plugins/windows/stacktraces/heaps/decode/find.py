@@ -4,10 +4,11 @@
 
 from __future__ import annotations
 
-from typing import Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Dict, Iterator, List, Optional, Sequence, Tuple
 
 from ...base.decode.memory import Memory, Range
 from ...base.decode.pagetable import PAGE_SIZE
+from ...base.decode.record import Record
 from .nt import Heap, disjoint, lost_heap, names_heap, read_heap
 from .page import PageHeapTypes, Root, other_roots, read_root
 from .segmentheap import SegmentHeap, SegmentHeapTypes, read_segment_heap
@@ -31,7 +32,7 @@ class HeapTypes:
         self.nt, self.page, self.segment = nt, page, segment
 
 
-class FoundHeaps(NamedTuple):
+class FoundHeaps(Record):
     """The heaps of a process. `unread` are listed addresses at which no heap is to be told."""
 
     nt: Tuple[Heap, ...]

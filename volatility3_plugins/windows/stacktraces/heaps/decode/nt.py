@@ -9,11 +9,12 @@ wrote. All addresses are canonical virtual addresses.
 from __future__ import annotations
 
 import bisect
-from typing import FrozenSet, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Set, Tuple
+from typing import FrozenSet, Iterable, Iterator, List, Optional, Sequence, Set, Tuple
 
 from ...base.decode.links import walk
 from ...base.decode.memory import Memory
 from ...base.decode.pagetable import PAGE_SIZE
+from ...base.decode.record import Record
 from ...base.decode.structure import Field
 from .types import NtTypes
 
@@ -27,7 +28,7 @@ _LOGS_BLOCKS = 0x69020000
 _MAX_RANGES = 0x10000
 
 
-class HeapSegment(NamedTuple):
+class HeapSegment(Record):
     """A segment: the memory from `first` to `last` holds its blocks.
 
     Attributes:
@@ -61,7 +62,7 @@ class HeapSegment(NamedTuple):
             yield start, self.last
 
 
-class Heap(NamedTuple):
+class Heap(Record):
     """An NT heap.
 
     Attributes:

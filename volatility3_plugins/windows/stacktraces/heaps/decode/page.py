@@ -13,11 +13,12 @@ full page heap on 14393 (x86); the rest was not.
 
 from __future__ import annotations
 
-from typing import Dict, Iterator, List, NamedTuple, Optional, Set, Tuple, Union
+from typing import Dict, Iterator, List, Optional, Set, Tuple, Union
 
 from ...base.decode.links import walk
 from ...base.decode.memory import Memory
 from ...base.decode.pagetable import PAGE_SIZE
+from ...base.decode.record import Record
 from ...base.decode.structure import Structures
 
 ROOT_SIGNATURE = 0xFFEEDDCC
@@ -65,7 +66,7 @@ class PageHeapTypes:
         self.information = information.reader("Heap", "RequestedSize", "ActualSize", "StackTrace", "EndStamp")
 
 
-class Root(NamedTuple):
+class Root(Record):
     """A page heap.
 
     Attributes:
@@ -87,7 +88,7 @@ class Root(NamedTuple):
         return None not in (self.creator, self.busy, self.freed)
 
 
-class Node(NamedTuple):
+class Node(Record):
     """A block of full page heap.
 
     Attributes:
@@ -118,7 +119,7 @@ class Unread:
         self.address = address
 
 
-class Information(NamedTuple):
+class Information(Record):
     """A _DPH_BLOCK_INFORMATION whose stamps are right.
 
     Attributes:

@@ -14,11 +14,12 @@ the caller's bytes begin in a large block was measured on 17763 (x64).
 
 from __future__ import annotations
 
-from typing import Iterator, List, NamedTuple, Optional, Set, Tuple
+from typing import Iterator, List, Optional, Set, Tuple
 
 from ...base.decode.links import walk
 from ...base.decode.memory import Memory
 from ...base.decode.pagetable import PAGE_SIZE
+from ...base.decode.record import Record
 from ...base.decode.status import NOTHING, Word, status
 from ...base.decode.structure import Structures
 from .block import LARGE, UNKNOWN_SIZE, Block, sized
@@ -74,7 +75,7 @@ class SegmentHeapTypes:
         self.extra_size = extra.size
 
 
-class SegmentHeap(NamedTuple):
+class SegmentHeap(Record):
     """A segment heap.
 
     Attributes:

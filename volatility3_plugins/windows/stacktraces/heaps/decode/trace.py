@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import functools
 import struct
-from typing import Callable, Dict, Iterable, NamedTuple, Optional, Tuple
+from typing import Callable, Dict, Iterable, Optional, Tuple
 
 from ...base.decode.memory import Memory
+from ...base.decode.record import Record
 from ...base.decode.status import NOTHING, Status, Word, status
 from ...base.decode.structure import Structure, Structures
 
@@ -28,7 +29,7 @@ NO_DATABASE = status(Word.NO_DATABASE)
 NO_SUCH_INDEX = status(Word.NO_SUCH_INDEX)
 
 
-class BlockTrace(NamedTuple):
+class BlockTrace(Record):
     """A trace that a block names.
 
     Attributes:

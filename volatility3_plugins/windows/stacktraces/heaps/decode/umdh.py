@@ -12,9 +12,11 @@ from __future__ import annotations
 import bisect
 import ntpath
 import re
-from typing import Dict, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Tuple, Union
+from typing import Dict, Iterable, Iterator, List, Optional, Sequence, Tuple, Union
 
 from ...base.decode import text
+from ...base.decode.memo import late_pattern
+from ...base.decode.record import Record
 from .block import Group
 
 Frame = Union[int, Tuple[str, int]]
@@ -28,22 +30,22 @@ _HEADER = "// Loaded modules:\r\n//     Base Size Module\r\n"
 _FRAME = "*- - - - - - - - - - {} - - - - - - - - - -\r\n"
 _EXPLANATION = "REQUESTED bytes + OVERHEAD at ADDRESS by BackTraceID\r\n     STACK if not already dumped.\r\n"
 
-_MODULE = re.compile(r"//\s+([0-9A-F]{4,16}) ([0-9A-F]+) (\S.*)", re.IGNORECASE)
-_START = re.compile(r"\*[- ]+Start of data for heap @ ([0-9A-F]{1,16})\b", re.IGNORECASE)
-_HOGS = re.compile(r"\*[- ]+Heap [0-9A-F]{1,16} Hogs\b", re.IGNORECASE)
-_END = re.compile(r"\*[- ]+End of data for heap @ ", re.IGNORECASE)
-_BLOCK = re.compile(
+_MODULE = late_pattern(r"//\s+([0-9A-F]{4,16}) ([0-9A-F]+) (\S.*)", re.IGNORECASE)
+_START = late_pattern(r"\*[- ]+Start of data for heap @ ([0-9A-F]{1,16})\b", re.IGNORECASE)
+_HOGS = late_pattern(r"\*[- ]+Heap [0-9A-F]{1,16} Hogs\b", re.IGNORECASE)
+_END = late_pattern(r"\*[- ]+End of data for heap @ ", re.IGNORECASE)
+_BLOCK = late_pattern(
     r"([0-9A-F]{1,16}) bytes \+ ([0-9A-F]{1,16}) at ([0-9A-F]{1,16}) by BackTrace([0-9A-F]{1,16})",
     re.IGNORECASE,
 )
-_STACK_FRAME = re.compile(r"\s+([0-9A-F]{1,16})", re.IGNORECASE)
+_STACK_FRAME = late_pattern(r"\s+([0-9A-F]{1,16})", re.IGNORECASE)
 
 
 class UmdhError(ValueError):
     """A text that is no raw UMDH log."""
 
 
-class UmdhModule(NamedTuple):
+class UmdhModule(Record):
     """A loaded module: where it is, its size in bytes and its path, which an image may have chosen freely."""
 
     base: int
@@ -61,7 +63,7 @@ class UmdhModule(NamedTuple):
         return _SPACE * first + shown[first:last] + _SPACE * (len(shown) - max(first, last))
 
 
-class Allocation(NamedTuple):
+class Allocation(Record):
     """A block: the bytes asked for, the bytes wasted on it, its address, the ID of its trace."""
 
     size: int
@@ -70,14 +72,14 @@ class Allocation(NamedTuple):
     trace: int
 
 
-class UmdhHeap(NamedTuple):
+class UmdhHeap(Record):
     """A heap's part of a log."""
 
     heap: int
     allocations: Tuple[Allocation, ...]
 
 
-class UmdhLog(NamedTuple):
+class UmdhLog(Record):
     """A raw log. `traces` are the frames, innermost first, by the ID of the trace."""
 
     modules: Tuple[UmdhModule, ...]
@@ -178,7 +180,7 @@ class _Parser:
             raise UmdhError("neither a block nor a frame")
 
 
-class Total(NamedTuple):
+class Total(Record):
     """How many blocks a trace allocated and how many bytes were asked for."""
 
     allocations: int
@@ -188,7 +190,7 @@ class Total(NamedTuple):
 NOTHING = Total(0, 0)
 
 
-class Change(NamedTuple):
+class Change(Record):
     """By how many blocks and bytes a stack grew; both None when it has blocks of unknown size."""
 
     allocations: Optional[int]

@@ -8,8 +8,9 @@ CreatorBackTraceIndexHigh is new in Vista; XP and 2003 have a spare word in its 
 
 from __future__ import annotations
 
-from typing import NamedTuple, Optional
+from typing import Optional
 
+from ...base.decode.record import Record
 from ...base.decode.structure import Buffer, Structures
 
 CRITSECT_TYPE = 0
@@ -17,7 +18,7 @@ RESOURCE_TYPE = 1
 """RTL_CRITSECT_TYPE and RTL_RESOURCE_TYPE (public header ntrtl.h)."""
 
 
-class DebugInfo(NamedTuple):
+class DebugInfo(Record):
     """`_RTL_CRITICAL_SECTION_DEBUG`. The index includes its high part if the structure has one."""
 
     type: int
@@ -29,7 +30,7 @@ class DebugInfo(NamedTuple):
     contention_count: int
 
 
-class CriticalSection(NamedTuple):
+class CriticalSection(Record):
     """`_RTL_CRITICAL_SECTION`. `owning_thread` is a thread ID."""
 
     debug_info: int
@@ -40,7 +41,7 @@ class CriticalSection(NamedTuple):
     spin_count: int
 
 
-class RtlResource(NamedTuple):
+class RtlResource(Record):
     """The counters of an RTL_RESOURCE (System Informer's phnt).
 
     `number_of_active` is negative while one thread owns the resource exclusively, else the number of shared
@@ -53,7 +54,7 @@ class RtlResource(NamedTuple):
     exclusive_owner_thread: int
 
 
-class LockState(NamedTuple):
+class LockState(Record):
     """What LockCount says: whether the section is held, and how many threads wait for it."""
 
     held: bool

@@ -4,8 +4,9 @@
 
 from __future__ import annotations
 
-from typing import List, NamedTuple, Optional, Tuple
+from typing import List, Optional, Tuple
 
+from ...base.decode.record import Record
 from ...base.decode.structure import Buffer, Structure, Structures
 
 OWNED_EXCLUSIVE = 0x80
@@ -88,7 +89,7 @@ class ResourceLayout:
         self.fast_owner = FastOwnerLayout(entry) if entry is not None and known else None
 
 
-class Owner(NamedTuple):
+class Owner(Record):
     """One owner: the value of OwnerThread as stored, and how often it owns the lock."""
 
     thread: int
@@ -96,7 +97,7 @@ class Owner(NamedTuple):
     exclusive: bool
 
 
-class Resource(NamedTuple):
+class Resource(Record):
     """The members of an `_ERESOURCE`. `embedded` are the owners in the structure itself.
 
     `creator_back_trace_index` is the union's value: an index, or an address (see `is_address`).

@@ -8,15 +8,16 @@ Layout and meaning: Geoff Chappell, "RTL_PROCESS_LOCKS" and "RTL_PROCESS_LOCK_IN
 from __future__ import annotations
 
 import struct
-from typing import List, NamedTuple, Sequence
+from typing import List, Sequence
 
+from ...base.decode.record import Record
 from ...base.decode.structure import Buffer
 
 _HEADER = {4: struct.Struct("<I"), 8: struct.Struct("<I4x")}
 _RECORD = {4: struct.Struct("<IHHIiIIiII"), 8: struct.Struct("<QHH4xQiIIiII")}
 
 
-class LockRecord(NamedTuple):
+class LockRecord(Record):
     """RTL_PROCESS_LOCK_INFORMATION, members in the structure's order.
 
     `type` is 0 for a critical section, 1 for a resource; `owning_thread` is a thread ID, 0 if there is none.

@@ -9,10 +9,11 @@ is a forwarder: a string there names an export of another module.
 from __future__ import annotations
 
 import struct
-from typing import Callable, Dict, List, NamedTuple, Optional, Set, Tuple
+from typing import Callable, Dict, List, Optional, Set, Tuple
 
 from ...base.decode import text
 from ...base.decode.extents import Extents
+from ...base.decode.record import Record
 from ...base.decode.status import NOTHING, Status, Word, status
 from .pe import DIRECTORY_EXPORT, Headers
 
@@ -35,7 +36,7 @@ Export = Tuple[int, str]
 `OrdinalN`, as WinDbg does."""
 
 
-class Exports(NamedTuple):
+class Exports(Record):
     """The exports of a module.
 
     `forwarders` are (name, target) pairs; `status` says that the table could not be read, or that parts of it

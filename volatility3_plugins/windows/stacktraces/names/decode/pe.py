@@ -12,8 +12,9 @@ from __future__ import annotations
 
 import struct
 import uuid
-from typing import NamedTuple, Optional, Tuple
+from typing import Optional, Tuple
 
+from ...base.decode.record import Record
 from ...base.decode.status import Word
 from .unwindinfo import ReadRva
 
@@ -49,7 +50,7 @@ class HeaderError(Exception):
         self.word = word
 
 
-class Section(NamedTuple):
+class Section(Record):
     """A section by its RVAs, `end` exclusive."""
 
     start: int
@@ -58,7 +59,7 @@ class Section(NamedTuple):
     characteristics: int
 
 
-class Headers(NamedTuple):
+class Headers(Record):
     """What the PE headers say. `directories` holds (RVA, size) pairs, as many as there are."""
 
     machine: int
@@ -73,7 +74,7 @@ class Headers(NamedTuple):
         return (rva, min(size, self.size - rva)) if 0 < rva < self.size else (0, 0)
 
 
-class CodeView(NamedTuple):
+class CodeView(Record):
     """The RSDS record: which PDB belongs to the module. `pdb_name` is a file name without folders."""
 
     guid: str

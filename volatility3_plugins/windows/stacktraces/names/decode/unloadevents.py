@@ -10,9 +10,10 @@ documented for `RtlGetUnloadEventTrace`.
 from __future__ import annotations
 
 import struct
-from typing import Iterator, List, NamedTuple, Optional, Sequence
+from typing import Iterator, List, Optional, Sequence
 
 from ...base.decode.pagetable import PAGE_SIZE
+from ...base.decode.record import Record
 from ...base.decode.structure import Structure
 from .unwindinfo import Bytes
 
@@ -24,7 +25,7 @@ MIN_NAME = 3
 """Characters of a name that is no accident: one such name proves a ring, whatever the others are."""
 
 
-class UnloadEvent(NamedTuple):
+class UnloadEvent(Record):
     """A module that was at `base` until it was unloaded; a higher `sequence` is a later event."""
 
     base: int

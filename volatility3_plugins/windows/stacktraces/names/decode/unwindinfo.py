@@ -10,8 +10,9 @@ MIT-licensed unwinder of CoreCLR use it.
 from __future__ import annotations
 
 import struct
-from typing import Callable, Iterator, NamedTuple, Optional, Tuple, Union
+from typing import Callable, Iterator, Optional, Tuple, Union
 
+from ...base.decode.record import Record
 from ...base.decode.status import Word
 
 Bytes = Union[bytes, memoryview]
@@ -60,7 +61,7 @@ class UnwindDataError(Exception):
         self.word = word
 
 
-class RuntimeFunction(NamedTuple):
+class RuntimeFunction(Record):
     """RUNTIME_FUNCTION: the range of RVAs that one piece of code occupies, and the RVA of its UNWIND_INFO."""
 
     begin: int
@@ -68,7 +69,7 @@ class RuntimeFunction(NamedTuple):
     unwind: int
 
 
-class Code(NamedTuple):
+class Code(Record):
     """One unwind code. `value` is the size or displacement that it carries, in bytes."""
 
     offset: int
@@ -77,14 +78,14 @@ class Code(NamedTuple):
     value: int
 
 
-class Epilog(NamedTuple):
+class Epilog(Record):
     """Where a version 2 epilogue (its pops and its return or jump) lies: bytes before the function's end."""
 
     distance: int
     size: int
 
 
-class UnwindInfo(NamedTuple):
+class UnwindInfo(Record):
     """A parsed UNWIND_INFO. `frame_register` is 0 when there is none; `frame_offset` is in bytes."""
 
     version: int

@@ -9,8 +9,9 @@ events. An event names a trace by number; ObpStackTable points to the `_STACK_TA
 from __future__ import annotations
 
 import struct
-from typing import Iterator, NamedTuple, Optional, Tuple
+from typing import Iterator, Optional, Tuple
 
+from ...base.decode.record import Record
 from ...base.decode.structure import Buffer, Structures
 from ...tracedb.decode.capture import without_padding
 
@@ -27,7 +28,7 @@ _INFO, _EVENT = "_OBJECT_REF_INFO", "_OBJECT_REF_STACK_INFO"
 _TABLE, _TRACE = "_STACK_TABLE", "_OBJECT_REF_TRACE"
 
 
-class RefInfo(NamedTuple):
+class RefInfo(Record):
     """A traced object: its array has `max_stacks` events, of which `next_pos` are used."""
 
     object_header: int
@@ -37,7 +38,7 @@ class RefInfo(NamedTuple):
     max_stacks: int
 
 
-class RefEvent(NamedTuple):
+class RefEvent(Record):
     """One operation on an object's reference count, which took or dropped `num_traces` references."""
 
     sequence: int

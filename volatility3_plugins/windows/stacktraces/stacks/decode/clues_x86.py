@@ -14,7 +14,10 @@ and GNU's compilers.
 from __future__ import annotations
 
 import re
-from typing import Iterator, NamedTuple, Optional, Tuple
+from typing import Iterator, Optional, Tuple
+
+from ...base.decode.memo import late_pattern
+from ...base.decode.record import Record
 
 EBP, ESP = 5, 4
 LONGEST = 32
@@ -26,22 +29,22 @@ PATCHABLE = b"\x8b\xff"
 LONGEST_PATCHING = len(PATCHABLE)
 _PADDING = (b"\xcc\xcc", b"\x90" * 5)
 _STARTS = (PATCHABLE, *_SET_UP, *_PADDING)
-_BEFORE = re.compile(
+_BEFORE = late_pattern(
     rb"(?:\xcc|\x90|\x00{8}|\xc3|\xc2.\x00|[\xe8\xe9]...[\x00\x01\xfe\xff]|\xff\x25...."
     rb"|\x8d(?:[\x74\xb4\xbc\xa4][\x24-\x27]|[\x49\x76\xb6\x9b\xbf])\x00+)\Z",
     re.DOTALL,
 )
-_SEH_CALL = re.compile(rb"(?:\x6a.|\x68.{4})\x68.{4}\xe8.{3}[\x00-\x02\xfd-\xff]", re.DOTALL)
+_SEH_CALL = late_pattern(rb"(?:\x6a.|\x68.{4})\x68.{4}\xe8.{3}[\x00-\x02\xfd-\xff]", re.DOTALL)
 """push constant; push constant of 32 bits; call: how functions that use _SEH_prolog begin."""
-_PUSH_EBP = re.compile(rb"(?:\x8b\xff)?\x55")
+_PUSH_EBP = late_pattern(rb"(?:\x8b\xff)?\x55")
 _MOV_ESP_EBP = (b"\x8b\xe5", b"\x89\xec")
 _LEAVE = b"\xc9"
 _CALL = b"\xe8"
-_END = re.compile(rb"(?:\xc3|\xc2.\x00)(?:\xcc|\x90|\x66\x90|\x8d[\x74\x76\xb4\xb6])", re.DOTALL)
+_END = late_pattern(rb"(?:\xc3|\xc2.\x00)(?:\xcc|\x90|\x66\x90|\x8d[\x74\x76\xb4\xb6])", re.DOTALL)
 _JUMPS = (b"\xe9", b"\xeb", b"\xff\x25")
 
 
-class Exit(NamedTuple):
+class Exit(Record):
     """The rest of an exit: the stack pointer becomes Ebp (`from_ebp`) or stays, plus `adjust`; `pops` are
     popped; then comes the return address, and `arguments` bytes go with it."""
 

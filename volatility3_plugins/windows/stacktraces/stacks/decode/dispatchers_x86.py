@@ -11,9 +11,9 @@ taken for them is proven by what they hold.
 
 from __future__ import annotations
 
-import re
 from typing import Callable, Optional, Tuple
 
+from ...base.decode.memo import late_pattern
 from ...base.decode.structure import Structures
 from .frames import Read
 from .registers import Registers32
@@ -25,7 +25,7 @@ NAMES = frozenset((EXCEPTION, "KiUserApcDispatcher", "KiUserCallbackDispatcher")
 FindDispatcher = Callable[[int], Optional[Tuple[int, str]]]
 """address -> start and name of the dispatcher that ntdll's names say it is in, None if it is in none."""
 
-_DECORATION = re.compile(r"^_+|@\d+$")
+_DECORATION = late_pattern(r"^_+|@\d+$")
 
 _NEEDED_FLAGS = 0x10007
 _KNOWN_FLAGS = 0xF801007F

@@ -12,8 +12,10 @@ is as in the MIT-licensed unwinder of CoreCLR.
 from __future__ import annotations
 
 import re
-from typing import Callable, Iterator, List, NamedTuple, Optional, Tuple
+from typing import Callable, Iterator, List, Optional, Tuple
 
+from ...base.decode.memo import late_pattern
+from ...base.decode.record import Record
 from ...names.decode.unwindinfo import Bytes
 from .registers import RSP
 
@@ -25,11 +27,11 @@ LONGEST_PART = 8
 
 REX_W = 0x48
 IRETQ = b"\x48\xcf"
-_CALL = re.compile(rb"\xe8|[\x40-\x4f]?\xff[\x10-\x17\x50-\x57\x90-\x97\xd0-\xd7]", re.DOTALL)
+_CALL = late_pattern(rb"\xe8|[\x40-\x4f]?\xff[\x10-\x17\x50-\x57\x90-\x97\xd0-\xd7]", re.DOTALL)
 """Call near, direct and indirect (FF /2)."""
 
 
-class Epilogue(NamedTuple):
+class Epilogue(Record):
     """The rest of an epilogue.
 
     The stack pointer becomes register `base` (None: itself) plus `adjust`; then `pops` are popped; then the

@@ -12,9 +12,10 @@ Source: Intel 64 and IA-32 Architectures Software Developer's Manual, volume 2, 
 
 from __future__ import annotations
 
-import re
-from typing import Callable, Dict, Iterator, List, NamedTuple, Optional, Set, Tuple
+from typing import Callable, Dict, Iterator, List, Optional, Set, Tuple
 
+from ...base.decode.memo import late_pattern
+from ...base.decode.record import Record
 from . import clues_x86
 
 MAX_INSTRUCTIONS = 2000
@@ -85,7 +86,7 @@ def _two_bytes() -> List[int]:
 _ONE, _TWO = _one_byte(), _two_bytes()
 
 
-class Instruction(NamedTuple):
+class Instruction(Record):
     """An instruction: its opcode (0F and a second byte: 0F00h + that), where ModRM and the operand lie."""
 
     opcode: int
@@ -155,7 +156,7 @@ CALLERS, OURS, OTHER = 0, 1, 2
 """What Ebp is: the caller's, the frame pointer that the function has set up, or something else."""
 
 
-class StackPlace(NamedTuple):
+class StackPlace(Record):
     """What is known at an instruction.
 
     Attributes:
@@ -404,5 +405,5 @@ def _written(opcode: int, mode: int, register: int, base: int) -> Tuple[int, ...
     return (register, base) if mode == 3 else (register,)
 
 
-SEH_PROLOG = re.compile(rb"\x89\x6c\x24\x10\x8d\x6c\x24\x10")
+SEH_PROLOG = late_pattern(rb"\x89\x6c\x24\x10\x8d\x6c\x24\x10")
 """mov [esp+10h], ebp; lea ebp, [esp+10h]: what _SEH_prolog and _SEH_prolog4 have."""

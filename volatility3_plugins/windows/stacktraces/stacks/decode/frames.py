@@ -4,8 +4,9 @@
 
 from __future__ import annotations
 
-from typing import Callable, Iterable, List, NamedTuple, Optional, Tuple
+from typing import Callable, Iterable, List, Optional, Tuple
 
+from ...base.decode.record import Record
 from ...base.decode.status import Word
 from ...names.decode.functiontable import FunctionTable
 from ...names.decode.unwindinfo import Bytes, ReadRva
@@ -46,7 +47,7 @@ class UnwindError(Exception):
         self.word = word
 
 
-class CodeImage(NamedTuple):
+class CodeImage(Record):
     """A module as a walk needs it.
 
     Attributes:
@@ -73,7 +74,7 @@ FindImage = Callable[[int], Optional[CodeImage]]
 """address -> the module that it lies in."""
 
 
-class Frame(NamedTuple):
+class Frame(Record):
     """One frame.
 
     Attributes:
@@ -97,7 +98,7 @@ class Frame(NamedTuple):
     trap: int = 0
 
 
-class Border(NamedTuple):
+class Border(Record):
     """Where a walk left the kernel: the user-mode state, and the machine frame (x86: trap frame) it was in.
 
     `sure` is False if the walk had to guess on its way here.
@@ -111,7 +112,7 @@ class Border(NamedTuple):
     sure: bool = True
 
 
-class StackWalk(NamedTuple):
+class StackWalk(Record):
     """A stack.
 
     Attributes:

@@ -7,6 +7,7 @@ from __future__ import annotations
 import re
 from typing import Callable, Dict, List, Optional, Tuple, TypeVar
 
+from ...base.decode.memo import late_pattern
 from ...base.decode.pagetable import PAGE_SIZE
 from . import callsite, clues_x86
 from .flow_x86 import MAX_CODE, SEH_PROLOG, Flow, StackPlace
@@ -29,7 +30,7 @@ _CANDIDATES = 4
 
 _MASK = 0xFFFFFFFF
 _PROLOG_BYTES = 0x30
-_SEH_START = re.compile(rb"(?:\x6a.|\x68.{4})\x68.{4}\xe8", re.DOTALL)
+_SEH_START = late_pattern(rb"(?:\x6a.|\x68.{4})\x68.{4}\xe8", re.DOTALL)
 
 
 class Functions:

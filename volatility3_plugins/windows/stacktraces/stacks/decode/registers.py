@@ -4,7 +4,9 @@
 
 from __future__ import annotations
 
-from typing import Mapping, NamedTuple, Optional, Tuple
+from typing import Mapping, Optional, Tuple
+
+from ...base.decode.record import Record
 
 MASK = (1 << 64) - 1
 
@@ -23,7 +25,7 @@ Values = Tuple[Optional[int], ...]
 NOTHING: Values = (None,) * 16
 
 
-class Registers(NamedTuple):
+class Registers(Record):
     """An x64 register state; a register whose value is not known is None.
 
     `general` and `xmm` hold 16 values each, numbered as in machine code. `ip` and the stack pointer are
@@ -50,7 +52,7 @@ class Registers(NamedTuple):
         return self.general[GENERAL.index(name)]
 
 
-class Registers32(NamedTuple):
+class Registers32(Record):
     """An x86 register state: Eip, Esp and Ebp.
 
     `exact` is False where a callee may have popped arguments of unknown size: `sp` is then below the real

@@ -8,9 +8,10 @@ what is left of an epilogue. Source: Microsoft, "x64 exception handling", "Unwin
 
 from __future__ import annotations
 
-from typing import Iterator, List, NamedTuple, Optional, Tuple
+from typing import Iterator, List, Optional, Tuple
 
 from ...base.decode.pagetable import PAGE_SIZE
+from ...base.decode.record import Record
 from ...base.decode.status import Word
 from ...names.decode.functiontable import FunctionTable
 from ...names.decode.unwindinfo import (
@@ -146,7 +147,7 @@ class Unwinding:
         )
 
 
-class Step(NamedTuple):
+class Step(Record):
     """The caller's registers, and how they were found.
 
     `position` is where in its function the frame was. `machine_frame` is the address of the machine frame

@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import itertools
 import struct
-from typing import Iterable, Iterator, List, NamedTuple, Tuple
+from typing import Iterable, Iterator, List, Tuple
 
+from ...base.decode.record import Record
 from .layout import POINTER_CODES, BacktracesLayout
 
 _BATCH = 1024
@@ -22,7 +23,7 @@ class MalformedBuffer(ValueError):
     """The bytes are no valid RTL_PROCESS_BACKTRACES."""
 
 
-class Buffer(NamedTuple):
+class Buffer(Record):
     """The header of RTL_PROCESS_BACKTRACES: two sizes in bytes, two numbers."""
 
     committed_memory: int
@@ -31,7 +32,7 @@ class Buffer(NamedTuple):
     back_traces: int
 
 
-class Record(NamedTuple):
+class BacktraceRecord(Record):
     """RTL_PROCESS_BACKTRACE_INFORMATION without SymbolicBackTrace, which Windows leaves NULL.
 
     Attributes:
@@ -52,7 +53,7 @@ class Record(NamedTuple):
         return struct.unpack(f"<{self.depth}{POINTER_CODES[size]}", self.back_trace)
 
 
-def encode(buffer: Buffer, records: Iterable[Record], layout: BacktracesLayout) -> Iterator[bytes]:
+def encode(buffer: Buffer, records: Iterable[BacktraceRecord], layout: BacktracesLayout) -> Iterator[bytes]:
     """Yields RTL_PROCESS_BACKTRACES in pieces of about 256 KB.
 
     Args:
@@ -73,7 +74,7 @@ def encode(buffer: Buffer, records: Iterable[Record], layout: BacktracesLayout) 
         yield b"".join(batch)
 
 
-def decode(data: bytes, layout: BacktracesLayout) -> Tuple[Buffer, List[Record]]:
+def decode(data: bytes, layout: BacktracesLayout) -> Tuple[Buffer, List[BacktraceRecord]]:
     """Decodes RTL_PROCESS_BACKTRACES.
 
     Raises:
@@ -87,10 +88,10 @@ def decode(data: bytes, layout: BacktracesLayout) -> Tuple[Buffer, List[Record]]
     return buffer, [_record(data, number, layout) for number in range(buffer.back_traces)]
 
 
-def _record(data: bytes, number: int, layout: BacktracesLayout) -> Record:
+def _record(data: bytes, number: int, layout: BacktracesLayout) -> BacktraceRecord:
     offset = layout.header_size + number * layout.record_size
     _, count, index, depth = layout.record.unpack_from(data, offset)
     if depth > layout.max_depth:
         raise MalformedBuffer(f"record {number + 1} has {depth} frames")
     start = offset + layout.back_trace
-    return Record(count, index, depth, data[start : start + depth * layout.pointer_size])
+    return BacktraceRecord(count, index, depth, data[start : start + depth * layout.pointer_size])

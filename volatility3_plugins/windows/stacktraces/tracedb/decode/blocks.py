@@ -8,16 +8,17 @@ The other two, the index array and the hash chains, are in `linked`.
 from __future__ import annotations
 
 import bisect
-from typing import Callable, List, NamedTuple, Optional, Sequence
+from typing import Callable, List, Optional, Sequence
 
 from ...base.decode.extents import Extents
+from ...base.decode.record import Record
 from .layout import EntryLayout
 
 _CONFIRMATIONS = 3
 _SCAN = 0x1000
 
 
-class Blocks(NamedTuple):
+class Blocks(Record):
     """Entries found, as columns: address, HashChain as stored, Depth as stored."""
 
     addresses: List[int]

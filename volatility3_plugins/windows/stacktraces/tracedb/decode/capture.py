@@ -4,12 +4,14 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, Optional, Sequence, Tuple
+from typing import Optional, Sequence, Tuple
+
+from ...base.decode.record import Record
 
 HASH_MASK = 0xFFFFFFFF
 
 
-class Capture(NamedTuple):
+class Capture(Record):
     """What RtlCaptureStackBackTrace returns: BackTrace, and BackTraceHash.
 
     The hash is None when nothing was captured: Windows leaves the caller's variable alone then.

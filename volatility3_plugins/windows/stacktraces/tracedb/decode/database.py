@@ -21,15 +21,16 @@ from __future__ import annotations
 
 import functools
 from itertools import chain
-from typing import Dict, Iterator, List, NamedTuple, Optional, Tuple
+from typing import Dict, Iterator, List, Optional, Tuple
 
 from ...base.decode.extents import Extents
 from ...base.decode.memory import WINDOW, Memory, Reader, Windows
+from ...base.decode.record import Record
 from ...base.decode.status import Status
 from ...base.decode.structure import Buffer as Bytes
 from . import entries, linked
 from . import status as stdstatus
-from .backtraces import Buffer, Record
+from .backtraces import BacktraceRecord, Buffer
 from .blocks import BlockWalk
 from .header import Bounds, Header, bounds
 from .judge import Trace
@@ -40,7 +41,7 @@ _MAX_LOST = 0x10000
 """How many more index slots than blocks are believed: traces are logged while the image is taken."""
 
 
-class Figures(NamedTuple):
+class Figures(Record):
     """A database in numbers, counted from the traces that `StdDatabase.traces(carve=True)` yields.
 
     Attributes:
@@ -138,7 +139,7 @@ class StdDatabase:
         header = self.header
         return Buffer(header.committed_memory, header.reserved_memory, header.lookups, self._record_count())
 
-    def records(self) -> Iterator[Record]:
+    def records(self) -> Iterator[BacktraceRecord]:
         """Yields the record that Windows would return for each index slot. Released traces have one, too."""
         claims = self._decoder.claims()
         return _records(self.header, self._links, claims, self._record_count(), self._read)
@@ -181,7 +182,7 @@ def _record_count(header: Header, used: Bounds, links: Links, claims: Dict[int, 
 
 def _records(
     header: Header, links: Links, claims: Dict[int, int], count: int, read: entries.ReadBytes
-) -> Iterator[Record]:
+) -> Iterator[BacktraceRecord]:
     """Yields a record for each index 1, 2, ... count, with the bytes of the entry as they are."""
     layout = header.layout.entry
     addresses, pointer, head_size = links.blocks.addresses, layout.pointer_size, layout.head_size
@@ -194,9 +195,11 @@ def _records(
                 read(addresses[entry] + head_size, depth * pointer) if depth <= layout.max_depth else None
             )
             if frames is not None:
-                yield Record(layout.count_word(head) & layout.count_mask, index, depth, bytes(frames))
+                yield BacktraceRecord(
+                    layout.count_word(head) & layout.count_mask, index, depth, bytes(frames)
+                )
                 continue
-        yield Record(0, index, 0, b"")
+        yield BacktraceRecord(0, index, 0, b"")
 
 
 def _numbered(links: Links, count: int) -> Iterator[Tuple[int, Optional[int]]]:

@@ -6,9 +6,10 @@ from __future__ import annotations
 
 import struct
 from itertools import compress
-from typing import Callable, Iterable, Iterator, NamedTuple, Optional, Tuple
+from typing import Callable, Iterable, Iterator, Optional, Tuple
 
 from ...base.decode.extents import Extents
+from ...base.decode.record import Record
 from ...base.decode.structure import Buffer
 from .header import Header
 from .layout import POINTER_CODES, EntryLayout
@@ -17,14 +18,14 @@ ReadBytes = Callable[[int, int], Optional[Buffer]]
 """Takes an address and a length in bytes; returns None unless all of them are present."""
 
 
-class Heads(NamedTuple):
+class Heads(Record):
     """Adjacent bucket heads: the number of the first, and for each the address of its first entry or 0."""
 
     first: int
     addresses: Tuple[int, ...]
 
 
-class StdEntry(NamedTuple):
+class StdEntry(Record):
     """A complete entry: HashChain, TraceCount's word, its own index, its frames."""
 
     chain: int

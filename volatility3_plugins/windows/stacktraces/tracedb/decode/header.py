@@ -12,8 +12,9 @@ garbage.
 
 from __future__ import annotations
 
-from typing import Dict, Iterator, NamedTuple, Sequence, Tuple
+from typing import Dict, Iterator, Sequence, Tuple
 
+from ...base.decode.record import Record
 from .capture import back_trace_hash
 from .layout import StdLayout
 
@@ -25,7 +26,7 @@ MAX_BUCKETS = 100_000
 _MARGIN = 0x10000
 
 
-class Header(NamedTuple):
+class Header(Record):
     """The fixed part of a database.
 
     Attributes:
@@ -131,7 +132,7 @@ def _contradictions(header: Header) -> Iterator[str]:
             yield name
 
 
-class Bounds(NamedTuple):
+class Bounds(Record):
     """The used parts [database, lower_end) and [upper_start, upper_end), by address.
 
     Attributes:

@@ -5,8 +5,9 @@
 from __future__ import annotations
 
 import bisect
-from typing import List, NamedTuple, Optional, Tuple
+from typing import List, Optional, Tuple
 
+from ...base.decode.record import Record
 from . import status as stdstatus
 from .capture import back_trace_hash
 from .entries import ReadBytes
@@ -16,7 +17,7 @@ from .linked import Chain, Links
 Frames = Tuple[Optional[int], ...]
 
 
-class Trace(NamedTuple):
+class Trace(Record):
     """A back trace, or the rest of a damaged one. A value that is not in the image is None.
 
     Attributes:

@@ -11,9 +11,10 @@ import bisect
 import enum
 import functools
 from itertools import compress
-from typing import Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Callable, Dict, Iterator, List, Optional, Sequence, Tuple
 
 from ...base.decode.extents import Extents
+from ...base.decode.record import Record
 from . import entries as stdentries
 from .blocks import Blocks
 from .entries import Heads, ReadBytes, read_entry
@@ -23,7 +24,7 @@ UNREADABLE = -1
 """The depth of an entry whose head is not in the image."""
 
 
-class Slots(NamedTuple):
+class Slots(Record):
     """Adjacent index slots that are present: the index of the first, and the pointers in index order."""
 
     first: int

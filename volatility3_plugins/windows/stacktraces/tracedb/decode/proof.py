@@ -10,9 +10,10 @@ members is taken.
 from __future__ import annotations
 
 import functools
-from typing import Iterator, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Iterator, List, Optional, Sequence, Tuple
 
 from ...base.decode.memory import Reader
+from ...base.decode.record import Record
 from . import entries
 from .blocks import BlockWalk
 from .header import MAX_DATABASE, Header, contradictions, parse
@@ -32,7 +33,7 @@ UNREADABLE = "unreadable"
 """Stands in `Proof.failed` for the names of members, when a part of the header is not in the image."""
 
 
-class Proof(NamedTuple):
+class Proof(Record):
     """What an address turned out to hold.
 
     Attributes:

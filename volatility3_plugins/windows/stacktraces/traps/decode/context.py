@@ -8,8 +8,9 @@ members lie is in the tables `context-*.json`.
 
 from __future__ import annotations
 
-from typing import Dict, Iterator, Mapping, NamedTuple, Optional, Tuple
+from typing import Dict, Iterator, Mapping, Optional, Tuple
 
+from ...base.decode.record import Record
 from ...base.decode.structure import Buffer, Field, Structure
 from .frame import COLUMNS, SAVED, UNWRITTEN, MemberValue
 
@@ -39,7 +40,7 @@ _PARTS: Dict[int, Tuple[Tuple[int, str], ...]] = {
 _SELECTOR_MASK = 0xFFFF
 
 
-class CpuContext(NamedTuple):
+class CpuContext(Record):
     """The registers of a CONTEXT that its flags say were written, under their x64 names."""
 
     flags: int

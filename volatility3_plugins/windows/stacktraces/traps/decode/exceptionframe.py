@@ -11,9 +11,10 @@ Source: measured in 101 dispatches of 5.2.3790.3959 (frame at the trap frame - 1
 
 from __future__ import annotations
 
-from typing import Mapping, NamedTuple, Optional
+from typing import Mapping, Optional
 
 from ...base.decode.extents import Extents
+from ...base.decode.record import Record
 from ...base.decode.structure import Structure, Structures
 from .frame import SAVED, UNSURE
 
@@ -26,7 +27,7 @@ _MAX_RIP_SHIFT = 2
 _DISPATCHER = "KiExceptionDispatch"
 
 
-class ExceptionFrame(NamedTuple):
+class ExceptionFrame(Record):
     """Nonvolatile registers below a trap frame, and how far they may be believed (SAVED or UNSURE)."""
 
     address: int

@@ -13,9 +13,10 @@ KiSystemCall64, KiServiceInternal, KiPageFault and KxIsrLinkage; layouts from pu
 from __future__ import annotations
 
 import abc
-from typing import Dict, FrozenSet, Iterator, List, Mapping, NamedTuple, Optional, Pattern, Tuple
+from typing import Dict, FrozenSet, Iterator, List, Mapping, Optional, Pattern, Tuple
 
 from ...base.decode.extents import Extents
+from ...base.decode.record import Record
 from ...base.decode.structure import Structure, Structures
 
 USER = "user"
@@ -53,7 +54,7 @@ COLUMNS = words(
 )
 
 
-class Verdict(NamedTuple):
+class Verdict(Record):
     """How much a member's value is worth, and what it is where that is not its name."""
 
     validity: str
@@ -65,7 +66,7 @@ Verdicts = Dict[str, Verdict]
 _NOT_WRITTEN = Verdict(UNWRITTEN)
 
 
-class Facts(NamedTuple):
+class Facts(Record):
     """What is known of a frame from outside its own bytes; everything may be left out.
 
     Attributes:
@@ -91,7 +92,7 @@ class Facts(NamedTuple):
 NO_FACTS = Facts()
 
 
-class TrapBounds(NamedTuple):
+class TrapBounds(Record):
     """What an address of this image may be.
 
     Attributes:
@@ -109,7 +110,7 @@ class TrapBounds(NamedTuple):
     ist_tops: FrozenSet[int] = frozenset()
 
 
-class TrapFrame(NamedTuple):
+class TrapFrame(Record):
     """What a trap frame tells.
 
     Attributes:
@@ -130,7 +131,7 @@ class TrapFrame(NamedTuple):
     verdicts: Mapping[str, Verdict]
 
 
-class MemberValue(NamedTuple):
+class MemberValue(Record):
     """One member of the structure: `value` is None where nothing was written."""
 
     name: str

@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from typing import Tuple
 
+from ...base.decode.memo import late_pattern
 from ...base.decode.structure import Structures
 from .frame import (
     COMPUTED,
@@ -53,7 +54,7 @@ _EVERY_MEMBER = (
 _VOLATILE = "Rax Rcx Rdx R8 R9 R10 R11 Xmm0 Xmm1 Xmm2 Xmm3 Xmm4 Xmm5"
 _LAST_BRANCH = "DebugControl LastBranchToRip LastBranchFromRip LastExceptionToRip LastExceptionFromRip"
 
-_HANDLER = re.compile(r"K[ix]\w+(Fault|Abort|Trap|Exception|Assertion|Failure)(Shadow)?$|KiSystemCall32")
+_HANDLER = late_pattern(r"K[ix]\w+(Fault|Abort|Trap|Exception|Assertion|Failure)(Shadow)?$|KiSystemCall32")
 # Faults for which the processor pushes an error code, by the name of their handler; of those without one
 # the slot holds what the stack held before.
 _WITH_ERROR_CODE = (
