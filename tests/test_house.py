@@ -43,6 +43,7 @@ STANDARD = {
 
 KNOW_A_CPU = {
     "stacktraces/base/space.py",
+    "stacktraces/rows/columns.py",
     "trapframes.py",
 }
 """Modules whose name does not end in _x64 or _x86, and which may say `x64` or `x86` in code."""
@@ -51,8 +52,8 @@ DEAR_RECORDS = {"NamedTuple", "Enum", "IntEnum", "Flag", "IntFlag", "TypedDict"}
 
 MOST_MODULES = 150
 MOST_DEAR_RECORDS = 3
-"""Volatility imports every file below a plugin folder at every command: a module takes about 0.1 ms, a class on
-`Record` (base/decode/record.py) 0.01 ms, one on NamedTuple 0.3 ms."""
+"""Volatility imports every file below a plugin folder at every command: a module takes about 0.1 ms, a class
+on `Record` (base/decode/record.py) 0.01 ms, one on NamedTuple 0.3 ms."""
 
 _CPU = re.compile(r"\bx(64|86)\b")
 

@@ -24,7 +24,7 @@ from typing import Any, Dict, List, NamedTuple
 
 from . import sample, vol
 
-_KEYS = ["EntryAddress", "Hash", "Committed", "Reserved", "Lookups", "BackTraces", "File"]
+_KEYS = ["EntryAddress", "BackTraceHash", "Committed", "Reserved", "Lookups", "BackTraces", "File"]
 _LESSER_REGISTERS = [
     *("Source", "Rbp", "Rdx", "Rsi", "Rdi", "R8", "R9", "R10", "R11", "R12", "R13", "R14", "EFlags", "Seg"),
     *("GsSwap", "PreviousMode", "PreviousIrql", "Dr", "MxCsr", "Member", "Value"),
@@ -56,9 +56,7 @@ COMMANDS = [
     Command("windows.locks --unbacked", "pretty", [*_LOCK_COUNTS, "Own", "Source", "File"]),
     Command("windows.handletraces --leaks", "pretty", ["Source"]),
     Command("windows.objecttraces", "pretty", ["Source"]),
-    Command(
-        "windows.heaptraces", "pretty", ["Source", "EntryAddress", "AllocationsGrowth", "BytesGrowth", "File"]
-    ),
+    Command("windows.heaptraces", "pretty", ["Source", "EntryAddress", "CountGrowth", "BytesGrowth", "File"]),
 ]
 
 

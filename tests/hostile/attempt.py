@@ -29,7 +29,9 @@ MAX_CELL = 32_766
 """Bytes of a keyword field: the longest that the pipelines take which the output goes into."""
 
 _FILE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
-_IN_WORDS = {"Symbol", "Source", "Status", "Stack", "LocatedBy", "File output", "Process"}
+_IN_WORDS = {
+    *("Symbol", "Source", "Backing", "Unbacked", "Status", "Stack", "LocatedBy", "File output", "Process"),
+}
 """Columns that say how something was found or named: they may tell of damage elsewhere."""
 
 Row = Tuple[Any, ...]

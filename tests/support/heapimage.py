@@ -115,11 +115,11 @@ class HeapImage:
 
 
 def groups(nodes: Sequence[Node]) -> List[Node]:
-    return [node for node in nodes if node.row["Allocations"] is not None]
+    return [node for node in nodes if node.row["Count"] is not None]
 
 
 def owners(nodes: Sequence[Node]) -> List[Node]:
-    return [node for node in nodes if node.row["Allocations"] is None]
+    return [node for node in nodes if node.row["Count"] is None]
 
 
 def blocks(nodes: Sequence[Node]) -> Dict[int, Dict[str, Any]]:

@@ -90,9 +90,9 @@ def shown_traces(rows: Sequence[Row], database: int) -> List[Tuple[Any, ...]]:
     return [
         (
             row["Index"],
-            row["TraceCount"],
+            row["Count"],
             row["Depth"],
-            row["Hash"],
+            row["BackTraceHash"],
             row["EntryAddress"],
             row["Status"],
             tuple(frame["Address"] for frame in row["__children"]),

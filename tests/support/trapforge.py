@@ -130,7 +130,7 @@ class TrapImage:
             seen.add(key)
             expected, unsure = self.expected[key], row["Unsure"].split()
             assert row["Status"] == "", row
-            assert (row["Origin"], row["Kind"] or "", row["Mode"]) == expected[:3], row
+            assert (row["Origin"], row["TrapKind"] or "", row["Mode"]) == expected[:3], row
             assert (row["PID"], row["Process"], row["State"]) == (PID, "traps.exe", "Waiting")
             assert row["Arch"] == ("x64" if self.architecture == X64 else "x86")
             count["frames"] += 1

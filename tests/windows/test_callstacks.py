@@ -40,7 +40,7 @@ def stacks(opened: Opened, **options: Any) -> List[Tuple[Row, List[Row]]]:
 
 
 def by_key(found: List[Tuple[Row, List[Row]]]) -> Dict[Tuple[int, str], Tuple[Row, List[Row]]]:
-    keyed = {(stack["TID"], stack["Stack"]): (stack, frames) for stack, frames in found}
+    keyed = {(stack["TID"], stack["Part"]): (stack, frames) for stack, frames in found}
     assert len(keyed) == len(found)
     return keyed
 
@@ -213,11 +213,11 @@ def check_doubt(found: Tuple[Row, List[Row]], expected: List[Tuple[int, str]]) -
 def test_keys_repeat_and_quantities_do_not(opened: Opened) -> None:
     stack, frames = by_key(stacks(opened))[1004, "user"]
     key = (1000, "stacks.exe", 1004, "user")
-    assert (stack["PID"], stack["Process"], stack["TID"], stack["Stack"]) == key
+    assert (stack["PID"], stack["Process"], stack["TID"], stack["Part"]) == key
     assert (stack["State"], stack["WaitReason"], stack["Count"]) == ("Waiting", "UserRequest", 1)
     assert stack["StartSymbol"] == "ntdll+0x1200"
     for frame in frames:
-        assert (frame["PID"], frame["Process"], frame["TID"], frame["Stack"]) == key
+        assert (frame["PID"], frame["Process"], frame["TID"], frame["Part"]) == key
         assert frame["Depth"] is frame["BackTraceHash"] is frame["State"] is frame["Count"] is None
     assert [frame["Symbol"] for frame in frames] == [
         *("ntdll!NtWait+0x12", "kernelbase!WaitEx+0x20", "stacks+0x1130", "ntdll+0x1220"),
@@ -263,6 +263,6 @@ def test_selections(opened: Opened) -> None:
 
 def test_equal_stacks_are_shown_once(opened: Opened) -> None:
     found = stacks(opened, tid=[1004, 1008, 1024], unique=True)
-    assert [(stack["TID"], stack["Stack"], stack["Count"]) for stack, _ in found] == [
+    assert [(stack["TID"], stack["Part"], stack["Count"]) for stack, _ in found] == [
         *((1004, "kernel", 2), (1004, "user", 3), (1008, "kernel", 1)),
     ]

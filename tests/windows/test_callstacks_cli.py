@@ -33,13 +33,13 @@ def run(made: Made, *options: str, renderer: str = "json") -> vol.Result:
 
 def test_stacks_with_their_frames_below(made: Made) -> None:
     rows = run(made, "--frames-to-skip", "1", "--frames-to-capture", "2").rows
-    assert [(row["TID"], row["Stack"], row["Depth"]) for row in rows] == [
+    assert [(row["TID"], row["Part"], row["Depth"]) for row in rows] == [
         *((1004, "kernel", 2), (1004, "user", 2)),
     ]
     mask = (1 << 48) - 1
     for row in rows:
-        frames = [address for address, _, _ in made[0].expected[1004, row["Stack"]].frames]
-        first = 1 if row["Stack"] == "kernel" else 2
+        frames = [address for address, _, _ in made[0].expected[1004, row["Part"]].frames]
+        first = 1 if row["Part"] == "kernel" else 2
         shown = [child["Address"] for child in row["__children"] if child["Frame"] >= first]
         assert shown == [address & mask for address in frames[first : first + 2]]
         assert row["BackTraceHash"] == sum(shown) & 0xFFFFFFFF

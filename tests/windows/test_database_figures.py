@@ -137,7 +137,7 @@ def check_dump(data: bytes, arch: str, head: Row, nodes: List[Node]) -> None:
     for node in plain:
         record = records[node.row["Index"] - 1]
         frames = tuple(map(grid.masked, record.frames()))
-        assert (record.trace_count, record.depth) == (node.row["TraceCount"], node.row["Depth"])
+        assert (record.trace_count, record.depth) == (node.row["Count"], node.row["Depth"])
         assert frames == tuple(grid.frames(node))
 
 
@@ -177,7 +177,7 @@ def check(opened: Opened, caplog: pytest.LogCaptureFixture) -> None:
         count = counted(nodes)
         count["Mismatched"] += unlisted.get(place[:2], 0)
         assert {each: row[each] for each in count} == count, row
-        assert row["Unreadable"] == lost.get(place[:2], 0)
+        assert row["UnreadableBytes"] == lost.get(place[:2], 0)
         check_dump(written[name], place[1], head, nodes)
 
 

@@ -125,4 +125,4 @@ def test_figures_are_those_of_the_listing(tmp_path: pathlib.Path) -> None:
     assert figures["Mismatched"] == count["bucket"] == 1
     assert figures["Chained"] == 70
     assert figures["Indexed"] == len(words) - count["freed"] - count["unindexed"]
-    assert figures["Unreadable"] == 0
+    assert figures["UnreadableBytes"] == 0

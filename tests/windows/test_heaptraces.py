@@ -48,14 +48,16 @@ def test_heaps_of_7_and_later(kernel: str, wow64: bool, tmp_path: pathlib.Path) 
         (1000, "app.exe", forged.arch)
     }
     made = {node.row["Block"]: node for node in owners(found)}
-    assert [(made[at].row["Kind"], made[at].row["Index"], made[at].row["Status"]) for at in sorted(made)] == [
+    assert [
+        (made[at].row["BlockKind"], made[at].row["Index"], made[at].row["Status"]) for at in sorted(made)
+    ] == [
         ("heap", forged.index(50), ""),
         ("heap segment", forged.index(51), ""),
         ("lfh container", None, ""),
     ]
     assert symbols(made[HEAP])[1:] == ["app!open_store+0x32", "app!main+0x5"]
     rows = [
-        (node.row["Kind"], node.row["Allocations"], node.row["Bytes"], node.row["Status"])
+        (node.row["TraceKind"], node.row["Count"], node.row["Bytes"], node.row["Status"])
         for node in groups(found)
     ]
     # The last but one is what holds the subsegment, beside the block that was asked for without a trace.
@@ -70,9 +72,12 @@ def test_heaps_of_7_and_later(kernel: str, wow64: bool, tmp_path: pathlib.Path) 
     assert symbols(groups(found)[0])[1:] == ["app!open_store+0x2", "app!main+0x5"]
     sizes = {address: row["Size"] for address, row in blocks(found).items() if row["EntryAddress"]}
     assert sizes == {**users, inner[1]: 9}
-    assert (blocks(found)[virtual]["Index"], blocks(found)[virtual]["Kind"]) == (forged.index(52), "virtual")
+    assert (blocks(found)[virtual]["Index"], blocks(found)[virtual]["BlockKind"]) == (
+        forged.index(52),
+        "virtual",
+    )
     freed = blocks(found)[inner[1]]
-    assert (freed["Status"], freed["Kind"]) == ("freed, stack of the free", "lfh")
+    assert (freed["Status"], freed["BlockKind"]) == ("freed, stack of the free", "lfh")
 
 
 def test_heaps_of_xp(tmp_path: pathlib.Path) -> None:
@@ -84,7 +89,7 @@ def test_heaps_of_xp(tmp_path: pathlib.Path) -> None:
     forged.put(heap.regions(), HEAP)
     found = forged.run(tmp_path, blocks=True)
     rows = [
-        (node.row["Index"], node.row["Allocations"], node.row["Bytes"], node.row["Status"])
+        (node.row["Index"], node.row["Count"], node.row["Bytes"], node.row["Status"])
         for node in groups(found)
     ]
     assert rows == [(first, 3, 150, ""), (second, 1, 32, "freed, stack of the free")]
@@ -122,7 +127,7 @@ def test_traces_within_the_blocks(kernel: str, tmp_path: pathlib.Path) -> None:
         heap.extended(size, 0, heaps.prefix(forged.stack(7), forged.pointer), 3)
     forged.put(heap.regions(), HEAP)
     (group,) = groups(forged.run(tmp_path))
-    assert (group.row["Kind"], group.row["Allocations"], group.row["Bytes"]) == ("inline", 2, 30)
+    assert (group.row["TraceKind"], group.row["Count"], group.row["Bytes"]) == ("inline", 2, 30)
     assert symbols(group)[1:] == ["app!open_store+0x7", "app!main+0x5"]
 
 
@@ -141,18 +146,19 @@ def test_page_heap(kernel: str, wow64: bool, tmp_path: pathlib.Path) -> None:
     forged.put(page.regions())
     found = forged.run(tmp_path, blocks=True)
     rows = [
-        (node.row["Kind"], node.row["Index"], node.row["Bytes"], node.row["Status"]) for node in groups(found)
+        (node.row["TraceKind"], node.row["Index"], node.row["Bytes"], node.row["Status"])
+        for node in groups(found)
     ]
     assert rows == [
         ("std", forged.index(2), 150, ""),
         ("std", forged.index(3), 60, "freed, stack of allocation or free"),
         ("std", forged.index(4), 33, ""),
     ]
-    kinds = {address: (row["Kind"], row["Heap"], row["Size"]) for address, row in blocks(found).items()}
+    kinds = {address: (row["BlockKind"], row["Heap"], row["Size"]) for address, row in blocks(found).items()}
     assert kinds[busy] == ("page", handle, 100)
     assert kinds[gone] == ("page", handle, 60)
     assert kinds[light] == ("lightpage", HEAP, 33)
-    assert [(node.row["Kind"], node.row["Index"]) for node in owners(found)] == [
+    assert [(node.row["BlockKind"], node.row["Index"]) for node in owners(found)] == [
         ("heap", None),
         ("page heap", forged.index(1)),
     ]
@@ -188,13 +194,13 @@ def test_segment_heap(kernel: str, wow64: bool, tmp_path: pathlib.Path) -> None:
     forged.put(heap.regions(), HEAP)
     found = forged.run(tmp_path, blocks=True)
     rows = [
-        (node.row["Allocations"], node.row["Bytes"], node.row["Status"], node.row["EntryAddress"])
+        (node.row["Count"], node.row["Bytes"], node.row["Status"], node.row["EntryAddress"])
         for node in groups(found)
     ]
     assert rows == [(1, 0x54321, "", second), (3, None, "unsized, not-read", first)]
-    assert blocks(found)[large]["Kind"] == "large"
+    assert blocks(found)[large]["BlockKind"] == "large"
     (owner,) = owners(found)
-    assert (owner.row["Kind"], owner.row["Size"], owner.row["Status"]) == (
+    assert (owner.row["BlockKind"], owner.row["Size"], owner.row["Status"]) == (
         "segment heap",
         0x100000,
         "not-read",

@@ -42,7 +42,7 @@ def test_a_log_of_a_32_bit_half(made: Tuple[HeapImage, pathlib.Path, pathlib.Pat
     result = run(made, "--dump", renderer="csv")
     assert result.returncode == 0, result.stderr
     rows = list(csv.DictReader(io.StringIO(result.stdout)))
-    sums = [int(row["Bytes"]) for row in rows if row["Allocations"] not in ("N/A", "-")]
+    sums = [int(row["Bytes"]) for row in rows if row["Count"] not in ("N/A", "-")]
     assert sums == [155, 145, 135, 10]
     assert {row["PID"] for row in rows} == {"1000"}
     log = umdh.parse((made[2] / "umdh.1000.x86.log").read_text(encoding="utf-8").splitlines())

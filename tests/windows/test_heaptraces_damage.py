@@ -55,8 +55,8 @@ def test_heaps_prove_themselves_when_the_peb_is_gone(
     forged.process.space.set_state(peb_of(forged) & -PAGE, PAGE, State.PAGEFILE)
     forged.listed.clear()
     found = forged.run(tmp_path)
-    assert sum(node.row["Allocations"] for node in groups(found)) == 101
-    assert [(node.row["Kind"], node.row["Status"]) for node in owners(found)] == [
+    assert sum(node.row["Count"] for node in groups(found)) == 101
+    assert [(node.row["BlockKind"], node.row["Status"]) for node in owners(found)] == [
         ("heap", ""),
         ("heap segment", ""),
     ]
@@ -72,7 +72,7 @@ def test_a_list_of_heaps_that_is_nonsense(
     forged.image()
     forged.process.space.write_int(peb_of(forged) + 0xE8, count, 4)
     forged.listed.clear()
-    assert sum(node.row["Allocations"] for node in groups(forged.run(tmp_path))) == 100
+    assert sum(node.row["Count"] for node in groups(forged.run(tmp_path))) == 100
     assert "the PEB's list of heaps cannot be read" in caplog.text
 
 
@@ -104,11 +104,11 @@ def test_a_heap_whose_beginning_is_gone(kernel: str, wow64: bool, tmp_path: path
     forged.process.space.set_state(HEAP, PAGE, State.PAGEFILE)
     found = forged.run(tmp_path, blocks=True)
     made, segment = owners(found)
-    assert (segment.row["Kind"], segment.row["Status"]) == ("heap segment", "")
+    assert (segment.row["BlockKind"], segment.row["Status"]) == ("heap segment", "")
     # Where the heap's own blocks begin was in the page, too: its headers cannot be decoded.
     unread = 16 * PAGE
     said = re.fullmatch(r"unreadable, damaged, (\d+) bytes unread", made.row["Status"])
-    assert made.row["Kind"] == "heap" and said and PAGE < int(said.group(1)) <= unread
+    assert made.row["BlockKind"] == "heap" and said and PAGE < int(said.group(1)) <= unread
     rows = blocks(found)
     assert len(rows) > 150
     assert apart in rows
@@ -125,7 +125,7 @@ def test_a_page_of_blocks_that_is_gone(
     forged.put(filled(forged, count=200).regions(), HEAP)
     forged.process.space.set_state(HEAP + 2 * PAGE, PAGE, state)
     found = forged.run(tmp_path)
-    count = sum(node.row["Allocations"] for node in groups(found))
+    count = sum(node.row["Count"] for node in groups(found))
     assert 165 < count < 185
     (heap,) = owners(found)
     said = re.fullmatch(r"unreadable, (\d+) bytes unread", heap.row["Status"])
@@ -158,7 +158,7 @@ def test_vads_that_are_gone(
     assert root is not None
     eprocess[root] = 0x123450
     found = grid.run(context.open_image(image, tmp_path), heaptraces.HeapTraces)
-    assert sum(node.row["Allocations"] for node in groups(found)) == 100
+    assert sum(node.row["Count"] for node in groups(found)) == 100
     assert "the VADs cannot be read to their end" in caplog.text
 
 
@@ -206,7 +206,7 @@ def test_a_32_bit_half_whose_peb_is_not_named(
     monkeypatch.setattr(spaces.AddressSpaces, "list_spaces", lambda *_, **__: iter(known))
     rows = grid.run(opened, heaptraces.HeapTraces)
     assert [node.row["Status"] for node in owners(rows)] == ["WoW64 process structure unreadable", ""]
-    assert sum(node.row["Allocations"] for node in groups(rows)) == 100
+    assert sum(node.row["Count"] for node in groups(rows)) == 100
 
 
 def test_nothing_is_enabled(tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -37,7 +37,7 @@ def baseline(forged: HeapImage, sizes: Sequence[Tuple[int, int]], folder: pathli
 
 def compared(forged: HeapImage, file: str, folder: pathlib.Path) -> List[Tuple[object, ...]]:
     """(blocks, growth of blocks, growth of bytes, status) of each trace."""
-    names = ("Allocations", "AllocationsGrowth", "BytesGrowth", "Status")
+    names = ("Count", "CountGrowth", "BytesGrowth", "Status")
     return [tuple(node.row[name] for name in names) for node in groups(forged.run(folder, baseline=file))]
 
 

@@ -42,7 +42,7 @@ def _run(
 
 
 def _groups(rows: List[Row]) -> List[Row]:
-    return [row for row in rows if row["Allocations"] is not None]
+    return [row for row in rows if row["Count"] is not None]
 
 
 def _children(row: Row, column: str) -> List[Row]:
@@ -60,7 +60,7 @@ def check(rows: List[Row], truth: Mapping[str, Any]) -> None:
         assert [child["Address"] for child in _children(row, "Frame")] == frames
         assert [child["Frame"] for child in _children(row, "Frame")] == list(range(len(frames)))
         blocks = _children(row, "Block")
-        assert row["Allocations"] == len(blocks)
+        assert row["Count"] == len(blocks)
         assert row["Bytes"] == sum(block["Size"] for block in blocks)
         assert {block["EntryAddress"] for block in blocks} == {row["EntryAddress"]}
         found.update((each["Block"], (each["Heap"], each["Size"], each["EntryAddress"])) for each in blocks)
@@ -76,8 +76,8 @@ def check(rows: List[Row], truth: Mapping[str, Any]) -> None:
 
 def _check_creators(rows: List[Row], truth: Mapping[str, Any]) -> None:
     entries = {entry["index"]: entry for entry in truth["entries"]}
-    owners = [row for row in rows if row["Allocations"] is None]
-    assert {row["Block"] for row in owners if row["Kind"] == "heap"} == {
+    owners = [row for row in rows if row["Count"] is None]
+    assert {row["Block"] for row in owners if row["BlockKind"] == "heap"} == {
         heap["heap"] for heap in truth["heap"]["heaps"]
     }
     for row in owners:
@@ -143,7 +143,7 @@ def test_growth_since_an_earlier_log(path: pathlib.Path, tmp_path: pathlib.Path)
     _run(real, False, tmp_path / "a", "--dump")
     file = tmp_path / "a" / "umdh.1000.x64.log"
     same = _groups(_run(real, False, tmp_path / "b", "--baseline", str(file)).rows)
-    assert {(row["AllocationsGrowth"], row["BytesGrowth"]) for row in same} == {(0, 0)}
+    assert {(row["CountGrowth"], row["BytesGrowth"]) for row in same} == {(0, 0)}
     log = umdh.parse(file.read_text().splitlines())
     heap = log.heaps[0]
     new = heap.allocations[0]
@@ -156,7 +156,7 @@ def test_growth_since_an_earlier_log(path: pathlib.Path, tmp_path: pathlib.Path)
     file.write_bytes("".join(umdh.write(earlier)).encode())
     rows = _groups(_run(real, False, tmp_path / "c", "--baseline", str(file)).rows)
     grown = [row for row in rows if row["BytesGrowth"]]
-    assert [(row["AllocationsGrowth"], row["BytesGrowth"], row["Status"]) for row in grown] == [
+    assert [(row["CountGrowth"], row["BytesGrowth"], row["Status"]) for row in grown] == [
         (1, new.size, ""),
         (-1, -0x70, "gone"),
     ]

@@ -43,16 +43,16 @@ def _masked(frames: List[int]) -> Tuple[int, ...]:
 def check(rows: List[Row], truth: Dict[str, Any]) -> None:
     """Compares the rows of a run with --blocks with what is true of the heaps."""
     heap = truth["heap"]
-    groups = [row for row in rows if row["Allocations"] is not None]
+    groups = [row for row in rows if row["Count"] is not None]
     busy: Dict[int, Tuple[Any, ...]] = {}
     freed: Dict[int, Tuple[int, ...]] = {}
     untraced = set()
     sizes = {each["user"]: each["size"] for each in heap["freed_blocks"]}
     for row in groups:
         blocks = _children(row, "Block")
-        assert row["Allocations"] == len(blocks)
+        assert row["Count"] == len(blocks)
         assert (row["Bytes"] or 0) == sum(block["Size"] or 0 for block in blocks)
-        if row["Kind"] != "inline":
+        if row["TraceKind"] != "inline":
             assert {block["EntryAddress"] for block in blocks} == {row["EntryAddress"]}
         for block in blocks:
             if row["Status"] == "":
@@ -72,21 +72,21 @@ def check(rows: List[Row], truth: Dict[str, Any]) -> None:
     by = {each["user"]: [_masked(stack) for stack in each["freed_by"]] for each in heap["freed_blocks"]}
     assert all(stack in by[user] for user, stack in freed.items())
     assert sum(row["Bytes"] for row in groups if row["Status"] == "") == sum(each["size"] for each in told)
-    _check_owners([row for row in rows if row["Allocations"] is None], truth)
+    _check_owners([row for row in rows if row["Count"] is None], truth)
     _check_indices(groups, truth)
 
 
 def _check_owners(owners: List[Row], truth: Dict[str, Any]) -> None:
     """Heaps, segments, and the containers of the low-fragmentation heap: who made them, and no other."""
     heap, entries = truth["heap"], {entry["index"]: entry for entry in truth["entries"]}
-    containers = [row for row in owners if row["Kind"] == "lfh container"]
+    containers = [row for row in owners if row["BlockKind"] == "lfh container"]
     assert sorted((row["Heap"], row["Block"], row["Size"], _stack(row)) for row in containers) == sorted(
         (each["heap"], each["user"], each["size"], _masked(each["frames"])) for each in heap["containers"]
     )
-    assert {row["Block"]: row["Index"] for row in owners if row["Kind"] == "heap"} == {
+    assert {row["Block"]: row["Index"] for row in owners if row["BlockKind"] == "heap"} == {
         each["heap"]: each["AllocatorBackTraceIndex"] for each in heap["heaps"]
     }
-    assert {row["Kind"] for row in owners} <= {"heap", "heap segment", "lfh container"}
+    assert {row["BlockKind"] for row in owners} <= {"heap", "heap segment", "lfh container"}
     assert not [row for row in owners if row["Status"]]
     for row in owners:
         if row["Index"] is not None:
@@ -110,7 +110,7 @@ def check_log(data: bytes, rows: List[Row], truth: Dict[str, Any]) -> None:
     assert len(written) == len(allocations)
     told = [*truth["heap"]["blocks"], *truth["heap"]["ntdll_blocks"]]
     assert written == {each["user"]: (each["size"], _masked(each["frames"])) for each in told}
-    shown = [row["Bytes"] for row in rows if row["Allocations"] is not None and row["Status"] == ""]
+    shown = [row["Bytes"] for row in rows if row["Count"] is not None and row["Status"] == ""]
     assert sum(each.size for each in allocations) == sum(shown)
 
 

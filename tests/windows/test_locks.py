@@ -26,7 +26,8 @@ from tests.support.tracedkernels import KERNELS, new_kernel, put_database, trace
 @pytest.mark.parametrize(("name", "generation"), KERNELS)
 def test_resources_of_every_form(name: str, generation: str, tmp_path: pathlib.Path) -> None:
     kernel = new_kernel(name)
-    threads = [kernel.system.thread(tid) for tid in (100, 104, 108)]
+    threads = [kernel.system.thread(100), kernel.system.thread(104)]
+    threads.append(kernel.process("app.exe", pid=1000).thread(108))
     indices = put_database(kernel, generation, traces_of(kernel))
     made = Resources(kernel)
     held = made.add(
@@ -48,16 +49,18 @@ def test_resources_of_every_form(name: str, generation: str, tmp_path: pathlib.P
     made.link()
     opened = context.open_image(kernel.image(), tmp_path)
     found = grid.run(opened, locks.Locks, pid=[0])
-    rows = {node.row["Address"]: node for node in found}
-    assert [node.row["Address"] for node in found] == [grid.masked(each.address) for each in made.made]
+    rows = {node.row["Lock"]: node for node in found}
+    assert [node.row["Lock"] for node in found] == [grid.masked(each.address) for each in made.made]
     assert {node.row["PID"] for node in found} == {0}
 
     node = rows[grid.masked(held.address)]
     wanted = {
         "Process": "nt",
-        "Type": "resource",
-        "CreatorBackTraceIndex": indices[0],
+        "LockType": "resource",
+        "Index": indices[0],
         "OwningThread": grid.masked(first),
+        "OwnerPID": 4,
+        "OwnerProcess": "System",
         "OwnerTID": 100,
         "LockCount": 1,
         "ContentionCount": 3,
@@ -77,34 +80,37 @@ def test_resources_of_every_form(name: str, generation: str, tmp_path: pathlib.P
         ("shared owner", grid.masked(second), 104, 1, ""),
         ("shared owner", grid.masked(third), 108, 4, ""),
     ]
+    assert [processes(row) for row in node.children[:3]] == [(4, "System"), (4, "System"), (1000, "app.exe")]
 
     node = rows[grid.masked(free.address)]
     assert (node.row["LockCount"], node.row["ContentionCount"], owners(node)) == (0, 0, [])
 
     node = rows[grid.masked(odd.address)]
-    assert node.row["CreatorBackTraceIndex"] is None
-    assert node.row["FrameAddress"] == grid.masked(address)
-    assert node.row["Symbol"].startswith("nt!")
+    assert node.row["Index"] is None
+    assert grid.frames(node) == [grid.masked(address)]
+    assert node.children[0]["Symbol"].startswith("nt!")
     assert node.row["Status"] == "address"
 
     node = rows[grid.masked(stale.address)]
-    assert (node.row["CreatorBackTraceIndex"], node.row["Status"]) == (0x1234, "no such index")
+    assert (node.row["Index"], node.row["Status"]) == (0x1234, "no such index")
     assert node.children == []
 
     database = {each.row["Index"]: each for each in grid.run(opened, stacktracedb.StackTraceDb, pid=[0])[1:]}
     for index, lock, trace in zip(indices, (held, shared, free), traces_of(kernel)):
         node = rows[grid.masked(lock.address)]
-        assert grid.frames(node, "FrameAddress") == [grid.masked(frame) for frame in trace]
-        shown = [
-            (row["FrameAddress"], row["Symbol"], row["Source"]) for row in node.children if is_frame(row)
-        ]
+        assert grid.frames(node) == [grid.masked(frame) for frame in trace]
+        shown = [(row["Address"], row["Symbol"], row["Source"]) for row in node.children if is_frame(row)]
         in_database = [(row["Address"], row["Symbol"], row["Source"]) for row in database[index].children]
         assert shown == in_database
 
 
 def owners(node: grid.Node) -> List[Tuple[Any, ...]]:
-    columns = ("Type", "OwningThread", "OwnerTID", "RecursionCount", "Status")
+    columns = ("OwnerRole", "OwningThread", "OwnerTID", "RecursionCount", "Status")
     return [tuple(row[name] for name in columns) for row in node.children if not is_frame(row)]
+
+
+def processes(row: Dict[str, Any]) -> Tuple[Any, ...]:
+    return row["OwnerPID"], row["OwnerProcess"]
 
 
 def is_frame(row: Dict[str, Any]) -> bool:
@@ -120,7 +126,7 @@ def test_without_a_database_only_the_trace_is_absent(name: str, tmp_path: pathli
     made.link()
     opened = context.open_image(kernel.image(), tmp_path)
     found = grid.run(opened, locks.Locks, pid=[0])
-    assert [(node.row["CreatorBackTraceIndex"], node.row["Status"]) for node in found] == [
+    assert [(node.row["Index"], node.row["Status"]) for node in found] == [
         (5, "no database"),
         (0, ""),
     ]
@@ -140,6 +146,7 @@ def test_owner_that_is_no_thread_and_table_that_is_gone(tmp_path: pathlib.Path) 
     opened = context.open_image(kernel.image(), tmp_path)
     found = grid.run(opened, locks.Locks, pid=[0])
     assert owners(found[0]) == [("shared owner", grid.masked(event.address), None, 1, "no thread")]
+    assert processes(found[0].children[0]) == (None, None)
     assert [node.row["Status"] for node in found[1:]] == ["owner table unreadable", "owner table unreadable"]
 
 
@@ -160,7 +167,7 @@ def test_owners_of_a_table_that_several_resources_name_are_told_once(tmp_path: p
     statuses = ["", *["owner table shared"] * 20, "owner table too big, owner table shared", ""]
     assert [node.row["Status"] for node in found] == statuses
     assert [len(owners(node)) for node in found] == [300, *[0] * 20, 1, 1]
-    assert found[-1].row["Address"] == grid.masked(own.address)
+    assert found[-1].row["Lock"] == grid.masked(own.address)
 
 
 def test_the_owners_of_an_image_are_limited(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -186,7 +193,7 @@ def test_a_fast_resource_is_known_by_its_list_of_owners(tmp_path: pathlib.Path) 
     kernel.space.write_int(head + 8, head)
     made.link()
     opened = context.open_image(kernel.image(), tmp_path)
-    types = [node.row["Type"] for node in grid.run(opened, locks.Locks, pid=[0])]
+    types = [node.row["LockType"] for node in grid.run(opened, locks.Locks, pid=[0])]
     assert types == ["resource", "fast resource"]
     assert plain["OwnerEntry.OwnerThread"] == 0
 
@@ -211,7 +218,7 @@ def damaged(tmp_path: pathlib.Path, *damage: Tuple[int, str]) -> List[Tuple[Any,
     opened = context.open_image(kernel.image(), tmp_path)
     places = {grid.masked(each.address): place for place, each in enumerate(made.made)}
     found = grid.run(opened, locks.Locks, pid=[0])
-    return [(places.get(node.row["Address"]), node.row["Status"]) for node in found]
+    return [(places.get(node.row["Lock"]), node.row["Status"]) for node in found]
 
 
 def test_a_lock_that_is_gone_is_the_only_loss(tmp_path: pathlib.Path) -> None:
@@ -245,7 +252,7 @@ def test_a_wrong_link_of_the_head_has_a_row(how: int, tmp_path: pathlib.Path) ->
     made.link()
     kernel.space.write_int(kernel.symbol("ExpSystemResourcesList") + 8 * how, 0xFFFFF80041414140)
     found = grid.run(context.open_image(kernel.image(), tmp_path), locks.Locks, pid=[0])
-    assert [(node.row["Address"], node.row["Status"]) for node in found] == [
+    assert [(node.row["Lock"], node.row["Status"]) for node in found] == [
         (None, "list damaged"),
         *((grid.masked(each.address), "") for each in made.made),
     ]
@@ -266,7 +273,7 @@ def test_a_section_that_is_unlinked_on_one_side_is_listed(
     app.space.write_int((first.link, last.link)[how] + 8 * how, ends[how])
     found = grid.run(context.open_image(kernel.image(), tmp_path), locks.Locks, pid=[1000])
     statuses = ["list damaged", "", ""] if how == 0 else ["", "", "list damaged"]
-    assert [(node.row["Address"], node.row["Status"]) for node in found] == [
+    assert [(node.row["Lock"], node.row["Status"]) for node in found] == [
         (each.address, status) for each, status in zip(made.made, statuses)
     ]
 
@@ -334,8 +341,8 @@ def test_sections_of_every_form(name: str, wow64: bool, symbols: bool, tmp_path:
     arch = "x86" if wow64 or kernel.bits == 32 else "x64"
     assert {node.row["Arch"] for node in found} == {arch}
     columns = (
-        "Address",
-        "CreatorBackTraceIndex",
+        "Lock",
+        "Index",
         "OwningThread",
         "OwnerTID",
         "LockCount",
@@ -351,7 +358,8 @@ def test_sections_of_every_form(name: str, wow64: bool, symbols: bool, tmp_path:
         (held.address, indices[1], 1004, 1004, -22, 9, 7, 2, None, 5, ""),
         (old.address, indices[2], 1008, 1008, 2, 0, 0, 1, None, 2, ""),
     ]
-    assert [grid.frames(node, "FrameAddress") for node in found] == [
+    assert [processes(node.row) for node in found] == [(None, None), *[(1000, found[0].row["Process"])] * 2]
+    assert [grid.frames(node) for node in found] == [
         [ntdll.base + 0x1000 + n, ntdll.base + 0x1100] for n in range(3)
     ]
     assert found[0].children[0]["Symbol"].startswith("ntdll")
@@ -365,7 +373,7 @@ def test_the_index_has_32_bits_since_vista_and_16_before(tmp_path: pathlib.Path)
         folder = tmp_path / name
         folder.mkdir()
         (node,) = grid.run(context.open_image(kernel.image(), folder), locks.Locks, pid=[1000])
-        assert node.row["CreatorBackTraceIndex"] == index
+        assert node.row["Index"] == index
 
 
 def test_held_and_contended(tmp_path: pathlib.Path) -> None:
@@ -379,7 +387,7 @@ def test_held_and_contended(tmp_path: pathlib.Path) -> None:
     opened = context.open_image(kernel.image(), tmp_path)
 
     def shown(**options: Any) -> List[int]:
-        return [node.row["Address"] for node in grid.run(opened, locks.Locks, pid=[1000], **options)]
+        return [node.row["Lock"] for node in grid.run(opened, locks.Locks, pid=[1000], **options)]
 
     assert shown(held=True) == [held.address, gone.address]
     assert shown(contended=True) == [contended.address, gone.address]
@@ -399,15 +407,15 @@ def test_memory_that_is_gone_and_sections_that_do_not_point_back(tmp_path: pathl
     app.space.set_state(lost.debug, 0x40, State.PAGEFILE)
     opened = context.open_image(kernel.image(), tmp_path)
     found = grid.run(opened, locks.Locks, pid=[1000])
-    assert [(node.row["Address"], node.row["LockCount"], node.row["Status"]) for node in found] == [
+    assert [(node.row["Lock"], node.row["LockCount"], node.row["Status"]) for node in found] == [
         (made.made[0].address, -1, ""),
         (gone.address, None, "unreadable"),
         (moved.address, None, "section does not point back, index may be stale"),
         (lost.debug, None, "debug information unreadable"),
         (last.address, -1, ""),
     ]
-    assert (found[1].row["EntryCount"], found[1].row["CreatorBackTraceIndex"]) == (4, indices[1])
-    assert len(grid.frames(found[1], "FrameAddress")) == 2
+    assert (found[1].row["EntryCount"], found[1].row["Index"]) == (4, indices[1])
+    assert len(grid.frames(found[1])) == 2
 
 
 def test_a_freed_trace_says_so(tmp_path: pathlib.Path) -> None:
@@ -424,7 +432,7 @@ def test_a_freed_trace_says_so(tmp_path: pathlib.Path) -> None:
     (node,) = grid.run(opened, locks.Locks, pid=[1000])
     assert node.row["Status"] == "freed"
     assert [row["Status"] for row in node.children] == ["overwritten", "overwritten", "", ""]
-    assert grid.frames(node, "FrameAddress")[2:] == list(frames[2:])
+    assert grid.frames(node)[2:] == list(frames[2:])
 
 
 def test_an_index_of_16_bits_is_ambiguous_when_there_are_more_traces(tmp_path: pathlib.Path) -> None:
@@ -439,7 +447,7 @@ def test_an_index_of_16_bits_is_ambiguous_when_there_are_more_traces(tmp_path: p
     opened = context.open_image(kernel.image(), tmp_path)
     (node,) = grid.run(opened, locks.Locks, pid=[1000])
     assert node.row["Status"] == "index ambiguous"
-    assert grid.frames(node, "FrameAddress") == [0x401000]
+    assert grid.frames(node) == [0x401000]
 
 
 def test_a_process_without_page_tables_has_a_row(tmp_path: pathlib.Path) -> None:
@@ -451,7 +459,7 @@ def test_a_process_without_page_tables_has_a_row(tmp_path: pathlib.Path) -> None
     app.eprocess["Pcb.DirectoryTableBase"] = kernel.phys.allocate() << 12
     opened = context.open_image(image, tmp_path)
     ((row, children),) = grid.run(opened, locks.Locks, pid=[1000])
-    assert (row["Address"], row["Status"], children) == (None, "list not found", [])
+    assert (row["Lock"], row["Status"], children) == (None, "list not found", [])
 
 
 def test_a_space_that_cannot_be_opened_has_a_row(
@@ -478,10 +486,10 @@ def test_the_list_is_found_through_the_peb_when_ntdlls_data_is_gone(tmp_path: pa
     opened = context.open_image(kernel.image(), tmp_path)
     found = grid.run(opened, locks.Locks, pid=[1000])
     # The head is a node like others here: nothing tells what it was.
-    assert [
-        node.row["Address"] for node in found if node.row["Status"] == "debug information unreadable"
-    ] == [ntdll.base + HEAD - 16]
-    known = [node.row["Address"] for node in found if node.row["LockCount"] is not None]
+    assert [node.row["Lock"] for node in found if node.row["Status"] == "debug information unreadable"] == [
+        ntdll.base + HEAD - 16
+    ]
+    known = [node.row["Lock"] for node in found if node.row["LockCount"] is not None]
     assert sorted(known) == [each.address for each in made.made]
     assert found[0].row["Status"] == "list head unreadable"
 
@@ -494,7 +502,7 @@ def test_the_head_is_no_section_even_when_entered_through_the_peb(tmp_path: path
     kernel.processes[-1].space.set_state(ntdll.base, 0x1000, State.PAGEFILE)
     opened = context.open_image(kernel.image(), tmp_path)
     found = grid.run(opened, locks.Locks, pid=[1000])
-    assert [node.row["Address"] for node in found if node.row["Type"]] == [made.made[0].address]
+    assert [node.row["Lock"] for node in found if node.row["LockType"]] == [made.made[0].address]
 
 
 def test_a_resource_of_a_process_has_its_own_counters(tmp_path: pathlib.Path) -> None:
@@ -507,7 +515,7 @@ def test_a_resource_of_a_process_has_its_own_counters(tmp_path: pathlib.Path) ->
     made.link()
     opened = context.open_image(kernel.image(), tmp_path)
     ((row, _),) = grid.run(opened, locks.Locks, pid=[1000])
-    assert (row["Type"], row["LockCount"], row["OwnerTID"]) == ("resource", -1, 1004)
+    assert (row["LockType"], row["LockCount"], row["OwnerTID"]) == ("resource", -1, 1004)
     assert (row["NumberOfWaitingShared"], row["NumberOfWaitingExclusive"]) == (3, 2)
 
 
@@ -524,9 +532,9 @@ def test_find_and_unbacked(tmp_path: pathlib.Path) -> None:
     made.link()
     opened = context.open_image(kernel.image(), tmp_path)
     found = grid.run(opened, locks.Locks, pid=[1000], unbacked=True)
-    assert [node.row["Address"] for node in found] == [other.address]
+    assert [node.row["Lock"] for node in found] == [other.address]
     found = grid.run(opened, locks.Locks, pid=[1000], find="NTDLL*")
-    assert [node.row["Address"] for node in found] == [made.made[0].address, other.address]
+    assert [node.row["Lock"] for node in found] == [made.made[0].address, other.address]
 
 
 # --- the real command line, and what --dump writes ---

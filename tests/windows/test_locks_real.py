@@ -65,7 +65,7 @@ def image_with(
 
 
 def check(found: List[grid.Node], truth: dict) -> None:
-    by_address = {node.row["Address"]: node for node in found}
+    by_address = {node.row["Lock"]: node for node in found}
     sections = truth["heap"]["critical_sections"]
     assert sections
     for section in sections:
@@ -74,8 +74,8 @@ def check(found: List[grid.Node], truth: dict) -> None:
         logged = [
             (each["CreatorBackTraceIndex"], each["frames"]) for each in section.get("stacks", [section])
         ]
-        assert (node.row["CreatorBackTraceIndex"], grid.frames(node, "FrameAddress")) in logged
-        assert node.row["Type"] == section.get("Type", "critical section")
+        assert (node.row["Index"], grid.frames(node)) in logged
+        assert node.row["LockType"] == section.get("Type", "critical section")
         assert node.row["LockCount"] == (0 if "stacks" in section else -1)
     assert len(by_address) == len(found)
     assert not by_address.keys() & set(truth["heap"].get("deleted_sections", []))

@@ -22,7 +22,7 @@ from tests.forge.pe import guid_of
 from tests.support import grid
 from tests.support.tracedkernels import new_kernel, traces_of
 
-COLUMNS = ("ObjectType", "ObjectName", "Process", "Event", "Count", "Tag", "Sequence", "Status")
+COLUMNS = ("ObjectType", "ObjectName", "ImageFileName", "Event", "Count", "Tag", "Sequence", "Status")
 TRACED = ("win7-x86", "win7-x64", "win10-x86", "win10-x64", "win11-x64")
 
 
@@ -78,7 +78,7 @@ def test_every_form(name: str, tmp_path: pathlib.Path) -> None:
     traces.finish()
     tags = [None] * 4 if name == "vista" else ["ObHd", "Dflt", "Ab", "Dflt"]
     found = {
-        process: [node for node in rows(kernel, tmp_path) if node.row["Process"] == process]
+        process: [node for node in rows(kernel, tmp_path) if node.row["ImageFileName"] == process]
         for process in ("lsass.exe", "app.exe", "none.exe")
     }
     assert [columns(node) for node in found["lsass.exe"]] == [
@@ -135,7 +135,9 @@ def test_damage_loses_only_what_is_unreadable(tmp_path: pathlib.Path) -> None:
     readable = [n for n in range(700) if start + 12 * n + 12 <= page or start + 12 * n >= page + 0x1000]
     kernel.space.set_state(traces.trace_at(far), 0x80, State.PAGEFILE)
     found = rows(kernel, tmp_path)
-    by_process = {name: [node for node in found if node.row["Process"] == f"{name}.exe"] for name in "abcdef"}
+    by_process = {
+        name: [node for node in found if node.row["ImageFileName"] == f"{name}.exe"] for name in "abcdef"
+    }
     a = by_process["a"]
     assert [node.row["Sequence"] for node in a[:-1]] == readable
     assert a[-1].row["Status"] == f"bucket, {700 - len(readable)} events unreadable"
@@ -148,7 +150,7 @@ def test_damage_loses_only_what_is_unreadable(tmp_path: pathlib.Path) -> None:
     assert [columns(node)[3:] for node in by_process["c"]] == [("reference", 1, "Dflt", 1, "too many events")]
     assert by_process["d"][0].row["Status"] == "no longer traced"
     assert by_process["e"][0].row["Status"] == "bucket"
-    rest = [node.row["Status"] for node in found if node.row["Process"] is None]
+    rest = [node.row["Status"] for node in found if node.row["ImageFileName"] is None]
     assert sorted(rest) == ["bucket 5 unreadable", "chain leads back"]
 
 
@@ -185,7 +187,7 @@ def test_the_events_of_an_image_are_limited(tmp_path: pathlib.Path, monkeypatch:
     traces.finish()
     monkeypatch.setattr(lister, "MAX_EVENTS", 15)
     found = rows(kernel, tmp_path)
-    assert [(node.row["Process"], node.row["Sequence"]) for node in found] == [
+    assert [(node.row["ImageFileName"], node.row["Sequence"]) for node in found] == [
         *(("a.exe", number) for number in range(10)),
         *(("b.exe", number) for number in range(5)),
         (None, None),

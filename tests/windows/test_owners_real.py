@@ -58,10 +58,10 @@ def test_every_real_table_has_what_is_read(path: pathlib.Path, tmp_path: pathlib
     assert [held.row[column] for column in columns] == [100, 1, 3, 2, 1]
     assert held.row["Status"] == ""
     assert shared.row["Status"] == "address"
-    assert shared.row["Symbol"] == "nt!NtClose+0x2"
-    assert [(row["Type"], row["OwnerTID"], row["RecursionCount"]) for row in shared.children] == [
-        ("shared owner", 100, 5)
-    ]
+    owner, creator = shared.children
+    columns = ("OwnerRole", "OwnerPID", "OwnerProcess", "OwnerTID", "RecursionCount")
+    assert [owner[column] for column in columns] == ["shared owner", 4, "System", 100, 5]
+    assert creator["Symbol"] == "nt!NtClose+0x2"
 
     found = grid.run(opened, handletraces.HandleTraces)
     shown = [(node.row["Handle"], node.row["Event"], node.row["Sequence"]) for node in found]
@@ -100,8 +100,8 @@ def test_owners_of_a_fast_resource(shared_dir: pathlib.Path, tmp_path: pathlib.P
     made.link()
     opened = context.open_image(kernel.image(), tmp_path, "image.dmp")
     (node,) = grid.run(opened, locks.Locks, pid=[0])
-    assert (node.row["Type"], node.row["OwnerTID"], node.row["Status"]) == ("fast resource", 104, "")
-    assert [(row["Type"], row["OwnerTID"]) for row in node.children] == [
+    assert (node.row["LockType"], node.row["OwnerTID"], node.row["Status"]) == ("fast resource", 104, "")
+    assert [(row["OwnerRole"], row["OwnerTID"]) for row in node.children] == [
         ("exclusive owner", 104),
         ("shared owner", 100),
         ("waiter", 108),
@@ -131,7 +131,7 @@ def test_indices_lead_into_the_database_that_xp_wrote(
     opened = context.open_image(kernel.image(), tmp_path, "image.dmp")
     wanted = [entry["frames"] for entry in entries]
     found = grid.run(opened, locks.Locks, pid=[0])
-    assert [grid.frames(node, "FrameAddress") for node in found] == wanted
+    assert [grid.frames(node) for node in found] == wanted
     created = grid.run(opened, handletraces.HandleTraces)
     assert [grid.frames(node) for node in created] == [*wanted, wanted[3]]
     assert created[-1].row["Handle"] is None

@@ -49,7 +49,7 @@ def run(opened: Opened, **options: Any) -> List[Node]:
 
 def test_the_kernels_database_is_named(opened: Opened) -> None:
     first, second, third, fourth = traces(run(opened, pid=[0]), 0)
-    assert first.row["TraceCount"] == 3
+    assert first.row["Count"] == 3
     assert symbols(first) == [
         "Ntfs!NtfsCreateScb+0x4d",
         "Ntfs!NtfsCommonCreate+0x71",
@@ -116,7 +116,7 @@ def test_keys_repeat_in_frame_rows_and_quantities_do_not(opened: Opened) -> None
         for frame in node.children:
             for key in ("PID", "Process", "Arch", "Database", "Index", "EntryAddress"):
                 assert frame[key] == node.row[key]
-            for quantity in ("TraceCount", "Depth", "Hash", "Stack", "Lookups", "BackTraces"):
+            for quantity in ("Count", "Depth", "BackTraceHash", "Stack", "Lookups", "BackTraces"):
                 assert frame[quantity] is None
 
 

@@ -93,9 +93,9 @@ def shown(nodes: List[Node]) -> List[Tuple[Any, ...]]:
         (
             node.row["Index"] or 0,
             node.row["EntryAddress"],
-            node.row["TraceCount"],
+            node.row["Count"],
             node.row["Depth"],
-            node.row["Hash"],
+            node.row["BackTraceHash"],
             tuple(grid.frames(node)),
         )
         for node in nodes
@@ -169,7 +169,7 @@ def test_carving_finds_what_windows_released(name: str, tmp_path: pathlib.Path) 
     wanted = {(entry["index"], entry["va"]) for entry in real.truth["freed"]}
     assert {(node.row["Index"] or 0, node.row["EntryAddress"]) for node in freed} == wanted
     for node in freed:
-        assert node.row["TraceCount"] == 0
+        assert node.row["Count"] == 0
         assert [row["Status"] for row in node.children[:2]] == ["overwritten"] * min(2, len(node.children))
         assert all(row["Address"] is not None for row in node.children[2:])
 
@@ -182,7 +182,7 @@ def test_the_heaps_log_comes_back(name: str, tmp_path: pathlib.Path) -> None:
     nodes = grid.run(opened, stacktracedb.StackTraceDb, pid=[1000])
     log = grid.masked(heap["heap_stack_trace_log"])
     records: Dict[int, Tuple[int, int, Tuple[int, ...]]] = {
-        node.row["EntryAddress"]: (node.row["Hash"], node.row["Depth"], tuple(grid.frames(node)))
+        node.row["EntryAddress"]: (node.row["BackTraceHash"], node.row["Depth"], tuple(grid.frames(node)))
         for node in nodes
         if node.row["Database"] == log and node.row["EntryAddress"] is not None
     }

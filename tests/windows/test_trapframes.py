@@ -39,10 +39,11 @@ def before_2018(known: KnownKernel) -> KnownKernel:
 
 def test_columns() -> None:
     names = (
-        "PID Process TID Arch Origin TrapFrame Kind Mode Rip Symbol Source Rsp Rbp Rax Rcx Rdx Rbx Rsi Rdi"
-        " R8 R9 R10 R11 R12 R13 R14 R15 EFlags ErrorCode FaultAddress Unsure Status"
+        "PID Process TID Arch Origin TrapFrame TrapKind Mode Rip Symbol Source Backing"
+        " Rsp Rbp Rax Rcx Rdx Rbx Rsi Rdi R8 R9 R10 R11 R12 R13 R14 R15"
+        " EFlags ErrorCode FaultAddress Unsure NotSaved Status"
         " SegCs SegSs SegDs SegEs SegFs SegGs GsSwap PreviousMode PreviousIrql"
-        " Dr0 Dr1 Dr2 Dr3 Dr6 Dr7 MxCsr State Member Value"
+        " Dr0 Dr1 Dr2 Dr3 Dr6 Dr7 MxCsr State Processor Member Value"
     )
     assert [name for name, _ in traps.GRID.columns] == list(words(names))
 

@@ -57,7 +57,7 @@ def test_the_cpu_area_of_a_wow64_thread(code_segment: int, tmp_path: pathlib.Pat
     ]
     row = next(row for row in rows if row["Origin"] == "wow64")
     assert (row["Rip"], row["Rsp"], row["Rax"], row["Mode"]) == (0x77001234, 0x6FFFF0, 7, "user")
-    assert (row["Dr7"], row["R8"], row["Kind"]) == (None, None, None)
+    assert (row["Dr7"], row["R8"], row["TrapKind"]) == (None, None, None)
 
 
 def test_members_of_a_wow64_threads_context(tmp_path: pathlib.Path) -> None:
@@ -89,12 +89,12 @@ def test_processors(tmp_path: pathlib.Path) -> None:
         cpu.kprcb["ProcessorState.ContextFrame"] = saved
     live = LiveImage(kernel, tmp_path)
     rows = live.rows(processors=True)
-    assert shown(rows, "PID", "TID", "Origin", "State", "R12", "Mode", "Kind") == [
+    assert shown(rows, "PID", "TID", "Origin", "Processor", "R12", "Mode", "TrapKind") == [
         (1000, 1004, "processor", "CPU 0", 12, "kernel", None),
         (0, None, "processor", "CPU 1", 12, "kernel", None),
     ]
-    assert shown(live.rows(processors=True, pid=[1000]), "State") == [("CPU 0",)]
-    assert shown(live.rows(processors=True, pid=[0]), "State") == [("CPU 0",), ("CPU 1",)]
+    assert shown(live.rows(processors=True, pid=[1000]), "Processor") == [("CPU 0",)]
+    assert shown(live.rows(processors=True, pid=[0]), "Processor") == [("CPU 0",), ("CPU 1",)]
     assert live.rows() == []
 
 
@@ -114,7 +114,7 @@ def test_stacks_of_processors(tmp_path: pathlib.Path) -> None:
     )
     live = LiveImage(kernel, tmp_path)
     rows = live.rows(scan_stacks=True)
-    assert shown(rows, "PID", "Process", "TID", "TrapFrame", "State", "Kind") == [
+    assert shown(rows, "PID", "Process", "TID", "TrapFrame", "Processor", "TrapKind") == [
         (0, "nt", None, masked(fault), "CPU 0 dpc", "exception"),
         (0, "nt", None, masked(nmi), "CPU 0 ist3", "interrupt"),
     ]

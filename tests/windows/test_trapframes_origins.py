@@ -59,7 +59,7 @@ def test_a_thread_that_was_interrupted_has_a_frame_that_nothing_points_to(tmp_pa
     expected = put(kernel, thread, Entry(entries.DEVICE, "user64"), registers, address)
     thread.kthread["KernelStack"] = thread.stack_base - 0x2000
     (row,) = LiveImage(kernel, tmp_path).rows()
-    assert (row["Origin"], row["Kind"], row["TrapFrame"]) == ("top", "interrupt", masked(address))
+    assert (row["Origin"], row["TrapKind"], row["TrapFrame"]) == ("top", "interrupt", masked(address))
     assert {name: row[name] for name in expected} == expected
     assert row["Unsure"] == "Rsi"
     assert row["Rbx"] is None
@@ -119,7 +119,7 @@ def test_an_exception_frame_gives_the_nonvolatile_registers(named: bool, tmp_pat
     registers = dict(registers_64("kernel"), rsp=thread.stack_base - 0x1008)
     for name in ("Rbx", "Rsi", "Rdi", "R12", "R13", "R14", "R15", "Rax", "Rbp", "R11", "Rsp"):
         assert row[name] == registers[name.lower()], name
-    assert (row["Origin"], row["Kind"], row["Mode"]) == ("stack", "exception", "kernel")
+    assert (row["Origin"], row["TrapKind"], row["Mode"]) == ("stack", "exception", "kernel")
     assert (row["FaultAddress"], row["ErrorCode"]) == (registers["cr2"], registers["error_code"])
     unsure = "" if named else "Rbx Rsi Rdi R12 R13 R14 R15 ErrorCode FaultAddress"
     assert row["Unsure"] == unsure
@@ -170,7 +170,7 @@ def test_the_chain_of_services(tmp_path: pathlib.Path) -> None:
     for thread in (sound, cycle, wild):
         thread.kthread["KernelStack"] = thread.stack_limit
     rows = LiveImage(kernel, tmp_path).rows()
-    assert shown(rows, "TID", "TrapFrame", "Kind", "Status") == [
+    assert shown(rows, "TID", "TrapFrame", "TrapKind", "Status") == [
         (1004, masked(third), "service", ""),
         (1004, masked(second), "service", ""),
         (1004, masked(top), "syscall", ""),

@@ -212,6 +212,6 @@ def test_the_real_crash(shared_dir: pathlib.Path, tmp_path: pathlib.Path) -> Non
     assert {name: row[name] for name in general} == {name: context[name.lower()] for name in general}
     assert (row["SegCs"], row["SegSs"], row["ErrorCode"]) == (context["cs"], context["ss"], 4)
     # The return addresses on the stack say which handler it was, and that it was dispatched.
-    assert (row["Unsure"], row["Status"], row["Kind"]) == ("", "running", "exception")
+    assert (row["Unsure"], row["Status"], row["TrapKind"]) == ("", "running", "exception")
     assert row["Symbol"] == "amdppm+0x334c"
     assert row["FaultAddress"] is None

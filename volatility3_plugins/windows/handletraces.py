@@ -59,8 +59,8 @@ class HandleTraces(interfaces.plugins.PluginInterface):
                     listing.found = True
                     if self._takes(event):
                         frames = rows.frames(event)
-                        if selection.takes_frames(frames):
-                            yield 0, rows.event(event)
+                        if selection.takes(frames):
+                            yield 0, rows.event(event, frames)
                             yield from rows.frame_rows(event, frames)
 
     def _takes(self, event: HandleEvent) -> bool:

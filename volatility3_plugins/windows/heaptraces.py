@@ -16,6 +16,7 @@ from .stacktraces.heaps.lister import Heaps
 from .stacktraces.heaps.umdh_log import loaded_modules, log_of
 from .stacktraces.names.symbolizer import Symbolizer
 from .stacktraces.rows import options, plugin
+from .stacktraces.rows.frames import SpaceStacks
 from .stacktraces.rows.grid import Row
 from .stacktraces.rows.heaps import GRID, HeapRows
 from .stacktraces.tracedb.finder import Databases
@@ -66,12 +67,13 @@ class HeapTraces(interfaces.plugins.PluginInterface):
         with plugin.Listing(self, _NOTHING) as listing:
             image = options.image(self)
             names = options.symbolizer(self, image)
+            stacks = SpaceStacks(names)
             reader = Heaps(image, Databases(image, names.indexes))
             keep = bool(self.config.get("blocks", False) or self.config.get("dump", False))
             for space in listing.each(AddressSpaces.list_spaces(image, self.config.get("pid")), _work):
                 contents = reader.read(space, keep)
                 if contents is not None:
-                    rows = HeapRows(image, space, names.names(space))
+                    rows = HeapRows(image, space, stacks.of(space))
                     if contents.status:
                         yield 0, rows.unread(contents.status)
                     if contents.owners or contents.groups:
@@ -93,23 +95,23 @@ class HeapTraces(interfaces.plugins.PluginInterface):
         selection = options.selection(self)
         for owner in contents.owners:
             frames = rows.frames(owner.trace)
-            if selection.takes_frames(frames):
-                yield 0, rows.owner(owner, file_output)
+            if selection.takes(frames):
+                yield 0, rows.owner(owner, frames, file_output)
                 yield from rows.owner_frames(owner, frames)
         growth = umdh.Growth(baseline, modules, contents.groups) if baseline is not None else None
         grown = growth.compared() if growth is not None else [(group, None) for group in contents.groups]
         for group, change in grown:
             frames = rows.frames(group.trace)
-            if selection.takes_frames(frames):
-                yield 0, rows.group(group, change)
+            if selection.takes(frames):
+                yield 0, rows.group(group, frames, change)
                 yield from rows.group_frames(group, frames)
                 if self.config.get("blocks", False):
                     for block in group.blocks:
                         yield 1, rows.block(block)
         for stack, total in growth.left() if growth is not None else ():
             frames = rows.stack(stack)
-            if selection.takes_frames(frames):
-                yield 0, rows.gone(total)
+            if selection.takes(frames):
+                yield 0, rows.gone(total, frames)
                 yield from rows.gone_frames(frames)
 
     def _baseline(self) -> Optional[umdh.UmdhLog]:

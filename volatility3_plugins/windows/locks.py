@@ -11,6 +11,7 @@ from .stacktraces.locks.lister import LockLister
 from .stacktraces.locks.lock import Lock, LockGap
 from .stacktraces.names.symbolizer import Symbolizer
 from .stacktraces.rows import options, plugin
+from .stacktraces.rows.frames import SpaceStacks
 from .stacktraces.rows.grid import Row
 from .stacktraces.rows.locks import GRID, LockRows
 from .stacktraces.tracedb.finder import Databases
@@ -44,11 +45,12 @@ class Locks(interfaces.plugins.PluginInterface):
         with plugin.Listing(self) as listing:
             image = options.image(self)
             names = options.symbolizer(self, image)
+            stacks = SpaceStacks(names)
             lister = LockLister(image, Databases(image, names.indexes))
             for space in listing.each(AddressSpaces.list_spaces(image, self.config.get("pid")), _work):
                 locks = list(lister.list_locks(space))
                 if locks:
-                    rows = LockRows(image, space, names.names(space))
+                    rows = LockRows(image, space, stacks.of(space))
                     yield from self._locks(lister, space, locks, rows)
 
     def _locks(
@@ -63,9 +65,9 @@ class Locks(interfaces.plugins.PluginInterface):
                     yield 0, rows.gap(each)
                 continue
             creator = creators.get(each.back_trace_index or 0)
-            frames = rows.frames(creator)
-            if self._takes(each) and selection.takes_frames(frames):
-                yield 0, rows.lock(each, creator, file_output)
+            frames = rows.frames(each, creator)
+            if self._takes(each) and selection.takes(frames):
+                yield 0, rows.lock(each, creator, frames, file_output)
                 for owner in each.owners:
                     yield 1, rows.owner(each, owner)
                 yield from rows.frame_rows(each, frames)

@@ -44,8 +44,8 @@ class ObjectTraces(interfaces.plugins.PluginInterface):
             for event in listing.each(listed, lambda _: "Reading the traces of objects"):
                 listing.found = True
                 frames = rows.frames(event)
-                if selection.takes_frames(frames):
-                    yield 0, rows.event(event)
+                if selection.takes(frames):
+                    yield 0, rows.event(event, frames)
                     yield from rows.frame_rows(event, frames)
 
     def run(self) -> interfaces.renderers.TreeGrid:

@@ -13,6 +13,7 @@ from .stacktraces.base.space import AddressSpace
 from .stacktraces.base.spaces import AddressSpaces
 from .stacktraces.names.symbolizer import Symbolizer
 from .stacktraces.rows import options, plugin
+from .stacktraces.rows.frames import SpaceStacks
 from .stacktraces.rows.grid import Row
 from .stacktraces.rows.traces import TRACES, TraceRows, missing
 from .stacktraces.tracedb.decode import backtraces
@@ -62,6 +63,7 @@ class StackTraceDb(interfaces.plugins.PluginInterface):
         with plugin.Listing(self, _NO_PROCESS) as listing:
             image = options.image(self)
             names = options.symbolizer(self, image)
+            stacks = SpaceStacks(names)
             finder = Databases(image, names.indexes)
             for space in listing.each(AddressSpaces.list_spaces(image, self.config.get("pid")), _work):
                 listing.nothing = _NO_DATABASE
@@ -72,7 +74,7 @@ class StackTraceDb(interfaces.plugins.PluginInterface):
                     vollog.warning(objection)
                 for each in found.databases:
                     listing.found = True
-                    rows = TraceRows(image, each, names.names(space))
+                    rows = TraceRows(image, each, stacks.of(space))
                     yield from self._database(image, finder, each, rows, listing)
 
     def _database(

@@ -19,9 +19,10 @@ from .stacktraces.traps.state import State
 class TrapFrames(interfaces.plugins.PluginInterface):
     """Lists every register state that the kernel saved, and never a value that was not saved.
 
-    A trap frame holds only what its kind of entry stores; what the stack held before is left out. Registers
-    of which the frame cannot say whether they were stored are named in Unsure. Besides the frame to which a
-    thread points, the fixed place at the top of its kernel stack is looked at; --scan-stacks looks further.
+    A trap frame holds only what its kind of entry stores; what the stack held before is left out. NotSaved
+    names these registers, and Unsure those of which the frame cannot say whether they were stored. Besides
+    the frame to which a thread points, the fixed place at the top of its kernel stack is looked at;
+    --scan-stacks looks further.
     """
 
     _required_framework_version = (2, 26, 0)

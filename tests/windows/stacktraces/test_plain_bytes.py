@@ -116,7 +116,7 @@ def test_frames_are_named_and_stacks_walked(memory: Bytes) -> None:
     names = symbolizer.names(space)
     shown = [names.name(frame.address, frame.returns) for frame in walk.frames]
     assert [name.symbol for name in shown] == ["worker!Leaf", "worker!Work+0x40", "app+0x1130"]
-    assert [name.backing for name in shown] == ["module"] * 3
+    assert [name.backing for name in shown] == ["image"] * 3
 
 
 def test_what_is_not_known_is_said(memory: Bytes, tmp_path: pathlib.Path) -> None:

@@ -59,7 +59,7 @@ def test_a_return_address_belongs_to_what_is_before_it(image: OpenedSample) -> N
     assert after.symbol == ("tcpip+0x1200" if image.sample.wide else "tcpip!Send+0x200")
     end = image.sample.modules["driver"].size
     assert name(base + end).symbol == f"tcpip+{end:#x}"
-    assert name(base + end, return_address=False).backing == "no-module"
+    assert name(base + end, return_address=False).backing == "none"
 
 
 def test_symbols_of_a_pdb_that_volatility_has(image: OpenedSample) -> None:
@@ -92,7 +92,7 @@ def test_hostile_module_names(image: OpenedSample) -> None:
 
 def test_kernel_addresses_in_no_module(image: OpenedSample) -> None:
     sample = image.sample
-    nothing = Name("<no-module>", "none", NOTHING, "no-module")
+    nothing = Name("<no-module>", "none", NOTHING, "none")
     for pid in (0, 1000):
         assert image.names(pid).name(sample.modules["unlisted"].base + 0x1020) == nothing
     assert nothing.backing in UNBACKED
@@ -137,10 +137,10 @@ def test_loader_lists_and_vads_that_disagree(image: OpenedSample) -> None:
     name = image.names(1000).name
     expected = {
         "no-vad": ("no VAD", "unmapped"),
-        "unlinked": ("partly unlinked", "module"),
+        "unlinked": ("partly unlinked", "image"),
         "hollow": ("VAD without file", "private"),
-        "renamed": ("VAD of another file", "module"),
-        "ntdll": ("", "module"),
+        "renamed": ("VAD of another file", "image"),
+        "ntdll": ("", "image"),
     }
     for key, (said, backing) in expected.items():
         for offset, label in ((0x1020, "!Send+0x20"), (0x11, "+0x11")):
@@ -153,7 +153,7 @@ def test_zero_fuzzy_and_what_is_not_canonical(image: OpenedSample) -> None:
     for pid in (0, 1000):
         name = image.names(pid).name
         for return_address in (True, False):
-            assert name(0, return_address) == Name("<zero>", "none", NOTHING, "zero")
+            assert name(0, return_address) == Name("<zero>", "none", NOTHING, "")
             assert name(0xFFFFFFFF, return_address) == Name("<fuzzy>", "none", NOTHING, "fuzzy")
             odd = Name("<unmapped>", "none", status(Word.NOT_CANONICAL), "unmapped")
             for address in (1 << 47, 0x1234567890ABCDEF, 1 << 63, 0xFFFF7FFFFFFFFFFF):
@@ -212,9 +212,9 @@ def test_a_process_of_which_only_the_peb_is_known(image: OpenedSample) -> None:
     assert names.name(GONE_DLL + 0x20) == Name("<unloaded:plugin>+0x20", "unloaded", NOTHING, "unloaded")
     for address in (PRIVATE, MAPPED, NOWHERE, modules["hidden"].base + 0x1020):
         assert names.name(address) == places.VADS_INCOMPLETE
-    assert names.name(0) == Name("<zero>", "none", NOTHING, "zero")
+    assert names.name(0) == Name("<zero>", "none", NOTHING, "")
     kernel = names.name(image.sample.kernel.symbol("PsLoadedModuleList"))
-    assert kernel.backing == ("no-module" if image.sample.wide else "unmapped")
+    assert kernel.backing == ("none" if image.sample.wide else "unmapped")
     found = names.module_at(modules["ntdll"].base)
     assert found is not None
     assert (found.module.name, found.module.status) == ("ntdll", NOTHING)

@@ -203,7 +203,7 @@ def test_unloaded_drivers_that_cannot_be_believed(kernel: Kernel, tmp_path: path
     kernel.unloaded("good.sys", base + 0x20000, base + 0x30000)
     found = names(kernel.image(), tmp_path, 0)
     assert found.name(0x10010).backing == "user"
-    assert found.name(base + 0x5000).backing == "no-module"
+    assert found.name(base + 0x5000).backing == "none"
     assert found.name(base + 0x20010).symbol == "<unloaded:good>+0x10"
 
 
@@ -215,7 +215,7 @@ def test_with_3gb_the_kernel_has_less(tmp_path: pathlib.Path) -> None:
         pytest.skip("this kernel's table does not have the symbol")
     found = names(kernel.image(), tmp_path, 0)
     assert found.name(0xB0000000).backing == "user"
-    assert found.name(0xC8000000).backing == "no-module"
+    assert found.name(0xC8000000).backing == "none"
 
 
 def test_modules_of_a_list_are_read_through_the_layer_that_maps_them(

@@ -10,7 +10,7 @@ from typing import Any, Tuple
 import pytest
 from volatility3.plugins.windows.stacktraces.rows import grid, handles, heaps, locks, stacks, traces, traps
 from volatility3.plugins.windows.stacktraces.rows.frames import FrameCells
-from volatility3.plugins.windows.stacktraces.rows.grid import NOT_APPLICABLE, Grid, Hex
+from volatility3.plugins.windows.stacktraces.rows.grid import NOT_APPLICABLE, Grid
 
 GRIDS = (
     stacks.GRID,
@@ -23,9 +23,8 @@ GRIDS = (
     traps.GRID,
 )
 
-SYMBOL = (("Symbol", str), ("Frame", int))
-SMALL = Grid(("PID", int), ("Address", Hex), ("Source", str), ("Status", str), *SYMBOL)
-OTHER = Grid(("Frame", int), ("FrameAddress", Hex), ("Symbol", str), ("Source", str), ("File output", str))
+SMALL = Grid("PID", "Address", "Source", "Status", "Symbol", "Frame", "Backing")
+OTHER = Grid("Frame", "Lock", "Symbol", "Source", "File output")
 
 
 @pytest.mark.parametrize("count", range(4))
@@ -53,17 +52,16 @@ def test_a_column_that_is_not_there_or_comes_twice_is_an_error(names: Tuple[str,
 
 def test_frames_are_numbered_and_stand_below() -> None:
     found = list(SMALL.frames_maker("PID")(4, frames()))
-    assert found == [(1, (4, n * 16, "export", "", f"s{n}", n)) for n in range(3)]
+    assert found == [(1, (4, n * 16, "export", "", f"s{n}", n, "image")) for n in range(3)]
 
 
-def test_the_column_of_the_address_may_have_another_name() -> None:
-    wide = Grid(("Status", str), ("Address", Hex), ("Source", str), ("FrameAddress", Hex), *SYMBOL)
-    found = list(wide.frames_maker("Address", address="FrameAddress")(7, frames()))
-    assert found == [(1, ("", 7, "export", n * 16, f"s{n}", n)) for n in range(3)]
+def test_a_grid_takes_names_of_the_dictionary_only() -> None:
+    with pytest.raises(KeyError, match="FrameAddress"):
+        Grid("PID", "FrameAddress")
 
 
 def frames() -> Any:
-    return [FrameCells((n * 16, f"s{n}", "export", ""), None) for n in range(3)]
+    return [FrameCells((n * 16, f"s{n}", "export", "image", ""), None, False) for n in range(3)]
 
 
 def test_what_makes_a_row_is_compiled_once() -> None:

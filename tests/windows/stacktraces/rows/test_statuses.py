@@ -11,7 +11,7 @@ from volatility3.plugins.windows.stacktraces.base.decode.status import NOTHING, 
 from volatility3.plugins.windows.stacktraces.base.space import AddressSpace
 from volatility3.plugins.windows.stacktraces.handles.rings import HandleEvent
 from volatility3.plugins.windows.stacktraces.names.symbolizer import Name
-from volatility3.plugins.windows.stacktraces.rows import handles, traps
+from volatility3.plugins.windows.stacktraces.rows import frames, handles, traps
 from volatility3.plugins.windows.stacktraces.rows.frames import StackCells
 from volatility3.plugins.windows.stacktraces.rows.grid import (
     NOT_APPLICABLE,
@@ -32,25 +32,36 @@ class Layer:
     bits_per_register = 64
 
 
+class SpaceNames:
+    """What stands for the names of a space; `asked` counts the addresses that were asked for."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    def name(self, address: int, return_address: bool = True) -> Name:
+        self.asked += 1
+        return Name(f"{address:#x}", "none", NOTHING, "none")
+
+
 class Names:
-    """What stands for a symboliser and for an image; `made` counts the spaces whose names were asked for."""
+    """What stands for a symboliser and for an image."""
 
     layer = Layer()
     kernel = SPACE._replace(pid=0, kernel=True)
 
     def __init__(self) -> None:
-        self.made = 0
+        self._spaces: Dict[AddressSpace, SpaceNames] = {}
 
     @property
     def image(self) -> Any:
         return self
 
-    def names(self, space: AddressSpace) -> Any:
-        self.made += 1
-        return self
+    @property
+    def asked(self) -> int:
+        return sum(each.asked for each in self._spaces.values())
 
-    def name(self, address: int, return_address: bool = True) -> Name:
-        return Name(f"{address:#x}", "none", NOTHING, "none")
+    def names(self, space: AddressSpace) -> Any:
+        return self._spaces.setdefault(space, SpaceNames())
 
 
 def cells(grid: Grid, row: Any) -> Dict[str, Any]:
@@ -75,7 +86,7 @@ def state(said: Status, tid: Optional[int] = None, **registers: int) -> Dict[str
 def test_a_frame_that_is_none_is_not_unreadable(said: Status, absent: object) -> None:
     """The thread of the last one is partly unreadable, the bytes at the frame's place are there."""
     row = state(said, 1004)
-    assert {row["Kind"], row["Mode"], row["Rip"], row["Rax"], row["Dr7"]} == {absent}
+    assert {row["TrapKind"], row["Mode"], row["Rip"], row["Rax"], row["Dr7"]} == {absent}
     assert row["TID"] == 1004
 
 
@@ -97,28 +108,28 @@ def test_a_thread_without_an_id(said: Word, tid: object) -> None:
 
 
 def test_only_a_freed_trace_is_overwritten() -> None:
-    stacks = StackCells(Layer(), Names())
-    assert [frame.cells[3] for frame in stacks.of((1, None), freed=True)] == ["", "overwritten"]
-    assert [frame.cells[3] for frame in stacks.of((1, None))] == ["", "unreadable"]
+    stacks = StackCells(Layer(), SpaceNames())
+    assert [frame.cells[-1] for frame in stacks.of((1, None), freed=True)] == ["", "overwritten"]
+    assert [frame.cells[-1] for frame in stacks.of((1, None))] == ["", "unreadable"]
     assert stacks.folded((1, None), freed=True) == "0x1; <overwritten>"
     assert stacks.folded((1, None)) == "0x1; <unreadable>"
 
 
 def test_the_cells_of_a_space_are_kept_for_the_last_few_spaces(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(handles, "MAX_SPACES", 2)
+    monkeypatch.setattr(frames, "MAX_SPACES", 2)
     names = Names()
     spaces = [SPACE._replace(pid=pid) for pid in (1000, 2000, 3000)]
     rows = handles.HandleRows(names, names, spaces)
-    for pid, made in [(1000, 1), (1000, 1), (2000, 2), (1000, 2), (3000, 3), (1000, 3), (2000, 4)]:
+    for pid, asked in [(1000, 1), (1000, 1), (2000, 2), (1000, 2), (3000, 3), (1000, 3), (2000, 4)]:
         (frame,) = rows.frames(HandleEvent(SPACE, by_pid=pid, frames=(0x10,)))
         assert frame.cells[1] == "0x10"
-        assert names.made == made
+        assert names.asked == asked
 
 
 def test_an_event_of_a_process_that_is_unknown_has_the_names_of_the_kernel() -> None:
     names = Names()
     rows = handles.HandleRows(names, names, ())
     event = HandleEvent(SPACE, 4, frames=(None,), status=status(Said(Word.UNKNOWN_TYPE, 7), Word.FREED))
-    frames = rows.frames(event)
-    assert [frame.cells[3] for frame in frames] == ["overwritten"]
-    assert cells(handles.HANDLES, rows.event(event))["Status"] == "unknown type 7, freed"
+    found = rows.frames(event)
+    assert [frame.cells[-1] for frame in found] == ["overwritten"]
+    assert cells(handles.HANDLES, rows.event(event, found))["Status"] == "unknown type 7, freed"

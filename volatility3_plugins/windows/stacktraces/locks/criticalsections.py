@@ -13,6 +13,7 @@ from ..base.image import Image
 from ..base.space import AddressSpace
 from ..names.ntdll import Ntdll, Ntdlls
 from ..threads import ids
+from ..threads.ids import ThreadOwner
 from . import lock
 from .decode import criticalsection
 from .decode.criticalsection import RESOURCE_TYPE
@@ -118,7 +119,7 @@ def _section(space: AddressSpace, pair: SectionPair, memory: SectionMemory) -> L
     state = criticalsection.lock_state(section.lock_count, section.recursion_count)
     made = made._replace(
         owning_thread=section.owning_thread,
-        owner_tid=ids.identifier(section.owning_thread or None),
+        owner=_owner(space, section.owning_thread),
         lock_count=section.lock_count,
         recursion_count=section.recursion_count,
         waiting_exclusive=state.waiters,
@@ -137,10 +138,16 @@ def _with_resource(made: Lock, memory: SectionMemory) -> Lock:
     waiting = resource.number_of_waiting_shared or resource.number_of_waiting_exclusive
     return made._replace(
         owning_thread=resource.exclusive_owner_thread,
-        owner_tid=ids.identifier(resource.exclusive_owner_thread or None),
+        owner=_owner(made.space, resource.exclusive_owner_thread),
         lock_count=resource.number_of_active,
         waiting_shared=resource.number_of_waiting_shared,
         waiting_exclusive=resource.number_of_waiting_exclusive,
         held=resource.number_of_active != 0,
         contended=bool(waiting or made.contention_count),
     )
+
+
+def _owner(space: AddressSpace, stored: int) -> Optional[ThreadOwner]:
+    """Returns the thread whose ID a process stored: it is one of its own."""
+    tid = ids.identifier(stored or None)
+    return None if tid is None else ThreadOwner(tid, space.pid, space.process)

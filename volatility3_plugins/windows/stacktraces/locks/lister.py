@@ -87,7 +87,7 @@ class LockLister(interfaces.configuration.VersionableInterface):
             address=address,
             type=criticalsection.CRITSECT_TYPE if section else criticalsection.RESOURCE_TYPE,
             creator_back_trace_index=index,
-            owning_thread=each.owner_tid or 0,
+            owning_thread=each.owner.tid if each.owner else 0,
             lock_count=each.lock_count or 0,
             contention_count=each.contention_count or 0,
             entry_count=each.entry_count or 0,

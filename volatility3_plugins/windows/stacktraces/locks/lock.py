@@ -9,6 +9,7 @@ from typing import Optional, Tuple, Union
 from ..base.decode.record import Record
 from ..base.decode.status import NOTHING, Status, Word, status
 from ..base.space import AddressSpace
+from ..threads.ids import ThreadOwner
 
 RESOURCE = "resource"
 FAST_RESOURCE = "fast resource"
@@ -21,11 +22,11 @@ class LockOwner(Record):
     """A thread that owns a lock, or waits for one.
 
     `thread` is OwnerThread as stored (canonical), without the low bits that are flags. If there is no thread
-    at that address, `tid` is None and `status` says so.
+    at that address, `owner` is None and `status` says so.
     """
 
     thread: int
-    tid: Optional[int]
+    owner: Optional[ThreadOwner]
     kind: str
     owner_count: Optional[int]
     status: Status
@@ -43,7 +44,7 @@ class Lock(Record):
         creator_address: the value of the union in `_ERESOURCE` if it is an address, else 0
         owning_thread: as stored: an _ETHREAD for a resource (its exclusive or first owner), a thread ID for a
             critical section; 0 if there is none
-        owner_tid: the owner's thread ID; None if there is no owner, or its ID is not known
+        owner: the owner; None if there is none, or it is not known
         held, contended: None if that cannot be read. A contended lock is or was waited for
         owners: all owners of a resource
         status: what is wrong with the lock; empty if nothing is
@@ -58,7 +59,7 @@ class Lock(Record):
     back_trace_index: Optional[int] = None
     creator_address: int = 0
     owning_thread: Optional[int] = None
-    owner_tid: Optional[int] = None
+    owner: Optional[ThreadOwner] = None
     lock_count: Optional[int] = None
     contention_count: Optional[int] = None
     entry_count: Optional[int] = None

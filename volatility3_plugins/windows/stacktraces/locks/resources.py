@@ -12,7 +12,7 @@ from ..base.decode.ranges import Claims
 from ..base.decode.status import NOTHING, Status, Word, status
 from ..base.image import Image
 from ..base.space import AddressSpace
-from ..threads.ids import ThreadIds
+from ..threads.ids import ThreadIds, ThreadOwner
 from . import lock
 from .decode import eresource
 from .decode.eresource import Owner, Resource, ResourceLayout
@@ -99,7 +99,7 @@ class Resources:
             back_trace_index=None if is_address else resource.creator_back_trace_index,
             creator_address=resource.creator_back_trace_index if is_address else 0,
             owning_thread=exclusive.thread if exclusive else 0,
-            owner_tid=exclusive.tid if exclusive else None,
+            owner=exclusive.owner if exclusive else None,
             lock_count=resource.active,
             contention_count=resource.contention_count,
             waiting_shared=resource.shared_waiters,
@@ -151,9 +151,9 @@ class Resources:
 
     def _owner(self, owner: Owner) -> LockOwner:
         thread = owner.thread & ~eresource.OWNER_THREAD_BITS
-        tid = self._threads.tid(thread)
+        found = self._threads.owner(thread)
         kind = lock.EXCLUSIVE if owner.exclusive else lock.SHARED
-        return LockOwner(thread, tid, kind, owner.owner_count, _unless_none(tid))
+        return LockOwner(thread, found, kind, owner.owner_count, _unless_none(found))
 
     def _is_fast(self, address: int) -> bool:
         """Tells a fast resource from an ordinary one: a fast one has a list's head in place of its owner."""
@@ -176,14 +176,14 @@ class Resources:
             data = self._memory.read(link - entry.links, entry.size)
             if data is not None:
                 thread = entry.thread.of(data)
-                tid = self._threads.tid(thread)
+                found = self._threads.owner(thread)
                 kind = lock.EXCLUSIVE if entry.exclusive.of(data) else lock.SHARED
                 kind = lock.WAITING if entry.waiting.of(data) else kind
-                owners.append(LockOwner(thread, tid, kind, None, _unless_none(tid)))
+                owners.append(LockOwner(thread, found, kind, None, _unless_none(found)))
         owners.sort(key=lambda owner: owner.kind != lock.EXCLUSIVE)
         broken = Word.OWNER_LIST_BROKEN if self._entries_left else Word.OWNER_LIMIT
         return tuple(owners), status(broken if walk.gap or walk.altered else None)
 
 
-def _unless_none(tid: Optional[int]) -> Status:
-    return NOTHING if tid is not None else status(Word.NO_THREAD)
+def _unless_none(owner: Optional[ThreadOwner]) -> Status:
+    return NOTHING if owner is not None else status(Word.NO_THREAD)

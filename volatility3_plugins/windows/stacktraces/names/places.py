@@ -24,8 +24,9 @@ class Name(Record):
         symbol: the column `Symbol`
         source: the column `Source`: `pdb`, `export`, `nearest`, `module`, `unloaded` or `none`
         status: what is wrong with the module or the address
-        backing: what lies there according to the VADs, whatever the loader lists say: `module`, `unloaded`,
-            `mapped`, `private`, `unmapped`, `no-module`, `user`, `zero` or `fuzzy`
+        backing: the column `Backing`, what lies there according to the VADs, whatever the loader lists say:
+            `image`, `mapped`, `private`, `unmapped`, `none` (a kernel address in no module), `unloaded` or
+            `user` (a user address in the kernel); empty for a value that is no address
     """
 
     symbol: str
@@ -34,17 +35,18 @@ class Name(Record):
     backing: str
 
 
-UNBACKED = frozenset(("private", "unmapped", "no-module"))
+IMAGE = "image"
+UNBACKED = frozenset(("private", "unmapped", "none", "unloaded"))
 """The values of `Name.backing` that `--unbacked` selects."""
 
-ZERO = Name("<zero>", NONE, NOTHING, "zero")
-FUZZY = Name("<fuzzy>", NONE, NOTHING, "fuzzy")
+ZERO = Name("<zero>", NONE, NOTHING, "")
+FUZZY = Name("<fuzzy>", NONE, NOTHING, "")
 FUZZY_FRAME = 0xFFFFFFFF
 PRIVATE = Name("<private>", NONE, NOTHING, "private")
 UNMAPPED = Name("<unmapped>", NONE, NOTHING, "unmapped")
-NO_MODULE = Name("<no-module>", NONE, NOTHING, "no-module")
+NO_MODULE = Name("<no-module>", NONE, NOTHING, "none")
 USER = Name("<user>", NONE, NOTHING, "user")
-LIST_INCOMPLETE = Name("<no-module>", NONE, status(Word.MODULE_LIST_INCOMPLETE), "no-module")
+LIST_INCOMPLETE = Name("<no-module>", NONE, status(Word.MODULE_LIST_INCOMPLETE), "none")
 NOT_CANONICAL = Name("<unmapped>", NONE, status(Word.NOT_CANONICAL), "unmapped")
 VADS_INCOMPLETE = Name("<unmapped>", NONE, status(Word.VADS_INCOMPLETE), "unmapped")
 
@@ -148,7 +150,7 @@ class ModulePlace:
         self._base = module.base
         self._plain = module.name
         self._status = NOTHING
-        self._backing = MODULE
+        self._backing = IMAGE
         self.index: Optional[ModuleIndex] = None
 
     def prepare(self) -> ModuleIndex:
@@ -158,7 +160,7 @@ class ModulePlace:
             checked = self._check() if self._check else None
             self._status = status(self.module.status, checked, self.index.status)
             backings = (_BACKINGS[said.word] for said in self._status if said.word in _BACKINGS)
-            self._backing = next(backings, MODULE)
+            self._backing = next(backings, IMAGE)
             self._find = self.index.names.find
         return self.index
 

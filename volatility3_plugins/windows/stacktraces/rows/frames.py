@@ -7,30 +7,45 @@ from __future__ import annotations
 import fnmatch
 import functools
 import re
-from typing import Callable, Iterable, Iterator, List, Optional, Tuple
+from operator import attrgetter
+from typing import Callable, Collection, Iterable, Iterator, List, Optional, Tuple
 
 from volatility3.framework import interfaces
 
 from ..base.decode.memo import Memo
 from ..base.decode.record import Record
 from ..base.decode.status import Word, text
-from ..names.symbolizer import UNBACKED, Name, SpaceNames
+from ..base.space import AddressSpace
+from ..names.symbolizer import UNBACKED, Name, SpaceNames, Symbolizer
 from ..tracedb.decode.judge import Trace
-from .grid import UNPARSABLE, UNREADABLE, Hex
+from .columns import Hex
+from .grid import NOT_APPLICABLE, UNPARSABLE, UNREADABLE
 
 _SYMBOLS = 1 << 16
 """How many symbols are remembered with the answer whether --find matches them: stacks share most frames."""
 
 
+MAX_SPACES = 16
+"""Address spaces whose addresses are kept as cells: neighbouring stacks come from few processes."""
+
+
 class FrameCells(Record):
-    """Address, Symbol, Source and Status of a frame, and its name (None: the frame cannot be read)."""
+    """What is shown of a frame.
 
-    cells: Tuple[object, object, object, str]
+    Attributes:
+        cells: Address, Symbol, Source, Backing and Status
+        name: None where the frame cannot be read
+        unbacked: whether --unbacked looks for it, and Unbacked counts it
+    """
+
+    cells: Tuple[object, object, object, object, str]
     name: Optional[Name]
+    unbacked: bool
 
 
-_NOT_THERE = FrameCells((UNREADABLE, UNREADABLE, UNREADABLE, Word.UNREADABLE.value), None)
-_LINKED_OVER = FrameCells((UNPARSABLE, UNPARSABLE, UNPARSABLE, Word.OVERWRITTEN.value), None)
+_NOT_THERE = FrameCells((UNREADABLE,) * 4 + (Word.UNREADABLE.value,), None, False)
+_LINKED_OVER = FrameCells((UNPARSABLE,) * 4 + (Word.OVERWRITTEN.value,), None, False)
+_is_unbacked = attrgetter("unbacked")
 
 
 class Selection:
@@ -38,56 +53,57 @@ class Selection:
 
     Args:
         find: a glob for `Symbol` (case does not matter); None or empty selects all
-        unbacked: only stacks with a frame in private or unmapped memory or in no module
+        unbacked: only stacks with a frame that no image, no mapped file and no other address space backs
     """
 
     def __init__(self, find: Optional[str] = None, unbacked: bool = False) -> None:
         self._pattern = re.compile(fnmatch.translate(find), re.IGNORECASE) if find else None
         self._unbacked = unbacked
-        self._finds = functools.lru_cache(maxsize=_SYMBOLS)(self._matches)
+        self._matches = functools.lru_cache(maxsize=_SYMBOLS)(self._match)
 
     @property
     def everything(self) -> bool:
         """Whether all stacks are wanted, so that no frame must be named to decide."""
         return self._pattern is None and not self._unbacked
 
-    def takes(self, names: Iterable[Name]) -> bool:
-        """Tells whether a stack is wanted, by the names of its frames."""
+    def takes(self, frames: Iterable[FrameCells]) -> bool:
+        """Tells whether a stack is wanted, by its frames; frames that cannot be read do not count."""
         found, unbacked = self._pattern is None, not self._unbacked
-        for name in names:
-            found = found or self._finds(name.symbol)
-            unbacked = unbacked or name.backing in UNBACKED
+        for frame in () if self.everything else frames:
+            found = found or self._finds(frame)
+            unbacked = unbacked or frame.unbacked
             if found and unbacked:
                 return True
         return found and unbacked
 
-    def takes_frames(self, frames: Iterable[FrameCells]) -> bool:
-        """Tells whether a stack is wanted, by its frames; frames that cannot be read do not count."""
-        return self.everything or self.takes(frame.name for frame in frames if frame.name is not None)
-
-    def by_address(self, name: Callable[[int], Name]) -> Callable[[Iterable[Optional[int]]], bool]:
+    def by_address(
+        self, frame: Callable[[Optional[int]], FrameCells]
+    ) -> Callable[[Iterable[Optional[int]]], bool]:
         """Returns a function that tells whether a stack is wanted, by its addresses (None: unreadable).
 
         Args:
-            name: names an address; it is called once for each address
+            frame: returns what is shown of an address
         """
         wanted = []
         if self._pattern is not None:
-            wanted.append(_judge(lambda address: self._matches(name(address).symbol)))
+            wanted.append(_by_address(frame, self._finds))
         if self._unbacked:
-            wanted.append(_judge(lambda address: name(address).backing in UNBACKED))
+            wanted.append(_by_address(frame, _is_unbacked))
 
         def takes(frames: Iterable[Optional[int]]) -> bool:
-            return all(True in map(judge, frames) for judge in wanted)
+            return all(True in map(verdict, frames) for verdict in wanted)
 
         return takes
 
-    def _matches(self, symbol: str) -> bool:
+    def _finds(self, frame: FrameCells) -> bool:
+        return frame.name is not None and self._matches(frame.name.symbol)
+
+    def _match(self, symbol: str) -> bool:
         return self._pattern is None or self._pattern.match(symbol) is not None
 
 
 class StackCells:
-    """Makes the cells of the stacks of one address space, once for each address.
+    """Makes the cells of the stacks of one address space. Each address is named and judged once.
 
     Args:
         layer: the layer whose form of addresses the column Address shows
@@ -98,7 +114,8 @@ class StackCells:
         self._mask = layer.address_mask
         self._names = names
         self._frames = Memo(self._frame)
-        self._symbols = Memo(self._symbol)
+        self._exact: Memo[int, FrameCells] = Memo(lambda address: self._cells(address, False))
+        self._symbols: Memo[Optional[int], str] = Memo(lambda address: _in_stack(self._frames[address]))
 
     def of(self, frames: Iterable[Optional[int]], freed: bool = False) -> List[FrameCells]:
         """Returns the frames of a stack, innermost first.
@@ -112,6 +129,15 @@ class StackCells:
             return [_LINKED_OVER if frame.name is None else frame for frame in found]
         return list(found)
 
+    def frame(self, address: int, return_address: bool = True) -> FrameCells:
+        """Returns one frame.
+
+        Args:
+            address: canonical
+            return_address: False for the address of an instruction that was interrupted
+        """
+        return (self._frames if return_address else self._exact)[address]
+
     def folded(self, frames: Iterable[Optional[int]], freed: bool = False) -> str:
         """Returns a stack in one string, innermost first."""
         if freed:
@@ -120,24 +146,50 @@ class StackCells:
 
     def selected(self, selection: Selection, traces: Iterable[Trace]) -> Iterator[Trace]:
         """Yields the traces that a selection takes, by the names of their readable frames."""
-        takes = selection.by_address(self._names.name)
+        takes = selection.by_address(self._frames.__getitem__)
         return (trace for trace in traces if takes(trace.frames))
 
     def _frame(self, address: Optional[int]) -> FrameCells:
-        if address is None:
-            return _NOT_THERE
-        name = self._names.name(address)
-        return FrameCells((Hex(address & self._mask), name.symbol, name.source, text(name.status)), name)
+        return _NOT_THERE if address is None else self._cells(address, True)
 
-    def _symbol(self, address: Optional[int]) -> str:
-        return _in_stack(_NOT_THERE) if address is None else self._names.name(address).symbol
+    def _cells(self, address: int, return_address: bool) -> FrameCells:
+        name = self._names.name(address, return_address)
+        where, backing = Hex(address & self._mask), name.backing or NOT_APPLICABLE
+        cells = (where, name.symbol, name.source, backing, text(name.status))
+        return FrameCells(cells, name, name.backing in UNBACKED)
+
+
+class SpaceStacks:
+    """Makes the cells of stacks of any address space; those of the last few spaces are kept.
+
+    Args:
+        symbolizer: names addresses
+    """
+
+    def __init__(self, symbolizer: Symbolizer) -> None:
+        self._symbolizer = symbolizer
+        self._kept = functools.lru_cache(maxsize=MAX_SPACES)(self._made)
+
+    def of(self, space: AddressSpace) -> StackCells:
+        """Returns what makes the cells of a space; both halves of a WoW64 process have the same."""
+        return self._kept(self._symbolizer.names(space))
+
+    def _made(self, names: SpaceNames) -> StackCells:
+        return StackCells(self._symbolizer.image.layer, names)
+
+
+def unbacked(frames: Collection[FrameCells]) -> object:
+    """Returns the cell of Unbacked of a stack."""
+    return sum(map(_is_unbacked, frames)) if frames else NOT_APPLICABLE
 
 
 def _in_stack(frame: FrameCells) -> str:
-    return f"<{frame.cells[3]}>" if frame.name is None else frame.name.symbol
+    return f"<{frame.cells[-1]}>" if frame.name is None else frame.name.symbol
 
 
-def _judge(verdict: Callable[[int], bool]) -> Callable[[Optional[int]], bool]:
-    """Returns a function that remembers the verdict on each address; for an unreadable frame it is no."""
-    verdicts: Memo[Optional[int], bool] = Memo(lambda address: address is not None and verdict(address))
+def _by_address(
+    frame: Callable[[Optional[int]], FrameCells], judge: Callable[[FrameCells], bool]
+) -> Callable[[Optional[int]], bool]:
+    """Returns a function that judges what is shown of an address, each once."""
+    verdicts: Memo[Optional[int], bool] = Memo(lambda address: judge(frame(address)))
     return verdicts.__getitem__

@@ -2,9 +2,11 @@
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
 """Rows whose cells are given by the names of their columns, and the cells that need a type of Volatility.
 
-    GRID = Grid(("PID", int), ("Address", Hex), ("Status", str))
+    GRID = Grid("PID", "Address", "Status")
     process_row = GRID.maker("PID", "Status")
     process_row(4, "unreadable")
+
+`columns` says what type each column has.
 
 A column that a row does not name holds NOT_APPLICABLE.
 """
@@ -14,9 +16,8 @@ from __future__ import annotations
 from typing import Any, Callable, Collection, Dict, Iterator, List, Optional, Sequence, Tuple
 
 from volatility3.framework import interfaces, renderers
-from volatility3.framework.renderers import format_hints
 
-Hex = format_hints.Hex
+from .columns import COLUMNS
 
 Cells = Tuple[object, ...]
 Row = Tuple[int, Cells]
@@ -36,12 +37,12 @@ class Grid:
     """The columns of a plugin.
 
     Args:
-        columns: name and type of each
+        names: names of the dictionary `columns.COLUMNS`, from left to right
     """
 
-    def __init__(self, *columns: Tuple[str, type]) -> None:
-        self.columns: List[Tuple[str, type]] = list(columns)
-        self.names = tuple(name for name, _ in columns)
+    def __init__(self, *names: str) -> None:
+        self.columns: List[Tuple[str, type]] = [(name, COLUMNS[name][0]) for name in names]
+        self.names = names
         self._made: Dict[str, Callable[..., Any]] = {}
 
     def maker(self, *names: str) -> Callable[..., Cells]:
@@ -55,24 +56,23 @@ class Grid:
         """
         return self._compiled(tuple(self._places(names).values()), f"return {self._code(names)}")
 
-    def frames_maker(self, *names: str, address: str = "Address") -> Callable[..., Iterator[Row]]:
+    def frames_maker(self, *names: str) -> Callable[..., Iterator[Row]]:
         """Returns a function that makes the rows of a stack's frames, one level below the row of the stack.
 
         It takes the cells that all frames have in common, in the order of the names, and then the frames
-        (`FrameCells`). The column Frame numbers the frames; the cells of a frame go into the column of the
-        address and into Symbol, Source and Status.
+        (`FrameCells`). The column Frame numbers the frames; the cells of a frame go into Address, Symbol,
+        Source, Backing and Status.
 
         A listing may have two hundred thousand of these rows. To be fast the code builds each row as one
         tuple, and calls no function for it.
 
         Args:
             names: columns, each once
-            address: the column of a frame's address
 
         Raises:
             ValueError: when a column does not exist or comes twice
         """
-        own = (address, "Symbol", "Source", "Status")
+        own = ("Address", "Symbol", "Source", "Backing", "Status")
         places = self._places((*names, "Frame", *own))
         body = (
             f"for {places['Frame']}, frame in enumerate(frames):",

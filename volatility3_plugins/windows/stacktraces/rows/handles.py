@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import functools
 from typing import Dict, Iterable, Iterator, List, Optional, Tuple
 
 from ..base import bulk
@@ -15,45 +14,12 @@ from ..base.space import AddressSpace
 from ..handles.rings import HandleEvent
 from ..names.symbolizer import Symbolizer
 from ..objects.lister import ObjectEvent
-from .frames import FrameCells, StackCells
-from .grid import NOT_APPLICABLE, Cells, Grid, Hex, Row, given
+from .columns import PLUGINS, Hex
+from .frames import FrameCells, SpaceStacks, unbacked
+from .grid import NOT_APPLICABLE, Cells, Grid, Row, given
 
-HANDLES = Grid(
-    ("PID", int),
-    ("Process", str),
-    ("Handle", Hex),
-    ("Event", str),
-    ("ByPID", int),
-    ("ByTID", int),
-    ("Sequence", int),
-    ("Object", Hex),
-    ("ObjectType", str),
-    ("ObjectName", str),
-    ("Frame", int),
-    ("Address", Hex),
-    ("Symbol", str),
-    ("Source", str),
-    ("Status", str),
-)
-
-OBJECTS = Grid(
-    ("Object", Hex),
-    ("ObjectType", str),
-    ("ObjectName", str),
-    ("Process", str),
-    ("Event", str),
-    ("Count", int),
-    ("Tag", str),
-    ("Sequence", int),
-    ("Frame", int),
-    ("Address", Hex),
-    ("Symbol", str),
-    ("Source", str),
-    ("Status", str),
-)
-
-MAX_SPACES = 16
-"""Address spaces whose named addresses are kept as cells: the events of one ring come from few processes."""
+HANDLES = Grid(*PLUGINS["handletraces"])
+OBJECTS = Grid(*PLUGINS["objecttraces"])
 
 
 class HandleRows:
@@ -67,29 +33,24 @@ class HandleRows:
 
     def __init__(self, image: Image, symbolizer: Symbolizer, natives: Iterable[AddressSpace]) -> None:
         self._image = image
-        self._symbolizer = symbolizer
         self._spaces: Dict[int, AddressSpace] = {space.pid: space for space in natives if space.layer_name}
-        self._stacks = functools.lru_cache(maxsize=MAX_SPACES)(self._stacks_of)
-        key = ("PID", "Process", "Handle", "Event", "Sequence")
-        self._event = HANDLES.maker(*key, "ByPID", "ByTID", "Object", "ObjectType", "ObjectName", "Status")
+        self._stacks = SpaceStacks(symbolizer)
+        thing = ("Object", "ObjectType", "ObjectName")
+        key = ("PID", "Process", "Arch", "Handle", "Event", "Sequence", *thing)
+        self._event = HANDLES.maker(*key, "ByPID", "ByTID", "Unbacked", "Status")
         self._frames = HANDLES.frames_maker(*key)
 
     def frames(self, event: HandleEvent) -> List[FrameCells]:
         """Returns an event's frames, named in the address space of the process that acted."""
         # The process that created a handle is not recorded; as a rule it is the process that has the handle.
         pid = event.space.pid if event.by_pid is None else event.by_pid
-        stacks = self._stacks(self._spaces.get(pid, self._image.kernel))
+        stacks = self._stacks.of(self._spaces.get(pid, self._image.kernel))
         return stacks.of(event.frames, says(event.status, Word.FREED))
 
-    def event(self, event: HandleEvent) -> Cells:
+    def event(self, event: HandleEvent, frames: List[FrameCells]) -> Cells:
         """Returns the row of an event, or of a hole."""
-        return self._event(
-            *self._key(event),
-            given(event.by_pid),
-            given(event.by_tid),
-            *_object(self._image, event.object),
-            text(event.status),
-        )
+        by = (given(event.by_pid), given(event.by_tid))
+        return self._event(*self._key(event), *by, unbacked(frames), text(event.status))
 
     def frame_rows(self, event: HandleEvent, frames: List[FrameCells]) -> Iterator[Row]:
         """Yields the rows of an event's frames."""
@@ -99,13 +60,12 @@ class HandleRows:
         return (
             event.space.pid,
             event.space.process,
+            event.space.arch,
             NOT_APPLICABLE if event.handle is None else Hex(event.handle),
             event.event or NOT_APPLICABLE,
             given(event.sequence),
+            *_object(self._image, event.object),
         )
-
-    def _stacks_of(self, space: AddressSpace) -> StackCells:
-        return StackCells(self._image.layer, self._symbolizer.names(space))
 
 
 class ObjectRows:
@@ -118,18 +78,19 @@ class ObjectRows:
 
     def __init__(self, image: Image, symbolizer: Symbolizer) -> None:
         self._image = image
-        self._stacks = StackCells(image.layer, symbolizer.names(image.kernel))
-        key = ("Object", "ObjectType", "ObjectName", "Process", "Sequence")
-        self._event = OBJECTS.maker(*key, "Event", "Count", "Tag", "Status")
+        self._stacks = SpaceStacks(symbolizer).of(image.kernel)
+        space, thing = ("PID", "Process", "Arch"), ("Object", "ObjectType", "ObjectName")
+        key = (*space, *thing, "ImageFileName", "Event", "Sequence")
+        self._event = OBJECTS.maker(*key, "Count", "Tag", "Unbacked", "Status")
         self._frames = OBJECTS.frames_maker(*key)
 
     def frames(self, event: ObjectEvent) -> List[FrameCells]:
         """Returns an event's frames."""
         return self._stacks.of(event.frames)
 
-    def event(self, event: ObjectEvent) -> Cells:
+    def event(self, event: ObjectEvent, frames: List[FrameCells]) -> Cells:
         """Returns the row of an event, or the row that stands for events that cannot be read."""
-        counted = (event.event or NOT_APPLICABLE, given(event.num_traces), given(event.tag))
+        counted = (given(event.num_traces), given(event.tag), unbacked(frames))
         return self._event(*self._key(event), *counted, text(event.status))
 
     def frame_rows(self, event: ObjectEvent, frames: List[FrameCells]) -> Iterator[Row]:
@@ -137,7 +98,16 @@ class ObjectRows:
         return self._frames(*self._key(event), frames)
 
     def _key(self, event: ObjectEvent) -> Cells:
-        return (*_object(self._image, event.object), given(event.process), given(event.sequence))
+        kernel = self._image.kernel
+        return (
+            kernel.pid,
+            kernel.process,
+            kernel.arch,
+            *_object(self._image, event.object),
+            given(event.process),
+            event.event or NOT_APPLICABLE,
+            given(event.sequence),
+        )
 
 
 def _object(image: Image, thing: Optional[ObjectInfo]) -> Tuple[object, object, object]:

@@ -14,36 +14,16 @@ from ..heaps.decode.block import UNKNOWN_SIZE, Block, Group
 from ..heaps.decode.contents import HeapOwner
 from ..heaps.decode.trace import BlockTrace
 from ..heaps.decode.umdh import UNKNOWN, Change, Total
-from ..names.symbolizer import SpaceNames
-from .frames import FrameCells, StackCells
-from .grid import NOT_APPLICABLE, NOT_AVAILABLE, UNPARSABLE, Cells, Grid, Hex, Row
+from .columns import PLUGINS, Hex
+from .frames import FrameCells, StackCells, unbacked
+from .grid import NOT_APPLICABLE, NOT_AVAILABLE, UNPARSABLE, Cells, Grid, Row
 
-GRID = Grid(
-    ("PID", int),
-    ("Process", str),
-    ("Arch", str),
-    ("Heap", Hex),
-    ("Index", int),
-    ("Allocations", int),
-    ("Bytes", int),
-    ("Block", Hex),
-    ("Size", int),
-    ("Frame", int),
-    ("Address", Hex),
-    ("Symbol", str),
-    ("Source", str),
-    ("Status", str),
-    ("Kind", str),
-    ("EntryAddress", Hex),
-    ("AllocationsGrowth", int),
-    ("BytesGrowth", int),
-    ("File output", str),
-)
+GRID = Grid(*PLUGINS["heaptraces"])
 
 _SPACE = ("PID", "Process", "Arch")
 _TRACE = (*_SPACE, "Heap", "Index", "EntryAddress")
-_BLOCK = ("Block", "Size", "Status", "Kind")
-_SUMS = ("Allocations", "Bytes", "AllocationsGrowth", "BytesGrowth", "Status")
+_BLOCK = ("Block", "Size", "Status", "BlockKind")
+_SUMS = ("Count", "Bytes", "CountGrowth", "BytesGrowth", "Unbacked", "Status")
 _MOST = (1 << 63) - 1
 
 
@@ -53,17 +33,17 @@ class HeapRows:
     Args:
         image: the image
         space: one half of a process
-        names: names of the space
+        stacks: makes the cells of the stacks of the space
     """
 
-    def __init__(self, image: Image, space: AddressSpace, names: SpaceNames) -> None:
+    def __init__(self, image: Image, space: AddressSpace, stacks: StackCells) -> None:
         self._layer = image.layer_of(space)
-        self._stacks = StackCells(self._layer, names)
+        self._stacks = stacks
         self._space = (space.pid, space.process, space.arch)
         self._unread = GRID.maker(*_SPACE, "Status")
-        self._owner = GRID.maker(*_TRACE, *_BLOCK, "File output")
+        self._owner = GRID.maker(*_TRACE, *_BLOCK, "Unbacked", "File output")
         self._owner_frames = GRID.frames_maker(*_TRACE, "Block")
-        self._group = GRID.maker(*_TRACE, *_SUMS, "Kind")
+        self._group = GRID.maker(*_TRACE, *_SUMS, "TraceKind")
         self._group_frames = GRID.frames_maker(*_TRACE)
         self._block = GRID.maker(*_TRACE, *_BLOCK)
         self._gone = GRID.maker(*_SPACE, *_SUMS)
@@ -81,7 +61,7 @@ class HeapRows:
         """Returns the row of an address space whose heaps cannot be told, or not all of them."""
         return self._unread(*self._space, text(said))
 
-    def owner(self, owner: HeapOwner, file_output: str) -> Cells:
+    def owner(self, owner: HeapOwner, frames: List[FrameCells], file_output: str) -> Cells:
         """Returns the row of a heap or segment: Block is its own address, Size what it has."""
         return self._owner(
             *self._trace(owner.trace, self._hex(owner.heap)),
@@ -89,6 +69,7 @@ class HeapRows:
             owner.size or NOT_AVAILABLE,
             text(owner.status + _said_of(owner.trace)),
             owner.kind,
+            unbacked(frames),
             file_output,
         )
 
@@ -97,11 +78,12 @@ class HeapRows:
         key = self._trace(owner.trace, self._hex(owner.heap))
         return self._owner_frames(*key, self._hex(owner.address), frames)
 
-    def group(self, group: Group, change: Optional[Change]) -> Cells:
+    def group(self, group: Group, frames: List[FrameCells], change: Optional[Change]) -> Cells:
         """Returns the row of a trace.
 
         Args:
             group: its blocks
+            frames: its frames
             change: what its stack grew by; None when nothing is to be said of that here
         """
         unsized = group.unsized == group.allocations
@@ -110,6 +92,7 @@ class HeapRows:
             group.allocations,
             NOT_AVAILABLE if unsized else _number(group.size),
             *_growth(change),
+            unbacked(frames),
             text(_said_of_group(group, change)),
             group.trace.kind if group.trace else NOT_APPLICABLE,
         )
@@ -132,10 +115,10 @@ class HeapRows:
             block.form,
         )
 
-    def gone(self, before: Total) -> Cells:
+    def gone(self, before: Total, frames: List[FrameCells]) -> Cells:
         """Returns the row of a stack of the baseline that has no busy block any more."""
         growth = (-before.allocations, _number(-before.size))
-        return self._gone(*self._space, 0, 0, *growth, text(status(Word.GONE)))
+        return self._gone(*self._space, 0, 0, *growth, unbacked(frames), text(status(Word.GONE)))
 
     def gone_frames(self, frames: List[FrameCells]) -> Iterator[Row]:
         """Yields the rows of the frames of such a stack."""

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from typing import Iterator, List, Optional, Tuple
+from typing import Iterator, List, Optional
 
 from ..base import bulk
 from ..base.decode.status import NOTHING, Word, says, status, text
@@ -12,39 +12,18 @@ from ..base.image import Image
 from ..base.space import AddressSpace
 from ..locks import lock
 from ..locks.lock import Lock, LockGap, LockOwner
-from ..names.symbolizer import SpaceNames
+from ..threads.ids import ThreadOwner
 from ..tracedb.creators import Creator
-from .frames import FrameCells, StackCells
-from .grid import NOT_APPLICABLE, UNREADABLE, Cells, Grid, Hex, Row, given, known
+from .columns import PLUGINS, Hex
+from .frames import FrameCells, StackCells, unbacked
+from .grid import NOT_APPLICABLE, UNREADABLE, Cells, Grid, Row, given, known
 
-GRID = Grid(
-    ("PID", int),
-    ("Process", str),
-    ("Arch", str),
-    ("Address", Hex),
-    ("Type", str),
-    ("CreatorBackTraceIndex", int),
-    ("OwningThread", Hex),
-    ("OwnerTID", int),
-    ("LockCount", int),
-    ("ContentionCount", int),
-    ("EntryCount", int),
-    ("RecursionCount", int),
-    ("NumberOfWaitingShared", int),
-    ("NumberOfWaitingExclusive", int),
-    ("Frame", int),
-    ("FrameAddress", Hex),
-    ("Symbol", str),
-    ("Source", str),
-    ("Status", str),
-    ("File output", str),
-)
+GRID = Grid(*PLUGINS["locks"])
 
 _SPACE = ("PID", "Process", "Arch")
-_LOCK = (*_SPACE, "Address", "Type")
-_OWNED = ("OwningThread", "OwnerTID", "Status")
+_LOCK = (*_SPACE, "Lock", "LockType", "Index")
+_OWNED = ("OwningThread", "OwnerPID", "OwnerProcess", "OwnerTID", "Status")
 _COUNTS = ("EntryCount", "RecursionCount", "NumberOfWaitingShared", "NumberOfWaitingExclusive")
-_CREATOR = ("FrameAddress", "Symbol", "Source")
 
 
 class LockRows:
@@ -53,30 +32,23 @@ class LockRows:
     Args:
         image: the image
         space: the kernel or one half of a process
-        names: names of the space
+        stacks: makes the cells of the stacks of the space
     """
 
-    def __init__(self, image: Image, space: AddressSpace, names: SpaceNames) -> None:
+    def __init__(self, image: Image, space: AddressSpace, stacks: StackCells) -> None:
         self._layer = image.layer_of(space)
-        self._names = names
-        self._stacks = StackCells(self._layer, names)
+        self._stacks = stacks
         self._space = (space.pid, space.process, space.arch)
         self._gap = GRID.maker(*_SPACE, "Status")
-        self._lock = GRID.maker(
-            *_LOCK,
-            "CreatorBackTraceIndex",
-            *_OWNED,
-            "LockCount",
-            "ContentionCount",
-            *_COUNTS,
-            *_CREATOR,
-            "File output",
-        )
-        self._owner = GRID.maker(*_LOCK, *_OWNED, "RecursionCount")
-        self._frames = GRID.frames_maker(*_LOCK, "CreatorBackTraceIndex", address="FrameAddress")
+        figures = ("LockCount", "ContentionCount", *_COUNTS, "Unbacked", "File output")
+        self._lock = GRID.maker(*_LOCK, *_OWNED, *figures)
+        self._owner = GRID.maker(*_LOCK, *_OWNED, "OwnerRole", "RecursionCount")
+        self._frames = GRID.frames_maker(*_LOCK)
 
-    def frames(self, creator: Optional[Creator]) -> List[FrameCells]:
-        """Returns the frames of a lock's creator."""
+    def frames(self, each: Lock, creator: Optional[Creator]) -> List[FrameCells]:
+        """Returns the frames of a lock's creator; of some only the address of its caller is known."""
+        if each.creator_address:
+            return [self._stacks.frame(each.creator_address)]
         if creator is None:
             return []
         return self._stacks.of(creator.frames, says(creator.status, Word.FREED))
@@ -85,34 +57,35 @@ class LockRows:
         """Returns the row that stands for locks that cannot be read."""
         return self._gap(*self._space, text(gap.status))
 
-    def lock(self, each: Lock, creator: Optional[Creator], file_output: str) -> Cells:
+    def lock(
+        self, each: Lock, creator: Optional[Creator], frames: List[FrameCells], file_output: str
+    ) -> Cells:
         """Returns the row of a lock."""
         stale = creator is not None and says(each.status, Word.SECTION_DOES_NOT_POINT_BACK)
         own = status(
             Word.INDEX_MAY_BE_STALE if stale else None, Word.ADDRESS if each.creator_address else None
         )
-        no_owner = each.owner_tid is None and each.owning_thread == 0
+        absent = NOT_APPLICABLE if each.owning_thread == 0 else UNREADABLE
         return self._lock(
             *self._key(each),
             self._address(each.owning_thread),
-            NOT_APPLICABLE if no_owner else known(each.owner_tid),
+            *_owner(each.owner, absent),
             text(each.status + own + (creator.status if creator else NOTHING)),
             known(each.lock_count),
             known(each.contention_count),
             *_counts(each),
-            *self._creator_address(each),
+            unbacked(frames),
             file_output,
         )
 
     def owner(self, each: Lock, owner: LockOwner) -> Cells:
-        """Returns the row of an owner. Type says how it owns the lock, RecursionCount how many times."""
+        """Returns the row of an owner."""
         return self._owner(
-            *self._space,
-            self._address(each.address),
-            owner.kind,
+            *self._key(each),
             self._address(owner.thread),
-            known(owner.tid),
+            *_owner(owner.owner, UNREADABLE),
             text(owner.status),
+            owner.kind,
             given(owner.owner_count),
         )
 
@@ -127,14 +100,15 @@ class LockRows:
         address = each.debug_info if each.address is None else each.address
         return (*self._space, self._address(address), each.type, index)
 
-    def _creator_address(self, each: Lock) -> Tuple[object, object, object]:
-        if not each.creator_address:
-            return NOT_APPLICABLE, NOT_APPLICABLE, NOT_APPLICABLE
-        name = self._names.name(each.creator_address)
-        return self._address(each.creator_address), name.symbol, name.source
-
     def _address(self, address: Optional[int]) -> object:
         return UNREADABLE if address is None else Hex(bulk.masked(self._layer, address))
+
+
+def _owner(owner: Optional[ThreadOwner], absent: object) -> Cells:
+    """Returns the cells OwnerPID, OwnerProcess and OwnerTID."""
+    if owner is None:
+        return absent, absent, absent
+    return known(owner.pid), known(owner.process), owner.tid
 
 
 def _counts(each: Lock) -> Cells:

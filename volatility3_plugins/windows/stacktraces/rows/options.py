@@ -85,7 +85,7 @@ def selecting(things: str) -> List[interfaces.configuration.RequirementInterface
             description=f"Show only {things} with a frame whose Symbol matches this glob",
             optional=True,
         ),
-        switch("unbacked", f"Show only {things} with a frame in private or unmapped memory or no module"),
+        switch("unbacked", f"Show only {things} with a frame that no image and no mapped file backs"),
     ]
 
 

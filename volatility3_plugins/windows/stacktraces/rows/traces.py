@@ -12,60 +12,20 @@ from ..base.decode import globalflags
 from ..base.decode.status import NOTHING, Status, Word, status, text
 from ..base.image import Image
 from ..base.space import AddressSpace
-from ..names.symbolizer import SpaceNames
 from ..tracedb.decode import status as tracestatus
 from ..tracedb.decode.header import Header
 from ..tracedb.decode.judge import Trace
 from ..tracedb.finder import Opened
 from ..tracedb.found import HEAPLOG, Database
-from .frames import FrameCells, Selection, StackCells
-from .grid import NOT_APPLICABLE, UNPARSABLE, UNREADABLE, Cells, Grid, Hex, Row, known
+from .columns import PLUGINS, Hex
+from .frames import FrameCells, Selection, StackCells, unbacked
+from .grid import NOT_APPLICABLE, UNPARSABLE, UNREADABLE, Cells, Grid, Row, known
 
-TRACES = Grid(
-    ("PID", int),
-    ("Process", str),
-    ("Arch", str),
-    ("Database", Hex),
-    ("Index", int),
-    ("TraceCount", int),
-    ("Depth", int),
-    ("Frame", int),
-    ("Address", Hex),
-    ("Symbol", str),
-    ("Source", str),
-    ("Status", str),
-    ("EntryAddress", Hex),
-    ("Hash", Hex),
-    ("Stack", str),
-    ("CommittedMemory", Hex),
-    ("ReservedMemory", Hex),
-    ("Lookups", int),
-    ("BackTraces", int),
-    ("File output", str),
-)
-
-FLAGS = Grid(
-    ("PID", int),
-    ("Process", str),
-    ("Arch", str),
-    ("NtGlobalFlag", Hex),
-    ("Flags", str),
-    ("Kind", str),
-    ("Database", Hex),
-    ("LocatedBy", str),
-    ("Layout", str),
-    ("Indexed", int),
-    ("Chained", int),
-    ("Freed", int),
-    ("Unindexed", int),
-    ("Mismatched", int),
-    ("Unreadable", int),
-    ("Status", str),
-    ("Orphans", int),
-)
+TRACES = Grid(*PLUGINS["stacktracedb"])
+FLAGS = Grid(*PLUGINS["gflags"])
 
 _SPACE = ("PID", "Process", "Arch")
-_FIGURES = ("Indexed", "Chained", "Freed", "Unindexed", "Mismatched", "Unreadable", "Orphans")
+_FIGURES = ("Indexed", "Chained", "Freed", "Unindexed", "Mismatched", "UnreadableBytes", "Orphans")
 """The columns with the counts of a database's self-check."""
 
 
@@ -75,13 +35,13 @@ class TraceRows:
     Args:
         image: the image
         database: the database
-        names: the names of its address space
+        stacks: makes the cells of the stacks of its address space
     """
 
-    def __init__(self, image: Image, database: Database, names: SpaceNames) -> None:
+    def __init__(self, image: Image, database: Database, stacks: StackCells) -> None:
         layer, space = image.layer_of(database.space), database.space
         self._mask = layer.address_mask
-        self._stacks = StackCells(layer, names)
+        self._stacks = stacks
         self._no_count = NOT_APPLICABLE if database.kind == HEAPLOG else UNREADABLE
         self._key: Cells = (space.pid, space.process, space.arch, self._hex(database.address))
         key = (*_SPACE, "Database")
@@ -89,7 +49,7 @@ class TraceRows:
         entry = (*key, "Index", "EntryAddress")
         self._database = TRACES.maker(*key, "Status", *figures, "File output")
         self._heaplog = TRACES.maker(*key, "Status", "BackTraces")
-        self._row = TRACES.maker(*entry, "TraceCount", "Depth", "Status", "Hash", "Stack")
+        self._row = TRACES.maker(*entry, "Count", "Depth", "Status", "BackTraceHash", "Stack", "Unbacked")
         self._frames = TRACES.frames_maker(*entry)
 
     def database(self, header: Optional[Header], said: Status, file_output: str) -> Cells:
@@ -107,15 +67,15 @@ class TraceRows:
     def folded(self, trace: Trace) -> Cells:
         """Returns the row of a back trace that holds its frames in the column Stack."""
         stack = self._stacks.folded(trace.frames, bool(trace.status & tracestatus.FREED))
-        return self._trace(trace, self._hex(trace.address), stack)
+        return self._trace(trace, self._hex(trace.address), stack, self.frames(trace))
 
     def unfolded(self, trace: Trace) -> Iterator[Row]:
         """Returns the rows of a back trace and of its frames below it."""
         entry = self._hex(trace.address)
         pid, process, arch, database = self._key
-        index = trace.trace_index or NOT_APPLICABLE
-        frames = self._frames(pid, process, arch, database, index, entry, self.frames(trace))
-        return itertools.chain(((0, self._trace(trace, entry, NOT_APPLICABLE)),), frames)
+        index, frames = trace.trace_index or NOT_APPLICABLE, self.frames(trace)
+        rows = self._frames(pid, process, arch, database, index, entry, frames)
+        return itertools.chain(((0, self._trace(trace, entry, NOT_APPLICABLE, frames)),), rows)
 
     def frames(self, trace: Trace) -> List[FrameCells]:
         """Returns the frames of a trace, innermost first."""
@@ -125,7 +85,7 @@ class TraceRows:
         """Returns the traces that are wanted. To decide, each address is named once."""
         return self._stacks.selected(selection, traces)
 
-    def _trace(self, trace: Trace, entry: Hex, stack: object) -> Cells:
+    def _trace(self, trace: Trace, entry: Hex, stack: object, frames: List[FrameCells]) -> Cells:
         index, _, count, depth, total, _, _, flags = trace
         pid, process, arch, database = self._key
         return self._row(
@@ -140,6 +100,7 @@ class TraceRows:
             tracestatus.text(flags),
             UNREADABLE if total is None else Hex(total),
             stack,
+            unbacked(frames),
         )
 
     def _hex(self, address: int) -> Hex:

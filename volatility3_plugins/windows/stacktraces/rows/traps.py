@@ -4,48 +4,23 @@
 
 from __future__ import annotations
 
-from typing import Optional, Tuple
+from typing import Optional
 
 from ..base import bulk
 from ..base.decode.status import Word, says, status, text
-from ..names.symbolizer import Name, Symbolizer
+from ..names.symbolizer import Symbolizer
 from ..traps.decode import eflags
 from ..traps.decode.frame import COLUMNS as REGISTERS
 from ..traps.decode.frame import MemberValue
 from ..traps.state import PROCESSOR, WOW64, State
-from .grid import NOT_APPLICABLE, NOT_AVAILABLE, UNPARSABLE, UNREADABLE, Cells, Grid, Hex, given
+from .columns import PLUGINS, Hex
+from .frames import FrameCells, SpaceStacks
+from .grid import NOT_APPLICABLE, NOT_AVAILABLE, UNPARSABLE, UNREADABLE, Cells, Grid, given
 
 _SMALL = ("PreviousMode", "PreviousIrql")
 _ONLY_64 = ("R8", "R9", "R10", "R11", "R12", "R13", "R14", "R15", "FaultAddress", "GsSwap")
 """Registers that a 32-bit processor or trap frame does not have."""
-_FIRST = REGISTERS[1 : REGISTERS.index("FaultAddress") + 1]
-_REST = REGISTERS[REGISTERS.index("FaultAddress") + 1 :]
-
-
-def _typed(name: str) -> Tuple[str, type]:
-    return name, int if name in _SMALL else Hex
-
-
-GRID = Grid(
-    ("PID", int),
-    ("Process", str),
-    ("TID", int),
-    ("Arch", str),
-    ("Origin", str),
-    ("TrapFrame", Hex),
-    ("Kind", str),
-    ("Mode", str),
-    ("Rip", Hex),
-    ("Symbol", str),
-    ("Source", str),
-    *map(_typed, _FIRST),
-    ("Unsure", str),
-    ("Status", str),
-    *map(_typed, _REST),
-    ("State", str),
-    ("Member", str),
-    ("Value", str),
-)
+GRID = Grid(*PLUGINS["trapframes"])
 
 _STATE = ("PID", "Process", "TID", "Arch", "Origin", "TrapFrame")
 
@@ -59,32 +34,36 @@ class TrapRows:
 
     def __init__(self, symbolizer: Symbolizer) -> None:
         self._layer = symbolizer.image.layer
-        self._symbolizer = symbolizer
+        self._stacks = SpaceStacks(symbolizer)
         self._row = GRID.maker(
-            *_STATE, "Kind", "Mode", "Symbol", "Source", "Unsure", "Status", "State", *REGISTERS
+            *(*_STATE, "TrapKind", "Mode", "Symbol", "Source", "Backing", "Unsure", "NotSaved", "Status"),
+            *("State", "Processor", *REGISTERS),
         )
         self._member = GRID.maker(*_STATE, "Member", "Value")
 
     def row(self, state: State) -> Cells:
         """Returns the row of a register state."""
-        name = self._name(state)
+        frame = self._frame(state)
         absent = _absent(state)
+        registers = [_register(state, register, absent) for register in REGISTERS]
+        not_saved = (name for name, cell in zip(REGISTERS, registers) if cell is NOT_AVAILABLE)
         context = state.origin in (PROCESSOR, WOW64)
         said = status(
             None if bulk.is_canonical(self._layer, state.address) else Word.NOT_CANONICAL,
             state.status,
-            None if name is None else name.status,
+            None if frame is None or frame.name is None else frame.name.status,
         )
         return self._row(
             *self._key(state),
             state.kind or (NOT_APPLICABLE if context else absent),
             state.mode or absent,
-            absent if name is None else name.symbol,
-            absent if name is None else name.source,
+            *((absent,) * 3 if frame is None else frame.cells[1:-1]),
             " ".join(state.unsure),
+            " ".join(not_saved) if state.registers else absent,
             text(said),
-            state.thread_state or UNREADABLE,
-            *(_register(state, register, absent) for register in REGISTERS),
+            (state.thread_state or UNREADABLE) if not state.processor else NOT_APPLICABLE,
+            state.processor or NOT_APPLICABLE,
+            *registers,
         )
 
     def member_row(self, state: State, member: MemberValue) -> Cells:
@@ -105,11 +84,9 @@ class TrapRows:
             Hex(bulk.masked(self._layer, state.address)) if state.address else NOT_APPLICABLE,
         )
 
-    def _name(self, state: State) -> Optional[Name]:
+    def _frame(self, state: State) -> Optional[FrameCells]:
         rip = state.registers.get("Rip")
-        if rip is None:
-            return None
-        return self._symbolizer.names(state.space).name(rip, return_address=False)
+        return None if rip is None else self._stacks.of(state.space).frame(rip, return_address=False)
 
 
 def _absent(state: State) -> object:

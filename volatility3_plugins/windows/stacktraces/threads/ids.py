@@ -1,11 +1,14 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""Thread IDs by the addresses of `_ETHREAD` structures."""
+"""Whose a thread is, by the addresses of `_ETHREAD` structures."""
 
 from __future__ import annotations
 
 from typing import Dict, Optional
 
+from ..base import bulk
+from ..base.decode import text
+from ..base.decode.record import Record
 from ..base.image import Image
 
 THREAD_OBJECT = 6
@@ -13,6 +16,9 @@ THREAD_OBJECT = 6
 
 LOCK_BIT = 0x80
 """Since 8 this bit of _DISPATCHER_HEADER.Type is the dispatcher's lock."""
+
+PROCESS_OF_THREAD = ("Tcb.Process", "ThreadsProcess", "Tcb.ApcState.Process")
+"""Where an _ETHREAD has its process; the first member that there is holds it."""
 
 MAX_ID = 0xFFFFFFFF
 """Process and thread IDs have 32 bits, but are stored in pointers."""
@@ -23,26 +29,58 @@ def identifier(value: Optional[int]) -> Optional[int]:
     return value if value is not None and value <= MAX_ID else None
 
 
+class ThreadOwner(Record):
+    """A thread and its process, as the thread itself names them.
+
+    Attributes:
+        tid: the thread's ID
+        pid: the process's ID; None if it cannot be read
+        process: the name of the process; None if it cannot be read
+    """
+
+    tid: int
+    pid: Optional[int]
+    process: Optional[str]
+
+
 class ThreadIds:
-    """Looks up thread IDs, each once. Made as `image.part(ThreadIds)`."""
+    """Looks up threads, each once. Made as `image.part(ThreadIds)`."""
 
     def __init__(self, image: Image) -> None:
-        thread = image.types.find("_ETHREAD")
+        thread, process = image.types.find("_ETHREAD"), image.types.find("_EPROCESS")
+        self._layer = image.layer
         self._memory = image.memory(image.kernel)
         self._type = None if thread is None else thread.find("Tcb.Header.Type")
         self._tid = None if thread is None else thread.find("Cid.UniqueThread")
-        self._known: Dict[int, Optional[int]] = {}
+        self._pid = None if thread is None else thread.find("Cid.UniqueProcess")
+        self._process = None if thread is None else thread.find(*PROCESS_OF_THREAD)
+        self._name = None if process is None else process.find("ImageFileName")
+        self._known: Dict[int, Optional[ThreadOwner]] = {}
 
-    def tid(self, ethread: int) -> Optional[int]:
-        """Returns the ID of the thread at a canonical address, None if no thread is there."""
+    def owner(self, ethread: int) -> Optional[ThreadOwner]:
+        """Returns the thread at a canonical address, None if no thread is there."""
         if ethread not in self._known:
             self._known[ethread] = self._read(ethread)
         return self._known[ethread]
 
-    def _read(self, ethread: int) -> Optional[int]:
+    def _read(self, ethread: int) -> Optional[ThreadOwner]:
         if self._type is None or self._tid is None:
             return None
         kind = self._memory.member(ethread, self._type)
         if kind is None or kind & ~LOCK_BIT != THREAD_OBJECT:
             return None
-        return identifier(self._memory.member(ethread, self._tid))
+        tid = identifier(self._memory.member(ethread, self._tid))
+        if tid is None:
+            return None
+        pid = None if self._pid is None else identifier(self._memory.member(ethread, self._pid))
+        return ThreadOwner(tid, pid, self._process_name(ethread))
+
+    def _process_name(self, ethread: int) -> Optional[str]:
+        if self._process is None or self._name is None:
+            return None
+        process = self._memory.member(ethread, self._process)
+        if not process:
+            return None
+        start = bulk.canonical(self._layer, process) + self._name.offset
+        name = self._memory.read(start, self._name.size)
+        return None if name is None else text.printable(name.split(bytes(1))[0].decode("latin-1"))

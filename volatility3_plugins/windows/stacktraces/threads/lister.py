@@ -28,7 +28,7 @@ from ..base.spaces import AddressSpaces
 from . import ids, processors
 from . import scan as threadscan
 from .decode import state as threadstate
-from .ids import LOCK_BIT, THREAD_OBJECT
+from .ids import LOCK_BIT, PROCESS_OF_THREAD, THREAD_OBJECT
 
 vollog = logging.getLogger(__name__)
 
@@ -40,7 +40,7 @@ _MEMBERS = {
     "debug_active": ("Tcb.Header.DebugActive", "Tcb.DebugActive"),
     "pid": ("Cid.UniqueProcess",),
     "tid": ("Cid.UniqueThread",),
-    "process": ("Tcb.Process", "ThreadsProcess", "Tcb.ApcState.Process"),
+    "process": PROCESS_OF_THREAD,
     "stack_base": ("Tcb.StackBase",),
     "stack_limit": ("Tcb.StackLimit",),
     "initial_stack": ("Tcb.InitialStack",),

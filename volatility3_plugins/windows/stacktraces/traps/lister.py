@@ -230,7 +230,8 @@ class TrapStates(interfaces.configuration.VersionableInterface):
                 for address in self._reader.scan(held, run[0] if run else stack.base, stack.base, taken):
                     reading = self._reader.read(address, held)
                     where = f"CPU {processor.number} {stack.kind}"
-                    yield self._reader.state(self._kernel_space, None, STACK, address, reading, where)
+                    found = self._reader.state(self._kernel_space, None, STACK, address, reading, "")
+                    yield found._replace(processor=where)
 
 
 def _segment_of(segments: List[Segment], address: int, size: int) -> Optional[Segment]:

@@ -48,9 +48,11 @@ class State(Record):
         mode: user or kernel, empty where it is not known
         registers: what was saved and no more, by x64 names
         unsure: those of `registers` of which it is not known whether they were saved
-        thread_state: the thread's scheduling state, or the name of the processor
+        thread_state: the thread's scheduling state; empty if it is not known
         status: why it may not be believed
         members: empty unless it was asked for
+        processor: name of the processor that wrote the state out, or on whose own stack it is (`CPU 0 dpc`);
+            empty for what is on a thread's stack
     """
 
     space: AddressSpace
@@ -64,6 +66,7 @@ class State(Record):
     thread_state: str
     status: Status
     members: Tuple[MemberValue, ...] = ()
+    processor: str = ""
 
     @property
     def arch(self) -> str:
@@ -118,9 +121,10 @@ class TrapContexts:
             USER if found.user else KERNEL,
             found.registers,
             (),
-            f"CPU {processor.number}",
+            "",
             NOTHING,
             tuple(form.listed(found)) if self._members else (),
+            f"CPU {processor.number}",
         )
 
     def wow64(self, thread: Thread, user_cs: Optional[int]) -> Optional[State]:
