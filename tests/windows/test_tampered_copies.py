@@ -180,3 +180,29 @@ def test_a_page_of_no_other_process_is_taken(tmp_path: pathlib.Path) -> None:
     found = rows_of(tmp_path, made, PID)
     (user,) = (row for row in found if row["Stack"] == "user" and row["Frame"] is None)
     assert "unwind data unreadable" in user["Status"]
+
+
+@pytest.mark.parametrize("options", [{"find": "*NoSuchName*"}, {"find": "*NoSuchName*", "unbacked": True}])
+def test_what_find_cannot_judge_is_counted(
+    tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture, options: Dict[str, Any]
+) -> None:
+    """The page with the exports of ntdll is out: its functions may have any name."""
+    kernel = sample.build()
+    updater = next(each for each in kernel.processes if each.name == "updater.exe")
+    for process in kernel.processes:
+        for module in process.modules:
+            if module.name == "ntdll.dll":
+                process.space.set_state(module.base + 0x5000, 0x1000, State.PROTOTYPE)
+    ntdll = next(each for each in updater.modules if each.name == "ntdll.dll")
+    assert ntdll.section is not None
+    ntdll.section.set_state(0x5000, 0x1000, State.PAGEFILE)
+    opened = context.open_image(kernel.image(), tmp_path)
+
+    def traces(**chosen: Any) -> int:
+        found = opened.rows(stacktracedb.StackTraceDb, pid=[4312], **chosen)
+        return [depth for depth, _ in found].count(1)
+
+    assert traces(**options) == 0
+    there = traces(unbacked=options.get("unbacked", False))
+    assert there > 0
+    assert f"{there} more may be what --find and --unbacked ask for" in caplog.text
