@@ -152,7 +152,7 @@ class ModuleIndexes:
                 return self._within(layer_name, base, shared)
             differs = found
         room = self._room(layer_name, shared=False)
-        made = self._make(reader, table, room.limit(base))
+        made = self._build(reader, table, room.limit(base))
         room.take(base, made.exports)
         return made.module._replace(status=status(made.module.status, differs))
 
@@ -162,7 +162,7 @@ class ModuleIndexes:
         found = self._shared.pop(key, None)
         if found is None:
             reader = ImageReader(self._image, layer_name, base, size, view, pristine=True)
-            found = self._make(reader, None, peexports.MAX_EXPORTS)
+            found = self._build(reader, None, peexports.MAX_EXPORTS)
             self._kept += found.weight
         self._shared[key] = found
         while self._kept > MAX_KEPT and len(self._shared) > 1:
@@ -185,7 +185,7 @@ class ModuleIndexes:
             (layer_name, shared), _Room(MAX_SHARED_EXPORTS if shared else MAX_EXPORTS)
         )
 
-    def _make(
+    def _build(
         self,
         reader: ImageReader,
         table: Optional[interfaces.symbols.SymbolTableInterface],
