@@ -13,7 +13,7 @@ from volatility3.plugins.windows.stacktraces.base.decode.status import NOTHING, 
 from volatility3.plugins.windows.stacktraces.base.sections import ImageSections
 from volatility3.plugins.windows.stacktraces.base.spaces import AddressSpaces
 from volatility3.plugins.windows.stacktraces.base.vads import Vads
-from volatility3.plugins.windows.stacktraces.names import moduleindex
+from volatility3.plugins.windows.stacktraces.names import moduleindex, symbolizer
 from volatility3.plugins.windows.stacktraces.names.places import Name
 from volatility3.plugins.windows.stacktraces.names.symbolizer import Symbolizer
 
@@ -53,10 +53,10 @@ def names(kernel: Kernel, folder: pathlib.Path) -> Dict[int, Name]:
 
 
 def found(said: object = NOTHING) -> Name:
-    return Name("ntdll!Function002+0x4", "nearest", said, "module")
+    return Name("ntdll!Function002+0x4", "nearest", said, "image")
 
 
-NOT_NAMED = Name("ntdll+0x1024", "module", status(Word.EXPORTS_UNREADABLE), "module")
+NOT_NAMED = Name("ntdll+0x1024", "module", status(Word.EXPORTS_UNREADABLE), "image")
 
 
 @pytest.mark.parametrize("name", FULL)
@@ -196,7 +196,8 @@ def tables(kernel: Kernel, process: Process, count: int, own: bool) -> List[Modu
     return made
 
 
-TABLE = 1000
+TABLE = 200
+PROCESSES = 200
 
 
 @pytest.fixture
@@ -227,3 +228,35 @@ def test_a_process_has_a_budget_of_its_own(tmp_path: pathlib.Path, own: bool) ->
     assert [each.source for each in sources[:3]] == ["nearest"] * 3
     assert [each.source for each in sources[4:]] == ["module" if own else "nearest"]
     assert symbolizer.names(spaces[2000]).name(BASE + 0x1024) == found()
+
+
+@pytest.mark.usefixtures("small_budget")
+def test_what_a_process_has_alone_goes_with_it(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However many processes have changed long export tables: what is kept is that of the last few."""
+    monkeypatch.setattr(symbolizer, "MAX_HELD", 6 * TABLE)
+    known = kernels.load("win10-x64")
+    kernel = Kernel(known.table, **known.options())
+    quiet = kernel.process("quiet.exe", pid=1000)
+    quiet.module("quiet.exe", dll=False)
+    ntdll(quiet)
+    modules: List[Module] = []
+    for number in range(PROCESSES):
+        greedy = kernel.process("greedy.exe", pid=2000 + 4 * number)
+        greedy.module("greedy.exe", dll=False)
+        modules = tables(kernel, greedy, 4, own=True)
+    opened = context.open_image(kernel.image(), tmp_path)
+    made = Symbolizer(opened.image)
+    spaces = {space.pid: space for space in AddressSpaces.list_spaces(opened.image)}
+    before = made.names(spaces[1000]).name(BASE + 0x1024)
+    most = 0
+    for pid, space in spaces.items():
+        if pid >= 2000:
+            for module in modules:
+                made.names(space).name(module.base + 0x1801)
+        most = max(most, sum(made.indexes.held(layer_name) for layer_name, _ in made._names))
+        assert len(made._names) <= symbolizer.MAX_PROCESSES
+    assert 3 * TABLE <= most <= 9 * TABLE
+    assert sum(each.weight for each in made.indexes._shared.values()) <= len(modules) * TABLE + 1000
+    assert made.names(spaces[1000]).name(BASE + 0x1024) == before == found()
