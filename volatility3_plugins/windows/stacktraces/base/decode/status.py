@@ -48,6 +48,8 @@ class Word(enum.Enum):
     # Call stacks.
     IN_USER_MODE = "in user mode"
     IN_32_BIT_CODE = "in 32-bit code"
+    EXPANDED = "expanded"
+    """The kernel moved the thread here because its stack was too small; no callback lies between."""
     NO_SWITCH_FRAME = "no switch frame"
     NO_SAVED_REGISTERS = "no saved registers"
     STACK_LIMITS_UNKNOWN = "stack limits unknown"
