@@ -30,7 +30,7 @@ def image(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 
 
 def module(symbol: str, source: str, said: Status = NOTHING) -> Name:
-    return Name(symbol, source, said, "module")
+    return Name(symbol, source, said, "image")
 
 
 def expect(image: OpenedSample, wide: Tuple[str, str], narrow: Tuple[str, str]) -> Name:
@@ -153,7 +153,7 @@ def test_zero_fuzzy_and_what_is_not_canonical(image: OpenedSample) -> None:
         name = image.names(pid).name
         for return_address in (True, False):
             assert name(0, return_address) == Name("<zero>", "none", NOTHING, "")
-            assert name(0xFFFFFFFF, return_address) == Name("<fuzzy>", "none", NOTHING, "fuzzy")
+            assert name(0xFFFFFFFF, return_address) == Name("<fuzzy>", "none", NOTHING, "")
             odd = Name("<unmapped>", "none", status(Word.NOT_CANONICAL), "unmapped")
             for address in (1 << 47, 0x1234567890ABCDEF, 1 << 63, 0xFFFF7FFFFFFFFFFF):
                 assert name(address, return_address) == odd
