@@ -158,7 +158,7 @@ def test_parts_of_a_module_that_are_paged_out(kernel: Kernel, tmp_path: pathlib.
     kernel.space.set_state(partly.base + 0x6000, 0x1000, State.PAGEFILE)
     found = names(kernel.image(), tmp_path, 0)
     assert found.name(lost.base + 0x1024) == places.Name(
-        "lost+0x1024", "module", status(Word.EXPORTS_UNREADABLE), "module"
+        "lost+0x1024", "module", status(Word.EXPORTS_UNREADABLE), "image"
     )
     assert found.name(partly.base + 0x1004).status == status(Word.EXPORTS_INCOMPLETE)
 
@@ -171,7 +171,7 @@ def test_without_its_function_table_an_x64_export_is_only_nearest(tmp_path: path
     kernel.space.set_state(driver.base + rva, 0x1000, State.PAGEFILE)
     name = names(kernel.image(), tmp_path, 0).name(driver.base + 0x1120)
     said = status(Word.FUNCTION_TABLE_UNREADABLE)
-    assert name == places.Name("tcpip!Send+0x120", "nearest", said, "module")
+    assert name == places.Name("tcpip!Send+0x120", "nearest", said, "image")
 
 
 def test_unload_events_by_symbols(kernel: Kernel, tmp_path: pathlib.Path) -> None:
@@ -381,7 +381,7 @@ def test_a_kernel_table_without_vads(
     symbolizer = Symbolizer(memory)
     finder = Databases(memory, symbolizer.indexes)
     found = symbolizer.names(space)
-    assert found.name(ntdll.base + 0x1020) == places.Name("ntdll!Send+0x20", "export", NOTHING, "module")
+    assert found.name(ntdll.base + 0x1020) == places.Name("ntdll!Send+0x20", "export", NOTHING, "image")
     assert found.name(NOWHERE) == places.VADS_INCOMPLETE
     assert not list(finder.find(space))
     assert caplog.text.count("VADs") == 1
