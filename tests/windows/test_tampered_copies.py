@@ -71,7 +71,7 @@ def test_unwind_data_that_one_process_changed_takes_no_frame_elsewhere(
     tmp_path: pathlib.Path, name: str
 ) -> None:
     clean = rows_of(tmp_path / "clean", stacks(name, None), PID)
-    assert [row["How"] for row in clean if row["Stack"] == "user" and row["Frame"] is not None].count(
+    assert [row["How"] for row in clean if row["Part"] == "user" and row["Frame"] is not None].count(
         "unwind"
     ) > 1
     for evil_first in (True, False):
@@ -178,7 +178,7 @@ def test_a_page_of_no_other_process_is_taken(tmp_path: pathlib.Path) -> None:
     assert ntdll.section is not None
     ntdll.section.set_state(UNWIND_DATA & ~0xFFF, 0x1000, State.PAGEFILE)
     found = rows_of(tmp_path, made, PID)
-    (user,) = (row for row in found if row["Stack"] == "user" and row["Frame"] is None)
+    (user,) = (row for row in found if row["Part"] == "user" and row["Frame"] is None)
     assert "unwind data unreadable" in user["Status"]
 
 
