@@ -76,6 +76,8 @@ class Kernel:
         self.sections = Sections(self)
         paged = (0xFFFFC00010000000, 0xFFFFC10000000000) if wide else (0xA8000000, 0xB0000000)
         self.paged = self.space.view(*paged, self.space.pointer_size)
+        # Processes share the tables of the kernel's half that there are when they are finished.
+        self.paged.map(paged[0], PAGE)
         self._driver_arena = 0xFFFFF80340000000 if wide else 0x8B000000
         self.modules: list[Module] = []
         self.processes: list[Process] = []
