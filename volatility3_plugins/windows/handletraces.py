@@ -51,7 +51,6 @@ class HandleTraces(interfaces.plugins.PluginInterface):
             listed = AddressSpaces.list_spaces(image)
             natives = [space for space in listed if not (space.kernel or space.wow64)]
             rows = HandleRows(image, names, natives)
-            selection = options.selection(self)
             wanted = set(self.config.get("pid") or ())
             chosen = (space for space in natives if not wanted or space.pid in wanted)
             for space in listing.each(chosen, _work):
@@ -59,7 +58,7 @@ class HandleTraces(interfaces.plugins.PluginInterface):
                     listing.found = True
                     if self._takes(event):
                         frames = rows.frames(event)
-                        if selection.takes(frames):
+                        if listing.selection.takes(frames):
                             yield 0, rows.event(event, frames)
                             yield from rows.frame_rows(event, frames)
 

@@ -34,12 +34,16 @@ _FULL, _SHORT = "_MMVAD", "_MMVAD_SHORT"
 
 
 class Vad(Record):
-    """A range of a process' addresses, `end` exclusive; `control_area` is 0 for private memory."""
+    """A range of a process' addresses, `end` exclusive; `control_area` is 0 for private memory.
+
+    `address` is that of the _MMVAD or _MMVAD_SHORT.
+    """
 
     start: int
     end: int
     control_area: int
     image: bool
+    address: int = 0
 
 
 class Vads:
@@ -124,7 +128,8 @@ class Vads:
         control_area = 0 if short else self._control_area_of(tree, address)
         kind = tree.kind.of(node) if tree.kind else 0
         image = kind == (IMAGE_MAP if tree.kind and tree.kind.mask > 1 else 1)
-        return Vad(start << PAGE_SHIFT, (end + 1) << PAGE_SHIFT, control_area, image and bool(control_area))
+        image = image and bool(control_area)
+        return Vad(start << PAGE_SHIFT, (end + 1) << PAGE_SHIFT, control_area, image, address)
 
     def _control_area_of(self, tree: _Tree, address: int) -> int:
         if tree.subsection is not None:

@@ -304,11 +304,13 @@ class Word(enum.Enum):
     """The module's headers are not in the image: only `module+0x...` is left."""
     HEADERS_INVALID = "headers invalid"
     """The module's headers contradict themselves: only `module+0x...` is left."""
-    EXPORTS_DIFFER_FROM_OTHER_PROCESSES = "exports differ from other processes"
-    """The process has its own copy of the export table (a hook there does that), or the processes named
-    before it have. Names are those of its own copy."""
-    FUNCTION_TABLE_DIFFERS_FROM_OTHER_PROCESSES = "function table differs from other processes"
-    """The process has its own copy of the function table, or the processes named before it have."""
+    EXPORTS_DIFFER_FROM_THE_SECTION = "exports differ from the image section"
+    """The process has its own copy of the export table (a hook there does that), with other bytes than the
+    section that all processes share. Names are those of its own copy."""
+    FUNCTION_TABLE_DIFFERS_FROM_THE_SECTION = "function table differs from the image section"
+    """The process has its own copy of the function table, with other bytes than the section."""
+    UNWIND_DATA_DIFFERS_FROM_THE_SECTION = "unwind data differs from the image section"
+    """The process has its own copy of unwind data, with other bytes than the section."""
     FUNCTION_TABLE_UNREADABLE = "function table unreadable"
     """The function table is not in the image: `nearest` stands where `export` or `module` might."""
     FUNCTION_TABLE_INCOMPLETE = "function table incomplete"
