@@ -51,8 +51,9 @@ class CidTable:
     def _bodies(self) -> Dict[int, Obj]:
         found: Dict[int, Obj] = {}
         for process in self._kernel.processes:
-            if process.listed:
-                found.setdefault(process.pid, process.eprocess)
+            if not process.listed:
+                continue  # nothing but a pool scan knows it
+            found.setdefault(process.pid, process.eprocess)
             for thread in process.threads:
                 if thread.listed:
                     found.setdefault(thread.tid, thread.ethread)

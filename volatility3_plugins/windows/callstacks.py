@@ -65,7 +65,7 @@ class CallStacks(interfaces.plugins.PluginInterface):
                 tids=self.config.get("tid"),
             )
             shown = map(made.shown, listing.each(listed, _work))
-            wanted = rows.selected(shown, options.selection(self))
+            wanted = rows.selected(shown, listing.selection)
             unique = self.config.get("unique", False)
             for stack, count in rows.counted(wanted) if unique else ((each, 1) for each in wanted):
                 listing.found = True

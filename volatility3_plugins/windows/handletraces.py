@@ -53,7 +53,6 @@ class HandleTraces(interfaces.plugins.PluginInterface):
             listing.nothing = advice(image, _NOTHING)
             natives = [space for space in listed if not space.wow64 and (space.remark or not space.kernel)]
             rows = HandleRows(image, names, natives)
-            selection = options.selection(self)
             wanted = set(self.config.get("pid") or ())
             chosen = (space for space in natives if not wanted or space.pid in wanted)
             for space in listing.each(chosen, _work):
@@ -61,7 +60,7 @@ class HandleTraces(interfaces.plugins.PluginInterface):
                     listing.found = True
                     if self._takes(event):
                         frames = rows.frames(event)
-                        if selection.takes(frames):
+                        if listing.selection.takes(frames):
                             yield 0, rows.event(event, frames)
                             yield from rows.frame_rows(event, frames)
 

@@ -16,7 +16,7 @@ from .stacktraces.heaps.lister import Heaps
 from .stacktraces.heaps.umdh_log import loaded_modules, log_of
 from .stacktraces.names.symbolizer import Symbolizer
 from .stacktraces.rows import options, plugin
-from .stacktraces.rows.frames import SpaceStacks
+from .stacktraces.rows.frames import Selection, SpaceStacks
 from .stacktraces.rows.grid import Row
 from .stacktraces.rows.heaps import GRID, HeapRows
 from .stacktraces.tracedb.finder import Databases
@@ -75,7 +75,7 @@ class HeapTraces(interfaces.plugins.PluginInterface):
                         yield 0, rows.unread(contents.status)
                     if contents.owners or contents.groups:
                         listing.found = True
-                        yield from self._space(image, space, contents, rows, baseline)
+                        yield from self._space(image, space, contents, rows, baseline, listing.selection)
 
     def _space(
         self,
@@ -84,12 +84,12 @@ class HeapTraces(interfaces.plugins.PluginInterface):
         contents: Contents,
         rows: HeapRows,
         baseline: Optional[umdh.UmdhLog],
+        selection: Selection,
     ) -> Iterator[Row]:
         modules: Tuple[umdh.UmdhModule, ...] = ()
         if baseline is not None or self.config.get("dump", False):
             modules = loaded_modules(image, space)
         file_output = self._dump(space, contents, modules)
-        selection = options.selection(self)
         for owner in contents.owners:
             frames = rows.frames(owner.trace)
             if selection.takes(frames):

@@ -11,7 +11,7 @@ from .stacktraces.locks.lister import LockLister
 from .stacktraces.locks.lock import Lock, LockGap
 from .stacktraces.names.symbolizer import Symbolizer
 from .stacktraces.rows import options, plugin
-from .stacktraces.rows.frames import SpaceStacks
+from .stacktraces.rows.frames import Selection, SpaceStacks
 from .stacktraces.rows.grid import Row
 from .stacktraces.rows.locks import GRID, LockRows
 from .stacktraces.tracedb.finder import Databases
@@ -51,18 +51,24 @@ class Locks(interfaces.plugins.PluginInterface):
                 locks = list(lister.list_locks(space))
                 if locks:
                     rows = LockRows(image, space, stacks.of(space))
-                    yield from self._locks(lister, space, locks, rows)
+                    yield from self._locks(lister, space, locks, rows, listing.selection)
 
     def _locks(
-        self, lister: LockLister, space: AddressSpace, locks: List[Union[Lock, LockGap]], rows: LockRows
+        self,
+        lister: LockLister,
+        space: AddressSpace,
+        locks: List[Union[Lock, LockGap]],
+        rows: LockRows,
+        selection: Selection,
     ) -> Iterator[Row]:
         file_output = self._dump(lister, space, locks)
         creators = lister.creators(space, locks)
-        selection = options.selection(self)
         for each in locks:
             if isinstance(each, LockGap):
                 if selection.everything:
                     yield 0, rows.gap(each)
+                else:
+                    selection.pass_over()
                 continue
             creator = creators.get(each.back_trace_index or 0)
             frames = rows.frames(each, creator)

@@ -39,12 +39,11 @@ class ObjectTraces(interfaces.plugins.PluginInterface):
         with Listing(self, _NOTHING) as listing:
             image = options.image(self)
             rows = ObjectRows(image, options.symbolizer(self, image))
-            selection = options.selection(self)
             listed = ObjectTraceLister(image).list_events()
             for event in listing.each(listed, lambda _: "Reading the traces of objects"):
                 listing.found = True
                 frames = rows.frames(event)
-                if selection.takes(frames):
+                if listing.selection.takes(frames):
                     yield 0, rows.event(event, frames)
                     yield from rows.frame_rows(event, frames)
 

@@ -14,7 +14,7 @@ from .stacktraces.base.space import AddressSpace
 from .stacktraces.base.spaces import AddressSpaces
 from .stacktraces.names.symbolizer import Symbolizer
 from .stacktraces.rows import options, plugin
-from .stacktraces.rows.frames import SpaceStacks
+from .stacktraces.rows.frames import Selection, SpaceStacks
 from .stacktraces.rows.grid import Row
 from .stacktraces.rows.traces import TRACES, TraceRows, missing, unread
 from .stacktraces.tracedb.decode import backtraces
@@ -89,7 +89,7 @@ class StackTraceDb(interfaces.plugins.PluginInterface):
         picked = finder.pick(database, set(wanted)) if wanted and not (dump or carve) else None
         if picked is not None:
             yield 0, rows.database(database.header, said, plugin.DISABLED)
-            yield from self._traces(rows, picked)
+            yield from self._traces(rows, picked, listing.selection)
             return
         opened = finder.open(database)
         if opened is None:
@@ -114,10 +114,9 @@ class StackTraceDb(interfaces.plugins.PluginInterface):
             work = _work(database.space)
             with plugin.collector_paused():
                 traces = listing.each(opened.traces(carve), lambda _: work)
-                yield from self._traces(rows, traces)
+                yield from self._traces(rows, traces, listing.selection)
 
-    def _traces(self, rows: TraceRows, traces: Iterable[Trace]) -> Iterator[Row]:
-        selection = options.selection(self)
+    def _traces(self, rows: TraceRows, traces: Iterable[Trace], selection: Selection) -> Iterator[Row]:
         wanted = set(self.config.get("index") or ())
         if wanted:
             traces = (trace for trace in traces if trace.trace_index in wanted)

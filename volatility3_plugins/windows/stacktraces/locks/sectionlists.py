@@ -11,13 +11,12 @@ from __future__ import annotations
 
 import logging
 import struct
-from typing import Dict, Iterator, List, Optional, Set, Tuple
+from typing import Dict, Iterator, List, Optional, Set
 
 from ..base.decode import links
 from ..base.decode.record import Record
 from ..base.image import Image
 from ..base.space import AddressSpace
-from ..names.moduleindex import ModuleIndex
 from ..names.ntdll import Ntdll, Ntdlls
 from .decode.criticalsection import CriticalSection, DebugInfo, SectionLayout, is_pair
 
@@ -111,7 +110,6 @@ class SectionLists:
 
     def __init__(self, ntdlls: Ntdlls) -> None:
         self._ntdlls = ntdlls
-        self._usual: Dict[int, Tuple[ModuleIndex, int]] = {}
 
     def find(self, space: AddressSpace, ntdll: Optional[Ntdll], memory: SectionMemory) -> List[SectionList]:
         """Returns a node of each list of one half of a process: more than one if the process forged some.
@@ -139,8 +137,6 @@ class SectionLists:
         found = [
             SectionList(link, True, link in real) for link in sorted(rings, key=lambda each: each not in real)
         ]
-        if found and ntdll is not None:
-            self._usual[space.pointer_size] = (ntdll.image, found[0].link - ntdll.base)
         if of_peb and not real and (found or member is None):
             found.insert(0, SectionList(of_peb[0], False, True))
         elif not found and member is not None:
@@ -161,13 +157,7 @@ class SectionLists:
         return False
 
     def _candidates(self, ntdll: Ntdll, memory: SectionMemory) -> Iterator[int]:
-        """Yields the LIST_ENTRYs in ntdll's writable data that are linked with the LIST_ENTRY of a lock.
-
-        The place at which another process with the same ntdll had its list comes first.
-        """
-        index, rva = self._usual.get(ntdll.space.pointer_size, (None, 0))
-        if index is ntdll.image and _linked(ntdll.base + rva, memory):
-            yield ntdll.base + rva
+        """Yields the LIST_ENTRYs in ntdll's writable data that are linked with the LIST_ENTRY of a lock."""
         for tries, link in enumerate(self._pairs(ntdll)):
             if tries >= MAX_TRIES:
                 vollog.warning(f"Process {ntdll.space.pid}: ntdll's data is no data; the search was given up")

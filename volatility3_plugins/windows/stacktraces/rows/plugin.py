@@ -19,6 +19,7 @@ from volatility3.framework import interfaces
 from ..base.image import Image
 from ..base.processlist import ProcessList
 from ..base.tables import MissingTableError
+from .frames import Selection
 
 vollog = logging.getLogger(__name__)
 
@@ -27,6 +28,10 @@ DISABLED = "Disabled"
 FAILED = "Error outputting file"
 
 _OFTEN = 4096
+
+_DOUBTFUL = (
+    "{} more may be what --find and --unbacked ask for: they have frames that cannot be read, or no names"
+)
 
 Item = TypeVar("Item")
 
@@ -49,11 +54,14 @@ class Listing:
     Attributes:
         found: whether there is anything to show, even if the user's options leave all of it out
         nothing: as given
+        selection: what the plugin's --find and --unbacked ask for. If they left out what could not be
+            judged, the log gets a warning that says how many
     """
 
     def __init__(self, plugin: interfaces.plugins.PluginInterface, nothing: str = "") -> None:
         self.found = False
         self.nothing = nothing
+        self.selection = Selection(plugin.config.get("find"), plugin.config.get("unbacked", False))
         self._plugin = plugin
         self._log = logging.getLogger(type(plugin).__module__)
 
@@ -71,6 +79,8 @@ class Listing:
             return True
         if error is None and self.nothing and not self.found:
             self._log.warning(self.nothing)
+        if error is None and self.selection.doubtful:
+            self._log.warning(_DOUBTFUL.format(self.selection.doubtful))
         return False
 
     def each(self, items: Iterable[Item], describe: Callable[[Item], str]) -> Iterator[Item]:
