@@ -16,7 +16,9 @@ from volatility3.framework.layers import linear
 
 from . import pages
 from .decode.extents import Extents
+from .decode.memo import Memo
 from .decode.pagetable import PAGE_SIZE
+from .decode.ranges import Claims
 
 _CHUNK = 0x100000
 
@@ -52,6 +54,45 @@ def canonical(layer: interfaces.layers.DataLayerInterface, address: int) -> int:
 def is_canonical(layer: interfaces.layers.DataLayerInterface, address: int) -> bool:
     """Tells whether a stored pointer is one that the processor would accept."""
     return canonical(layer, address) == address
+
+
+def physical(layer: interfaces.layers.DataLayerInterface, address: int) -> int:
+    """Returns where an address lies in the layer below, or the address itself where that is not known."""
+    if not isinstance(layer, linear.LinearlyMappedLayer):
+        return address
+    try:
+        return int(layer.translate(masked(layer, address))[0])
+    except exceptions.InvalidAddressException:
+        return address
+
+
+class PhysicalClaims:
+    """Ranges of virtual addresses whose physical memory is taken: page tables may map a page many times.
+
+    Args:
+        layer: a virtual layer
+    """
+
+    def __init__(self, layer: interfaces.layers.DataLayerInterface) -> None:
+        self._pages: Memo[int, int] = Memo(lambda page: physical(layer, page * PAGE_SIZE))
+        self._claims = Claims()
+
+    def claim(self, start: int, end: int) -> int:
+        """Takes a range up to where memory begins that was taken before, at whatever address.
+
+        Returns:
+            The end of the part that was free and is now taken; `start` if the first byte was taken before.
+        """
+        position = start
+        while position < end:
+            page, offset = divmod(position, PAGE_SIZE)
+            size = min(end - position, PAGE_SIZE - offset)
+            at = self._pages[page] + offset
+            free = self._claims.claim(at, at + size) - at
+            position += free
+            if free < size:
+                break
+        return position
 
 
 def read_extents(

@@ -42,8 +42,9 @@ from .places import (
 __all__ = ["UNBACKED", "KnownModule", "Name", "SpaceNames", "Symbolizer"]
 
 
-MAX_PROCESSES = 16
-"""Processes whose names are kept: an image may have thousands, each with thousands of named addresses."""
+MAX_KEPT = 1 << 19
+"""Places and named addresses that are kept of all processes together; those of the process that was asked for
+last are kept in any case. To find the places of a process again takes as long as to find them."""
 
 MAX_HELD = 1 << 19
 """Exports of modules that only one process has: when so many are kept, the names of a process go."""
@@ -107,7 +108,9 @@ class Symbolizer(interfaces.configuration.VersionableInterface):
             return self._kernel_names
         key = (space.layer_name, space.eprocess or space.peb)
         if key not in self._names:
-            while len(self._names) >= MAX_PROCESSES or self._held() > MAX_HELD:
+            while self._names and (
+                sum(len(names) for names in self._names.values()) > MAX_KEPT or self._held() > MAX_HELD
+            ):
                 del self._names[next(iter(self._names))]
             self._names[key] = SpaceNames(self, space)
         return self._names[key]
@@ -146,6 +149,10 @@ class SpaceNames:
         if halves.user_end < halves.kernel_start:
             # One byte lower would be in the other half.
             self._returns[halves.user_end] = NOT_CANONICAL
+
+    def __len__(self) -> int:
+        """Returns how many places and named addresses are kept."""
+        return len(self._starts) + len(self._exact) + len(self._returns)
 
     def name(self, address: int, return_address: bool = True) -> Name:
         """Returns the name of an address.

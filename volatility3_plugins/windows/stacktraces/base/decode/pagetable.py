@@ -36,6 +36,16 @@ def target(entry: int, size: int) -> int:
     return entry & _FRAMES[size]
 
 
+def leads(entry: int) -> bool:
+    """Tells whether an entry leads to a page in memory: it is present, or in transition."""
+    return bool(entry & PRESENT) or entry & (TRANSITION | PROTOTYPE) == TRANSITION
+
+
+def entries(table: bytes, size: int) -> Tuple[int, ...]:
+    """Returns the entries of a table, of so many bytes each."""
+    return struct.unpack(f"<{len(table) // size}{_CODES[size]}", table)
+
+
 def in_section(entry: int, size: int) -> Optional[int]:
     """Returns the physical address of a section's page by its prototype PTE, None if it is not in memory.
 

@@ -121,6 +121,8 @@ class Word(enum.Enum):
     # Handles.
     NO_LONGER_OPEN = "no longer open"
     """The ring has the open and no close, and the handle table has no such handle: it was closed untraced."""
+    HANDLE_TABLE_SHARED = "handle table shared"
+    """Other processes that claim this table have its events; it does not name this process."""
     HANDLE_TABLE_UNREADABLE = "handle table unreadable"
     """Nothing is known of the handles that the process has now."""
     EVENTS_LOST = "events lost"
@@ -255,6 +257,8 @@ class Word(enum.Enum):
     # Owners of locks.
     NO_THREAD = "no thread"
     """The owner is no thread: ExSetResourceOwnerPointer put something else there."""
+    RESOURCES_OVERLAP = "{} resources overlap"
+    """So many more are on the list whose memory is that of others; they are not shown."""
     OWNER_TABLE_UNREADABLE = "owner table unreadable"
     """The table of owners is not in the image, or a part of it."""
     OWNER_TABLE_TOO_BIG = "owner table too big"
