@@ -54,15 +54,15 @@ _PROCESSES = functools.partial(images.processes, entries=64)
 
 CASES = {
     "stacktracedb, entries": Case(
-        stacktracedb.StackTraceDb, images.database, 100, (420, 1800000, 800, 8, 42, 2, 36, 1)
+        stacktracedb.StackTraceDb, images.database, 100, (500, 1800000, 800, 8, 42, 2, 36, 1)
     ),
     "stacktracedb, processes": Case(
         stacktracedb.StackTraceDb, _PROCESSES, 5, (1700, 7300000, 1800, 80, 220, 11, 15, 10)
     ),
     "stacktracedb, one index": Case(
-        stacktracedb.StackTraceDb, images.database, 100, (250, 1100000, 400, 16, 42, 2, 14, 1), {"index": [5]}
+        stacktracedb.StackTraceDb, images.database, 100, (280, 1100000, 400, 16, 42, 2, 14, 1), {"index": [5]}
     ),
-    "gflags, processes": Case(gflags.GFlags, _PROCESSES, 5, (730, 5000000, 560, 80, 160, 11, 2, 0)),
+    "gflags, processes": Case(gflags.GFlags, _PROCESSES, 5, (730, 5000000, 560, 80, 160, 11, 2, 10)),
     "trapframes, processes": Case(
         trapframes.TrapFrames, _processes_of_threads, 2, (240, 620000, 310, 0, 110, 5, 3, 4)
     ),
