@@ -10,7 +10,7 @@ from .stacktraces.names.symbolizer import Symbolizer
 from .stacktraces.rows import options
 from .stacktraces.rows import stacks as rows
 from .stacktraces.rows.grid import Row
-from .stacktraces.rows.plugin import Listing
+from .stacktraces.rows.plugin import Listing, tree
 from .stacktraces.stacks.lister import CallStack, StackLister
 from .stacktraces.threads.lister import Threads
 
@@ -47,6 +47,7 @@ class CallStacks(interfaces.plugins.PluginInterface):
             ),
             *options.selecting("stacks"),
             options.switch("unique", "Show equal stacks once, and count them"),
+            options.brief(),
             options.fetch_symbols(),
         ]
 
@@ -73,7 +74,7 @@ class CallStacks(interfaces.plugins.PluginInterface):
                 yield from made.frame_rows(stack)
 
     def run(self) -> interfaces.renderers.TreeGrid:
-        return rows.GRID.tree(self._generator())
+        return tree(self, rows.GRID, self._generator())
 
 
 def _work(stack: CallStack) -> str:

@@ -14,7 +14,7 @@ from .stacktraces.names.moduleindex import ModuleIndexes
 from .stacktraces.names.pdbsymbols import PdbSymbols
 from .stacktraces.rows import options
 from .stacktraces.rows.grid import Row
-from .stacktraces.rows.plugin import Listing
+from .stacktraces.rows.plugin import Listing, tree
 from .stacktraces.rows.traces import FLAGS, FlagRows
 from .stacktraces.tracedb.finder import Databases
 
@@ -35,6 +35,7 @@ class GFlags(interfaces.plugins.PluginInterface):
             *options.helpers(databases=Databases, heaps=Heaps),
             options.pid(zero_means="the kernel"),
             options.switch("carve", "Also show databases that no pointer leads to"),
+            options.brief(),
         ]
 
     def _generator(self) -> Iterator[Row]:
@@ -52,7 +53,7 @@ class GFlags(interfaces.plugins.PluginInterface):
                     yield 1, rows.database(each, finder.open(each))
 
     def run(self) -> interfaces.renderers.TreeGrid:
-        return FLAGS.tree(self._generator())
+        return tree(self, FLAGS, self._generator())
 
 
 def _asks_for_traces(flags: Optional[int]) -> bool:

@@ -13,7 +13,7 @@ from .stacktraces.names.symbolizer import Symbolizer
 from .stacktraces.rows import options
 from .stacktraces.rows.grid import Row
 from .stacktraces.rows.handles import HANDLES, HandleRows
-from .stacktraces.rows.plugin import Listing
+from .stacktraces.rows.plugin import Listing, tree
 from .stacktraces.tracedb.finder import Databases
 
 _NOTHING = (
@@ -40,6 +40,7 @@ class HandleTraces(interfaces.plugins.PluginInterface):
             options.numbers("handle", "Show only the events of these handles"),
             options.switch("leaks", "Show only handles that were opened and never closed"),
             *options.selecting("events"),
+            options.brief(),
             options.fetch_symbols(),
         ]
 
@@ -73,7 +74,7 @@ class HandleTraces(interfaces.plugins.PluginInterface):
         )
 
     def run(self) -> interfaces.renderers.TreeGrid:
-        return HANDLES.tree(self._generator())
+        return tree(self, HANDLES, self._generator())
 
 
 def _work(space: AddressSpace) -> str:

@@ -55,6 +55,7 @@ class HeapTraces(interfaces.plugins.PluginInterface):
                 optional=True,
             ),
             options.switch("dump", "Write the blocks of each process as a UMDH log"),
+            options.brief(),
             options.fetch_symbols(),
         ]
 
@@ -136,7 +137,7 @@ class HeapTraces(interfaces.plugins.PluginInterface):
         return plugin.write_file(self, name, (piece.encode("utf-8") for piece in umdh.write(log)))
 
     def run(self) -> interfaces.renderers.TreeGrid:
-        return GRID.tree(self._generator())
+        return plugin.tree(self, GRID, self._generator())
 
 
 def _work(space: AddressSpace) -> str:

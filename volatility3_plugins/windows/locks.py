@@ -38,6 +38,7 @@ class Locks(interfaces.plugins.PluginInterface):
             ),
             *options.selecting("locks created"),
             options.switch("dump", "Write the locks of each address space as RTL_PROCESS_LOCKS"),
+            options.brief(),
             options.fetch_symbols(),
         ]
 
@@ -86,7 +87,7 @@ class Locks(interfaces.plugins.PluginInterface):
         return plugin.write_file(self, name, [lister.buffer(space, locks)])
 
     def run(self) -> interfaces.renderers.TreeGrid:
-        return GRID.tree(self._generator())
+        return plugin.tree(self, GRID, self._generator())
 
 
 def _work(space: AddressSpace) -> str:

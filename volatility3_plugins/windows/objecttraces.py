@@ -10,7 +10,7 @@ from .stacktraces.objects.lister import ObjectTraceLister
 from .stacktraces.rows import options
 from .stacktraces.rows.grid import Row
 from .stacktraces.rows.handles import OBJECTS, ObjectRows
-from .stacktraces.rows.plugin import Listing
+from .stacktraces.rows.plugin import Listing, tree
 
 _NOTHING = (
     "No object is traced: Windows keeps these traces when object reference tracing is on "
@@ -32,6 +32,7 @@ class ObjectTraces(interfaces.plugins.PluginInterface):
         return [
             *options.helpers(objecttraces=ObjectTraceLister, symbolizer=Symbolizer),
             *options.selecting("events"),
+            options.brief(),
             options.fetch_symbols(),
         ]
 
@@ -49,4 +50,4 @@ class ObjectTraces(interfaces.plugins.PluginInterface):
                     yield from rows.frame_rows(event, frames)
 
     def run(self) -> interfaces.renderers.TreeGrid:
-        return OBJECTS.tree(self._generator())
+        return tree(self, OBJECTS, self._generator())

@@ -56,6 +56,7 @@ class StackTraceDb(interfaces.plugins.PluginInterface):
             options.switch(
                 "dump", "Write each database as RTL_PROCESS_BACKTRACES, and show the database rows only"
             ),
+            options.brief(),
             options.fetch_symbols(),
         ]
 
@@ -132,7 +133,7 @@ class StackTraceDb(interfaces.plugins.PluginInterface):
         return plugin.write_file(self, name, backtraces.encode(opened.buffer(), opened.records(), layout))
 
     def run(self) -> interfaces.renderers.TreeGrid:
-        return TRACES.tree(self._generator())
+        return plugin.tree(self, TRACES, self._generator())
 
 
 def _work(space: AddressSpace) -> str:

@@ -8,8 +8,9 @@ from volatility3.plugins.windows import thrdscan
 
 from .stacktraces.names.symbolizer import Symbolizer
 from .stacktraces.rows import options, traps
+from .stacktraces.rows.columns import BRIEF_MEMBERS
 from .stacktraces.rows.grid import Row
-from .stacktraces.rows.plugin import Listing
+from .stacktraces.rows.plugin import Listing, tree
 from .stacktraces.stacks.nonvolatile import TrapUnwind
 from .stacktraces.threads.lister import Threads
 from .stacktraces.traps.lister import TrapStates
@@ -45,6 +46,7 @@ class TrapFrames(interfaces.plugins.PluginInterface):
             options.switch(
                 "unwind", "Add the non-volatile registers that walking the kernel stack tells (x64)"
             ),
+            options.brief(),
             options.fetch_symbols(),
         ]
 
@@ -71,7 +73,8 @@ class TrapFrames(interfaces.plugins.PluginInterface):
                     yield 1, rows.member_row(state, member)
 
     def run(self) -> interfaces.renderers.TreeGrid:
-        return traps.GRID.tree(self._generator())
+        kept = BRIEF_MEMBERS if self.config.get("members", False) else ()
+        return tree(self, traps.GRID, self._generator(), kept)
 
 
 def _work(state: State) -> str:

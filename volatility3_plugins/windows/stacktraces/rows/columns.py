@@ -299,3 +299,21 @@ PLUGINS: Dict[str, Tuple[str, ...]] = {
     ),
 }
 """The columns of each plugin, from left to right."""
+
+_PROCESS = ("PID", "Process")
+_SAID = ("Symbol", "Status")
+
+BRIEF: Dict[str, Tuple[str, ...]] = {
+    "gflags": (*_SPACE, "Kind", "Database", "Flags", "Status"),
+    "stacktracedb": (*_SPACE, "Database", "Index", "EntryAddress", *_SAID),
+    "trapframes": (*_PROCESS, "TID", "Arch", "Origin", "TrapFrame", *_SAID),
+    "callstacks": (*_PROCESS, "TID", "Part", *_SAID),
+    "locks": (*_PROCESS, "Lock", "OwningThread", "OwnerRole", *_SAID),
+    "handletraces": (*_PROCESS, "Handle", "Event", "Sequence", *_SAID),
+    "objecttraces": ("Object", "ImageFileName", "Event", "Sequence", *_SAID),
+    "heaptraces": (*_PROCESS, "Arch", "Index", "EntryAddress", "Block", *_SAID),
+}
+"""The columns that --brief leaves: those that tell rows apart, what the address is, and Status. --fold puts
+Stack in the place of Symbol."""
+BRIEF_MEMBERS = ("PID", "TID", "TrapFrame", "Symbol", "Member", "Value", "Status")
+"""The columns that --brief leaves of windows.trapframes with --members."""

@@ -14,12 +14,12 @@ from ..base.space import AddressSpace
 from ..handles.rings import HandleEvent
 from ..names.symbolizer import Symbolizer
 from ..objects.lister import ObjectEvent
-from .columns import PLUGINS, Hex
+from .columns import BRIEF, PLUGINS, Hex
 from .frames import FrameCells, SpaceStacks, unbacked
 from .grid import NOT_APPLICABLE, Cells, Grid, Row, given
 
-HANDLES = Grid(*PLUGINS["handletraces"])
-OBJECTS = Grid(*PLUGINS["objecttraces"])
+HANDLES = Grid(*PLUGINS["handletraces"], brief=BRIEF["handletraces"])
+OBJECTS = Grid(*PLUGINS["objecttraces"], brief=BRIEF["objecttraces"])
 
 
 class HandleRows:

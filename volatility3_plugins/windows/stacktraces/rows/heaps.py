@@ -14,11 +14,11 @@ from ..heaps.decode.block import UNKNOWN_SIZE, Block, Group
 from ..heaps.decode.contents import HeapOwner
 from ..heaps.decode.trace import BlockTrace
 from ..heaps.decode.umdh import UNKNOWN, Change, Total
-from .columns import PLUGINS, Hex
+from .columns import BRIEF, PLUGINS, Hex
 from .frames import FrameCells, StackCells, unbacked
 from .grid import NOT_APPLICABLE, NOT_AVAILABLE, UNPARSABLE, Cells, Grid, Row
 
-GRID = Grid(*PLUGINS["heaptraces"])
+GRID = Grid(*PLUGINS["heaptraces"], brief=BRIEF["heaptraces"])
 
 _SPACE = ("PID", "Process", "Arch")
 _TRACE = (*_SPACE, "Heap", "Index", "EntryAddress")

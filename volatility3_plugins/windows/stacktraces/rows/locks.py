@@ -14,11 +14,11 @@ from ..locks import lock
 from ..locks.lock import Lock, LockGap, LockOwner
 from ..threads.ids import ThreadOwner
 from ..tracedb.creators import Creator
-from .columns import PLUGINS, Hex
+from .columns import BRIEF, PLUGINS, Hex
 from .frames import FrameCells, StackCells, unbacked
 from .grid import NOT_APPLICABLE, UNREADABLE, Cells, Grid, Row, given, known
 
-GRID = Grid(*PLUGINS["locks"])
+GRID = Grid(*PLUGINS["locks"], brief=BRIEF["locks"])
 
 _SPACE = ("PID", "Process", "Arch")
 _LOCK = (*_SPACE, "Lock", "LockType", "Index")

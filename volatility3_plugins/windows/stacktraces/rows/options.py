@@ -94,6 +94,15 @@ def fetch_symbols() -> interfaces.configuration.RequirementInterface:
     return switch("fetch_symbols", "Let Volatility download the symbols that it lacks")
 
 
+def brief() -> interfaces.configuration.RequirementInterface:
+    """Returns the option --brief."""
+    return switch(
+        "brief",
+        "Show only keys, Symbol or Stack, and Status, in 120 columns with -r pretty; what is long is "
+        "cut, except with -r json and -r jsonl",
+    )
+
+
 def image(plugin: interfaces.plugins.PluginInterface) -> Image:
     """Returns the image that a plugin runs on."""
     return Image(plugin.context, plugin.config["kernel"], plugin.config_path)

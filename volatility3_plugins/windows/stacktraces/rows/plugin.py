@@ -11,11 +11,13 @@ import contextlib
 import gc
 import logging
 import types
-from typing import Callable, Iterable, Iterator, Optional, Type, TypeVar
+from typing import Callable, Iterable, Iterator, Optional, Sequence, Type, TypeVar
 
 from volatility3.framework import interfaces
 
 from ..base.tables import MissingTableError
+from . import brief
+from .grid import Grid, Row
 
 vollog = logging.getLogger(__name__)
 
@@ -85,6 +87,23 @@ class Listing:
                 self._plugin._progress_callback(0, now)
                 before = now
             yield item
+
+
+def tree(
+    plugin: interfaces.plugins.PluginInterface, grid: Grid, rows: Iterator[Row], kept: Sequence[str] = ()
+) -> interfaces.renderers.TreeGrid:
+    """Returns the grid that a plugin's `run` returns: all columns, or those that --brief leaves.
+
+    Args:
+        plugin: the plugin that runs
+        grid: its columns
+        rows: its rows
+        kept: the columns that --brief leaves, if they are not those of the grid
+    """
+    if not plugin.config.get("brief", False):
+        return grid.tree(rows)
+    stack = {"Symbol": "Stack"} if plugin.config.get("fold", False) else {}
+    return brief.tree(grid.names, [stack.get(name, name) for name in kept or grid.brief], rows)
 
 
 def write_file(plugin: interfaces.plugins.PluginInterface, name: str, pieces: Iterable[bytes]) -> str:

@@ -13,11 +13,11 @@ from ..names.symbolizer import Symbolizer
 from ..stacks.decode.frames import Frame
 from ..stacks.lister import CallStack
 from ..tracedb.decode import capture
-from .columns import PLUGINS, Hex
+from .columns import BRIEF, PLUGINS, Hex
 from .frames import FrameCells, Selection, SpaceStacks, unbacked
 from .grid import NOT_APPLICABLE, UNREADABLE, Cells, Grid, Row, known
 
-GRID = Grid(*PLUGINS["callstacks"])
+GRID = Grid(*PLUGINS["callstacks"], brief=BRIEF["callstacks"])
 
 _STACK = ("PID", "Process", "TID", "Arch", "Part")
 _FRAME = ("Frame", "Sp", "Address", "Symbol", "Source", "Backing", "How", "Status")
