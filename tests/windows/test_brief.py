@@ -1,6 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""--brief in Volatility's own renderers: 120 characters at most, with the longest names too; JSON is whole."""
+"""--brief in Volatility's own renderers: 120 characters at most, whatever the names; JSON is whole."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.forge.kernel import Kernel
 from tests.forge.module import Module
 from tests.forge.obj import Obj
 from tests.forge.process import Process
-from tests.windows.test_columns import CLASSES
+from tests.windows.test_columns import CLASSES, STACKS
 
 WIDTH = 120
 PROCESS, MODULE, FUNCTION = 15, 255, 4096
@@ -26,7 +26,7 @@ PROCESS, MODULE, FUNCTION = 15, 255, 4096
 
 OPTIONS: List[Any] = [
     *((name, {}) for name in sorted(CLASSES)),
-    ("stacktracedb", {"fold": True}),
+    *((name, {"fold": True}) for name in STACKS),
     ("trapframes", {"members": True, "scan_stacks": True, "processors": True}),
     ("heaptraces", {"blocks": True}),
 ]

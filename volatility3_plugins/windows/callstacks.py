@@ -47,6 +47,7 @@ class CallStacks(interfaces.plugins.PluginInterface):
             ),
             *options.selecting("stacks"),
             options.switch("unique", "Show equal stacks once, and count them"),
+            options.fold(),
             options.brief(),
             options.fetch_symbols(),
         ]
@@ -57,7 +58,7 @@ class CallStacks(interfaces.plugins.PluginInterface):
             image = options.image(self)
             names = options.symbolizer(self, image)
             skip, capture = self.config.get("frames_to_skip", 0) or 0, self.config.get("frames_to_capture")
-            made = rows.CallStackRows(names, skip, capture)
+            made = rows.CallStackRows(names, skip, capture, self.config.get("fold", False))
             listed = StackLister.list_stacks(
                 image,
                 names,

@@ -40,6 +40,7 @@ class HandleTraces(interfaces.plugins.PluginInterface):
             options.numbers("handle", "Show only the events of these handles"),
             options.switch("leaks", "Show only handles that were opened and never closed"),
             *options.selecting("events"),
+            options.fold(),
             options.brief(),
             options.fetch_symbols(),
         ]
@@ -51,7 +52,7 @@ class HandleTraces(interfaces.plugins.PluginInterface):
             lister = HandleLister(image, Databases(image, names.indexes))
             listed = AddressSpaces.list_spaces(image)
             natives = [space for space in listed if not (space.kernel or space.wow64)]
-            rows = HandleRows(image, names, natives)
+            rows = HandleRows(image, names, natives, self.config.get("fold", False))
             selection = options.selection(self)
             wanted = set(self.config.get("pid") or ())
             chosen = (space for space in natives if not wanted or space.pid in wanted)

@@ -55,6 +55,7 @@ class HeapTraces(interfaces.plugins.PluginInterface):
                 optional=True,
             ),
             options.switch("dump", "Write the blocks of each process as a UMDH log"),
+            options.fold(),
             options.brief(),
             options.fetch_symbols(),
         ]
@@ -74,7 +75,7 @@ class HeapTraces(interfaces.plugins.PluginInterface):
             for space in listing.each(AddressSpaces.list_spaces(image, self.config.get("pid")), _work):
                 contents = reader.read(space, keep)
                 if contents is not None:
-                    rows = HeapRows(image, space, stacks.of(space))
+                    rows = HeapRows(image, space, stacks.of(space), self.config.get("fold", False))
                     if contents.status:
                         yield 0, rows.unread(contents.status)
                     if contents.owners or contents.groups:

@@ -38,6 +38,7 @@ class Locks(interfaces.plugins.PluginInterface):
             ),
             *options.selecting("locks created"),
             options.switch("dump", "Write the locks of each address space as RTL_PROCESS_LOCKS"),
+            options.fold(),
             options.brief(),
             options.fetch_symbols(),
         ]
@@ -51,7 +52,7 @@ class Locks(interfaces.plugins.PluginInterface):
             for space in listing.each(AddressSpaces.list_spaces(image, self.config.get("pid")), _work):
                 locks = list(lister.list_locks(space))
                 if locks:
-                    rows = LockRows(image, space, stacks.of(space))
+                    rows = LockRows(image, space, stacks.of(space), self.config.get("fold", False))
                     yield from self._locks(lister, space, locks, rows)
 
     def _locks(

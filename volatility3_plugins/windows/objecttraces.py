@@ -32,6 +32,7 @@ class ObjectTraces(interfaces.plugins.PluginInterface):
         return [
             *options.helpers(objecttraces=ObjectTraceLister, symbolizer=Symbolizer),
             *options.selecting("events"),
+            options.fold(),
             options.brief(),
             options.fetch_symbols(),
         ]
@@ -39,7 +40,7 @@ class ObjectTraces(interfaces.plugins.PluginInterface):
     def _generator(self) -> Iterator[Row]:
         with Listing(self, _NOTHING) as listing:
             image = options.image(self)
-            rows = ObjectRows(image, options.symbolizer(self, image))
+            rows = ObjectRows(image, options.symbolizer(self, image), self.config.get("fold", False))
             selection = options.selection(self)
             listed = ObjectTraceLister(image).list_events()
             for event in listing.each(listed, lambda _: "Reading the traces of objects"):

@@ -49,7 +49,7 @@ class StackTraceDb(interfaces.plugins.PluginInterface):
             options.pid(zero_means="the kernel"),
             options.numbers("index", "Show only the back traces with these indices, and check no others"),
             *options.selecting("back traces"),
-            options.switch("fold", "Show no frame rows, but each back trace in one string (column Stack)"),
+            options.fold(),
             options.switch(
                 "carve", "Also show freed and orphan entries, and databases that no pointer leads to"
             ),

@@ -3,8 +3,8 @@
 """What --brief leaves of a grid: few columns, which fit 120 characters in Volatility's pretty renderer.
 
 A plugin is not told which renderer prints its rows. So the cells here hold the whole value; only what
-Python's `format` makes of them is short. Volatility's renderers quick, pretty, csv and mermaid show what `format`
-makes of a cell, json and jsonl its value.
+Python's `format` makes of them is short. Volatility's renderers quick, pretty, csv and mermaid show what
+`format` makes of a cell, json and jsonl its value.
 
 Status is whole: where it has no room it is shown in several lines.
 """

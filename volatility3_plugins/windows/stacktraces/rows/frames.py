@@ -25,6 +25,8 @@ _SYMBOLS = 1 << 16
 """How many symbols are remembered with the answer whether --find matches them: stacks share most frames."""
 
 
+_JOINED = "; "
+
 MAX_SPACES = 16
 """Address spaces whose addresses are kept as cells: neighbouring stacks come from few processes."""
 
@@ -141,8 +143,8 @@ class StackCells:
     def folded(self, frames: Iterable[Optional[int]], freed: bool = False) -> str:
         """Returns a stack in one string, innermost first."""
         if freed:
-            return "; ".join(map(_in_stack, self.of(frames, freed)))
-        return "; ".join(map(self._symbols.__getitem__, frames))
+            return _JOINED.join(map(_in_stack, self.of(frames, freed)))
+        return _JOINED.join(map(self._symbols.__getitem__, frames))
 
     def selected(self, selection: Selection, traces: Iterable[Trace]) -> Iterator[Trace]:
         """Yields the traces that a selection takes, by the names of their readable frames."""
@@ -181,6 +183,11 @@ class SpaceStacks:
 def unbacked(frames: Collection[FrameCells]) -> object:
     """Returns the cell of Unbacked of a stack."""
     return sum(map(_is_unbacked, frames)) if frames else NOT_APPLICABLE
+
+
+def folded(frames: Collection[FrameCells], fold: bool) -> object:
+    """Returns the cell of Stack: the frames in one string, innermost first, where --fold asks for it."""
+    return _JOINED.join(map(_in_stack, frames)) if fold and frames else NOT_APPLICABLE
 
 
 def _in_stack(frame: FrameCells) -> str:

@@ -94,6 +94,11 @@ def fetch_symbols() -> interfaces.configuration.RequirementInterface:
     return switch("fetch_symbols", "Let Volatility download the symbols that it lacks")
 
 
+def fold() -> interfaces.configuration.RequirementInterface:
+    """Returns the option --fold."""
+    return switch("fold", "Show no frame rows, but each stack in one string (column Stack)")
+
+
 def brief() -> interfaces.configuration.RequirementInterface:
     """Returns the option --brief."""
     return switch(
