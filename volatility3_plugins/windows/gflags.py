@@ -43,8 +43,9 @@ class GFlags(interfaces.plugins.PluginInterface):
             image = options.image(self)
             finder = Databases(image, ModuleIndexes(image, PdbSymbols(image)))
             heaps, rows = Heaps(image, finder), FlagRows(image)
-            listed = AddressSpaces.list_spaces(image, self.config.get("pid"))
-            for space in listing.each(listed, _work):
+            listed = list(AddressSpaces.list_spaces(image, self.config.get("pid")))
+            for space in listing.each(listed, _work, len(listed)):
+                listing.matched = True
                 flags = globalflag.read(image, space)
                 found = finder.search(space, self.config.get("carve", False))
                 silent = _asks_for_traces(flags) and heaps.log_no_block(space)

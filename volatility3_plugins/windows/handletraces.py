@@ -46,22 +46,26 @@ class HandleTraces(interfaces.plugins.PluginInterface):
         ]
 
     def _generator(self) -> Iterator[Row]:
-        with Listing(self, _NOTHING) as listing:
+        with Listing(self, _NOTHING, "events", kernel=False) as listing:
             image = options.image(self)
             names = options.symbolizer(self, image)
             lister = HandleLister(image, Databases(image, names.indexes))
             listed = AddressSpaces.list_spaces(image)
             natives = [space for space in listed if not (space.kernel or space.wow64)]
             rows = HandleRows(image, names, natives, self.config.get("fold", False))
-            selection = options.selection(self)
             wanted = set(self.config.get("pid") or ())
-            chosen = (space for space in natives if not wanted or space.pid in wanted)
-            for space in listing.each(chosen, _work):
+            chosen = [space for space in natives if not wanted or space.pid in wanted]
+            for space in listing.each(chosen, _work, len(chosen)):
                 for event in lister.list_events(space):
-                    listing.found = True
+                    if event.event or event.handle is not None:
+                        listing.found = True
+                        listing.asked.saw("handle", event.handle)
+                    else:
+                        listing.unread = True
                     if self._takes(event):
                         frames = rows.frames(event)
-                        if selection.takes(frames):
+                        if listing.selection.takes(frames):
+                            listing.matched = listing.found
                             yield 0, rows.event(event, frames)
                             yield from rows.frame_rows(event, frames)
 

@@ -16,7 +16,7 @@ from .stacktraces.heaps.lister import Heaps
 from .stacktraces.heaps.umdh_log import loaded_modules, log_of
 from .stacktraces.names.symbolizer import Symbolizer
 from .stacktraces.rows import options, plugin
-from .stacktraces.rows.frames import SpaceStacks
+from .stacktraces.rows.frames import Selection, SpaceStacks
 from .stacktraces.rows.grid import Row
 from .stacktraces.rows.heaps import GRID, HeapRows
 from .stacktraces.tracedb.finder import Databases
@@ -66,21 +66,24 @@ class HeapTraces(interfaces.plugins.PluginInterface):
         except (OSError, umdh.UmdhError) as error:
             vollog.error(f"The baseline cannot be used: {error}")
             return
-        with plugin.Listing(self, _NOTHING) as listing:
+        with plugin.Listing(self, _NOTHING, "traces", kernel=False) as listing:
             image = options.image(self)
             names = options.symbolizer(self, image)
             stacks = SpaceStacks(names)
             reader = Heaps(image, Databases(image, names.indexes))
             keep = bool(self.config.get("blocks", False) or self.config.get("dump", False))
-            for space in listing.each(AddressSpaces.list_spaces(image, self.config.get("pid")), _work):
+            listed = list(AddressSpaces.list_spaces(image, self.config.get("pid")))
+            for space in listing.each(listed, _work, len(listed)):
                 contents = reader.read(space, keep)
                 if contents is not None:
                     rows = HeapRows(image, space, stacks.of(space), self.config.get("fold", False))
                     if contents.status:
+                        listing.unread = True
                         yield 0, rows.unread(contents.status)
                     if contents.owners or contents.groups:
                         listing.found = True
-                        yield from self._space(image, space, contents, rows, baseline)
+                        found = self._space(image, space, contents, rows, baseline, listing.selection)
+                        yield from listing.noting(found)
 
     def _space(
         self,
@@ -89,12 +92,12 @@ class HeapTraces(interfaces.plugins.PluginInterface):
         contents: Contents,
         rows: HeapRows,
         baseline: Optional[umdh.UmdhLog],
+        selection: Selection,
     ) -> Iterator[Row]:
         modules: Tuple[umdh.UmdhModule, ...] = ()
         if baseline is not None or self.config.get("dump", False):
             modules = loaded_modules(image, space)
         file_output = self._dump(space, contents, modules)
-        selection = options.selection(self)
         for owner in contents.owners:
             frames = rows.frames(owner.trace)
             if selection.takes(frames):

@@ -16,6 +16,12 @@ from .stacktraces.rows.grid import Row
 from .stacktraces.rows.locks import GRID, LockRows
 from .stacktraces.tracedb.finder import Databases
 
+_NOTHING = "No lock is known in the address spaces that are shown"
+_NO_TRACES = (
+    "No lock has a trace of its creator: the kernel keeps them when NtGlobalFlag has +kst 0x2000, a process "
+    "when its own has +ust 0x1000 (windows.gflags shows the flags)"
+)
+
 
 class Locks(interfaces.plugins.PluginInterface):
     """Lists the kernel's ERESOURCEs and the critical sections of processes, with who made and who owns them.
@@ -44,31 +50,43 @@ class Locks(interfaces.plugins.PluginInterface):
         ]
 
     def _generator(self) -> Iterator[Row]:
-        with plugin.Listing(self) as listing:
+        with plugin.Listing(self, _NOTHING, "locks") as listing:
             image = options.image(self)
             names = options.symbolizer(self, image)
             stacks = SpaceStacks(names)
             lister = LockLister(image, Databases(image, names.indexes))
-            for space in listing.each(AddressSpaces.list_spaces(image, self.config.get("pid")), _work):
+            if not listing.selection.everything:
+                listing.nothing = _NO_TRACES
+            listed = list(AddressSpaces.list_spaces(image, self.config.get("pid")))
+            for space in listing.each(listed, _work, len(listed)):
                 locks = list(lister.list_locks(space))
                 if locks:
                     rows = LockRows(image, space, stacks.of(space), self.config.get("fold", False))
-                    yield from self._locks(lister, space, locks, rows)
+                    yield from self._locks(lister, space, locks, rows, listing)
 
     def _locks(
-        self, lister: LockLister, space: AddressSpace, locks: List[Union[Lock, LockGap]], rows: LockRows
+        self,
+        lister: LockLister,
+        space: AddressSpace,
+        locks: List[Union[Lock, LockGap]],
+        rows: LockRows,
+        listing: plugin.Listing,
     ) -> Iterator[Row]:
         file_output = self._dump(lister, space, locks)
         creators = lister.creators(space, locks)
-        selection = options.selection(self)
+        selection = listing.selection
         for each in locks:
             if isinstance(each, LockGap):
+                listing.unread = True
                 if selection.everything:
                     yield 0, rows.gap(each)
                 continue
             creator = creators.get(each.back_trace_index or 0)
             frames = rows.frames(each, creator)
+            if frames or selection.everything:
+                listing.found = True
             if self._takes(each) and selection.takes(frames):
+                listing.matched = True
                 yield 0, rows.lock(each, creator, frames, file_output)
                 for owner in each.owners:
                     yield 1, rows.owner(each, owner)

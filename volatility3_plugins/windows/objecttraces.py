@@ -38,15 +38,18 @@ class ObjectTraces(interfaces.plugins.PluginInterface):
         ]
 
     def _generator(self) -> Iterator[Row]:
-        with Listing(self, _NOTHING) as listing:
+        with Listing(self, _NOTHING, "events") as listing:
             image = options.image(self)
             rows = ObjectRows(image, options.symbolizer(self, image), self.config.get("fold", False))
-            selection = options.selection(self)
             listed = ObjectTraceLister(image).list_events()
             for event in listing.each(listed, lambda _: "Reading the traces of objects"):
-                listing.found = True
+                if event.event:
+                    listing.found = True
+                else:
+                    listing.unread = True
                 frames = rows.frames(event)
-                if selection.takes(frames):
+                if listing.selection.takes(frames):
+                    listing.matched = listing.found
                     yield 0, rows.event(event, frames)
                     yield from rows.frame_rows(event, frames)
 

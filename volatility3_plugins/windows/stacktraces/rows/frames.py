@@ -8,7 +8,7 @@ import fnmatch
 import functools
 import re
 from operator import attrgetter
-from typing import Callable, Collection, Iterable, Iterator, List, Optional, Tuple
+from typing import Callable, Collection, Iterable, Iterator, List, Optional, Pattern, Tuple
 
 from volatility3.framework import interfaces
 
@@ -56,10 +56,19 @@ class Selection:
     Args:
         find: a glob for `Symbol` (case does not matter); None or empty selects all
         unbacked: only stacks with a frame that no image, no mapped file and no other address space backs
+
+    Attributes:
+        find: as given, empty for none
+        wider: the glob that is tried besides: with any module where `find` names none, else empty
+        widened: whether a Symbol matched only that
     """
 
     def __init__(self, find: Optional[str] = None, unbacked: bool = False) -> None:
-        self._pattern = re.compile(fnmatch.translate(find), re.IGNORECASE) if find else None
+        self.find = find or ""
+        self.wider = f"*!{find}" if find and "!" not in find else ""
+        self.widened = False
+        self._pattern = _compiled(find) if find else None
+        self._wider = _compiled(self.wider) if self.wider else None
         self._unbacked = unbacked
         self._matches = functools.lru_cache(maxsize=_SYMBOLS)(self._match)
 
@@ -101,7 +110,11 @@ class Selection:
         return frame.name is not None and self._matches(frame.name.symbol)
 
     def _match(self, symbol: str) -> bool:
-        return self._pattern is None or self._pattern.match(symbol) is not None
+        if self._pattern is None or self._pattern.match(symbol) is not None:
+            return True
+        wider = self._wider is not None and self._wider.match(symbol) is not None
+        self.widened = self.widened or wider
+        return wider
 
 
 class StackCells:
@@ -183,6 +196,10 @@ class SpaceStacks:
 def unbacked(frames: Collection[FrameCells]) -> object:
     """Returns the cell of Unbacked of a stack."""
     return sum(map(_is_unbacked, frames)) if frames else NOT_APPLICABLE
+
+
+def _compiled(glob: str) -> Pattern[str]:
+    return re.compile(fnmatch.translate(glob), re.IGNORECASE)
 
 
 def folded(frames: Collection[FrameCells], fold: bool) -> object:
