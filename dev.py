@@ -7,6 +7,7 @@ python3 dev.py test [ARG...]     install what the tests need and run them, in ab
 python3 dev.py lint              ruff and mypy
 python3 dev.py lowest [ARG...]   the tests on the lowest Volatility that setup.cfg allows
 python3 dev.py coverage [ARG...] the tests, and what of the plugins they leave out; fails above 5 %
+python3 dev.py docs              README and docs/ as a site, in site/
 python3 dev.py install-check     each way to install that README names, in about 3 minutes; needs a network
 
 ARGs go to pytest: python3 dev.py test tests/forge
@@ -214,6 +215,13 @@ def install_check(arguments: List[str]) -> None:
     )
 
 
+def docs(arguments: List[str]) -> None:
+    """Builds the site of README and docs/; checks its links, and that it loads nothing from the network."""
+    # Only the pages are read: Volatility is not needed.
+    python = environment("docs", requirements("docs")[len(requirements()) :])
+    run(python, ["-m", "tests.docs", "site"])
+
+
 def main(arguments: List[str]) -> None:
     """Runs the command that the first argument names."""
     commands = {
@@ -222,6 +230,7 @@ def main(arguments: List[str]) -> None:
         "lint": lint,
         "lowest": lowest,
         "coverage": coverage,
+        "docs": docs,
         "install-check": install_check,
     }
     name = arguments[0] if arguments else ""

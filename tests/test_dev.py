@@ -45,7 +45,7 @@ def test_help_lists_the_commands(asked: str) -> None:
     shown = dev(asked)
     assert shown.returncode == 0
     assert not shown.stderr
-    for command in ("demo", "test", "lint", "lowest", "coverage", "install-check"):
+    for command in ("demo", "test", "lint", "lowest", "coverage", "docs", "install-check"):
         assert re.search(rf"^python3 dev.py {command} ", shown.stdout, re.MULTILINE)
 
 

@@ -3,14 +3,15 @@
 """The sample image that the demonstration runs on: a small Windows 10 with something wrong in it.
 
 The kernel keeps a database (+kst) in which a driver that has gone and code outside all modules have left
-their stacks; a process (+ust) in which code in private memory made a critical section; a WoW64 process.
+their stacks; a process (+ust) in which code in private memory made a critical section; a WoW64 process; a
+process whose two threads wait for each other.
 """
 
 from __future__ import annotations
 
 from typing import Any, List, Sequence, Union
 
-from . import kernels, sampleheaps, sampleowners, samplestacks, samplethreads, std_bytes
+from . import kernels, sampledeadlock, sampleheaps, sampleowners, samplestacks, samplethreads, std_bytes
 from .kernel import Kernel
 from .module import Module
 from .pe import Function
@@ -50,10 +51,18 @@ class SampleModule:
 
 NTFS = SampleModule([], ["NtfsFsdCreate", "NtfsCommonCreate", "NtfsCreateScb"])
 TCPIP = SampleModule(["NetioInitialize"], ["DriverEntry"])
-NTDLL = SampleModule(["RtlInitializeCriticalSectionEx", "RtlUserThreadStart", "LdrInitializeThunk"])
+NTDLL = SampleModule(
+    [
+        *("RtlInitializeCriticalSectionEx", "RtlUserThreadStart", "LdrInitializeThunk"),
+        *("RtlEnterCriticalSection", "NtWaitForSingleObject"),
+    ]
+)
 KERNEL32 = SampleModule(["BaseThreadInitThunk", "CreateThread"])
 UPDATER = SampleModule(["main", "load_settings", "open_store"])
 LEGACY = SampleModule(["WinMain", "read_ini"])
+SPOOLER = SampleModule(
+    [*("main", "create_queue", "open_log"), *("print_job", "write_log", "rotate_log", "count_jobs")]
+)
 
 
 def build() -> Kernel:
@@ -73,6 +82,8 @@ def build() -> Kernel:
     samplestacks.add(kernel, updater)
     sampleowners.add(kernel, updater, legacy, INJECTED)
     sampleheaps.add(updater, INJECTED)
+    spooler = kernel.process("spooler.exe", pid=6200, session=1, nt_global_flag=0x1000)
+    write(spooler, sampledeadlock.add(kernel, spooler, SPOOLER, KERNEL32, NTDLL))
     return kernel
 
 

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, Dict, List
+from typing import Any, Dict, Sequence
 
 from .code import (
     R12,
@@ -70,17 +70,18 @@ def add(kernel: Kernel, updater: Process) -> None:
     ground = [kernel32.at("BaseThreadInitThunk") + 0x14, ntdll.at("RtlUserThreadStart") + 0x21, 0]
     calls = (("open_store", 0x22), ("load_settings", 0x47), ("main", 0x31))
     below = [program.at(name) + offset for name, offset in calls]
-    _put(first, [*below, *ground])
+    put(first, [*below, *ground])
     for address in (*below, *ground[:2]):
         updater.space.write(address - 5, b"\xe8\0\0\0\0")
     # What the injected code has of its own on the stack, then who called it.
-    _put(second, [0x1D2B0000400, 0x30, 7, *ground])
+    put(second, [0x1D2B0000400, 0x30, 7, *ground])
     called = ("KiSystemCall64", "NtWaitForSingleObject", "KeWaitForSingleObject", "KiCommitThreadWait")
     waits(kernel, first, *called)
     waits(kernel, second, "KiInterruptDispatch", "KiDispatchInterrupt")
 
 
-def _put(thread: Thread, values: List[int]) -> None:
+def put(thread: Thread, values: Sequence[int]) -> None:
+    """Puts values on the user stack of a thread, the first where its stack pointer points."""
     frame = thread.stack_base - _TRAP_FRAME
     sp = thread.process.kernel.space.read_int(frame + 0x180)
     for number, value in enumerate(values):

@@ -51,7 +51,7 @@ KERNEL_CODE = (
     *(SWAP, SWAP_THREAD, WAIT, SERVICE_ENTRY, FAULT_ENTRY, NT_WAIT, RESOLVES, THREAD_START),
     *(INTERRUPT_ENTRY, DISPATCH),
 )
-UNWIND_DATA = 0x800
+UNWIND_DATA = 0xA00
 
 DRIVER = Routine(0x1100, pushes=(RBX, R14), alloc=0x28, frame=(RBX, 0x20))
 
@@ -60,6 +60,16 @@ BEHIND_SYSCALL = 0x12
 USER_START = Routine(0x1200, pushes=(RDI,), alloc=0x30)
 WAIT_EX = Routine(0x1100, pushes=(RBX, RSI, RDI, R14), alloc=0x48)
 MAIN = Routine(0x1100, pushes=(RBP, R15), alloc=0x100, frame=(RBP, 0x40), saves={R12: 0x88})
+
+# What calls the stub of a system call, and from where on a 32-bit program is simulated.
+RUN_SIMULATED = Routine(0x1100, pushes=(RBX, RSI, RDI, R12, R13, R14, R15), alloc=0x68)
+SIMULATE = Routine(0x1180, pushes=(RBX,), alloc=0x20, frame=(RBX, 0x20))
+SYSTEM_SERVICE = Routine(0x1200, pushes=(RBP, R13), alloc=0x98, saves={RSI: 0xC0})
+IN_PROGRAM = (("app", MAIN, 1, "unwind"), ("kernelbase", WAIT_EX, 0, "leaf"))
+IN_WOW64 = (
+    *(("wow64", SIMULATE, 0, "unwind"), ("wow64cpu", RUN_SIMULATED, 2, "unwind")),
+    ("wow64", SYSTEM_SERVICE, 1, "leaf"),
+)
 
 # The dispatchers of ntdll, and what each calls; the first two go on where the thread was stopped.
 DISPATCHERS = {
@@ -93,15 +103,17 @@ class Expected(NamedTuple):
 class StackImage:
     """An x64 kernel and one process; `expected` by (thread ID, part)."""
 
-    def __init__(self, name: str = "win10-x64", **options: Any) -> None:
+    def __init__(self, name: str = "win10-x64", more: Sequence[Routine] = (), **options: Any) -> None:
         known = kernels.load(name)
         self.at = free_code(known.table, 0x1000)
-        code = module_options([moved(each, self.at) for each in KERNEL_CODE], self.at + UNWIND_DATA, 64)
+        routines = [moved(each, self.at) for each in (*KERNEL_CODE, *more)]
+        code = module_options(routines, self.at + UNWIND_DATA, 64)
         self.kernel = Kernel(known.table, **{**known.options(), **code, **options})
         self.nt = self.kernel.base + self.at
         self.driver = self.kernel.module("disk.sys", **module_options([DRIVER], 0x5800, 64)).base
         self.app = self.kernel.process("stacks.exe", pid=PID)
         self.modules = self._user_modules(self.app)
+        self.called: Sequence[Tuple[str, Routine, int, str]] = IN_PROGRAM
         self.expected: Dict[Tuple[int, str], Expected] = {}
         self.threads: Dict[int, Thread] = {}
         # The non-volatile registers of the code that was interrupted last, in the kernel and in user mode.
@@ -119,6 +131,13 @@ class StackImage:
             "kernelbase.dll", exports={"WaitEx": WAIT_EX.rva}, **module_options([WAIT_EX], 0x5800, 64)
         )
         return made
+
+    def simulating(self) -> None:
+        """Has threads call the kernel as a 32-bit program does: through WoW64's own 64-bit modules."""
+        wow64 = module_options([SIMULATE, SYSTEM_SERVICE], 0x5800, 64)
+        self.modules["wow64"] = self.app.module("wow64.dll", **wow64)
+        self.modules["wow64cpu"] = self.app.module("wow64cpu.dll", **self.options_of(RUN_SIMULATED))
+        self.called = IN_WOW64
 
     @staticmethod
     def options_of(routine: Routine) -> Dict[str, Any]:
@@ -143,7 +162,7 @@ class StackImage:
 
     def _to_stub(self, stack: Stack64) -> None:
         """Calls the stub of a system call through the program."""
-        for name, routine, site, how in (("app", MAIN, 1, "unwind"), ("kernelbase", WAIT_EX, 0, "leaf")):
+        for name, routine, site, how in self.called:
             stack.enter(self.modules[name].base, routine)
             stack.call(self.modules[name].base, routine, site, how)
 
@@ -162,16 +181,29 @@ class StackImage:
             self._to_stub(user)
         return self._waiting(thread, user)
 
-    def leave_user(self, thread: Thread, user: Stack64, ip: int, entry: Entry) -> Stack64:
-        """Enters the kernel from user mode; returns its stack in the handler."""
+    def leave_user(
+        self, thread: Thread, user: Stack64, ip: int, entry: Entry, top: int = 0, part: str = "user"
+    ) -> Stack64:
+        """Enters the kernel from user mode; returns its stack in the handler.
+
+        Args:
+            thread: the thread
+            user: its user stack
+            ip: where it was
+            entry: how it enters the kernel
+            top: InitialStack; default: the end of a stack that nothing lies on yet
+            part: which of its user parts it is
+        """
         registers = registers_64(entry.mode)
         registers.update({name: user.registers[number] for number, name in NAMES.items()})
         self.at_entry = dict(user.registers)
         registers.update(rip=ip, rsp=user.sp)
-        self.expect(thread, "user", user, ip, user.sp)
-        stack = Stack64(self.kernel.space, thread.stack_base)
-        frame = thread.stack_base - TRAP_FRAME
-        self.kernel.space.write(thread.stack_limit, POISON(0, thread.stack_base - thread.stack_limit))
+        self.expect(thread, part, user, ip, user.sp)
+        if not top:
+            top = thread.stack_base
+            self.kernel.space.write(thread.stack_limit, POISON(0, top - thread.stack_limit))
+        stack = Stack64(self.kernel.space, top)
+        frame = top - TRAP_FRAME
         stack.trap_frame(entry, registers, frame, POISON)
         if entry.kind == entries.SYSCALL:
             thread.kthread["TrapFrame"] = frame

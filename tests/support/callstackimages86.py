@@ -52,6 +52,8 @@ DISPATCHERS = {
     CALLBACK: Routine(0x1500, unwind=False),
 }
 PASSES_ON = bytes.fromhex("fc 8b 4c 24 04 8b 1c 24 51 53")
+# That of APCs: lea edi, [esp + 10h]; pop eax.
+POPS_ROUTINE = bytes.fromhex("8d 7c 24 10 58")
 RTL_DISPATCH = Routine(0x1300)
 FAULTING = WAIT_EX.rva + 0x13
 NOTHING_CHANGED: Mapping[int, int] = {}
@@ -60,9 +62,9 @@ NOTHING_CHANGED: Mapping[int, int] = {}
 def user_modules(owner: Any) -> Dict[str, Module]:
     """The 32-bit modules of a process (or of its 32-bit half)."""
     stub = module_options([STUB, USER_START, RTL_DISPATCH, *DISPATCHERS.values()], 0x5800, 32)
-    stub["contents"][DISPATCHERS[EXCEPTION].rva] = (
-        PASSES_ON + stub["contents"][DISPATCHERS[EXCEPTION].rva][len(PASSES_ON) :]
-    )
+    for name, begin in ((EXCEPTION, PASSES_ON), (APC, POPS_ROUTINE)):
+        rva = DISPATCHERS[name].rva
+        stub["contents"][rva] = begin + stub["contents"][rva][len(begin) :]
     exports = {"NtWait": STUB.rva, "RtlDispatch": RTL_DISPATCH.rva}
     exports.update((name, each.rva) for name, each in DISPATCHERS.items())
     # Behind the call of the stub of a system call the arguments are popped.
@@ -101,7 +103,7 @@ def dispatched_stack(
         base: its upper end
         modules: see `user_modules`
         through: the dispatcher
-        changed: words of the CONTEXT of an exception that are not what the kernel wrote, by offset
+        changed: words of the CONTEXT of an exception or an APC that are not what the kernel wrote, by offset
 
     Returns:
         The stack; its `frames` lack those that nothing proves.
@@ -111,16 +113,20 @@ def dispatched_stack(
     stack.enter(ntdll, USER_START)
     stack.call(ntdll, USER_START)
     _to_kernelbase(stack, modules)
-    if through == EXCEPTION:
+    if through != CALLBACK:
         ip = kernelbase + FAULTING
         written = bytearray(context32(ip, stack.sp, stack.bp))
         for offset, value in changed.items():
             struct.pack_into("<I", written, offset, value)
         context = stack.sp - CONTEXT_SIZE
-        pair = context - RECORD_SIZE, context
-        record = struct.pack("<20I", 0xC0000005, 0, 0, ip, 2, *[0] * 15)
-        stack.dispatched(struct.pack("<2I", *pair), record, bytes(written))
-        stack.push(*reversed(pair))
+        if through == EXCEPTION:
+            pair = context - RECORD_SIZE, context
+            record = struct.pack("<20I", 0xC0000005, 0, 0, ip, 2, *[0] * 15)
+            stack.dispatched(struct.pack("<2I", *pair), record, bytes(written))
+            stack.push(*reversed(pair))
+        else:
+            stack.dispatched(struct.pack("<4I", ntdll + RTL_DISPATCH.rva, 1, 2, 3), bytes(written))
+            stack.sp += 4
         if not changed:
             stack.frames.append((ip, "trap"))
     else:
@@ -128,12 +134,17 @@ def dispatched_stack(
         stack.call(kernelbase, WAIT_EX)
         stack.frames.pop()
         stack.dispatched(struct.pack("<8I", 0, 3, stack.sp - 0x10, 0x10, 1, 2, 3, 4))
-    stack.call(ntdll, DISPATCHERS[through])
-    stack.enter(ntdll, RTL_DISPATCH)
-    stack.call(ntdll, RTL_DISPATCH)
-    _to_kernelbase(stack, modules)
-    stack.call(kernelbase, WAIT_EX, how="leaf")
+    below_dispatcher(stack, modules, through)
     return stack
+
+
+def below_dispatcher(stack: Stack86, modules: Dict[str, Module], through: str) -> None:
+    """Lets a dispatcher call through the program down to a stub of ntdll."""
+    stack.call(modules["ntdll"].base, DISPATCHERS[through])
+    stack.enter(modules["ntdll"].base, RTL_DISPATCH)
+    stack.call(modules["ntdll"].base, RTL_DISPATCH)
+    _to_kernelbase(stack, modules)
+    stack.call(modules["kernelbase"].base, WAIT_EX, how="leaf")
 
 
 def _to_kernelbase(stack: Stack86, modules: Dict[str, Module]) -> None:
@@ -200,13 +211,17 @@ class StackImage86:
         thread = self.app.thread(tid)
         return self._enter_kernel(thread, user_stack(self.app.space, thread.user_stack_base, self.modules))
 
-    def _enter_kernel(self, thread: Thread, user: Stack86) -> Tuple[Thread, Stack86]:
+    def _enter_kernel(
+        self, thread: Thread, user: Stack86, top: int = 0, part: str = "user"
+    ) -> Tuple[Thread, Stack86]:
         ip = self.modules["ntdll"].base + STUB.returns()
         registers = dict(registers_86("user"), eip=ip, esp=user.sp, ebp=user.bp)
-        self.expected[thread.tid, "user"] = [(ip, "trap"), *reversed(user.frames)]
-        self.kernel.space.write(thread.stack_limit, POISON(0, thread.stack_base - thread.stack_limit))
-        stack = Stack86(self.kernel.space, thread.stack_base)
-        frame = thread.stack_base - TRAP_FRAME[self.architecture]
+        self.expected[thread.tid, part] = [(ip, "trap"), *reversed(user.frames)]
+        if not top:
+            top = thread.stack_base
+            self.kernel.space.write(thread.stack_limit, POISON(0, top - thread.stack_limit))
+        stack = Stack86(self.kernel.space, top)
+        frame = top - TRAP_FRAME[self.architecture]
         stack.trap_frame(self.architecture, Entry(entries.INT2E, "user"), registers, frame, POISON)
         thread.kthread["TrapFrame"] = frame
         stack.call(self.nt, SERVICE_ENTRY)
@@ -252,25 +267,24 @@ class Wow64Threads:
 
     def in_system_call(self, tid: int) -> None:
         """A thread in 64-bit code: its 32-bit registers are in the CPU area."""
-        thread = self._image.waiting(tid)
-        teb = self._wow.thread(thread, context=context32(0, 0, 0))
-        stack = self._stack(teb)
-        ip = self.modules["ntdll"].base + STUB.returns()
-        assert thread.teb is not None
-        self._process.space.write(thread.teb["TlsSlots[1]"] + 4, context32(ip, stack.sp, stack.bp))
-        self._expect(tid, ip, stack)
+        self.beside(self._image.waiting(tid))
 
     def dispatched(self, tid: int, through: str, changed: Mapping[int, int] = NOTHING_CHANGED) -> None:
         """A thread in 64-bit code, its 32-bit stack below a dispatcher; see `dispatched_stack`."""
-        thread = self._image.waiting(tid)
+        self.beside(self._image.waiting(tid), through, changed)
+
+    def beside(self, thread: Thread, through: str = "", changed: Mapping[int, int] = NOTHING_CHANGED) -> None:
+        """Gives a thread in 64-bit code its 32-bit half, below a dispatcher if one is named."""
         teb = self._wow.thread(thread, context=context32(0, 0, 0))
         space = self._process.space
-        base = space.read_int(teb + 4, 4)
-        stack = dispatched_stack(space, base, self.modules, through, changed)
+        if through:
+            stack = dispatched_stack(space, space.read_int(teb + 4, 4), self.modules, through, changed)
+        else:
+            stack = self._stack(teb)
         ip = self.modules["ntdll"].base + STUB.returns()
         assert thread.teb is not None
         space.write(thread.teb["TlsSlots[1]"] + 4, context32(ip, stack.sp, stack.bp))
-        self._expect(tid, ip, stack)
+        self._expect(thread.tid, ip, stack)
 
     def in_32_bit_code(self, tid: int) -> None:
         """A thread that was interrupted in 32-bit code: its registers are in the trap frame."""

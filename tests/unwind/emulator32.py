@@ -12,6 +12,11 @@ from .image import Program
 STACK_TOP = 0x30000000
 STACK_SIZE = 0x400000
 
+_REGISTERS = (
+    *(x86.UC_X86_REG_EAX, x86.UC_X86_REG_ECX, x86.UC_X86_REG_EDX, x86.UC_X86_REG_EBX, x86.UC_X86_REG_ESP),
+    *(x86.UC_X86_REG_EBP, x86.UC_X86_REG_ESI, x86.UC_X86_REG_EDI, x86.UC_X86_REG_EFLAGS),
+)
+
 
 class Machine32:
     """An x86 processor with one program and one stack; `visit` is called before each instruction."""
@@ -22,6 +27,8 @@ class Machine32:
         self._visit = visit
         self._called: Optional[int] = None
         self._failure: Optional[BaseException] = None
+        self._jump: Optional[int] = None
+        self._stopped: List[List[int]] = []
         self.cpu = unicorn.Uc(unicorn.UC_ARCH_X86, unicorn.UC_MODE_32)
         self.cpu.mem_map(program.base, -(-len(program.memory) // PAGE) * PAGE)
         self.cpu.mem_write(program.base, program.memory)
@@ -34,9 +41,12 @@ class Machine32:
         self.cpu.reg_write(x86.UC_X86_REG_ESP, STACK_TOP - 0x44)
         self.cpu.reg_write(x86.UC_X86_REG_EBP, 0)
         self.callers = [0]
-        self.cpu.emu_start(entry, 0)
-        if self._failure is not None:
-            raise self._failure
+        self._jump = entry
+        while self._jump is not None:
+            start, self._jump = self._jump, None
+            self.cpu.emu_start(start, 0)
+            if self._failure is not None:
+                raise self._failure
         assert not self.callers, "the program did not return"
         high, low = (self.cpu.reg_read(each) for each in (x86.UC_X86_REG_EDX, x86.UC_X86_REG_EAX))
         return int(high << 32 | low)
@@ -48,12 +58,40 @@ class Machine32:
         except unicorn.UcError:
             return None
 
+    def dispatch(self, ip: int, dispatcher: int, left: Callable[[int], bytes]) -> None:
+        """Has the kernel go on elsewhere in user mode instead of at an instruction of the program.
+
+        Args:
+            ip: the instruction
+            dispatcher: where the program goes on
+            left: Esp -> what the kernel puts below it
+        """
+        self.callers.append(ip)
+        self._stopped.append([self.cpu.reg_read(each) for each in _REGISTERS])
+        sp = self.cpu.reg_read(x86.UC_X86_REG_ESP)
+        data = left(sp)
+        self.cpu.mem_write(sp - len(data), data)
+        self.cpu.reg_write(x86.UC_X86_REG_ESP, sp - len(data))
+        self._go(dispatcher)
+
+    def go_back(self) -> None:
+        """Has the kernel go back to what the last dispatcher interrupted."""
+        for register, value in zip(_REGISTERS, self._stopped.pop()):
+            self.cpu.reg_write(register, value)
+        self._go(self.callers.pop())
+
+    def _go(self, address: int) -> None:
+        self._jump = address
+        self.cpu.emu_stop()
+
     def _before(self, cpu: object, address: int, size: int, _: object) -> None:
         try:
             if self._called is not None:
                 self.callers.append(self._called)
                 self._called = None
             self._visit(self, address)
+            if self._jump is not None:
+                return
             operation = bytes(self.cpu.mem_read(address, size)).lstrip(PREFIXES[:3])
             # A call of the next instruction pushes where it is, and nothing ever returns there.
             if (operation[0] == 0xE8 and any(operation[1:])) or (

@@ -10,15 +10,19 @@ from __future__ import annotations
 import collections
 import itertools
 import pathlib
-from typing import Counter, List, Optional, Set
+import struct
+from typing import Callable, Counter, Dict, List, Optional, Set, Tuple
 
 import pytest
+from volatility3.plugins.windows.stacktraces.base.decode.status import Word
+from volatility3.plugins.windows.stacktraces.stacks.decode import dispatchers_x86
 from volatility3.plugins.windows.stacktraces.stacks.decode.frames import CodeImage, StackWalk
 from volatility3.plugins.windows.stacktraces.stacks.decode.functions_x86 import Functions
 from volatility3.plugins.windows.stacktraces.stacks.decode.registers import Registers32
 from volatility3.plugins.windows.stacktraces.stacks.decode.walk_x86 import Walker32
 
 from tests.support import traplayouts
+from tests.support.callstackimages86 import RECORD_SIZE, context32
 
 from .build import Build, build
 from .emulator import x86
@@ -35,8 +39,16 @@ BUILDS = [
     Build("c-Os", "frames.c", ("-Os", *OPTIONS), arch="x86"),
     Build("stubs", "stubs32.S", arch="x86"),
 ]
+DISPATCHERS = Build("dispatchers", "dispatchers32.S", arch="x86")
 FORMS = Build("forms", "forms32.S", arch="x86")
 RIGHT, RIGHT_UNSURE, WRONG_UNSURE = "right", "right, but unsure", "wrong, and unsure"
+
+
+_NAMES = {
+    "exception_dispatcher": dispatchers_x86.EXCEPTION,
+    "apc_dispatcher": dispatchers_x86.APC,
+    "callback_dispatcher": dispatchers_x86.CALLBACK,
+}
 
 
 class Survey32:
@@ -53,11 +65,23 @@ class Survey32:
     def find_image(self, address: int) -> Optional[CodeImage]:
         return self.image if 0 <= address - self.image.base < self.image.size else None
 
+    def find_dispatcher(self, address: int) -> Optional[Tuple[int, str]]:
+        """Finds the program's own dispatchers, whose symbols lie in the order of `_NAMES`."""
+        starts = [self.image.base + self.program.symbols.get(name, 0) for name in (*_NAMES, "goes_back")]
+        found = zip(starts, starts[1:], _NAMES.values())
+        return next(((low, name) for low, high, name in found if low <= address < high), None)
+
     def walk(self, machine: Machine32, address: int) -> StackWalk:
         sp, bp = (machine.cpu.reg_read(each) for each in (x86.UC_X86_REG_ESP, x86.UC_X86_REG_EBP))
         if self._functions is None:
             self._functions = Functions(machine.read)
-        walker = Walker32(self.find_image, machine.read, TYPES, functions=self._functions)
+        walker = Walker32(
+            self.find_image,
+            machine.read,
+            TYPES,
+            functions=self._functions,
+            find_dispatcher=self.find_dispatcher,
+        )
         return walker.walk(Registers32(address, sp, bp), True, [STACK])
 
     def visit(self, machine: Machine32, address: int) -> None:
@@ -114,3 +138,55 @@ def test_stubs_of_system_calls_are_walked_from_exactly(surveys: List[Survey32]) 
     assert len(stubs.points) - doubtful.pop("_start") > 50
     # Before its first jump or return nothing tells what called through a register.
     assert doubtful == {"transition": 1}
+
+
+def left_by_kernel(program: Program, machine: Machine32, ip: int) -> Dict[str, Callable[[int], bytes]]:
+    """What the kernel puts below Esp for each dispatcher that it lets a thread go on in at an instruction."""
+    bp = machine.cpu.reg_read(x86.UC_X86_REG_EBP)
+    (routine,) = struct.unpack_from("<I", program.memory, program.symbols["apc_routine"])
+
+    def exception(sp: int) -> bytes:
+        written = context32(ip, sp, bp)
+        at = sp - len(written) - RECORD_SIZE
+        record = struct.pack("<20I", 0xC0000005, 0, 0, ip, 0, *[0] * 15)
+        return struct.pack("<2I", at, at + RECORD_SIZE) + record + written
+
+    return {
+        "exception_dispatcher": exception,
+        "apc_dispatcher": lambda sp: struct.pack("<4I", routine, 1, 2, 3) + context32(ip, sp, bp),
+        "callback_dispatcher": lambda sp: struct.pack("<8I", 0, 0, sp - 0x10, 0x10, 1, 2, 3, 4),
+    }
+
+
+def test_below_the_dispatchers_nothing_is_wrong_and_sure(tmp_path: pathlib.Path) -> None:
+    """Exceptions, APCs and callbacks at each instruction, thrice deep, so that each comes within each."""
+    program = Program(build(DISPATCHERS, tmp_path))
+    survey = Survey32(program)
+    symbols = {name: program.base + rva for name, rva in program.symbols.items()}
+    done: Set[Tuple[int, int]] = set()
+    through: List[str] = []
+    doubtful: Counter[Tuple[bool, bool]] = collections.Counter()
+
+    def visit(machine: Machine32, address: int) -> None:
+        if address == symbols["goes_back"]:
+            through.pop()
+            machine.go_back()
+            return
+        depth = len(through)
+        # What the routine of an APC has popped the dispatcher's code does not tell.
+        if depth < 3 and (address, depth) not in done and address != symbols["behind_apc"]:
+            done.add((address, depth))
+            through.append(list(_NAMES)[(len(done) + depth) % 3])
+            left = left_by_kernel(program, machine, address)[through[-1]]
+            machine.dispatch(address, symbols[through[-1]], left)
+        elif address == symbols["deepest"]:
+            survey.points.discard(address)
+            survey.visit(machine, address)
+            said = Word.DISPATCHER in survey.walk(machine, address).gaps
+            doubtful[said, "callback_dispatcher" in through] += 1
+
+    Machine32(program, visit).run(program.entry)
+    assert len(done) > 100
+    # Without the kernel nothing proves what a callback interrupted; the others prove it themselves.
+    assert set(doubtful) == {(False, False), (True, True)}
+    assert min(doubtful.values()) > 20

@@ -103,6 +103,24 @@ def test_wow64_stacks_come_back_exactly(name: str, tmp_path: pathlib.Path) -> No
     check(made, context.open_image(made.kernel.image(), tmp_path))
 
 
+@pytest.mark.parametrize("name", ["win7-x64", "win10-x64", "win11-x64"])
+def test_both_halves_of_wow64_go_on_below_the_dispatchers(name: str, tmp_path: pathlib.Path) -> None:
+    """The 64-bit half: wow64 and wow64cpu as x64 code, below every dispatcher, with any stale SegCs."""
+    made = StackImage(name)
+    made.simulating()
+    wow = Wow64Threads(made)
+    for number, cs in enumerate((0, 0x33, 0x23, 0x7FEF5A5A5A33)):
+        for place, native in enumerate([*([each] for each in DISPATCHERS), [*DISPATCHERS] * 2]):
+            tid = 1004 + 0x10 * number + 4 * place
+            wow.beside(made.dispatched(tid, native, cs), ("", EXCEPTION, APC, EXCEPTION)[place])
+    modules = {made.modules[each].base for each in ("wow64", "wow64cpu")}
+    for tid in (1004, 1008, 1012, 1016):
+        frames = made.expected[tid, "user"].frames
+        assert {address & ~0xFFFF for address, _, _ in frames} > modules
+    assert [how for _, _, how in made.expected[1016, "user"].frames].count("trap") == 7
+    check(made, context.open_image(made.kernel.image(), tmp_path))
+
+
 def check(image: StackImage, opened: Opened) -> None:
     """Compares every frame: address, stack pointer, how it was found."""
     found = by_key(stacks(opened))
@@ -160,42 +178,45 @@ NO_CONTEXTS = [
 
 
 @pytest.mark.parametrize("name", ["xp-x86", "win7-x86", "win10-x86"])
-def test_x86_user_stacks_go_on_below_an_exception(name: str, tmp_path: pathlib.Path) -> None:
+def test_x86_user_stacks_go_on_below_an_exception_and_an_apc(name: str, tmp_path: pathlib.Path) -> None:
     made = StackImage86(name)
-    made.dispatched(1004, EXCEPTION)
-    assert [how for _, how in made.expected[1004, "user"]].count("trap") == 2
+    for tid, through in ((1004, EXCEPTION), (1008, APC)):
+        made.dispatched(tid, through)
+        assert [how for _, how in made.expected[tid, "user"]].count("trap") == 2
     check_86(made, tmp_path)
 
 
+@pytest.mark.parametrize("through", [EXCEPTION, APC])
 @pytest.mark.parametrize("name", ["xp-x86", "win7-x86", "win10-x86"])
-def test_x86_what_no_context_proves_is_doubtful(name: str, tmp_path: pathlib.Path) -> None:
+def test_x86_what_no_context_proves_is_doubtful(name: str, through: str, tmp_path: pathlib.Path) -> None:
     made = StackImage86(name)
-    made.dispatched(1004, APC)
-    made.dispatched(1008, CALLBACK)
+    made.dispatched(1004, CALLBACK)
     for number, changed in enumerate(NO_CONTEXTS):
-        made.dispatched(1012 + 4 * number, EXCEPTION, changed)
+        made.dispatched(1008 + 4 * number, through, changed)
     found = by_key(stacks(context.open_image(made.kernel.image(), tmp_path)))
-    for tid in range(1004, 1012 + 4 * len(NO_CONTEXTS), 4):
+    for tid in range(1004, 1008 + 4 * len(NO_CONTEXTS), 4):
         check_doubt(found[tid, "user"], made.expected[tid, "user"])
 
 
 @pytest.mark.parametrize("name", ["win7-x64", "win10-x64"])
-def test_wow64_stacks_go_on_below_an_exception(name: str, tmp_path: pathlib.Path) -> None:
+def test_wow64_stacks_go_on_below_an_exception_and_an_apc(name: str, tmp_path: pathlib.Path) -> None:
     made = StackImage(name)
-    Wow64Threads(made).dispatched(1016, EXCEPTION)
+    wow = Wow64Threads(made)
+    wow.dispatched(1016, EXCEPTION)
+    wow.dispatched(1020, APC)
     check(made, context.open_image(made.kernel.image(), tmp_path))
 
 
+@pytest.mark.parametrize("through", [EXCEPTION, APC])
 @pytest.mark.parametrize("name", ["win7-x64", "win10-x64"])
-def test_wow64_what_no_context_proves_is_doubtful(name: str, tmp_path: pathlib.Path) -> None:
+def test_wow64_what_no_context_proves_is_doubtful(name: str, through: str, tmp_path: pathlib.Path) -> None:
     made = StackImage(name)
     wow = Wow64Threads(made)
-    wow.dispatched(1004, APC)
-    wow.dispatched(1008, CALLBACK)
+    wow.dispatched(1004, CALLBACK)
     for number, changed in enumerate(NO_CONTEXTS):
-        wow.dispatched(1012 + 4 * number, EXCEPTION, changed)
+        wow.dispatched(1008 + 4 * number, through, changed)
     found = by_key(stacks(context.open_image(made.kernel.image(), tmp_path)))
-    for tid in range(1004, 1012 + 4 * len(NO_CONTEXTS), 4):
+    for tid in range(1004, 1008 + 4 * len(NO_CONTEXTS), 4):
         expected = [(address, how) for address, _, how in made.expected[tid, "wow64"].frames]
         check_doubt(found[tid, "wow64"], expected)
 

@@ -4,17 +4,23 @@
 
 from __future__ import annotations
 
+import json
 import pathlib
+import shutil
+import struct
 from typing import List, Optional, Tuple
 
 import pytest
 from volatility3.plugins.windows import gflags, heaptraces
+from volatility3.plugins.windows.stacktraces.base import tables
 
+from tests.conftest import ROOT
 from tests.forge import context, heaps, lfh, pageheaps, segmentheaps
 from tests.forge.heaps import CAPTURE
 from tests.support import grid
 from tests.support.heapimage import HEAP, HeapImage, blocks, groups, owners, symbols
 
+TABLES = ROOT / "symbols" / "windows" / "stacktraces"
 HPA = 0x02000000
 PROCESSES: List[Tuple[str, bool]] = [
     ("win7-x64", False),
@@ -162,6 +168,33 @@ def test_page_heap(kernel: str, wow64: bool, tmp_path: pathlib.Path) -> None:
         ("heap", None),
         ("page heap", forged.index(1)),
     ]
+
+
+def test_an_entry_of_no_database_is_laid_out_as_those_of_the_process_database(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A table of a newer Windows, whose entries have longer heads, says nothing of this image."""
+    folder = tmp_path / "symbols"
+    shutil.copytree(TABLES, folder)
+    table = json.loads((folder / "std-6.1-x64.json").read_text())
+    entry = table["user_types"]["_RTL_STACK_TRACE_ENTRY"]
+    entry["size"] += 8
+    for name in ("BackTrace", "FreeChain"):
+        entry["fields"][name]["offset"] += 8
+    (folder / "std-6.9-x64.json").write_text(json.dumps(table))
+    monkeypatch.setattr(tables, "_BESIDE", folder)
+
+    forged = HeapImage("win10-x64", flags=HPA)
+    known, stack = forged.entry(1), forged.stack(2)
+    head = struct.pack("<QHHHH", 0, 1, 0, 7, len(stack))
+    stray = HEAP + 0x5000000
+    forged.put([(stray, (head + struct.pack(f"<{len(stack)}Q", *stack)).ljust(0x1000, b"\0"))])
+    page = pageheaps.PageHeap(HEAP, "x64", 0x20000000, creator=known)
+    page.block(HEAP + 0x2000000, 100, stray)
+    forged.put(page.regions())
+    (group,) = groups(forged.run(tmp_path))
+    assert (group.row["Index"], group.row["Bytes"], group.row["Status"]) == (7, 100, "no database")
+    assert symbols(group)[1:] == ["app!open_store+0x2", "app!main+0x5"]
 
 
 def test_one_page_heap_leads_to_those_that_nothing_else_names(tmp_path: pathlib.Path) -> None:

@@ -71,6 +71,8 @@ def check(rows: List[Row], truth: Dict[str, Any]) -> None:
     assert untraced == {each["user"] for each in heap.get("ntdll_untraced", [])}
     by = {each["user"]: [_masked(stack) for stack in each["freed_by"]] for each in heap["freed_blocks"]}
     assert all(stack in by[user] for user, stack in freed.items())
+    # Elsewhere links of free lists lie over each freed block's pointer.
+    assert bool(freed) == truth["name"].endswith("-lfh")
     assert sum(row["Bytes"] for row in groups if row["Status"] == "") == sum(each["size"] for each in told)
     _check_owners([row for row in rows if row["Count"] is None], truth)
     _check_indices(groups, truth)

@@ -29,8 +29,8 @@ NONVOLATILE = {"Rbx", "Rsi", "Rdi", "R12", "R13", "R14", "R15"}
 # Cells of the grid, over all frames of a build.
 COUNTS = {
     "5.2.3790.3959up-x64": (2664, 32, 0, 171, 27, 2053),
-    "5.1.2600.5512up-x86": (1328, 63, 21, 0, 3, 554),
-    "5.2.3790.3959pa-x86": (1392, 88, 23, 0, 0, 504),
+    "5.1.2600.5512up-x86": (1328, 63, 21, 0, 0, 557),
+    "5.2.3790.3959pa-x86": (1412, 68, 23, 0, 0, 504),
 }
 LABELS = (
     "saved, shown",
@@ -63,7 +63,9 @@ def kernel_of(build: str, frames: List[RealFrame]) -> Tuple[Kernel, int, int]:
     """A kernel at the real one's address with one thread; where this has TrapFrame and DebugActive."""
     wide = build.endswith("x64")
     known = kernels.load("2003-x64" if wide else "xp-x86")
-    functions = {frame.entry: frame.entry_rva for frame in frames if re.match(r"Ki\w+$", frame.entry)}
+    # int 2C has one name in 5.2 and another one in 5.1.
+    names = {frame.entry.split("/")[-build.startswith("5.1")]: frame.entry_rva for frame in frames}
+    functions = {name: rva for name, rva in names.items() if re.match(r"Ki\w+$", name)}
     if wide:
         service = next(frame for frame in frames if frame.kind == "service_internal")
         functions["KiServiceLinkage"] = service.members["Rip"].value - service.kernel_base
@@ -156,6 +158,34 @@ def test_every_frame(image: Tuple[LiveImage, List[RealFrame], int, int]) -> None
     assert tuple(count[label] for label in LABELS) == COUNTS[frames[0].build]
     x86 = frames[0].arch == "x86"
     assert missed == ({f.name for f in frames if x86 and (f.kind in NO_MARK or f.name in NO_MARK)})
+
+
+@pytest.mark.parametrize(
+    ("name", "instruction", "shown"),
+    [
+        ("trap2b-user", b"\xcd\x2b", "sure"),
+        ("trap2b-user", b"\xcd\x2e", "absent"),
+        ("trap2b-user", b"", "unsure"),
+        ("service_int2e-user", b"\xcd\x2e", "absent"),
+    ],
+)
+def test_the_callers_instruction_tells_whether_ecx_was_stored(
+    name: str, instruction: bytes, shown: str, shared_dir: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
+    """5.2 x86: of all services KiCallbackReturn alone stores Ecx, and int 2B alone calls that."""
+    frames = real_trapframes.load(shared_dir, "5.2.3790.3959pa-x86")
+    real = next(frame for frame in frames if frame.name == name)
+    kernel, *_ = kernel_of(real.build, frames)
+    if instruction:
+        eip = real.members["Eip"].value
+        kernel.processes[-1].space.map(eip & ~0xFFF, 0x1000)
+        kernel.processes[-1].space.write(eip - len(instruction), instruction)
+    live = LiveImage(kernel, tmp_path)
+    live.poke(real.stack_address, real.stack)
+    (row,) = live.rows(scan_stacks=True)
+    assert row["Rcx"] in (None, real.registers["ecx"]) or shown == "unsure"
+    assert (row["Rcx"] is None) == (shown == "absent")
+    assert ("Rcx" in row["Unsure"].split()) == (shown == "unsure")
 
 
 def test_nested_stacks(shared_dir: pathlib.Path, tmp_path: pathlib.Path) -> None:

@@ -12,6 +12,7 @@ from volatility3.framework import interfaces
 from volatility3.plugins.windows import trapframes
 
 from tests.forge import context
+from tests.forge import trapentries as entries
 from tests.forge.code import R12, R13, R14, R15, RBP, RBX, RDI, RSI
 from tests.forge.context import Opened
 from tests.support.callstackimages import StackImage
@@ -77,3 +78,15 @@ def test_a_walk_that_guesses_adds_nothing(image: StackImage, tmp_path: pathlib.P
     made.kernel.space.write(made.nt + 0x800, bytes(0x200))
     row = frames(context.open_image(made.kernel.image(), tmp_path), unwind=True)[trap & MASK]
     assert [row[name] for name in ("R12", "R13", "R14", "R15", "Rbx")] == [None] * 5
+
+
+def test_the_unwind_data_of_an_entry_tell_that_it_stored_no_rsi(tmp_path: pathlib.Path) -> None:
+    """The interrupt's entry, whose return address lies below the frame, pushes Rbp and nothing else."""
+    made = StackImage()
+    made.preempted(1008, entries.SOFTWARE, entered=True)
+    (row,) = (
+        row
+        for row in frames(context.open_image(made.kernel.image(), tmp_path)).values()
+        if row["Mode"] == "kernel"
+    )
+    assert (row["Kind"], row["Rsi"], row["Unsure"]) == ("interrupt", None, "")

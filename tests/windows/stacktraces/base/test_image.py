@@ -152,6 +152,7 @@ def test_structures_of_user_mode_are_the_kernels_then_ours(sample: Sample) -> No
     native = image.process_types(image.pointer_size)
     assert native["_PEB"].size == isf.size("_PEB")
     assert native is image.process_types(image.pointer_size)
+    assert image.our_types("context-x64") is image.our_types("context-x64")
     assert native.has("_RTL_RESOURCE")
     narrow = image.process_types(4)
     assert narrow["_PEB"].offset("Ldr") == 0xC

@@ -37,7 +37,7 @@ def test_trap_frames_of_a_thread_of_which_a_part_is_paged_out(
     (thread,) = Threads.list_threads(opened, tids=[1004])
     walks = KernelWalks(opened, Symbolizer(opened))
     states = [state._replace(status=status(word)) for state in walks.states(thread)]
-    border = walks.walk(thread, states).walk.border
+    border = next(walks.pieces(thread, states)).walk.border
     assert border is not None and border.registers is not None
     assert border.registers.named("Rax") == (registers_64("user64")["rax"] if told else None)
 

@@ -141,12 +141,12 @@ class Image:
         return self.context.object(full_name, self.layer.name, bulk.masked(self.layer, address))
 
     def our_types(self, name: str) -> Structures:
-        """Returns the structures of `symbols/windows/stacktraces/<name>.json`.
+        """Returns the structures of `symbols/windows/stacktraces/<name>.json`, the same object each time.
 
         Raises:
             tables.MissingTableError: when the file is nowhere
         """
-        return structures.of_table(self.context, tables.load(self.context, self.config_path, name))
+        return self._once(("ours", name), functools.partial(_our_types, name=name))
 
     def process_types(self, pointer_size: int) -> Structures:
         """Returns the structures of user mode of a bitness.
@@ -221,6 +221,10 @@ class Image:
             self._parts[key] = make(self)
         found: Part = self._parts[key]  # type: ignore[assignment]
         return found
+
+
+def _our_types(image: Image, name: str) -> Structures:
+    return structures.of_table(image.context, tables.load(image.context, image.config_path, name))
 
 
 def _process_types(image: Image, pointer_size: int) -> Structures:

@@ -11,20 +11,21 @@ for space in AddressSpaces.list_spaces(image):
 
 from __future__ import annotations
 
+import functools
 import logging
 from typing import Dict, Iterator, List, Optional
 
 from volatility3.framework import interfaces
 
-from ..base import globalflag, tables
+from ..base import globalflag
 from ..base.decode import globalflags
 from ..base.decode.memory import Memory
 from ..base.decode.status import Word, says, status
 from ..base.image import Image
-from ..base.space import ARCHES, AddressSpace
+from ..base.space import AddressSpace
 from ..tracedb.decode import status as tracestatus
 from ..tracedb.finder import Databases
-from ..tracedb.found import STD
+from ..tracedb.found import STD, Database
 from .decode.contents import Contents, read_contents
 from .decode.find import HeapTypes, find
 from .decode.nt import logs_no_block, read_heap
@@ -101,7 +102,8 @@ class Heaps(interfaces.configuration.VersionableInterface):
         found = find(memory, types, listed or [], where.private)
         if not found.traced and not (flagged and found.damaged):
             return None
-        contents = read_contents(memory, found, types, self._traces(space, memory), listed, keep)
+        traces = self._traces(space, memory, bool(found.page))
+        contents = read_contents(memory, found, types, traces, listed, keep)
         self._tell(space, where, listed, contents)
         return contents
 
@@ -124,23 +126,29 @@ class Heaps(interfaces.configuration.VersionableInterface):
         everything = ((0, 1 << 8 * space.pointer_size),)
         return find(self._image.memory_within(space, everything), types, listed).traced
 
-    def _traces(self, space: AddressSpace, memory: Memory) -> Traces:
-        arch = ARCHES[space.pointer_size]
-        newest = tables.generations("std", arch)[0]
+    def _traces(self, space: AddressSpace, memory: Memory, paged: bool) -> Traces:
+        """Returns the traces of one half of a process.
+
+        Args:
+            space: the half of a process
+            memory: its memory
+            paged: whether it has page heap, whose blocks name entries of the database
+        """
+        known = self._databases.layouts(space)
+        listed = functools.lru_cache(maxsize=1)(lambda: self._stds(space))
+        layouts = [found.header.layout for found in listed() if found.header] if paged else []
 
         def database() -> Iterator[BlockTrace]:
-            for found in self._databases.find(space):
-                opened = self._databases.open(found) if found.kind == STD else None
+            for found in listed():
+                opened = self._databases.open(found)
                 for trace in opened.traces(carve=True) if opened else ():
                     said = tracestatus.of(trace.status)
                     yield BlockTrace(DATABASE, trace.address, trace.trace_index or 0, trace.frames, said)
 
-        return Traces(
-            memory,
-            self._image.our_types(f"heaplog-{arch}"),
-            self._image.our_types(f"std-{newest}-{arch}")[_ENTRY],
-            database,
-        )
+        return Traces(memory, known.heaplog.types, (layouts or known.std)[0].types[_ENTRY], database)
+
+    def _stds(self, space: AddressSpace) -> List[Database]:
+        return [found for found in self._databases.find(space) if found.kind == STD]
 
     def _tell(
         self, space: AddressSpace, where: HeapSpace, listed: Optional[List[int]], contents: Contents

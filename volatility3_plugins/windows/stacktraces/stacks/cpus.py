@@ -9,11 +9,12 @@ x64, XP SP3 and 2003 SP2 x86; published listings of 14393 x64 agree.
 from __future__ import annotations
 
 import abc
-from typing import Dict, Generic, List, Mapping, Optional, Tuple, TypeVar, Union
+from typing import Dict, Generic, List, Mapping, Optional, Sequence, Tuple, TypeVar, Union
 
 from ..base.decode.memory import Memory
 from ..base.decode.structure import Structure
 from ..base.image import Image
+from ..threads.kernelstacks import Segment
 from ..traps.state import State, register_types
 from .decode import dispatchers_x86
 from .decode.dispatchers_x86 import FindDispatcher
@@ -29,8 +30,13 @@ Range = Tuple[int, int]
 Traps = Mapping[int, Optional[Registers]]
 """x64: addresses of machine frames and what was saved beside each; x86: addresses of trap frames."""
 
+NO_TRAPS: Traps = {}
+
 KEPT = tuple(GENERAL[number] for number in sorted(NON_VOLATILE - {RSP}))
 """The registers that functions keep for their callers, so that a walk can tell what they were."""
+
+_MOST_PUSHED = 0x40
+"""Bytes below the return address that a callback of x86 may have pushed, and more."""
 
 R = TypeVar("R", Registers, Registers32)
 
@@ -135,6 +141,16 @@ class Cpu(abc.ABC, Generic[R]):
         data = memory.read(kernel_stack, self._switch.size)
         return None if data is None else WalkStart(self, self.switched(data, kernel_stack), False)
 
+    @abc.abstractmethod
+    def called_out(self, scene: Scene, segments: Sequence[Segment], callee: int) -> Optional[WalkStart[R]]:
+        """Returns where a callback to user mode will return to in the kernel, if what it left proves itself.
+
+        Args:
+            scene: the kernel
+            segments: what the thread left; KernelStack of the first leads to the frame of the callback
+            callee: the address of KiCallUserMode, 0 if it is not known
+        """
+
     def kept(self, registers: R, border: Border) -> R:
         """Returns user-mode registers completed by those that the kernel stack kept."""
         return registers
@@ -154,6 +170,12 @@ class Cpu64(Cpu[Registers]):
     pointer_size = 8
     tells_registers = True
 
+    def __init__(self, image: Image) -> None:
+        super().__init__(image)
+        self._exception = image.types.find("_KEXCEPTION_FRAME")
+        trap_frame = image.types.find("_KTRAP_FRAME")
+        self._trap_size = 0 if trap_frame is None else trap_frame.size
+
     def walker(self, scene: Scene, traps: Traps) -> Walker64:
         """Returns what walks stacks in an address space."""
         known = {address: saved for address, saved in traps.items() if saved is not None}
@@ -168,6 +190,22 @@ class Cpu64(Cpu[Registers]):
         """Returns the registers of the caller of SwapContext."""
         frame = self._switch.view(data)
         return Registers.of(frame["Return"], address + self._switch.size, {"Rbp": frame["Rbp"]})
+
+    def called_out(
+        self, scene: Scene, segments: Sequence[Segment], callee: int
+    ) -> Optional[WalkStart[Registers]]:
+        """Returns where a callback will return to: its frame names the trap frame above it."""
+        frame, segment = self._exception, segments[0]
+        data = None if frame is None else scene.memory.read(segment.kernel_stack, frame.size)
+        places = [each.initial - self._trap_size for each in segments]
+        if frame is None or data is None or segment.trap_frame not in places:
+            return None
+        view = frame.view(data)
+        known = {name: view[name] for name in KEPT}
+        registers = Registers.of(view["Return"], segment.kernel_stack + frame.size, known)
+        if self.walker(scene, {}).is_return(registers.ip) is False:
+            return None
+        return WalkStart(self, registers, False)
 
     def kept(self, registers: Registers, border: Border) -> Registers:
         """Returns user-mode registers completed by the non-volatile ones that the kernel stack kept."""
@@ -212,6 +250,20 @@ class Cpu86(Cpu[Registers32]):
         frame = self._switch.view(data)
         sp, slot = (address + self._switch.offset(name) for name in ("CallerEbp", "CallerReturn"))
         return Registers32(frame["Return"], sp, frame["CallerEbp"], return_slot=slot)
+
+    def called_out(
+        self, scene: Scene, segments: Sequence[Segment], callee: int
+    ) -> Optional[WalkStart[Registers32]]:
+        """Returns where a callback will return to: behind a call that goes to KiCallUserMode.
+
+        That pushes Ebp first, and a few words more until KernelStack is what it is.
+        """
+        low = segments[0].kernel_stack
+        for slot in range(low + self.pointer_size, low + _MOST_PUSHED, self.pointer_size):
+            address, bp = (scene.memory.pointer(place) for place in (slot, slot - self.pointer_size))
+            if address and callee and callee in scene.functions.targets(address):
+                return WalkStart(self, Registers32(address, slot + self.pointer_size, bp, exact=False), False)
+        return None
 
 
 AnyCpu = Union[Cpu64, Cpu86]

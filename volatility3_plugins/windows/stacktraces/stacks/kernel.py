@@ -4,21 +4,21 @@
 
 from __future__ import annotations
 
-from typing import Dict, Iterable, Iterator, List, Optional, Tuple
+from typing import Dict, Iterable, Iterator, List, Optional, Sequence, Tuple
 
 from ..base.decode.record import Record
 from ..base.decode.status import NOTHING, Status, Word, says, status
 from ..base.image import Image
 from ..names.symbolizer import Symbolizer
 from ..threads import processors
-from ..threads.kernelstacks import KernelStacks
+from ..threads.kernelstacks import KernelStacks, Segment
 from ..threads.lister import Thread
 from ..traps.decode.frame import USER
 from ..traps.lister import ThreadFrames
 from ..traps.reader import TrapKernel, TrapReader
-from ..traps.state import WOW64, State, TrapContexts
+from ..traps.state import THREAD, TOP, WOW64, State, TrapContexts
 from .cpus import Range, Traps
-from .decode.frames import StackWalk
+from .decode.frames import Frame, StackWalk
 from .decode.registers import Registers
 from .walkers import StackWalkers
 
@@ -26,10 +26,22 @@ _NO_WALK = StackWalk(())
 
 
 class KernelWalk(Record):
-    """The walk up a kernel stack; `status` says why it could not begin where it should."""
+    """The walk up a piece of a kernel stack.
+
+    Attributes:
+        walk: its frames, those that lie on this piece only
+        status: why the walk could not begin where it should, or what is special about the piece
+        depth: 1 for what the thread is in; one more for each callback to user mode that it has not left
+        entry: the state with which the thread left user mode to come here, None if there is none. Set on the
+            last piece of a depth
+        last: no other piece of this depth follows
+    """
 
     walk: StackWalk
     status: Status = NOTHING
+    depth: int = 1
+    entry: Optional[State] = None
+    last: bool = True
 
 
 class KernelWalks:
@@ -52,6 +64,7 @@ class KernelWalks:
         self._stacks = KernelStacks(image, self._kernel.bounds.kernel_start)
         self.walkers = StackWalkers(image, symbolizer)
         self._cpu = self.walkers.cpus.of(image.pointer_size)
+        self._callee = image.symbol("KiCallUserMode") or 0
         self._saved = self._cpu.saved(self._kernel.form.structure)
         self.tells_registers = self._cpu.tells_registers
 
@@ -68,32 +81,95 @@ class KernelWalks:
         """Returns the address by which a walk knows a trap frame: x64 that of the machine frame in it."""
         return state.address + self._saved
 
-    def walk(self, thread: Thread, states: Iterable[State]) -> KernelWalk:
-        """Walks a thread's kernel stack.
+    def pieces(self, thread: Thread, states: Sequence[State]) -> Iterator[KernelWalk]:
+        """Yields the pieces of a thread's kernel stack, the newest first.
+
+        Each callback to user mode begins a piece, and so does each expansion. Where there is one more that
+        cannot be found a piece without frames says why.
 
         Args:
             thread: the thread
             states: its trap frames, as far as they are known
         """
-        stacks = [(segment.limit, segment.base) for segment in self._stacks.segments(thread)]
-        found = self._begin(thread, stacks, dict(self._traps(states)))
-        if found.walk.gaps and not found.walk.border:
-            # It had to guess, and may have gone past trap frames that only a search of the stack finds.
-            traps = dict(self._traps(self.states(thread, True)))
-            found = self._begin(thread, stacks, traps)
-        return found
+        known = self._stacks.find(thread)
+        segments = known.found
+        for depth in range(1, segments[-1].depth + 1 if segments else 2):
+            here = [segment for segment in segments if segment.depth == depth]
+            traps = dict(self._traps(states))
+            found = self._walked(thread, here, segments, traps)
+            if found.walk.gaps and not found.walk.border:
+                # It had to guess, and may have gone past trap frames that only a search of the stack finds.
+                traps = dict(self._traps(self.states(thread, True)))
+                found = self._walked(thread, here, segments, traps)
+            found = found._replace(depth=depth, entry=_entry(states, here, segments))
+            if len(here) < 2:
+                yield found
+            else:
+                yield from self._expanded(thread, here, found, traps)
+        if known.lost is not None:
+            yield KernelWalk(_NO_WALK, status(known.lost), known.lost_depth)
 
     def registers(self, thread: Thread) -> Dict[int, Registers]:
-        """Returns what a walk tells of the registers at each trap frame of a thread, by its address."""
-        walk = self.walk(thread, self.states(thread)).walk
-        found = {
-            frame.trap - self._saved: frame.registers
-            for frame in walk.frames
-            if frame.trap and frame.sure and frame.registers is not None
-        }
-        if walk.border is not None and walk.border.sure and walk.border.registers is not None:
-            found[walk.border.trap - self._saved] = walk.border.registers
+        """Returns what walks tell of the registers at each trap frame of a thread, by its address."""
+        found = {}
+        for piece in self.pieces(thread, self.states(thread)):
+            for frame in piece.walk.frames:
+                if frame.trap and frame.sure and frame.registers is not None:
+                    found[frame.trap - self._saved] = frame.registers
+            border = piece.walk.border
+            if border is not None and border.sure and border.registers is not None:
+                found[border.trap - self._saved] = border.registers
         return found
+
+    def _walked(
+        self, thread: Thread, here: Sequence[Segment], segments: Sequence[Segment], traps: Traps
+    ) -> KernelWalk:
+        """Walks what a thread has called in one depth, on one segment or on several."""
+        # Where an older depth lies above on the same memory the newer one ends at its InitialStack.
+        shared = {older.base for newer, older in zip(segments, segments[1:]) if older.base == newer.base}
+        stacks = [(each.limit, each.initial if each.base in shared else each.base) for each in here]
+        if here and here[0].depth > 1:
+            return self._called_out(thread, here, stacks, traps)
+        return self._begin(thread, stacks, traps)
+
+    def _called_out(
+        self, thread: Thread, here: Sequence[Segment], stacks: List[Range], traps: Traps
+    ) -> KernelWalk:
+        """Walks from where a callback to user mode was made."""
+        start = self.walkers.called_out(thread.space, here, self._callee)
+        if start is not None and self._is_kernel_code(start.registers.ip):
+            return KernelWalk(self.walkers.walk(thread.space, start, stacks, traps))
+        return KernelWalk(
+            self.walkers.search(thread.space, here[0].kernel_stack, Word.NO_SAVED_REGISTERS, stacks, traps)
+        )
+
+    def _expanded(
+        self, thread: Thread, here: Sequence[Segment], found: KernelWalk, traps: Traps
+    ) -> Iterator[KernelWalk]:
+        """Yields a walk segment by segment; one that it did not come to is searched."""
+        walk = found.walk
+        places = [_place(here, frame) for frame in walk.frames]
+        reached = places[-1] if places else 0
+        for number, segment in enumerate(here):
+            last = number == len(here) - 1
+            said = status(Word.EXPANDED) if segment.expanded else NOTHING
+            if number <= reached:
+                frames = tuple(frame for frame, place in zip(walk.frames, places) if place == number)
+                guessed = number == reached or not all(frame.sure for frame in frames)
+                piece = StackWalk(
+                    frames,
+                    walk.end if number == reached else None,
+                    walk.gaps if guessed else (),
+                    walk.border if number == reached else None,
+                )
+            else:
+                stacks = [(segment.limit, segment.base)]
+                piece = self.walkers.search(
+                    thread.space, segment.kernel_stack, Word.NO_SAVED_REGISTERS, stacks, traps
+                )
+            said = status(found.status if number == 0 else None, said)
+            entry = found.entry if last else None
+            yield KernelWalk(piece, said, found.depth, entry, last)
 
     def _begin(self, thread: Thread, stacks: List[Range], traps: Traps) -> KernelWalk:
         if thread.running:
@@ -129,3 +205,29 @@ class KernelWalks:
             )
             if state.origin != WOW64 and not dead and "Rip" in state.registers and "Rsp" in state.registers:
                 yield self.saved(state), self._cpu.beside(state)
+
+
+def _entry(states: Sequence[State], here: Sequence[Segment], segments: Sequence[Segment]) -> Optional[State]:
+    """Returns the first state that was saved when a thread left user mode to come to some segments.
+
+    That is the trap frame that its callback kept, or one in its place. What lies in no segment counts for the
+    current depth.
+    """
+    older = bool(here) and here[0].depth > 1
+    others = [segment for segment in segments if segment not in here]
+    possible = [
+        state
+        for state in states
+        if state.origin in (THREAD, TOP)
+        and (state.mode == USER or not state.registers)
+        and not any(each.holds(state.address) for each in others)
+        and (not older or any(each.holds(state.address) for each in here))
+    ]
+    kept = [segment.trap_frame for segment in here if segment.trap_frame]
+    return next((state for state in possible if state.address in kept), next(iter(possible), None))
+
+
+def _place(here: Sequence[Segment], frame: Frame) -> int:
+    """Returns the number of the segment on which a frame lies; that of the first if it is on none."""
+    numbers = (number for number, each in enumerate(here) if each.limit <= frame.sp <= each.base)
+    return next(numbers, 0)

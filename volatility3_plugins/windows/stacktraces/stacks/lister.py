@@ -23,10 +23,10 @@ from ..threads.lister import Thread, Threads
 from ..traps.decode.frame import CS_USER_32
 from ..traps.decode.frame import USER as USER_MODE
 from ..traps.lister import NO_THREADS
-from ..traps.state import THREAD, TOP, WOW64, State
-from .cpus import Range
+from ..traps.state import WOW64, State
+from .cpus import NO_TRAPS, Range, Traps
 from .decode.frames import Border, Frame, StackWalk
-from .kernel import KernelWalks
+from .kernel import KernelWalk, KernelWalks
 
 KERNEL, USER = "kernel", "user"
 
@@ -36,7 +36,8 @@ class CallStack(Record):
 
     Attributes:
         thread: the thread
-        part: kernel, user or wow64
+        part: kernel, user or wow64; with a number (`kernel 2`) what a thread has left by callbacks to user
+            mode: 2 is what the newest one left
         space: the address space that names its frames
         frames: its frames, innermost first
         status: why the stack is not there, not complete or not sure
@@ -83,6 +84,9 @@ class StackLister(interfaces.configuration.VersionableInterface):
     ) -> Iterator[CallStack]:
         """Yields the stacks of threads: of each its kernel part, its user part, its 32-bit part.
 
+        Where callbacks have not been left the older parts follow in the same order, the newest first. A part
+        that the kernel expanded comes before that from which it was.
+
         Args:
             image: the image
             symbolizer: knows the modules of every address space
@@ -104,32 +108,44 @@ class StackLister(interfaces.configuration.VersionableInterface):
             yield CallStack(thread, KERNEL, thread.space, (), thread.status)
             return
         states = self._kernel.states(thread)
-        found = self._kernel.walk(thread, states)
-        said = status(thread.status, found.status, _remarks(found.walk))
-        yield CallStack(thread, KERNEL, thread.space, found.walk.frames, said)
-        if not thread.teb and all(state.mode != USER_MODE for state in states):
-            return
-        entered = self._entered(thread, states)
+        has_user_half = bool(thread.teb) or any(state.mode == USER_MODE for state in states)
+        pieces = list(self._kernel.pieces(thread, states))
+        for number, piece in enumerate(pieces):
+            said = status(thread.status, piece.status, _remarks(piece.walk))
+            part = _numbered(KERNEL, piece.depth)
+            yield CallStack(thread, part, thread.space, piece.walk.frames, said)
+            if piece.last and has_user_half:
+                # Below a callback's dispatcher lies what the next older depth kept.
+                kept = [each.entry for each in pieces[number + 1 :] if each.entry is not None]
+                yield from self._user_parts(thread, states, piece, kept)
+
+    def _user_parts(
+        self, thread: Thread, states: Sequence[State], piece: KernelWalk, kept: Sequence[State]
+    ) -> Iterator[CallStack]:
+        """Yields the user part whence a thread came to a piece of its kernel stack, and the 32-bit part."""
+        entered = self._entered(thread, piece)
+        part, part32 = _numbered(USER, piece.depth), _numbered(WOW64, piece.depth)
         narrow = entered is not None and entered.registers.get("SegCs") == CS_USER_32
         if narrow:
             said = status(thread.status, Word.IN_32_BIT_CODE)
-            yield CallStack(thread, USER, thread.space, (), said)
+            yield CallStack(thread, part, thread.space, (), said)
         else:
             stacks = self._user_stacks.native(thread)
-            yield self._user(thread, USER, thread.space, entered, stacks, found.walk.border)
+            traps = {self._kernel.saved(state): None for state in kept if state.registers}
+            yield self._user(thread, part, thread.space, entered, stacks, piece.walk.border, traps)
         if thread.wow64 is not None:
-            area = next((state for state in states if state.origin == WOW64), None)
+            # The CPU area holds what is newest; where a callback keeps what was there before nothing proves.
+            current = (state for state in states if state.origin == WOW64 and piece.depth == 1)
             stacks = self._user_stacks.narrow(thread)
-            yield self._user(thread, WOW64, thread.wow64, entered if narrow else area, stacks)
+            yield self._user(thread, part32, thread.wow64, entered if narrow else next(current, None), stacks)
 
-    def _entered(self, thread: Thread, states: Sequence[State]) -> Optional[State]:
-        """Returns the registers with which the thread left user mode last, or with which it runs there."""
-        if thread.running:
+    def _entered(self, thread: Thread, piece: KernelWalk) -> Optional[State]:
+        """Returns the registers with which the thread left user mode, or with which it runs there."""
+        if thread.running and piece.depth == 1:
             context = self._kernel.context(thread)
             if context is not None and context.mode == USER_MODE:
                 return context
-        found = (state for state in states if state.origin in (THREAD, TOP))
-        return next((state for state in found if state.mode == USER_MODE or not state.registers), None)
+        return piece.entry
 
     def _user(
         self,
@@ -139,16 +155,18 @@ class StackLister(interfaces.configuration.VersionableInterface):
         state: Optional[State],
         stacks: List[Range],
         border: Optional[Border] = None,
+        traps: Traps = NO_TRAPS,
     ) -> CallStack:
         """Walks a stack of user mode.
 
         Args:
             thread: the thread
-            part: user or wow64
+            part: user or wow64, and the number of an older one
             space: the address space whose code runs on it
             state: where it begins
             stacks: its limits
             border: where the walk up the kernel's stack came out
+            traps: the trap frames that callbacks have kept, which are not on this stack
         """
         start = None if state is None else self._walkers.cpus.of(space.pointer_size).start(state)
         if state is None or start is None:
@@ -158,7 +176,7 @@ class StackLister(interfaces.configuration.VersionableInterface):
             start = start.keeping(border)
         sp = state.registers["Rsp"]
         stacks = [(low, high) for low, high in stacks if low <= sp <= high]
-        walk = self._walkers.walk(space, start, stacks)
+        walk = self._walkers.walk(space, start, stacks, traps)
         unlimited = None if stacks else Word.STACK_LIMITS_UNKNOWN
         said = status(thread.status, state.status, unlimited, _remarks(walk))
         return CallStack(thread, part, space, walk.frames, said)
@@ -208,3 +226,8 @@ class UserStacks:
 def _remarks(walk: StackWalk) -> Status:
     """Returns what is not in order with a walk."""
     return status(*walk.gaps, walk.end)
+
+
+def _numbered(part: str, depth: int) -> str:
+    """Returns the name of a part: what a thread is in has no number."""
+    return part if depth == 1 else f"{part} {depth}"

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from typing import Dict, List, Optional, Tuple
+from typing import Dict, List, Optional, Sequence, Tuple
 
 from volatility3.framework import exceptions
 from volatility3.framework.layers import intel
@@ -17,7 +17,8 @@ from ..base.space import AddressSpace
 from ..names.decode.pe import Headers
 from ..names.imagereader import ImageReader
 from ..names.symbolizer import KnownModule, SpaceNames, Symbolizer
-from .cpus import AnyStart, Cpus, Range, Scene, Traps
+from ..threads.kernelstacks import Segment
+from .cpus import NO_TRAPS, AnyStart, Cpus, Range, Scene, Traps
 from .decode import dispatchers_x86
 from .decode.frames import CodeImage, StackWalk
 
@@ -28,8 +29,6 @@ _CODE = 0x20000020
 """IMAGE_SCN_MEM_EXECUTE, IMAGE_SCN_CNT_CODE."""
 
 _NTDLL = "ntdll"
-
-_NO_TRAPS: Traps = {}
 
 
 class StackWalkers:
@@ -47,7 +46,7 @@ class StackWalkers:
         self.cpus = image.part(Cpus)
 
     def walk(
-        self, space: AddressSpace, start: AnyStart, stacks: List[Range], traps: Traps = _NO_TRAPS
+        self, space: AddressSpace, start: AnyStart, stacks: List[Range], traps: Traps = NO_TRAPS
     ) -> StackWalk:
         """Walks from a register state.
 
@@ -60,7 +59,7 @@ class StackWalkers:
         return start.walk(self._scene(space), stacks, traps)
 
     def search(
-        self, space: AddressSpace, sp: int, reason: Word, stacks: List[Range], traps: Traps = _NO_TRAPS
+        self, space: AddressSpace, sp: int, reason: Word, stacks: List[Range], traps: Traps = NO_TRAPS
     ) -> StackWalk:
         """Walks a stack from the first return address that a scan finds.
 
@@ -73,6 +72,10 @@ class StackWalkers:
         """
         cpu = self.cpus.of(space.pointer_size)
         return cpu.walker(self._scene(space), traps).search(sp, reason, stacks)
+
+    def called_out(self, space: AddressSpace, segments: Sequence[Segment], callee: int) -> Optional[AnyStart]:
+        """Returns where a callback to user mode will return to in the kernel; see `Cpu.called_out`."""
+        return self.cpus.of(space.pointer_size).called_out(self._scene(space), segments, callee)
 
     def memory(self, space: AddressSpace) -> Memory:
         """Returns the memory of an address space (the kernel's half only, if the user's has no tables)."""

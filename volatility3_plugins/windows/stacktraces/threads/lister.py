@@ -46,7 +46,11 @@ _MEMBERS = {
     "initial_stack": ("Tcb.InitialStack",),
     "kernel_stack": ("Tcb.KernelStack",),
     "trap_frame": ("Tcb.TrapFrame",),
+    "callback_stack": ("Tcb.CallbackStack",),
+    "callback_depth": ("Tcb.CallbackNestingLevel", "Tcb.CallbackDepth"),
     "teb": ("Tcb.Teb",),
+    "system_call_number": ("Tcb.SystemCallNumber",),
+    "first_argument": ("Tcb.FirstArgument",),
     "state": ("Tcb.State",),
     "wait_reason": ("Tcb.WaitReason",),
     "start_address": ("StartAddress",),
@@ -80,7 +84,8 @@ class Thread(Record):
 
     `space` is the native address space of its process, `wow64` the 32-bit half, None if the process has none.
     `ethread` is 0 if only a scan of physical memory found the thread, and in a row that stands for a damaged
-    list. `processor` is the number of the processor on which it is running.
+    list. `processor` is the number of the processor on which it is running. `system_call_number` and
+    `first_argument` are those of its newest system call from user mode (7 and later).
     """
 
     ethread: int
@@ -92,10 +97,14 @@ class Thread(Record):
     initial_stack: Optional[int]
     kernel_stack: Optional[int]
     trap_frame: Optional[int]
+    callback_stack: Optional[int]
+    callback_depth: Optional[int]
     teb: Optional[int]
     state: Optional[int]
     wait_reason: Optional[int]
     debug_active: Optional[int]
+    system_call_number: Optional[int]
+    first_argument: Optional[int]
     start_address: Optional[int]
     win32_start_address: Optional[int]
     processor: Optional[int]

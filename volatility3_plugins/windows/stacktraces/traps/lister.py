@@ -20,7 +20,7 @@ from ..names.symbolizer import Symbolizer
 from ..threads import processors
 from ..threads.kernelstacks import KernelStacks, Segment
 from ..threads.lister import Thread, Threads
-from .decode.frame import USER
+from .decode.frame import USER, Facts
 from .reader import Reading, TrapKernel, TrapReader
 from .state import STACK, THREAD, TOP, State, TrapContexts
 
@@ -67,7 +67,11 @@ class ThreadFrames:
                 user_cs = state.registers.get("SegCs")
             yield state
         if scan:
+            lowest: Dict[int, Segment] = {}
             for segment in segments:
+                # Of several on the same memory the newest one reaches lowest.
+                lowest.setdefault(segment.base, segment)
+            for segment in lowest.values():
                 yield from self._scan(thread, segment, taken)
         context = self._contexts.wow64(thread, user_cs)
         if context is not None:
@@ -83,7 +87,8 @@ class ThreadFrames:
                 yield self._state(thread, THREAD, address, Reading(None, True), outside)
                 return
             held = self._reader.window(address)
-            reading = self._reader.read(address, held, False, thread.debug_active)
+            told = _told(thread, chained=True, newest=not taken)
+            reading = self._reader.read(address, held, False, told, thread.space)
             yield self._thread_state(thread, THREAD, address, reading, segment)
             taken.append(address)
             address = reading.previous
@@ -92,11 +97,11 @@ class ThreadFrames:
 
     def _tops(self, thread: Thread, segments: List[Segment], taken: List[int]) -> Iterator[State]:
         """Yields what entries from user mode left at the top of each segment."""
-        debug_active = thread.debug_active
+        told = _told(thread)
         for segment in segments:
             places = [segment.initial - distance for distance in self._reader.kernel.tops]
             readings = [
-                (address, self._reader.read(address, self._reader.window(address), True, debug_active))
+                (address, self._reader.read(address, self._reader.window(address), True, told, thread.space))
                 for address in places
                 if address >= segment.limit and address not in taken
             ]
@@ -111,8 +116,9 @@ class ThreadFrames:
     def _scan(self, thread: Thread, segment: Segment, taken: List[int]) -> Iterator[State]:
         held = self._reader.stack(segment.limit, segment.base)
         self.unread += held.missing(segment.limit, segment.base)
+        told = _told(thread)
         for address in self._reader.scan(held, segment.limit, segment.base, taken):
-            reading = self._reader.read(address, held, True, thread.debug_active)
+            reading = self._reader.read(address, held, True, told, thread.space)
             yield self._thread_state(thread, STACK, address, reading, segment)
 
     def _thread_state(
@@ -232,6 +238,19 @@ class TrapStates(interfaces.configuration.VersionableInterface):
                     where = f"CPU {processor.number} {stack.kind}"
                     found = self._reader.state(self._kernel_space, None, STACK, address, reading, "")
                     yield found._replace(processor=where)
+
+
+def _told(thread: Thread, chained: bool = False, newest: bool = False) -> Facts:
+    """Returns what a thread tells of one of its frames.
+
+    Args:
+        thread: the thread
+        chained: KTHREAD.TrapFrame or a frame before it names the frame
+        newest: KTHREAD.TrapFrame itself does: the number and first argument of a system call are its own
+    """
+    number, argument = thread.system_call_number, thread.first_argument
+    system_call = (number, argument) if newest and number is not None and argument is not None else None
+    return Facts(debug_active=thread.debug_active, chained=chained, system_call=system_call)
 
 
 def _segment_of(segments: List[Segment], address: int, size: int) -> Optional[Segment]:

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import logging
-from typing import Dict, Iterator, List, Optional, Tuple, Type
+from typing import Dict, FrozenSet, Iterator, List, Optional, Tuple, Type
 
 from ..base.decode.extents import Extents
 from ..base.decode.memo import late_pattern
@@ -13,10 +13,21 @@ from ..base.decode.record import Record
 from ..base.decode.status import NOTHING, Status
 from ..base.image import Image
 from ..base.space import AddressSpace
+from ..names.decode.unwindinfo import UnwindDataError
 from ..names.symbolizer import Symbolizer
 from ..threads import processors
-from .decode.exceptionframe import ExceptionFrame, ExceptionFrames
-from .decode.frame import COLUMNS, EXCEPTION, UNSURE, Facts, MemberValue, TrapBounds, TrapForm, TrapFrame
+from .decode.exceptionframe import NOT_DISPATCHED, ExceptionFrame, ExceptionFrames
+from .decode.frame import (
+    COLUMNS,
+    EXCEPTION,
+    NO_FACTS,
+    UNSURE,
+    Facts,
+    MemberValue,
+    TrapBounds,
+    TrapForm,
+    TrapFrame,
+)
 from .decode.kinds_x64 import TrapForm64
 from .decode.kinds_x86 import TrapForm86
 from .state import State, register_types
@@ -86,6 +97,22 @@ class TrapKernel:
         found = _FUNCTION.match(name.symbol) if name.source == _PDB else None
         return found.group(1) if found else ""
 
+    def stored(self, address: int) -> Optional[FrozenSet[str]]:
+        """Returns the registers that an entry stores in its trap frame by its unwind data, None if unknown.
+
+        Args:
+            address: a return address into the entry's code, from right below the frame
+        """
+        known = self._names.module_at(address) if address else None
+        if known is None or known.module.base != self.image.base or known.image.functions is None:
+            return None
+        table = known.image.functions
+        entry = table.find(address - 1 - known.module.base)
+        try:
+            return None if entry is None else self.form.stored(table.chain(entry))
+        except UnwindDataError:
+            return None
+
     def _system_call_return(self) -> int:
         """Returns KUSER_SHARED_DATA.SystemCallReturn, where sysenter's frames return to."""
         shared = self.image.types.find("_KUSER_SHARED_DATA")
@@ -128,7 +155,12 @@ class TrapReader:
         return self._memory.load(limit, base - limit)
 
     def read(
-        self, address: int, held: Extents, strict: bool = True, debug_active: Optional[int] = None
+        self,
+        address: int,
+        held: Extents,
+        strict: bool = True,
+        told: Facts = NO_FACTS,
+        space: Optional[AddressSpace] = None,
     ) -> Reading:
         """Reads the frame at an address.
 
@@ -136,7 +168,8 @@ class TrapReader:
             address: where it should be (canonical)
             held: the memory around it
             strict: believe the acceptance tests only, and not the pointer that led here
-            debug_active: the thread's DebugActive, None if it is not known
+            told: what the thread tells of this frame (debug_active, chained, system_call)
+            space: the thread's process, where there is one
         """
         form = self.kernel.form
         view = held.read(address, form.size)
@@ -145,8 +178,15 @@ class TrapReader:
         data = bytes(view)
         if not (form.accepts(address, data, self.kernel.bounds) if strict else form.plausible(address, data)):
             return Reading(None, True)
-        handler = self.kernel.function(self._pointer(held, address - self._memory.pointer_size))
-        facts = self.kernel.facts._replace(handler=handler, debug_active=debug_active)
+        handler = self._pointer(held, address - self._memory.pointer_size)
+        facts = self.kernel.facts._replace(
+            handler=self.kernel.function(handler),
+            stored=self.kernel.stored(handler),
+            instruction=self._instruction(data, space),
+            debug_active=told.debug_active,
+            chained=told.chained,
+            system_call=told.system_call,
+        )
         frame = form.decode(address, data, facts)
         listed = list(form.listed(frame, data)) if self._members else []
         built = self._exception_frame(frame, held)
@@ -193,6 +233,15 @@ class TrapReader:
             reading.members,
         )
 
+    def _instruction(self, data: bytes, space: Optional[AddressSpace]) -> bytes:
+        """Returns the code before the Rip of a frame from user mode, where its kind depends on that."""
+        form = self.kernel.form
+        if space is None or not space.layer_name or not form.instruction_size or not form.is_user(data):
+            return b""
+        rip = form.number(data, form.only_names.get("Rip", "Rip"))
+        size = form.instruction_size
+        return (self.kernel.image.memory(space).read(rip - size, size) if rip >= size else None) or b""
+
     def _pointer(self, held: Extents, address: int) -> int:
         view = held.read(address, self._memory.pointer_size)
         return 0 if view is None else int.from_bytes(view, "little")
@@ -209,7 +258,8 @@ class TrapReader:
         structure = self.kernel.exceptions.structure
         for name, value in built.registers.items():
             field = structure.field(name)
-            yield MemberValue(f"{structure.name}.{name}", field.offset, field.size, value, built.validity, "")
+            member, why = f"{structure.name}.{name}", NOT_DISPATCHED if built.validity == UNSURE else ""
+            yield MemberValue(member, field.offset, field.size, value, built.validity, why)
 
 
 def _with(frame: TrapFrame, built: ExceptionFrame) -> TrapFrame:

@@ -88,9 +88,9 @@ class TestRealLog:
             assert real.truth["generation"] == "5"
             return
         assert heaplog.prove(reader, address, layout)
-        # One pointer further the chains begin with the record that each bucket found last.
+        # One pointer further on, the chains seem to begin with the record that each bucket found last.
         size = real.pointer_size
-        shifts = (-4 * size, -2 * size, -size, 2 * size, 4 * size, 8 * size)
+        shifts = (-4 * size, -2 * size, -size, size, 2 * size, 3 * size, 4 * size, 8 * size)
         assert not any(heaplog.prove(reader, address + shift, layout) for shift in shifts)
 
 

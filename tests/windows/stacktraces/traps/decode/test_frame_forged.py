@@ -4,16 +4,18 @@
 
 from __future__ import annotations
 
-from typing import Dict, List, Optional, Tuple
+from typing import Dict, FrozenSet, List, Optional, Set, Tuple
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from volatility3.plugins.windows.stacktraces.names.decode.unwindinfo import read_unwind_info
 from volatility3.plugins.windows.stacktraces.traps.decode import frame as trapframe
 from volatility3.plugins.windows.stacktraces.traps.decode.frame import NO_FACTS, Facts, TrapBounds, TrapForm
 
 from tests.forge import kernels, trapframes
 from tests.forge import trapentries as entries
+from tests.forge.code import RBP, RBX, RSI, Routine, trap_handler
 from tests.forge.trapentries import X64, X86_BLUE, X86_OLD, Entry
 from tests.support import traplayouts
 from tests.support.trapsets import (
@@ -210,3 +212,131 @@ def test_a_service_called_from_the_kernel_saves_no_ecx() -> None:
         address, forged = make(X86_OLD, entry, filled(b"\0"))
         frame = forms(X86_OLD)[0].decode(address, forged.data, facts_of(X86_OLD, entry))
         assert ("Rcx" in frame.registers) == shown
+
+
+@pytest.mark.parametrize(
+    ("stored", "shown"), [(None, "unsure"), (frozenset(), "absent"), (frozenset(["Rsi"]), "sure")]
+)
+def test_unwind_data_tell_whether_an_interrupt_stored_rsi(
+    stored: Optional[FrozenSet[str]], shown: str
+) -> None:
+    address, forged = make(X64, Entry(entries.DEVICE, "kernel"), filled(b"\0"))
+    frame = forms(X64)[0].decode(address, forged.data, Facts(stored=stored))
+    assert ("Rsi" in frame.registers) == (shown != "absent")
+    assert ("Rsi" in frame.unsure) == (shown == "unsure")
+    assert frame.registers.get("Rsi") in (None, registers_64("kernel")["rsi"])
+
+
+@pytest.mark.parametrize(
+    ("routine", "stored"),
+    [
+        (Routine(0, machine_frame=True, pushes=(RBP, RSI), alloc=0x150, frame=(RBP, 0x80)), {"Rsi"}),
+        (
+            Routine(0, machine_frame=True, pushes=(RBP,), saves={RBX: 0x140, RSI: 0x150}, alloc=0x158),
+            {"Rbx", "Rsi"},
+        ),
+        # Where Rsi goes to another place than the member's, the frame has none.
+        (Routine(0, machine_frame=True, pushes=(RSI, RBP), alloc=0x150), set()),
+        (trap_handler(0), set()),
+        # A frame of another size, and code that no interrupt enters, tell nothing of this one.
+        (Routine(0, machine_frame=True, pushes=(RBP, RSI), alloc=0x140), None),
+        (Routine(0, machine_frame=True, error_code=False, pushes=(RBP, RSI), alloc=0x150), None),
+        (Routine(0, pushes=(RBP, RSI), alloc=0x150), None),
+    ],
+)
+def test_what_unwind_data_say_of_a_frame(routine: Routine, stored: Optional[Set[str]]) -> None:
+    data = routine.info()
+    info = read_unwind_info(lambda rva, length: data[rva : rva + length], 0)
+    for form in forms(X64):
+        assert form.stored([info]) == stored
+    assert forms(X86_OLD)[0].stored([info]) is None
+
+
+def test_a_frame_that_the_thread_names_is_a_service() -> None:
+    """The bytes alone could be those of an exception, which never sets KTHREAD.TrapFrame."""
+    address, forged = make(X64, Entry(entries.ZW, "kernel", linkage=LINKAGE[X64]), filled(b"\0"))
+    frame = forms(X64)[0].decode(address, forged.data, Facts(chained=True))
+    assert (frame.kind, frame.unsure) == ("service", ())
+
+
+@pytest.mark.parametrize(("argument", "sure"), [(0, True), (8, False)])
+def test_the_thread_confirms_what_a_system_call_stored(argument: int, sure: bool) -> None:
+    address, forged = make(X64, Entry(entries.SYSCALL, "user64"), filled(b"\x07"))
+    told = int.from_bytes(b"\x07" * 8, "little")
+    facts = Facts(debug_active=2, system_call=(told, told + argument))
+    frame = forms(X64)[0].decode(address, forged.data, facts)
+    assert {"Rax", "Rdx", "R8", "R9"} <= set(frame.registers)
+    assert set(frame.unsure) == (set() if sure else {"Rax", "Rdx", "R8", "R9"})
+
+
+@pytest.mark.parametrize(
+    ("rax", "number", "argument", "sure"),
+    [(0x34, 0x34, 0, True), (0x34, 0x35, 0, False), (0x34, 0x34, 4, False), (0xC0, 0xC0, 0, False)],
+)
+def test_the_thread_tells_a_system_call_from_the_way_out_into_an_apc(
+    rax: int, number: int, argument: int, sure: bool
+) -> None:
+    entry = Entry(entries.SYSCALL, "user64", mitigated=True)
+    address, forged = make(X64, entry, filled(b"\0"))
+    data = bytearray(forged.data)
+    data[0x30:0x68] = rax.to_bytes(8, "little") + bytes(0x30)
+    facts = facts_of(X64, entry)._replace(system_call=(number, argument))
+    assert set(forms(X64)[0].decode(address, bytes(data), facts).unsure) == (
+        set() if sure else {"Rax", "Rdx"}
+    )
+
+
+@pytest.mark.parametrize(
+    ("instruction", "clears_dr7", "shown"),
+    [
+        (b"", True, "unsure"),
+        (b"", None, "unsure"),
+        (b"", False, "absent"),
+        (b"\xcd\x2b", True, "sure"),
+        (b"\xcd\x2e", True, "absent"),
+        (b"\xcd\x03", True, "unsure"),
+    ],
+)
+def test_the_callers_instruction_tells_kicallbackreturn(
+    instruction: bytes, clears_dr7: Optional[bool], shown: str
+) -> None:
+    entry = Entry(entries.INT2E, "user")
+    address, forged = make(X86_OLD, entry, filled(b"\0"))
+    facts = Facts(instruction=instruction, clears_dr7=clears_dr7)
+    frame = forms(X86_OLD)[0].decode(address, forged.data, facts)
+    assert ("Rcx" in frame.registers) == (shown != "absent")
+    assert ("Rcx" in frame.unsure) == (shown == "unsure")
+
+
+@pytest.mark.parametrize(
+    ("instruction", "system_call_return", "service"),
+    [(b"\x8b\xc0", 0x7C90EB94, False), (b"\xcd\x2e", 0x7C90EB94, True), (b"\x8b\xc0", 0, True)],
+)
+def test_what_is_not_behind_a_call_is_a_trap(
+    instruction: bytes, system_call_return: int, service: bool
+) -> None:
+    registers = dict(registers_86("user"), edx=0)
+    data = bytearray(
+        trapframes.forge(X86_OLD, Entry(entries.DEVICE, "user"), registers, USER_86, filled(b"\x77")).data
+    )
+    data[0x48:0x4C] = bytes(4)
+    facts = Facts(instruction=instruction, system_call_return=system_call_return)
+    frame = forms(X86_OLD)[0].decode(USER_86, bytes(data), facts)
+    assert ("Rax" in frame.unsure) == service
+    assert frame.registers["Rax"] == registers["eax"]
+    # KiFastSystemCallRet itself is where a system call returns to, whatever lies before it.
+    registers["eip"] = system_call_return
+    data[0x68:0x6C] = system_call_return.to_bytes(4, "little")
+    assert "Rax" in forms(X86_OLD)[0].decode(USER_86, bytes(data), facts).unsure
+
+
+@pytest.mark.parametrize(
+    ("handler", "shown"), [("", "unsure"), ("KiInterruptDispatch", "absent"), ("KiTrap0E", "sure")]
+)
+def test_the_handler_tells_whether_selectors_were_stored(handler: str, shown: str) -> None:
+    """x86, from kernel mode, over the selectors of an earlier exception."""
+    address, forged = make(X86_OLD, Entry(entries.DEVICE, "kernel"), filled(b"\x30\0\0\0"))
+    frame = forms(X86_OLD)[0].decode(address, forged.data, Facts(handler=handler))
+    for name in ("SegDs", "SegEs", "SegFs", "SegGs"):
+        assert (name in frame.registers) == (shown != "absent")
+        assert (name in frame.unsure) == (shown == "unsure")

@@ -7,7 +7,7 @@ Source: Intel 64 and IA-32 Architectures Software Developer's Manual, volume 2, 
 
 from __future__ import annotations
 
-from typing import Optional
+from typing import Iterator, Optional
 
 from ...names.decode.unwindinfo import Bytes
 
@@ -24,10 +24,17 @@ def is_call(before: Bytes) -> bool:
     Args:
         before: the bytes before the supposed return address; LONGEST_CALL of them decide every case
     """
+    return next(lengths(before), None) is not None
+
+
+def lengths(before: Bytes) -> Iterator[int]:
+    """Yields how many bytes the call before an address may have; `before` is that of `is_call`."""
     code = bytes(before[-LONGEST_CALL:])
     if code[-_NEAR:-4] == b"\xe8":
-        return True
-    return any(code[start] == 0xFF and _indirect(code[start + 1 :]) for start in range(len(code) - 1))
+        yield _NEAR
+    for start in range(len(code) - 1):
+        if code[start] == 0xFF and _indirect(code[start + 1 :]):
+            yield len(code) - start
 
 
 def direct_target(before: Bytes, address: int) -> Optional[int]:

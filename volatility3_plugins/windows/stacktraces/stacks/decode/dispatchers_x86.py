@@ -1,12 +1,13 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""What the kernel leaves on a 32-bit user stack when it has a thread go on in KiUserExceptionDispatcher.
+"""What the kernel leaves on a 32-bit user stack when it has a thread go on in a dispatcher of ntdll.
 
-At the dispatcher's entry Esp is the address of two pointers: to an EXCEPTION_RECORD and, above that, to the
-CONTEXT that was interrupted. The kernel puts all of it below that context's Esp.
+At the entry of KiUserExceptionDispatcher Esp is the address of two pointers: to an EXCEPTION_RECORD and,
+above that, to the CONTEXT that was interrupted. At the entry of KiUserApcDispatcher the CONTEXT lies above
+the APC's routine and its three arguments. The kernel puts all of it below that context's Esp.
 
-Source: EXCEPTION_RECORD, CONTEXT and its flags: winnt.h, the same in every version. That nothing else is
-taken for them is proven by what they hold.
+Source: EXCEPTION_RECORD, CONTEXT and its flags: winnt.h, the same in every version. The stack of an APC:
+described (ReactOS, KiInitializeUserApc). That nothing else is taken for them is proven by what they hold.
 """
 
 from __future__ import annotations
@@ -19,11 +20,16 @@ from .frames import Read
 from .registers import Registers32
 
 EXCEPTION = "KiUserExceptionDispatcher"
-NAMES = frozenset((EXCEPTION, "KiUserApcDispatcher", "KiUserCallbackDispatcher"))
+APC = "KiUserApcDispatcher"
+CALLBACK = "KiUserCallbackDispatcher"
+NAMES = frozenset((EXCEPTION, APC, CALLBACK))
 """The functions of ntdll that nobody calls: the kernel has a thread go on in them."""
 
 FindDispatcher = Callable[[int], Optional[Tuple[int, str]]]
 """address -> start and name of the dispatcher that ntdll's names say it is in, None if it is in none."""
+
+Together = Callable[[int, int], bool]
+"""(address, address) -> whether both are known to lie on one stack"""
 
 _DECORATION = late_pattern(r"^_+|@\d+$")
 
@@ -36,6 +42,7 @@ _EFLAGS_ALWAYS, _EFLAGS_NEVER = 0x2, 0x20000
 _MAX_PARAMETERS = 15
 _POINTER = 4
 _PAIR = 2 * _POINTER
+_APC_ARGUMENTS = 4 * _POINTER
 
 
 def nowhere(_address: int) -> Optional[Tuple[int, str]]:
@@ -49,8 +56,8 @@ def named(label: str) -> Optional[str]:
     return plain if plain in NAMES else None
 
 
-class Exceptions:
-    """Finds what an exception interrupted.
+class Contexts:
+    """Finds what an exception or an APC interrupted.
 
     Args:
         types: _CONTEXT and _EXCEPTION_RECORD of 32 bits
@@ -67,13 +74,29 @@ class Exceptions:
         self._parameters_at = record.size - _MAX_PARAMETERS * _POINTER
         self._record = record.reader("NumberParameters")
 
-    def interrupted(self, entry: int, together: Callable[[int, int], bool]) -> Optional[Registers32]:
+    def find(self, name: str, entry: int, together: Together) -> Optional[Registers32]:
         """Returns the registers that were interrupted, if what lies there proves itself.
 
         Args:
-            entry: Esp at the dispatcher's first instruction
+            name: the dispatcher: EXCEPTION or APC
+            entry: Esp at its first instruction
             together: tells whether two addresses lie on one stack
         """
+        context = self._behind_record(entry) if name == EXCEPTION else entry + _APC_ARGUMENTS
+        data = self._read(context, self._context_size) if context and together(entry, context) else None
+        if context is None or data is None:
+            return None
+        flags, ip, sp, bp, cs, eflags = self._context(data, 0)
+        if flags & _NEEDED_FLAGS != _NEEDED_FLAGS or flags & ~_KNOWN_FLAGS or cs & _USER != _USER:
+            return None
+        if not eflags & _EFLAGS_ALWAYS or eflags & _EFLAGS_NEVER:
+            return None
+        if sp < context + self._context_size or not together(entry, sp) or not self._is_code(ip):
+            return None
+        return Registers32(ip, sp, bp)
+
+    def _behind_record(self, entry: int) -> Optional[int]:
+        """Returns the address of an exception's CONTEXT if the record below it is in order."""
         pair = self._read(entry, _PAIR)
         if pair is None:
             return None
@@ -86,14 +109,4 @@ class Exceptions:
         (parameters,) = self._record(data, 0)
         if parameters > _MAX_PARAMETERS or record + self._parameters_at + _POINTER * parameters > context:
             return None
-        data = self._read(context, self._context_size) if together(entry, context) else None
-        if data is None:
-            return None
-        flags, ip, sp, bp, cs, eflags = self._context(data, 0)
-        if flags & _NEEDED_FLAGS != _NEEDED_FLAGS or flags & ~_KNOWN_FLAGS or cs & _USER != _USER:
-            return None
-        if not eflags & _EFLAGS_ALWAYS or eflags & _EFLAGS_NEVER:
-            return None
-        if sp < context + self._context_size or not together(entry, sp) or not self._is_code(ip):
-            return None
-        return Registers32(ip, sp, bp)
+        return context

@@ -5,7 +5,8 @@
 The chain misses the caller of a function that has not set up its frame yet, or has none. At an interrupted
 instruction and behind a system call the code is looked at for that; where it leaves doubt, the frame is not
 sure. Across the dispatchers of user mode the chain leads on, too, but misses those who were interrupted: what
-follows is sure only where the CONTEXT of an exception proves itself.
+follows is sure only where the CONTEXT of an exception or of an APC proves itself, or where the trap frame
+that a callback kept in the kernel agrees.
 """
 
 from __future__ import annotations
@@ -14,8 +15,8 @@ from typing import Collection, Optional
 
 from ...base.decode.status import Word
 from ...base.decode.structure import Structures
-from . import clues_x86, dispatchers_x86
-from .dispatchers_x86 import Exceptions, FindDispatcher
+from . import callsite, clues_x86, dispatchers_x86
+from .dispatchers_x86 import Contexts, FindDispatcher
 from .flow_x86 import CALLERS, OURS
 from .frames import (
     FRAME_POINTER,
@@ -45,10 +46,11 @@ _NEAR_CODE = 0x4000
 _DEEPEST = 0x80
 """How far above Esp a return address is looked for where a function has no frame."""
 
+_APC_POPS = 12
+"""Bytes of arguments that the routine of an APC pops: NormalContext, SystemArgument1, SystemArgument2."""
+
 _CALL_NEXT = b"\xe8\0\0\0\0"
 _CALL_NEXT_SIZE = len(_CALL_NEXT)
-_CALL = b"\xe8"
-_CALL_SIZE = 5
 
 
 class Walker32(Walker[Registers32]):
@@ -59,7 +61,8 @@ class Walker32(Walker[Registers32]):
         read: reads memory
         types: _KTRAP_FRAME, _CONTEXT and _EXCEPTION_RECORD; the members used here have the same place in
             every version
-        trap_frames: addresses of trap frames that are known to lie on the stack
+        trap_frames: addresses of trap frames that are known to lie on the stack; on a user stack: that the
+            kernel kept at callbacks
         may_execute: tells which memory in no module may be code
         functions: what was found out of the functions of the address space
         find_dispatcher: finds the dispatchers of ntdll
@@ -79,7 +82,7 @@ class Walker32(Walker[Registers32]):
     ) -> None:
         super().__init__(find_image, read, may_execute)
         trap_frame = types["_KTRAP_FRAME"]
-        self._exceptions = Exceptions(types, read, self._is_code)
+        self._contexts = Contexts(types, read, self._is_code)
         self._find_dispatcher = find_dispatcher
         self._functions = functions or Functions(read)
         self._trap_frames = trap_frames
@@ -139,11 +142,13 @@ class Walker32(Walker[Registers32]):
 
         Ebp is still that of the code that was interrupted.
         """
-        if name == dispatchers_x86.EXCEPTION:
+        if name == dispatchers_x86.CALLBACK:
+            found = self._called_back(registers)
+        else:
             entry = self._entry_of(registers, start)
-            found = None if entry is None else self._exceptions.interrupted(entry, self._stacks.together)
-            if found is not None:
-                return Taken(found, TRAP, True)
+            found = None if entry is None else self._contexts.find(name, entry, self._stacks.together)
+        if found is not None:
+            return Taken(found, TRAP, True)
         try:
             guess = self._by_chain(registers, interrupted)
         except UnwindError:
@@ -151,16 +156,29 @@ class Walker32(Walker[Registers32]):
         guess.doubt = Word.DISPATCHER
         return guess
 
+    def _called_back(self, registers: Registers32) -> Optional[Registers32]:
+        """Returns what a callback interrupted: the kernel kept its trap frame, and Ebp is the same still."""
+        kept = (found.registers for found in map(self._trap, self._trap_frames) if found is not None)
+        sp = registers.sp
+        above = [each for each in kept if each.sp > sp and self._stacks.together(sp, each.sp)]
+        nearest = min(above, key=lambda each: each.sp, default=None)
+        if nearest is None or nearest.bp != registers.bp or not self._is_code(nearest.ip):
+            return None
+        return nearest
+
     def _entry_of(self, registers: Registers32, start: int) -> Optional[int]:
         """Returns what Esp was at a function's first instruction, None if its code does not tell."""
-        ip = registers.ip
-        if not registers.exact:
-            # Arguments may have been popped since the call, which tells: before it they were there.
-            if self._functions.code(ip - _CALL_SIZE, 1) != _CALL:
-                return None
-            ip -= _CALL_SIZE
-        place = self._functions.place(start, ip)
-        return None if place is None or place.depth is None else registers.sp + place.depth
+        ip, place = registers.ip, self._functions.place(start, registers.ip)
+        if registers.exact and place is not None and place.depth is not None:
+            return registers.sp + place.depth
+        # Arguments may have been popped since the call, which tells: before it they were there.
+        popped = _APC_POPS if registers.exact else 0
+        before = self._functions.code(ip - callsite.LONGEST_CALL, callsite.LONGEST_CALL)
+        for length in callsite.lengths(before):
+            place = self._functions.place(start, ip - length)
+            if place is not None and place.depth is not None:
+                return registers.sp - popped + place.depth
+        return None
 
     def _is_in(self, start: int, ip: int) -> bool:
         """Tells whether an address may be in the function that starts at another."""

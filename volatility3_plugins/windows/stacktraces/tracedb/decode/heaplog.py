@@ -56,19 +56,25 @@ class HeapLog:
         return int.from_bytes(data, "little") if data is not None else None
 
     def proves_itself(self) -> bool:
-        """Tells whether all of the object is present and its chains begin with records that belong there."""
+        """Tells whether all of the object is present, and a sample of its records is in the right buckets."""
         layout = self._layout
         data = self._object.read(self.address, layout.size)
         if data is None:
             return False
         code, each = POINTER_CODES[layout.pointer_size], layout.bucket_size // layout.pointer_size
         words = struct.unpack_from(f"<{each * layout.bucket_count}{code}", data, layout.buckets)
-        heads = [(bucket, head) for bucket, head in enumerate(words[::each]) if head]
         if any(word % layout.pointer_size for word in words):
             return False
-        step = max(len(heads) // _SAMPLE, 1)
+        found = list(enumerate(zip(words[::each], words[1::each])))
+        # One pointer further on, what a bucket found last stands for the head of its chain.
+        if any(last and not head for _, (head, last) in found):
+            return False
+        used = [(bucket, records) for bucket, records in found if records[0]]
         verdicts = [
-            _Record(self._memory, head, layout).agrees(bucket) for bucket, head in heads[::step][:_SAMPLE]
+            _Record(self._memory, record, layout).agrees(bucket)
+            for bucket, records in used[:: max(len(used) // _SAMPLE, 1)][:_SAMPLE]
+            for record in records
+            if record
         ]
         return True in verdicts and False not in verdicts
 

@@ -140,7 +140,7 @@ class HeapLogLayout:
         pointer_size: 4 or 8
 
     Attributes:
-        pointer_size: as given
+        types, pointer_size: as given
         size: of the object, buckets included
         trace_count: where the number of records lies
         buckets: offset of the array of {first record, record found last}
@@ -152,6 +152,7 @@ class HeapLogLayout:
 
     def __init__(self, types: Structures, pointer_size: int) -> None:
         log, record = types["_RTLP_HEAP_STACK_TRACE_LOG"], types["_RTLP_HEAP_STACK_TRACE_RECORD"]
+        self.types = types
         self.pointer_size = pointer_size
         self.size = log.size
         self.trace_count = log.field("TraceCount")

@@ -26,6 +26,9 @@ _MAX_FLAGS = 0x100
 _MAX_RIP_SHIFT = 2
 _DISPATCHER = "KiExceptionDispatch"
 
+NOT_DISPATCHED = "stored by KiExceptionDispatch, whose return address is not below them"
+"""Why the registers of an exception frame are unsure."""
+
 
 class ExceptionFrame(Record):
     """Nonvolatile registers below a trap frame, and how far they may be believed (SAVED or UNSURE)."""

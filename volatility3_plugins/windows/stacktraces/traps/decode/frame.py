@@ -13,11 +13,12 @@ KiSystemCall64, KiServiceInternal, KiPageFault and KxIsrLinkage; layouts from pu
 from __future__ import annotations
 
 import abc
-from typing import Dict, FrozenSet, Iterator, List, Mapping, Optional, Pattern, Tuple
+from typing import Dict, FrozenSet, Iterator, List, Mapping, Optional, Pattern, Sequence, Tuple
 
 from ...base.decode.extents import Extents
 from ...base.decode.record import Record
 from ...base.decode.structure import Structure, Structures
+from ...names.decode.unwindinfo import UnwindInfo
 
 USER = "user"
 KERNEL = "kernel"
@@ -77,7 +78,14 @@ class Facts(Record):
         saves_arguments: the kernel has KiSystemCall64Shadow: its system calls always save Rax, Rcx and Rdx
         debug_active: _DISPATCHER_HEADER.DebugActive of the thread, as it is now; None if unknown
         system_call_return: KUSER_SHARED_DATA.SystemCallReturn (x86), 0 if unknown
-        clears_dr7: an x86 kernel that zeroes the Dr7 slot when no debug registers are in use (5.2 and later)
+        clears_dr7: an x86 kernel that zeroes the Dr7 slot when no debug registers are in use (5.2 and later);
+            None if unknown
+        chained: KTHREAD.TrapFrame or a frame before it names this one; only services set that
+        system_call: KTHREAD.SystemCallNumber and FirstArgument of the thread's newest system call; None if
+            unknown or of another frame
+        stored: the nonvolatile registers that the unwind data of this frame's entry code say it stores in the
+            members of their names (x64); None if unknown
+        instruction: the two bytes of user mode before Rip; empty if unknown
     """
 
     handler: str = ""
@@ -86,7 +94,11 @@ class Facts(Record):
     saves_arguments: bool = False
     debug_active: Optional[int] = None
     system_call_return: int = 0
-    clears_dr7: bool = False
+    clears_dr7: Optional[bool] = None
+    chained: bool = False
+    system_call: Optional[Tuple[int, int]] = None
+    stored: Optional[FrozenSet[str]] = None
+    instruction: bytes = b""
 
 
 NO_FACTS = Facts()
@@ -172,6 +184,9 @@ class TrapForm(abc.ABC):
     alignment = 1
     """What the address of a frame is a multiple of."""
 
+    instruction_size = 0
+    """How many bytes of user mode before Rip tell how the kernel was entered; 0 if none are needed."""
+
     def __init__(self, structure: Structure) -> None:
         self.structure = structure
         self.size = structure.size
@@ -218,6 +233,17 @@ class TrapForm(abc.ABC):
     @abc.abstractmethod
     def previous(self, frame: TrapFrame, data: bytes) -> int:
         """Returns the thread's trap frame before this one, which services keep, or 0."""
+
+    def stored(self, infos: Sequence[UnwindInfo]) -> Optional[FrozenSet[str]]:
+        """Returns the nonvolatile registers that an entry stores in the members of their names.
+
+        Args:
+            infos: the unwind data of the entry's code, each followed by the one that it is chained to
+
+        Returns:
+            None if they do not say, or are of code that makes no such frame.
+        """
+        return None
 
     def pushed(self, address: int) -> Mapping[str, int]:
         """Returns registers of an entry from kernel mode that follow from where its frame is."""
@@ -310,7 +336,7 @@ class TrapForm(abc.ABC):
 
 
 def mark(verdicts: Verdicts, validity: str, names: str, note: str = "") -> None:
-    """Gives the members named (separated by blanks) one validity."""
+    """Gives the members named (separated by blanks) one validity; `note` says why one is unsure."""
     verdict = Verdict(validity, note)
     for name in words(names):
         verdicts[name] = verdict

@@ -9,10 +9,19 @@ which agrees but where a comment names a build. No version writes the segment sl
 from __future__ import annotations
 
 import re
-from typing import Tuple
+from typing import FrozenSet, Optional, Sequence, Set, Tuple
 
 from ...base.decode.memo import late_pattern
 from ...base.decode.structure import Structures
+from ...names.decode.unwindinfo import (
+    ALLOC_LARGE,
+    ALLOC_SMALL,
+    PUSH_MACHFRAME,
+    PUSH_NONVOL,
+    SAVE_NONVOL,
+    SAVE_NONVOL_FAR,
+    UnwindInfo,
+)
 from .frame import (
     COMPUTED,
     CS_USER_32,
@@ -52,6 +61,13 @@ _EVERY_MEMBER = (
     " SegFs SegGs TrapFrame Rbx Rdi Rsi ErrorCode SegSs"
 )
 _VOLATILE = "Rax Rcx Rdx R8 R9 R10 R11 Xmm0 Xmm1 Xmm2 Xmm3 Xmm4 Xmm5"
+_NONVOLATILE = {3: "Rbx", 6: "Rsi", 7: "Rdi"}
+"""By the number that instructions and unwind codes give them."""
+
+_NO_HANDLER = "stored by the faults that have one; nothing below the frame names the handler"
+_PERHAPS_PAGE_FAULT = "stored by a page fault; nothing below the frame names the handler"
+# What services return that an APC interrupted: a system call of that number would look the same.
+_APC_STATUSES = (0, 0xC0, 0x101, 0x102)
 _LAST_BRANCH = "DebugControl LastBranchToRip LastBranchFromRip LastExceptionToRip LastExceptionFromRip"
 
 _HANDLER = late_pattern(r"K[ix]\w+(Fault|Abort|Trap|Exception|Assertion|Failure)(Shadow)?$|KiSystemCall32")
@@ -109,6 +125,27 @@ class TrapForm64(TrapForm):
         """Returns the thread's trap frame before this one, which services keep, or 0."""
         return self.number(data, "TrapFrame") if frame.kind == SERVICE else 0
 
+    def stored(self, infos: Sequence[UnwindInfo]) -> Optional[FrozenSet[str]]:
+        """Returns Rbx, Rsi and Rdi as far as an entry stores them; its machine frame must begin with Rip."""
+        depth = 0
+        found: Set[str] = set()
+        for code in (code for info in infos for code in info.codes):
+            name = _NONVOLATILE.get(code.info, "")
+            if code.operation in (ALLOC_SMALL, ALLOC_LARGE):
+                depth += code.value
+            elif code.operation == PUSH_NONVOL:
+                if name and depth == self.members[name].offset:
+                    found.add(name)
+                depth += 8
+            elif code.operation in (SAVE_NONVOL, SAVE_NONVOL_FAR):
+                if name and code.value == self.members[name].offset:
+                    found.add(name)
+            elif code.operation == PUSH_MACHFRAME:
+                # With an error code (info 1) that is what lies there.
+                rip = depth + 8 * code.info
+                return frozenset(found) if rip == self.members["Rip"].offset else None
+        return None
+
     def is_user(self, data: bytes) -> bool:
         """Tells whether SegCs names a user-mode code segment."""
         return self.number(data, "SegCs") & 3 == 3
@@ -137,6 +174,8 @@ class TrapForm64(TrapForm):
             return kind
         if facts.service_linkage:
             return SERVICE if self.number(data, "Rip") == facts.service_linkage else kind
+        if facts.chained:
+            return SERVICE
         return "" if kind and self.number(data, "SegSs") in KERNEL_SS else SERVICE
 
     def stack_switched(self, address: int, data: bytes) -> bool:
@@ -151,9 +190,10 @@ class TrapForm64(TrapForm):
         found: Verdicts = {}
         mark(found, UNWRITTEN, _EVERY_MEMBER)
         if not kind:
-            mark(found, UNSURE, "Rip SegCs EFlags Rsp SegSs Rbp")
+            mark(found, UNSURE, "Rip SegCs EFlags Rsp SegSs Rbp", "the bytes fit no kind of entry")
             if self.shaped_like_service(address, data):
-                mark(found, UNSURE, "Rbx Rdi Rsi MxCsr " + _VOLATILE)
+                names = "Rip SegCs EFlags Rsp SegSs Rbp Rbx Rdi Rsi MxCsr " + _VOLATILE
+                mark(found, UNSURE, names, "a Zw call, or an exception with interrupts off")
             return found
         mark(found, SAVED, "Rbp Rip SegCs EFlags Rsp")
         mark(found, COMPUTED, "Fill0 Logging Fill1 Fill2")
@@ -192,39 +232,58 @@ class TrapForm64(TrapForm):
             mark(found, SAVED, "R8 R9")
         elif facts.debug_active:
             # Set for other reasons than debug registers too (instrumentation, alternative system calls).
-            mark(found, UNSURE, "R8 R9" if facts.saves_arguments else "Rax Rdx R8 R9")
-            if not facts.saves_arguments:
-                mark(found, REUSED_UNSURE, "Rcx", first_argument)
+            later = "stored if DebugActive was set at the entry"
+            if facts.saves_arguments:
+                mark(found, UNSURE, "R8 R9", later)
+            elif self._is_newest(data, facts):
+                mark(found, SAVED, "Rax Rdx R8 R9")
+                mark(found, REUSED, "Rcx", first_argument)
+            else:
+                mark(found, UNSURE, "Rax Rdx R8 R9", later)
+                mark(found, REUSED_UNSURE, "Rcx", later + ", " + first_argument)
         slots = {name: self.number(data, name) for name in ("Rax", "Rcx", "Rdx", "R8", "R9", "R10", "R11")}
         if facts.saves_arguments and slots["R10"] == slots["R11"] == slots["Rcx"] != 0:
             # Entries of the 24H2 kind, and alternative system calls before it, store R10 into three slots.
-            mark(found, UNSURE, "R8 R9 R10")
-            mark(found, REUSED_UNSURE, "R11", first_argument)
+            stored = "stored by the entries that store R10 three times"
+            mark(found, UNSURE, "R8 R9 R10", stored)
+            mark(found, REUSED_UNSURE, "R11", stored + ", " + first_argument)
         if slots["Rax"] < 1 << 32 and not any(value for name, value in slots.items() if name != "Rax"):
             # The way out into a user APC overwrites them: Rax with a status, the others with zeros.
             shown = [name for name in ("Rax", "Rdx", "R8", "R9") if found[name].validity == SAVED]
-            mark(found, UNSURE, " ".join(shown), "an APC's way out writes such values")
+            if slots["Rax"] in _APC_STATUSES or not self._is_newest(data, facts):
+                mark(found, UNSURE, " ".join(shown), "an APC's way out writes such values")
+
+    def _is_newest(self, data: bytes, facts: Facts) -> bool:
+        """Tells whether the slots of Rax and Rcx hold what the thread says of its newest system call.
+
+        A callback's NtCallbackReturn is a system call too, so that a difference proves nothing.
+        """
+        if facts.system_call is None:
+            return False
+        number, first_argument = facts.system_call
+        return self.number(data, "Rax") == number and self.number(data, "Rcx") == first_argument
 
     def _exception(self, found: Verdicts, data: bytes, facts: Facts) -> None:
         """Faults and traps: the vector is not in the frame; the handler's name decides where it is known."""
-        code = self.number(data, "ErrorCode")
+        wide = self.number(data, "SegCs") == CS_USER
         if _HANDLER.match(facts.handler):
-            page_fault = facts.handler.startswith("KiPageFault")
             validity = SAVED
             if not facts.handler.startswith(_WITH_ERROR_CODE):
                 validity = PARTIAL if facts.handler.startswith("KiFloatingError") else UNWRITTEN
             mark(found, validity, "ErrorCode")
-        else:
-            # Error codes are 32 bits wide; FaultIndicator of a page fault comes from its error code.
-            plausible = code < 1 << 32
-            page_fault = plausible and self.number(data, "FaultIndicator") == code >> 1 & 9
-            mark(found, UNSURE if plausible else UNWRITTEN, "ErrorCode")
-            validity = UNSURE
-        if page_fault:
-            mark(found, validity, "FaultAddress", "CR2")
-            mark(found, COMPUTED if validity == SAVED else UNSURE, "FaultIndicator")
-            if self.number(data, "SegCs") == CS_USER:
-                mark(found, validity, "GsSwap", "the user's GS base")
+            if facts.handler.startswith("KiPageFault"):
+                mark(found, SAVED, "FaultAddress", "CR2")
+                mark(found, COMPUTED, "FaultIndicator")
+                if wide:
+                    mark(found, SAVED, "GsSwap", "the user's GS base")
+            return
+        code = self.number(data, "ErrorCode")
+        # Error codes are 32 bits wide; FaultIndicator of a page fault comes from its error code.
+        if code < 1 << 32:
+            mark(found, UNSURE, "ErrorCode", _NO_HANDLER)
+            if self.number(data, "FaultIndicator") == code >> 1 & 9:
+                names = "FaultAddress FaultIndicator" + (" GsSwap" if wide else "")
+                mark(found, UNSURE, names, _PERHAPS_PAGE_FAULT)
 
     def _debug_registers(self, found: Verdicts, data: bytes) -> None:
         """Dr0-7 are stored for a thread that uses them; else the low word of Dr7 is set to 0 and no more."""
@@ -235,7 +294,7 @@ class TrapForm64(TrapForm):
         sound = debug_registers_plausible(dr7)
         mark(found, SAVED if sound else UNWRITTEN, "Dr0 Dr1 Dr2 Dr3 Dr6 Dr7")
         if sound and dr7 & 0x300:
-            mark(found, UNSURE, _LAST_BRANCH, "written if last-branch recording is on")
+            mark(found, UNSURE, _LAST_BRANCH, "stored if last-branch recording is on")
 
     def accepts(self, address: int, data: bytes, bounds: TrapBounds) -> bool:
         """Tells whether bytes at an address are a trap frame.
@@ -280,14 +339,19 @@ def _interrupt(found: Verdicts, switched: bool, facts: Facts) -> None:
     mark(found, SAVED, "PreviousIrql")
     # The interrupt object's code pushes Rsi; 5.2's APC, DPC, IPI, clock, NMI and MCE entries do not.
     dispatched = facts.handler.startswith(("KiInterruptDispatch", "KiChainedDispatch"))
-    mark(found, SAVED if dispatched else UNSURE, "Rsi")
-    mark(found, REUSED_UNSURE, "ErrorCode", "Rax or the vector (interrupt object)")
-    mark(found, REUSED_UNSURE, "FaultAddress", "0 or a time stamp")
+    if facts.stored is not None:
+        mark(found, SAVED if "Rsi" in facts.stored else UNWRITTEN, "Rsi")
+    elif dispatched:
+        mark(found, SAVED, "Rsi")
+    else:
+        mark(found, UNSURE, "Rsi", "stored by the code of interrupt objects")
+    mark(found, REUSED_UNSURE, "ErrorCode", "Rax or the vector, stored by the code of interrupt objects")
+    mark(found, REUSED_UNSURE, "FaultAddress", "0 or a time stamp, stored by some interrupts")
     if switched and "NmiInterrupt" in facts.handler:
         mark(found, SAVED, "FaultAddress", "CR2")
         mark(found, COMPUTED, "GsSwap", "the GS base")
     elif switched and not facts.handler:
-        mark(found, UNSURE, "FaultAddress GsSwap", "written by an NMI")
+        mark(found, UNSURE, "FaultAddress GsSwap", "stored by an NMI")
 
 
 def _in_kernel_image(rip: int, bounds: TrapBounds) -> bool:

@@ -59,6 +59,7 @@ _EVERY_MEMBER = (
     " SegEs SegDs Edx Ecx Eax PreviousPreviousMode EntropyQueueDpc PreviousIrql MxCsr SegFs HardwareEsp"
     " HardwareSegSs V86Es V86Ds V86Fs V86Gs ErrCode"
 )
+_DEBUG_REGISTERS = "Dr0 Dr1 Dr2 Dr3 Dr6 Dr7"
 _SEGMENTS = "SegGs SegEs SegDs SegFs"
 
 _EFLAGS_VM = 0x20000
@@ -69,6 +70,10 @@ _USER_LOWEST = 0x10000
 _KERNEL_CS = 8
 _USER_CS = 0x1B
 _MAX_EIP_SHIFT = 2
+
+_CALLBACK_RETURN = b"\xcd\x2b"
+_SERVICE_CALLS = (b"\xcd\x2e", b"\xcd\x2c", _CALLBACK_RETURN)
+"""int 2E, int 2C (a service of 5.1), int 2B."""
 
 COLUMN_MEMBERS = {
     "Rip": "Eip",
@@ -96,6 +101,7 @@ class TrapForm86(TrapForm):
     only_names = COLUMN_MEMBERS
     anchor = re.compile(re.escape(ARGUMENT_MARK.to_bytes(4, "little")))
     anchor_member = "DbgArgMark"
+    instruction_size = 2
     alignment = 4
 
     def tops(self, types: Structures) -> Tuple[int, ...]:
@@ -179,10 +185,16 @@ class TrapForm86(TrapForm):
         if trap:
             # A stale mode byte, or a chosen Edx, makes one look like the other. Zw calls choose no Edx.
             service = user and (sysenter or gate) and not self.number(data, "ErrCode")
-            return EITHER if service else _trap(facts)
+            return EITHER if service and self._behind_a_call(data, facts) else _trap(facts)
         if sysenter:
             return SYSENTER
         return GATE if gate else UNKNOWN
+
+    def _behind_a_call(self, data: bytes, facts: Facts) -> bool:
+        """Tells whether a service may return to Eip: it is behind an int instruction, or SystemCallReturn."""
+        if not facts.instruction or not facts.system_call_return or self.from_v86(data):
+            return True
+        return facts.instruction in _SERVICE_CALLS or self.number(data, "Eip") == facts.system_call_return
 
     def _is_sysenter(self, data: bytes) -> bool:
         """KiFastCallEntry takes the user's Esp from Edx, and DbgArgPointer is Edx + 8.
@@ -203,7 +215,8 @@ class TrapForm86(TrapForm):
         user, v86 = self.is_user(data), self.from_v86(data)
         names = "Ebp Ebx Esi Edi Eip SegCs EFlags ExceptionList"
         if entry == UNKNOWN:
-            mark(found, UNSURE, names + (" HardwareEsp HardwareSegSs" if user else ""))
+            names += " HardwareEsp HardwareSegSs" if user else ""
+            mark(found, UNSURE, names, "the bytes fit no kind of entry")
             return found
         mark(found, SAVED, names)
         if user:
@@ -216,9 +229,12 @@ class TrapForm86(TrapForm):
             mark(found, COMPUTED, "Eip", "SystemCallReturn")
             mark(found, COMPUTED, "SegFs HardwareSegSs", "a constant")
         if entry in (SYSENTER, GATE):
-            _service(found, entry, user, not user or "DbgArgPointer" in self.members)
+            _service(found, entry, user, not user or "DbgArgPointer" in self.members, facts)
         elif entry == EITHER:
-            mark(found, UNSURE, "Eax Ecx Edx ErrCode SegGs SegEs SegDs")
+            names = "Eax Ecx Edx ErrCode SegGs SegEs SegDs"
+            mark(
+                found, UNSURE, names, "stored by exceptions and interrupts; a system call would look the same"
+            )
             mark(found, SAVED, "SegFs")
         elif entry == TASK_NMI:
             mark(found, SAVED, "Eax Ecx Edx HardwareEsp HardwareSegSs " + _SEGMENTS)
@@ -228,7 +244,7 @@ class TrapForm86(TrapForm):
         if user and entry != TASK_NMI:
             self._debug_registers(found, data, entry, facts)
         if "MxCsr" in self.members and self.number(data, "MxCsr") < 0x10000:
-            mark(found, UNSURE, "MxCsr")
+            mark(found, UNSURE, "MxCsr", "which entries of 8 and later store it was not measured")
         return found
 
     def _trap_registers(self, found: Verdicts, data: bytes, entry: str) -> None:
@@ -236,13 +252,15 @@ class TrapForm86(TrapForm):
         mark(found, SAVED, "Eax Ecx Edx ErrCode")
         if entry == DEVICE:
             mark(found, REUSED, "ErrCode", "0")
-            mark(found, UNSURE, "PreviousIrql")
+            mark(found, UNSURE, "PreviousIrql", "which entries of 8 and later store it was not measured")
         if entry == FAST_V86:
             return
         if self.is_user(data) or entry == FAULT:
             mark(found, SAVED, _SEGMENTS)
+        elif entry == DEVICE and "DbgArgPointer" in self.members:
+            return
         elif self.number(data, "SegFs") & 0xFFFF == _KERNEL_FS:
-            mark(found, UNSURE, _SEGMENTS, "written by exceptions, not by interrupts")
+            mark(found, UNSURE, _SEGMENTS, "stored by exceptions, not by interrupts")
 
     def _debug_registers(self, found: Verdicts, data: bytes, entry: str, facts: Facts) -> None:
         """Dr0-7 are stored when in use; else Dr7 becomes 0, but in 5.1 only by KiFastCallEntry.
@@ -253,10 +271,14 @@ class TrapForm86(TrapForm):
         if not debug_registers_plausible(self.number(data, "Dr7")):
             return
         sure = entry == SYSENTER or (facts.clears_dr7 and entry != FAST_V86)
-        if sure or facts.debug_active is None or entry == FAST_V86:
-            mark(found, SAVED if sure else UNSURE, "Dr0 Dr1 Dr2 Dr3 Dr6 Dr7")
-        elif facts.debug_active:
-            mark(found, SAVED, "Dr0 Dr1 Dr2 Dr3 Dr6 Dr7")
+        if entry == FAST_V86:
+            mark(
+                found, UNSURE, _DEBUG_REGISTERS, "stored if Dr7 enabled something, whatever DebugActive says"
+            )
+        elif sure or facts.debug_active:
+            mark(found, SAVED, _DEBUG_REGISTERS)
+        elif facts.debug_active is None:
+            mark(found, UNSURE, _DEBUG_REGISTERS, "stored if DebugActive was set, which is not known")
 
     def accepts(self, address: int, data: bytes, bounds: TrapBounds) -> bool:
         """Tells whether bytes at an address are a trap frame.
@@ -285,7 +307,7 @@ class TrapForm86(TrapForm):
 
 def _trap(facts: Facts) -> str:
     """Says which of the two a trap is, where the handler's name tells."""
-    if facts.handler.startswith("KiTrap"):
+    if facts.handler.startswith(("KiTrap", "KiRaiseAssertion", "KiDebugService")):
         return FAULT
     if facts.handler.startswith(("KiInterruptDispatch", "KiChainedDispatch", "KiUnexpected")):
         return DEVICE
@@ -299,17 +321,24 @@ def kind_of(entry: str, user: bool) -> str:
     return {FAULT: EXCEPTION, FAST_V86: EXCEPTION, DEVICE: INTERRUPT, TASK_NMI: INTERRUPT}.get(entry, "")
 
 
-def _service(found: Verdicts, entry: str, user: bool, told_apart: bool) -> None:
+def _service(found: Verdicts, entry: str, user: bool, told_apart: bool, facts: Facts) -> None:
     """System services: no argument registers.
 
-    Ecx is stored by KiCallbackReturn only (int 2B), which is called from user mode and looks like the others.
+    Ecx is stored by KiCallbackReturn only (int 2B), which is called from user mode and looks like the others
+    but for the caller's instruction. 5.1's makes no frame.
 
     Where sysenter cannot be told apart (no DbgArgPointer) the Edx slot of user-mode entries may be stale.
     """
     mark(found, COMPUTED, "PreviousPreviousMode", "the thread's mode before")
     mark(found, REUSED, "ErrCode", "0")
     if entry == GATE:
-        mark(found, REUSED if told_apart else REUSED_UNSURE, "Edx", "the thread's trap frame before")
+        before = "the thread's trap frame before"
+        if told_apart:
+            mark(found, REUSED, "Edx", before)
+        else:
+            mark(found, REUSED_UNSURE, "Edx", before + ", or by sysenter not stored")
         mark(found, SAVED, "SegFs")
-        if user:
-            mark(found, UNSURE, "Ecx", "written by KiCallbackReturn only")
+        if facts.instruction == _CALLBACK_RETURN:
+            mark(found, SAVED, "Ecx")
+        elif user and facts.clears_dr7 is not False and facts.instruction not in _SERVICE_CALLS:
+            mark(found, UNSURE, "Ecx", "stored by KiCallbackReturn only")

@@ -1,0 +1,49 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""Makes what README and docs have from programs, and the site of them.
+
+python3 -m tests.docs update [PAGE...]   tables, quoted outputs, the picture
+python3 -m tests.docs site               the site, in site/
+"""
+
+from __future__ import annotations
+
+import pathlib
+import sys
+import tempfile
+from typing import List
+
+from . import pages, site
+from .pages import ROOT
+
+
+def update(names: List[str]) -> None:
+    """Rewrites the pages and the picture of these names (none: all) where they are not current."""
+    # Only this command needs the plugins and what draws the picture.
+    from . import picture, tables
+    from .runs import Runner
+
+    with tempfile.TemporaryDirectory(prefix="stacktraces-docs-") as folder:
+        runner = Runner(pathlib.Path(folder))
+        for path in pages.documents():
+            if not names or path.name in names:
+                before = pages.read(path)
+                after = runner.current(pages.with_made(before, tables.make))
+                if after != before:
+                    path.write_text(after, encoding="utf-8")
+                    print(f"{path.relative_to(ROOT)}: updated")
+        if not names or picture.PATH.name in names:
+            picture.PATH.write_text(picture.make(runner), encoding="utf-8")
+
+
+def main(arguments: List[str]) -> None:
+    if arguments[:1] == ["update"]:
+        update(arguments[1:])
+    elif arguments == ["site"]:
+        site.build(ROOT / "site")
+    else:
+        sys.exit(__doc__)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,131 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""Runs the commands that the documentation quotes, on the sample image, as a shell does."""
+
+from __future__ import annotations
+
+import functools
+import os
+import pathlib
+import shlex
+import subprocess
+import sys
+from typing import Dict, List
+
+from tests.conftest import ROOT
+from tests.forge import real_sets, sample, vol
+from tests.support import realtruth
+
+from . import pages
+from .pages import Block
+
+_BANNER = "Volatility 3 Framework"
+REAL = "heaps-of-19044.dmp"
+"""The image with heaps that an ntdll of Windows 10 21H2 made; it is built when a command asks for it."""
+_REAL_SET = ROOT / "tests" / "data" / "real_std" / "19044.1766-x64-heap.tar.xz"
+
+_OPENS = """\
+import pathlib
+import tests.conftest
+from tests.forge import context as forge
+from volatility3.framework import constants
+import volatility3.symbols
+folder = pathlib.Path({!r})
+forge.symbol_directory()
+volatility3.symbols.__path__.insert(0, str(folder / "symbols"))
+opened = forge.open_file(folder / "sample.dmp")
+context, config_path = opened.context, "plugins"
+"""
+"""What stands before a script of the documentation: the names that a plugin has."""
+
+
+class Runner:
+    """The sample image in a folder, and commands that run there.
+
+    `vol` is Volatility with the plugins of this checkout. It gets the options that whoever has run
+    `dev.py demo` has in an alias (docs/sample.md). Its banner and its warnings are left out.
+
+    Args:
+        folder: an empty folder
+    """
+
+    def __init__(self, folder: pathlib.Path) -> None:
+        self.folder = folder
+        image = sample.build().image()
+        image.save(folder / "sample.dmp")
+        symbols = image.install(folder / "symbols")
+        vol.trust(symbols, folder / "cache")
+        self._symbols = symbols
+        programs = folder / "bin"
+        programs.mkdir()
+        script = pathlib.Path(sys.executable).with_name("vol")
+        words = [sys.executable, str(script), "-q", "--offline", "-s", str(symbols)]
+        words += ["--cache-path", str(folder / "cache"), "-p", str(vol.PLUGINS)]
+        program = programs / "vol"
+        text = f"#!/bin/bash\nset -o pipefail\n{shlex.join(words)} \"$@\" | sed -e '1{{/^{_BANNER}/d}}'\n"
+        program.write_text(text)
+        program.chmod(0o755)
+        self._environment = dict(
+            os.environ,
+            PATH=f"{programs}{os.pathsep}{os.environ['PATH']}",
+            XDG_CACHE_HOME=str(folder / "cache"),
+            PYTHONWARNINGS="ignore",
+            PYTHONPATH=str(ROOT),
+            COLUMNS="120",
+        )
+        self.output = functools.lru_cache(maxsize=None)(self._output)
+
+    def _output(self, command: str) -> List[str]:
+        """Returns the lines that a command prints; blank ones around them are left out."""
+        if REAL in command:
+            self._build_real()
+        done = self._run(["bash", "-c", command])
+        if "usage: vol" in done.stderr or "Traceback" in done.stderr:
+            raise AssertionError(f"{command}\n{done.stderr}")
+        return done.stdout.strip("\n").split("\n")
+
+    def _build_real(self) -> None:
+        path = self.folder / REAL
+        if not path.exists():
+            image = realtruth.image_of(real_sets.load(_REAL_SET), "win10-x64", symbols=False)
+            image.save(path)
+            image.install(self._symbols)
+
+    def script(self, text: str) -> List[str]:
+        """Returns the lines that a Python script prints."""
+        done = self._run([sys.executable, "-c", _OPENS.format(str(self.folder)) + text])
+        assert not done.returncode, done.stderr
+        return done.stdout.strip("\n").split("\n")
+
+    def _run(self, command: List[str]) -> "subprocess.CompletedProcess[str]":
+        return subprocess.run(
+            command,
+            cwd=self.folder,
+            env=self._environment,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=120,
+        )
+
+    def console(self, block: Block) -> List[str]:
+        """Returns the lines of a console block: its commands, and what they print now."""
+        lines: List[str] = []
+        for numbers in pages.commands(block):
+            words = [block.lines[number] for number in numbers]
+            command = " ".join(word.rstrip("\\") for word in words)[2:]
+            assert command.startswith("vol "), f"not a command that reads the sample: {command}"
+            lines += [*([""] if lines else []), *words, *self.output(command)]
+        return [line.rstrip() for line in lines]
+
+    def current(self, text: str) -> str:
+        """Returns a page with what its commands and scripts print now."""
+        printed: Dict[int, List[str]] = {}
+        before = None
+        for block in pages.blocks(text):
+            if block.mark is None and block.language == "console":
+                printed[block.start] = self.console(block)
+            elif block.mark is None and block.language == "text" and before is not None:
+                printed[block.start] = self.script(before.text)
+            before = block if block.language == "python" and block.mark is None else None
+        return pages.with_blocks(text, lambda block: printed.get(block.start, block.lines))

@@ -1,0 +1,139 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""The tables of the documentation that are made from the code: columns, options, words of Status, plugins.
+
+    <!-- made: plugins -->                     every plugin: its page, what it lists
+    <!-- made: columns locks -->               the columns of windows.locks
+    <!-- made: options locks -->               its options
+    <!-- made: words Locks; freed; stale -->   words of Status: those of a group of `Word`, and single ones
+
+The groups of `Word` are the comments between its members, their meanings the docstrings below them.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import inspect
+import re
+from typing import Dict, Iterable, List, NamedTuple, Sequence
+
+from volatility3.framework import interfaces
+from volatility3.framework.configuration import requirements
+from volatility3.plugins.windows.stacktraces.base.decode import status
+from volatility3.plugins.windows.stacktraces.rows import columns
+
+from tests.conftest import ROOT
+
+WINDOWS = ROOT / "volatility3_plugins" / "windows"
+
+_TYPES = {int: "number", str: "text"}
+_FORMS = {columns.ADDRESS: "address", columns.REGISTER: "register"}
+
+
+class WordMeaning(NamedTuple):
+    """A word of Status: its text, the group that it stands in, and what it means."""
+
+    text: str
+    group: str
+    meaning: str
+
+
+def plugin_names() -> List[str]:
+    """Returns the modules of our plugins."""
+    return sorted(path.stem for path in WINDOWS.glob("*.py"))
+
+
+def plugin(name: str) -> type:
+    """Returns the plugin class of a module."""
+    module = importlib.import_module(f"volatility3.plugins.windows.{name}")
+    found = [
+        each
+        for each in vars(module).values()
+        if inspect.isclass(each)
+        and issubclass(each, interfaces.plugins.PluginInterface)
+        and each.__module__ == module.__name__
+    ]
+    (only,) = found
+    return only
+
+
+def words() -> Dict[str, WordMeaning]:
+    """Returns all words of Status by their text."""
+    source = inspect.getsource(status)
+    (body,) = (
+        node.body for node in ast.parse(source).body if isinstance(node, ast.ClassDef) and node.name == "Word"
+    )
+    lines = source.split("\n")
+    found: Dict[str, WordMeaning] = {}
+    last = ""
+    for node in body:
+        if isinstance(node, ast.Assign):
+            last = ast.literal_eval(node.value)
+            found[last] = WordMeaning(last, _group(lines, node.lineno), "")
+        elif isinstance(node, ast.Expr) and last:
+            meaning = " ".join(str(ast.literal_eval(node.value)).split())
+            found[last] = found[last]._replace(meaning=meaning)
+    return found
+
+
+def _group(lines: Sequence[str], number: int) -> str:
+    comments = (re.match(r"    # (.*)\.$", line) for line in reversed(lines[:number]))
+    return next(comment.group(1) for comment in comments if comment)
+
+
+def make(what: str) -> str:
+    """Returns the text of a made part."""
+    kind, _, rest = what.partition(" ")
+    makers = {"plugins": _plugins, "columns": _columns, "options": _options, "words": _words}
+    return "".join(f"{line}\n" for line in makers[kind](rest))
+
+
+def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> List[str]:
+    lines = [head, ["---"] * len(head), *rows]
+    return [f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |" for line in lines]
+
+
+def _plugins(folder: str) -> List[str]:
+    rows = []
+    for name in plugin_names():
+        first = inspect.getdoc(plugin(name)).split("\n\n")[0]  # type: ignore[union-attr]
+        rows.append([f"[windows.{name}]({folder}{name}.md)", " ".join(first.split())])
+    return _table(["plugin", "what it does"], rows)
+
+
+def _columns(name: str) -> List[str]:
+    rows = []
+    for column in columns.PLUGINS[name]:
+        kind, form, meaning = columns.COLUMNS[column]
+        rows.append([f"`{column}`", _FORMS.get(form) or _TYPES.get(kind, "hexadecimal"), meaning])
+    return _table(["column", "type", "meaning"], rows)
+
+
+def _options(name: str) -> List[str]:
+    rows = []
+    for each in plugin(name).get_requirements():  # type: ignore[attr-defined]
+        if isinstance(each, (requirements.ModuleRequirement, requirements.VersionRequirement)):
+            continue
+        option = f"--{each.name.replace('_', '-')}"
+        takes = {
+            requirements.ListRequirement: " N ...",
+            requirements.IntRequirement: " N",
+            requirements.StringRequirement: " TEXT",
+        }
+        rows.append([f"`{option}{takes.get(type(each), '')}`", each.description])
+    return _table(["option", "what it does"], rows)
+
+
+def _words(wanted: str) -> List[str]:
+    known = words()
+    rows = []
+    for item in wanted.split("; "):
+        chosen = [known[item]] if item in known else [word for word in known.values() if word.group == item]
+        assert chosen, f"{item} is no word of Status and no group of them"
+        rows += [[f"`{_shown(word.text)}`", word.meaning] for word in chosen]
+    return _table(["Status", "meaning"], rows)
+
+
+def _shown(text: str) -> str:
+    return text.replace("{members}", "MEMBER ...").replace("{}", "N")

@@ -1,0 +1,230 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""README and docs are current: their tables are those of the code, their outputs those of real runs.
+
+`python3 -m tests.docs update` makes them so.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import re
+from typing import Dict, List, Set
+
+import pytest
+from volatility3.plugins.windows.stacktraces.rows import columns
+
+from tests import test_install
+from tests.conftest import ROOT
+from tests.windows import test_trapframes_real
+
+from . import pages, picture, site, tables
+from .pages import Block
+from .runs import Runner
+
+DOCUMENTS = pages.documents()
+OTHERS = [ROOT / name for name in ("CHANGELOG.md", "SECURITY.md", "CONTRIBUTING.md", "ARCHITECTURE.md")]
+WIDEST = 140
+"""Columns of a terminal that a quoted output may take."""
+PLUGINS = tables.plugin_names()
+shell = pytest.mark.skipif(os.name == "nt", reason="the commands are those of a POSIX shell")
+
+_ITEM = re.compile(r"^\* ((?:\*\*\w+\*\*(?:,? and |, )?)+)")
+
+
+def name(path: pathlib.Path) -> str:
+    return path.name
+
+
+@shell
+@pytest.mark.cli
+@pytest.mark.parametrize("path", DOCUMENTS, ids=name)
+def test_commands_print_what_stands_there(path: pathlib.Path, runner: Runner) -> None:
+    text = pages.read(path)
+    assert runner.current(text) == text, f"python3 -m tests.docs update {path.name}"
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=name)
+def test_made_tables_are_those_of_the_code(path: pathlib.Path) -> None:
+    text = pages.read(path)
+    assert pages.with_made(text, tables.make) == text, f"python3 -m tests.docs update {path.name}"
+
+
+@shell
+@pytest.mark.cli
+def test_the_picture_is_made_of_what_is_printed_now(runner: Runner) -> None:
+    assert pages.read(picture.PATH) == picture.make(runner), "python3 -m tests.docs update"
+
+
+def test_the_picture_loads_nothing() -> None:
+    assert not re.search(r"url\((?!#)|https?://(?!www\.w3\.org/2000/svg)", pages.read(picture.PATH))
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=name)
+def test_a_block_is_run_or_says_why_not(path: pathlib.Path) -> None:
+    assert unrun(pages.read(path)) == []
+
+
+def unrun(text: str) -> List[str]:
+    """Returns the first lines of the blocks that nobody runs, and that do not say why."""
+    found, before = [], None
+    for block in pages.blocks(text):
+        run_here = block.language in ("console", "python")
+        if block.mark is None and not run_here and not (block.language == "text" and before == "python"):
+            found.append(block.lines[0] if block.lines else "")
+        if block.mark == pages.INSTALL_CHECK:
+            found += [line for line in block.lines if line not in installed()]
+        before = block.language
+    return found
+
+
+def installed() -> str:
+    """Returns the tests that dev.py install-check runs, with the name of the package in their commands."""
+    source = pathlib.Path(test_install.__file__).read_text(encoding="utf-8")
+    return source.replace("{NAME}", test_install.NAME)
+
+
+@pytest.mark.parametrize(
+    "block",
+    [
+        "```sh\nvol -f memory.dmp windows.gflags\n```",
+        "<!-- not run: -->\n```sh\nvol -f memory.dmp windows.gflags\n```",
+        "```\nvol -f memory.dmp windows.gflags\n```",
+        "```text\nvol -f memory.dmp windows.gflags\n```",
+        "<!-- run by dev.py install-check -->\n```sh\nvol -f memory.dmp windows.gflags\n```",
+    ],
+)
+def test_an_unmarked_block_is_found(block: str) -> None:
+    assert unrun(f"Text.\n\n{block}\n") == ["vol -f memory.dmp windows.gflags"]
+
+
+def test_a_stale_output_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    runner = object.__new__(Runner)
+    monkeypatch.setattr(runner, "output", lambda command: [f"{command}: new"], raising=False)
+    page = "```console\n$ vol a \\\n  b\nold\n```\n\n"
+    page += "<!-- not run: it takes a day -->\n```console\n$ c\nold\n```\n"
+    assert runner.current(page) == page.replace("old", "vol a    b: new", 1)
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=name)
+def test_quoted_outputs_fit_a_page(path: pathlib.Path) -> None:
+    lines = [
+        line
+        for block in pages.blocks(pages.read(path))
+        if block.language == "console"
+        for line in block.lines
+    ]
+    assert not [line for line in lines if len(line) > WIDEST and not line.startswith("$")]
+
+
+@pytest.mark.parametrize("plugin", PLUGINS)
+def test_each_plugin_has_a_page_with_its_columns_options_and_words(plugin: str) -> None:
+    text = pages.read(ROOT / "docs" / f"{plugin}.md")
+    assert text.startswith(f"# windows.{plugin}\n")
+    kinds = [what.partition(" ") for what in pages.made(text)]
+    assert {(kind, rest) for kind, _, rest in kinds if kind != "words"} == {
+        ("columns", plugin),
+        ("options", plugin),
+    }
+    assert "words" in [kind for kind, _, _ in kinds]
+    assert {"evidence", "status"} <= pages.anchors(text)
+
+
+@pytest.mark.parametrize("plugin", PLUGINS)
+def test_what_is_said_of_a_column_is_said_of_one_that_is_there(plugin: str) -> None:
+    said: Set[str] = set()
+    for line in pages.prose(pages.read(ROOT / "docs" / f"{plugin}.md")):
+        item = _ITEM.match(line)
+        said.update(re.findall(r"\*\*(\w+)\*\*", item.group(1)) if item else ())
+    assert said <= set(columns.PLUGINS[plugin])
+
+
+def test_every_word_of_status_has_a_meaning_and_stands_on_a_page() -> None:
+    known = tables.words()
+    assert not [word.text for word in known.values() if not word.meaning]
+    shown: Set[str] = set()
+    for path in DOCUMENTS:
+        for what in pages.made(pages.read(path)):
+            kind, _, rest = what.partition(" ")
+            items = rest.split("; ") if kind == "words" else []
+            shown.update(word.text for word in known.values() if {word.text, word.group} & set(items))
+    assert sorted(set(known) - shown) == []
+
+
+def test_the_words_are_those_of_the_enum() -> None:
+    from volatility3.plugins.windows.stacktraces.base.decode.status import Word
+
+    assert list(tables.words()) == [word.value for word in Word]
+
+
+@pytest.mark.parametrize("path", [*DOCUMENTS, *OTHERS], ids=name)
+def test_links_lead_somewhere(path: pathlib.Path) -> None:
+    assert broken(path) == []
+
+
+def broken(path: pathlib.Path) -> List[str]:
+    """Returns the links of a page that lead to no file or to no heading."""
+    found = []
+    for link, file, anchor in site.targets(path):
+        if not file.exists() or (anchor and anchor not in pages.anchors(pages.read(file))):
+            found.append(link)
+    return found
+
+
+def test_a_broken_link_is_found(tmp_path: pathlib.Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("# A heading\n[a](page.md#a-heading) [b](#none) [c](gone.md) [d](page.md#gone)\n")
+    assert broken(page) == ["#none", "gone.md", "page.md#gone"]
+
+
+def test_the_site_has_all_pages() -> None:
+    config = pages.read(ROOT / "mkdocs.yml")
+    for path in DOCUMENTS:
+        assert path.relative_to(ROOT).as_posix() in config
+
+
+def test_what_a_page_loads_from_the_network_is_found(tmp_path: pathlib.Path) -> None:
+    made: Dict[str, str] = {
+        "font.html": '<link rel="stylesheet" href="https://fonts.example/css">',
+        "script.html": '<script src="//cdn.example/a.js"></script>',
+        "style.css": "@font-face { src: url('https://fonts.example/a.woff') }",
+        "inner.html": "<style>body { background: url(http://a.example/b.png) }</style>",
+        "image.html": '<img src="https://a.example/b.png">',
+        "harmless.html": '<a href="https://a.example/">a</a><link rel="canonical" href="https://a.example/">',
+        "own.html": '<script src="../a.js"></script><img src="b.png">',
+    }
+    for file, text in made.items():
+        (tmp_path / file).write_text(text)
+    found = {line.split(":")[0] for line in site.fetched(tmp_path)}
+    assert found == {"font.html", "script.html", "style.css", "inner.html", "image.html"}
+
+
+def test_blocks_keep_their_marks_and_commands() -> None:
+    text = (
+        "<!-- not run: it takes a day -->\n```sh\na\n```\n\n```console\n$ vol a \\\n  b\nrow\n$ vol c\n```\n"
+    )
+    first, second = pages.blocks(text)
+    assert (first.mark, first.lines) == ("not run: it takes a day", ["a"])
+    assert list(pages.commands(second)) == [[0, 1], [3]]
+    assert pages.with_blocks(text, lambda block: block.lines) == text
+    assert isinstance(first, Block)
+
+
+def test_vol_json_in_readme_is_json() -> None:
+    said = re.search(r"`(\{\"plugin_dirs\".*?\})`", pages.read(ROOT / "README.md"))
+    assert said
+    assert json.loads(said.group(1))
+
+
+def test_the_figures_of_trap_frames_are_those_of_the_tests() -> None:
+    saved, unsure, _, _, wrong, absent = map(sum, zip(*test_trapframes_real.COUNTS.values()))
+    text = pages.read(ROOT / "docs" / "trapframes.md")
+    assert f"| {saved + unsure:,} cells, {unsure} of them named in Unsure |" in text
+    assert f"| {absent:,} cells |" in text
+    assert f"| {wrong} cells |" in text
+
+
+def test_readme_is_short() -> None:
+    assert 100 <= len(pages.read(ROOT / "README.md").split("\n")) <= 250
