@@ -10,6 +10,7 @@ from typing import Any, Dict, List, Mapping
 
 import pytest
 from volatility3.cli import text_renderer
+from volatility3.plugins.windows.stacktraces.base.decode import modulename
 from volatility3.plugins.windows.stacktraces.rows import columns
 
 from tests.forge import context, sample, vol
@@ -115,10 +116,10 @@ def test_the_longest_names_are_in_the_image(
     rows = flat(json.loads(shown(opened, text_renderer.JsonRenderer, "stacktracedb", capsys)))
     symbols = [row["Symbol"] for row in rows if row["Symbol"]]
     modules = [len(symbol.partition("!")[0]) for symbol in symbols]
-    print(sorted(set(map(len, symbols))))
     if "[longest" in request.node.name:
         assert max(len(row["Process"]) for row in rows) == PROCESS
-        assert max(modules) >= MODULE - len(".sys")
+        assert max(modules) == modulename.MAX_LENGTH
+        assert max(map(len, symbols)) > modulename.MAX_LENGTH + 100
 
 
 @pytest.mark.parametrize("name", sorted(CLASSES))

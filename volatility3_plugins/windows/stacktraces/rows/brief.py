@@ -213,9 +213,8 @@ def _divide(
     for place, name in enumerate(columns):
         if place not in free:
             room -= min(wanted[place], _NARROW.get(name, wanted[place]))
-    parts = shares([wanted[place] for place in free], room)
-    parts[-1] = max(parts[-1], word)
-    parts[:-1] = shares([wanted[place] for place in free[:-1]], room - parts[-1])
+    parts = shares([wanted[place] for place in free[:-1]], room - word)
+    parts.append(max(word, room - sum(parts)))
     for place, part in zip(free, parts):
         rooms[columns[place]].width = max(part, _LEAST)
 
