@@ -18,10 +18,16 @@ SHARED = pathlib.Path(os.environ.get("STACKTRACES_SHARED", str(ROOT.parent / "sh
 # Volatility creates its cache folder when it is imported: never in the home of who runs the tests.
 os.environ.setdefault("XDG_CACHE_HOME", tempfile.mkdtemp(prefix="stacktraces-cache-"))
 
+import hypothesis  # noqa: E402
 import volatility3.plugins  # noqa: E402
 from volatility3.framework import constants  # noqa: E402
 
 volatility3.plugins.__path__ = [str(ROOT / "volatility3_plugins"), *constants.PLUGINS_PATH]
+
+
+# How long an example takes depends on what else the machine does.
+hypothesis.settings.register_profile("untimed", deadline=None)
+hypothesis.settings.load_profile("untimed")
 
 
 def pytest_collection_modifyitems(items: List[pytest.Item]) -> None:

@@ -17,6 +17,7 @@ from .pe import DATA, Function, Section
 from .phys import PAGE, PhysicalMemory
 from .pool import Pool
 from .process import Process
+from .sections import Sections
 from .session import Session
 from .space import Space
 from .unloaded import UnloadedDrivers
@@ -72,6 +73,11 @@ class Kernel:
         arenas = (0xFFFFE00010000000, 0xFFFFE10000000000) if wide else (0x86000000, 0x90000000)
         self.space = Space(self.phys, self.bits, *arenas)
         self.space.write(self.kuser, bytes(PAGE))
+        self.sections = Sections(self)
+        paged = (0xFFFFC00010000000, 0xFFFFC10000000000) if wide else (0xA8000000, 0xB0000000)
+        self.paged = self.space.view(*paged, self.space.pointer_size)
+        # Processes share the tables of the kernel's half that there are when they are finished.
+        self.paged.map(paged[0], PAGE)
         self._driver_arena = 0xFFFFF80340000000 if wide else 0x8B000000
         self.modules: list[Module] = []
         self.processes: list[Process] = []
@@ -191,6 +197,8 @@ class Kernel:
         ring(self.space, heads + [entry.at("InLoadOrderLinks") for entry in entries])
         for process in self.processes:
             process.finish()
+        for section in self.sections:
+            section.finish()
         links = [process.eprocess.at("ActiveProcessLinks") for process in self.processes]
         listed = [link for link, each in zip(links, self.processes) if each.listed]
         ring(self.space, [self.symbol("PsActiveProcessHead"), *listed])

@@ -9,6 +9,7 @@ from typing import Any, Optional, Sequence
 from .isf import Isf
 from .module import Module, Spec, fill_entry, load
 from .obj import Obj, filetime, ring
+from .sections import Sections
 from .space import Space
 
 _ORDERS = {
@@ -28,14 +29,16 @@ class Loader:
         isf: with `_PEB_LDR_DATA` and `_LDR_DATA_TABLE_ENTRY` of this bitness.
         arena: where modules go that are given no base.
         directory: path of modules that are given none.
+        sections: the kernel's image sections.
     """
 
-    def __init__(self, space: Space, isf: Isf, arena: int, directory: str) -> None:
+    def __init__(self, space: Space, isf: Isf, arena: int, directory: str, sections: Sections) -> None:
         self.modules: list[Module] = []
         self._space = space
         self._isf = isf
         self._arena = arena
         self._directory = directory
+        self._sections = sections
         self.head = self._obj("_PEB_LDR_DATA", isf.size("_PEB_LDR_DATA"))
         self.head.put(Length=self.head.size, Initialized=1)
         self._entries: dict[str, list[Obj]] = {order: [] for order in _ORDERS}
@@ -55,7 +58,8 @@ class Loader:
         if base is None:
             base = self._arena
             self._arena += -(-spec.pe(name, bits, 0).size // 0x10000) * 0x10000 + 0x10000
-        module = load(self._space, name, bits, base, path or f"{self._directory}\\{name}", spec)
+        path = path or f"{self._directory}\\{name}"
+        module = load(self._space, name, bits, base, path, spec, self._sections)
         self.modules.append(module)
         if listed:
             entry = self._obj("_LDR_DATA_TABLE_ENTRY", _ENTRY_SIZE)

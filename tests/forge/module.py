@@ -5,12 +5,13 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Mapping, Optional, Sequence, Union
+from typing import Iterator, Mapping, Optional, Sequence, Union
 
 from . import isf
 from .obj import Obj
 from .pe import DATA, RDATA, TEXT, Function, Pdb, Pe, Section, guid_of
 from .phys import PAGE
+from .sections import ImageSection, Sections
 from .space import Space
 
 
@@ -94,11 +95,19 @@ class Spec:
 class Module:
     """A module in memory. `entry` is its loader entry (None if the lists do not have it)."""
 
-    def __init__(self, space: Space, pe: Pe, path: str, symbols: Optional[isf.Isf]) -> None:
+    def __init__(
+        self,
+        space: Space,
+        pe: Pe,
+        path: str,
+        symbols: Optional[isf.Isf],
+        section: Optional[ImageSection] = None,
+    ) -> None:
         self.space = space
         self.pe = pe
         self.path = path
         self.symbols = symbols
+        self.section = section
         self.entry: Optional[Obj] = None
 
     @property
@@ -128,18 +137,65 @@ class Module:
         self.space.write(self.base + rva, data)
 
 
-def load(space: Space, name: str, bits: int, base: int, path: str, spec: Spec) -> Module:
-    """Puts a module's image into a space, in no list yet."""
+def load(
+    space: Space,
+    name: str,
+    bits: int,
+    base: int,
+    path: str,
+    spec: Spec,
+    sections: Optional[Sections] = None,
+) -> Module:
+    """Puts a module's image into a space, in no list yet.
+
+    Args:
+        sections: the image sections of files. Pages that are as in the file are those of its section; None
+            gives the module pages of its own.
+    """
     pe = spec.pe(name, bits, base)
     table = None
     if spec.symbols is not None and pe.pdb is not None:
         table = isf.new(pe.pdb.name, pe.pdb.guid, bits // 8, dict(spec.symbols), age=pe.pdb.age)
+    pieces = [*pe.pieces().items(), *spec.contents.items()]
+    pieces = [(rva, data) for rva, data in pieces if rva or spec.headers]
+    section = None
+    if sections is not None:
+        starts = {0, *(each.rva for each in pe.sections if 0 < each.rva < pe.size)}
+        section = sections.of(path, pe.size, sorted(starts))
+    if section is not None:
+        _share(space, base, section, _pages(pieces, pe.size if spec.resident else 0))
     if spec.resident:
         space.map(base, pe.size)
-    for rva, data in [*pe.pieces().items(), *spec.contents.items()]:
-        if rva or spec.headers:
+    for rva, data in _cut(pieces):
+        if not space.shares(base + rva):
             space.write(base + rva, data)
-    return Module(space, pe, path, table)
+    return Module(space, pe, path, table, section)
+
+
+def _share(space: Space, base: int, section: ImageSection, pages: Mapping[int, bytes]) -> None:
+    """Maps those pages of a module that are as in its file, and are nothing else yet."""
+    for rva, data in pages.items():
+        section.put(rva, data)
+        if section.holds(rva, data) and not space.holds(base + rva):
+            space.share(base + rva, section.frames[rva])
+
+
+def _pages(pieces: Sequence[tuple[int, bytes]], size: int) -> dict[int, bytes]:
+    """The pages that hold pieces, and all pages up to a size."""
+    pages = {rva: bytearray(PAGE) for rva in range(0, size, PAGE)}
+    for rva, data in _cut(pieces):
+        page = pages.setdefault(rva & ~(PAGE - 1), bytearray(PAGE))
+        page[rva % PAGE : rva % PAGE + len(data)] = data
+    return {rva: bytes(page) for rva, page in pages.items()}
+
+
+def _cut(pieces: Sequence[tuple[int, bytes]]) -> Iterator[tuple[int, bytes]]:
+    """Cuts pieces at the borders of pages."""
+    for rva, data in pieces:
+        while data:
+            room = PAGE - rva % PAGE
+            yield rva, data[:room]
+            rva, data = rva + room, data[room:]
 
 
 def fill_entry(entry: Obj, module: Module) -> None:

@@ -17,6 +17,11 @@ _USER = 0x04
 _LARGE = 0x80
 _NO_EXECUTE = 1 << 63
 _READ_WRITE = 4 << 5  # MM_READWRITE, the Protection field of an invalid PTE
+_WRITE_COPY = 7 << 5  # MM_EXECUTE_WRITECOPY
+_SHARED = 0x21  # present, accessed: not writable, not dirty
+_TRANSITION = 1 << 11
+_PROTOTYPE = 1 << 10
+_LOOK_IN_THE_VAD = 0xFFFFFFFF << 32
 _ADDRESS = 0x000F_FFFF_FFFF_F000
 
 
@@ -35,6 +40,29 @@ class State(enum.Enum):
     @property
     def readable(self) -> bool:
         return self in (State.VALID, State.LARGE, State.TRANSITION)
+
+
+def prototype_entry(bits: int, state: State, frame: Optional[int], subsection: int) -> int:
+    """A prototype PTE of 8 bytes: what a section says of one of its pages (Windows' public symbols, _MMPTE).
+
+    Args:
+        bits: 64, or 32 with PAE.
+        state: VALID, TRANSITION, MISSING with a frame; PAGEFILE; DEMAND_ZERO; PROTOTYPE: the page is in the
+            file only, and the entry leads to the subsection; ABSENT: zero.
+        frame: of the page, None where the image does not have it.
+        subsection: address of the _SUBSECTION.
+    """
+    if state in (State.VALID, State.MISSING) and frame is not None:
+        return frame << 12 | _SHARED | 1 << 9  # copy on write
+    if state is State.TRANSITION and frame is not None:
+        return frame << 12 | _TRANSITION | _WRITE_COPY
+    entries = {
+        State.ABSENT: 0,
+        State.DEMAND_ZERO: _WRITE_COPY,
+        State.PAGEFILE: 7 << 32 | _WRITE_COPY,
+        State.PROTOTYPE: subsection << (16 if bits == 64 else 32) | _PROTOTYPE | _WRITE_COPY,
+    }
+    return entries[state] & (1 << 64) - 1
 
 
 class PageTables:
@@ -70,13 +98,20 @@ class PageTables:
         """Physical address of the top table: DirectoryTableBase."""
         return self._root << 12
 
-    def map(self, address: int, frame: int, state: State = State.VALID) -> None:
-        """Points the page at `address` to `frame`, in a state that has a frame of its own."""
+    def map(self, address: int, frame: int, state: State = State.VALID, shared: bool = False) -> None:
+        """Points the page at `address` to `frame`, in a state that has a frame of its own.
+
+        Args:
+            shared: the frame is one of a section, which the process cannot write.
+        """
         user = _USER if self._is_user(address) else 0
+        if shared:
+            self._set(address, frame << 12 | _SHARED | user)
+            return
         if state is State.LARGE:
             self._set(address, frame << 12 | _TABLE | _LARGE | user, 21)
         elif state is State.TRANSITION:
-            self._set(address, frame << 12 | 1 << 11 | _READ_WRITE)
+            self._set(address, frame << 12 | _TRANSITION | _READ_WRITE)
         else:
             self._set(address, frame << 12 | _TABLE | user)
 
@@ -87,7 +122,7 @@ class PageTables:
             State.ABSENT: 0,
             State.DEMAND_ZERO: _READ_WRITE,
             State.PAGEFILE: (page + 1) << 32 | _READ_WRITE,
-            State.PROTOTYPE: (page + 1) << 32 | 1 << 10 | _READ_WRITE,
+            State.PROTOTYPE: _LOOK_IN_THE_VAD | _PROTOTYPE | _WRITE_COPY,
         }
         self._set(address, entries[state])
 

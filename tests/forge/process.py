@@ -98,7 +98,7 @@ class Process:
         self.peb.put(OSMajorVersion=major, OSMinorVersion=minor, OSBuildNumber=build)
         self.peb.put(NumberOfProcessors=1, OSPlatformId=2)
         arena = 0x7FE00000000 if kernel.bits == 64 else 0x70000000
-        self.loader = Loader(self.space, kernel.isf, arena, "C:\\Windows\\System32")
+        self.loader = Loader(self.space, kernel.isf, arena, "C:\\Windows\\System32", kernel.sections)
 
     def _parameters(self, command_line: str) -> None:
         type_name = "_RTL_USER_PROCESS_PARAMETERS"
@@ -144,7 +144,8 @@ class Process:
     def image_range(self, module: Module) -> None:
         """Adds the range of a mapped image."""
         file = module.path[2:] if module.path[1:2] == ":" else module.path
-        self.vads.append(Vad(module.base, module.size, file, EXECUTE_WRITECOPY, True))
+        vad = Vad(module.base, module.size, file, EXECUTE_WRITECOPY, True, section=module.section)
+        self.vads.append(vad)
 
     def region(
         self,

@@ -33,6 +33,7 @@ class Space:
         self.tables = PageTables(phys, bits, kernel is None)
         self._kernel = kernel
         self._frames: dict[int, int] = {}
+        self._shared: set[int] = set()
         self._start = self._end = arena
         self._ranges = ranges
 
@@ -89,6 +90,16 @@ class Space:
         owner._frames[address] = other._owner(at)._frames[at]
         owner.tables.map(address, owner._frames[address])
 
+    def share(self, address: int, frame: int) -> None:
+        """Maps the page at `address` to the frame of a section; who writes to it gets a copy."""
+        self._frames[address] = frame
+        self._shared.add(address)
+        self.tables.map(address, frame, shared=True)
+
+    def shares(self, address: int) -> bool:
+        """Whether the page of `address` is one of a section."""
+        return address & ~(PAGE - 1) in self._shared
+
     def set_state(self, address: int, size: int, state: State) -> None:
         """Changes all pages that the range touches; unreadable states lose the bytes.
 
@@ -97,12 +108,13 @@ class Space:
         for page in self._pages(address, size):
             owner = self._owner(page)
             if state in (State.VALID, State.TRANSITION):
-                frame = owner._frames.get(page)
+                frame = owner._own(page)
                 owner.tables.map(page, owner._add(page) if frame is None else frame, state)
                 continue
             frame = owner._frames.pop(page, None)
-            if frame is not None:
+            if frame is not None and page not in owner._shared:
                 self.phys.free(frame)
+            owner._shared.discard(page)
             if state is State.MISSING:
                 owner.tables.map(page, self.phys.missing())
             else:
@@ -114,7 +126,7 @@ class Space:
         while view:
             page = address & ~(PAGE - 1)
             owner = self._owner(page)
-            frame = owner._frames.get(page)
+            frame = owner._own(page)
             if frame is None:
                 frame = owner._add(page)
             start = address - page
@@ -150,6 +162,16 @@ class Space:
         """Physical address of a page that has bytes. Raises KeyError."""
         page = address & ~(PAGE - 1)
         return self._owner(page)._frames[page] << 12 | address - page
+
+    def _own(self, page: int) -> Optional[int]:
+        """The frame of a page, that of a section copied first; None for a page without bytes."""
+        frame = self._frames.get(page)
+        if frame is None or page not in self._shared:
+            return frame
+        self._shared.discard(page)
+        copied = self._add(page)
+        self.phys.frame(copied)[:] = self.phys.frame(frame)
+        return copied
 
     def _add(self, page: int) -> int:
         frame = self.phys.allocate()

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Optional, Sequence
 
 from .obj import Obj
 from .phys import PAGE
+from .sections import ImageSection
 
 if TYPE_CHECKING:
     from .kernel import Kernel
@@ -27,6 +28,7 @@ class Vad:
         file: path of the mapped file; None for private memory.
         protection: an MM_ code (READWRITE, ...).
         image: the file is mapped as an image.
+        section: of that image; None: the VAD leads to no prototype PTEs.
     """
 
     start: int
@@ -35,6 +37,7 @@ class Vad:
     protection: int = READWRITE
     image: bool = False
     node: Optional[Obj] = None
+    section: Optional[ImageSection] = None
 
     @property
     def first_page(self) -> int:
@@ -100,7 +103,14 @@ def _node(kernel: Kernel, vad: Vad) -> Obj:
         node[flag] = _IMAGE_MAP
     elif vad.image:
         node.first(["u.VadFlags.ImageMap"], 1)
-    if vad.file is not None:
+    if vad.section is not None:
+        node["FirstPrototypePte"] = vad.section.entries
+        node["LastContiguousPte"] = vad.section.last_entry
+        if node.has("ControlArea"):
+            node["ControlArea"] = vad.section.control_area
+        else:
+            node["Subsection"] = vad.section.subsection
+    elif vad.file is not None:
         control = kernel.obj("_CONTROL_AREA", tag=b"MmCa")
         # The low bits of a fast reference count references; readers must mask them.
         busy = 1 if control.has("FilePointer.Object") else 0

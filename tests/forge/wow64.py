@@ -39,7 +39,9 @@ class Wow64:
         process.region(peb, size=self.isf.size("_PEB32"))
         self.peb = Obj(self.space, self.isf, "_PEB32", peb)
         self.peb["NtGlobalFlag"] = nt_global_flag
-        self.loader = Loader(self.space, self.isf, 0x70000000, "C:\\Windows\\SysWOW64")
+        self.loader = Loader(
+            self.space, self.isf, 0x70000000, "C:\\Windows\\SysWOW64", process.kernel.sections
+        )
         eprocess, kernel = process.eprocess, process.kernel
         target = peb
         # Since Windows 8 a structure in the pool stands between.

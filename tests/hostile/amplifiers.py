@@ -27,11 +27,12 @@ _NODES = 0x20000
 
 
 class Amplifier(NamedTuple):
-    """An image, and the plugin with the options that it aims at."""
+    """An image, and the plugin with the options that it aims at; a Status or warning says what was `cut`."""
 
     build: Callable[[], Image]
     plugin: str
     options: Dict[str, Any]
+    cut: str = ""
 
 
 def _kernel(flags: int = 0x2000) -> Kernel:
@@ -99,7 +100,7 @@ def shared_stack() -> Image:
     kernel.space.write(stack + PAGE, page)
     for number, address in enumerate(range(stack + 2 * PAGE, stack + _STACK, PAGE)):
         kernel.space.map_frame(address, kernel.space, stack + number % 2 * PAGE)
-    for number in range(100):
+    for number in range(40):
         thread = app.thread(1004 + 4 * number)
         thread.kthread["StackBase"], thread.kthread["StackLimit"] = stack + _STACK, stack
         thread.kthread["InitialStack"] = stack + _STACK
@@ -177,26 +178,150 @@ def shared_handle_table() -> Image:
     return kernel.image()
 
 
+def repeating_page_tables() -> Image:
+    """A process of 1 TB whose page tables are three, to each of which all entries of the one above lead."""
+    kernel = _kernel()
+    app = kernel.process("app.exe", pid=1000, nt_global_flag=0x1000)
+    start, size = 0x100000000000, 0x8000000000
+    app.region(start, b"x" * PAGE)
+    app.vads.append(Vad(start + PAGE, 2 * size - PAGE))
+    tables = app.space.tables
+    table = tables.root >> 12
+    for level, last in ((39, (start + size) >> 39), (30, 0x1FE), (21, 0x1FE)):
+        index = start >> level & 0x1FF
+        entry = tables._get(table, index)
+        for other in range(index, last + 1):
+            tables._put(table, other, entry)
+        table = entry >> 12 & 0xFFFFFFFFF
+    return kernel.image()
+
+
+def handles_of_many_processes() -> Image:
+    """Four hundred events of a ring, by eighteen processes in turn, each of which has a thousand VADs."""
+    kernel = _kernel()
+    made = [kernel.process(f"p{number}.exe", pid=1000 + 4 * number) for number in range(18)]
+    for each in made:
+        for number in range(1000):
+            each.vads.append(Vad(0x10000000 + 0x20000 * number, PAGE))
+    table = HandleTable(made[0])
+    table.add(0x84, named(kernel, "_KEVENT", "Event"))
+    table.finish()
+    ring = Ring(table, 512)
+    for number in range(400):
+        ring.event(1, 0x84, 1000 + 4 * (number % 18), 1004, [0x10000010 + number])
+    return kernel.image()
+
+
+def aliased_object_traces() -> Image:
+    """Two traced objects, whose 65,535 events each are one page."""
+    kernel = _kernel()
+    traces = ObjectTraces(kernel)
+    traces.stack([kernel.base + 0x1000] * 16)
+    body = named(kernel, "_KEVENT", "Event")
+    traces.object(body, "a.exe", [])
+    traces.finish()
+    events = kernel.space.allocate(PAGE, PAGE)
+    kernel.space.write(events, bytes(PAGE))
+    following = 0
+    for _ in range(2):
+        place = kernel.space.reserve(0x101 * PAGE)
+        node = place + PAGE - 0x28
+        kernel.space.write(node, struct.pack("<QQ", body.address - 0x30, following))
+        kernel.space.write(node + 0x20, struct.pack("<HH", 0xFFFF, 0xFFFF))
+        for address in range(place + PAGE, place + 0x101 * PAGE, PAGE):
+            kernel.space.map_frame(address, kernel.space, events)
+        following = node
+    table = kernel.space.read_int(kernel.symbol("ObpObjectTable"))
+    kernel.space.write_int(table, following)
+    return kernel.image()
+
+
+def page_heap_ring() -> Image:
+    """Three thousand roots of page heaps on one list."""
+    kernel = _kernel()
+    app = kernel.process("app.exe", pid=1000, nt_global_flag=0x2001000)
+    base, step, count = 0x10000000, 0x180, 3000
+    memory = bytearray(PAGE + count * step)
+    links = [base + PAGE + number * step + 0x138 for number in range(count)]
+    for number in range(count):
+        place = PAGE + number * step
+        struct.pack_into("<I", memory, place, 0xFFEEDDCC)
+        struct.pack_into("<QQ", memory, place + 0x138, links[(number + 1) % count], links[number - 1])
+        struct.pack_into("<Q", memory, place + 0x150, 0x20000000)
+    app.region(base, bytes(memory))
+    return kernel.image()
+
+
+def one_processor_block() -> Image:
+    """A processor that is 256 processors, and each of whose stacks is one."""
+    kernel = _kernel()
+    cpu = kernel.cpus[0]
+    base = cpu.stack("dpc", data=struct.pack("<Q", 0x33) * (0x6000 // 8))
+    for number in range(1, 8):
+        cpu._tss()[f"Ist[{number}]"] = base
+    kernel.set("KeNumberProcessors", 256, 4)
+    for number in range(1, 256):
+        kernel.space.write_int(kernel.symbol("KiProcessorBlock") + 8 * number, cpu.kprcb.address)
+    return kernel.image()
+
+
+def overlapping_resources() -> Image:
+    """A hundred thousand resources, of each of which only the links are its own."""
+    kernel = _kernel()
+    head, count = kernel.symbol("ExpSystemResourcesList"), 100_000
+    start = kernel.space.allocate(16 * count + PAGE, PAGE)
+    links = [head, *range(start, start + 16 * count, 16), head]
+    kernel.space.write(start, b"".join(struct.pack("<QQ", *pair) for pair in zip(links[2:], links)))
+    kernel.space.write(head, struct.pack("<QQ", links[1], links[-2]))
+    return kernel.image()
+
+
+def vad_root_per_process() -> Image:
+    """Processes each of which has all VADs of the one before but the first."""
+    kernel = _kernel()
+    app = kernel.process("app.exe", pid=1000, nt_global_flag=0x1000)
+    for number in range(20_000):
+        app.vads.append(Vad(0x10000000 + 0x20000 * number, PAGE))
+    others = [kernel.process(f"p{number}.exe", pid=2000 + 4 * number) for number in range(100)]
+    image = kernel.image()
+    nodes = [vad.node for vad in app.vads if vad.node is not None]
+    for node, following in zip(nodes, [*(each.address for each in nodes[1:]), 0]):
+        node["VadNode.Left"], node["VadNode.Right"] = 0, following
+    for each, root in zip([app, *others], nodes):
+        each.eprocess["VadRoot.Root"] = root.address
+    return image
+
+
 AMPLIFIERS: Dict[str, Amplifier] = {
     "aliased database": Amplifier(aliased_database, "gflags", {}),
     "aliased database, carved": Amplifier(aliased_database, "stacktracedb", {"carve": True}),
-    "shared owner table": Amplifier(shared_owner_table, "locks", {}),
-    "overlapping object traces": Amplifier(overlapping_object_traces, "objecttraces", {}),
+    "shared owner table": Amplifier(shared_owner_table, "locks", {}, "owner table shared"),
+    "overlapping object traces": Amplifier(overlapping_object_traces, "objecttraces", {}, "events overlap"),
     "shared stack": Amplifier(shared_stack, "trapframes", {"scan_stacks": True}),
     "shared stack, walked": Amplifier(shared_stack, "callstacks", {}),
     "aliased function table": Amplifier(aliased_function_table, "stacktracedb", {}),
     "shared exports": Amplifier(shared_exports, "stacktracedb", {}),
-    "shared VADs": Amplifier(shared_vads, "gflags", {}),
-    "shared handle table": Amplifier(shared_handle_table, "handletraces", {}),
+    "shared VADs": Amplifier(shared_vads, "gflags", {}, "read up to the limit"),
+    "shared handle table": Amplifier(shared_handle_table, "handletraces", {}, "handle table shared"),
+    "repeating page tables": Amplifier(repeating_page_tables, "heaptraces", {}, "page tables repeat"),
+    "handles of many processes": Amplifier(handles_of_many_processes, "handletraces", {}),
+    "aliased object traces": Amplifier(aliased_object_traces, "objecttraces", {}, "events overlap"),
+    "page-heap ring": Amplifier(page_heap_ring, "heaptraces", {}),
+    "one processor block": Amplifier(
+        one_processor_block, "trapframes", {"scan_stacks": True}, "repeat the KPRCB"
+    ),
+    "overlapping resources": Amplifier(overlapping_resources, "locks", {}, "resources overlap"),
+    "VAD root per process": Amplifier(vad_root_per_process, "gflags", {}, "read up to the limit"),
 }
 
 MOST: Dict[str, Work] = {
     "gflags": Work(pages=75, calls=9000, rows=1, kilobytes=96),
     "stacktracedb": Work(pages=75, calls=22_000, rows=250, kilobytes=96),
-    "locks": Work(pages=1, calls=4500, rows=24, kilobytes=96),
+    "locks": Work(pages=1, calls=6000, rows=24, kilobytes=96),
     "objecttraces": Work(pages=1, calls=4500, rows=200, kilobytes=96),
-    "trapframes": Work(pages=6, calls=12_000, rows=1, kilobytes=96),
-    "callstacks": Work(pages=6, calls=20_000, rows=1, kilobytes=96),
-    "handletraces": Work(pages=12, calls=25_000, rows=4000, kilobytes=96),
+    "trapframes": Work(pages=6, calls=9000, rows=1, kilobytes=96),
+    "callstacks": Work(pages=6, calls=16_000, rows=1, kilobytes=96),
+    "handletraces": Work(pages=2, calls=3000, rows=400, kilobytes=96),
+    "heaptraces": Work(pages=2, calls=2000, rows=10, kilobytes=96),
 }
 """The most that a plugin may do for each page of an image's file."""

@@ -5,9 +5,10 @@
 from __future__ import annotations
 
 import functools
+import logging
 import pathlib
 import tempfile
-from typing import Any, Callable, List, Sequence, Tuple
+from typing import Any, Callable, List, Sequence, Set, Tuple
 
 from tests.forge import context
 from tests.support import work
@@ -30,13 +31,13 @@ class Amplified:
         wanted = f"windows.{self._made.plugin}"
         self._plugin = next(each for each in plugins.discover() if plugins.full_name(each) == wanted)
 
-    def count(self) -> Tuple[Work, str]:
-        """Returns what a run does, and what went wrong with it."""
+    def count(self) -> Tuple[Work, Set[str], str]:
+        """Returns what a run does, what its warnings and Status cells say, and what went wrong with it."""
         report = self._call(lambda: work.pages(lambda: work.calls(self._rows)))
         if report.error:
-            return Work(0, 0, 0, 0), report.error
-        before, ((rows, calls), pages) = report.value
-        return Work(pages, calls, rows, (report.megabytes - before) * 1024), ""
+            return Work(0, 0, 0, 0), set(), report.error
+        before, (((rows, said), calls), pages) = report.value
+        return Work(pages, calls, rows, (report.megabytes - before) * 1024), said, ""
 
     def cost(self) -> Report:
         """Returns what a run costs, in megabytes beyond those that were taken before."""
@@ -46,9 +47,18 @@ class Amplified:
     def _call(self, function: Callable[[], Any]) -> Report:
         return forking.call(lambda: (forking.megabytes(), function()))
 
-    def _rows(self) -> int:
+    def _rows(self) -> Tuple[int, Set[str]]:
+        said: Set[str] = set()
+        handler = logging.Handler(logging.WARNING)
+        handler.emit = lambda record: said.add(record.getMessage())  # type: ignore[method-assign]
+        logging.getLogger("volatility3").addHandler(handler)
         grid = self._opened.construct(self._plugin, **self._made.options).run()
-        return sum(1 for _ in grid._generator)
+        place = [column.name for column in grid.columns].index("Status")
+        count = 0
+        for _, cells in grid._generator:
+            count += 1
+            said.add(str(cells[place]))
+        return count, said
 
 
 def parts(seed: str, numbers: Sequence[int]) -> List[Callable[[], List[Violation]]]:

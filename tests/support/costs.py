@@ -30,7 +30,7 @@ COUNTED: Tuple[Tuple[str, Any, str], ...] = (
     ("reads", physical.FileLayer, "read"),
     ("cached reads", containers.TranslationLayerInterface, "read"),
     ("page walks", intel.Intel, "_translate"),
-    ("page tables", pages._Tables, "_read"),
+    ("page tables", pages.Tables, "_read"),
     ("objects", templates.ObjectTemplate, "__call__"),
     ("layers", containers.LayerContainer, "add_layer"),
     ("symbol tables", intermed.IntermediateSymbolTable, "__init__"),

@@ -95,7 +95,7 @@ def test_find_selects_by_symbol(opened: Opened, glob: str) -> None:
 
 def test_unbacked_selects_by_what_lies_there(opened: Opened) -> None:
     nodes = run(opened, unbacked=True)
-    assert [node.row["Index"] for node in traces(nodes, 0)] == [4]
+    assert [node.row["Index"] for node in traces(nodes, 0)] == [3, 4]
     assert [node.row["Index"] for node in traces(nodes, 4312)] == [2, None]
     assert symbols(traces(nodes, 4312)[0])[1:3] == ["<private>", "<private>"]
 

@@ -15,7 +15,7 @@ from tests.forge import context
 from tests.forge import trapentries as entries
 from tests.forge.code import R12, R13, R14, R15, RBP, RBX, RDI, RSI
 from tests.forge.context import Opened
-from tests.support.callstackimages import StackImage
+from tests.support.callstackimages import UNWIND_DATA, StackImage
 
 COLUMNS = {
     RBX: "Rbx",
@@ -75,7 +75,7 @@ def test_a_walk_that_guesses_adds_nothing(image: StackImage, tmp_path: pathlib.P
     made = StackImage("win11-x64")
     trap = made.interrupted(1008)
     # Without its unwind data, what the fault handler's callee kept is not known.
-    made.kernel.space.write(made.nt + 0x800, bytes(0x200))
+    made.kernel.space.write(made.nt + UNWIND_DATA, bytes(0x200))
     row = frames(context.open_image(made.kernel.image(), tmp_path), unwind=True)[trap & MASK]
     assert [row[name] for name in ("R12", "R13", "R14", "R15", "Rbx")] == [None] * 5
 
@@ -89,4 +89,4 @@ def test_the_unwind_data_of_an_entry_tell_that_it_stored_no_rsi(tmp_path: pathli
         for row in frames(context.open_image(made.kernel.image(), tmp_path)).values()
         if row["Mode"] == "kernel"
     )
-    assert (row["Kind"], row["Rsi"], row["Unsure"]) == ("interrupt", None, "")
+    assert (row["TrapKind"], row["Rsi"], row["Unsure"]) == ("interrupt", None, "")

@@ -80,6 +80,8 @@ class Locks(interfaces.plugins.PluginInterface):
                 listing.unread = True
                 if selection.everything:
                     yield 0, rows.gap(each)
+                else:
+                    selection.pass_over()
                 continue
             creator = creators.get(each.back_trace_index or 0)
             frames = rows.frames(each, creator)

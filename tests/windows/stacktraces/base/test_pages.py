@@ -93,6 +93,23 @@ def test_any_range_is_mapped_as_volatility_maps_it(sample: Sample, offset: int, 
     assert sample.ours(start, length) == sample.theirs(start, length)
 
 
+@given(
+    offset=st.integers(-40 * PAGE, PAGES * PAGE),
+    lengths=st.lists(st.integers(1, 1 << 22), min_size=1, max_size=3),
+)
+def test_what_page_tables_map_of_long_ranges(sample: Sample, offset: int, lengths: List[int]) -> None:
+    place = bulk.masked(sample.layer, sample.start) + offset
+    ranges, theirs = [], set()
+    for length in lengths:
+        ranges.append((place, place + length))
+        theirs |= {page // PAGE for page in sample.theirs(place, length)}
+        place += length + 5 * PAGE
+    found, repeated = pages.mapped(sample.context, sample.layer, ranges)
+    assert {page for low, high in found for page in range(low // PAGE, (high - 1) // PAGE + 1)} == theirs
+    assert all(low < high for low, high in found)
+    assert repeated == 0
+
+
 def test_a_frame_beyond_the_image_is_not_read(sample: Sample, monkeypatch: pytest.MonkeyPatch) -> None:
     below = sample.context.layers[sample.layer.config["memory_layer"]]
     start = bulk.masked(sample.layer, sample.start)
@@ -131,6 +148,29 @@ def test_a_large_page_is_found(tmp_path: pathlib.Path) -> None:
     ((start, data),) = extents.runs
     assert (start, len(data)) == (large - 0x10000, 0x211000)
     assert data[0x10000:0x10006] == b"within"
+
+
+def test_page_tables_that_repeat_are_followed_once(tmp_path: pathlib.Path) -> None:
+    identity = kernels.load("win10-x64")
+    kernel = Kernel(identity.table, **identity.options())
+    start, gigabyte = 0xFFFFA10000000000, 1 << 30
+    kernel.space.write(start + 0x5000, bytes(PAGE))
+    kernel.space.map_large(start + 0x400000)
+    kernel.space.write(start + gigabyte, bytes(PAGE))
+    tables = kernel.space.tables
+    entry = tables._get(tables.root >> 12, start >> 39 & 0x1FF)
+    directories = entry >> 12 & 0xFFFFFFFFF
+    for number in range(2, 512):
+        tables._put(directories, number, tables._get(directories, 0))
+    opened = context.open_image(kernel.image(), tmp_path)
+    first = bulk.masked(opened.layer, start)
+    found, repeated = pages.mapped(opened.context, opened.layer, [(first, first + (1 << 39))])
+    assert repeated == 510
+    assert found == [
+        (first + 0x5000, first + 0x6000),
+        (first + 0x400000, first + 0x600000),
+        (first + gigabyte, first + gigabyte + PAGE),
+    ]
 
 
 @pytest.mark.parametrize("name", ["win10-x64", "win10-x86"])

@@ -12,8 +12,9 @@ import pytest
 from volatility3.plugins.windows.stacktraces.base.decode.status import NOTHING, Word, status, text
 from volatility3.plugins.windows.stacktraces.base.spaces import AddressSpaces
 from volatility3.plugins.windows.stacktraces.names import places
+from volatility3.plugins.windows.stacktraces.names import symbolizer as symbolizer_module
 from volatility3.plugins.windows.stacktraces.names.kernelmodules import KernelModules
-from volatility3.plugins.windows.stacktraces.names.symbolizer import MAX_PROCESSES, SpaceNames, Symbolizer
+from volatility3.plugins.windows.stacktraces.names.symbolizer import SpaceNames, Symbolizer
 from volatility3.plugins.windows.stacktraces.tracedb.finder import Databases
 
 from tests.forge import context, kernels
@@ -158,7 +159,7 @@ def test_parts_of_a_module_that_are_paged_out(kernel: Kernel, tmp_path: pathlib.
     kernel.space.set_state(partly.base + 0x6000, 0x1000, State.PAGEFILE)
     found = names(kernel.image(), tmp_path, 0)
     assert found.name(lost.base + 0x1024) == places.Name(
-        "lost+0x1024", "module", status(Word.EXPORTS_UNREADABLE), "module"
+        "lost+0x1024", "module", status(Word.EXPORTS_UNREADABLE), "image"
     )
     assert found.name(partly.base + 0x1004).status == status(Word.EXPORTS_INCOMPLETE)
 
@@ -171,7 +172,7 @@ def test_without_its_function_table_an_x64_export_is_only_nearest(tmp_path: path
     kernel.space.set_state(driver.base + rva, 0x1000, State.PAGEFILE)
     name = names(kernel.image(), tmp_path, 0).name(driver.base + 0x1120)
     said = status(Word.FUNCTION_TABLE_UNREADABLE)
-    assert name == places.Name("tcpip!Send+0x120", "nearest", said, "module")
+    assert name == places.Name("tcpip!Send+0x120", "nearest", said, "image")
 
 
 def test_unload_events_by_symbols(kernel: Kernel, tmp_path: pathlib.Path) -> None:
@@ -243,10 +244,13 @@ def test_modules_that_overlap_say_so(kernel: Kernel, tmp_path: pathlib.Path) -> 
         assert found.name(address).status == status(Word.OVERLAPS_ANOTHER_MODULE)
 
 
-def test_only_the_names_of_the_last_processes_are_kept(tmp_path: pathlib.Path) -> None:
+def test_only_the_names_of_the_last_processes_are_kept(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(symbolizer_module, "MAX_KEPT", 200)
     known = kernels.load("win10-x64")
     kernel = Kernel(known.table, **known.options())
-    for number in range(2 * MAX_PROCESSES):
+    for number in range(60):
         kernel.process("app.exe", pid=1000 + 4 * number)
     opened = context.open_image(kernel.image(), tmp_path, "image.dmp")
     memory = opened.image
@@ -254,8 +258,11 @@ def test_only_the_names_of_the_last_processes_are_kept(tmp_path: pathlib.Path) -
     spaces = list(AddressSpaces.list_spaces(memory))
     first = symbolizer.names(spaces[0])
     for space in spaces:
+        symbolizer.names(space).name(0x1000)
         assert symbolizer.names(space) is symbolizer.names(space)
-    assert len(symbolizer._names) == MAX_PROCESSES
+    assert 1 < len(symbolizer._names) < 60
+    *before, _ = map(len, symbolizer._names.values())
+    assert sum(before) <= 200
     assert symbolizer.names(spaces[0]) is first
 
 
@@ -381,7 +388,7 @@ def test_a_kernel_table_without_vads(
     symbolizer = Symbolizer(memory)
     finder = Databases(memory, symbolizer.indexes)
     found = symbolizer.names(space)
-    assert found.name(ntdll.base + 0x1020) == places.Name("ntdll!Send+0x20", "export", NOTHING, "module")
+    assert found.name(ntdll.base + 0x1020) == places.Name("ntdll!Send+0x20", "export", NOTHING, "image")
     assert found.name(NOWHERE) == places.VADS_INCOMPLETE
     assert not list(finder.find(space))
     assert caplog.text.count("VADs") == 1

@@ -123,7 +123,7 @@ def names_of(built: Built, arch: str, folder: pathlib.Path) -> Tuple[int, SpaceN
 
 
 def expected(start: int, name: str, site: int, sources: str) -> Name:
-    return Name(f"sample!{name}+{site - start:#x}", sources, NOTHING, "module")
+    return Name(f"sample!{name}+{site - start:#x}", sources, NOTHING, "image")
 
 
 @pytest.mark.parametrize("arch, source_word", [("x64", "export"), ("x86", "nearest")])
@@ -141,7 +141,7 @@ def test_every_return_site_of_a_module_that_exports_its_functions(
             assert found == expected(start, owner, site, source_word), owner
         elif arch == "x64":
             # The compiler's cold parts are functions of their own to the function table.
-            assert found == Name(f"sample+{site:#x}", "module", NOTHING, "module"), owner
+            assert found == Name(f"sample+{site:#x}", "module", NOTHING, "image"), owner
             cold += 1
     assert cold < len(built.returns) / 2
 
@@ -153,7 +153,7 @@ def test_a_function_that_is_not_exported_never_borrows_a_name(tmp_path: pathlib.
     for site in built.returns:
         start, owner = built.owner(site)
         counts[owner in built.exports] += 1
-        plain = Name(f"sample+{site:#x}", "module", NOTHING, "module")
+        plain = Name(f"sample+{site:#x}", "module", NOTHING, "image")
         wanted = expected(start, owner, site, "export") if owner in built.exports else plain
         assert names.name(base + site) == wanted, owner
     assert min(counts.values()) > FUNCTIONS

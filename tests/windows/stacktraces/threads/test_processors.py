@@ -40,3 +40,16 @@ def test_a_number_of_processors_that_cannot_be(count: int, tmp_path: pathlib.Pat
     found = list(Processors.list_processors(opened.image))
     assert 1 <= len(found) <= MAX_PROCESSORS
     assert found[0].kprcb == kernel.cpus[0].kprcb.address
+
+
+def test_a_block_is_one_processor(tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture) -> None:
+    known = kernels.load("win10-x64")
+    kernel = Kernel(known.table, cpus=2, **known.options())
+    kernel.set("KeNumberProcessors", 64, 4)
+    for number in range(2, 64):
+        place = kernel.symbol("KiProcessorBlock") + 8 * number
+        kernel.space.write_int(place, kernel.cpus[number % 2].kprcb.address)
+    opened = context.open_image(kernel.image(), tmp_path)
+    found = list(Processors.list_processors(opened.image))
+    assert [each.number for each in found] == [0, 1]
+    assert "62 entries of KiProcessorBlock repeat" in caplog.text

@@ -9,16 +9,23 @@ All modules of this package use canonical addresses; this module converts betwee
 from __future__ import annotations
 
 import io
-from typing import Dict, Iterable, Iterator, Tuple
+from typing import Callable, Dict, Iterable, Iterator, Tuple
 
 from volatility3.framework import exceptions, interfaces
 from volatility3.framework.layers import linear
 
 from . import pages
 from .decode.extents import Extents
+from .decode.memo import Memo
 from .decode.pagetable import PAGE_SIZE
+from .decode.ranges import Claims
 
 _CHUNK = 0x100000
+
+Mapping = Callable[
+    [interfaces.context.ContextInterface, linear.LinearlyMappedLayer, int, int], Iterator[pages.Piece]
+]
+"""What `pages.mapping` is: finds what is present of a range of a layer."""
 
 MAX_COPIES = 256
 """If a range maps one physical page more often than this, only the first mappings count as present, unless
@@ -49,8 +56,51 @@ def is_canonical(layer: interfaces.layers.DataLayerInterface, address: int) -> b
     return canonical(layer, address) == address
 
 
+def physical(layer: interfaces.layers.DataLayerInterface, address: int) -> int:
+    """Returns where an address lies in the layer below, or the address itself where that is not known."""
+    if not isinstance(layer, linear.LinearlyMappedLayer):
+        return address
+    try:
+        return int(layer.translate(masked(layer, address))[0])
+    except exceptions.InvalidAddressException:
+        return address
+
+
+class PhysicalClaims:
+    """Ranges of virtual addresses whose physical memory is taken: page tables may map a page many times.
+
+    Args:
+        layer: a virtual layer
+    """
+
+    def __init__(self, layer: interfaces.layers.DataLayerInterface) -> None:
+        self._pages: Memo[int, int] = Memo(lambda page: physical(layer, page * PAGE_SIZE))
+        self._claims = Claims()
+
+    def claim(self, start: int, end: int) -> int:
+        """Takes a range up to where memory begins that was taken before, at whatever address.
+
+        Returns:
+            The end of the part that was free and is now taken; `start` if the first byte was taken before.
+        """
+        position = start
+        while position < end:
+            page, offset = divmod(position, PAGE_SIZE)
+            size = min(end - position, PAGE_SIZE - offset)
+            at = self._pages[page] + offset
+            free = self._claims.claim(at, at + size) - at
+            position += free
+            if free < size:
+                break
+        return position
+
+
 def read_extents(
-    context: interfaces.context.ContextInterface, layer_name: str, start: int, length: int
+    context: interfaces.context.ContextInterface,
+    layer_name: str,
+    start: int,
+    length: int,
+    mapping: Mapping = pages.mapping,
 ) -> Extents:
     """Reads the present parts of a range of virtual memory, in as few reads as its physical runs allow.
 
@@ -61,6 +111,7 @@ def read_extents(
         layer_name: a virtual (or physical) layer
         start: first address, canonical or masked
         length: bytes; the part beyond the layer's end is not present
+        mapping: finds what is present of the layer
 
     Returns:
         The bytes present, at canonical addresses.
@@ -69,8 +120,18 @@ def read_extents(
     first = masked(layer, start)
     length = max(min(length, layer.maximum_address + 1 - first), 0)
     base = canonical(layer, start) - first
-    runs = _joined(_runs(context, layer_name, first, length))
+    runs = _joined(_runs(context, layer_name, first, length, mapping))
     return Extents((base + offset, data) for offset, data in runs)
+
+
+def of_pieces(context: interfaces.context.ContextInterface, pieces: Iterable[pages.Piece]) -> Extents:
+    """Reads pieces of a range whose places in the layer below are known.
+
+    Args:
+        context: the context that holds the layers
+        pieces: as `pages.mapping` yields them, in order
+    """
+    return Extents(_joined(_of_pieces(context, pieces)))
 
 
 def _joined(pieces: Iterable[Tuple[int, bytes]]) -> Iterator[Tuple[int, bytes]]:
@@ -89,15 +150,26 @@ def _joined(pieces: Iterable[Tuple[int, bytes]]) -> Iterator[Tuple[int, bytes]]:
 
 
 def _runs(
-    context: interfaces.context.ContextInterface, layer_name: str, start: int, length: int
+    context: interfaces.context.ContextInterface,
+    layer_name: str,
+    start: int,
+    length: int,
+    mapping: Mapping = pages.mapping,
 ) -> Iterator[Tuple[int, bytes]]:
     """Yields (offset in the layer, bytes) of the readable parts of a range, through all layers below."""
     layer = context.layers[layer_name]
     if not isinstance(layer, linear.LinearlyMappedLayer):
         yield from _read(layer, start, length)
         return
+    yield from _of_pieces(context, mapping(context, layer, start, length))
+
+
+def _of_pieces(
+    context: interfaces.context.ContextInterface, pieces: Iterable[pages.Piece]
+) -> Iterator[Tuple[int, bytes]]:
+    """Yields (offset, bytes) of the readable parts of pieces."""
     copies = _Copies()
-    for offset, size, mapped, below in pages.mapping(context, layer, start, length):
+    for offset, size, mapped, below in pieces:
         for low, high, often in copies.count(mapped, mapped + size):
             for found, data in _runs(context, below, low, high - low):
                 if not often or data.count(0) == len(data):

@@ -119,6 +119,18 @@ class Image:
         """The name of the kernel's module, for Volatility's own plugins; empty without a kernel."""
         return self._kernel_module_name
 
+    @functools.cached_property
+    def page_count(self) -> int:
+        """How many pages the image's files have: in proportion to these is what is read and kept."""
+        waiting, sizes = [self.layer], {}
+        while waiting:
+            layer = waiting.pop()
+            if layer.name not in sizes:
+                below = [self.context.layers[name] for name in layer.dependencies]
+                sizes[layer.name] = 0 if below else layer.maximum_address + 1
+                waiting += below
+        return max(sum(sizes.values()) // PAGE_SIZE, 1)
+
     def symbol(self, *names: str) -> Optional[int]:
         """Returns the canonical address of the first of several symbols that the kernel has, or None."""
         for name in names:

@@ -9,7 +9,7 @@ This module reads whole page tables and takes the pages that they mark as presen
 
 from __future__ import annotations
 
-from typing import Iterator, Optional, Tuple
+from typing import Dict, Iterator, List, Optional, Sequence, Tuple
 
 from volatility3.framework import exceptions, interfaces
 from volatility3.framework.layers import intel, linear
@@ -19,6 +19,9 @@ from .decode.pagetable import PAGE_SIZE
 
 _FEW = 8 * PAGE_SIZE
 """For so few pages Volatility is asked directly: reading their page table would take longer."""
+
+_LARGE = -1
+"""The level of a large page, where a page table would follow."""
 
 Piece = Tuple[int, int, int, str]
 """Offset in the layer, size, offset in the layer below, name of the layer below."""
@@ -44,7 +47,7 @@ def _by_table(
     context: interfaces.context.ContextInterface, layer: intel.Intel, start: int, length: int
 ) -> Iterator[Piece]:
     """Yields what is present according to the page tables."""
-    tables = _Tables(context, layer)
+    tables = Tables(context, layer)
     end = start + length
     while start < end:
         stop = min(end, (start // tables.span + 1) * tables.span)
@@ -88,7 +91,7 @@ def may_execute(
     """
     if not isinstance(layer, intel.Intel):
         return True
-    entry = _Tables(context, layer).entry(address)
+    entry = Tables(context, layer).entry(address)
     return entry is None or pagetable.executable(*entry)
 
 
@@ -120,15 +123,55 @@ def _one_by_one(layer: linear.LinearlyMappedLayer, start: int, end: int) -> Iter
         start += size
 
 
-class _Tables:
-    """The page tables of a layer; `span` is the number of bytes that one of them maps."""
+def mapped(
+    context: interfaces.context.ContextInterface,
+    layer: interfaces.layers.DataLayerInterface,
+    ranges: Sequence[Tuple[int, int]],
+) -> Tuple[List[Tuple[int, int]], int]:
+    """Returns what the page tables map of ranges that may be terabytes long.
+
+    Each page table is followed once, however often other tables lead to it: Windows has one place for each,
+    and forged tables map the same few pages over and over.
+
+    Args:
+        context: the context that holds the layer
+        layer: the layer
+        ranges: (start, end), disjoint and ascending, in the layer's own form
+
+    Returns:
+        The (start, end) of what is present, in the layer's own form; and how many tables were met again.
+    """
+    if not isinstance(layer, intel.Intel):
+        return list(ranges), 0
+    tables = Tables(context, layer)
+    found: List[Tuple[int, int]] = []
+    for start, end in ranges:
+        for low, high in tables.leaves(start, end):
+            for offset, size, _, _ in mapping(context, layer, low, high - low):
+                if found and found[-1][1] == offset:
+                    found[-1] = (found[-1][0], offset + size)
+                else:
+                    found.append((offset, offset + size))
+    return found, tables.repeated
+
+
+class Tables:
+    """The page tables of a layer.
+
+    Attributes:
+        entry_size: bytes of an entry
+        span: the number of bytes that one of them maps
+        repeated: how often `leaves` met a table or a large page at a second address
+    """
 
     def __init__(self, context: interfaces.context.ContextInterface, layer: intel.Intel) -> None:
         self._layer = layer
         self._below = context.layers[layer.config["memory_layer"]]
         *self._upper, self._bits = (bits for _, bits, _ in layer.structure)
-        self._entry_size = PAGE_SIZE >> self._bits
+        self.entry_size = PAGE_SIZE >> self._bits
         self.span = PAGE_SIZE << self._bits
+        self.repeated = 0
+        self._met: Dict[Tuple[int, int], int] = {}
 
     def find(self, address: int) -> Optional[bytes]:
         """Returns the page table that maps an address, empty where there is none; None in a large page."""
@@ -137,29 +180,92 @@ class _Tables:
         for bits in self._upper:
             shift -= bits
             table = self._read(base, bits)
-            place = (address >> shift & (1 << bits) - 1) * self._entry_size
-            entry = int.from_bytes(table[place : place + self._entry_size], "little")
+            place = (address >> shift & (1 << bits) - 1) * self.entry_size
+            entry = int.from_bytes(table[place : place + self.entry_size], "little")
             if not entry & pagetable.PRESENT:
                 return b""
             if entry & pagetable.LARGE:
                 return None
-            base = pagetable.target(entry, self._entry_size)
+            base = pagetable.target(entry, self.entry_size)
         return self._read(base, self._bits)
+
+    def leaves(self, start: int, end: int) -> Iterator[Tuple[int, int]]:
+        """Yields the parts of a range that a page table or a large page maps, in order.
+
+        A table that was met before, at another address, is not followed again, but counted in `repeated`.
+        """
+        width = sum(self._upper) + self._bits + PAGE_SIZE.bit_length() - 1
+        waiting = [(0, self._layer.config["page_map_offset"], 0, width)]
+        while waiting:
+            level, base, first, width = waiting.pop()
+            if level in (_LARGE, len(self._upper)):
+                # Of a large page no more is there than the layer below has.
+                there = self._below.maximum_address + 1 - base if level == _LARGE else self.span
+                low, high = max(first, start), min(first + min(1 << width, there), end)
+                if low < high:
+                    yield low, high
+                continue
+            bits, may_be_large = self._upper[level], self._layer.structure[level][2]
+            width -= bits
+            below = []
+            wanted = slice(max(start - first, 0) >> width, ((end - 1 - first) >> width) + 1)
+            found = pagetable.entries(self._read(base, bits), self.entry_size)[wanted]
+            for number, entry in enumerate(found, wanted.start):
+                low = first + (number << width)
+                if not pagetable.leads(entry):
+                    continue
+                target = pagetable.target(entry, self.entry_size)
+                large = may_be_large and bool(entry & pagetable.LARGE)
+                following = _LARGE if large else level + 1
+                if self._met.setdefault((following, target), low) != low:
+                    self.repeated += 1
+                    continue
+                below.append((following, target, low, width))
+            waiting += reversed(below)
+
+    def entries(self, address: int) -> Optional[bytes]:
+        """Returns the page table of an address as it is, though no entry of it may be present.
+
+        Returns:
+            The table. Empty: there never was one, as nothing was touched that it would map. None: it is not
+            in the image, or a large page is in its place.
+        """
+        base = self._layer.config["page_map_offset"]
+        shift = sum(self._upper) + self._bits + PAGE_SIZE.bit_length() - 1
+        for bits in self._upper:
+            shift -= bits
+            place = (base & -(self.entry_size << bits)) + (
+                address >> shift & (1 << bits) - 1
+            ) * self.entry_size
+            try:
+                entry = int.from_bytes(self._below.read(place, self.entry_size), "little")
+            except exceptions.InvalidAddressException:
+                return None
+            if not entry:
+                return b""
+            found = None if entry & pagetable.LARGE else pagetable.in_section(entry, self.entry_size)
+            if found is None:
+                return None
+            base = found
+        try:
+            return self._below.read(base, self.entry_size << self._bits)
+        except exceptions.InvalidAddressException:
+            return None
 
     def entry(self, address: int) -> Optional[Tuple[int, int]]:
         """Returns the entry of the page that holds an address and its size; None if no table has one."""
         table = self.find(address)
         if not table:
             return None
-        place = (address // PAGE_SIZE & (1 << self._bits) - 1) * self._entry_size
-        return int.from_bytes(table[place : place + self._entry_size], "little"), self._entry_size
+        place = (address // PAGE_SIZE & (1 << self._bits) - 1) * self.entry_size
+        return int.from_bytes(table[place : place + self.entry_size], "little"), self.entry_size
 
     def pieces(self, table: bytes, start: int, stop: int) -> Iterator[Piece]:
         """Yields what is present of a part of the range that a table maps."""
         first, last = start // PAGE_SIZE, (stop - 1) // PAGE_SIZE
         page = first
         number = first & (1 << self._bits) - 1
-        for count, frame in pagetable.runs(table, self._entry_size, number, last - first + 1):
+        for count, frame in pagetable.runs(table, self.entry_size, number, last - first + 1):
             low, high = max(page * PAGE_SIZE, start), min((page + count) * PAGE_SIZE, stop)
             mapped = None if frame is None else frame + low - page * PAGE_SIZE
             if mapped is not None and self._below.is_valid(mapped, high - low):
@@ -170,9 +276,9 @@ class _Tables:
 
     def _read(self, base: int, bits: int) -> bytes:
         """Returns a page table; empty if there is none, or if all entries are equal (as in Volatility)."""
-        size = self._entry_size << bits
+        size = self.entry_size << bits
         try:
             table = self._below.read(base & ~(size - 1), size)
         except exceptions.InvalidAddressException:
             return b""
-        return b"" if table == table[: self._entry_size] * (1 << bits) else table
+        return b"" if table == table[: self.entry_size] * (1 << bits) else table

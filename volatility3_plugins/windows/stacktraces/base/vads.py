@@ -16,6 +16,10 @@ from .spaces import AddressSpace
 vollog = logging.getLogger(__name__)
 
 MAX_VADS = 1 << 18
+MOST_PER_PAGE = 16
+"""VADs of all processes together for each page of the image: Windows has one for ten pages."""
+FEW = 0x200
+"""VADs of a process that are read however many the others have."""
 MAX_NAMES = 1 << 15
 """How many file names are kept: many processes map the same files."""
 
@@ -30,12 +34,16 @@ _FULL, _SHORT = "_MMVAD", "_MMVAD_SHORT"
 
 
 class Vad(Record):
-    """A range of a process' addresses, `end` exclusive; `control_area` is 0 for private memory."""
+    """A range of a process' addresses, `end` exclusive; `control_area` is 0 for private memory.
+
+    `address` is that of the _MMVAD or _MMVAD_SHORT.
+    """
 
     start: int
     end: int
     control_area: int
     image: bool
+    address: int = 0
 
 
 class Vads:
@@ -53,15 +61,15 @@ class Vads:
         except MissingMemberError as error:
             if image.table_name:
                 vollog.warning(f"The VADs of processes cannot be read: {error}")
-        self._last: Tuple[int, Tuple[List[Vad], bool]] = (0, ([], True))
+        self._left = MOST_PER_PAGE * image.page_count
+        self._last: Tuple[int, int, Tuple[List[Vad], bool]] = (0, 0, ([], True))
         self.file_name = functools.lru_cache(MAX_NAMES)(self._file_name)
         """Control area -> path of the file that backs a mapping; "" if none does, None if unreadable."""
 
     def list_vads(self, space: AddressSpace) -> Tuple[List[Vad], bool]:
         """Returns the VADs of a process, and whether the whole tree could be read.
 
-        The last tree is kept for the other half of a WoW64 process, and for processes that claim the same
-        tree.
+        The last tree is kept for the other half of a WoW64 process.
         """
         tree = self._tree
         if tree is None or not space.eprocess:
@@ -69,9 +77,11 @@ class Vads:
         top = self._memory.number(space.eprocess + tree.root.offset, tree.root.size)
         if top is None:
             return [], False
-        if top != self._last[0]:
-            self._last = top, self._walk(tree, top)
-        return self._last[1]
+        if not top:
+            return [], True
+        if (space.eprocess, top) != self._last[:2]:
+            self._last = space.eprocess, top, self._walk(tree, top)
+        return self._last[2]
 
     def _walk(self, tree: _Tree, root: int) -> Tuple[List[Vad], bool]:
         waiting = [root]
@@ -79,7 +89,8 @@ class Vads:
         found: List[Vad] = []
         complete = True
         header = 2 * self._memory.pointer_size
-        while waiting and len(seen) < MAX_VADS:
+        most = max(min(MAX_VADS, self._left), FEW)
+        while waiting and len(seen) < most:
             address = waiting.pop()
             if address in seen:
                 continue
@@ -95,6 +106,9 @@ class Vads:
                 continue
             found.append(self._vad(tree, address, node, tag in SHORT_TAGS))
             waiting += (tree.right.of(node), tree.left.of(node))
+        self._left -= len(seen)
+        if waiting:
+            vollog.warning(f"The VADs below {root:#x} were read up to the limit: {len(found)} of them")
         return found, complete and not waiting
 
     def _file_name(self, control_area: int) -> Optional[str]:
@@ -114,7 +128,8 @@ class Vads:
         control_area = 0 if short else self._control_area_of(tree, address)
         kind = tree.kind.of(node) if tree.kind else 0
         image = kind == (IMAGE_MAP if tree.kind and tree.kind.mask > 1 else 1)
-        return Vad(start << PAGE_SHIFT, (end + 1) << PAGE_SHIFT, control_area, image and bool(control_area))
+        image = image and bool(control_area)
+        return Vad(start << PAGE_SHIFT, (end + 1) << PAGE_SHIFT, control_area, image, address)
 
     def _control_area_of(self, tree: _Tree, address: int) -> int:
         if tree.subsection is not None:

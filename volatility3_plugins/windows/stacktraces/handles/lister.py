@@ -9,7 +9,7 @@ from typing import Dict, Iterator, List, Optional, Set, Tuple
 
 from volatility3.framework import interfaces
 
-from ..base import globalflag
+from ..base import bulk, globalflag
 from ..base.decode import globalflags
 from ..base.decode.status import Said, Word, status
 from ..base.image import Image
@@ -28,6 +28,9 @@ _KEPT = globalflags.FLG_KERNEL_STACK_TRACE_DB | globalflags.FLG_MAINTAIN_OBJECT_
 
 _INDICES = range(1, 1 << 16)
 """CreatorBackTraceIndex has 16 bits, in a handle's entry and in an object's header."""
+
+MAX_SHARERS = 4
+"""Processes without a right to it for which one handle table is read."""
 
 _NO_CREATOR = Creator((), status(Word.NO_SUCH_INDEX))
 
@@ -60,6 +63,8 @@ class HandleLister(interfaces.configuration.VersionableInterface):
         flags = globalflag.read(image, image.kernel)
         self._objects_have_creators = flags is not None and flags & _KEPT == _KEPT
         self._seen: Set[int] = set()
+        self._named: Set[int] = set()
+        self._claimed: Dict[int, int] = {}
 
     def list_events(self, space: AddressSpace) -> Iterator[HandleEvent]:
         """Yields the events of a process: its ring's, newest first, then creations.
@@ -81,9 +86,26 @@ class HandleLister(interfaces.configuration.VersionableInterface):
         table = self._tables.of(space.eprocess)
         if table is None:
             yield hole(space, Word.HANDLE_TABLE_UNREADABLE)
+        elif table.address and self._is_shared(space, table):
+            yield hole(space, Word.HANDLE_TABLE_SHARED)
         elif table.address:
             yield from self._rings.list_events(space, table)
             yield from self._creations(space, table)
+
+    def _is_shared(self, space: AddressSpace, table: HandleTable) -> bool:
+        """Tells whether so many processes had this table, or its ring, that it is not read for one more.
+
+        In Windows each process has a table of its own. The process that the table names always gets it, the
+        first time that the table is met under its ID.
+        """
+        if table.pid == space.pid and table.address not in self._named:
+            self._named.add(table.address)
+            return False
+        addresses = filter(None, (table.address, table.debug_info))
+        places = {bulk.physical(self._image.layer, each) for each in addresses}
+        for place in places:
+            self._claimed[place] = self._claimed.get(place, 0) + 1
+        return any(self._claimed[place] > MAX_SHARERS for place in places)
 
     @functools.cached_property
     def _creators(self) -> Dict[int, Creator]:

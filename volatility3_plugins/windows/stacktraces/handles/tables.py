@@ -20,11 +20,12 @@ _KERNEL_HANDLE = 0x80000000
 
 class HandleTable(Record):
     """The table of a process. `address` is 0 if the process has none or no longer has one; `debug_info` is 0
-    if its handles are not traced."""
+    if its handles are not traced; `pid` is the process that the table names, None if it names none."""
 
     address: int
     code: int
     debug_info: int
+    pid: Optional[int] = None
 
 
 class HandleTables:
@@ -47,6 +48,7 @@ class HandleTables:
         self._object_table = types["_EPROCESS"].offset("ObjectTable")
         self._code = table.field("TableCode")
         self._debug_info = table.offset("DebugInfo")
+        self._pid = table.find("UniqueProcessId")
         # Before Vista entries have 16-bit trace indices, and with +kst the granted access is an index too.
         debug = types.find("_RTL_CRITICAL_SECTION_DEBUG")
         wide = debug is not None and debug.has("CreatorBackTraceIndexHigh")
@@ -68,7 +70,8 @@ class HandleTables:
         debug_info = self._memory.pointer(address + self._debug_info)
         if code is None or debug_info is None:
             return None
-        return HandleTable(address, code, debug_info)
+        pid = None if self._pid is None else self._memory.member(address, self._pid)
+        return HandleTable(address, code, debug_info, pid)
 
     def lookup(self, table: HandleTable, handle: int) -> Tuple[Optional[Entry], bool]:
         """Looks a handle up.

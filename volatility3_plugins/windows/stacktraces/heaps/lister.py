@@ -98,6 +98,11 @@ class Heaps(interfaces.configuration.VersionableInterface):
         if listed is not None and not flagged and not self._any_traced(space, types, listed):
             return None
         where = find_space(self._image, space)
+        if where.repeated:
+            vollog.warning(
+                f"Process {space.pid} ({space.arch}): its page tables repeat: what {where.repeated} entries "
+                "map once more was left out"
+            )
         memory = self._image.memory_within(space, where.ranges)
         found = find(memory, types, listed or [], where.private)
         if not found.traced and not (flagged and found.damaged):

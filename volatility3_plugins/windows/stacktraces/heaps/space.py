@@ -4,10 +4,10 @@
 
 from __future__ import annotations
 
-from typing import List, Optional, Sequence
+from typing import List, Optional, Sequence, Tuple
 
-from ..base import bulk, tables
-from ..base.decode.memory import Range
+from ..base import pages, tables
+from ..base.decode.memory import Range, join
 from ..base.decode.structure import MissingMemberError, Structures
 from ..base.image import Image
 from ..base.space import ARCHES, AddressSpace
@@ -30,10 +30,15 @@ class HeapSpace:
         ranges: (start, end) of all of its memory
         private: (start, end) of what no file backs, as it was reserved
         whole: whether the VADs say so; else the page tables do, and `private` is all that they map
+        repeated: how often page tables lead to a table or a large page of theirs once more: what that would
+            map is in no range
     """
 
-    def __init__(self, ranges: Sequence[Range], private: Sequence[Range], whole: bool) -> None:
+    def __init__(
+        self, ranges: Sequence[Range], private: Sequence[Range], whole: bool, repeated: int = 0
+    ) -> None:
         self.ranges, self.private, self.whole = tuple(ranges), tuple(private), whole
+        self.repeated = repeated
 
 
 def load_types(image: Image, pointer_size: int) -> HeapTypes:
@@ -62,16 +67,17 @@ def find_space(image: Image, space: AddressSpace) -> HeapSpace:
     top = 1 << 8 * space.pointer_size
     listed, whole = image.part(Vads).list_vads(space)
     if not whole:
-        mapped = _mapped(image, space, 0, min(top, (image.layer_of(space).maximum_address + 1) // 2))
-        return HeapSpace(mapped, mapped, False)
+        mapped, repeated = _mapped(
+            image, space, [(0, min(top, (image.layer_of(space).maximum_address + 1) // 2))]
+        )
+        return HeapSpace(mapped, mapped, False, repeated)
     vads = sorted(vad for vad in listed if vad.start < vad.end <= top)
-    ranges: List[Range] = []
-    for vad in vads:
-        if vad.end - vad.start > _LONG:
-            ranges += _mapped(image, space, vad.start, vad.end)
-        else:
-            ranges.append((vad.start, vad.end))
-    return HeapSpace(ranges, [(vad.start, vad.end) for vad in vads if not vad.control_area], True)
+    whole_vads = [(vad.start, vad.end) for vad in vads]
+    long = join(each for each in whole_vads if each[1] - each[0] > _LONG)
+    ranges, repeated = _mapped(image, space, long)
+    ranges += [each for each in whole_vads if each[1] - each[0] <= _LONG]
+    private = [(vad.start, vad.end) for vad in vads if not vad.control_area]
+    return HeapSpace(ranges, private, True, repeated)
 
 
 def listed_heaps(image: Image, space: AddressSpace) -> Optional[List[int]]:
@@ -104,15 +110,6 @@ def _segment_types(types: Structures, pointer_size: int) -> Optional[SegmentHeap
         return None
 
 
-def _mapped(image: Image, space: AddressSpace, start: int, end: int) -> List[Range]:
-    """Returns the ranges that the page tables map; they may be present or not."""
-    layer = image.layer_of(space)
-    found: List[Range] = []
-    first = bulk.masked(layer, start)
-    for offset, size, *_ in layer.mapping(first, end - start, ignore_errors=True):
-        at = bulk.canonical(layer, offset)
-        if found and found[-1][1] == at:
-            found[-1] = (found[-1][0], at + size)
-        else:
-            found.append((at, at + size))
-    return found
+def _mapped(image: Image, space: AddressSpace, ranges: Sequence[Range]) -> Tuple[List[Range], int]:
+    """Returns what the page tables map of ranges of the user's half, and how often they repeat themselves."""
+    return pages.mapped(image.context, image.layer_of(space), ranges)

@@ -4,12 +4,11 @@
 
 from __future__ import annotations
 
-from typing import Iterator, List, Optional, Tuple
+from typing import Iterable, Iterator, List, Optional, Tuple
 
 from ..base import bulk
 from ..base.decode import links
-from ..base.decode.ranges import Claims
-from ..base.decode.status import NOTHING, Status, Word, status
+from ..base.decode.status import NOTHING, Said, Status, Word, status
 from ..base.image import Image
 from ..base.space import AddressSpace
 from ..threads.ids import ThreadIds, ThreadOwner
@@ -23,6 +22,9 @@ LIST_SYMBOL = "ExpSystemResourcesList"
 MAX_ENTRIES = 1 << 16
 """The most entries of owner tables and lists that are read of one image; a few thousand are in use."""
 
+
+MAX_OVERLAPS = 1024
+"""The most resources that are shown though they share memory with others: no two of Windows do."""
 
 _Owners = Tuple[Tuple[LockOwner, ...], Status]
 
@@ -42,7 +44,9 @@ class Resources:
         self._threads = image.part(ThreadIds)
         self._memory = image.memory(image.kernel)
         self._layout = ResourceLayout(image.types, image.pointer_size)
-        self._claims = Claims()
+        self._claims = bulk.PhysicalClaims(image.layer)
+        self._places = bulk.PhysicalClaims(image.layer)
+        self._overlaps = 0
         self._entries_left = MAX_ENTRIES
 
     def list_resources(self, space: AddressSpace) -> Iterator[Listed]:
@@ -59,11 +63,11 @@ class Resources:
         altered = walk.altered.link if walk.altered else None
         if altered == head:
             yield LockGap(space, status(Word.LIST_DAMAGED))
-        for link in walk.before:
-            yield self._node(space, link, altered)
+        yield from self._nodes(space, walk.before, altered)
         yield from self._gap(space, walk.gap)
-        for link in walk.after:
-            yield self._node(space, link, altered)
+        yield from self._nodes(space, walk.after, altered)
+        if self._overlaps > MAX_OVERLAPS:
+            yield LockGap(space, status(Said(Word.RESOURCES_OVERLAP, self._overlaps - MAX_OVERLAPS)))
 
     def _gap(self, space: AddressSpace, gap: Optional[links.Gap]) -> Iterator[Listed]:
         if gap is None:
@@ -78,9 +82,19 @@ class Resources:
         if not (gap.exact and all(canonical)):
             yield LockGap(space, status(Word.LIST_BROKEN))
 
-    def _node(self, space: AddressSpace, link: int, altered: Optional[int]) -> Listed:
-        found = self._resource(space, link - self._layout.links)
-        return lock.damaged(found) if link == altered else found
+    def _nodes(self, space: AddressSpace, nodes: Iterable[int], altered: Optional[int]) -> Iterator[Listed]:
+        """Yields the resources of a part of the list, of those that overlap others only the first."""
+        for link in nodes:
+            address = link - self._layout.links
+            end = address + self._layout.size
+            overlaps = self._places.claim(address, end) < end
+            self._overlaps += overlaps
+            if overlaps and self._overlaps > MAX_OVERLAPS:
+                continue
+            found = self._resource(space, address)
+            if overlaps:
+                found = found._replace(status=status(Word.OVERLAP, found.status))
+            yield lock.damaged(found) if link == altered else found
 
     def _resource(self, space: AddressSpace, address: int) -> Lock:
         data = self._memory.read(address, self._layout.size)

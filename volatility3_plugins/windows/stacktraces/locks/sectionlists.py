@@ -11,12 +11,11 @@ from __future__ import annotations
 
 import logging
 import struct
-from typing import Dict, Iterator, Optional, Tuple
+from typing import Iterator, Optional
 
 from ..base.decode.record import Record
 from ..base.image import Image
 from ..base.space import AddressSpace
-from ..names.moduleindex import ModuleIndex
 from ..names.ntdll import Ntdll, Ntdlls
 from .decode.criticalsection import CriticalSection, DebugInfo, SectionLayout, is_pair
 
@@ -105,7 +104,6 @@ class SectionLists:
 
     def __init__(self, ntdlls: Ntdlls) -> None:
         self._ntdlls = ntdlls
-        self._usual: Dict[int, Tuple[ModuleIndex, int]] = {}
 
     def find(
         self, space: AddressSpace, ntdll: Optional[Ntdll], memory: SectionMemory
@@ -124,7 +122,6 @@ class SectionLists:
                 return SectionList(head, True)
             for link in self._candidates(ntdll, memory):
                 if not memory.proven(link):
-                    self._usual[space.pointer_size] = (ntdll.image, link - ntdll.base)
                     return SectionList(link, True)
                 member = link
         if member is None:
@@ -145,13 +142,7 @@ class SectionLists:
         return False
 
     def _candidates(self, ntdll: Ntdll, memory: SectionMemory) -> Iterator[int]:
-        """Yields the LIST_ENTRYs in ntdll's writable data that are linked with the LIST_ENTRY of a lock.
-
-        The place at which another process with the same ntdll had its list comes first.
-        """
-        index, rva = self._usual.get(ntdll.space.pointer_size, (None, 0))
-        if index is ntdll.image and _linked(ntdll.base + rva, memory):
-            yield ntdll.base + rva
+        """Yields the LIST_ENTRYs in ntdll's writable data that are linked with the LIST_ENTRY of a lock."""
         for tries, link in enumerate(self._pairs(ntdll)):
             if tries >= MAX_TRIES:
                 vollog.warning(f"Process {ntdll.space.pid}: ntdll's data is no data; the search was given up")

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from typing import Iterable, Iterator, List, Optional, Set, Tuple
+from typing import Dict, Iterable, Iterator, List, Optional, Set, Tuple
 
 from volatility3.framework import exceptions
 
@@ -106,8 +106,8 @@ class KernelModules:
         return str(own.name)
 
     def _sessions(self) -> Iterator[str]:
-        """Yields the layer of one process of each session."""
-        seen = set()
+        """Yields the layer of one process of each session, the same in whatever order processes are."""
+        found: Dict[int, Tuple[int, str]] = {}
         for space in AddressSpaces.list_spaces(self._image):
             if not space.eprocess or space.wow64 or not space.layer_name:
                 continue
@@ -115,9 +115,11 @@ class KernelModules:
                 session = self._image.object_at("_EPROCESS", space.eprocess).get_session_id()
             except exceptions.InvalidAddressException:
                 continue
-            if isinstance(session, int) and session not in seen:
-                seen.add(int(session))
-                yield space.layer_name
+            if isinstance(session, int):
+                this = space.eprocess, space.layer_name
+                found[int(session)] = min(found.get(int(session), this), this)
+        for _, (_, layer_name) in sorted(found.items()):
+            yield layer_name
 
     def _kernel_size(self) -> int:
         """Returns the size of the kernel from its headers, for a kernel that is missing in its own list."""

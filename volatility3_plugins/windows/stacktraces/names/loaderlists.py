@@ -44,11 +44,20 @@ class LoaderLists:
     def __init__(self, image: Image) -> None:
         self._image = image
         self._forms: Memo[int, _Form] = Memo(lambda size: _Form(image.process_types(size)))
+        self._last: Dict[int, Tuple[Tuple[str, int], LoaderList]] = {}
 
     def of_process(self, space: AddressSpace) -> LoaderList:
         """Reads the lists of a process or of its 32-bit half through its PEB; no PEB, no lists."""
         if not (space.peb and space.layer_name):
             return [], False
+        # Names, ntdll and databases of one process are looked for one after the other.
+        key = space.layer_name, space.peb
+        known = self._last.get(space.pointer_size)
+        if known is None or known[0] != key:
+            known = self._last[space.pointer_size] = key, self._read(space)
+        return known[1]
+
+    def _read(self, space: AddressSpace) -> LoaderList:
         form, memory = self._forms[space.pointer_size], self._image.memory(space)
         ldr = memory.pointer(space.peb + form.ldr)
         if not ldr:

@@ -1,24 +1,25 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""One index of names for each module image, shared by processes.
+"""The index of names of a module's image, shared by the processes that are proven to have the same image.
 
-An index is made when an address of the module is first named. Two processes share an index if their images
-have the same PDB GUID and age (or, without a PDB record, the same address), the same headers, and the same
-content wherever names were read. The headers count so that a module with a copied PDB record does not get
-another module's names. The content counts because a process may have changed its copy, for instance with a
-hook in the export table: such a copy gets an index of its own, whose status says so.
+An index is made when an address of the module is first named. It is made from the image section, which no
+process can write, and is shared by every process that has the same in all parts that it was made from: the
+same physical pages or equal bytes. Any other process gets an index of its own, made from its own pages and,
+where it has none, from those of the section; the status says where it has other bytes than the section. So
+nothing that one process writes changes a name elsewhere, in whatever order processes are named.
 """
 
 from __future__ import annotations
 
 import functools
-from typing import Dict, Hashable, List, Optional, Tuple
+from typing import Dict, Hashable, Optional, Set, Tuple
 
 from volatility3.framework import interfaces
 
 from ..base.decode.record import Record
 from ..base.decode.status import NOTHING, Status, Word, status
 from ..base.image import Image
+from ..base.sections import SectionView
 from . import pdbsymbols
 from .decode import exports as peexports
 from .decode import pe
@@ -28,15 +29,15 @@ from .decode.rules import ExportNames, NameTable, PdbNames, sort_labels
 from .imagereader import ImageParts, ImageReader
 from .pdbsymbols import PdbSymbols, SymbolArrays
 
-MAX_TRIES = 4
-"""If pages of a module are missing in one process, its index is tried again in at most so many others."""
+MAX_EXPORTS = 1 << 18
+"""The most exports that are read of modules of one process that are not proven to be as in their section. The
+modules of a process have fewer. Forged ones may share the pages of one huge table."""
 
-MAX_VARIANTS = 8
-"""How many different copies of an image are kept; a process with yet another one shares no index."""
+MAX_SHARED_EXPORTS = 1 << 20
+"""The most exports of all other modules of one process."""
 
-MAX_EXPORTS = 1 << 20
-"""The most exports that are read of all modules together, which is more than all modules of Windows have. The
-limit is needed because forged modules may share the pages of one huge table."""
+MAX_KEPT = 1 << 22
+"""Exports and functions of shared indexes that are kept; the index that was asked for first is made again."""
 
 MAX_FUNCTION_TABLE = 1 << 25
 
@@ -56,17 +57,41 @@ class ModuleIndex(Record):
     status: Status
 
 
-class _Variant:
-    """One copy of an image: what its index was made from, and in how many processes that was tried."""
+class _Room:
+    """How many more exports of one process's modules are read. What a module got, it gets again."""
 
-    def __init__(self, image: ModuleIndex, parts: ImageParts) -> None:
-        self.image = image
-        self.parts = parts
-        self.tries = 1
+    def __init__(self, most: int) -> None:
+        self.used = 0
+        self._most = most
+        self._granted: Dict[int, int] = {}
+        self._counted: Set[int] = set()
+
+    def limit(self, base: int) -> int:
+        """Returns how many exports of the module at an address may be read."""
+        return self._granted.setdefault(base, self._most - self.used)
+
+    def take(self, base: int, count: int) -> None:
+        """Counts the exports that were read of a module, the first time."""
+        if base not in self._counted:
+            self._counted.add(base)
+            self.used += count
+
+
+class _Made(Record):
+    """An index, what it was made from, and how many exports it has."""
+
+    module: ModuleIndex
+    parts: ImageParts
+    exports: int
+
+    @property
+    def weight(self) -> int:
+        """How many exports and functions it keeps."""
+        return self.exports + (0 if self.module.functions is None else len(self.module.functions))
 
 
 class ModuleIndexes:
-    """Makes and keeps the indexes.
+    """Makes the indexes, and keeps those that processes share.
 
     Args:
         image: the memory image
@@ -76,14 +101,17 @@ class ModuleIndexes:
     def __init__(self, image: Image, pdbs: PdbSymbols) -> None:
         self._image = image
         self._pdbs = pdbs
-        self._variants: Dict[Hashable, List[_Variant]] = {}
-        self._room = MAX_EXPORTS
+        self._shared: Dict[Hashable, _Made] = {}
+        self._kept = 0
+        self._rooms: Dict[Tuple[str, bool], _Room] = {}
+        self._last: Tuple[str, Dict[Tuple[int, int], ModuleIndex]] = ("", {})
 
     def get(
         self,
         layer_name: str,
         base: int,
         size: int,
+        view: Optional[SectionView] = None,
         table: Optional[interfaces.symbols.SymbolTableInterface] = None,
     ) -> ModuleIndex:
         """Returns the index of the module at an address.
@@ -92,57 +120,106 @@ class ModuleIndexes:
             layer_name: a virtual layer that maps the module
             base: its address, canonical
             size: its bytes according to the loader
+            view: its section, None if it has none
             table: its symbols, if the caller has them loaded (the kernel's)
         """
-        reader = ImageReader(self._image, layer_name, base, size)
-        try:
-            headers = pe.read_headers(reader.read)
-        except HeaderError as error:
-            return _without_headers(table, status(error.word))
-        codeview = pe.read_codeview(reader.read, headers)
-        variants = self._variants.setdefault((codeview or base, headers), [])
-        differs: Optional[Word] = None
-        for known in variants:
-            part = known.parts.difference(reader)
-            if part is not None:
-                differs = differs or part
-                continue
-            if known.image.status not in (NOTHING, status(differs)) and known.tries < MAX_TRIES:
-                image, parts = self._build(reader, headers, codeview, table, differs)
-                known.tries += 1
-                if image.status == status(differs):
-                    known.image, known.parts = image, parts
-            return known.image
-        image, parts = self._build(reader, headers, codeview, table, differs)
-        if len(variants) < MAX_VARIANTS:
-            variants.append(_Variant(image, parts))
-        return image
+        if self._last[0] != layer_name:
+            self._last = layer_name, {}
+        known = self._last[1]
+        if (base, size) not in known:
+            known[base, size] = self._find(layer_name, base, size, view, table)
+        return known[base, size]
+
+    def held(self, layer_name: str) -> int:
+        """Returns how many exports were read of modules that only the process of a layer has."""
+        room = self._rooms.get((layer_name, False))
+        return 0 if room is None else room.used
+
+    def _find(
+        self,
+        layer_name: str,
+        base: int,
+        size: int,
+        view: Optional[SectionView],
+        table: Optional[interfaces.symbols.SymbolTableInterface],
+    ) -> ModuleIndex:
+        reader = ImageReader(self._image, layer_name, base, size, view)
+        differs = NOTHING
+        if view is not None and table is None:
+            shared = self._of_section(layer_name, base, size, view)
+            found = shared.parts.difference(reader)
+            if found is None:
+                return self._within(layer_name, base, shared)
+            differs = found
+        room = self._room(layer_name, shared=False)
+        made = self._build(reader, table, room.limit(base))
+        room.take(base, made.exports)
+        return made.module._replace(status=status(made.module.status, differs))
+
+    def _of_section(self, layer_name: str, base: int, size: int, view: SectionView) -> _Made:
+        """Returns the index of what the section itself has."""
+        key = (view.prototypes, view.count, base - view.start, size)
+        found = self._shared.pop(key, None)
+        if found is None:
+            reader = ImageReader(self._image, layer_name, base, size, view, pristine=True)
+            found = self._build(reader, None, peexports.MAX_EXPORTS)
+            self._kept += found.weight
+        self._shared[key] = found
+        while self._kept > MAX_KEPT and len(self._shared) > 1:
+            self._kept -= self._shared.pop(next(iter(self._shared))).weight
+        return found
+
+    def _within(self, layer_name: str, base: int, shared: _Made) -> ModuleIndex:
+        """Returns a shared index; without its exports, if the process has too many modules with very many."""
+        room = self._room(layer_name, shared=True)
+        if shared.exports <= room.limit(base):
+            room.take(base, shared.exports)
+            return shared.module
+        index = shared.module
+        sections = () if index.headers is None else index.headers.sections
+        names = ExportNames([], [], sections, index.functions)
+        return index._replace(names=names, status=status(index.status, Word.EXPORTS_INCOMPLETE))
+
+    def _room(self, layer_name: str, shared: bool) -> _Room:
+        return self._rooms.setdefault(
+            (layer_name, shared), _Room(MAX_SHARED_EXPORTS if shared else MAX_EXPORTS)
+        )
 
     def _build(
         self,
         reader: ImageReader,
-        headers: Headers,
-        codeview: Optional[CodeView],
         table: Optional[interfaces.symbols.SymbolTableInterface],
-        differs: Optional[Word],
-    ) -> Tuple[ModuleIndex, ImageParts]:
+        limit: int,
+    ) -> _Made:
+        """Makes the index of an image.
+
+        Args:
+            reader: the image
+            table: its symbols, if they are loaded
+            limit: the most exports that are read
+        """
+        parts = ImageParts(reader)
+        try:
+            headers = pe.read_headers(parts.read)
+        except HeaderError as error:
+            return _Made(_without_headers(table, status(error.word)), parts, 0)
+        codeview = pe.read_codeview(parts.read, headers)
         symbols = pdbsymbols.from_table(table) if table is not None else None
         if symbols is None and codeview is not None:
             symbols = self._pdbs.find(codeview)
-        parts = ImageParts(reader)
         functions, said = _functions(reader, headers, parts)
+        count = 0
         if symbols is None:
-            load = functools.partial(parts.load, Word.EXPORTS_DIFFER_FROM_OTHER_PROCESSES)
-            exports = peexports.read_exports(load, headers, self._room)
-            self._room -= len(exports.entries)
+            load = functools.partial(parts.load, Word.EXPORTS_DIFFER_FROM_THE_SECTION)
+            exports = peexports.read_exports(load, headers, limit)
+            count = len(exports.entries)
             rvas, labels = sort_labels(exports.entries)
             said = status(exports.status, said)
         else:
             rvas, labels = symbols.rvas, symbols.names
         kind = ExportNames if symbols is None else PdbNames
         names = kind(rvas, labels, headers.sections, functions)
-        said = status(said, differs)
-        return ModuleIndex(headers, codeview, symbols, functions, names, said), parts
+        return _Made(ModuleIndex(headers, codeview, symbols, functions, names, said), parts, count)
 
 
 def _functions(
@@ -152,12 +229,14 @@ def _functions(
     rva, size = headers.directory(pe.DIRECTORY_EXCEPTION)
     if headers.machine != pe.MACHINE_AMD64 or not 0 < size <= MAX_FUNCTION_TABLE:
         return None, NOTHING
-    extents = parts.load(Word.FUNCTION_TABLE_DIFFERS_FROM_OTHER_PROCESSES, rva, size)
+    extents = parts.load(Word.FUNCTION_TABLE_DIFFERS_FROM_THE_SECTION, rva, size)
     runs = [(start - rva, data) for start, data in extents.runs]
     if not runs:
         return None, status(Word.FUNCTION_TABLE_UNREADABLE)
     said = status(Word.FUNCTION_TABLE_INCOMPLETE) if extents.missing(rva, rva + size) else NOTHING
-    return FunctionTable.from_runs(runs, size, reader.read), said
+    table = FunctionTable.from_runs(runs, size, reader.read)
+    parts.add_records(Word.UNWIND_DATA_DIFFERS_FROM_THE_SECTION, table.records, table.record_length)
+    return table, said
 
 
 def _without_headers(table: Optional[interfaces.symbols.SymbolTableInterface], said: Status) -> ModuleIndex:

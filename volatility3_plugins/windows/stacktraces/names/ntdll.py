@@ -4,12 +4,13 @@
 
 from __future__ import annotations
 
-from typing import Dict, Iterator, List, Optional, Tuple
+from typing import Iterator, List, Optional, Tuple
 
 from ..base.decode import modulename
 from ..base.decode.extents import Extents
 from ..base.decode.record import Record
 from ..base.image import Image
+from ..base.sections import ImageSections, SectionView
 from ..base.space import AddressSpace
 from ..base.vads import Vads
 from .decode import pe
@@ -23,12 +24,16 @@ MAX_IMAGE = 0x1000000
 
 
 class Ntdll(Record):
-    """One ntdll in one address space: `base` is canonical, `size` in bytes, `image` its names and headers."""
+    """One ntdll in one address space: `base` is canonical, `size` in bytes, `image` its names and headers.
+
+    `view` is its section, None if it has none.
+    """
 
     space: AddressSpace
     base: int
     size: int
     image: ModuleIndex
+    view: Optional[SectionView] = None
 
     def address_of(self, *names: str) -> Optional[int]:
         """Returns the address of the first of several symbols that its PDB has; None without PDB."""
@@ -38,10 +43,7 @@ class Ntdll(Record):
 
 
 class Ntdlls:
-    """Finds the ntdll of address spaces.
-
-    Windows maps ntdll at the same address in all processes until it reboots, so the address in another
-    process is tried first, then the loader's lists, then the VADs.
+    """Finds the ntdll of address spaces: by the loader's lists of the process, or else by its VADs.
 
     Args:
         image: the image
@@ -53,7 +55,7 @@ class Ntdlls:
         self._indexes = indexes
         self._lists = image.part(LoaderLists)
         self._vads = image.part(Vads)
-        self._usual: Dict[int, Ntdll] = {}
+        self._sections = image.part(ImageSections)
 
     def find(self, space: AddressSpace) -> Optional[Ntdll]:
         """Returns the ntdll of one half of a process, None if neither its loader lists nor its VADs have one.
@@ -61,15 +63,10 @@ class Ntdlls:
         Raises:
             tables.MissingTableError: when our symbol table of user mode is missing
         """
-        usual = self._usual.get(space.pointer_size)
-        if usual is not None and usual.image.headers is not None:
-            if self._indexes.get(space.layer_name, usual.base, usual.size) is usual.image:
-                return usual._replace(space=space)
         for base, size in self._places(space):
             if 0 < size <= MAX_IMAGE:
-                found = Ntdll(space, base, size, self._indexes.get(space.layer_name, base, size))
-                self._usual.setdefault(space.pointer_size, found)
-                return found
+                view = self._view(space, base)
+                return Ntdll(space, base, size, self._indexes.get(space.layer_name, base, size, view), view)
         return None
 
     def data(self, ntdll: Ntdll) -> Tuple[List[Extents], int]:
@@ -77,7 +74,7 @@ class Ntdlls:
 
         If the headers are missing, the sections are not known: then the whole image is returned.
         """
-        reader = ImageReader(self._image, ntdll.space.layer_name, ntdll.base, ntdll.size)
+        reader = ImageReader(self._image, ntdll.space.layer_name, ntdll.base, ntdll.size, ntdll.view)
         headers = ntdll.image.headers
         ranges = [(0, ntdll.size)]
         if headers is not None:
@@ -87,6 +84,10 @@ class Ntdlls:
         missing = sum(part.missing(rva, rva + length) for part, (rva, length) in zip(loaded, ranges))
         moved = [Extents((ntdll.base + start, data) for start, data in part.runs) for part in loaded]
         return moved, missing
+
+    def _view(self, space: AddressSpace, base: int) -> Optional[SectionView]:
+        vads, _ = self._vads.list_vads(space)
+        return self._sections.of(next((vad for vad in vads if vad.start <= base < vad.end), None))
 
     def _places(self, space: AddressSpace) -> Iterator[Tuple[int, int]]:
         """Yields (base, size) of each module with the name of ntdll."""
@@ -104,7 +105,7 @@ class Ntdlls:
 
     def _machine_fits(self, space: AddressSpace, base: int) -> bool:
         """Tells by the headers whether an ntdll is that of a half; without readable headers it may be."""
-        reader = ImageReader(self._image, space.layer_name, base, MAX_IMAGE)
+        reader = ImageReader(self._image, space.layer_name, base, MAX_IMAGE, self._view(space, base))
         try:
             machine = pe.read_headers(reader.read).machine
         except pe.HeaderError:

@@ -8,13 +8,12 @@ import functools
 import logging
 from typing import Dict, List, Optional, Sequence, Tuple
 
-from volatility3.framework import interfaces
-
 from ..base.decode import ranges
 from ..base.decode.record import Record
 from ..base.decode.status import Word, status
 from ..base.image import Image
 from ..base.space import AddressSpace
+from ..base.vads import Vad
 from . import moduleindex, unloaded
 from .imagereader import ImageReader
 from .kernelmodules import KernelModules, Module
@@ -108,8 +107,9 @@ class PlaceMap:
         for module in known.modules:
             places[module.base] = ModulePlace(
                 module,
-                functools.partial(self._index, layer_name, module, None),
+                functools.partial(self._user_index, layer_name, module, known.vads),
                 functools.partial(self._modules.file_status, module, known.vads),
+                functools.partial(self._reader, layer_name, module, known.vads),
             )
             current.append((module.base, module.end, places[module.base]))
         for vad in known.vads:
@@ -120,7 +120,7 @@ class PlaceMap:
             current.append((0, self.halves.user_end, Unsure(VADS_INCOMPLETE)))
         gone: List[Unloaded] = []
         for pointer_size, ntdll in known.ntdlls.items():
-            reader = ImageReader(self._image, layer_name, ntdll.base, ntdll.size)
+            reader = self._reader(layer_name, ntdll, known.vads)
             index = places[ntdll.base].prepare()
             gone += self._unloaded.find(reader, pointer_size, index, self.halves.user_end)
         return _with_unloaded(ranges.flatten(current), gone)
@@ -142,20 +142,18 @@ class PlaceMap:
         return [start for start, _, _ in whole], [place for _, _, place in whole]
 
     def _kernel_index(self, module: Module) -> ModuleIndex:
-        table = None
-        if module.base == self._image.base:
-            table = self._image.symbol_table()
-        return self._index(self._drivers.layer_of(module), module, table)
+        table = self._image.symbol_table() if module.base == self._image.base else None
+        return self._indexes.get(self._drivers.layer_of(module), module.base, module.size, table=table)
 
-    def _index(
-        self,
-        layer_name: str,
-        module: Module,
-        table: Optional[interfaces.symbols.SymbolTableInterface],
-    ) -> ModuleIndex:
+    def _user_index(self, layer_name: str, module: Module, vads: Sequence[Vad]) -> ModuleIndex:
         if not layer_name:
             return moduleindex.without_anything(status(Word.PAGE_TABLES_UNREADABLE))
-        return self._indexes.get(layer_name, module.base, module.size, table)
+        view = self._modules.view(module, vads)
+        return self._indexes.get(layer_name, module.base, module.size, view)
+
+    def _reader(self, layer_name: str, module: Module, vads: Sequence[Vad]) -> ImageReader:
+        view = self._modules.view(module, vads)
+        return ImageReader(self._image, layer_name, module.base, module.size, view)
 
 
 def _find_halves(image: Image) -> Halves:

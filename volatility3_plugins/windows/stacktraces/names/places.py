@@ -11,6 +11,7 @@ from ..base.decode.record import Record
 from ..base.decode.status import NOTHING, Status, Word, status
 from .decode import rules
 from .decode.rules import MODULE, NONE
+from .imagereader import ImageReader
 from .kernelmodules import Module
 from .moduleindex import ModuleIndex
 from .unloaded import Unloaded
@@ -117,17 +118,33 @@ class MappedPlace:
 
 
 class ModulePlace:
-    """A module; its index is made when one of its addresses is first named."""
+    """A module; its index is made when one of its addresses is first named.
 
-    __slots__ = ("_backing", "_base", "_check", "_find", "_load", "_plain", "_status", "index", "module")
+    `reader` opens the image as the process has it; None: the kernel's modules are the same everywhere.
+    """
+
+    __slots__ = (
+        "_backing",
+        "_base",
+        "_check",
+        "_find",
+        "_load",
+        "_plain",
+        "_status",
+        "index",
+        "module",
+        "reader",
+    )
 
     def __init__(
         self,
         module: Module,
         load: Callable[[], ModuleIndex],
         check: Optional[Callable[[], Optional[Word]]] = None,
+        reader: Optional[Callable[[], ImageReader]] = None,
     ) -> None:
         self.module = module
+        self.reader = reader
         self._load = load
         self._check = check
         self._base = module.base

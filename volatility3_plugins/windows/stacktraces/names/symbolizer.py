@@ -14,7 +14,7 @@ the return address itself belongs to the next function.
 from __future__ import annotations
 
 from bisect import bisect_right
-from typing import Dict, List, Optional, Tuple
+from typing import Callable, Dict, List, Optional, Tuple
 
 from volatility3.framework import constants, interfaces
 
@@ -22,6 +22,7 @@ from ..base.decode.record import Record
 from ..base.image import Image
 from ..base.space import AddressSpace
 from ..base.spaces import AddressSpaces
+from .imagereader import ImageReader
 from .kernelmodules import Module
 from .moduleindex import ModuleIndex, ModuleIndexes
 from .pdbsymbols import PdbSymbols
@@ -41,15 +42,23 @@ from .places import (
 __all__ = ["UNBACKED", "KnownModule", "Name", "SpaceNames", "Symbolizer"]
 
 
-MAX_PROCESSES = 16
-"""Processes whose names are kept: an image may have thousands, each with thousands of named addresses."""
+MAX_KEPT = 1 << 19
+"""Places and named addresses that are kept of all processes together; those of the process that was asked for
+last are kept in any case. To find the places of a process again takes as long as to find them."""
+
+MAX_HELD = 1 << 19
+"""Exports of modules that only one process has: when so many are kept, the names of a process go."""
 
 
 class KnownModule(Record):
-    """A module of an address space, and the index of its image (by RVA)."""
+    """A module of an address space, and the index of its image (by RVA).
+
+    `open` opens the image as the process has it; None for a module of the kernel.
+    """
 
     module: Module
     image: ModuleIndex
+    open: Optional[Callable[[], ImageReader]] = None
 
 
 class Symbolizer(interfaces.configuration.VersionableInterface):
@@ -99,7 +108,9 @@ class Symbolizer(interfaces.configuration.VersionableInterface):
             return self._kernel_names
         key = (space.layer_name, space.eprocess or space.peb)
         if key not in self._names:
-            if len(self._names) >= MAX_PROCESSES:
+            while self._names and (
+                sum(len(names) for names in self._names.values()) > MAX_KEPT or self._held() > MAX_HELD
+            ):
                 del self._names[next(iter(self._names))]
             self._names[key] = SpaceNames(self, space)
         return self._names[key]
@@ -110,6 +121,10 @@ class Symbolizer(interfaces.configuration.VersionableInterface):
         if not space.kernel:
             spans = self._map.process(self._halves(space)) + spans
         return self._map.fill(spans, space.kernel)
+
+    def _held(self) -> int:
+        """Returns how many exports of modules that only one process has are kept with the names."""
+        return sum(self.indexes.held(layer_name) for layer_name, _ in self._names)
 
     def _halves(self, space: AddressSpace) -> List[AddressSpace]:
         """Returns both halves of a WoW64 process, or the only address space of another process."""
@@ -135,6 +150,10 @@ class SpaceNames:
             # One byte lower would be in the other half.
             self._returns[halves.user_end] = NOT_CANONICAL
 
+    def __len__(self) -> int:
+        """Returns how many places and named addresses are kept."""
+        return len(self._starts) + len(self._exact) + len(self._returns)
+
     def name(self, address: int, return_address: bool = True) -> Name:
         """Returns the name of an address.
 
@@ -156,7 +175,7 @@ class SpaceNames:
         """Returns the module that holds exactly this address (not one byte back), or None."""
         place = self._place(address)
         place = place.place if isinstance(place, OverlapPlace) else place
-        return KnownModule(place.module, place.prepare()) if isinstance(place, ModulePlace) else None
+        return _known(place) if isinstance(place, ModulePlace) else None
 
     def modules(self, name: str) -> List[KnownModule]:
         """Returns the modules with a name. A WoW64 process may have two of one name, such as `ntdll`."""
@@ -165,7 +184,7 @@ class SpaceNames:
         for place in self._places:
             place = place.place if isinstance(place, OverlapPlace) else place
             if isinstance(place, ModulePlace) and place.module.name.lower() == name.lower():
-                found[place.module.base] = KnownModule(place.module, place.prepare())
+                found[place.module.base] = _known(place)
         return list(found.values())
 
     def _place(self, address: int) -> AnyPlace:
@@ -176,3 +195,7 @@ class SpaceNames:
     def _prepare(self) -> None:
         if not self._starts:
             self._starts, self._places = self._symbolizer.places(self._space)
+
+
+def _known(place: ModulePlace) -> KnownModule:
+    return KnownModule(place.module, place.prepare(), place.reader)

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from typing import Dict, Iterator, List, Tuple
+from typing import Iterator, List, Tuple
 
 from ..base import tables
 from ..base.decode.memo import Memo
@@ -67,15 +67,11 @@ def drivers(image: Image, kernel_start: int) -> List[Unloaded]:
 
 
 class UnloadedDlls:
-    """Finds the unload events of processes.
-
-    The ring is looked for once in each ntdll image: by its symbol or, without symbols, by its content.
-    """
+    """Finds the unload events of processes: by the symbol of the ring or, without symbols, by its content."""
 
     def __init__(self, image: Image) -> None:
         self._image = image
         self._layouts: Memo[int, List[EventLayout]] = Memo(self._read_layouts)
-        self._rings: Dict[int, Tuple[ModuleIndex, int]] = {}
 
     def find(
         self, reader: ImageReader, pointer_size: int, index: ModuleIndex, user_end: int
@@ -115,33 +111,27 @@ class UnloadedDlls:
             layout = layouts[0 if later else -1]
             data = reader.read(rva, unloadevents.EVENTS * layout.size)
             return [] if data is None else unloadevents.salvage_events(data, layout, user_end)
-        for rva, found in self._candidates(reader, layouts, index, user_end):
+        for found in _candidates(reader, layouts, index, user_end):
             for layout in layouts:
                 ring = found[: unloadevents.EVENTS * layout.size]
                 events = unloadevents.read_events(ring, layout, user_end)
                 if events:
-                    self._rings[id(index)] = (index, rva)
                     return events
         return []
 
-    def _candidates(
-        self, reader: ImageReader, layouts: List[EventLayout], index: ModuleIndex, user_end: int
-    ) -> Iterator[Tuple[int, Bytes]]:
-        """Yields places in ntdll's writable data that may be the ring: that of another process first."""
-        known = self._rings.get(id(index))
-        largest = unloadevents.EVENTS * max(layout.size for layout in layouts)
-        if known is not None:
-            data = reader.read(known[1], largest)
-            if data is not None:
-                yield known[1], data
-                return
-        for section in index.headers.sections if index.headers is not None else ():
-            if not section.characteristics & pe.MEM_WRITE:
-                continue
-            for start, run in reader.load(section.start, section.end - section.start).runs:
-                view = memoryview(run)
-                for offset in unloadevents.find_ring(view, layouts, user_end):
-                    yield start + offset, view[offset : offset + largest]
+
+def _candidates(
+    reader: ImageReader, layouts: List[EventLayout], index: ModuleIndex, user_end: int
+) -> Iterator[Bytes]:
+    """Yields what in ntdll's writable data may be the ring."""
+    largest = unloadevents.EVENTS * max(layout.size for layout in layouts)
+    for section in index.headers.sections if index.headers is not None else ():
+        if not section.characteristics & pe.MEM_WRITE:
+            continue
+        for _, run in reader.load(section.start, section.end - section.start).runs:
+            view = memoryview(run)
+            for offset in unloadevents.find_ring(view, layouts, user_end):
+                yield view[offset : offset + largest]
 
 
 def _ring_ex(

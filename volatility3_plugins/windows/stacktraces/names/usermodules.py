@@ -11,6 +11,7 @@ from ..base.decode import modulename
 from ..base.decode.record import Record
 from ..base.decode.status import NOTHING, Status, Word, status
 from ..base.image import Image
+from ..base.sections import ImageSections, SectionView
 from ..base.space import AddressSpace
 from ..base.vads import Vad, Vads
 from .decode.pe import MAX_IMAGE
@@ -35,6 +36,7 @@ class UserModules:
     def __init__(self, image: Image) -> None:
         self._lists = image.part(LoaderLists)
         self._vads = image.part(Vads)
+        self._sections = image.part(ImageSections)
 
     def list_modules(self, halves: Sequence[AddressSpace], user_end: int) -> ProcessModules:
         """Returns the modules of a process.
@@ -72,6 +74,10 @@ class UserModules:
             for module in self._unlisted(vads):
                 found.setdefault(module.base, module)
         return ProcessModules(mark_overlaps(found.values()), vads, vads_whole, ntdlls)
+
+    def view(self, module: Module, vads: Sequence[Vad]) -> Optional[SectionView]:
+        """Returns the section of a module by the VAD at its base, None if it has none."""
+        return self._sections.of(vad_at(vads, module.base))
 
     def file_status(self, module: Module, vads: Sequence[Vad]) -> Optional[Word]:
         """Returns the status of a module of the loader lists, by the file that the VADs map there."""

@@ -8,9 +8,9 @@ from typing import Dict, Iterator, Optional, Set, Tuple, Union
 
 from volatility3.framework import interfaces
 
+from ..base import bulk
 from ..base.decode import text
 from ..base.decode.memory import WINDOW, Memory, Windows
-from ..base.decode.ranges import Claims
 from ..base.decode.record import Record
 from ..base.decode.status import NOTHING, Said, Status, Word, status
 from ..base.image import Image
@@ -107,7 +107,7 @@ class _Refs:
         self._objects = image.part(Objects)
         self._stacks = _Stacks(self._memory, stacks, StackTableDecoder(image.types, image.pointer_size))
         self._seen: Set[int] = set()
-        self._claims = Claims()
+        self._claims = bulk.PhysicalClaims(image.layer)
         self._events_left = MAX_EVENTS
 
     def events(self, table: int) -> Iterator[ObjectEvent]:

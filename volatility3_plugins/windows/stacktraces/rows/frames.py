@@ -14,8 +14,9 @@ from volatility3.framework import interfaces
 
 from ..base.decode.memo import Memo
 from ..base.decode.record import Record
-from ..base.decode.status import Word, text
+from ..base.decode.status import Word, says, text
 from ..base.space import AddressSpace
+from ..names.decode.rules import MODULE, NONE
 from ..names.symbolizer import UNBACKED, Name, SpaceNames, Symbolizer
 from ..tracedb.decode.judge import Trace
 from .columns import Hex
@@ -49,6 +50,16 @@ _NOT_THERE = FrameCells((UNREADABLE,) * 4 + (Word.UNREADABLE.value,), None, Fals
 _LINKED_OVER = FrameCells((UNPARSABLE,) * 4 + (Word.OVERWRITTEN.value,), None, False)
 _is_unbacked = attrgetter("unbacked")
 
+_NAMELESS = (
+    *(Word.HEADERS_UNREADABLE, Word.EXPORTS_UNREADABLE, Word.EXPORTS_INCOMPLETE, Word.PAGE_TABLES_UNREADABLE),
+    *(Word.VADS_INCOMPLETE, Word.MODULE_LIST_INCOMPLETE, Word.FILE_NAME_UNREADABLE),
+)
+"""Status of an address that might have another name if more of the image could be read."""
+
+
+def _judge_unbacked(frame: FrameCells) -> Optional[bool]:
+    return None if frame.name is None else frame.unbacked
+
 
 class Selection:
     """The options `--find` and `--unbacked`, which every plugin that shows stacks has.
@@ -61,6 +72,8 @@ class Selection:
         find: as given, empty for none
         wider: the glob that is tried besides: with any module where `find` names none, else empty
         widened: whether a Symbol matched only that
+        doubtful: how many stacks were not taken although a frame may be what was asked for: it cannot be read
+            or, for `--find`, the names of its module cannot
     """
 
     def __init__(self, find: Optional[str] = None, unbacked: bool = False) -> None:
@@ -70,6 +83,7 @@ class Selection:
         self._pattern = _compiled(find) if find else None
         self._wider = _compiled(self.wider) if self.wider else None
         self._unbacked = unbacked
+        self.doubtful = 0
         self._matches = functools.lru_cache(maxsize=_SYMBOLS)(self._match)
 
     @property
@@ -78,14 +92,11 @@ class Selection:
         return self._pattern is None and not self._unbacked
 
     def takes(self, frames: Iterable[FrameCells]) -> bool:
-        """Tells whether a stack is wanted, by its frames; frames that cannot be read do not count."""
-        found, unbacked = self._pattern is None, not self._unbacked
-        for frame in () if self.everything else frames:
-            found = found or self._finds(frame)
-            unbacked = unbacked or frame.unbacked
-            if found and unbacked:
-                return True
-        return found and unbacked
+        """Tells whether a stack is wanted, by its frames; one that cannot be judged is counted, not taken."""
+        if self.everything:
+            return True
+        frames = list(frames)
+        return self._decide([list(map(judge, frames)) for judge in self._judges()])
 
     def by_address(
         self, frame: Callable[[Optional[int]], FrameCells]
@@ -95,19 +106,37 @@ class Selection:
         Args:
             frame: returns what is shown of an address
         """
-        wanted = []
-        if self._pattern is not None:
-            wanted.append(_by_address(frame, self._finds))
-        if self._unbacked:
-            wanted.append(_by_address(frame, _is_unbacked))
+        judges = [_by_address(frame, judge) for judge in self._judges()]
 
         def takes(frames: Iterable[Optional[int]]) -> bool:
-            return all(True in map(verdict, frames) for verdict in wanted)
+            frames = tuple(frames)
+            return self._decide([list(map(judge, frames)) for judge in judges])
 
         return takes
 
-    def _finds(self, frame: FrameCells) -> bool:
-        return frame.name is not None and self._matches(frame.name.symbol)
+    def pass_over(self) -> None:
+        """Counts something that has no frame to be judged by."""
+        self.doubtful += 1
+
+    def _judges(self) -> Iterator[Callable[[FrameCells], Optional[bool]]]:
+        if self._pattern is not None:
+            yield self._finds
+        if self._unbacked:
+            yield _judge_unbacked
+
+    def _decide(self, verdicts: List[List[Optional[bool]]]) -> bool:
+        """Tells whether a stack is wanted, by the verdicts on its frames for each option."""
+        missed = [each for each in verdicts if True not in each]
+        if missed and all(None in each for each in missed):
+            self.doubtful += 1
+        return not missed
+
+    def _finds(self, frame: FrameCells) -> Optional[bool]:
+        name = frame.name
+        if name is None:
+            return None
+        nameless = name.source in (MODULE, NONE) and says(name.status, *_NAMELESS)
+        return self._matches(name.symbol) or (None if nameless else False)
 
     def _match(self, symbol: str) -> bool:
         if self._pattern is None or self._pattern.match(symbol) is not None:
@@ -212,8 +241,8 @@ def _in_stack(frame: FrameCells) -> str:
 
 
 def _by_address(
-    frame: Callable[[Optional[int]], FrameCells], judge: Callable[[FrameCells], bool]
-) -> Callable[[Optional[int]], bool]:
+    frame: Callable[[Optional[int]], FrameCells], judge: Callable[[FrameCells], Optional[bool]]
+) -> Callable[[Optional[int]], Optional[bool]]:
     """Returns a function that judges what is shown of an address, each once."""
-    verdicts: Memo[Optional[int], bool] = Memo(lambda address: judge(frame(address)))
+    verdicts: Memo[Optional[int], Optional[bool]] = Memo(lambda address: judge(frame(address)))
     return verdicts.__getitem__

@@ -12,7 +12,6 @@ from volatility3.framework.configuration import requirements
 from ..base.image import Image
 from ..base.spaces import AddressSpaces
 from ..names.symbolizer import Symbolizer
-from .frames import Selection
 
 
 def helpers(
@@ -129,8 +128,3 @@ def symbolizer(plugin: interfaces.plugins.PluginInterface, image: Image) -> Symb
     """Returns what names addresses for a plugin; it downloads only with --fetch-symbols."""
     fetch = plugin.config.get("fetch_symbols", False)
     return Symbolizer(image, fetch, plugin._progress_callback)
-
-
-def selection(plugin: interfaces.plugins.PluginInterface) -> Selection:
-    """Returns what a plugin's --find and --unbacked ask for."""
-    return Selection(plugin.config.get("find"), plugin.config.get("unbacked", False))

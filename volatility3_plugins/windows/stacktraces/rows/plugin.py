@@ -18,6 +18,7 @@ from volatility3.framework import interfaces
 from ..base.tables import MissingTableError
 from . import brief, options
 from .answers import UNREAD, Asked, sentences
+from .frames import Selection
 from .grid import Grid, Row
 
 vollog = logging.getLogger(__name__)
@@ -27,6 +28,10 @@ DISABLED = "Disabled"
 FAILED = "Error outputting file"
 
 _OFTEN = 4096
+
+_DOUBTFUL = (
+    "{} more may be what --find and --unbacked ask for: they have frames that cannot be read, or no names"
+)
 
 Item = TypeVar("Item")
 
@@ -57,7 +62,8 @@ class Listing:
         unread: whether something could not be read
         nothing: as given
         asked: the IDs that the user asks for
-        selection: what --find and --unbacked ask for
+        selection: what --find and --unbacked ask for. If they left out what could not be judged, the log gets
+            a warning that says how many
     """
 
     def __init__(
@@ -70,7 +76,7 @@ class Listing:
         self.found = self.matched = self.unread = False
         self.nothing = nothing
         self.asked = Asked(plugin.config, kernel)
-        self.selection = options.selection(plugin)
+        self.selection = Selection(plugin.config.get("find"), plugin.config.get("unbacked", False))
         self._things = things
         self._plugin = plugin
         self._log = logging.getLogger(type(plugin).__module__)
@@ -91,6 +97,8 @@ class Listing:
         if error is None:
             for answer in self._answers():
                 self._log.warning(answer)
+            if self.selection.doubtful:
+                self._log.warning(_DOUBTFUL.format(self.selection.doubtful))
         return False
 
     def each(

@@ -15,6 +15,7 @@ from ..base.decode.status import Word
 from ..base.image import Image
 from ..base.space import AddressSpace
 from ..names.decode.pe import Headers
+from ..names.decode.unwindinfo import ReadRva
 from ..names.imagereader import ImageReader
 from ..names.symbolizer import KnownModule, SpaceNames, Symbolizer
 from ..threads.kernelstacks import Segment
@@ -150,7 +151,10 @@ class _Modules:
 
     def _code_image(self, known: KnownModule) -> CodeImage:
         module, table = known.module, known.image.functions
-        if table is not None:
+        read_rva: ReadRva
+        if known.open is not None:
+            read_rva = known.open().read
+        elif table is not None:
             read_rva = table.read_rva
         else:
             read_rva = ImageReader(self._image, str(self._layer.name), module.base, module.size).read

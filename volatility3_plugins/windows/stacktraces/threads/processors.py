@@ -4,13 +4,16 @@
 
 from __future__ import annotations
 
-from typing import Iterator, Optional, Tuple
+import logging
+from typing import Iterator, Optional, Set, Tuple
 
 from volatility3.framework import interfaces
 
 from ..base.decode.record import Record
 from ..base.decode.structure import Field
 from ..base.image import Image
+
+vollog = logging.getLogger(__name__)
 
 MAX_PROCESSORS = 2048
 """Windows 11 and Server 2022 run on at most 2048 logical processors."""
@@ -64,10 +67,16 @@ class Processors(interfaces.configuration.VersionableInterface):
     def list_processors(cls, image: Image) -> Iterator[Processor]:
         """Yields the processors of an image in the order of their numbers; none without a kernel."""
         finder = cls(image)
+        seen: Set[int] = set()
+        repeated = 0
         for number in range(finder._count()):
             kprcb = finder._global("KiProcessorBlock", number)
-            if kprcb:
+            repeated += kprcb in seen
+            if kprcb and kprcb not in seen:
+                seen.add(kprcb)
                 yield finder._processor(number, kprcb)
+        if repeated:
+            vollog.warning(f"{repeated} entries of KiProcessorBlock repeat the KPRCB of another processor")
 
     def _count(self) -> int:
         """Returns KeNumberProcessors, limited to what Windows supports."""

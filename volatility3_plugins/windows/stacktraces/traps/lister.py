@@ -9,10 +9,11 @@ for state in TrapStates.list_states(image, symbolizer, scan_stacks=True): ...
 from __future__ import annotations
 
 import logging
-from typing import Callable, Collection, Dict, Iterable, Iterator, List, Optional
+from typing import Callable, Collection, Dict, Iterable, Iterator, List, Optional, Set
 
 from volatility3.framework import interfaces
 
+from ..base.decode.pagetable import PAGE_SIZE
 from ..base.decode.status import NOTHING, Status, Word, status
 from ..base.image import Image
 from ..base.space import KERNEL_PID
@@ -228,8 +229,14 @@ class TrapStates(interfaces.configuration.VersionableInterface):
     def _on_processor_stacks(self, seen: Collection[int]) -> Iterator[State]:
         """Yields the frames on the DPC, ISR and IST stacks that no thread's stack had."""
         taken = list(seen)
+        tops: Set[int] = set()
         for processor in self._processors:
             for stack in processor.stacks:
+                top = self._reader.physical(stack.base - 1) // PAGE_SIZE
+                if top in tops:
+                    vollog.warning(f"CPU {processor.number} claims another stack as its {stack.kind} stack")
+                    continue
+                tops.add(top)
                 held = self._reader.stack(stack.limit, stack.base)
                 # Nothing says how large it is: it ends at the first page that is not there.
                 run = held.run_at(stack.base - 1)

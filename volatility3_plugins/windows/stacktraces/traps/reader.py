@@ -7,6 +7,7 @@ from __future__ import annotations
 import logging
 from typing import Dict, FrozenSet, Iterator, List, Optional, Tuple, Type
 
+from ..base import bulk
 from ..base.decode.extents import Extents
 from ..base.decode.memo import late_pattern
 from ..base.decode.record import Record
@@ -149,6 +150,10 @@ class TrapReader:
         """Reads what a frame at an address needs."""
         start = max(address - _BELOW, 0)
         return self._memory.load(start, address - start + self.kernel.form.size)
+
+    def physical(self, address: int) -> int:
+        """Returns where an address of the kernel lies in the layer below."""
+        return bulk.physical(self.kernel.image.layer, address)
 
     def stack(self, limit: int, base: int) -> Extents:
         """Reads what is present of a stack."""

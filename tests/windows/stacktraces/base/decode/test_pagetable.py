@@ -58,3 +58,44 @@ def test_runs_say_of_each_page_what_its_entry_says(frames: List[Optional[int]]) 
     assert pages == frames
     for (count, start), (_, following) in zip(runs, runs[1:]):
         assert following != (None if start is None else start + 0x1000 * count)
+
+
+LOOK_IN_THE_VAD = 0xFFFFFFFF00000000 | 1 << 10 | 1 << 5
+PROTOTYPE_PTE = 0xFFFFC00010002018
+PROTOTYPE_PTE_86 = 0xA8001018
+
+
+@pytest.mark.parametrize(
+    ("entry", "size", "found"),
+    [
+        # Valid; in a large page; in transition; the same with what Windows 10 sets against L1TF.
+        *((0x8A00000012345121, 8, 0x12345000), (0x12345021, 4, 0x12345000), (0x122000A1, 8, None)),
+        *((0x123458E0, 8, 0x12345000), (0x123458E0, 4, 0x12345000), (0x2000000123458E0, 8, 0x12345000)),
+        # In the page file; demand zero; in the file (the subsection's address on x64, PAE and x86).
+        *((7 << 32 | 7 << 5, 8, None), (7 << 12 | 7 << 5, 4, None), (7 << 5, 8, None)),
+        *((0xE00012345678 << 16 | 0x4E0, 8, None), (0x86123458 << 32 | 0x4E0, 8, None)),
+        (0x98765C20, 4, None),
+    ],
+)
+def test_a_prototype_pte_leads_to_memory_or_not(entry: int, size: int, found: Optional[int]) -> None:
+    assert pagetable.in_section(entry, size) == found
+
+
+@pytest.mark.parametrize(
+    ("entry", "size", "pointer_size", "leads"),
+    [
+        *((0, 8, 8, True), (0, 4, 4, True), (LOOK_IN_THE_VAD, 8, 8, True), (LOOK_IN_THE_VAD, 8, 4, True)),
+        ((PROTOTYPE_PTE & (1 << 48) - 1) << 16 | 0x4E0, 8, 8, True),
+        ((PROTOTYPE_PTE & (1 << 48) - 1) + 8 << 16 | 0x4E0, 8, 8, False),
+        (PROTOTYPE_PTE_86 << 32 | 0x3C00, 8, 4, True),
+        (PROTOTYPE_PTE_86 + 8 << 32 | 0x3C00, 8, 4, False),
+        (0x98765C20, 4, 4, True),
+        # A page of its own: valid, in transition, in the page file, demand zero.
+        *((0x5067, 8, 8, False), (0x5880, 8, 8, False), (7 << 32 | 0x80, 8, 8, False), (0x80, 4, 4, False)),
+    ],
+)
+def test_a_process_without_a_page_of_its_own_has_the_sections(
+    entry: int, size: int, pointer_size: int, leads: bool
+) -> None:
+    prototype = PROTOTYPE_PTE if pointer_size == 8 else PROTOTYPE_PTE_86
+    assert pagetable.leads_to_section(entry, size, pointer_size, prototype) is leads

@@ -85,6 +85,7 @@ def test_more_than_a_raw_log_holds_is_passed_over() -> None:
         (TEXT[: TEXT.index("*- - - - - - - - - - End")], "has no end"),
         (TEXT.replace("10 bytes", "ten bytes"), "line 19: neither a block nor a frame"),
         (TEXT.replace("\t7FFB31C6A09B", "\tntdll!RtlAllocateHeap"), "line 16: neither"),
+        (TEXT.replace("\t7FFB31C6A09B", "\n".join(["\t7FFB31C6A09B"] * 2000)), "more than 1024 frames"),
     ],
 )
 def test_what_is_no_log_is_refused(text: str, reason: str) -> None:

@@ -3,7 +3,8 @@
 """Page tables of x86 and x64: which of the pages that one table maps are present, and where.
 
 Source: Intel 64 and IA-32 Architectures Software Developer's Manual, volume 3, "Paging"; for entries that are
-not present, Windows' public symbols (_MMPTE_SOFTWARE, _MMPTE_TRANSITION).
+not present, Windows' public symbols (_MMPTE_SOFTWARE, _MMPTE_TRANSITION, _MMPTE_PROTOTYPE).
+That an entry whose ProtoAddress is all ones means the VAD is described (Windows Internals, "Prototype PTEs").
 """
 
 from __future__ import annotations
@@ -14,10 +15,14 @@ from typing import Iterator, Optional, Tuple
 PAGE_SIZE = 0x1000
 PRESENT = 0x01
 LARGE = 0x80
+TRANSITION = 1 << 11
+PROTOTYPE = 1 << 10
 _NO_EXECUTE = 63
 _SOFT_EXECUTE = 0x40
 """MM_EXECUTE in the member Protection of an entry that is not present."""
 _FRAMES = {4: 0xFFFFF000, 8: 0x000FFFFFFFFFF000}
+_INVALID_FRAMES = {4: 0xFFFFF000, 8: 0x00001FFFFFFFF000}
+"""In an entry that is not present, Windows 10 sets bits above those of any frame (against L1TF)."""
 _CODES = {4: "I", 8: "Q"}
 
 
@@ -29,6 +34,50 @@ def target(entry: int, size: int) -> int:
         size: bytes of an entry: 8, or 4 on x86 without PAE
     """
     return entry & _FRAMES[size]
+
+
+def leads(entry: int) -> bool:
+    """Tells whether an entry leads to a page in memory: it is present, or in transition."""
+    return bool(entry & PRESENT) or entry & (TRANSITION | PROTOTYPE) == TRANSITION
+
+
+def entries(table: bytes, size: int) -> Tuple[int, ...]:
+    """Returns the entries of a table, of so many bytes each."""
+    return struct.unpack(f"<{len(table) // size}{_CODES[size]}", table)
+
+
+def in_section(entry: int, size: int) -> Optional[int]:
+    """Returns the physical address of a section's page by its prototype PTE, None if it is not in memory.
+
+    Args:
+        entry: the prototype PTE: that of a page in use or on its way out (transition); any other leads to the
+            page file or, by way of the subsection, to the file
+        size: bytes of the entry: 8, or 4 on x86 without PAE
+    """
+    if entry & PRESENT:
+        return None if entry & LARGE else target(entry, size)
+    return entry & _INVALID_FRAMES[size] if entry & TRANSITION and not entry & PROTOTYPE else None
+
+
+def leads_to_section(entry: int, size: int, pointer_size: int, prototype: int) -> bool:
+    """Tells whether a process has no page of its own at an address, so that the section's page is there.
+
+    That is so where the process never touched the page, and where the page was taken from its working set. An
+    entry that leads to the page file, or to a page that was combined with equal ones, is one of its own.
+
+    Args:
+        entry: of the process's page table
+        size: bytes of the entry
+        pointer_size: 4 or 8
+        prototype: address of the prototype PTE to which the VAD leads
+    """
+    if not entry or entry & PRESENT or not entry & PROTOTYPE:
+        return not entry
+    if size == 4:
+        return True
+    # ProtoAddress has 48 bits on x64, 32 with PAE; the VAD is meant if its upper 32 bits are all ones.
+    said, bits = (entry >> 16, 48) if pointer_size == 8 else (entry >> 32, 32)
+    return said >> bits - 32 == 0xFFFFFFFF or said == prototype & (1 << bits) - 1
 
 
 def executable(entry: int, size: int) -> bool:

@@ -121,6 +121,8 @@ class Word(enum.Enum):
     # Handles.
     NO_LONGER_OPEN = "no longer open"
     """The ring has the open and no close, and the handle table has no such handle: it was closed untraced."""
+    HANDLE_TABLE_SHARED = "handle table shared"
+    """Other processes that claim this table have its events; it does not name this process."""
     HANDLE_TABLE_UNREADABLE = "handle table unreadable"
     """Nothing is known of the handles that the process has now."""
     EVENTS_LOST = "events lost"
@@ -255,6 +257,8 @@ class Word(enum.Enum):
     # Owners of locks.
     NO_THREAD = "no thread"
     """The owner is no thread: ExSetResourceOwnerPointer put something else there."""
+    RESOURCES_OVERLAP = "{} resources overlap"
+    """So many more are on the list whose memory is that of others; they are not shown."""
     OWNER_TABLE_UNREADABLE = "owner table unreadable"
     """The table of owners is not in the image, or a part of it."""
     OWNER_TABLE_TOO_BIG = "owner table too big"
@@ -300,11 +304,13 @@ class Word(enum.Enum):
     """The module's headers are not in the image: only `module+0x...` is left."""
     HEADERS_INVALID = "headers invalid"
     """The module's headers contradict themselves: only `module+0x...` is left."""
-    EXPORTS_DIFFER_FROM_OTHER_PROCESSES = "exports differ from other processes"
-    """The process has its own copy of the export table (a hook there does that), or the processes named
-    before it have. Names are those of its own copy."""
-    FUNCTION_TABLE_DIFFERS_FROM_OTHER_PROCESSES = "function table differs from other processes"
-    """The process has its own copy of the function table, or the processes named before it have."""
+    EXPORTS_DIFFER_FROM_THE_SECTION = "exports differ from the image section"
+    """The process has its own copy of the export table (a hook there does that), with other bytes than the
+    section that all processes share. Names are those of its own copy."""
+    FUNCTION_TABLE_DIFFERS_FROM_THE_SECTION = "function table differs from the image section"
+    """The process has its own copy of the function table, with other bytes than the section."""
+    UNWIND_DATA_DIFFERS_FROM_THE_SECTION = "unwind data differs from the image section"
+    """The process has its own copy of unwind data, with other bytes than the section."""
     FUNCTION_TABLE_UNREADABLE = "function table unreadable"
     """The function table is not in the image: `nearest` stands where `export` or `module` might."""
     FUNCTION_TABLE_INCOMPLETE = "function table incomplete"

@@ -4,7 +4,8 @@
 
 from __future__ import annotations
 
-from typing import Dict, Iterator, List, Optional, Sequence, Tuple
+import collections
+from typing import Dict, Iterator, List, Optional, Sequence, Set, Tuple
 
 from ...base.decode.memory import Memory, Range
 from ...base.decode.pagetable import PAGE_SIZE
@@ -116,11 +117,12 @@ def _lost(
 
 def _roots(memory: Memory, types: PageHeapTypes, handles: Sequence[int]) -> Iterator[Root]:
     """Yields the page heaps behind handles, and those that these lead to."""
-    waiting = [handle + PAGE_SIZE for handle in handles]
-    seen = set()
+    waiting = collections.deque(handle + PAGE_SIZE for handle in handles)
+    seen: Set[int] = set()
+    listed: Set[int] = set()
     found = 0
     while waiting and found < _MAX_ROOTS:
-        address = waiting.pop(0)
+        address = waiting.popleft()
         if address in seen:
             continue
         seen.add(address)
@@ -128,4 +130,8 @@ def _roots(memory: Memory, types: PageHeapTypes, handles: Sequence[int]) -> Iter
         if root is not None:
             found += 1
             yield root
-            waiting += other_roots(memory, root, types)
+            # The list is the same from each of its members, so that it is walked once.
+            if address not in listed:
+                others = other_roots(memory, root, types)
+                listed.update(others)
+                waiting += others

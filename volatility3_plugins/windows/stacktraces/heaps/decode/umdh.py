@@ -24,6 +24,8 @@ Stack = Tuple[Frame, ...]
 
 NO_PATH = "?"
 _SPACE = "\\x20"
+_MAX_FRAMES = 0x400
+"""The longest stack that is taken; the traces of heaps are far shorter."""
 _MAX_PATH = 0x7FFF  # characters of a UNICODE_STRING
 
 _HEADER = "// Loaded modules:\r\n//     Base Size Module\r\n"
@@ -166,6 +168,8 @@ class _Parser:
         block, frame = _BLOCK.fullmatch(line), _STACK_FRAME.fullmatch(line)
         if frame and blocks:
             self._stack.append(int(frame.group(1), 16))
+            if len(self._stack) > _MAX_FRAMES:
+                raise UmdhError(f"a stack has more than {_MAX_FRAMES} frames")
             return
         if self._stack:
             self._traces.setdefault(blocks[-1].trace, tuple(self._stack))

@@ -32,6 +32,7 @@ from .unwindinfo import (
     RuntimeFunction,
     UnwindDataError,
     UnwindInfo,
+    length_of,
     read_runtime_function,
     read_unwind_info,
 )
@@ -105,6 +106,17 @@ class FunctionTable:
     def ranges(self) -> Tuple[Sequence[int], Sequence[int]]:
         """The begins of all entries, ascending, and their ends: for code that looks up very many RVAs."""
         return self._begins, self._ends
+
+    @property
+    def records(self) -> Sequence[int]:
+        """UnwindData of all entries: the RVA of an UNWIND_INFO or, with bit 0 set, of another entry."""
+        return self._unwinds
+
+    def record_length(self, unwind: int) -> int:
+        """Returns how many bytes are read where an UnwindData leads."""
+        if unwind & INDIRECT:
+            return RUNTIME_FUNCTION_SIZE
+        return length_of(self.read_rva(unwind, 4))
 
     def entry(self, position: int) -> RuntimeFunction:
         """Returns the entry at a position of `ranges`."""

@@ -134,9 +134,11 @@ def find_ring(data: memoryview, layouts: Sequence[EventLayout], user_end: int) -
         words = struct.unpack(f"<{count}{'Q' if width == 8 else 'I'}", data[: count * width])
         last = (count * width - EVENTS * layout.size) // width
         to_base, to_size = layout.base // width, layout.image_size // width
-        for index in range(last + 1):
-            base, size = words[index + to_base], words[index + to_size]
-            if base and not base % BASE_ALIGNMENT and base < user_end and size and not size % PAGE_SIZE:
+        bases = words[to_base : to_base + last + 1]
+        aligned = [index for index, base in enumerate(bases) if base and not base % BASE_ALIGNMENT]
+        for index in aligned:
+            size = words[index + to_size]
+            if bases[index] < user_end and size and not size % PAGE_SIZE:
                 start = index * width
                 if read_events(data[start : start + EVENTS * layout.size], layout, user_end):
                     yield start

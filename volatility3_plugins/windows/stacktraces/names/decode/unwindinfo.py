@@ -21,6 +21,9 @@ ReadRva = Callable[[int, int], Optional[Bytes]]
 
 RUNTIME_FUNCTION_SIZE = 12
 
+LONGEST = 4 + 2 * 255 + 2 + RUNTIME_FUNCTION_SIZE
+"""The most bytes of an UNWIND_INFO that are read."""
+
 EHANDLER, UHANDLER, CHAININFO = 1, 2, 4
 
 PUSH_NONVOL = 0
@@ -132,6 +135,14 @@ def read_unwind_info(read_rva: ReadRva, rva: int) -> UnwindInfo:
         _epilogs(codes) if version == 2 else (),
         chained,
     )
+
+
+def length_of(head: Optional[Bytes]) -> int:
+    """Returns how many bytes of an UNWIND_INFO are read, by its first four; None if these are missing."""
+    if head is None:
+        return 4
+    chained = RUNTIME_FUNCTION_SIZE if head[0] >> 3 & CHAININFO else 0
+    return 4 + 2 * (head[2] + head[2] % 2) + chained
 
 
 def _codes(slots: bytes, version: int) -> Iterator[Code]:

@@ -26,6 +26,7 @@ from ...names.decode.unwindinfo import (
     SET_FPREG,
     Bytes,
     Code,
+    ReadRva,
     RuntimeFunction,
     UnwindDataError,
     UnwindInfo,
@@ -169,10 +170,14 @@ class Unwinder:
         table: the function table of the image
         base: address at which the image is loaded
         read: reads memory, the stack's and the image's
+        read_rva: reads the image's code; None: as the table reads its unwind data
     """
 
-    def __init__(self, table: FunctionTable, base: int, read: Read) -> None:
+    def __init__(
+        self, table: FunctionTable, base: int, read: Read, read_rva: Optional[ReadRva] = None
+    ) -> None:
         self._table = table
+        self._read_rva = read_rva or table.read_rva
         self._base = base
         self._read = read
 
@@ -269,7 +274,7 @@ class Unwinder:
     def _code(self, rva: int) -> Bytes:
         """Returns the code bytes from an RVA on that can be read: up to a page border at least, or none."""
         for length in (epilogue.LONGEST, min(epilogue.LONGEST, PAGE_SIZE - rva % PAGE_SIZE)):
-            code = self._table.read_rva(rva, length)
+            code = self._read_rva(rva, length)
             if code is not None:
                 return code
         return b""

@@ -99,7 +99,7 @@ class Walker64(Walker[Registers]):
             raise UnwindError(Word.CODE_IN_NO_MODULE)
         if image.table is None:
             raise UnwindError(Word.NO_FUNCTION_TABLE)
-        return Unwinder(image.table, image.base, self._read).step(registers, interrupted)
+        return Unwinder(image.table, image.base, self._read, image.read_rva).step(registers, interrupted)
 
     def _is_no_return(self, address: int) -> bool:
         """Tells whether code that can be read shows that an address is no return address."""

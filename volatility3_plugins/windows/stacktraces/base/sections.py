@@ -1,0 +1,229 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""The pages of image sections: what lies in a mapped image where the process has no page of its own.
+
+All processes that map a file as an image share the pages of its section. A process that writes to such a page
+gets a copy of its own; no process can write the section's page. Prototype PTEs say where the section's pages
+are, and the VAD of each mapping leads to them.
+
+Source: Windows' public symbols (_MMVAD, _CONTROL_AREA, _SEGMENT, _MMPTE). How a process's page table leads to
+a prototype PTE, and who gets a copy of its own, is described (Windows Internals, "Prototype PTEs").
+"""
+
+from __future__ import annotations
+
+import contextlib
+import struct
+from array import array
+from typing import Dict, Iterator, Optional, Tuple
+
+from volatility3.framework import interfaces
+from volatility3.framework.layers import intel, linear
+
+from . import bulk, pages
+from .decode import pagetable
+from .decode.extents import Extents
+from .decode.pagetable import PAGE_SIZE
+from .decode.structure import MissingMemberError
+from .image import Image
+from .pages import Piece
+from .vads import PAGE_SHIFT, Vad
+
+MAX_PAGES = 1 << 19
+"""The most pages of one section: no image has more than 2 GB."""
+
+MAX_KEPT = 1 << 20
+"""Pages of sections whose places are kept; those of the section that was asked for first go first."""
+
+_CODES = {4: "I", 8: "Q"}
+_TABLES_KEPT = 4
+
+
+class ImageSections:
+    """Finds the pages of image sections. Made as `image.part(ImageSections)`.
+
+    Where the kernel's symbol table lacks a member that leads to them, no image has a section.
+    """
+
+    def __init__(self, image: Image) -> None:
+        self._image = image
+        self._memory = image.memory(image.kernel)
+        self._found: Dict[Tuple[int, int, int], array[int]] = {}
+        self._form: Optional[_Form] = None
+        with contextlib.suppress(MissingMemberError):
+            self._form = _Form(image)
+
+    def of(self, vad: Optional[Vad]) -> Optional[SectionView]:
+        """Returns the section that a VAD maps; None if it maps no image, or if its structures disagree."""
+        form = self._form
+        if form is None or vad is None or not vad.image or not isinstance(self._image.layer, intel.Intel):
+            return None
+        segment = self._memory.pointer(vad.control_area + form.segment)
+        if not segment or self._memory.pointer(segment + form.control_area) != vad.control_area:
+            return None
+        base = self._memory.pointer(segment + form.entries)
+        count = self._memory.number(segment + form.count, 4)
+        first = self._memory.pointer(vad.address + form.first)
+        if not base or not count or not first:
+            return None
+        number, rest = divmod(first - base, form.size)
+        if rest or not 0 <= number < count:
+            return None
+        count = min(count - number, vad.end - vad.start >> PAGE_SHIFT, MAX_PAGES)
+        return SectionView(self, vad.start, first, count, form.size)
+
+    def places(self, control: SectionView) -> array[int]:
+        """Returns the physical address of each page that a view has, 0 for one that is not in memory."""
+        key = (control.prototypes, control.count, control.entry_size)
+        found = self._found.get(key)
+        if found is None:
+            found = self._found[key] = self._read(control)
+            while sum(map(len, self._found.values())) > MAX_KEPT and len(self._found) > 1:
+                del self._found[next(iter(self._found))]
+        return found
+
+    def is_here(self, place: int) -> bool:
+        """Tells whether a physical page is in the image."""
+        return self.below.is_valid(place, PAGE_SIZE)
+
+    @property
+    def below(self) -> interfaces.layers.DataLayerInterface:
+        """The physical layer."""
+        return self._image.context.layers[self._image.layer.config["memory_layer"]]
+
+    @property
+    def context(self) -> interfaces.context.ContextInterface:
+        """The image's context."""
+        return self._image.context
+
+    def _read(self, view: SectionView) -> array[int]:
+        size = view.entry_size
+        found = array("Q", bytes(8 * view.count))
+        for start, data in self._memory.load(view.prototypes, view.count * size).runs:
+            first = -(-(start - view.prototypes) // size)
+            skip = first * size - (start - view.prototypes)
+            entries = struct.unpack_from(f"<{max(len(data) - skip, 0) // size}{_CODES[size]}", data, skip)
+            for number, entry in enumerate(entries, first):
+                place = pagetable.in_section(entry, size) if entry else None
+                if place and self.is_here(place):
+                    found[number] = place
+        return found
+
+
+class SectionView:
+    """A section as a process maps it.
+
+    Args:
+        sections: finds its pages
+        start: canonical address at which the process maps it
+        prototypes: canonical address of the prototype PTE of the first page
+        count: its pages
+        entry_size: bytes of a prototype PTE
+    """
+
+    __slots__ = ("_sections", "_tables", "count", "entry_size", "prototypes", "start")
+
+    def __init__(
+        self, sections: ImageSections, start: int, prototypes: int, count: int, entry_size: int
+    ) -> None:
+        self._sections = sections
+        self.start = start
+        self.prototypes = prototypes
+        self.count = count
+        self.entry_size = entry_size
+        self._tables: Dict[Tuple[str, int], Optional[bytes]] = {}
+
+    @property
+    def end(self) -> int:
+        """The first address behind it."""
+        return self.start + self.count * PAGE_SIZE
+
+    def load(self, start: int, length: int) -> Extents:
+        """Returns what the section itself has in a range of the process's addresses."""
+        context, below = self._sections.context, self._sections.below
+        pieces = self.pieces(max(start, self.start), min(start + length, self.end))
+        return bulk.of_pieces(context, ((low, size, place, str(below.name)) for low, size, place in pieces))
+
+    def pieces(self, start: int, end: int) -> Iterator[Tuple[int, int, int]]:
+        """Yields (address, size, physical address) of the section's pages in a range of addresses."""
+        if start >= end:
+            return
+        places = self._sections.places(self)
+        for low in range(start - start % PAGE_SIZE, end, PAGE_SIZE):
+            place = places[(low - self.start) // PAGE_SIZE]
+            if place:
+                first, last = max(low, start), min(low + PAGE_SIZE, end)
+                yield first, last - first, place + first - low
+
+    def mapping(
+        self,
+        context: interfaces.context.ContextInterface,
+        layer: linear.LinearlyMappedLayer,
+        start: int,
+        length: int,
+    ) -> Iterator[Piece]:
+        """Yields what is present of a range as `pages.mapping` does, in the gaps the section's pages.
+
+        Args:
+            context: the context that holds the layer
+            layer: the process's layer
+            start: first address
+            length: bytes
+        """
+        end = start
+        for piece in pages.mapping(context, layer, start, length):
+            yield from self._fill(context, layer, end, piece[0])
+            yield piece
+            end = piece[0] + piece[1]
+        yield from self._fill(context, layer, end, start + length)
+
+    def _fill(
+        self,
+        context: interfaces.context.ContextInterface,
+        layer: linear.LinearlyMappedLayer,
+        start: int,
+        end: int,
+    ) -> Iterator[Piece]:
+        """Yields the section's pages where a process has none of its own."""
+        start, end = max(start, self.start), min(end, self.end)
+        if start >= end or not isinstance(layer, intel.Intel):
+            return
+        tables, below = pages.Tables(context, layer), layer.config["memory_layer"]
+        pointer_size = layer.bits_per_register // 8
+        size = tables.entry_size
+        for low, length, place in self.pieces(start, end):
+            table = self._table(tables, str(layer.name), low)
+            if table is None:
+                continue
+            if table:
+                number = low // PAGE_SIZE * size % (tables.span // PAGE_SIZE * size)
+                entry = int.from_bytes(table[number : number + size], "little")
+                prototype = self.prototypes + (low - self.start) // PAGE_SIZE * self.entry_size
+                if not pagetable.leads_to_section(entry, size, pointer_size, prototype):
+                    continue
+            yield low, length, place, below
+
+    def _table(self, tables: pages.Tables, layer_name: str, address: int) -> Optional[bytes]:
+        key = (layer_name, address // tables.span)
+        if key not in self._tables:
+            if len(self._tables) >= _TABLES_KEPT:
+                self._tables.clear()
+            self._tables[key] = tables.entries(address)
+        return self._tables[key]
+
+
+class _Form:
+    """The members that lead from a VAD to the prototype PTEs of its section.
+
+    Raises:
+        MissingMemberError: when the kernel's table lacks one of them
+    """
+
+    def __init__(self, image: Image) -> None:
+        types = image.types
+        self.first = types["_MMVAD"].offset("FirstPrototypePte")
+        self.segment = types["_CONTROL_AREA"].offset("Segment")
+        self.control_area = types["_SEGMENT"].offset("ControlArea")
+        self.entries = types["_SEGMENT"].offset("PrototypePte")
+        self.count = types["_SEGMENT"].offset("TotalNumberOfPtes")
+        self.size = types["_MMPTE"].size
