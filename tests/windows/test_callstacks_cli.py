@@ -48,7 +48,7 @@ def test_stacks_with_their_frames_below(made: Made) -> None:
 def test_nothing_to_show_is_said_and_is_no_failure(made: Made) -> None:
     result = run(made, "--tid", "4444")
     assert (result.returncode, result.rows) == (0, [])
-    assert "No stack" in result.stderr
+    assert "There is no thread 4444" in result.stderr
 
 
 def test_registers_from_the_walk(made: Made) -> None:

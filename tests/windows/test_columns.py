@@ -43,7 +43,7 @@ BACKINGS = {*BACKED, "private", "unmapped", "none", "unloaded"}
 
 OPTIONS: List[Tuple[str, Dict[str, Any]]] = [
     *((name, {}) for name in sorted(CLASSES)),
-    ("stacktracedb", {"fold": True}),
+    *((name, {"fold": True}) for name in STACKS),
     ("stacktracedb", {"carve": True}),
     ("heaptraces", {"blocks": True}),
     ("trapframes", {"members": True, "scan_stacks": True, "unwind": True, "processors": True}),

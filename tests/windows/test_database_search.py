@@ -150,7 +150,7 @@ def test_no_such_process_is_said(tmp_path: pathlib.Path, caplog: pytest.LogCaptu
     scene = Scene()
     with caplog.at_level(logging.WARNING):
         assert not grid.run(scene.open(tmp_path), stacktracedb.StackTraceDb, pid=[99999])
-    assert "no process of these IDs" in caplog.text
+    assert "There is no process 99999 in this image" in caplog.text
 
 
 def test_orphans_are_counted(tmp_path: pathlib.Path) -> None:

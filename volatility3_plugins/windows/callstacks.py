@@ -10,9 +10,11 @@ from .stacktraces.names.symbolizer import Symbolizer
 from .stacktraces.rows import options
 from .stacktraces.rows import stacks as rows
 from .stacktraces.rows.grid import Row
-from .stacktraces.rows.plugin import Listing
+from .stacktraces.rows.plugin import Listing, tree
 from .stacktraces.stacks.lister import CallStack, StackLister
-from .stacktraces.threads.lister import Threads
+from .stacktraces.threads.lister import Thread, Threads
+
+_NOTHING = "No stack: no thread is left in the processes that are shown"
 
 
 class CallStacks(interfaces.plugins.PluginInterface):
@@ -47,34 +49,38 @@ class CallStacks(interfaces.plugins.PluginInterface):
             ),
             *options.selecting("stacks"),
             options.switch("unique", "Show equal stacks once, and count them"),
+            options.fold(),
+            options.brief(),
             options.fetch_symbols(),
         ]
 
     def _generator(self) -> Iterator[Row]:
-        nothing = "No stack: the options select no thread, or no stack of those that they select"
-        with Listing(self, nothing) as listing:
+        with Listing(self, _NOTHING, "stacks", kernel=False) as listing:
             image = options.image(self)
             names = options.symbolizer(self, image)
             skip, capture = self.config.get("frames_to_skip", 0) or 0, self.config.get("frames_to_capture")
-            made = rows.CallStackRows(names, skip, capture)
-            listed = StackLister.list_stacks(
-                image,
-                names,
-                pids=self.config.get("pid"),
-                offset=self.config.get("offset"),
-                tids=self.config.get("tid"),
-            )
-            shown = map(made.shown, listing.each(listed, _work))
-            wanted = rows.selected(shown, listing.selection)
+            made = rows.CallStackRows(names, skip, capture, self.config.get("fold", False))
+            lister = StackLister(image, names)
+            wanted_threads = (self.config.get(name) for name in ("pid", "offset", "tid"))
+            threads = list(Threads.list_threads(image, *wanted_threads))
+            stacks = self._stacks(lister, threads, listing)
+            wanted = rows.selected(map(made.shown, stacks), listing.selection)
             unique = self.config.get("unique", False)
             for stack, count in rows.counted(wanted) if unique else ((each, 1) for each in wanted):
-                listing.found = True
+                listing.matched = True
                 yield 0, made.stack(stack, count)
                 yield from made.frame_rows(stack)
 
+    def _stacks(self, lister: StackLister, threads: List[Thread], listing: Listing) -> Iterator[CallStack]:
+        for thread in listing.each(threads, _work, len(threads)):
+            listing.asked.saw("tid", thread.tid)
+            for stack in lister.of_thread(thread):
+                listing.found = True
+                yield stack
+
     def run(self) -> interfaces.renderers.TreeGrid:
-        return rows.GRID.tree(self._generator())
+        return tree(self, rows.GRID, self._generator())
 
 
-def _work(stack: CallStack) -> str:
-    return f"Walking the stacks of process {stack.space.pid}"
+def _work(thread: Thread) -> str:
+    return f"Walking the stacks of process {thread.space.pid}"

@@ -14,7 +14,7 @@ from .stacktraces.names.moduleindex import ModuleIndexes
 from .stacktraces.names.pdbsymbols import PdbSymbols
 from .stacktraces.rows import options
 from .stacktraces.rows.grid import Row
-from .stacktraces.rows.plugin import Listing
+from .stacktraces.rows.plugin import Listing, tree
 from .stacktraces.rows.traces import FLAGS, FlagRows
 from .stacktraces.tracedb.finder import Databases
 
@@ -35,6 +35,7 @@ class GFlags(interfaces.plugins.PluginInterface):
             *options.helpers(databases=Databases, heaps=Heaps),
             options.pid(zero_means="the kernel"),
             options.switch("carve", "Also show databases that no pointer leads to"),
+            options.brief(),
         ]
 
     def _generator(self) -> Iterator[Row]:
@@ -42,8 +43,9 @@ class GFlags(interfaces.plugins.PluginInterface):
             image = options.image(self)
             finder = Databases(image, ModuleIndexes(image, PdbSymbols(image)))
             heaps, rows = Heaps(image, finder), FlagRows(image)
-            listed = AddressSpaces.list_spaces(image, self.config.get("pid"))
-            for space in listing.each(listed, _work):
+            listed = list(AddressSpaces.list_spaces(image, self.config.get("pid")))
+            for space in listing.each(listed, _work, len(listed)):
+                listing.matched = True
                 flags = globalflag.read(image, space)
                 found = finder.search(space, self.config.get("carve", False))
                 silent = _asks_for_traces(flags) and heaps.log_no_block(space)
@@ -52,7 +54,7 @@ class GFlags(interfaces.plugins.PluginInterface):
                     yield 1, rows.database(each, finder.open(each))
 
     def run(self) -> interfaces.renderers.TreeGrid:
-        return FLAGS.tree(self._generator())
+        return tree(self, FLAGS, self._generator())
 
 
 def _asks_for_traces(flags: Optional[int]) -> bool:

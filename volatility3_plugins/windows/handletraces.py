@@ -14,7 +14,7 @@ from .stacktraces.names.symbolizer import Symbolizer
 from .stacktraces.rows import options
 from .stacktraces.rows.grid import Row
 from .stacktraces.rows.handles import HANDLES, HandleRows
-from .stacktraces.rows.plugin import Listing, advice
+from .stacktraces.rows.plugin import Listing, advice, tree
 from .stacktraces.tracedb.finder import Databases
 
 _NOTHING = (
@@ -41,26 +41,33 @@ class HandleTraces(interfaces.plugins.PluginInterface):
             options.numbers("handle", "Show only the events of these handles"),
             options.switch("leaks", "Show only handles that were opened and never closed"),
             *options.selecting("events"),
+            options.fold(),
+            options.brief(),
             options.fetch_symbols(),
         ]
 
     def _generator(self) -> Iterator[Row]:
-        with Listing(self, _NOTHING) as listing:
+        with Listing(self, _NOTHING, "events", kernel=False) as listing:
             image = options.image(self)
             names = options.symbolizer(self, image)
             lister = HandleLister(image, Databases(image, names.indexes))
             listed = AddressSpaces.list_spaces(image)
             listing.nothing = advice(image, _NOTHING)
             natives = [space for space in listed if not space.wow64 and (space.remark or not space.kernel)]
-            rows = HandleRows(image, names, natives)
+            rows = HandleRows(image, names, natives, self.config.get("fold", False))
             wanted = set(self.config.get("pid") or ())
-            chosen = (space for space in natives if not wanted or space.pid in wanted)
-            for space in listing.each(chosen, _work):
+            chosen = [space for space in natives if not wanted or space.pid in wanted]
+            for space in listing.each(chosen, _work, len(chosen)):
                 for event in lister.list_events(space):
-                    listing.found = True
+                    if event.event or event.handle is not None:
+                        listing.found = True
+                        listing.asked.saw("handle", event.handle)
+                    else:
+                        listing.unread = True
                     if self._takes(event):
                         frames = rows.frames(event)
                         if listing.selection.takes(frames):
+                            listing.matched = listing.found
                             yield 0, rows.event(event, frames)
                             yield from rows.frame_rows(event, frames)
 
@@ -74,7 +81,7 @@ class HandleTraces(interfaces.plugins.PluginInterface):
         return (not handles or event.handle in handles) and (leak or not self.config.get("leaks", False))
 
     def run(self) -> interfaces.renderers.TreeGrid:
-        return HANDLES.tree(self._generator())
+        return tree(self, HANDLES, self._generator())
 
 
 def _work(space: AddressSpace) -> str:

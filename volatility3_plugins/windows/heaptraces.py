@@ -55,27 +55,31 @@ class HeapTraces(interfaces.plugins.PluginInterface):
                 optional=True,
             ),
             options.switch("dump", "Write the blocks of each process as a UMDH log"),
+            options.fold(),
+            options.brief(),
             options.fetch_symbols(),
         ]
 
     def _generator(self, baseline: Optional[umdh.UmdhLog]) -> Iterator[Row]:
-        with plugin.Listing(self, _NOTHING) as listing:
+        with plugin.Listing(self, _NOTHING, "traces", kernel=False) as listing:
             image = options.image(self)
             names = options.symbolizer(self, image)
             stacks = SpaceStacks(names)
             reader = Heaps(image, Databases(image, names.indexes))
             keep = bool(self.config.get("blocks", False) or self.config.get("dump", False))
-            for space in listing.each(AddressSpaces.list_spaces(image, self.config.get("pid")), _work):
+            listed = list(AddressSpaces.list_spaces(image, self.config.get("pid")))
+            for space in listing.each(listed, _work, len(listed)):
                 listing.nothing = plugin.advice(image, listing.nothing)
                 contents = reader.read(space, keep)
                 if contents is not None:
-                    rows = HeapRows(image, space, stacks.of(space))
+                    rows = HeapRows(image, space, stacks.of(space), self.config.get("fold", False))
                     if contents.status:
-                        listing.nothing = ""
+                        listing.unread = True
                         yield 0, rows.unread(contents.status)
                     if contents.owners or contents.groups:
                         listing.found = True
-                        yield from self._space(image, space, contents, rows, baseline, listing.selection)
+                        found = self._space(image, space, contents, rows, baseline, listing.selection)
+                        yield from listing.noting(found)
 
     def _space(
         self,
@@ -140,7 +144,7 @@ class HeapTraces(interfaces.plugins.PluginInterface):
         return plugin.write_file(self, name, (piece.encode("utf-8") for piece in umdh.write(log)))
 
     def run(self) -> interfaces.renderers.TreeGrid:
-        return GRID.tree(self._generator(self._baseline()))
+        return plugin.tree(self, GRID, self._generator(self._baseline()))
 
 
 def _work(space: AddressSpace) -> str:

@@ -11,10 +11,16 @@ from .stacktraces.locks.lister import LockLister
 from .stacktraces.locks.lock import Lock, LockGap
 from .stacktraces.names.symbolizer import Symbolizer
 from .stacktraces.rows import options, plugin
-from .stacktraces.rows.frames import Selection, SpaceStacks
+from .stacktraces.rows.frames import SpaceStacks
 from .stacktraces.rows.grid import Row
 from .stacktraces.rows.locks import GRID, LockRows
 from .stacktraces.tracedb.finder import Databases
+
+_NOTHING = "No lock is known in the address spaces that are shown"
+_NO_TRACES = (
+    "No lock has a trace of its creator: the kernel keeps them when NtGlobalFlag has +kst 0x2000, a process "
+    "when its own has +ust 0x1000 (windows.gflags shows the flags)"
+)
 
 
 class Locks(interfaces.plugins.PluginInterface):
@@ -38,20 +44,25 @@ class Locks(interfaces.plugins.PluginInterface):
             ),
             *options.selecting("locks created"),
             options.switch("dump", "Write the locks of each address space as RTL_PROCESS_LOCKS"),
+            options.fold(),
+            options.brief(),
             options.fetch_symbols(),
         ]
 
     def _generator(self) -> Iterator[Row]:
-        with plugin.Listing(self) as listing:
+        with plugin.Listing(self, _NOTHING, "locks") as listing:
             image = options.image(self)
             names = options.symbolizer(self, image)
             stacks = SpaceStacks(names)
             lister = LockLister(image, Databases(image, names.indexes))
-            for space in listing.each(AddressSpaces.list_spaces(image, self.config.get("pid")), _work):
+            if not listing.selection.everything:
+                listing.nothing = _NO_TRACES
+            listed = list(AddressSpaces.list_spaces(image, self.config.get("pid")))
+            for space in listing.each(listed, _work, len(listed)):
                 locks = list(lister.list_locks(space))
                 if locks:
-                    rows = LockRows(image, space, stacks.of(space))
-                    yield from self._locks(lister, space, locks, rows, listing.selection)
+                    rows = LockRows(image, space, stacks.of(space), self.config.get("fold", False))
+                    yield from self._locks(lister, space, locks, rows, listing)
 
     def _locks(
         self,
@@ -59,12 +70,14 @@ class Locks(interfaces.plugins.PluginInterface):
         space: AddressSpace,
         locks: List[Union[Lock, LockGap]],
         rows: LockRows,
-        selection: Selection,
+        listing: plugin.Listing,
     ) -> Iterator[Row]:
         file_output = self._dump(lister, space, locks)
         creators = lister.creators(space, locks)
+        selection = listing.selection
         for each in locks:
             if isinstance(each, LockGap):
+                listing.unread = True
                 if selection.everything:
                     yield 0, rows.gap(each)
                 else:
@@ -72,7 +85,10 @@ class Locks(interfaces.plugins.PluginInterface):
                 continue
             creator = creators.get(each.back_trace_index or 0)
             frames = rows.frames(each, creator)
+            if frames or selection.everything:
+                listing.found = True
             if self._takes(each) and selection.takes(frames):
+                listing.matched = True
                 yield 0, rows.lock(each, creator, frames, file_output)
                 for owner in each.owners:
                     yield 1, rows.owner(each, owner)
@@ -92,7 +108,7 @@ class Locks(interfaces.plugins.PluginInterface):
         return plugin.write_file(self, name, [lister.buffer(space, locks)])
 
     def run(self) -> interfaces.renderers.TreeGrid:
-        return GRID.tree(self._generator())
+        return plugin.tree(self, GRID, self._generator())
 
 
 def _work(space: AddressSpace) -> str:

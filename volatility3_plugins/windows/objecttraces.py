@@ -10,7 +10,7 @@ from .stacktraces.objects.lister import ObjectTraceLister
 from .stacktraces.rows import options
 from .stacktraces.rows.grid import Row
 from .stacktraces.rows.handles import OBJECTS, ObjectRows
-from .stacktraces.rows.plugin import Listing
+from .stacktraces.rows.plugin import Listing, tree
 
 _NOTHING = (
     "No object is traced: Windows keeps these traces when object reference tracing is on "
@@ -32,20 +32,26 @@ class ObjectTraces(interfaces.plugins.PluginInterface):
         return [
             *options.helpers(objecttraces=ObjectTraceLister, symbolizer=Symbolizer),
             *options.selecting("events"),
+            options.fold(),
+            options.brief(),
             options.fetch_symbols(),
         ]
 
     def _generator(self) -> Iterator[Row]:
-        with Listing(self, _NOTHING) as listing:
+        with Listing(self, _NOTHING, "events") as listing:
             image = options.image(self)
-            rows = ObjectRows(image, options.symbolizer(self, image))
+            rows = ObjectRows(image, options.symbolizer(self, image), self.config.get("fold", False))
             listed = ObjectTraceLister(image).list_events()
             for event in listing.each(listed, lambda _: "Reading the traces of objects"):
-                listing.found = True
+                if event.event:
+                    listing.found = True
+                else:
+                    listing.unread = True
                 frames = rows.frames(event)
                 if listing.selection.takes(frames):
+                    listing.matched = listing.found
                     yield 0, rows.event(event, frames)
                     yield from rows.frame_rows(event, frames)
 
     def run(self) -> interfaces.renderers.TreeGrid:
-        return OBJECTS.tree(self._generator())
+        return tree(self, OBJECTS, self._generator())

@@ -14,7 +14,8 @@ from .stacktraces.base.space import AddressSpace
 from .stacktraces.base.spaces import AddressSpaces
 from .stacktraces.names.symbolizer import Symbolizer
 from .stacktraces.rows import options, plugin
-from .stacktraces.rows.frames import Selection, SpaceStacks
+from .stacktraces.rows.answers import Asked
+from .stacktraces.rows.frames import SpaceStacks
 from .stacktraces.rows.grid import Row
 from .stacktraces.rows.traces import TRACES, TraceRows, missing, unread
 from .stacktraces.tracedb.decode import backtraces
@@ -26,7 +27,6 @@ from .stacktraces.tracedb.found import Database
 
 vollog = logging.getLogger(__name__)
 
-_NO_PROCESS = "There is no process of these IDs"
 _NO_DATABASE = (
     "No stack trace database: the kernel keeps one when NtGlobalFlag has +kst 0x2000, "
     "a process when its own has +ust 0x1000 (windows.gflags shows the flags)"
@@ -50,28 +50,32 @@ class StackTraceDb(interfaces.plugins.PluginInterface):
             options.pid(zero_means="the kernel"),
             options.numbers("index", "Show only the back traces with these indices, and check no others"),
             *options.selecting("back traces"),
-            options.switch("fold", "Show no frame rows, but each back trace in one string (column Stack)"),
+            options.fold(),
             options.switch(
                 "carve", "Also show freed and orphan entries, and databases that no pointer leads to"
             ),
             options.switch(
                 "dump", "Write each database as RTL_PROCESS_BACKTRACES, and show the database rows only"
             ),
+            options.brief(),
             options.fetch_symbols(),
         ]
 
     def _generator(self) -> Iterator[Row]:
-        with plugin.Listing(self, _NO_PROCESS) as listing:
+        with plugin.Listing(self, _NO_DATABASE, "back traces") as listing:
             image = options.image(self)
             names = options.symbolizer(self, image)
             stacks = SpaceStacks(names)
             finder = Databases(image, names.indexes)
-            for space in listing.each(AddressSpaces.list_spaces(image, self.config.get("pid")), _work):
+            listed = list(AddressSpaces.list_spaces(image, self.config.get("pid")))
+            objections = 0
+            for space in listing.each(listed, _work, len(listed)):
                 listing.nothing = plugin.advice(image, _NO_DATABASE)
                 found = finder.search(space, self.config.get("carve", False))
                 flags = globalflag.read(image, space)
                 objection = missing(space, flags, finder.missing(space, found, flags))
                 if objection:
+                    objections += 1
                     vollog.warning(objection)
                 if space.status or space.remark:
                     yield 0, unread(space)
@@ -79,17 +83,19 @@ class StackTraceDb(interfaces.plugins.PluginInterface):
                     listing.found = True
                     rows = TraceRows(image, each, stacks.of(space))
                     yield from self._database(image, finder, each, rows, listing)
+            listing.unread = objections == len(listed)
 
     def _database(
         self, image: Image, finder: Databases, database: Database, rows: TraceRows, listing: plugin.Listing
     ) -> Iterator[Row]:
+        listing.matched = listing.matched or self.config.get("dump", False)
         said = database.status
         dump, carve = self.config.get("dump", False), self.config.get("carve", False)
         wanted = self.config.get("index")
         picked = finder.pick(database, set(wanted)) if wanted and not (dump or carve) else None
         if picked is not None:
             yield 0, rows.database(database.header, said, plugin.DISABLED)
-            yield from self._traces(rows, picked, listing.selection)
+            yield from self._traces(rows, picked, listing)
             return
         opened = finder.open(database)
         if opened is None:
@@ -114,17 +120,16 @@ class StackTraceDb(interfaces.plugins.PluginInterface):
             work = _work(database.space)
             with plugin.collector_paused():
                 traces = listing.each(opened.traces(carve), lambda _: work)
-                yield from self._traces(rows, traces, listing.selection)
+                yield from self._traces(rows, traces, listing)
 
-    def _traces(self, rows: TraceRows, traces: Iterable[Trace], selection: Selection) -> Iterator[Row]:
-        wanted = set(self.config.get("index") or ())
-        if wanted:
-            traces = (trace for trace in traces if trace.trace_index in wanted)
-        if not selection.everything:
-            traces = rows.selected(selection, traces)
+    def _traces(self, rows: TraceRows, traces: Iterable[Trace], listing: plugin.Listing) -> Iterator[Row]:
+        if listing.asked.wanted("index"):
+            traces = _indexed(traces, listing.asked)
+        if not listing.selection.everything:
+            traces = rows.selected(listing.selection, traces)
         if self.config.get("fold", False):
-            return zip(itertools.repeat(0), map(rows.folded, traces))
-        return itertools.chain.from_iterable(map(rows.unfolded, traces))
+            return listing.noting(zip(itertools.repeat(0), map(rows.folded, traces)))
+        return listing.noting(itertools.chain.from_iterable(map(rows.unfolded, traces)))
 
     def _dump(self, image: Image, finder: Databases, database: Database, opened: StdDatabase) -> str:
         """Writes RTL_PROCESS_BACKTRACES; returns the name of the file."""
@@ -135,7 +140,16 @@ class StackTraceDb(interfaces.plugins.PluginInterface):
         return plugin.write_file(self, name, backtraces.encode(opened.buffer(), opened.records(), layout))
 
     def run(self) -> interfaces.renderers.TreeGrid:
-        return TRACES.tree(self._generator())
+        return plugin.tree(self, TRACES, self._generator())
+
+
+def _indexed(traces: Iterable[Trace], asked: Asked) -> Iterator[Trace]:
+    """Yields the traces with one of the indices that --index asks for."""
+    wanted = asked.wanted("index")
+    for trace in traces:
+        if trace.trace_index in wanted:
+            asked.saw("index", trace.trace_index)
+            yield trace
 
 
 def _work(space: AddressSpace) -> str:

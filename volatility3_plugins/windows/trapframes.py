@@ -8,12 +8,15 @@ from volatility3.plugins.windows import thrdscan
 
 from .stacktraces.names.symbolizer import Symbolizer
 from .stacktraces.rows import options, traps
+from .stacktraces.rows.columns import BRIEF_MEMBERS
 from .stacktraces.rows.grid import Row
-from .stacktraces.rows.plugin import Listing
+from .stacktraces.rows.plugin import Listing, tree
 from .stacktraces.stacks.nonvolatile import TrapUnwind
-from .stacktraces.threads.lister import Threads
+from .stacktraces.threads.lister import Threads, processes
 from .stacktraces.traps.lister import TrapStates
 from .stacktraces.traps.state import State
+
+_NOTHING = "No saved registers: no thread that the options select has a trap frame that is left"
 
 
 class TrapFrames(interfaces.plugins.PluginInterface):
@@ -45,11 +48,12 @@ class TrapFrames(interfaces.plugins.PluginInterface):
             options.switch(
                 "unwind", "Add the non-volatile registers that walking the kernel stack tells (x64)"
             ),
+            options.brief(),
             options.fetch_symbols(),
         ]
 
     def _generator(self) -> Iterator[Row]:
-        with Listing(self) as listing:
+        with Listing(self, _NOTHING) as listing:
             image = options.image(self)
             names = options.symbolizer(self, image)
             rows = traps.TrapRows(names)
@@ -65,13 +69,18 @@ class TrapFrames(interfaces.plugins.PluginInterface):
                 members=self.config.get("members", False),
                 complete=TrapUnwind(image, names).complete if self.config.get("unwind", False) else None,
             )
-            for state in listing.each(listed, _work):
+            owners = (self.config.get("pid"), self.config.get("offset"))
+            count = sum(1 for _ in processes(image, *owners))
+            for state in listing.each(listed, _work, count, grouped=True):
+                listing.matched = True
+                listing.asked.saw("tid", state.tid)
                 yield 0, rows.row(state)
                 for member in state.members:
                     yield 1, rows.member_row(state, member)
 
     def run(self) -> interfaces.renderers.TreeGrid:
-        return traps.GRID.tree(self._generator())
+        kept = BRIEF_MEMBERS if self.config.get("members", False) else ()
+        return tree(self, traps.GRID, self._generator(), kept)
 
 
 def _work(state: State) -> str:

@@ -5,13 +5,14 @@
 from __future__ import annotations
 
 import gc
-from typing import Any, Iterator, List
+from typing import Any, Dict, Iterator, List, Optional
 
 import pytest
 from volatility3 import framework
 from volatility3.framework import interfaces
 from volatility3.plugins.windows.stacktraces.base.tables import MissingTableError
 from volatility3.plugins.windows.stacktraces.rows import plugin
+from volatility3.plugins.windows.stacktraces.rows.answers import UNREAD
 from volatility3.plugins.windows.stacktraces.rows.plugin import Listing, collector_paused
 
 
@@ -24,11 +25,14 @@ def _as_it_was() -> Iterator[None]:
 class Said:
     """What stands for a plugin: it keeps what it is told of its progress."""
 
-    def __init__(self) -> None:
+    def __init__(self, **config: Any) -> None:
+        self.config = config
         self.progress: List[str] = []
+        self.percents: List[float] = []
 
     def _progress_callback(self, percent: float, what: str) -> None:
         self.progress.append(what)
+        self.percents.append(percent)
 
 
 def records(caplog: pytest.LogCaptureFixture) -> List[Any]:
@@ -73,6 +77,54 @@ def test_progress_is_told_when_the_work_changes_and_now_and_then(monkeypatch: py
     things = [0, 0, 1, 1, 1, 1]
     assert list(Listing(said).each(things, str)) == things
     assert said.progress == ["0", "1", "1"]
+
+
+def test_progress_moves_where_the_number_of_things_is_known() -> None:
+    said = Said()
+    assert list(Listing(said).each("aabb", str, 4)) == list("aabb")
+    assert said.percents == [0, 25, 50, 75]
+    assert said.progress[-1] == "b (4 of 4)"
+    said = Said()
+    assert list(Listing(said).each("aabbcc", str, 2, grouped=True)) == list("aabbcc")
+    assert said.percents == [0, 50, 100]
+    assert said.progress == ["a (1 of 2)", "b (2 of 2)", "c (2 of 2)"]
+
+
+@pytest.mark.parametrize(
+    ("state", "answer"),
+    [
+        ({}, "not enabled"),
+        ({"unread": True}, UNREAD),
+        ({"found": True}, "None of the things passes --find 'x' (or '*!x') and --leaks"),
+        ({"found": True, "matched": True}, None),
+    ],
+)
+def test_each_kind_of_nothing_has_its_answer(
+    state: Dict[str, bool], answer: Optional[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    with Listing(Said(find="x", leaks=True, held=False), "not enabled", "things") as listing:
+        for name, value in state.items():
+            setattr(listing, name, value)
+    assert [message for _, _, message in records(caplog)] == ([] if answer is None else [answer])
+
+
+def test_what_is_not_there_is_said_and_nothing_else(caplog: pytest.LogCaptureFixture) -> None:
+    with Listing(Said(handle=[0x84, 0x88], find="x"), "not enabled", "things") as listing:
+        listing.found = True
+    assert [message for _, _, message in records(caplog)] == ["There is no event of the handle 0x84, 0x88"]
+    caplog.clear()
+    with Listing(Said(index=[1, 2]), "not enabled", "things") as listing:
+        listing.found = listing.matched = True
+        listing.asked.saw("index", 1)
+    assert [message for _, _, message in records(caplog)] == ["There is no back trace with the index 2"]
+
+
+def test_rows_are_noted() -> None:
+    listing = Listing(Said())
+    assert list(listing.noting(iter(()))) == []
+    assert not listing.matched
+    assert list(listing.noting(iter(range(3)))) == [0, 1, 2]
+    assert listing.matched
 
 
 def test_nothing_of_the_library_is_a_plugin() -> None:

@@ -59,7 +59,11 @@ COLUMNS: Dict[str, Column] = {
         "Sum of the low 32 bits of the return addresses: what RtlCaptureStackBackTrace returns.",
     ),
     "Unbacked": (int, PLAIN, "Number of frames whose Backing is neither `image` nor `mapped` nor `user`."),
-    "Stack": (str, PLAIN, "The whole stack in one text, innermost frame first, with `; ` between Symbols."),
+    "Stack": (
+        str,
+        PLAIN,
+        "With --fold the stack in one text, innermost frame first, with `; ` between Symbols.",
+    ),
     # A frame.
     "Frame": (int, PLAIN, "Number of the frame in its stack, 0 for the innermost."),
     "Address": (Hex, ADDRESS, "Address at which the code of the frame goes on: a return address as a rule."),
@@ -261,7 +265,7 @@ PLUGINS: Dict[str, Tuple[str, ...]] = {
     "callstacks": (
         *("PID", "Process", "TID", "Arch", "Part", "Depth", "BackTraceHash", "Unbacked", "Frame", "Sp"),
         *("Address", "Symbol", "Source", "Backing", "How", "Status", "State", "WaitReason", "StartAddress"),
-        *("StartSymbol", "Count"),
+        *("StartSymbol", "Count", "Stack"),
     ),
     "locks": (
         *(*_SPACE, "Lock", "LockType", "Index", "OwningThread", "OwnerRole", "OwnerPID", "OwnerProcess"),
@@ -273,11 +277,11 @@ PLUGINS: Dict[str, Tuple[str, ...]] = {
             "RecursionCount",
             "NumberOfWaitingShared",
         ),
-        *("NumberOfWaitingExclusive", "Unbacked", *_FRAME, "Status", "File output"),
+        *("NumberOfWaitingExclusive", "Unbacked", *_FRAME, "Status", "File output", "Stack"),
     ),
     "handletraces": (
         *(*_SPACE, "Handle", "Event", "ByPID", "ByTID", "Sequence", "Object", "ObjectType", "ObjectName"),
-        *("Unbacked", *_FRAME, "Status"),
+        *("Unbacked", *_FRAME, "Status", "Stack"),
     ),
     "objecttraces": (
         *(
@@ -291,11 +295,29 @@ PLUGINS: Dict[str, Tuple[str, ...]] = {
             "Tag",
             "Sequence",
         ),
-        *("Unbacked", *_FRAME, "Status"),
+        *("Unbacked", *_FRAME, "Status", "Stack"),
     ),
     "heaptraces": (
         *(*_SPACE, "Heap", "Index", "EntryAddress", "TraceKind", "Count", "Bytes", "CountGrowth"),
-        *("BytesGrowth", "Block", "BlockKind", "Size", "Unbacked", *_FRAME, "Status", "File output"),
+        *("BytesGrowth", "Block", "BlockKind", "Size", "Unbacked", *_FRAME, "Status", "File output", "Stack"),
     ),
 }
 """The columns of each plugin, from left to right."""
+
+_PROCESS = ("PID", "Process")
+_SAID = ("Symbol", "Status")
+
+BRIEF: Dict[str, Tuple[str, ...]] = {
+    "gflags": (*_SPACE, "Kind", "Database", "Flags", "Status"),
+    "stacktracedb": (*_SPACE, "Database", "Index", "EntryAddress", *_SAID),
+    "trapframes": (*_PROCESS, "TID", "Arch", "Origin", "TrapFrame", *_SAID),
+    "callstacks": (*_PROCESS, "TID", "Part", *_SAID),
+    "locks": (*_PROCESS, "Lock", "OwningThread", "OwnerRole", *_SAID),
+    "handletraces": (*_PROCESS, "Handle", "Event", "Sequence", *_SAID),
+    "objecttraces": ("Object", "ImageFileName", "Event", "Sequence", *_SAID),
+    "heaptraces": (*_PROCESS, "Arch", "Index", "EntryAddress", "Block", *_SAID),
+}
+"""The columns that --brief leaves: those that tell rows apart, what the address is, and Status. --fold puts
+Stack in the place of Symbol."""
+BRIEF_MEMBERS = ("PID", "TID", "TrapFrame", "Symbol", "Member", "Value", "Status")
+"""The columns that --brief leaves of windows.trapframes with --members."""

@@ -8,7 +8,7 @@ import fnmatch
 import functools
 import re
 from operator import attrgetter
-from typing import Callable, Collection, Iterable, Iterator, List, Optional, Tuple
+from typing import Callable, Collection, Iterable, Iterator, List, Optional, Pattern, Tuple
 
 from volatility3.framework import interfaces
 
@@ -25,6 +25,8 @@ from .grid import NOT_APPLICABLE, UNPARSABLE, UNREADABLE
 _SYMBOLS = 1 << 16
 """How many symbols are remembered with the answer whether --find matches them: stacks share most frames."""
 
+
+_JOINED = "; "
 
 MAX_SPACES = 16
 """Address spaces whose addresses are kept as cells: neighbouring stacks come from few processes."""
@@ -67,12 +69,19 @@ class Selection:
         unbacked: only stacks with a frame that no image, no mapped file and no other address space backs
 
     Attributes:
+        find: as given, empty for none
+        wider: the glob that is tried besides: with any module where `find` names none, else empty
+        widened: whether a Symbol matched only that
         doubtful: how many stacks were not taken although a frame may be what was asked for: it cannot be read
             or, for `--find`, the names of its module cannot
     """
 
     def __init__(self, find: Optional[str] = None, unbacked: bool = False) -> None:
-        self._pattern = re.compile(fnmatch.translate(find), re.IGNORECASE) if find else None
+        self.find = find or ""
+        self.wider = f"*!{find}" if find and "!" not in find else ""
+        self.widened = False
+        self._pattern = _compiled(find) if find else None
+        self._wider = _compiled(self.wider) if self.wider else None
         self._unbacked = unbacked
         self.doubtful = 0
         self._matches = functools.lru_cache(maxsize=_SYMBOLS)(self._match)
@@ -130,7 +139,11 @@ class Selection:
         return self._matches(name.symbol) or (None if nameless else False)
 
     def _match(self, symbol: str) -> bool:
-        return self._pattern is None or self._pattern.match(symbol) is not None
+        if self._pattern is None or self._pattern.match(symbol) is not None:
+            return True
+        wider = self._wider is not None and self._wider.match(symbol) is not None
+        self.widened = self.widened or wider
+        return wider
 
 
 class StackCells:
@@ -172,8 +185,8 @@ class StackCells:
     def folded(self, frames: Iterable[Optional[int]], freed: bool = False) -> str:
         """Returns a stack in one string, innermost first."""
         if freed:
-            return "; ".join(map(_in_stack, self.of(frames, freed)))
-        return "; ".join(map(self._symbols.__getitem__, frames))
+            return _JOINED.join(map(_in_stack, self.of(frames, freed)))
+        return _JOINED.join(map(self._symbols.__getitem__, frames))
 
     def selected(self, selection: Selection, traces: Iterable[Trace]) -> Iterator[Trace]:
         """Yields the traces that a selection takes, by the names of their readable frames."""
@@ -212,6 +225,15 @@ class SpaceStacks:
 def unbacked(frames: Collection[FrameCells]) -> object:
     """Returns the cell of Unbacked of a stack."""
     return sum(map(_is_unbacked, frames)) if frames else NOT_APPLICABLE
+
+
+def _compiled(glob: str) -> Pattern[str]:
+    return re.compile(fnmatch.translate(glob), re.IGNORECASE)
+
+
+def folded(frames: Collection[FrameCells], fold: bool) -> object:
+    """Returns the cell of Stack: the frames in one string, innermost first, where --fold asks for it."""
+    return _JOINED.join(map(_in_stack, frames)) if fold and frames else NOT_APPLICABLE
 
 
 def _in_stack(frame: FrameCells) -> str:

@@ -38,11 +38,13 @@ class Grid:
 
     Args:
         names: names of the dictionary `columns.COLUMNS`, from left to right
+        brief: those that --brief leaves
     """
 
-    def __init__(self, *names: str) -> None:
+    def __init__(self, *names: str, brief: Sequence[str] = ()) -> None:
         self.columns: List[Tuple[str, type]] = [(name, COLUMNS[name][0]) for name in names]
         self.names = names
+        self.brief = tuple(brief)
         self._made: Dict[str, Callable[..., Any]] = {}
 
     def maker(self, *names: str) -> Callable[..., Cells]:

@@ -14,12 +14,12 @@ from ..base.space import AddressSpace
 from ..handles.rings import HandleEvent
 from ..names.symbolizer import Symbolizer
 from ..objects.lister import ObjectEvent
-from .columns import PLUGINS, Hex
-from .frames import FrameCells, SpaceStacks, unbacked
+from .columns import BRIEF, PLUGINS, Hex
+from .frames import FrameCells, SpaceStacks, folded, unbacked
 from .grid import NOT_APPLICABLE, Cells, Grid, Row, given
 
-HANDLES = Grid(*PLUGINS["handletraces"])
-OBJECTS = Grid(*PLUGINS["objecttraces"])
+HANDLES = Grid(*PLUGINS["handletraces"], brief=BRIEF["handletraces"])
+OBJECTS = Grid(*PLUGINS["objecttraces"], brief=BRIEF["objecttraces"])
 
 
 class HandleRows:
@@ -29,17 +29,21 @@ class HandleRows:
         image: the image
         symbolizer: names addresses
         natives: the native spaces of all processes
+        fold: whether the row of an event holds its stack, in the place of frame rows
     """
 
-    def __init__(self, image: Image, symbolizer: Symbolizer, natives: Iterable[AddressSpace]) -> None:
+    def __init__(
+        self, image: Image, symbolizer: Symbolizer, natives: Iterable[AddressSpace], fold: bool = False
+    ) -> None:
         self._image = image
+        self._fold = fold
         self._spaces: Dict[int, AddressSpace] = {
             space.pid: space for space in natives if space.layer_name and not space.kernel
         }
         self._stacks = SpaceStacks(symbolizer)
         thing = ("Object", "ObjectType", "ObjectName")
         key = ("PID", "Process", "Arch", "Handle", "Event", "Sequence", *thing)
-        self._event = HANDLES.maker(*key, "ByPID", "ByTID", "Unbacked", "Status")
+        self._event = HANDLES.maker(*key, "ByPID", "ByTID", "Unbacked", "Status", "Stack")
         self._frames = HANDLES.frames_maker(*key)
 
     def frames(self, event: HandleEvent) -> List[FrameCells]:
@@ -52,11 +56,12 @@ class HandleRows:
     def event(self, event: HandleEvent, frames: List[FrameCells]) -> Cells:
         """Returns the row of an event, or of a hole."""
         by = (given(event.by_pid), given(event.by_tid))
-        return self._event(*self._key(event), *by, unbacked(frames), text(event.status))
+        stack = folded(frames, self._fold)
+        return self._event(*self._key(event), *by, unbacked(frames), text(event.status), stack)
 
     def frame_rows(self, event: HandleEvent, frames: List[FrameCells]) -> Iterator[Row]:
         """Yields the rows of an event's frames."""
-        return self._frames(*self._key(event), frames)
+        return self._frames(*self._key(event), () if self._fold else frames)
 
     def _key(self, event: HandleEvent) -> Cells:
         return (
@@ -76,14 +81,16 @@ class ObjectRows:
     Args:
         image: the image
         symbolizer: names addresses
+        fold: whether the row of an event holds its stack, in the place of frame rows
     """
 
-    def __init__(self, image: Image, symbolizer: Symbolizer) -> None:
+    def __init__(self, image: Image, symbolizer: Symbolizer, fold: bool = False) -> None:
         self._image = image
+        self._fold = fold
         self._stacks = SpaceStacks(symbolizer).of(image.kernel)
         space, thing = ("PID", "Process", "Arch"), ("Object", "ObjectType", "ObjectName")
         key = (*space, *thing, "ImageFileName", "Event", "Sequence")
-        self._event = OBJECTS.maker(*key, "Count", "Tag", "Unbacked", "Status")
+        self._event = OBJECTS.maker(*key, "Count", "Tag", "Unbacked", "Status", "Stack")
         self._frames = OBJECTS.frames_maker(*key)
 
     def frames(self, event: ObjectEvent) -> List[FrameCells]:
@@ -93,11 +100,11 @@ class ObjectRows:
     def event(self, event: ObjectEvent, frames: List[FrameCells]) -> Cells:
         """Returns the row of an event, or the row that stands for events that cannot be read."""
         counted = (given(event.num_traces), given(event.tag), unbacked(frames))
-        return self._event(*self._key(event), *counted, text(event.status))
+        return self._event(*self._key(event), *counted, text(event.status), folded(frames, self._fold))
 
     def frame_rows(self, event: ObjectEvent, frames: List[FrameCells]) -> Iterator[Row]:
         """Yields the rows of an event's frames."""
-        return self._frames(*self._key(event), frames)
+        return self._frames(*self._key(event), () if self._fold else frames)
 
     def _key(self, event: ObjectEvent) -> Cells:
         kernel = self._image.kernel

@@ -14,16 +14,16 @@ from ..heaps.decode.block import UNKNOWN_SIZE, Block, Group
 from ..heaps.decode.contents import HeapOwner
 from ..heaps.decode.trace import BlockTrace
 from ..heaps.decode.umdh import UNKNOWN, Change, Total
-from .columns import PLUGINS, Hex
-from .frames import FrameCells, StackCells, unbacked
+from .columns import BRIEF, PLUGINS, Hex
+from .frames import FrameCells, StackCells, folded, unbacked
 from .grid import NOT_APPLICABLE, NOT_AVAILABLE, UNPARSABLE, Cells, Grid, Row
 
-GRID = Grid(*PLUGINS["heaptraces"])
+GRID = Grid(*PLUGINS["heaptraces"], brief=BRIEF["heaptraces"])
 
 _SPACE = ("PID", "Process", "Arch")
 _TRACE = (*_SPACE, "Heap", "Index", "EntryAddress")
 _BLOCK = ("Block", "Size", "Status", "BlockKind")
-_SUMS = ("Count", "Bytes", "CountGrowth", "BytesGrowth", "Unbacked", "Status")
+_SUMS = ("Count", "Bytes", "CountGrowth", "BytesGrowth", "Unbacked", "Stack", "Status")
 _MOST = (1 << 63) - 1
 
 
@@ -34,14 +34,16 @@ class HeapRows:
         image: the image
         space: one half of a process
         stacks: makes the cells of the stacks of the space
+        fold: whether a row holds its stack, in the place of frame rows
     """
 
-    def __init__(self, image: Image, space: AddressSpace, stacks: StackCells) -> None:
+    def __init__(self, image: Image, space: AddressSpace, stacks: StackCells, fold: bool = False) -> None:
+        self._fold = fold
         self._layer = image.layer_of(space)
         self._stacks = stacks
         self._space = (space.pid, space.process, space.arch)
         self._unread = GRID.maker(*_SPACE, "Status")
-        self._owner = GRID.maker(*_TRACE, *_BLOCK, "Unbacked", "File output")
+        self._owner = GRID.maker(*_TRACE, *_BLOCK, "Unbacked", "Stack", "File output")
         self._owner_frames = GRID.frames_maker(*_TRACE, "Block")
         self._group = GRID.maker(*_TRACE, *_SUMS, "TraceKind")
         self._group_frames = GRID.frames_maker(*_TRACE)
@@ -69,14 +71,14 @@ class HeapRows:
             owner.size or NOT_AVAILABLE,
             text(owner.status + _said_of(owner.trace)),
             owner.kind,
-            unbacked(frames),
+            *self._sums(frames),
             file_output,
         )
 
     def owner_frames(self, owner: HeapOwner, frames: List[FrameCells]) -> Iterator[Row]:
         """Yields the rows of the frames of who made a heap or segment."""
         key = self._trace(owner.trace, self._hex(owner.heap))
-        return self._owner_frames(*key, self._hex(owner.address), frames)
+        return self._owner_frames(*key, self._hex(owner.address), self._below(frames))
 
     def group(self, group: Group, frames: List[FrameCells], change: Optional[Change]) -> Cells:
         """Returns the row of a trace.
@@ -92,14 +94,14 @@ class HeapRows:
             group.allocations,
             NOT_AVAILABLE if unsized else _number(group.size),
             *_growth(change),
-            unbacked(frames),
+            *self._sums(frames),
             text(_said_of_group(group, change)),
             group.trace.kind if group.trace else NOT_APPLICABLE,
         )
 
     def group_frames(self, group: Group, frames: List[FrameCells]) -> Iterator[Row]:
         """Yields the rows of the frames of a trace."""
-        return self._group_frames(*self._key(group), frames)
+        return self._group_frames(*self._key(group), self._below(frames))
 
     def block(self, block: Block) -> Cells:
         """Returns the row of a block; its Index is that of a second trace in the database, if it has one."""
@@ -118,11 +120,19 @@ class HeapRows:
     def gone(self, before: Total, frames: List[FrameCells]) -> Cells:
         """Returns the row of a stack of the baseline that has no busy block any more."""
         growth = (-before.allocations, _number(-before.size))
-        return self._gone(*self._space, 0, 0, *growth, unbacked(frames), text(status(Word.GONE)))
+        return self._gone(*self._space, 0, 0, *growth, *self._sums(frames), text(status(Word.GONE)))
 
     def gone_frames(self, frames: List[FrameCells]) -> Iterator[Row]:
         """Yields the rows of the frames of such a stack."""
-        return self._gone_frames(*self._space, frames)
+        return self._gone_frames(*self._space, self._below(frames))
+
+    def _sums(self, frames: List[FrameCells]) -> Tuple[object, object]:
+        """Returns the cells Unbacked and Stack of a stack."""
+        return unbacked(frames), folded(frames, self._fold)
+
+    def _below(self, frames: List[FrameCells]) -> Sequence[FrameCells]:
+        """Returns the frames that have rows."""
+        return () if self._fold else frames
 
     def _key(self, group: Group) -> Cells:
         heap = self._hex(group.heaps[0]) if len(group.heaps) == 1 else NOT_APPLICABLE

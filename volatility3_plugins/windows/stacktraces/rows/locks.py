@@ -14,11 +14,11 @@ from ..locks import lock
 from ..locks.lock import Lock, LockGap, LockOwner
 from ..threads.ids import ThreadOwner
 from ..tracedb.creators import Creator
-from .columns import PLUGINS, Hex
-from .frames import FrameCells, StackCells, unbacked
+from .columns import BRIEF, PLUGINS, Hex
+from .frames import FrameCells, StackCells, folded, unbacked
 from .grid import NOT_APPLICABLE, UNREADABLE, Cells, Grid, Row, given, known
 
-GRID = Grid(*PLUGINS["locks"])
+GRID = Grid(*PLUGINS["locks"], brief=BRIEF["locks"])
 
 _SPACE = ("PID", "Process", "Arch")
 _LOCK = (*_SPACE, "Lock", "LockType", "Index")
@@ -33,14 +33,16 @@ class LockRows:
         image: the image
         space: the kernel or one half of a process
         stacks: makes the cells of the stacks of the space
+        fold: whether the row of a lock holds its creator's stack, in the place of frame rows
     """
 
-    def __init__(self, image: Image, space: AddressSpace, stacks: StackCells) -> None:
+    def __init__(self, image: Image, space: AddressSpace, stacks: StackCells, fold: bool = False) -> None:
+        self._fold = fold
         self._layer = image.layer_of(space)
         self._stacks = stacks
         self._space = (space.pid, space.process, space.arch)
         self._gap = GRID.maker(*_SPACE, "Status")
-        figures = ("LockCount", "ContentionCount", *_COUNTS, "Unbacked", "File output")
+        figures = ("LockCount", "ContentionCount", *_COUNTS, "Unbacked", "Stack", "File output")
         self._lock = GRID.maker(*_LOCK, *_OWNED, *figures)
         self._owner = GRID.maker(*_LOCK, *_OWNED, "OwnerRole", "RecursionCount")
         self._frames = GRID.frames_maker(*_LOCK)
@@ -75,6 +77,7 @@ class LockRows:
             known(each.contention_count),
             *_counts(each),
             unbacked(frames),
+            folded(frames, self._fold),
             file_output,
         )
 
@@ -91,7 +94,7 @@ class LockRows:
 
     def frame_rows(self, each: Lock, frames: List[FrameCells]) -> Iterator[Row]:
         """Yields the rows of the creator's frames."""
-        return self._frames(*self._key(each), frames)
+        return self._frames(*self._key(each), () if self._fold else frames)
 
     def _key(self, each: Lock) -> Cells:
         index = known(each.back_trace_index)

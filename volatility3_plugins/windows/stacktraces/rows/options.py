@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import List, Type
 
-from volatility3.framework import interfaces
+from volatility3.framework import exceptions, interfaces
 from volatility3.framework.configuration import requirements
 from volatility3.plugins.windows import psscan
 
@@ -85,7 +85,8 @@ def selecting(things: str) -> List[interfaces.configuration.RequirementInterface
     return [
         requirements.StringRequirement(
             name="find",
-            description=f"Show only {things} with a frame whose Symbol matches this glob",
+            description=f"Show only {things} with a frame whose Symbol matches this glob; "
+            "one without ! is tried as *!GLOB too",
             optional=True,
         ),
         switch("unbacked", f"Show only {things} with a frame that no image and no mapped file backs"),
@@ -95,6 +96,31 @@ def selecting(things: str) -> List[interfaces.configuration.RequirementInterface
 def fetch_symbols() -> interfaces.configuration.RequirementInterface:
     """Returns the option --fetch-symbols."""
     return switch("fetch_symbols", "Let Volatility download the symbols that it lacks")
+
+
+def fold() -> interfaces.configuration.RequirementInterface:
+    """Returns the option --fold."""
+    return switch("fold", "Show no frame rows, but each stack in one string (column Stack)")
+
+
+def brief() -> interfaces.configuration.RequirementInterface:
+    """Returns the option --brief."""
+    return switch(
+        "brief",
+        "Show only keys, Symbol or Stack, and Status, in 120 columns with -r pretty; what is long is "
+        "cut, except with -r json and -r jsonl",
+    )
+
+
+def check(plugin: interfaces.plugins.PluginInterface) -> None:
+    """Raises RenderException, of which Volatility prints the text, when an option has no meaning."""
+    if plugin.config.get("find") == "":
+        raise exceptions.RenderException("--find is empty: it takes a glob for Symbol, such as 'nt!Nt*'")
+    for name in ("frames_to_skip", "frames_to_capture"):
+        value = plugin.config.get(name)
+        if value is not None and value < 0:
+            option = name.replace("_", "-")
+            raise exceptions.RenderException(f"--{option} is {value}: it takes a number of frames, 0 or more")
 
 
 def image(plugin: interfaces.plugins.PluginInterface) -> Image:

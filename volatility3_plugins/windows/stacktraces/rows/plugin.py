@@ -12,14 +12,17 @@ import gc
 import logging
 import os
 import types
-from typing import Callable, Iterable, Iterator, Optional, Type, TypeVar
+from typing import Callable, Iterable, Iterator, Optional, Sequence, Type, TypeVar
 
 from volatility3.framework import interfaces
 
 from ..base.image import Image
 from ..base.processlist import ProcessList
 from ..base.tables import MissingTableError
+from . import brief, options
+from .answers import UNREAD, Asked, sentences
 from .frames import Selection
+from .grid import Grid, Row
 
 vollog = logging.getLogger(__name__)
 
@@ -39,31 +42,48 @@ Item = TypeVar("Item")
 class Listing:
     """Surrounds the body of a plugin's generator, and says to the user what no row says.
 
-        with Listing(self, "There is nothing") as listing:
+        with Listing(self, "There is nothing", "things") as listing:
             for thing in listing.each(things, describe):
                 listing.found = True
-                yield ...
+                if listing.selection.takes(frames):
+                    listing.matched = True
+                    yield ...
 
     If one of our symbol tables is missing, the listing stops and the plugin's log gets an error. If the
-    listing reaches its end and nothing was found, the log gets a warning.
+    listing reaches its end, the log gets a warning for each ID that was asked for and is not there, and one
+    that says why there is nothing to show.
 
     Args:
         plugin: the plugin that runs
-        nothing: the warning when nothing was found; empty for no warning
+        nothing: the warning when nothing was found, as a rule how Windows is made to keep it; may be empty
+        things: what the plugin lists, in plural
+        kernel: whether the plugin takes PID 0 for the kernel or the processors
 
     Attributes:
         found: whether there is anything to show, even if the user's options leave all of it out
+        matched: whether the options leave any of it
+        unread: whether something could not be read
         nothing: as given
-        selection: what the plugin's --find and --unbacked ask for. If they left out what could not be
-            judged, the log gets a warning that says how many
+        asked: the IDs that the user asks for
+        selection: what --find and --unbacked ask for. If they left out what could not be judged, the log gets
+            a warning that says how many
     """
 
-    def __init__(self, plugin: interfaces.plugins.PluginInterface, nothing: str = "") -> None:
-        self.found = False
+    def __init__(
+        self,
+        plugin: interfaces.plugins.PluginInterface,
+        nothing: str = "",
+        things: str = "",
+        kernel: bool = True,
+    ) -> None:
+        self.found = self.matched = self.unread = False
         self.nothing = nothing
+        self.asked = Asked(plugin.config, kernel)
         self.selection = Selection(plugin.config.get("find"), plugin.config.get("unbacked", False))
+        self._things = things
         self._plugin = plugin
         self._log = logging.getLogger(type(plugin).__module__)
+        self._percent = 0.0
 
     def __enter__(self) -> Listing:
         return self
@@ -77,27 +97,86 @@ class Listing:
         if isinstance(error, MissingTableError):
             self._log.error(error)
             return True
-        if error is None and self.nothing and not self.found:
-            self._log.warning(self.nothing)
-        if error is None and self.selection.doubtful:
-            self._log.warning(_DOUBTFUL.format(self.selection.doubtful))
+        if error is None:
+            for answer in self._answers():
+                self._log.warning(answer)
+            if self.selection.doubtful:
+                self._log.warning(_DOUBTFUL.format(self.selection.doubtful))
         return False
 
-    def each(self, items: Iterable[Item], describe: Callable[[Item], str]) -> Iterator[Item]:
+    def each(
+        self, items: Iterable[Item], describe: Callable[[Item], str], total: int = 0, grouped: bool = False
+    ) -> Iterator[Item]:
         """Yields items unchanged, and tells Volatility's progress callback what is being worked on.
 
         Args:
             items: the items
             describe: returns the text for an item. The callback gets it when it differs from the text before,
-                and for every 4096th item
+                for every 4096th item, and for each item where `total` counts items
+            total: how many items there are, or with `grouped` how many different texts; 0 if that is unknown
+            grouped: whether items with the same text are one step of the progress
         """
-        before = ""
+        before, groups = "", 0
         for count, item in enumerate(items):
             now = describe(item)
-            if now != before or not count % _OFTEN:
-                self._plugin._progress_callback(0, now)
+            changed = now != before
+            groups += changed
+            if changed or (total and not grouped) or not count % _OFTEN:
+                place = groups - 1 if grouped else count
+                if total:
+                    self._percent = 100.0 * min(place, total) / total
+                self._plugin._progress_callback(
+                    self._percent, f"{now} ({min(place + 1, total)} of {total})" if total else now
+                )
                 before = now
             yield item
+
+    def noting(self, rows: Iterator[Item]) -> Iterator[Item]:
+        """Yields rows unchanged, and takes note that there are any."""
+        for row in rows:
+            self.matched = True
+            yield row
+            break
+        yield from rows
+
+    def _answers(self) -> Iterator[str]:
+        lost = self.asked.lost(lambda: options.image(self._plugin))
+        yield from sentences(lost)
+        wider = self.selection.wider
+        if self.matched:
+            if self.selection.widened:
+                yield f"--find '{self.selection.find}' has no '!': it was taken as '{wider}' too"
+        elif self.asked.in_vain(lost):
+            return
+        elif self.found:
+            answer = self.asked.nothing_passes(self._things, wider)
+            if answer:
+                yield answer
+        elif self.unread:
+            yield UNREAD
+        elif self.nothing:
+            yield self.nothing
+
+
+def tree(
+    plugin: interfaces.plugins.PluginInterface, grid: Grid, rows: Iterator[Row], kept: Sequence[str] = ()
+) -> interfaces.renderers.TreeGrid:
+    """Returns the grid that a plugin's `run` returns: all columns, or those that --brief leaves.
+
+    Args:
+        plugin: the plugin that runs
+        grid: its columns
+        rows: its rows
+        kept: the columns that --brief leaves, if they are not those of the grid
+
+    Raises:
+        RenderException: an option has a value that means nothing; Volatility prints what it says
+    """
+    options.check(plugin)
+    if not plugin.config.get("brief", False):
+        return grid.tree(rows)
+    stack = {"Symbol": "Stack"} if plugin.config.get("fold", False) else {}
+    return brief.tree(grid.names, [stack.get(name, name) for name in kept or grid.brief], rows)
 
 
 def advice(image: Image, text: str) -> str:

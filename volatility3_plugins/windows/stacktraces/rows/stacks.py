@@ -13,11 +13,11 @@ from ..names.symbolizer import Symbolizer
 from ..stacks.decode.frames import Frame
 from ..stacks.lister import CallStack
 from ..tracedb.decode import capture
-from .columns import PLUGINS, Hex
-from .frames import FrameCells, Selection, SpaceStacks, unbacked
+from .columns import BRIEF, PLUGINS, Hex
+from .frames import FrameCells, Selection, SpaceStacks, folded, unbacked
 from .grid import NOT_APPLICABLE, UNREADABLE, Cells, Grid, Row, known
 
-GRID = Grid(*PLUGINS["callstacks"])
+GRID = Grid(*PLUGINS["callstacks"], brief=BRIEF["callstacks"])
 
 _STACK = ("PID", "Process", "TID", "Arch", "Part")
 _FRAME = ("Frame", "Sp", "Address", "Symbol", "Source", "Backing", "How", "Status")
@@ -53,16 +53,24 @@ class CallStackRows:
         symbolizer: names addresses
         frames_to_skip: as RtlCaptureStackBackTrace takes it
         frames_to_capture: the same; None for all
+        fold: whether the row of a stack holds it, in the place of frame rows
     """
 
     def __init__(
-        self, symbolizer: Symbolizer, frames_to_skip: int = 0, frames_to_capture: Optional[int] = None
+        self,
+        symbolizer: Symbolizer,
+        frames_to_skip: int = 0,
+        frames_to_capture: Optional[int] = None,
+        fold: bool = False,
     ) -> None:
+        self._fold = fold
         self._layer = symbolizer.image.layer
         self._stacks = SpaceStacks(symbolizer)
         self._skip = max(frames_to_skip, 0)
         self._count = frames_to_capture
-        self._stack = GRID.maker(*_STACK, "Depth", "BackTraceHash", "Unbacked", "Status", *_THREAD, "Count")
+        self._stack = GRID.maker(
+            *_STACK, "Depth", "BackTraceHash", "Unbacked", "Stack", "Status", *_THREAD, "Count"
+        )
         self._frame = GRID.maker(*_STACK, *_FRAME)
 
     def shown(self, stack: CallStack) -> Shown:
@@ -89,12 +97,16 @@ class CallStackRows:
         thread = shown.stack.thread
         start = thread.win32_start_address or thread.start_address
         begin = None if start is None else self._stacks.of(thread.space).frame(start, return_address=False)
+        frames = [cells for _, _, cells in shown.frames]
+        # Without frame rows nothing else would say that some of the frames are a guess.
+        guessed = self._fold and any(not frame.sure for _, frame, _ in shown.frames)
         return self._stack(
             *self._key(shown.stack),
             len(shown.captured.frames),
             NOT_APPLICABLE if shown.captured.hash is None else Hex(shown.captured.hash),
-            unbacked([cells for _, _, cells in shown.frames]),
-            text(shown.status),
+            unbacked(frames),
+            folded(frames, self._fold),
+            text(status(shown.status, Word.UNSURE if guessed else None)),
             thread.state_name or UNREADABLE,
             thread.wait_reason_name or NOT_APPLICABLE,
             *((UNREADABLE, UNREADABLE) if begin is None else begin.cells[:2]),
@@ -104,7 +116,7 @@ class CallStackRows:
     def frame_rows(self, shown: Shown) -> Iterator[Row]:
         """Yields the rows of a stack's frames, innermost first."""
         key = self._key(shown.stack)
-        for number, frame, cells in shown.frames:
+        for number, frame, cells in () if self._fold else shown.frames:
             *where, said = cells.cells
             if not frame.sure and cells.name is not None:
                 said = text(status(cells.name.status, Word.UNSURE))

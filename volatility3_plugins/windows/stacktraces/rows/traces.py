@@ -17,12 +17,12 @@ from ..tracedb.decode.header import Header
 from ..tracedb.decode.judge import Trace
 from ..tracedb.finder import Opened
 from ..tracedb.found import HEAPLOG, Database
-from .columns import PLUGINS, Hex
+from .columns import BRIEF, PLUGINS, Hex
 from .frames import FrameCells, Selection, StackCells, unbacked
 from .grid import NOT_APPLICABLE, UNPARSABLE, UNREADABLE, Cells, Grid, Row, known
 
-TRACES = Grid(*PLUGINS["stacktracedb"])
-FLAGS = Grid(*PLUGINS["gflags"])
+TRACES = Grid(*PLUGINS["stacktracedb"], brief=BRIEF["stacktracedb"])
+FLAGS = Grid(*PLUGINS["gflags"], brief=BRIEF["gflags"])
 
 _SPACE = ("PID", "Process", "Arch")
 _UNREAD = TRACES.maker(*_SPACE, "Status")

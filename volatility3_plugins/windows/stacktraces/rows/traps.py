@@ -13,14 +13,14 @@ from ..traps.decode import eflags
 from ..traps.decode.frame import COLUMNS as REGISTERS
 from ..traps.decode.frame import MemberValue
 from ..traps.state import PROCESSOR, WOW64, State
-from .columns import PLUGINS, Hex
+from .columns import BRIEF, PLUGINS, Hex
 from .frames import FrameCells, SpaceStacks
 from .grid import NOT_APPLICABLE, NOT_AVAILABLE, UNPARSABLE, UNREADABLE, Cells, Grid, given
 
 _SMALL = ("PreviousMode", "PreviousIrql")
 _ONLY_64 = ("R8", "R9", "R10", "R11", "R12", "R13", "R14", "R15", "FaultAddress", "GsSwap")
 """Registers that a 32-bit processor or trap frame does not have."""
-GRID = Grid(*PLUGINS["trapframes"])
+GRID = Grid(*PLUGINS["trapframes"], brief=BRIEF["trapframes"])
 
 _STATE = ("PID", "Process", "TID", "Arch", "Origin", "TrapFrame")
 

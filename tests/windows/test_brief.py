@@ -1,0 +1,152 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""--brief in Volatility's own renderers: 120 characters at most, whatever the names; JSON is whole."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+from typing import Any, Dict, List, Mapping
+
+import pytest
+from volatility3.cli import text_renderer
+from volatility3.plugins.windows.stacktraces.base.decode import modulename
+from volatility3.plugins.windows.stacktraces.rows import columns
+
+from tests.forge import context, sample, vol
+from tests.forge.context import Opened
+from tests.forge.kernel import Kernel
+from tests.forge.module import Module
+from tests.forge.obj import Obj
+from tests.forge.process import Process
+from tests.windows.test_columns import CLASSES, STACKS
+
+WIDTH = 120
+PROCESS, MODULE, FUNCTION = 14, 255, 4096
+"""The longest names of a process (_EPROCESS.ImageFileName ends with a 0), a module's file and a function."""
+
+OPTIONS: List[Any] = [
+    *((name, {}) for name in sorted(CLASSES)),
+    *((name, {"fold": True}) for name in STACKS),
+    ("trapframes", {"members": True, "scan_stacks": True, "processors": True}),
+    ("heaptraces", {"blocks": True}),
+]
+
+
+def longest(monkeypatch: pytest.MonkeyPatch) -> Kernel:
+    """Builds the sample with the longest names that Windows allows."""
+    in_kernel, in_process, at = Kernel.module, Process.module, Module.at
+    make, text = Kernel.process, Obj.text
+
+    def long(name: str) -> str:
+        return name.ljust(FUNCTION, "_")
+
+    def module(original: Any, self: Any, name: str, *places: Any, **more: Any) -> Any:
+        known: Mapping[str, int] = {**(more.get("exports") or {}), **(more.get("symbols") or {})}
+        more["symbols"] = {long(each): rva for each, rva in known.items()}
+        return original(self, name, *places, **more)
+
+    def place(self: Module, where: Any) -> int:
+        named = isinstance(where, str) and self.symbols is not None and long(where) in self.symbols.symbols
+        return at(self, long(where) if named else where)
+
+    def process(self: Kernel, name: str, *places: Any, **more: Any) -> Process:
+        return make(self, name.ljust(PROCESS, "p"), *places, **more)
+
+    def written(self: Obj, member: str, value: str) -> None:
+        stem, dot, kind = value.rpartition(".")
+        if member == "BaseDllName" and stem not in ("ntdll", "ntoskrnl"):
+            value = stem.ljust(MODULE - len(dot + kind), "m") + dot + kind
+        text(self, member, value)
+
+    monkeypatch.setattr(Kernel, "module", lambda self, *a, **k: module(in_kernel, self, *a, **k))
+    monkeypatch.setattr(Process, "module", lambda self, *a, **k: module(in_process, self, *a, **k))
+    monkeypatch.setattr(Module, "at", place)
+    monkeypatch.setattr(Kernel, "process", process)
+    monkeypatch.setattr(Obj, "text", written)
+    return sample.build()
+
+
+@pytest.fixture(scope="module", params=["sample", "longest"])
+def opened(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Opened:
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        kernel = longest(monkeypatch) if request.param == "longest" else sample.build()
+    return context.open_image(kernel.image(), tmp_path_factory.mktemp(request.param))
+
+
+def shown(
+    opened: Opened, renderer: Any, name: str, capsys: pytest.CaptureFixture[str], **options: Any
+) -> str:
+    renderer().render(opened.construct(CLASSES[name], **options).run())
+    return capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("name", "options"), OPTIONS, ids=str)
+def test_a_line_has_at_most_120_characters(
+    name: str, options: Dict[str, Any], opened: Opened, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines = shown(opened, text_renderer.PrettyTextRenderer, name, capsys, brief=True, **options).splitlines()
+    assert len(lines) > 2
+    assert max(map(len, lines)) <= WIDTH
+
+
+def flat(rows: List[Any]) -> List[Any]:
+    return [each for row in rows for each in [row, *flat(row["__children"])]]
+
+
+@pytest.mark.parametrize(("name", "options"), OPTIONS, ids=str)
+def test_json_is_not_cut(
+    name: str, options: Dict[str, Any], opened: Opened, capsys: pytest.CaptureFixture[str]
+) -> None:
+    json_renderer = text_renderer.JsonRenderer
+    everything = flat(json.loads(shown(opened, json_renderer, name, capsys, **options)))
+    rows = flat(json.loads(shown(opened, json_renderer, name, capsys, brief=True, **options)))
+    assert set(rows[0]) - {"__children"} <= set(columns.PLUGINS[name])
+    assert len(set(rows[0])) < len(set(everything[0]))
+    assert rows == [
+        {**{column: row[column] for column in rows[0]}, "__children": brief["__children"]}
+        for row, brief in zip(everything, rows)
+    ]
+    assert len(rows) == len(everything)
+
+
+def test_the_longest_names_are_in_the_image(
+    opened: Opened, capsys: pytest.CaptureFixture[str], request: pytest.FixtureRequest
+) -> None:
+    rows = flat(json.loads(shown(opened, text_renderer.JsonRenderer, "stacktracedb", capsys)))
+    symbols = [row["Symbol"] for row in rows if row["Symbol"]]
+    modules = [len(symbol.partition("!")[0]) for symbol in symbols]
+    if "[longest" in request.node.name:
+        assert max(len(row["Process"]) for row in rows) == PROCESS
+        assert max(modules) == modulename.MAX_LENGTH
+        assert max(map(len, symbols)) > modulename.MAX_LENGTH + 100
+
+
+@pytest.mark.parametrize("name", sorted(CLASSES))
+def test_status_is_whole(name: str, opened: Opened, capsys: pytest.CaptureFixture[str]) -> None:
+    said = flat(json.loads(shown(opened, text_renderer.JsonRenderer, name, capsys)))
+    table = shown(opened, text_renderer.PrettyTextRenderer, name, capsys, brief=True).splitlines()
+    found: List[str] = []
+    for line in table[1:]:
+        begin, *_, status = line.split(" | ")
+        if begin.strip():
+            found.append(status.strip())
+        else:
+            found[-1] += f" {status.strip()}"
+    assert found == [row["Status"] for row in said]
+
+
+@pytest.mark.cli
+def test_the_command_line(tmp_path: pathlib.Path) -> None:
+    image = sample.build().image()
+    file, symbols = image.save(tmp_path / "a.dmp"), image.install(tmp_path / "symbols")
+    options = ("windows.callstacks", "--brief", "--pid", "4312")
+    table = vol.run(file, *options, symbols=symbols, renderer="pretty")
+    lines = [line for line in table.stdout.splitlines() if " | " in line]
+    rows_shown = [line for line in lines if line.startswith("*")]
+    assert table.returncode == 0, table.stderr
+    assert [each.strip() for each in lines[0].split("|")] == ["", *columns.BRIEF["callstacks"]]
+    assert max(map(len, lines)) <= WIDTH
+    rows = vol.run(file, *options, symbols=symbols).flat
+    assert len(rows) == len(rows_shown)
+    assert all(row["PID"] == 4312 for row in rows)
