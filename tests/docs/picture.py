@@ -21,9 +21,9 @@ from .runs import Runner
 PATH = ROOT / "docs" / "terminal.svg"
 WIDTH = 118
 COMMANDS = """\
-$ vol -r pretty --hide-columns Arch Process Depth Backing Unbacked Sp So Count State Wait Start Part Back \\
-      -f sample.dmp windows.callstacks --unbacked
-$ vol -r pretty --hide-columns Arch Process By Sequence ObjectT Source Backing Unb Frame Address Event \\
+$ vol -r pretty -f sample.dmp windows.callstacks --unbacked --brief
+$ vol -r pretty -f sample.dmp windows.callstacks --unbacked --brief
+$ vol -r pretty --hide-columns Arch Process By Sequence ObjectT Source Backing Unb Frame Address Event Stack \\
       -f sample.dmp windows.handletraces --unbacked --leaks
 """
 
