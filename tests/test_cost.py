@@ -76,7 +76,9 @@ def test_one_process_costs_one_process(measured: Measured) -> None:
     assert few["rows"] == many["rows"]
     for kind in ("layers", "modules", "module lists", "VAD trees", "page tables"):
         assert few[kind] == many[kind], kind
-    assert many["bytes"] - few["bytes"] <= others * 0x2000
+    # Of each of the others the witnesses of processes read the _EPROCESS, which may lie on two pages, and its
+    # entry in PspCidTable.
+    assert many["bytes"] - few["bytes"] <= others * 0x2800
     assert many["objects"] - few["objects"] <= others * 8
 
 

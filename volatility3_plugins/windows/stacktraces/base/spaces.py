@@ -13,6 +13,7 @@ from volatility3.plugins.windows import psscan
 
 from . import bulk
 from .decode import text
+from .decode.memo import Memo
 from .decode.status import NOTHING, Said, Status, Word, status
 from .image import Image
 from .processlist import ListedProcess, ProcessList
@@ -169,6 +170,7 @@ class PageTableRoots:
         process, thread, teb = (image.types.find(name) for name in ("_EPROCESS", "_ETHREAD", "_TEB"))
         self._image = image
         self._memory = image.memory(image.kernel)
+        self._verdicts: Memo[Tuple[int, str], Tuple[Status, Status]] = Memo(self._judge)
         self._owners: Dict[int, List[int]] = {}
         self._pids: Dict[int, int] = {}
         self._system: Optional[int] = None
@@ -201,6 +203,10 @@ class PageTableRoots:
             eprocess: canonical address of its _EPROCESS
             layer_name: the layer of its page tables
         """
+        return self._verdicts[eprocess, layer_name]
+
+    def _judge(self, key: Tuple[int, str]) -> Tuple[Status, Status]:
+        eprocess, layer_name = key
         pid, root, alive = self._read(eprocess)
         if not alive:
             return NOTHING, NOTHING

@@ -9,7 +9,7 @@ from typing import Dict, FrozenSet, Iterator, List, Optional, Tuple, Type
 
 from ..base import bulk
 from ..base.decode.extents import Extents
-from ..base.decode.memo import late_pattern
+from ..base.decode.memo import Memo, late_pattern
 from ..base.decode.record import Record
 from ..base.decode.status import NOTHING, Status
 from ..base.image import Image
@@ -62,6 +62,7 @@ class TrapKernel:
     def __init__(self, image: Image, symbolizer: Symbolizer) -> None:
         self.image = image
         self._names = symbolizer.names(image.kernel)
+        self._functions: Memo[int, str] = Memo(self._function)
         self.form = FORMS[image.pointer_size](image.types["_KTRAP_FRAME"])
         types = register_types(image, image.pointer_size)
         self.tops = self.form.tops(types)
@@ -92,8 +93,9 @@ class TrapKernel:
 
     def function(self, address: Optional[int]) -> str:
         """Returns the kernel's function that a return address lies in, empty if the symbols do not say."""
-        if not address:
-            return ""
+        return self._functions[address] if address else ""
+
+    def _function(self, address: int) -> str:
         name = self._names.name(address)
         found = _FUNCTION.match(name.symbol) if name.source == _PDB else None
         return found.group(1) if found else ""
