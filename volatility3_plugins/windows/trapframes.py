@@ -6,13 +6,15 @@ from typing import Iterator, List
 from volatility3.framework import interfaces
 from volatility3.plugins.windows import thrdscan
 
+from .stacktraces.base.image import Image
+from .stacktraces.base.processlist import ProcessList
 from .stacktraces.names.symbolizer import Symbolizer
 from .stacktraces.rows import options, traps
 from .stacktraces.rows.columns import BRIEF_MEMBERS
 from .stacktraces.rows.grid import Row
 from .stacktraces.rows.plugin import Listing, tree
 from .stacktraces.stacks.nonvolatile import TrapUnwind
-from .stacktraces.threads.lister import Threads, processes
+from .stacktraces.threads.lister import Threads
 from .stacktraces.traps.lister import TrapStates
 from .stacktraces.traps.state import State
 
@@ -69,14 +71,18 @@ class TrapFrames(interfaces.plugins.PluginInterface):
                 members=self.config.get("members", False),
                 complete=TrapUnwind(image, names).complete if self.config.get("unwind", False) else None,
             )
-            owners = (self.config.get("pid"), self.config.get("offset"))
-            count = sum(1 for _ in processes(image, *owners))
-            for state in listing.each(listed, _work, count, grouped=True):
+            for state in listing.each(listed, _work, self._count(image), grouped=True):
                 listing.matched = True
                 listing.asked.saw("tid", state.tid)
                 yield 0, rows.row(state)
                 for member in state.members:
                     yield 1, rows.member_row(state, member)
+
+    def _count(self, image: Image) -> int:
+        """Returns how many processes there are to read, without a second look at them: it would warn again."""
+        if self.config.get("offset") is not None:
+            return 1
+        return len(set(self.config.get("pid") or ())) or len(image.part(ProcessList).processes())
 
     def run(self) -> interfaces.renderers.TreeGrid:
         kept = BRIEF_MEMBERS if self.config.get("members", False) else ()
