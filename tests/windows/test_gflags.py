@@ -10,7 +10,7 @@ from typing import Any, Dict, List, Tuple
 import pytest
 from volatility3.plugins.windows import gflags, stacktracedb
 
-from tests.forge import context, kernels, sample, sampleheaps
+from tests.forge import context, kernels, sample, sampledeadlock, sampleheaps
 from tests.forge.context import Opened
 from tests.forge.kernel import Kernel
 from tests.forge.paging import State
@@ -41,6 +41,7 @@ def test_flags_of_every_address_space(opened: Opened) -> None:
         (4312, "x64"): (0x1000, "ust"),
         (5120, "x64"): (0, ""),
         (5120, "x86"): (0x1000, "ust"),
+        (6200, "x64"): (0x1000, "ust"),
     }
     assert shown[4, "x64"].row["Status"] == "no PEB"
 
@@ -65,6 +66,7 @@ def test_databases_stand_below_their_space(opened: Opened) -> None:
             ("heaplog", sampleheaps.LOG, "search", "heaplog"),
         ],
         (5120, "x86"): [("std", sample.WOW64_DATABASE, "search", "6.1")],
+        (6200, "x64"): [("std", sampledeadlock.DATABASE, "search", "6.1")],
     }
 
 

@@ -184,13 +184,13 @@ def test_a_space_that_cannot_be_opened_has_a_row(
 
 
 def test_page_tables_that_map_nothing(tmp_path: pathlib.Path) -> None:
-    """Volatility makes a layer of a frame that holds no table; only the flags' absence tells."""
+    """Volatility makes a layer of a frame that holds no table; that it lacks the kernel's half tells."""
     forged = HeapImage("win10-x64")
     forged.put(filled(forged).regions(), HEAP)
     image = forged.image()
     forged.process.eprocess["Pcb.DirectoryTableBase"] = forged.kernel.phys.allocate() << 12
     (node,) = grid.run(context.open_image(image, tmp_path), heaptraces.HeapTraces)
-    assert (node.row["PID"], node.row["Status"], node.children) == (PID, "flags unreadable", [])
+    assert (node.row["PID"], node.row["Status"], node.children) == (PID, "page tables unreadable", [])
 
 
 def test_a_32_bit_half_whose_peb_is_not_named(

@@ -455,11 +455,12 @@ def test_a_process_without_page_tables_has_a_row(tmp_path: pathlib.Path) -> None
     made.add()
     made.link()
     image = kernel.image()
-    # A frame that holds no table: Volatility makes a layer of it in which nothing is mapped.
+    # A frame that holds no table: Volatility makes a layer of it in which nothing is mapped,
+    # not even the half of the kernel, which every process has.
     app.eprocess["Pcb.DirectoryTableBase"] = kernel.phys.allocate() << 12
     opened = context.open_image(image, tmp_path)
     ((row, children),) = grid.run(opened, locks.Locks, pid=[1000])
-    assert (row["Lock"], row["Status"], children) == (None, "list not found", [])
+    assert (row["Lock"], row["Status"], children) == (None, "page tables unreadable", [])
 
 
 def test_a_space_that_cannot_be_opened_has_a_row(

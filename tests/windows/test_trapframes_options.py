@@ -167,13 +167,14 @@ def test_a_damaged_thread_list(tmp_path: pathlib.Path) -> None:
         (1008, ""),
         (1016, ""),
         (1020, ""),
+        (1012, "not in the thread list, found by PspCidTable"),
         (None, "thread list damaged"),
     ]
 
 
 @pytest.mark.parametrize(
     ("place", "expected"),
-    [(2, [(1012, "thread list altered")]), (None, [(1012, ""), (None, "thread list damaged")])],
+    [(2, [(1012, "thread links disagree")]), (None, [(1012, ""), (None, "thread list damaged")])],
 )
 def test_one_wrong_link_hides_no_thread(
     place: Optional[int], expected: List[Tuple[Optional[int], str]], tmp_path: pathlib.Path
