@@ -101,14 +101,25 @@ def test_a_header_that_is_paged_out_hides_no_database(other: bool, tmp_path: pat
     assert len(traces(opened, 1004)) == TRACES
 
 
-def test_a_hidden_and_damaged_database_is_carved(tmp_path: pathlib.Path) -> None:
+@pytest.mark.parametrize(("flags", "carve"), [(0x1000, False), (0x1000, True), (0, True)])
+def test_a_hidden_and_damaged_database_is_found(flags: int, carve: bool, tmp_path: pathlib.Path) -> None:
+    """Where the flags ask for a database, and with --carve where they do not."""
     scene = Scene()
-    process, _ = scene.process(1000, pointer_rva=None)
+    process, _ = scene.process(1000, pointer_rva=None, flags=flags)
     process.space.set_state(scene.databases[1000].base, PAGE, State.PAGEFILE)
     opened = scene.open(tmp_path)
-    assert not traces(opened, 1000)
-    nodes = grid.run(opened, stacktracedb.StackTraceDb, pid=[1000], carve=True)
+    nodes = grid.run(opened, stacktracedb.StackTraceDb, pid=[1000], carve=carve)
     assert nodes[0].row["Status"].startswith("no pointer, header: unreadable")
+    assert len(traces(opened, 1000, carve=carve)) == TRACES
+
+
+def test_a_hidden_database_of_a_process_whose_flags_ask_for_none_is_carved_only(
+    tmp_path: pathlib.Path,
+) -> None:
+    scene = Scene()
+    scene.process(1000, pointer_rva=None, flags=0)
+    opened = scene.open(tmp_path)
+    assert not traces(opened, 1000)
     assert len(traces(opened, 1000, carve=True)) == TRACES
 
 
@@ -120,13 +131,14 @@ def test_data_that_is_paged_out_is_said(tmp_path: pathlib.Path, caplog: pytest.L
     opened = scene.open(tmp_path)
     assert (status(opened, 1000), status(opened, 1004)) == ("", "ntdll data incomplete")
     with caplog.at_level(logging.WARNING):
-        assert not traces(opened, 1004)
+        assert len(traces(opened, 1004)) == TRACES
     assert "Process 1004 (x64) (NtGlobalFlag 0x1000: ust): ntdll data incomplete" in caplog.text
 
 
 def test_a_flag_without_a_database_is_said(tmp_path: pathlib.Path) -> None:
     scene = Scene()
-    scene.process(1000, pointer_rva=None, resident=True)
+    process = scene.kernel.process("p1000.exe", pid=1000, nt_global_flag=0x1000)
+    process.module("ntdll.dll", NTDLL, **{**sample.NTDLL.options(), "resident": True})
     assert status(scene.open(tmp_path), 1000) == "no database"
 
 

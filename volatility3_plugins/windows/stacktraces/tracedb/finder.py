@@ -17,7 +17,7 @@ from volatility3.framework import interfaces
 from ..base import globalflag
 from ..base.decode import globalflags
 from ..base.decode.memory import Reader
-from ..base.decode.status import NOTHING, Said, Status, Word, status
+from ..base.decode.status import NOTHING, Said, Status, Word, says, status
 from ..base.image import Image
 from ..base.space import AddressSpace
 from ..base.vads import Vads
@@ -101,7 +101,9 @@ class Databases(interfaces.configuration.VersionableInterface):
         return found
 
     def missing(self, space: AddressSpace, found: Found, flags: Optional[int]) -> Status:
-        """Returns why a space has no database although its flags ask for one, else an empty status.
+        """Returns why no pointer led to a database although a space's flags ask for one, else an empty status.
+
+        What kept the pointer from being found is said even where private memory then had the database.
 
         Args:
             space: the address space
@@ -109,9 +111,11 @@ class Databases(interfaces.configuration.VersionableInterface):
             flags: its NtGlobalFlag, None if that is not known
         """
         wanted = globalflags.FLG_KERNEL_STACK_TRACE_DB if space.kernel else globalflags.MAKES_USER_DATABASE
-        if any(each.kind == STD for each in found.databases) or not (flags or 0) & wanted:
+        known = [each for each in found.databases if each.kind == STD]
+        pointed = any(not says(each.status, Word.NO_POINTER) for each in known)
+        if pointed or not (flags or 0) & wanted:
             return NOTHING
-        return found.status or status(Word.NO_DATABASE)
+        return found.status or (NOTHING if known else status(Word.NO_DATABASE))
 
     def open(self, found: Database) -> Optional[Opened]:
         """Reads a database; None if its header is too damaged."""

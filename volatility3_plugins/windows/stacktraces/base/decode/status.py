@@ -239,7 +239,7 @@ class Word(enum.Enum):
     ONE_OF_DATABASES = "one of {} databases"
     """Pointers in the data of ntdll, which keeps one, lead to so many that prove themselves."""
     NO_POINTER = "no pointer"
-    """No global variable leads to the database."""
+    """No global variable that is in the image leads to the database."""
     NO_NTDLL = "no ntdll"
     """The process has no ntdll that can be read, and that would lead to the database."""
     DATABASE_POINTER_UNREADABLE = "database pointer unreadable"
