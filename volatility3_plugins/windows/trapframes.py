@@ -79,7 +79,7 @@ class TrapFrames(interfaces.plugins.PluginInterface):
                     yield 1, rows.member_row(state, member)
 
     def _count(self, image: Image) -> int:
-        """Returns how many processes there are to read, without a second look at them: it would warn again."""
+        """Returns how many processes there are to read, without a look at them that would warn twice."""
         if self.config.get("offset") is not None:
             return 1
         return len(set(self.config.get("pid") or ())) or len(image.part(ProcessList).processes())
