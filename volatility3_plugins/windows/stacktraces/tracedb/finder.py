@@ -101,7 +101,7 @@ class Databases(interfaces.configuration.VersionableInterface):
         return found
 
     def missing(self, space: AddressSpace, found: Found, flags: Optional[int]) -> Status:
-        """Returns why no pointer led to a database although a space's flags ask for one, else an empty status.
+        """Returns why no pointer led to a database where a space's flags ask for one, else an empty status.
 
         What kept the pointer from being found is said even where private memory then had the database.
 
