@@ -82,7 +82,8 @@ def test_ring_of_every_form(name: str, level: int, tmp_path: pathlib.Path) -> No
         (high, "open", 6, 1),
     ]
     leaks = grid.run(opened, handletraces.HandleTraces, pid=[1000], leaks=True)
-    assert [(node.row["Handle"], node.row["Sequence"]) for node in leaks] == [(high, 6), (0x84, 3)]
+    # That of 0x90 is gone without a close: its event may have been changed, so that it is not left out.
+    assert [(node.row["Handle"], node.row["Sequence"]) for node in leaks] == [(high, 6), (0x90, 4), (0x84, 3)]
     one = grid.run(opened, handletraces.HandleTraces, pid=[1000], handle=[0x84])
     assert [node.row["Sequence"] for node in one] == [3, 2, 1]
 
@@ -167,7 +168,8 @@ def test_an_unreadable_table_is_not_taken_for_none(
     kernel.process("exited.exe", pid=2000)
     opened = context.open_image(kernel.image(), tmp_path)
     (node,) = grid.run(opened, handletraces.HandleTraces)
-    assert (node.row["PID"], *columns(node)) == (1000, *(None,) * 7, "handle table unreadable")
+    # The list of handle tables leads to another one that names this process.
+    assert (node.row["PID"], *columns(node)) == (1000, *(None,) * 7, "contradicted: ObjectTable")
     assert "No handle traces" not in caplog.text
 
 

@@ -31,7 +31,7 @@ def test_every_real_table_has_what_is_read(path: pathlib.Path, tmp_path: pathlib
     thread = kernel.system.thread(100)
     made = Resources(kernel)
     made.add(active=1, exclusive=thread, contention=3, waiting_shared=2, waiting_exclusive=1)
-    made.add(index=kernel.symbol("NtClose") + 2, active=2, table=[(thread.ethread.address | 3, 5)])
+    made.add(index=kernel.symbol("NtClose") + 2, active=1, table=[(thread.ethread.address | 3, 5)])
     made.link()
     app = kernel.process("app.exe", pid=1000)
     table = HandleTable(app, level=1)
