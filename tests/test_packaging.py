@@ -189,7 +189,7 @@ def test_tables_beside_the_code_win_over_an_installed_copy(
     options += ["-r", "json", "-f", str(image.save(tmp_path / "a.dmp"))]
     result = vol(bare, *options, "windows.stacktracedb")
     assert result.returncode == 0, result.stderr
-    assert len(json.loads(result.stdout)) == 14
+    assert len(json.loads(result.stdout)) == 17
 
 
 @pytest.mark.cli

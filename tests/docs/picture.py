@@ -22,8 +22,7 @@ PATH = ROOT / "docs" / "terminal.svg"
 WIDTH = 118
 COMMANDS = """\
 $ vol -r pretty -f sample.dmp windows.callstacks --unbacked --brief
-$ vol -r pretty -f sample.dmp windows.callstacks --unbacked --brief
-$ vol -r pretty --hide-columns Arch Process By Sequence ObjectT Source Backing Unb Frame Address Event Stack \\
+$ vol -r pretty --hide-columns Arch Process By Sequence ObjectT Source Ba Unb Frame Address Event Stack \\
       -f sample.dmp windows.handletraces --unbacked --leaks
 """
 

@@ -128,8 +128,8 @@ def noting() -> Iterator[Notes]:
     reader, getattribute = structure.Structure.reader, objects.AggregateType.__getattr__
     number, links, member = memory.Memory.number, memory.Memory.links, memory.Memory.member
 
-    def tagged(context: Any, layer: str, start: int, length: int) -> Any:
-        return Tagged(read_extents(context, layer, start, length).runs, layer)
+    def tagged(context: Any, layer: str, start: int, length: int, *mapping: Any) -> Any:
+        return Tagged(read_extents(context, layer, start, length, *mapping).runs, layer)
 
     def named(self: Any, *paths: str) -> Any:
         found = find(self, *paths)

@@ -124,7 +124,8 @@ COLUMNS: Dict[str, Column] = {
     "Part": (
         str,
         PLAIN,
-        "The part of the thread's execution that the stack shows: `kernel`, `user` or `wow64`.",
+        "The part of the thread's execution that the stack shows: `kernel`, `user` or `wow64`; before a "
+        "callback to user mode `kernel 2`, `user 2` and so on.",
     ),
     "Sp": (Hex, ADDRESS, "Address of the frame on the stack: the stack pointer when the code goes on."),
     "How": (
