@@ -9,7 +9,7 @@ import struct
 from typing import Dict
 
 import pytest
-from volatility3.plugins.windows.stacktraces.base.decode.status import NOTHING, Word, status, text
+from volatility3.plugins.windows.stacktraces.base.decode.status import NOTHING, Said, Word, status, text
 from volatility3.plugins.windows.stacktraces.base.spaces import AddressSpaces
 from volatility3.plugins.windows.stacktraces.names import places
 from volatility3.plugins.windows.stacktraces.names import symbolizer as symbolizer_module
@@ -279,13 +279,17 @@ def test_a_vad_that_is_paged_out(kernel: Kernel, tmp_path: pathlib.Path) -> None
 
 
 def test_a_process_whose_vad_root_is_gone(kernel: Kernel, tmp_path: pathlib.Path) -> None:
-    """A process with a PEB has VADs: that none is found proves nothing of its modules or other addresses."""
+    """It has a PEB, so it has VADs: its root is contradicted, and none of its modules is accused of it."""
     process, ntdll = app(kernel)
     image = kernel.image()
     roots = ("VadRoot.Root", "VadRoot.BalancedRoot.RightChild", "VadRoot")
     process.eprocess.first(roots, 0)
-    found = names(image, tmp_path, 1000)
-    assert found.name(ntdll.base + 0x1020).status == NOTHING
+    opened = context.open_image(image, tmp_path, "image.dmp")
+    space = next(AddressSpaces.list_spaces(opened.image, [1000]))
+    assert space.remark == status(Said(Word.CONTRADICTED, members=("VadRoot",)))
+    found = Symbolizer(opened.image).names(space)
+    source = "export" if wide(kernel) else "nearest"
+    assert found.name(ntdll.base + 0x1020) == places.Name("ntdll!Send+0x20", source, NOTHING, "image")
     assert found.name(NOWHERE) == places.VADS_INCOMPLETE
 
 

@@ -105,7 +105,7 @@ class ObjectNames:
         return self._name_size + (self._creator_size if info_mask & _CREATOR_MASK else 0)
 
     def _integer(self, base: int, field: Optional[Field]) -> Optional[int]:
-        return None if field is None else self._memory.number(base + field.offset, field.size)
+        return None if field is None else self._memory.member(base, field)
 
     def _string(self, address: int) -> Optional[str]:
         data = self._memory.read(address, 2 * self._memory.pointer_size)
