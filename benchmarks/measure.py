@@ -16,7 +16,7 @@ import sys
 import tempfile
 from typing import Callable, List, NamedTuple, Sequence
 
-from tests.forge.vol import PLUGINS
+from tests.forge.vol import REPOSITORY
 
 from .images import Image
 
@@ -41,7 +41,14 @@ class RunFailedError(RuntimeError):
     """A measured command did not end well: its figures would mean nothing."""
 
 
-def vol(image: Image, plugin: str, *options: str, renderer: str = "quick", keep: bool = False) -> Run:
+def vol(
+    image: Image,
+    plugin: str,
+    *options: str,
+    renderer: str = "quick",
+    keep: bool = False,
+    tree: pathlib.Path = REPOSITORY,
+) -> Run:
     """Runs `vol ... PLUGIN OPTIONS` in a process of its own.
 
     Args:
@@ -50,9 +57,11 @@ def vol(image: Image, plugin: str, *options: str, renderer: str = "quick", keep:
         options: of the plugin
         renderer: how the rows are printed
         keep: return what is printed
+        tree: the checkout whose plugins run
     """
+    plugins = f"{tree / 'volatility3_plugins'};{tree / 'benchmarks' / 'plugins'}"
     arguments = ["-q", "--offline", "-r", renderer, "-f", str(image.file), "-s", str(image.symbols)]
-    arguments += ["--cache-path", str(image.cache), "-p", f"{PLUGINS};{_HERE / 'plugins'}"]
+    arguments += ["--cache-path", str(image.cache), "-p", plugins]
     return launched([*arguments, plugin, *options], image.cache, keep=keep, output_folder=True)
 
 

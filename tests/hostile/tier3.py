@@ -17,6 +17,9 @@ from typing import Callable, Dict, Iterator, List, NamedTuple, Sequence, Set, Tu
 
 import pyarrow.ipc
 import pyarrow.parquet
+import volatility3.plugins
+from volatility3 import framework
+from volatility3.cli import text_renderer
 
 from tests.forge import vol
 
@@ -24,10 +27,18 @@ from . import mutations, plugins, subjects
 from .forking import Violation
 from .tier2 import MORE_MEGABYTES, MORE_SECONDS, Damager, Subject, numbers_of
 
-RENDERERS = ("quick", "csv", "pretty", "json", "jsonl", "mermaid", "arrow", "parquet", "none")
+_CANDIDATES = ("quick", "csv", "pretty", "json", "jsonl", "mermaid", "arrow", "parquet", "none")
 _TEXT = set("\n\r\t")
 _NOT_OPENED = "Unsatisfied requirement"
 CPU_SECONDS = 120
+
+
+@functools.lru_cache(maxsize=None)
+def renderers() -> Tuple[str, ...]:
+    """The renderers that this Volatility has, of those that are tried."""
+    framework.import_files(volatility3.plugins, True)
+    known = {each.name.lower() for each in framework.class_subclasses(text_renderer.CLIRenderer)}
+    return tuple(each for each in _CANDIDATES if each in known)
 
 
 class Done(NamedTuple):
@@ -94,7 +105,7 @@ def attack(target: Target, seed: str, number: int) -> List[Violation]:
     plugin = chance.choice(subject.plugins)
     options = plugins.options(plugin, chance)
     name, words = plugins.full_name(plugin), plugins.arguments(options)
-    renderer = chance.choice(RENDERERS)
+    renderer = chance.choice(renderers())
     if chance.random() < 0.75:
         data, file = bytearray(subject.data), target.folder / "damaged.raw"
         _, done = Damager(subject, subject.base(plugin, {}), chance).apply(data)
