@@ -30,10 +30,7 @@ class HandleTable(Record):
 
 
 class HandleTables:
-    """Reads handle tables. All addresses are canonical.
-
-    Args:
-        image: the image
+    """Reads handle tables. All addresses are canonical. Made as `image.part(HandleTables)`.
 
     Attributes:
         has_creators: whether entries hold the trace indices of creators

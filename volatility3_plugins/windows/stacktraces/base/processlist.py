@@ -37,6 +37,7 @@ MAX_IDS = 1 << 18
 """The most entries of PspCidTable that are looked at."""
 
 MAX_PROCESSORS = 2048
+"""Windows 11 and Server 2022 run on at most 2048 logical processors."""
 
 LIST_SYMBOL = "PsActiveProcessHead"
 CID_TABLE = "PspCidTable"
@@ -44,7 +45,8 @@ PROCESSORS = "KiProcessorBlock"
 HANDLE_TABLES = "HandleTableListHead"
 POOL_SCAN = "pool scan"
 
-_PROCESS_OF_THREAD = ("Tcb.Process", "ThreadsProcess", "Tcb.ApcState.Process")
+PROCESS_OF_THREAD = ("Tcb.Process", "ThreadsProcess", "Tcb.ApcState.Process")
+"""Where an _ETHREAD has its process; the first member that there is holds it."""
 
 
 def found_by(witness: str) -> Status:
@@ -81,7 +83,7 @@ class CidTable:
         if not address:
             return
         try:
-            tables = HandleTables(image)
+            tables = image.part(HandleTables)
         except MissingMemberError:
             return
         table = tables.at(address)
@@ -103,7 +105,7 @@ class CidTable:
     def _assign(self, image: Image) -> None:
         """Assigns each thread to the process that it points to, or else to that of its process ID."""
         memory, thread = image.memory(image.kernel), image.types["_ETHREAD"]
-        owner, pid = thread.find(*_PROCESS_OF_THREAD), thread.field("Cid.UniqueProcess")
+        owner, pid = thread.find(*PROCESS_OF_THREAD), thread.field("Cid.UniqueProcess")
         by_id = {number: eprocess for eprocess, number in self.processes.items()}
         for ethread in self.threads:
             eprocess = None if owner is None else memory.member(ethread, owner)
@@ -188,7 +190,7 @@ class ProcessList:
         """Yields the processes of the threads that processors were executing."""
         types, memory = self._image.types, self._memory
         block, count = self._image.symbol(PROCESSORS), self._image.symbol("KeNumberProcessors")
-        kprcb, thread = types.find("_KPRCB"), types["_ETHREAD"].find(*_PROCESS_OF_THREAD)
+        kprcb, thread = types.find("_KPRCB"), types["_ETHREAD"].find(*PROCESS_OF_THREAD)
         if block is None or count is None or kprcb is None or thread is None:
             return
         current = kprcb.offset("CurrentThread")
@@ -202,7 +204,7 @@ class ProcessList:
     def _of_handle_tables(self) -> Iterator[int]:
         """Yields the processes for which handle tables were made."""
         try:
-            tables = HandleTables(self._image)
+            tables = self._image.part(HandleTables)
         except MissingMemberError:
             return
         for _, eprocess in tables.owners():

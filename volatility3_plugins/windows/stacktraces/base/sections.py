@@ -13,7 +13,6 @@ a prototype PTE, and who gets a copy of its own, is described (Windows Internals
 from __future__ import annotations
 
 import contextlib
-import struct
 from array import array
 from typing import Dict, Iterator, Optional, Tuple
 
@@ -35,7 +34,6 @@ MAX_PAGES = 1 << 19
 MAX_KEPT = 1 << 20
 """Pages of sections whose places are kept; those of the section that was asked for first go first."""
 
-_CODES = {4: "I", 8: "Q"}
 _TABLES_KEPT = 4
 
 
@@ -102,8 +100,8 @@ class ImageSections:
         for start, data in self._memory.load(view.prototypes, view.count * size).runs:
             first = -(-(start - view.prototypes) // size)
             skip = first * size - (start - view.prototypes)
-            entries = struct.unpack_from(f"<{max(len(data) - skip, 0) // size}{_CODES[size]}", data, skip)
-            for number, entry in enumerate(entries, first):
+            whole = max(len(data) - skip, 0) // size * size
+            for number, entry in enumerate(pagetable.entries(data[skip : skip + whole], size), first):
                 place = pagetable.in_section(entry, size) if entry else None
                 if place and self.is_here(place):
                     found[number] = place

@@ -57,7 +57,7 @@ class HandleLister(interfaces.configuration.VersionableInterface):
         super().__init__()
         self._image = image
         self._databases = databases
-        self._tables = HandleTables(image)
+        self._tables = image.part(HandleTables)
         self._objects = image.part(Objects)
         self._rings = HandleRings(image, self._tables)
         flags = globalflag.read(image, image.kernel)

@@ -278,7 +278,7 @@ def _objects(image: Image, objects: Objects) -> Iterator[int]:
     for body in (*listed, *ids.processes, *ids.threads):
         yield objects.header_of(body)
     try:
-        tables = HandleTables(image)
+        tables = image.part(HandleTables)
     except MissingMemberError:
         return
     for eprocess in listed:

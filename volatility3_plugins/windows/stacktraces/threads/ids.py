@@ -10,15 +10,7 @@ from ..base import bulk
 from ..base.decode import text
 from ..base.decode.record import Record
 from ..base.image import Image
-
-THREAD_OBJECT = 6
-"""ThreadObject of the public enumeration _KOBJECTS."""
-
-LOCK_BIT = 0x80
-"""Since 8 this bit of _DISPATCHER_HEADER.Type is the dispatcher's lock."""
-
-PROCESS_OF_THREAD = ("Tcb.Process", "ThreadsProcess", "Tcb.ApcState.Process")
-"""Where an _ETHREAD has its process; the first member that there is holds it."""
+from ..base.processlist import LOCK_BIT, PROCESS_OF_THREAD, THREAD_OBJECT
 
 MAX_ID = 0xFFFFFFFF
 """Process and thread IDs have 32 bits, but are stored in pointers."""

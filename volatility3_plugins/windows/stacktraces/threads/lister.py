@@ -23,13 +23,22 @@ from ..base.decode.extents import Extents
 from ..base.decode.record import Record
 from ..base.decode.status import NOTHING, Said, Status, Word, says, status
 from ..base.image import Image
-from ..base.processlist import CID_TABLE, PROCESSORS, CidTable, ProcessList, found_by, id_differs
+from ..base.processlist import (
+    CID_TABLE,
+    LOCK_BIT,
+    PROCESS_OF_THREAD,
+    PROCESSORS,
+    THREAD_OBJECT,
+    CidTable,
+    ProcessList,
+    found_by,
+    id_differs,
+)
 from ..base.space import AddressSpace
 from ..base.spaces import AddressSpaces
 from . import ids, processors, stacklimits
 from . import scan as threadscan
 from .decode import state as threadstate
-from .ids import LOCK_BIT, PROCESS_OF_THREAD, THREAD_OBJECT
 
 vollog = logging.getLogger(__name__)
 
@@ -73,9 +82,7 @@ class Process(Record):
 
 
 def processes(
-    image: Image,
-    pids: Optional[Collection[int]] = None,
-    offset: Optional[int] = None,
+    image: Image, pids: Optional[Collection[int]] = None, offset: Optional[int] = None
 ) -> Iterator[Process]:
     """Yields the processes of an image; the arguments are those of `AddressSpaces.list_spaces`."""
     native: Optional[AddressSpace] = None
@@ -185,7 +192,7 @@ class Threads(interfaces.configuration.VersionableInterface):
 
         Yields:
             The threads. If one cannot be read or is not a thread, its `status` says so. A damaged list ends
-            with a row that has a `status` only.  If the list of processes is damaged, the first row says so.
+            with a row that has a `status` only. If the list of processes is damaged, the first row says so.
 
         Raises:
             MissingMemberError: when the kernel's symbols do not describe threads

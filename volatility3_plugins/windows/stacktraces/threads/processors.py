@@ -12,11 +12,10 @@ from volatility3.framework import interfaces
 from ..base.decode.record import Record
 from ..base.decode.structure import Field
 from ..base.image import Image
+from ..base.processlist import MAX_PROCESSORS, PROCESSORS
 
 vollog = logging.getLogger(__name__)
 
-MAX_PROCESSORS = 2048
-"""Windows 11 and Server 2022 run on at most 2048 logical processors."""
 
 DPC = "dpc"
 ISR = "isr"
@@ -70,7 +69,7 @@ class Processors(interfaces.configuration.VersionableInterface):
         seen: Set[int] = set()
         repeated = 0
         for number in range(finder._count()):
-            kprcb = finder._global("KiProcessorBlock", number)
+            kprcb = finder._global(PROCESSORS, number)
             repeated += kprcb in seen
             if kprcb and kprcb not in seen:
                 seen.add(kprcb)

@@ -54,9 +54,11 @@ def in_section(entry: int, size: int) -> Optional[int]:
             page file or, by way of the subsection, to the file
         size: bytes of the entry: 8, or 4 on x86 without PAE
     """
-    if entry & PRESENT:
-        return None if entry & LARGE else target(entry, size)
-    return entry & _INVALID_FRAMES[size] if entry & TRANSITION and not entry & PROTOTYPE else None
+    if not leads(entry):
+        return None
+    if not entry & PRESENT:
+        return entry & _INVALID_FRAMES[size]
+    return None if entry & LARGE else target(entry, size)
 
 
 def leads_to_section(entry: int, size: int, pointer_size: int, prototype: int) -> bool:
