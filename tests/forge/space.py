@@ -158,6 +158,10 @@ class Space:
         page = address & ~(PAGE - 1)
         return page in self._owner(page)._frames
 
+    def own_pages(self) -> Iterator[int]:
+        """Addresses of the pages with bytes that are this space's own: no section's, not the kernel's."""
+        return iter(sorted(set(self._frames) - self._shared))
+
     def physical(self, address: int) -> int:
         """Physical address of a page that has bytes. Raises KeyError."""
         page = address & ~(PAGE - 1)

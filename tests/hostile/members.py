@@ -3,13 +3,16 @@
 """Notes every member of a structure that a run asks for, with the address at which it lies.
 
 Nothing here lists members: what the code asks `Structure`, `Memory` or an object of Volatility for is noted
-when it does so. So a new member is in the list as soon as some code reads it.
+when it does so. So a new member is in the list as soon as some code reads it. The offset that a structure
+gives away knows its member, and so do the address to which it is added and the node of a list from which it
+is subtracted: what is read there has a name, too.
 """
 
 from __future__ import annotations
 
 import contextlib
-from typing import Any, Dict, Iterator, List, NamedTuple, Tuple
+import struct
+from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Set, Tuple
 from unittest import mock
 
 from volatility3.framework import objects
@@ -18,18 +21,26 @@ from volatility3.framework.interfaces import objects as objects_interface
 WORD = 8
 """The longest member that is noted; what is longer consists of members."""
 
+ITEMS = 3
+"""How many items of an array are noted."""
+
+LINKS = ("Flink", "Blink")
+VARIABLES = "nt"
+"""Stands for the structure of the kernel's variables."""
+
 
 class Member(NamedTuple):
     """A member that was read.
 
     Attributes:
-        structure: name of its structure; empty for a word that was read by its address alone, such as a
-            variable or the link of a list
+        structure: name of its structure; `nt` for a variable of the kernel; empty for a word that was read by
+            its address alone
         path: its name in the structure
         layer: the layer through which it was read
         address: where it lies in that layer
         size: bytes
         start: address of its structure, for a word its own
+        place: where it lies in physical memory, None if that is not known (yet)
     """
 
     structure: str
@@ -38,10 +49,130 @@ class Member(NamedTuple):
     address: int
     size: int
     start: int
+    place: Optional[int] = None
 
     @property
     def name(self) -> str:
-        return f"{self.structure or 'word'}.{self.path or f'{self.address:#x}'}"
+        return f"{self.structure}.{self.path}" if self.structure else "word"
+
+
+class Notes:
+    """What was read while `noting` ran. `members` are in the order in which they were first read.
+
+    Attributes:
+        asked: (structure, path) of all members whose place the code asked for, whether it read them or not
+    """
+
+    def __init__(self) -> None:
+        self._members: Dict[Tuple[str, int, int], Member] = {}
+        self._nodes: Dict[int, Tuple[str, str, int]] = {}
+        self._fields: Dict[Tuple[int, str], Tuple[Any, Any]] = {}
+        self.asked: Set[Tuple[str, str]] = set()
+
+    @property
+    def members(self) -> List[Member]:
+        return [self._named(each) for each in self._members.values()]
+
+    def add(self, member: Member) -> None:
+        """Notes a member; one with a name goes before a bare word at the same place."""
+        key = (member.layer, member.address, member.size)
+        known = self._members.get(key)
+        if member.size <= WORD and (known is None or (member.structure and not known.structure)):
+            self._members[key] = member
+
+    def tagged(self, structure: Any, path: str, field: Any) -> Any:
+        """Returns a Field whose offset knows its member."""
+        key = (id(structure), path)
+        if key not in self._fields:
+            self.asked.add((structure.name, path))
+            place = _Offset.of(int(field.offset), structure.name, path, self)
+            self._fields[key] = (structure, field._replace(offset=place))
+        return self._fields[key][1]
+
+    def field(self, field: Any, data: Any, base: int) -> None:
+        """Notes what a Field reads of data."""
+        place = field.offset
+        if isinstance(data, _Located) and isinstance(place, _Offset):
+            start = data.address + int(base)
+            at = start + int(place)
+            self.add(Member(place.structure, place.path, data.layer, at, int(field.size), start))
+
+    def words(self, data: Any, at: int, size: int, count: int) -> None:
+        """Notes words that were read by an address, which may know its member."""
+        if not isinstance(data, _Located):
+            return
+        known = at if isinstance(at, _Address) else None
+        for number in range(min(count, len(data) // size)):
+            address = data.address + number * size
+            if known is None:
+                self.add(Member("", "", data.layer, address, size, address))
+            else:
+                path = known.path if count == 1 else f"{known.path}[{number}]"
+                self.add(Member(known.structure, path, data.layer, address, size, known.start))
+
+    def links(self, data: Any, at: int, size: int) -> None:
+        """Notes both links of a list's head or node."""
+        if not isinstance(data, _Located):
+            return
+        structure, path, start = ("_LIST_ENTRY", "", data.address)
+        if isinstance(at, _Address):
+            structure, path, start = at.structure, f"{at.path}.", at.start
+        for number, link in enumerate(LINKS):
+            address = data.address + number * size
+            self.add(Member(structure, path + link, data.layer, address, size, start))
+
+    def node(self, address: int, offset: _Offset) -> None:
+        """Remembers that an address is that of a member."""
+        self._nodes[address] = (offset.structure, offset.path, address - int(offset))
+
+    def _named(self, member: Member) -> Member:
+        """Returns a member with the name that its address got later."""
+        if member.structure == "_LIST_ENTRY" and member.start in self._nodes:
+            structure, path, start = self._nodes[member.start]
+            return member._replace(structure=structure, path=f"{path}.{member.path}", start=start)
+        if not member.structure and member.address in self._nodes:
+            structure, path, start = self._nodes[member.address]
+            return member._replace(structure=structure, path=path, start=start)
+        return member
+
+
+class _Offset(int):
+    """The offset of a member, which knows its name."""
+
+    structure: str
+    path: str
+    notes: Notes
+
+    @classmethod
+    def of(cls, value: int, structure: str, path: str, notes: Notes) -> _Offset:
+        made = cls(value)
+        made.structure, made.path, made.notes = structure, path, notes
+        return made
+
+    def __add__(self, other: Any) -> Any:
+        if isinstance(other, _Offset):
+            return int(self) + int(other)
+        return _Address.of(int(self) + int(other), self.structure, self.path, int(other))
+
+    __radd__ = __add__
+
+    def __rsub__(self, other: Any) -> int:
+        self.notes.node(int(other), self)
+        return int(other) - int(self)
+
+
+class _Address(int):
+    """The address of a member, which knows its name and where its structure begins."""
+
+    structure: str
+    path: str
+    start: int
+
+    @classmethod
+    def of(cls, value: int, structure: str, path: str, start: int) -> _Address:
+        made = cls(value)
+        made.structure, made.path, made.start = structure, path, start
+        return made
 
 
 class _Located(bytes):
@@ -64,50 +195,92 @@ class _Located(bytes):
         return found
 
 
-class Notes:
-    """What was read while `noting` ran. `members` are in the order in which they were first read."""
+class _Packer(struct.Struct):
+    """Unpacks several members at once, and notes them."""
 
-    def __init__(self) -> None:
-        self._members: Dict[Tuple[str, int, int], Member] = {}
-        self._fields: Dict[int, Tuple[Any, str, str]] = {}
+    fields: Tuple[Any, ...]
+    notes: Notes
 
-    @property
-    def members(self) -> List[Member]:
-        return list(self._members.values())
-
-    def add(self, member: Member) -> None:
-        """Notes a member; one with a name goes before a bare word at the same place."""
-        key = (member.layer, member.address, member.size)
-        known = self._members.get(key)
-        if member.size <= WORD and (known is None or (member.structure and not known.structure)):
-            self._members[key] = member
-
-    def name(self, structure: Any, path: str, field: Any) -> None:
-        """Remembers what a Field is called; it is kept, so that no other gets its identity."""
-        self._fields[id(field)] = (field, structure.name, path)
-
-    def field(self, field: Any, data: Any, base: int) -> None:
-        """Notes what a Field reads of data."""
-        if isinstance(data, _Located):
-            _, structure, path = self._fields.get(id(field), (None, "", ""))
-            address = data.address + base + field.offset
-            self.add(Member(structure, path, data.layer, address, field.size, address - field.offset))
-
-    def words(self, data: Any, size: int) -> None:
-        """Notes what was read by its address, word by word."""
-        if isinstance(data, _Located):
-            for address in range(data.address, data.address + len(data), size):
-                self.add(Member("", "", data.layer, address, size, address))
+    def unpack_from(self, data: Any, offset: int = 0) -> Tuple[Any, ...]:
+        for field in self.fields:
+            self.notes.field(field, data, offset)
+        return super().unpack_from(data, offset)
 
 
 @contextlib.contextmanager
 def noting() -> Iterator[Notes]:
     """Notes the members that are read inside."""
-    from volatility3.plugins.windows.stacktraces.base import bulk
+    from volatility3.plugins.windows.stacktraces.base import bulk, image
     from volatility3.plugins.windows.stacktraces.base.decode import memory, structure
-    from volatility3.plugins.windows.stacktraces.base.decode.extents import Extents
 
     notes = Notes()
+    with contextlib.ExitStack() as stack:
+        for owner, name, hook in (
+            *_hooks_of_structures(notes, structure),
+            *_hooks_of_memory(notes, memory.Memory),
+            *_hooks_of_images(notes, bulk, image.Image),
+        ):
+            stack.enter_context(mock.patch.object(owner, name, hook))
+        yield notes
+
+
+Hooks = Iterator[Tuple[Any, str, Callable[..., Any]]]
+
+
+def _hooks_of_structures(notes: Notes, structure: Any) -> Hooks:
+    """What gives away the place of a member, and what reads one of bytes."""
+    find, of, packer = structure.Structure.find, structure.Field.of, structure.Structure.packer
+
+    def named(self: Any, *paths: str) -> Any:
+        found = find(self, *paths)
+        path = next((path for path in paths if found is not None and self._fields.get(path) is found), None)
+        return found if path is None else notes.tagged(self, path, found)
+
+    def field_of(self: Any, data: Any, base: int = 0) -> int:
+        notes.field(self, data, base)
+        return int(of(self, data, base))
+
+    def packer_of(self: Any, *paths: str) -> Any:
+        made = _Packer(packer(self, *paths).format)
+        made.fields, made.notes = tuple(map(self.field, paths)), notes
+        return made
+
+    yield structure.Structure, "find", named
+    yield structure.Field, "of", field_of
+    yield structure.Structure, "packer", packer_of
+
+
+def _hooks_of_memory(notes: Notes, memory: Any) -> Hooks:
+    """What reads a member, a pair of links or a word at an address."""
+    number, links, read = memory.number, memory.links, memory.read
+
+    def number_of(self: Any, address: int, size: int) -> Any:
+        notes.words(self.read(int(address), size), address, size, 1)
+        return number(self, int(address), size)
+
+    def links_of(self: Any, address: int) -> Any:
+        notes.links(self.read(int(address), 2 * self.pointer_size), address, self.pointer_size)
+        return links(self, int(address))
+
+    def read_of(self: Any, address: int, length: int) -> Any:
+        found = read(self, address, length)
+        if found is not None and isinstance(address, _Address):
+            size = self.pointer_size if length > WORD else length
+            if size:
+                notes.words(found, address, size, 1 if length <= WORD else ITEMS)
+        return found
+
+    yield memory, "number", number_of
+    yield memory, "links", links_of
+    yield memory, "read", read_of
+
+
+def _hooks_of_images(notes: Notes, bulk: Any, image: Any) -> Hooks:
+    """What reads a layer, what knows a variable's address, and Volatility's objects."""
+    from volatility3.plugins.windows.stacktraces.base.decode.extents import Extents
+
+    read_extents, symbol = bulk.read_extents, image.symbol
+    getattribute = objects.AggregateType.__getattr__
 
     class Tagged(Extents):
         """Extents whose bytes know their layer."""
@@ -119,72 +292,30 @@ def noting() -> Iterator[Notes]:
 
         def read(self, address: int, length: int) -> Any:
             view = super().read(address, length)
-            return None if view is None else _Located.of(bytes(view), self.layer, address)
+            return None if view is None else _Located.of(bytes(view), self.layer, int(address))
 
         def part(self, start: int, length: int) -> Any:
             return Tagged(super().part(start, length).runs, self.layer)
 
-    read_extents, find, of = bulk.read_extents, structure.Structure.find, structure.Field.of
-    reader, getattribute = structure.Structure.reader, objects.AggregateType.__getattr__
-    number, links, member = memory.Memory.number, memory.Memory.links, memory.Memory.member
-
     def tagged(context: Any, layer: str, start: int, length: int, *mapping: Any) -> Any:
         return Tagged(read_extents(context, layer, start, length, *mapping).runs, layer)
 
-    def named(self: Any, *paths: str) -> Any:
-        found = find(self, *paths)
-        for path in paths:
-            if found is not None and self._fields.get(path) is found:
-                notes.name(self, path, found)
-                break
-        return found
-
-    def field_of(self: Any, data: Any, base: int = 0) -> int:
-        notes.field(self, data, base)
-        return of(self, data, base)
-
-    def reader_of(self: Any, *paths: str) -> Any:
-        fields, read = [self.field(path) for path in paths], reader(self, *paths)
-
-        def noted(data: Any, start: int = 0) -> Any:
-            for field in fields:
-                notes.field(field, data, start)
-            return read(data, start)
-
-        return noted
-
-    def number_of(self: Any, address: int, size: int) -> Any:
-        notes.words(self.read(address, size), size)
-        return number(self, address, size)
-
-    def links_of(self: Any, address: int) -> Any:
-        notes.words(self.read(address, 2 * self.pointer_size), self.pointer_size)
-        return links(self, address)
-
-    def member_of(self: Any, address: int, field: Any) -> Any:
-        data = self.read(address + field.offset, field.size)
-        if data is not None:
-            notes.field(field, data, -field.offset)
-        return member(self, address, field)
+    def symbol_of(self: Any, *names: str) -> Any:
+        for name in names:
+            found = symbol(self, name)
+            if found is not None:
+                return _Address.of(found, VARIABLES, name, found)
+        return None
 
     def attribute(self: Any, name: str) -> Any:
         found = getattribute(self, name)
         if isinstance(found, objects_interface.ObjectInterface) and 0 < found.vol.size <= WORD:
             kind, start = self.vol.type_name.rsplit("!", 1)[-1], int(self.vol.offset)
             at, layer = int(found.vol.offset), str(found.vol.layer_name)
+            notes.asked.add((kind, name))
             notes.add(Member(kind, name, layer, at, int(found.vol.size), start))
         return found
 
-    with contextlib.ExitStack() as stack:
-        for owner, attribute_name, hook in (
-            (bulk, "read_extents", tagged),
-            (structure.Structure, "find", named),
-            (structure.Structure, "reader", reader_of),
-            (structure.Field, "of", field_of),
-            (memory.Memory, "number", number_of),
-            (memory.Memory, "links", links_of),
-            (memory.Memory, "member", member_of),
-            (objects.AggregateType, "__getattr__", attribute),
-        ):
-            stack.enter_context(mock.patch.object(owner, attribute_name, hook))
-        yield notes
+    yield bulk, "read_extents", tagged
+    yield image, "symbol", symbol_of
+    yield objects.AggregateType, "__getattr__", attribute

@@ -15,13 +15,10 @@ from tests.forge.kernel import Kernel
 from tests.forge.locks import Sections
 from tests.forge.process import Process
 from tests.forge.std import Std
-from tests.hostile import tamper
-from tests.hostile.tamper import Answer, Target, Write
+from tests.hostile.target import Answer, Target, Write
 from tests.support import grid
 
 NONSENSE = 0x4141414141414141
-SAMPLE = 150
-"""Writes of each of the four images."""
 
 
 @pytest.fixture(scope="module")
@@ -280,33 +277,11 @@ def test_it_is_said(target: Target, name: str) -> None:
     made = SILENCERS[name]
     clean = target.clean(made.plugin, **made.options)
     got = target.run(made.plugin, made.write(target), **made.options)
-    assert tamper.verdict(clean, got) == tamper.SAID
+    assert not any(made.word in (said or "") for said in clean.column("Status"))
     assert any(made.word in (said or "") for said in got.column("Status")), got.column("Status")
     if made.kept:
         assert _bare(clean) <= _bare(got)
     assert _others(clean) <= _others(got)
-
-
-LOST = {
-    "_EPROCESS.WoW64Process",
-    "_ERESOURCE.CreatorBackTraceIndex",
-    "_RTL_CRITICAL_SECTION_DEBUG.CreatorBackTraceIndex",
-    "_HANDLE_TABLE_ENTRY.CreatorBackTraceIndex",
-    "_OBJECT_HEADER.Flags",
-    "_OWNER_ENTRY.OwnerThread",
-}
-"""Members of which a write in the sample below takes rows without a word; SECURITY.md says why. The last one
-is in a resource of which the forged image has more owners than ActiveEntries counts."""
-
-
-@pytest.mark.parametrize("name", tamper.BUILDERS)
-def test_a_fixed_sample_of_writes(name: str) -> None:
-    results = tamper.attack(name, "1", SAMPLE, (), 3)
-    lost = {each.case.member.name for each in results if each.verdict == tamper.LOST}
-    assert lost <= LOST
-    said = sum(each.verdict == tamper.SAID for each in results)
-    silent = sum(each.verdict in (tamper.LOST, tamper.SHOWN) for each in results)
-    assert said > 2 * silent
 
 
 def test_one_skipped_driver_is_not_accused(target: Target) -> None:

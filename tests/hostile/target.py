@@ -1,0 +1,178 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""An image whose memory can be written to, and what a plugin prints of it.
+
+The image is opened once. A run with writes reads it anew, as a run of the command line would, in a hundredth
+of the time.
+"""
+
+from __future__ import annotations
+
+import functools
+import gc
+import logging
+import pathlib
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Set, Tuple
+
+from tests import conftest  # noqa: F401  (our plugins, in front of any installed ones)
+from tests.forge import context, sample
+from tests.forge.kernel import Kernel
+from tests.windows.test_owners_hostile import build as owners
+
+from . import attempt, memory, plugins
+from .belonging import Belonging
+from .members import Member, noting
+
+BUILDERS: Dict[str, Callable[[], Kernel]] = {
+    "win7-x64": lambda: sample.build("win7-x64"),
+    "win10-x64": lambda: sample.build("win10-x64"),
+    "win11-x64": lambda: sample.build("win11-x64"),
+    "xp-x86": lambda: owners("xp-x86")[0],
+}
+
+Cells = Tuple[Any, ...]
+Write = Tuple[int, bytes]
+"""A physical address and what is written there."""
+
+Translate = Callable[[str, int], Optional[int]]
+"""Takes the name of a layer and an address in it; returns where that is in physical memory."""
+
+
+class Answer(NamedTuple):
+    """What a plugin prints: its columns, its rows (absent values None), its warnings."""
+
+    columns: Tuple[str, ...]
+    rows: Tuple[Cells, ...]
+    warnings: Tuple[str, ...]
+
+    def column(self, name: str) -> List[Any]:
+        """Returns the cells of a column."""
+        place = self.columns.index(name)
+        return [row[place] for row in self.rows]
+
+    def place(self, name: str) -> Optional[int]:
+        """Returns the place of a column, None if there is no such column."""
+        return self.columns.index(name) if name in self.columns else None
+
+
+class Read(NamedTuple):
+    """What a plugin reads: the members, and (structure, path) of all that it asks for."""
+
+    members: Tuple[Member, ...]
+    asked: Set[Tuple[str, str]]
+
+
+class Target:
+    """An image that is written to, and read anew by each plugin.
+
+    Args:
+        kernel: the image's builder
+        folder: where its file goes
+    """
+
+    def __init__(self, kernel: Kernel, folder: pathlib.Path) -> None:
+        self.kernel = kernel
+        self.opened = context.open_image(kernel.image(), folder, "image.raw")
+        self.belonging = Belonging(kernel)
+        self.data = (folder / "image.raw").read_bytes()
+        self._below = self.opened.layer.config["memory_layer"]
+        self._plugins = {plugins.full_name(each).rsplit(".", 1)[-1]: each for each in plugins.discover()}
+        self._own = set(self.opened.context.layers)
+        self._clean: Dict[Tuple[str, str], Answer] = {}
+        plugins.trust_tables()
+        self._physical = memory.install(self.opened, self.data)
+        self._caches = [each for each in gc.get_objects() if isinstance(each, functools._lru_cache_wrapper)]
+
+    @property
+    def names(self) -> List[str]:
+        """The plugins."""
+        return sorted(self._plugins)
+
+    def physical(self, layer_name: str, address: int) -> Optional[int]:
+        """Returns where an address of a layer is in physical memory, None if it is not in the image.
+
+        The layers of processes are there until the next run.
+        """
+        layer = self.opened.context.layers.get(layer_name)
+        if layer is None or layer_name == self._below:
+            return address if layer is not None else None
+        found = list(layer.mapping(address & layer.address_mask, 1, ignore_errors=True))
+        return int(found[0][2]) if found else None
+
+    def at(self, address: int, value: int, size: int = 0, owner: Any = None) -> Write:
+        """Returns a write to an address of the kernel's space or of that of a forged process."""
+        space = (owner or self.kernel).space
+        size = size or space.pointer_size
+        return space.physical(address), (value & (1 << 8 * size) - 1).to_bytes(size, "little")
+
+    def run(
+        self, plugin: str, writes: Sequence[Write] = (), cut: Optional[int] = None, **options: Any
+    ) -> Answer:
+        """Runs a plugin on the image with some writes, and with its end cut off at an address."""
+        data = self._physical.data
+        kept = [(place, bytes(data[place : place + len(value)])) for place, value in writes]
+        tail = bytes(data[cut:]) if cut is not None else b""
+        for place, value in writes:
+            data[place : place + len(value)] = value
+        if cut is not None:
+            del data[cut:]
+        try:
+            return self._answer(plugin, options)
+        finally:
+            data += tail
+            for place, value in reversed(kept):
+                data[place : place + len(value)] = value
+
+    def clean(self, plugin: str, **options: Any) -> Answer:
+        """Returns what a plugin prints of the undamaged image."""
+        key = (plugin, repr(sorted(options.items())))
+        if key not in self._clean:
+            self._clean[key] = self.run(plugin, **options)
+        return self._clean[key]
+
+    def read(self, plugin: str) -> Read:
+        """Returns what a plugin reads of the undamaged image."""
+        with noting() as notes:
+            self.run(plugin)
+        found = (
+            member._replace(place=self.physical(member.layer, member.address)) for member in notes.members
+        )
+        inside = (each for each in found if each.place is not None)
+        return Read(
+            tuple(each for each in inside if (each.place or 0) + each.size <= len(self.data)), notes.asked
+        )
+
+    def _answer(self, plugin: str, options: Dict[str, Any]) -> Answer:
+        self._forget()
+        grid_rows: List[Cells] = []
+        handler = _Warnings()
+        logger = logging.getLogger("volatility3")
+        logger.addHandler(handler)
+        try:
+            grid = self.opened.construct(self._plugins[plugin], **options).run()
+            grid.populate(
+                lambda node, rows: rows.append(tuple(map(attempt.plain, node.values))) or rows, grid_rows
+            )
+        finally:
+            logger.removeHandler(handler)
+        columns = tuple(column.name for column in grid.columns)
+        return Answer(columns, tuple(grid_rows), tuple(handler.said))
+
+    def _forget(self) -> None:
+        """Forgets what Volatility keeps of the run before: layers of processes, and what it read."""
+        layers = self.opened.context.layers
+        for name in [name for name in layers if name not in self._own]:
+            del layers._layers[name]
+        for cache in self._caches:
+            cache.cache_clear()
+
+
+class _Warnings(logging.Handler):
+    """Keeps the text of warnings."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self.said: List[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.said.append(record.getMessage())

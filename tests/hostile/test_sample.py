@@ -1,0 +1,142 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""A fixed sample of the writes of `python3 -m tests.hostile.tamper`: what is silent stands in SECURITY.md."""
+
+from __future__ import annotations
+
+import functools
+import pathlib
+from typing import Callable, List, Set, Tuple
+
+import pytest
+from volatility3.plugins.windows.stacktraces.base.decode.status import Word
+
+from tests.hostile import judging, tamper, tellings, untold
+from tests.hostile.cases import UNLINKED, Case
+from tests.hostile.judging import SAID, SILENT, UNCHANGED
+from tests.hostile.tamper import Attack, Result
+from tests.hostile.target import BUILDERS
+
+RUNS = 600
+"""Writes of all images together."""
+
+SEED = "1"
+
+GROUPS = {"win10-x64": "tamper 1", "xp-x86": "tamper 1", "win7-x64": "tamper 2", "win11-x64": "tamper 2"}
+"""Which images one worker takes: each is opened once."""
+
+IMAGES = [pytest.param(name, marks=pytest.mark.xdist_group(GROUPS[name])) for name in BUILDERS]
+
+
+class Sample:
+    """The attack on an image, and what became of the chosen cases."""
+
+    def __init__(self, name: str, folder: pathlib.Path) -> None:
+        self.attack = Attack(name, folder)
+
+    @functools.cached_property
+    def results(self) -> List[Result]:
+        return list(self.attack.results(self.attack.sample(SEED, tamper.share(RUNS, len(BUILDERS)))))
+
+
+Samples = Callable[[str], Sample]
+
+
+@pytest.fixture(scope="session")
+def samples(tmp_path_factory: pytest.TempPathFactory) -> Samples:
+    """Returns the samples by the names of images: each image is opened once for all tests of a worker."""
+    return functools.lru_cache(None)(lambda name: Sample(name, tmp_path_factory.mktemp(name)))
+
+
+def _untold(made: Attack, case: Case) -> bool:
+    """Tells whether SECURITY.md says that a case cannot be told.
+
+    Of two members that are written to at once one may mean nothing but itself; then the other alone, which
+    comes first, changes nothing.
+    """
+    known = untold.known()
+    if any(each.covers(case) for each in known):
+        return True
+    alone = [each for each in known if not each.kind]
+    if any(each.names(case.members[0]) for each in alone):
+        return True
+    if len(case.members) < 2 or not any(each.names(member) for each in alone for member in case.members[1:]):
+        return False
+    first = Case(case.plugin, case.members[:1], "zero", case.writes[:1])
+    return bool(judging.judge(made.target, first, made.read[case.plugin]).word == UNCHANGED)
+
+
+@pytest.mark.parametrize("name", IMAGES)
+def test_what_is_silent_cannot_be_told(name: str, samples: Samples) -> None:
+    made = samples(name).attack
+    found = [
+        each for each in samples(name).results if each.verdict in SILENT and not _untold(made, each.case)
+    ]
+    assert not [f"{each.verdict}: {each.case.plugin} {each.case.name} {each.case.kind}" for each in found]
+
+
+@pytest.mark.parametrize("name", IMAGES)
+def test_nobody_else_is_harmed(name: str, samples: Samples) -> None:
+    """Whose memory is written to loses or changes rows, nobody else."""
+    found = [
+        (each.case.plugin, each.case.name, each.case.kind, each.harmed) for each in samples(name).results
+    ]
+    assert not [each for each in found if each[-1]]
+
+
+@pytest.mark.parametrize("name", IMAGES)
+def test_the_sample_tries_what_matters(name: str, samples: Samples) -> None:
+    """It reaches every plugin, pairs as well as single members, and what is said as well as what is not."""
+    found = samples(name).results
+    assert len(found) == RUNS // len(BUILDERS)
+    assert {each.case.plugin for each in found} == set(samples(name).attack.target.names)
+    assert any(len(each.case.members) > 1 for each in found)
+    assert {SAID, UNCHANGED} <= {each.verdict for each in found}
+
+
+@pytest.mark.parametrize("name", IMAGES)
+def test_every_list_is_tried_in_pairs(name: str, samples: Samples) -> None:
+    made = samples(name).attack
+    links = {each.name for read in made.read.values() for each in read.members if each.path.endswith("Flink")}
+    tried = {each.name for each in made.cases if each.kind == UNLINKED}
+    assert links - tried <= set()
+
+
+@pytest.mark.parametrize("name", IMAGES)
+def test_every_member_that_is_asked_for_is_written_to(name: str, samples: Samples) -> None:
+    """What the code asks a structure for, and this image has, is among the cases by itself."""
+    made = samples(name).attack
+    asked = {each for read in made.read.values() for each in read.asked}
+    assert _missing(made, asked) <= set()
+
+
+def _missing(made: Attack, asked: Set[Tuple[str, str]]) -> Set[Tuple[str, str]]:
+    tried = {(each.structure, each.path) for case in made.cases for each in case.members}
+    return asked - tried
+
+
+@pytest.mark.xdist_group("tamper 1")
+def test_what_cannot_be_told_is_read(samples: Samples) -> None:
+    """An entry of SECURITY.md names a member that some plugin reads, and what was looked for."""
+    members = [
+        each
+        for name in ("win10-x64", "xp-x86")
+        for read in samples(name).attack.read.values()
+        for each in read.members
+    ]
+    known = untold.known()
+    assert known
+    assert not untold.unread(known, members)
+    assert all(each.reason for each in known)
+
+
+def test_every_word_names_its_structures() -> None:
+    assert set(tellings.NAMES) == set(Word)
+
+
+def test_each_word_is_found_in_a_status() -> None:
+    for word in Word:
+        text = word.value.format(3, members="One Two")
+        assert tellings.of_status(f"{text}, {text}") == 2 * (
+            tellings.Telling(word, ("One", "Two") if "{members}" in word.value else ()),
+        )

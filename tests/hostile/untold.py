@@ -1,0 +1,74 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""What SECURITY.md says that cannot be told: the only writes that may be silent.
+
+The section "What cannot be told" has a table. The first cell of a row names members in code spans:
+`structure.member`, with `*` for any text; `structure.member unlinked` or `structure.member zero with other` for
+what is written to two places at once. The second cell says what was looked for.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import pathlib
+import re
+from typing import Iterable, List, NamedTuple, Tuple
+
+from .cases import ALONE, UNLINKED, WITH_COUNT, Case
+from .members import Member
+
+PAGE = pathlib.Path(__file__).resolve().parents[2] / "SECURITY.md"
+TITLE = "## What cannot be told"
+
+_SPAN = re.compile(r"`([^`]+)`")
+
+
+class Entry(NamedTuple):
+    """Members of which SECURITY.md says that a write to them cannot be told.
+
+    Attributes:
+        name: pattern of their names
+        kind: `unlinked`, `alone` or `zero with` and a member; empty for a write to one member
+        reason: what was looked for
+    """
+
+    name: str
+    kind: str
+    reason: str
+
+    def covers(self, case: Case) -> bool:
+        """Tells whether this is about what a case writes to its first member, or to both."""
+        paired = case.kind in (ALONE, UNLINKED) or case.kind.startswith(WITH_COUNT)
+        return self.names(case.members[0]) and fnmatch.fnmatchcase(case.kind if paired else "", self.kind)
+
+    def names(self, member: Member) -> bool:
+        """Tells whether this is about a member; about both links of a list if it names the list."""
+        name = re.sub(r"\.[FB]link$", "", member.name)
+        return any(fnmatch.fnmatchcase(each, self.name) for each in (member.name, name))
+
+
+def entries(text: str) -> List[Entry]:
+    """Returns the entries of the page's table.
+
+    Raises:
+        ValueError: when the page has no such section
+    """
+    section = text[text.index(TITLE) :].split("\n## ")[0]
+    made = []
+    for line in section.splitlines():
+        cells = [each.strip() for each in line.strip().strip("|").split("|")]
+        for span in _SPAN.findall(cells[0]) if line.startswith("| `") and len(cells) == 2 else ():
+            name, _, kind = span.partition(" ")
+            made.append(Entry(name, kind, cells[1]))
+    return made
+
+
+def known() -> List[Entry]:
+    """Returns the entries of SECURITY.md."""
+    return entries(PAGE.read_text("utf-8"))
+
+
+def unread(found: Iterable[Entry], members: Iterable[Member]) -> List[Tuple[str, str]]:
+    """Returns (name, kind) of the entries that name no member that any plugin reads."""
+    names = list({member.name: member for member in members}.values())
+    return [(each.name, each.kind) for each in found if not any(map(each.names, names))]
