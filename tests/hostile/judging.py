@@ -10,7 +10,7 @@ What is only said of something else, or somewhere else, is `said elsewhere`; it 
 from __future__ import annotations
 
 import collections
-from typing import Any, Collection, Counter, Iterator, List, Set, Tuple
+from typing import Any, Collection, Counter, Iterator, List, Set
 
 from .belonging import Owner
 from .cases import Case
@@ -116,8 +116,8 @@ def _new_warnings(clean: Answer, got: Answer) -> List[str]:
 def _harmed(clean: Answer, got: Answer, case: Case, owner: Owner) -> Iterator[Cells]:
     """Yields the rows of others that a write changed beyond what it may.
 
-    Of what belongs to one process the rows of all others are the same but for Status; of what is shared no row
-    is missing, and only Status, Symbol and Source differ, but in rows that the structure itself makes.
+    Of what belongs to one process the rows of all others are the same but for Status; of what is shared no
+    row is missing, and only Status, Symbol and Source differ, but in rows that the structure itself makes.
     """
     free = {"Status"} if owner.pid is not None else IN_WORDS
     lost = _bare(clean, free) - _bare(got, free)

@@ -14,7 +14,6 @@ import functools
 import re
 from typing import Collection, Dict, List, NamedTuple, Tuple
 
-from tests import conftest  # noqa: F401  (our plugins, in front of any installed ones)
 from volatility3.plugins.windows.stacktraces.base.decode.status import Word
 
 from .members import Member

@@ -3,8 +3,8 @@
 """What SECURITY.md says that cannot be told: the only writes that may be silent.
 
 The section "What cannot be told" has a table. The first cell of a row names members in code spans:
-`structure.member`, with `*` for any text; `structure.member unlinked` or `structure.member zero with other` for
-what is written to two places at once. The second cell says what was looked for.
+`structure.member`, with `*` for any text; `structure.member unlinked` or `structure.member zero with other`
+for what is written to two places at once. The second cell says what was looked for.
 """
 
 from __future__ import annotations
