@@ -20,6 +20,9 @@ ALONE = "alone"
 WITH_COUNT = "zero with"
 """A pointer and a count of the same structure are 0."""
 
+WORDS = 30
+"""How many words that have no name are written to, for each plugin."""
+
 MOST_COUNT = 1 << 20
 """The highest number that is taken for a count."""
 
@@ -65,7 +68,7 @@ def cases(target: Target, plugin: str, most: int) -> Cases:
         groups[member.structure, member.path, member.size].append(member)
     made = []
     for (structure, _, _), found in groups.items():
-        step = max(len(found) // most, 1) if structure else 1
+        step = max(len(found) // (most if structure else WORDS), 1)
         for number, member in enumerate(found[::step]):
             alike = found[number * step + 1 : number * step + 4] if structure else []
             made += [Case(plugin, (member,), kind, writes) for kind, writes in _single(target, member, alike)]

@@ -10,13 +10,13 @@ What is only said of something else, or somewhere else, is `said elsewhere`; it 
 from __future__ import annotations
 
 import collections
-from typing import Any, Collection, Counter, Iterator, List, Set
+from typing import Collection, Counter, Iterator, List, NamedTuple, Sequence, Tuple
 
 from .belonging import Owner
 from .cases import Case
 from .members import Member
 from .target import Answer, Cells, Read, Target
-from .tellings import Telling, named_by, of_status, warned_of
+from .tellings import COUNTS, Telling, makes_rows, matches, named_by, of_status, warned_of
 
 UNCHANGED, SAID, ELSEWHERE = "unchanged", "said", "silent: said elsewhere"
 LOST, SHOWN = "silent: lost", "silent: shown"
@@ -30,17 +30,18 @@ PIDS = ("PID", "OwnerPID", "ByPID")
 """Columns that say whose a row is, or who has a part in it."""
 
 
-class Verdict:
+class Verdict(NamedTuple):
     """What became of an answer.
 
     Attributes:
         word: one of VERDICTS
+        said: what is said that does not count
         harmed: rows of others that are missing, or differ in what must be the same
     """
 
-    def __init__(self, word: str, harmed: List[Cells]) -> None:
-        self.word = word
-        self.harmed = harmed
+    word: str
+    said: Tuple[str, ...] = ()
+    harmed: Tuple[Cells, ...] = ()
 
 
 def judge(target: Target, case: Case, read: Read) -> Verdict:
@@ -48,7 +49,8 @@ def judge(target: Target, case: Case, read: Read) -> Verdict:
     clean = target.clean(case.plugin)
     got = target.run(case.plugin, case.writes)
     owner = target.belonging.owner(case.members[0].place or 0)
-    return Verdict(_word(clean, got, case.members, owner, read), list(_harmed(clean, got, case, owner)))
+    found = _verdict(clean, got, case, owner, read)
+    return found._replace(harmed=tuple(_harmed(clean, got, case, owner)))
 
 
 def changed(clean: Answer, got: Answer) -> bool:
@@ -66,47 +68,73 @@ def words(rows: Counter[Cells], answer: Answer) -> Counter[Telling]:
     return found
 
 
-def _word(clean: Answer, got: Answer, members: Collection[Member], owner: Owner, read: Read) -> str:
+def _verdict(clean: Answer, got: Answer, case: Case, owner: Owner, read: Read) -> Verdict:
     before, after = collections.Counter(clean.rows), collections.Counter(got.rows)
     lost, new = before - after, after - before
     warnings = _new_warnings(clean, got)
     if not lost and not new and not warnings:
-        return UNCHANGED
-    pids = {row[clean.columns.index("PID")] for row in clean.rows}
-    there = [row for row in got.rows if _concerns(got, row, owner, pids)]
-    kept = collections.Counter(there)
-    said = words(new & kept, got) - words(_only(lost, clean, owner, pids), clean)
-    if any(named_by(each, member, read.asked) for each in said for member in members):
-        return SAID
+        return Verdict(UNCHANGED)
+    concerned = _Concern(clean, case, owner)
+    there = concerned.only(after)
+    said = words(concerned.only(new), got) - words(concerned.only(lost), clean)
+    if any(named_by(each, member, read.asked) for each in said for member in case.members):
+        return Verdict(SAID)
+    if any(_counted(clean, got, column, member) for column in COUNTS for member in case.members):
+        return Verdict(SAID)
     alone = owner.pid is None or not there
-    if alone and any(warned_of(each, member) for each in warnings for member in members):
-        return SAID
-    if warnings or words(new, got) - words(lost, clean):
-        return ELSEWHERE
-    return LOST if len(got.rows) < len(clean.rows) else SHOWN
+    if alone and any(warned_of(each, member) for each in warnings for member in case.members):
+        return Verdict(SAID)
+    elsewhere = words(new, got) - words(lost, clean)
+    if warnings or elsewhere:
+        return Verdict(ELSEWHERE, (*warnings, *(f"{each.word.name} {each.members}" for each in elsewhere)))
+    return Verdict(LOST if len(got.rows) < len(clean.rows) else SHOWN)
 
 
-def _only(rows: Counter[Cells], answer: Answer, owner: Owner, pids: Set[Any]) -> Counter[Cells]:
-    """Returns the rows that concern an owner."""
-    return collections.Counter(
-        {row: count for row, count in rows.items() if _concerns(answer, row, owner, pids)}
-    )
+def _counted(clean: Answer, got: Answer, column: str, member: Member) -> bool:
+    """Tells whether a column that counts what is wrong with a structure has more."""
+    if column not in clean.columns or not matches(member, COUNTS[column]):
+        return False
+    before, after = (sum(filter(None, answer.column(column))) for answer in (clean, got))
+    return bool(after > before)
 
 
-def _concerns(answer: Answer, row: Cells, owner: Owner, pids: Set[Any]) -> bool:
-    """Tells whether a row is one of the owner, of the kernel, or of a process that there was not before."""
-    if owner.pid is None:
-        return True
-    pid, place = row[answer.columns.index("PID")], answer.place("TID")
-    if _is_of(answer, row, owner):
-        return owner.tid is None or place is None or row[place] in (owner.tid, None)
-    return pid in (0, None) or pid not in pids
+class _Concern:
+    """Which rows are about what was written to.
+
+    Args:
+        clean: what the plugin prints of the undamaged image
+        case: what was written
+        owner: whose memory it was
+    """
+
+    def __init__(self, clean: Answer, case: Case, owner: Owner) -> None:
+        self._columns = clean.columns
+        self._owner = owner
+        written = {int.from_bytes(value, "little") for _, value in case.writes}
+        self._pids = {row[clean.columns.index("PID")] for row in clean.rows} - written
+        tids = clean.column("TID") if "TID" in clean.columns else []
+        self._tids = set(tids) - written
+
+    def only(self, rows: Counter[Cells]) -> Counter[Cells]:
+        """Returns the rows that are about it."""
+        return collections.Counter({row: count for row, count in rows.items() if self._about(row)})
+
+    def _about(self, row: Cells) -> bool:
+        """Tells whether a row is one of the owner, of the kernel, or of an ID that was written."""
+        if self._owner.pid is None:
+            return True
+        pid = row[self._columns.index("PID")]
+        if not is_of(self._columns, row, self._owner) and pid not in (0, None) and pid in self._pids:
+            return False
+        if self._owner.tid is None or "TID" not in self._columns:
+            return True
+        tid = row[self._columns.index("TID")]
+        return tid in (self._owner.tid, None) or tid not in self._tids
 
 
-def _is_of(answer: Answer, row: Cells, owner: Owner) -> bool:
+def is_of(columns: Sequence[str], row: Cells, owner: Owner) -> bool:
     """Tells whether a row names a process as its own, as the owner of a lock, or as who did something."""
-    places = [answer.columns.index(name) for name in PIDS if name in answer.columns]
-    return owner.pid in [row[place] for place in places]
+    return owner.pid in [row[columns.index(name)] for name in PIDS if name in columns]
 
 
 def _new_warnings(clean: Answer, got: Answer) -> List[str]:
@@ -119,15 +147,12 @@ def _harmed(clean: Answer, got: Answer, case: Case, owner: Owner) -> Iterator[Ce
     Of what belongs to one process the rows of all others are the same but for Status; of what is shared no
     row is missing, and only Status, Symbol and Source differ, but in rows that the structure itself makes.
     """
+    if owner.pid is None and any(makes_rows(case.plugin, member) for member in case.members):
+        return
     free = {"Status"} if owner.pid is not None else IN_WORDS
-    lost = _bare(clean, free) - _bare(got, free)
-    starts = {member.start & 0xFFFFFFFFFFFF for member in case.members}
-    for row in lost:
-        if owner.pid is not None and _is_of(clean, row, owner):
-            continue
-        if owner.pid is None and starts & {each for each in row if isinstance(each, int)}:
-            continue
-        yield row
+    for row in _bare(clean, free) - _bare(got, free):
+        if owner.pid is None or not is_of(clean.columns, row, owner):
+            yield row
 
 
 def _bare(answer: Answer, free: Collection[str]) -> Counter[Cells]:

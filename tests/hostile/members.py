@@ -60,10 +60,12 @@ class Notes:
     """What was read while `noting` ran. `members` are in the order in which they were first read.
 
     Attributes:
+        pointer_size: bytes of a pointer of the kernel
         asked: (structure, path) of all members whose place the code asked for, whether it read them or not
     """
 
-    def __init__(self) -> None:
+    def __init__(self, pointer_size: int) -> None:
+        self.pointer_size = pointer_size
         self._members: Dict[Tuple[str, int, int], Member] = {}
         self._nodes: Dict[int, Tuple[str, str, int]] = {}
         self._fields: Dict[Tuple[int, str], Tuple[Any, Any]] = {}
@@ -71,7 +73,14 @@ class Notes:
 
     @property
     def members(self) -> List[Member]:
-        return [self._named(each) for each in self._members.values()]
+        made = [self._named(each) for each in self._members.values()]
+        blinks = {(each.structure, each.path, each.start) for each in made}
+        return [
+            each._replace(path=f"{each.path}.Flink")
+            if (each.structure, f"{each.path}.Blink", each.start) in blinks
+            else each
+            for each in made
+        ]
 
     def add(self, member: Member) -> None:
         """Notes a member; one with a name goes before a bare word at the same place."""
@@ -110,6 +119,16 @@ class Notes:
                 path = known.path if count == 1 else f"{known.path}[{number}]"
                 self.add(Member(known.structure, path, data.layer, address, size, known.start))
 
+    def part(self, data: Any, at: Any, length: int) -> None:
+        """Notes what was cut out of data at an offset that knows its member."""
+        if isinstance(at, (_Offset, _Address)) and length:
+            start = data.address + int(at.start if isinstance(at, _Address) else 0)
+            size = length if length <= WORD else self.pointer_size
+            for number in range(1 if length <= WORD else min(ITEMS, length // size)):
+                path = at.path if length <= WORD else f"{at.path}[{number}]"
+                address = data.address + int(at) + number * size
+                self.add(Member(at.structure, path, data.layer, address, size, start))
+
     def links(self, data: Any, at: int, size: int) -> None:
         """Notes both links of a list's head or node."""
         if not isinstance(data, _Located):
@@ -130,9 +149,10 @@ class Notes:
         if member.structure == "_LIST_ENTRY" and member.start in self._nodes:
             structure, path, start = self._nodes[member.start]
             return member._replace(structure=structure, path=f"{path}.{member.path}", start=start)
-        if not member.structure and member.address in self._nodes:
-            structure, path, start = self._nodes[member.address]
-            return member._replace(structure=structure, path=path, start=start)
+        for link, address in zip(LINKS, (member.address, member.address - member.size)):
+            if not member.structure and address in self._nodes:
+                structure, path, start = self._nodes[address]
+                return member._replace(structure=structure, path=f"{path}.{link}", start=start)
         return member
 
 
@@ -174,25 +194,39 @@ class _Address(int):
         made.structure, made.path, made.start = structure, path, start
         return made
 
+    def __add__(self, other: Any) -> Any:
+        """The first words behind an address are of the same member: of a list's head its Blink is."""
+        where = int(self) + int(other)
+        if isinstance(other, _Offset) or not 0 <= other <= WORD:
+            return where
+        return _Address.of(where, self.structure, f"{self.path}.Blink" if other else self.path, self.start)
+
 
 class _Located(bytes):
     """Bytes that know where they were read."""
 
     layer: str
     address: int
+    notes: Notes
 
     @classmethod
-    def of(cls, data: bytes, layer: str, address: int) -> _Located:
-        made = cls(data)
-        made.layer, made.address = layer, address
+    def of(cls, data: bytes, layer: str, address: int, notes: Notes) -> _Located:
+        made = cls.__new__(cls, data)
+        made.layer, made.address, made.notes = layer, address, notes
         return made
+
+    def __bytes__(self) -> bytes:
+        return self
 
     def __getitem__(self, key: Any) -> Any:
         found = super().__getitem__(key)
-        if isinstance(key, slice):
-            start, _, step = key.indices(len(self))
-            return _Located.of(found, self.layer, self.address + start) if step == 1 else found
-        return found
+        if not isinstance(key, slice):
+            return found
+        start, _, step = key.indices(len(self))
+        if step != 1:
+            return found
+        self.notes.part(self, key.start, len(found))
+        return _Located.of(found, self.layer, self.address + start, self.notes)
 
 
 class _Packer(struct.Struct):
@@ -208,12 +242,16 @@ class _Packer(struct.Struct):
 
 
 @contextlib.contextmanager
-def noting() -> Iterator[Notes]:
-    """Notes the members that are read inside."""
+def noting(pointer_size: int) -> Iterator[Notes]:
+    """Notes the members that are read inside.
+
+    Args:
+        pointer_size: bytes of a pointer of the kernel
+    """
     from volatility3.plugins.windows.stacktraces.base import bulk, image
     from volatility3.plugins.windows.stacktraces.base.decode import memory, structure
 
-    notes = Notes()
+    notes = Notes(pointer_size)
     with contextlib.ExitStack() as stack:
         for owner, name, hook in (
             *_hooks_of_structures(notes, structure),
@@ -288,11 +326,18 @@ def _hooks_of_images(notes: Notes, bulk: Any, image: Any) -> Hooks:
         def __init__(self, runs: Any, layer: str) -> None:
             super().__init__(runs)
             self.layer = layer
-            self.runs: Any = tuple((start, _Located.of(data, layer, start)) for start, data in self.runs)
+            self.runs: Any = tuple(
+                (start, _Located.of(data, layer, start, notes)) for start, data in self.runs
+            )
 
         def read(self, address: int, length: int) -> Any:
             view = super().read(address, length)
-            return None if view is None else _Located.of(bytes(view), self.layer, int(address))
+            if view is None:
+                return None
+            found = _Located.of(bytes(view), self.layer, int(address), notes)
+            if length <= WORD:
+                notes.words(found, address, length, 1)
+            return found
 
         def part(self, start: int, length: int) -> Any:
             return Tagged(super().part(start, length).runs, self.layer)

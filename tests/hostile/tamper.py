@@ -23,8 +23,8 @@ from typing import Counter, Dict, Iterator, List, NamedTuple, Optional, Sequence
 
 from . import forking
 from .cases import Case, cases
-from .judging import SILENT, VERDICTS, judge
-from .target import BUILDERS, Cells, Read, Target
+from .judging import SILENT, VERDICTS, Verdict, judge
+from .target import BUILDERS, Read, Target
 
 MOST = 3
 """Structures of a kind in which a member is written."""
@@ -36,14 +36,12 @@ class Result(NamedTuple):
     Attributes:
         image: name of the image
         case: what was written
-        verdict: one of VERDICTS
-        harmed: rows of others that the write changed
+        verdict: the verdict
     """
 
     image: str
     case: Case
-    verdict: str
-    harmed: List[Cells]
+    verdict: Verdict
 
 
 class Attack:
@@ -75,8 +73,7 @@ class Attack:
     def results(self, chosen: Sequence[Case]) -> Iterator[Result]:
         """Yields what becomes of some cases."""
         for case in chosen:
-            found = judge(self.target, case, self.read[case.plugin])
-            yield Result(self.name, case, found.word, found.harmed)
+            yield Result(self.name, case, judge(self.target, case, self.read[case.plugin]))
 
 
 def share(runs: Optional[int], images: int) -> Optional[int]:
@@ -117,8 +114,8 @@ def main(arguments: List[str]) -> int:
                 print(each.what)
                 return 1
             for title in (f"{each.image} {each.case.plugin}", "all"):
-                figures[title][each.verdict] += 1
-                figures[title]["others changed"] += bool(each.harmed)
+                figures[title][each.verdict.word] += 1
+                figures[title]["others changed"] += bool(each.verdict.harmed)
             if chosen.show:
                 for line in _shown(each):
                     print(line, flush=True)
@@ -134,10 +131,10 @@ def _shown(result: Result) -> Iterator[str]:
     """Yields the lines about a case that is silent, or that harms others."""
     case = result.case
     where = f"{result.image} {case.plugin} {' '.join(each.name for each in case.members)} = {case.kind}"
-    if result.verdict in SILENT:
-        yield f"{result.verdict}: {where}"
-    if result.harmed:
-        yield f"others changed: {where}: {result.harmed[0]}"
+    if result.verdict.word in SILENT:
+        yield f"{result.verdict.word}: {where}: {'; '.join(result.verdict.said)}"
+    for row in result.verdict.harmed[:1]:
+        yield f"others changed: {where}: {row}"
 
 
 if __name__ == "__main__":

@@ -132,7 +132,7 @@ class Target:
 
     def read(self, plugin: str) -> Read:
         """Returns what a plugin reads of the undamaged image."""
-        with noting() as notes:
+        with noting(self.kernel.space.pointer_size) as notes:
             self.run(plugin)
         found = (
             member._replace(place=self.physical(member.layer, member.address)) for member in notes.members

@@ -12,7 +12,7 @@ from __future__ import annotations
 import fnmatch
 import functools
 import re
-from typing import Collection, Dict, List, NamedTuple, Tuple
+from typing import Collection, Dict, Iterable, NamedTuple, Tuple
 
 from volatility3.plugins.windows.stacktraces.base.decode.status import Word
 
@@ -27,10 +27,18 @@ IDS = ("nt.PspCidTable", "_HANDLE_TABLE*", "_EPROCESS.UniqueProcessId", "_ETHREA
 HANDLE_TABLE = ("_HANDLE_TABLE*", "_EPROCESS.ObjectTable")
 RING = ("_HANDLE_TRACE*", "_HANDLE_TABLE.DebugInfo")
 OBJECT_TRACES = ("_OBJECT_REF*", "_STACK_TABLE*", "nt.Obp*")
-STACK = ("*Stack*", "_KSTACK_CONTROL.*", "_KERNEL_STACK_CONTROL.*", "_KSWITCHFRAME.*", "_KEXCEPTION_FRAME.*")
+STACK = (
+    "*Stack*",
+    "_KSTACK_CONTROL.*",
+    "_KERNEL_STACK_CONTROL.*",
+    "_KSWITCH_FRAME.*",
+    "_NT_TIB.*",
+    "_KEXCEPTION_FRAME.*",
+)
 FRAMES = ("_KTRAP_FRAME.*", "_CONTEXT.*", "*TrapFrame*", "_EXCEPTION_RECORD.*")
-HEAP = ("_HEAP*", "_DPH*", "_SEGMENT_HEAP*", "_PEB*.*Heap*", "_RTL_TRACE*", "_UST*")
-DATABASE = ("_STACK_TRACE_DATABASE*", "_RTL_STACK_TRACE_ENTRY*", "nt.RtlpStackTraceDatabase")
+HEAPLOG = ("_RTLP_HEAP_STACK_TRACE*",)
+HEAP = ("_HEAP*", "_DPH*", "_SEGMENT_HEAP*", "_PEB*.*Heap*", *HEAPLOG)
+DATABASE = ("_STACK_TRACE_DATABASE*", "_RTL_STACK_TRACE_ENTRY*", "nt.RtlpStackTraceData?ase")
 RESOURCE = ("_ERESOURCE.*", "_OWNER_ENTRY.*", "nt.ExpSystemResourcesList*")
 SECTION = ("_RTL_CRITICAL_SECTION*",)
 VADS = ("_MMVAD*", "_EPROCESS.Vad*", "_MM_AVL*", "_SUBSECTION.*", "_CONTROL_AREA.*", "_FILE_OBJECT.*")
@@ -224,6 +232,26 @@ WARNINGS: Tuple[Tuple[str, Tuple[str, ...]], ...] = (
 """Part of the text of a warning, and what it names."""
 
 
+COUNTS: Dict[str, Tuple[str, ...]] = {
+    "Mismatched": DATABASE,
+    "Orphans": DATABASE,
+    "Unindexed": DATABASE,
+    "UnreadableBytes": DATABASE,
+}
+"""Columns that count what is wrong, and with what."""
+
+OBJECTS = ("_OBJECT_*", "_HANDLE_TABLE*", "nt.Ob*")
+
+ROWS: Dict[str, Tuple[str, ...]] = {
+    "gflags": (*DATABASE, "nt.NtGlobalFlag"),
+    "stacktracedb": DATABASE,
+    "locks": (*RESOURCE, *DATABASE),
+    "handletraces": (*OBJECTS, *DATABASE, "nt.NtGlobalFlag"),
+    "objecttraces": (*OBJECTS, *OBJECT_TRACES),
+}
+"""The shared structures whose content a plugin's rows show."""
+
+
 class Telling(NamedTuple):
     """A word that stands in a Status, with the members that it names."""
 
@@ -270,13 +298,27 @@ def named_by(telling: Telling, member: Member, asked: Collection[Tuple[str, str]
         asked: (structure, path) of all members that the plugin asks for: a word that names one of these names
             its structure
     """
-    paths = [path.split(".") for structure, path in asked if structure == member.structure]
-    if any(name in path for name in telling.members for path in (*paths, member.path.split("."))):
+    paths = {path for structure, path in asked if structure == member.structure} | {member.path}
+    if any(_is_part(name, path) for name in telling.members for path in paths):
         return True
-    return any(fnmatch.fnmatchcase(member.name, pattern) for pattern in NAMES[telling.word])
+    return matches(member, NAMES[telling.word])
+
+
+def _is_part(name: str, path: str) -> bool:
+    """Tells whether a name is one of the members in a path, or several of them."""
+    return f".{name}." in f".{path}."
 
 
 def warned_of(text: str, member: Member) -> bool:
     """Tells whether a warning names the structure of a member."""
-    patterns: List[str] = [each for part, names in WARNINGS if re.search(part, text) for each in names]
+    return matches(member, [each for part, names in WARNINGS if re.search(part, text) for each in names])
+
+
+def makes_rows(plugin: str, member: Member) -> bool:
+    """Tells whether the rows of a plugin are those of a shared structure, so that it may change them."""
+    return matches(member, ROWS.get(plugin, ()))
+
+
+def matches(member: Member, patterns: Iterable[str]) -> bool:
+    """Tells whether one of several patterns is that of a member."""
     return any(fnmatch.fnmatchcase(member.name, pattern) for pattern in patterns)

@@ -70,16 +70,19 @@ def _untold(made: Attack, case: Case) -> bool:
 def test_what_is_silent_cannot_be_told(name: str, samples: Samples) -> None:
     made = samples(name).attack
     found = [
-        each for each in samples(name).results if each.verdict in SILENT and not _untold(made, each.case)
+        each for each in samples(name).results if each.verdict.word in SILENT and not _untold(made, each.case)
     ]
-    assert not [f"{each.verdict}: {each.case.plugin} {each.case.name} {each.case.kind}" for each in found]
+    assert not [
+        f"{each.verdict.word}: {each.case.plugin} {each.case.name} {each.case.kind}" for each in found
+    ]
 
 
 @pytest.mark.parametrize("name", IMAGES)
 def test_nobody_else_is_harmed(name: str, samples: Samples) -> None:
     """Whose memory is written to loses or changes rows, nobody else."""
     found = [
-        (each.case.plugin, each.case.name, each.case.kind, each.harmed) for each in samples(name).results
+        (each.case.plugin, each.case.name, each.case.kind, each.verdict.harmed)
+        for each in samples(name).results
     ]
     assert not [each for each in found if each[-1]]
 
@@ -91,7 +94,7 @@ def test_the_sample_tries_what_matters(name: str, samples: Samples) -> None:
     assert len(found) == RUNS // len(BUILDERS)
     assert {each.case.plugin for each in found} == set(samples(name).attack.target.names)
     assert any(len(each.case.members) > 1 for each in found)
-    assert {SAID, UNCHANGED} <= {each.verdict for each in found}
+    assert {SAID, UNCHANGED} <= {each.verdict.word for each in found}
 
 
 @pytest.mark.parametrize("name", IMAGES)
