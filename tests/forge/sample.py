@@ -65,11 +65,13 @@ SPOOLER = SampleModule(
 )
 
 
-def build(name: str = "win10-x64") -> Kernel:
+def build(name: str = "win10-x64", legacy_pid: int = 5120) -> Kernel:
     """Builds the sample; the caller makes the image of it.
 
     Args:
         name: a 64-bit kernel of `kernels.KERNELS`
+        legacy_pid: ID of the WoW64 process. No process of Windows has a multiple of 1024, of which
+            PspCidTable keeps no entry
     """
     known = kernels.load(name)
     code = samplestacks.kernel_options(known.table)
@@ -79,7 +81,7 @@ def build(name: str = "win10-x64") -> Kernel:
     kernel.unloaded("aimhook.sys", GONE_DRIVER, GONE_DRIVER + 0x9000)
     _kernel_database(kernel, ntfs, tcpip)
     updater = kernel.process("updater.exe", pid=4312, session=1, nt_global_flag=0x1000)
-    legacy = kernel.process("legacy.exe", pid=5120, session=1)
+    legacy = kernel.process("legacy.exe", pid=legacy_pid, session=1)
     _updater(updater)
     _legacy(legacy)
     samplethreads.add(kernel, updater, legacy, INJECTED)

@@ -26,6 +26,9 @@ SILENT = (ELSEWHERE, LOST, SHOWN)
 IN_WORDS = frozenset({"Symbol", "Source", "Backing", "Unbacked", "Stack", "StartSymbol", "Status"})
 """Symbol and Source, and the columns that follow from these; and Status."""
 
+NEUTRAL = "No symbols for "
+"""Begins a warning that says nothing of the image."""
+
 PIDS = ("PID", "OwnerPID", "ByPID")
 """Columns that say whose a row is, or who has a part in it."""
 
@@ -124,12 +127,11 @@ class _Concern:
         if self._owner.pid is None:
             return True
         pid = row[self._columns.index("PID")]
-        if not is_of(self._columns, row, self._owner) and pid not in (0, None) and pid in self._pids:
-            return False
-        if self._owner.tid is None or "TID" not in self._columns:
-            return True
-        tid = row[self._columns.index("TID")]
-        return tid in (self._owner.tid, None) or tid not in self._tids
+        if self._owner.tid is not None and "TID" in self._columns:
+            tid = row[self._columns.index("TID")]
+            if tid is not None:
+                return tid == self._owner.tid or tid not in self._tids
+        return is_of(self._columns, row, self._owner) or pid in (0, None) or pid not in self._pids
 
 
 def is_of(columns: Sequence[str], row: Cells, owner: Owner) -> bool:
@@ -138,7 +140,8 @@ def is_of(columns: Sequence[str], row: Cells, owner: Owner) -> bool:
 
 
 def _new_warnings(clean: Answer, got: Answer) -> List[str]:
-    return list(collections.Counter(got.warnings) - collections.Counter(clean.warnings))
+    new = collections.Counter(got.warnings) - collections.Counter(clean.warnings)
+    return [each for each in new if not each.startswith(NEUTRAL)]
 
 
 def _harmed(clean: Answer, got: Answer, case: Case, owner: Owner) -> Iterator[Cells]:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import struct
+import sys
 from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Set, Tuple
 from unittest import mock
 
@@ -25,6 +26,7 @@ ITEMS = 3
 """How many items of an array are noted."""
 
 LINKS = ("Flink", "Blink")
+WORDS = "word"
 VARIABLES = "nt"
 """Stands for the structure of the kernel's variables."""
 
@@ -35,12 +37,13 @@ class Member(NamedTuple):
     Attributes:
         structure: name of its structure; `nt` for a variable of the kernel; empty for a word that was read by
             its address alone
-        path: its name in the structure
+        path: its name in the structure; of a word the module that read it
         layer: the layer through which it was read
         address: where it lies in that layer
         size: bytes
         start: address of its structure, for a word its own
         place: where it lies in physical memory, None if that is not known (yet)
+        others: its names in other structures: a search takes the same bytes for several
     """
 
     structure: str
@@ -50,10 +53,15 @@ class Member(NamedTuple):
     size: int
     start: int
     place: Optional[int] = None
+    others: Tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
-        return f"{self.structure}.{self.path}" if self.structure else "word"
+        return f"{self.structure or WORDS}.{self.path}"
+
+    @property
+    def names(self) -> Tuple[str, ...]:
+        return (self.name, *self.others)
 
 
 class Notes:
@@ -66,28 +74,23 @@ class Notes:
 
     def __init__(self, pointer_size: int) -> None:
         self.pointer_size = pointer_size
-        self._members: Dict[Tuple[str, int, int], Member] = {}
+        self._members: Dict[Tuple[str, int, int], Dict[Tuple[str, str], Member]] = {}
         self._nodes: Dict[int, Tuple[str, str, int]] = {}
         self._fields: Dict[Tuple[int, str], Tuple[Any, Any]] = {}
         self.asked: Set[Tuple[str, str]] = set()
 
     @property
     def members(self) -> List[Member]:
-        made = [self._named(each) for each in self._members.values()]
-        blinks = {(each.structure, each.path, each.start) for each in made}
-        return [
-            each._replace(path=f"{each.path}.Flink")
-            if (each.structure, f"{each.path}.Blink", each.start) in blinks
-            else each
-            for each in made
-        ]
+        made = [[self._named(each) for each in held.values()] for held in self._members.values()]
+        blinks = {(each.structure, each.path, each.start) for held in made for each in held}
+        return [_joined([_forward(each, blinks) for each in held]) for held in made]
 
     def add(self, member: Member) -> None:
         """Notes a member; one with a name goes before a bare word at the same place."""
-        key = (member.layer, member.address, member.size)
-        known = self._members.get(key)
-        if member.size <= WORD and (known is None or (member.structure and not known.structure)):
-            self._members[key] = member
+        if member.size > WORD:
+            return
+        found = self._members.setdefault((member.layer, member.address, member.size), {})
+        found.setdefault((member.structure, member.path), member)
 
     def tagged(self, structure: Any, path: str, field: Any) -> Any:
         """Returns a Field whose offset knows its member."""
@@ -114,7 +117,7 @@ class Notes:
         for number in range(min(count, len(data) // size)):
             address = data.address + number * size
             if known is None:
-                self.add(Member("", "", data.layer, address, size, address))
+                self.add(Member("", _module(), data.layer, address, size, address))
             else:
                 path = known.path if count == 1 else f"{known.path}[{number}]"
                 self.add(Member(known.structure, path, data.layer, address, size, known.start))
@@ -154,6 +157,33 @@ class Notes:
                 structure, path, start = self._nodes[address]
                 return member._replace(structure=structure, path=f"{path}.{link}", start=start)
         return member
+
+
+def _forward(member: Member, known: Set[Tuple[str, str, int]]) -> Member:
+    """Returns a member as the Flink of a list if something else was read as its Blink."""
+    blink = (member.structure, f"{member.path}.Blink", member.start)
+    return member._replace(path=f"{member.path}.Flink") if blink in known else member
+
+
+def _joined(held: List[Member]) -> Member:
+    """Returns the member of several names at one place: the first of a structure, with the other names."""
+    ordered = sorted(held, key=lambda each: not each.structure)
+    names = dict.fromkeys(each.name for each in ordered[1:] if each.structure)
+    return ordered[0]._replace(others=tuple(name for name in names if name != ordered[0].name))
+
+
+def _module() -> str:
+    """Returns the module that is reading: room and name."""
+    frame = sys._getframe(1)
+    while frame is not None:
+        _, found, name = frame.f_code.co_filename.rpartition("/stacktraces/")
+        if found and name not in _READERS:
+            return name[: -len(".py")]
+        frame = frame.f_back
+    return ""
+
+
+_READERS = ("base/decode/memory.py", "base/decode/extents.py", "base/bulk.py")
 
 
 class _Offset(int):

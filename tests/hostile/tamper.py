@@ -73,7 +73,14 @@ class Attack:
     def results(self, chosen: Sequence[Case]) -> Iterator[Result]:
         """Yields what becomes of some cases."""
         for case in chosen:
-            yield Result(self.name, case, judge(self.target, case, self.read[case.plugin]))
+            ended = False
+            try:
+                found = judge(self.target, case, self.read[case.plugin])
+                ended = True
+            finally:
+                if not ended:
+                    print(f"ends with a traceback: {described(self.name, case)}", file=sys.stderr)
+            yield Result(self.name, case, found)
 
 
 def share(runs: Optional[int], images: int) -> Optional[int]:
@@ -127,10 +134,15 @@ def main(arguments: List[str]) -> int:
     return 0
 
 
+def described(image: str, case: Case) -> str:
+    """Returns a case in words."""
+    return f"{image} {case.plugin} {' '.join(each.name for each in case.members)} = {case.kind}"
+
+
 def _shown(result: Result) -> Iterator[str]:
     """Yields the lines about a case that is silent, or that harms others."""
     case = result.case
-    where = f"{result.image} {case.plugin} {' '.join(each.name for each in case.members)} = {case.kind}"
+    where = described(result.image, case)
     if result.verdict.word in SILENT:
         yield f"{result.verdict.word}: {where}: {'; '.join(result.verdict.said)}"
     for row in result.verdict.harmed[:1]:

@@ -12,10 +12,10 @@ import functools
 import gc
 import logging
 import pathlib
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Set, Tuple
+from typing import Any, Callable, Dict, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Set, Tuple
 
 from tests import conftest  # noqa: F401  (our plugins, in front of any installed ones)
-from tests.forge import context, sample
+from tests.forge import context, sample, sampleowners
 from tests.forge.kernel import Kernel
 from tests.windows.test_owners_hostile import build as owners
 
@@ -23,10 +23,23 @@ from . import attempt, memory, plugins
 from .belonging import Belonging
 from .members import Member, noting
 
+
+def _sample(name: str) -> Kernel:
+    """Builds the sample, with a lock in its 32-bit half to which the PEB points, as one does in Windows."""
+    kernel = sample.build(name, legacy_pid=5136)
+    for process in kernel.processes:
+        for module in process.wow.modules if process.wow is not None else ():
+            if module.name == "ntdll.dll" and process.wow is not None:
+                link = process.space.read_int(module.base + sampleowners.LIST_RVA, 4)
+                # CriticalSection lies before ProcessLocksList.
+                process.wow.peb["LoaderLock"] = process.space.read_int(link - 4, 4)
+    return kernel
+
+
 BUILDERS: Dict[str, Callable[[], Kernel]] = {
-    "win7-x64": lambda: sample.build("win7-x64"),
-    "win10-x64": lambda: sample.build("win10-x64"),
-    "win11-x64": lambda: sample.build("win11-x64"),
+    "win7-x64": lambda: _sample("win7-x64"),
+    "win10-x64": lambda: _sample("win10-x64"),
+    "win11-x64": lambda: _sample("win11-x64"),
     "xp-x86": lambda: owners("xp-x86")[0],
 }
 
@@ -137,10 +150,10 @@ class Target:
         found = (
             member._replace(place=self.physical(member.layer, member.address)) for member in notes.members
         )
-        inside = (each for each in found if each.place is not None)
-        return Read(
-            tuple(each for each in inside if (each.place or 0) + each.size <= len(self.data)), notes.asked
-        )
+        inside = [
+            each for each in found if each.place is not None and each.place + each.size <= len(self.data)
+        ]
+        return Read(tuple(_once(inside)), notes.asked)
 
     def _answer(self, plugin: str, options: Dict[str, Any]) -> Answer:
         self._forget()
@@ -165,6 +178,16 @@ class Target:
             del layers._layers[name]
         for cache in self._caches:
             cache.cache_clear()
+
+
+def _once(members: Iterable[Member]) -> Iterator[Member]:
+    """Yields what was read at each place, which several layers may map, once and with all of its names."""
+    held: Dict[Tuple[Optional[int], int], List[Member]] = {}
+    for member in members:
+        held.setdefault((member.place, member.size), []).append(member)
+    for first, *others in held.values():
+        names = dict.fromkeys(name for each in (first, *others) for name in each.names)
+        yield first._replace(others=tuple(name for name in names if name != first.name))
 
 
 class _Warnings(logging.Handler):

@@ -26,7 +26,7 @@ IDS = ("nt.PspCidTable", "_HANDLE_TABLE*", "_EPROCESS.UniqueProcessId", "_ETHREA
 """PspCidTable is a handle table, too."""
 HANDLE_TABLE = ("_HANDLE_TABLE*", "_EPROCESS.ObjectTable")
 RING = ("_HANDLE_TRACE*", "_HANDLE_TABLE.DebugInfo")
-OBJECT_TRACES = ("_OBJECT_REF*", "_STACK_TABLE*", "nt.Obp*")
+OBJECT_TRACES = ("_OBJECT_REF*", "_STACK_TABLE*", "nt.Obp*", "word.objects/lister")
 STACK = (
     "*Stack*",
     "_KSTACK_CONTROL.*",
@@ -35,12 +35,18 @@ STACK = (
     "_NT_TIB.*",
     "_KEXCEPTION_FRAME.*",
 )
-FRAMES = ("_KTRAP_FRAME.*", "_CONTEXT.*", "*TrapFrame*", "_EXCEPTION_RECORD.*")
-HEAPLOG = ("_RTLP_HEAP_STACK_TRACE*",)
-HEAP = ("_HEAP*", "_DPH*", "_SEGMENT_HEAP*", "_PEB*.*Heap*", *HEAPLOG)
-DATABASE = ("_STACK_TRACE_DATABASE*", "_RTL_STACK_TRACE_ENTRY*", "nt.RtlpStackTraceData?ase")
+FRAMES = ("word.traps/reader", "_KTRAP_FRAME.*", "_CONTEXT.*", "*TrapFrame*", "_EXCEPTION_RECORD.*")
+HEAPLOG = ("_RTLP_HEAP_STACK_TRACE*", "word.tracedb/decode/heaplog")
+HEAP = ("_HEAP*", "_DPH*", "_SEGMENT_HEAP*", "_PEB*.*Heap*", "word.heaps/*", *HEAPLOG)
+DATABASE = (
+    "word.tracedb/decode/proof",
+    "word.tracedb/decode/entries",
+    "_STACK_TRACE_DATABASE*",
+    "_RTL_STACK_TRACE_ENTRY*",
+    "nt.RtlpStackTraceData?ase",
+)
 RESOURCE = ("_ERESOURCE.*", "_OWNER_ENTRY.*", "nt.ExpSystemResourcesList*")
-SECTION = ("_RTL_CRITICAL_SECTION*",)
+SECTION = ("_RTL_CRITICAL_SECTION*", "_LIST_ENTRY.*", "_PEB*.FastPebLock", "_PEB*.LoaderLock")
 VADS = ("_MMVAD*", "_EPROCESS.Vad*", "_MM_AVL*", "_SUBSECTION.*", "_CONTROL_AREA.*", "_FILE_OBJECT.*")
 MODULES = ("_KLDR_DATA_TABLE_ENTRY.*", "_LDR_DATA_TABLE_ENTRY*", "nt.PsLoadedModuleList*", "_PEB_LDR_DATA*")
 CREATORS = ("*.CreatorBackTraceIndex*", "*.Address")
@@ -85,7 +91,7 @@ NAMES: Dict[Word, Tuple[str, ...]] = {
     Word.EXPANDED: (),
     Word.NO_SWITCH_FRAME: STACK,
     Word.NO_SAVED_REGISTERS: (*STACK, *FRAMES),
-    Word.STACK_LIMITS_UNKNOWN: ("_TEB*.NtTib*", "_ETHREAD.Tcb.Teb", *FRAMES),
+    Word.STACK_LIMITS_UNKNOWN: ("_TEB*.NtTib*", "_NT_TIB.*", "_ETHREAD.Tcb.Teb", *FRAMES),
     Word.CODE_UNREADABLE: (*FRAMES, *STACK),
     Word.CODE_IN_NO_MODULE: (*FRAMES, *MODULES, *STACK),
     Word.CODE_AND_UNWIND_DATA_DIFFER: (),
@@ -128,7 +134,7 @@ NAMES: Dict[Word, Tuple[str, ...]] = {
     Word.EVENTS_OVERLAP: OBJECT_TRACES,
     Word.EVENTS_NOT_READ: OBJECT_TRACES,
     Word.EVENT_LIMIT: OBJECT_TRACES,
-    Word.BUCKET: (*OBJECT_TRACES, *DATABASE),
+    Word.BUCKET: (*OBJECT_TRACES, *DATABASE, *HEAPLOG),
     Word.BUCKET_UNREADABLE: OBJECT_TRACES,
     Word.BUCKETS_UNREADABLE: OBJECT_TRACES,
     Word.NO_LONGER_TRACED: (*OBJECT_TRACES, "_OBJECT_HEADER*"),
@@ -145,7 +151,7 @@ NAMES: Dict[Word, Tuple[str, ...]] = {
     Word.STACK_OF_ALLOCATION_OR_FREE: (),
     Word.NO_DATABASE: DATABASE,
     Word.NO_SUCH_INDEX: (*DATABASE, *CREATORS),
-    Word.FLAGS_UNREADABLE: ("_PEB*", "_EPROCESS.Peb"),
+    Word.FLAGS_UNREADABLE: ("_PEB*", "_EPROCESS.Peb", "_EPROCESS.W*64Process", "_EWOW64PROCESS.Peb"),
     Word.UNTRACED: HEAP,
     Word.UNSIZED: HEAP,
     Word.GONE: (),
@@ -160,7 +166,7 @@ NAMES: Dict[Word, Tuple[str, ...]] = {
     Word.NO_POINTER: DATABASE,
     Word.NO_NTDLL: (*MODULES, *VADS, "_PEB*"),
     Word.DATABASE_POINTER_UNREADABLE: DATABASE,
-    Word.NTDLL_DATA_INCOMPLETE: (),
+    Word.NTDLL_DATA_INCOMPLETE: MODULES,
     Word.SEARCH_CUT_SHORT: (),
     Word.DATABASE_UNREADABLE: DATABASE,
     Word.INDEX_AMBIGUOUS: (),
@@ -179,7 +185,7 @@ NAMES: Dict[Word, Tuple[str, ...]] = {
     Word.ON_ANOTHER_LIST: SECTION,
     Word.ON_ONE_OF_LISTS: SECTION,
     # Owners of locks.
-    Word.NO_THREAD: (*RESOURCE, *SECTION, "_ETHREAD.Tcb.Header.Type"),
+    Word.NO_THREAD: (*RESOURCE, *SECTION, "_ETHREAD.Tcb.Header.Type", "_ETHREAD.Cid.*"),
     Word.RESOURCES_OVERLAP: RESOURCE,
     Word.OWNER_TABLE_UNREADABLE: RESOURCE,
     Word.OWNER_TABLE_TOO_BIG: RESOURCE,
@@ -193,7 +199,7 @@ NAMES: Dict[Word, Tuple[str, ...]] = {
     Word.NO_VAD: (*MODULES, *VADS),
     Word.VAD_WITHOUT_FILE: (*MODULES, *VADS),
     Word.VAD_OF_ANOTHER_FILE: (*MODULES, *VADS),
-    Word.NO_LOADER_LIST: MODULES,
+    Word.NO_LOADER_LIST: (*MODULES, "_PEB*.Ldr", "_EPROCESS.Peb", "_EWOW64PROCESS.Peb"),
     Word.OVERLAPS_ANOTHER_MODULE: MODULES,
     Word.NOT_IN_THE_MODULE_LIST: MODULES,
     Word.HEADERS_CONTRADICT_THE_LIST: MODULES,
@@ -217,6 +223,7 @@ NAMES: Dict[Word, Tuple[str, ...]] = {
 
 WARNINGS: Tuple[Tuple[str, Tuple[str, ...]], ...] = (
     ("^process list damaged", PROCESS_LIST),
+    (": no database$", DATABASE),
     ("^The thread list of process", THREAD_LIST),
     ("^contradicted: MmUnloadedDrivers", ("nt.Mm*Unloaded*",)),
     ("^The kernel's list of modules is broken", MODULES),
@@ -321,4 +328,4 @@ def makes_rows(plugin: str, member: Member) -> bool:
 
 def matches(member: Member, patterns: Iterable[str]) -> bool:
     """Tells whether one of several patterns is that of a member."""
-    return any(fnmatch.fnmatchcase(member.name, pattern) for pattern in patterns)
+    return any(fnmatch.fnmatchcase(name, pattern) for name in member.names for pattern in patterns)

@@ -43,8 +43,8 @@ class Entry(NamedTuple):
 
     def names(self, member: Member) -> bool:
         """Tells whether this is about a member; about both links of a list if it names the list."""
-        name = re.sub(r"\.[FB]link$", "", member.name)
-        return any(fnmatch.fnmatchcase(each, self.name) for each in (member.name, name))
+        names = (*member.names, *(re.sub(r"\.[FB]link$", "", each) for each in member.names))
+        return any(fnmatch.fnmatchcase(each, self.name) for each in names)
 
 
 def entries(text: str) -> List[Entry]:

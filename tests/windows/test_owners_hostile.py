@@ -34,7 +34,7 @@ def build(name: str) -> Tuple[Kernel, Any, List[Tuple[Any, int, int]]]:
     indices = put_database(kernel, "5.1" if name == "xp-x86" else "6.1", traces_of(kernel))
     made = Resources(kernel)
     for index in indices:
-        made.add(index=index, active=2, exclusive=thread, table=[(thread.ethread.address, 1)] * 3)
+        made.add(index=index, active=4, exclusive=thread, table=[(thread.ethread.address, 1)] * 3)
     made.link()
     app = kernel.process("app.exe", pid=1000, nt_global_flag=0x1000)
     ntdll = app.module("ntdll.dll", data=0x2000)

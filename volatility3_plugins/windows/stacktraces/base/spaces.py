@@ -174,6 +174,7 @@ class PageTableRoots:
         self._owners: Dict[int, List[int]] = {}
         self._pids: Dict[int, int] = {}
         self._system: Optional[int] = None
+        self._kernel = int(image.layer.config.get("page_map_offset") or 0) & _ROOT
         if process is None:
             return
         self._fields = [
@@ -209,10 +210,13 @@ class PageTableRoots:
         eprocess, layer_name = key
         pid, root, alive = self._read(eprocess)
         if not alive:
-            return NOTHING, NOTHING
+            users = self._owners.get(root, ()) if pid == SYSTEM_PID and root != self._kernel else ()
+            return NOTHING, status(
+                *(Said(Word.PAGE_TABLES_OF_PROCESS, self._pids[each]) for each in users[:1])
+            )
         if not self._maps_kernel(eprocess, layer_name):
             return status(Word.PAGE_TABLES_UNREADABLE), NOTHING
-        if root == self._system:
+        if root in (self._system, self._kernel) and self._told(eprocess, layer_name) != pid:
             return status(Said(Word.PAGE_TABLES_OF_PROCESS, SYSTEM_PID)), NOTHING
         doubt = NOTHING
         if self._vads is not None and self._memory.member(eprocess, self._vads) == 0:

@@ -32,7 +32,7 @@ class CriticalSections:
     def __init__(self, image: Image, ntdlls: Ntdlls) -> None:
         self._image = image
         self._ntdlls = ntdlls
-        self._lists = SectionLists(ntdlls)
+        self._lists = SectionLists(image, ntdlls)
 
     def list_sections(self, space: AddressSpace) -> Iterator[Listed]:
         """Yields the critical sections in the list's order, and a LockGap for sections that cannot be read.

@@ -13,7 +13,9 @@ import logging
 import struct
 from typing import Dict, Iterator, List, Optional, Set
 
+from ..base import globalflag
 from ..base.decode import links
+from ..base.decode.globalflags import FLG_USER_STACK_TRACE_DB
 from ..base.decode.record import Record
 from ..base.image import Image
 from ..base.space import AddressSpace
@@ -105,10 +107,12 @@ class SectionLists:
     """Finds the lists of address spaces.
 
     Args:
+        image: the image
         ntdlls: finds the ntdll of a space
     """
 
-    def __init__(self, ntdlls: Ntdlls) -> None:
+    def __init__(self, image: Image, ntdlls: Ntdlls) -> None:
+        self._image = image
         self._ntdlls = ntdlls
 
     def find(self, space: AddressSpace, ntdll: Optional[Ntdll], memory: SectionMemory) -> List[SectionList]:
@@ -128,11 +132,13 @@ class SectionLists:
             head = ntdll.address_of(SYMBOL)
             if head is not None and memory.links(head) not in (None, (0, 0)):
                 return [SectionList(head, True, True)]
-            for link in self._candidates(ntdll, memory):
-                if memory.proven(link):
-                    member = link
-                elif len(rings) < MAX_LISTS and not any(link in ring for ring in rings.values()):
-                    rings[link] = {link, *links.walk(link, memory.links).nodes}
+            for both in (True, False):
+                if both or not (rings or member) and self._wanted(space, memory):
+                    for link in self._candidates(ntdll, memory, both):
+                        if memory.proven(link):
+                            member = link
+                        elif len(rings) < MAX_LISTS and not any(link in ring for ring in rings.values()):
+                            rings[link] = {link, *links.walk(link, memory.links).nodes}
         real = {link for link, ring in rings.items() if not ring.isdisjoint(of_peb)}
         found = [
             SectionList(link, True, link in real) for link in sorted(rings, key=lambda each: each not in real)
@@ -156,17 +162,29 @@ class SectionLists:
                 return True
         return False
 
-    def _candidates(self, ntdll: Ntdll, memory: SectionMemory) -> Iterator[int]:
-        """Yields the LIST_ENTRYs in ntdll's writable data that are linked with the LIST_ENTRY of a lock."""
-        for tries, link in enumerate(self._pairs(ntdll)):
+    def _wanted(self, space: AddressSpace, memory: SectionMemory) -> bool:
+        """Tells whether a list that was not found is worth another search: the process keeps traces of locks."""
+        flags = globalflag.read(self._image, space) or 0
+        return bool(flags & FLG_USER_STACK_TRACE_DB) or self.expected(space, memory)
+
+    def _candidates(self, ntdll: Ntdll, memory: SectionMemory, both: bool) -> Iterator[int]:
+        """Yields the LIST_ENTRYs in ntdll's writable data that are linked with the LIST_ENTRY of a lock.
+
+        Args:
+            ntdll: the module
+            memory: reads critical sections
+            both: take only those of which both links may lead to a node: one that is damaged may not
+        """
+        for tries, link in enumerate(self._pairs(ntdll, both)):
             if tries >= MAX_TRIES:
                 vollog.warning(f"Process {ntdll.space.pid}: ntdll's data is no data; the search was given up")
                 return
             if _linked(link, memory):
                 yield link
 
-    def _pairs(self, ntdll: Ntdll) -> Iterator[int]:
-        """Yields the addresses in ntdll's writable data at which two words may be the links of a list."""
+    def _pairs(self, ntdll: Ntdll, both: bool) -> Iterator[int]:
+        """Yields the addresses in ntdll's writable data at which two words, or one, may be links of a list."""
+        needed = all if both else any
         width = ntdll.space.pointer_size
         code = "Q" if width == 8 else "I"
         for extents in self._ntdlls.data(ntdll)[0]:
@@ -177,7 +195,7 @@ class SectionLists:
                     link = start + skip + number * width
                     # A head of which one link was written to lead to itself is still a head by the other one.
                     leads = flink != link or blink != link
-                    if leads and _plausible(flink, width) and _plausible(blink, width):
+                    if leads and needed((_plausible(flink, width), _plausible(blink, width))):
                         yield link
 
     @staticmethod

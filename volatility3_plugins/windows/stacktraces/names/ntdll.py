@@ -12,7 +12,7 @@ from ..base.decode.record import Record
 from ..base.image import Image
 from ..base.sections import ImageSections, SectionView
 from ..base.space import AddressSpace
-from ..base.vads import Vads
+from ..base.vads import Vad, Vads
 from .decode import pe
 from .imagereader import ImageReader
 from .loaderlists import LoaderLists
@@ -90,12 +90,17 @@ class Ntdlls:
         return self._sections.of(next((vad for vad in vads if vad.start <= base < vad.end), None))
 
     def _places(self, space: AddressSpace) -> Iterator[Tuple[int, int]]:
-        """Yields (base, size) of each module with the name of ntdll."""
+        """Yields (base, size) of each module with the name of ntdll, first those that are in a VAD."""
         entries, _ = self._lists.of_process(space)
-        for entry in entries:
-            if entry.name.lower() == NAME:
-                yield entry.base, entry.size
+        named = [(entry.base, entry.size) for entry in entries if entry.name.lower() == NAME]
         vads, _ = self._vads.list_vads(space)
+        mapped = {vad.start: vad.end - vad.start for vad in vads if vad.image}
+        yield from ((base, mapped[base]) for base, _ in named if base in mapped)
+        yield from self._of_vads(space, vads)
+        yield from named
+
+    def _of_vads(self, space: AddressSpace, vads: List[Vad]) -> Iterator[Tuple[int, int]]:
+        """Yields (base, size) of each mapped image whose file is ntdll, of the half's bitness."""
         for vad in sorted(vads):
             if not vad.image:
                 continue

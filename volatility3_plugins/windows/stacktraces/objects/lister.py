@@ -85,17 +85,16 @@ class ObjectTraceLister(interfaces.configuration.VersionableInterface):
             yield _nothing(Word.NO_SYMBOL if known else self._other_form())
             return
         memory = image.memory(image.kernel)
-        table, stacks = memory.pointer(symbol), image.symbol(_STACKS)
+        table, place = memory.pointer(symbol), image.symbol(_STACKS)
+        stacks = None if place is None else memory.pointer(place)
         if table is None:
             yield _nothing(Word.UNREADABLE)
-        elif table and (not known or stacks is None):
+        elif (table or stacks) and (not known or place is None):
             yield _nothing(self._other_form())
-        elif stacks is not None and memory.pointer(stacks):
+        elif table or stacks:
             if not table:
                 yield _nothing(Said(Word.CONTRADICTED, members=(_OBJECTS,)))
-            yield from _Refs(image, memory.pointer(stacks)).events(table)
-        elif table and stacks is not None:
-            yield from _Refs(image, None).events(table)
+            yield from _Refs(image, stacks).events(table)
 
     def _other_form(self) -> Word:
         return Word.LATER_FORM if self._image.types.has(_LATER) else Word.EARLIER_FORM

@@ -140,7 +140,7 @@ class FlagRows:
         if silent:
             said = status(said, Word.UST_WITHOUT_HPC)
         if flags is None and not (space.status or missing):
-            said = status(Word.FLAGS_UNREADABLE if space.peb or space.kernel else Word.NO_PEB)
+            said = status(space.remark, Word.FLAGS_UNREADABLE if space.peb or space.kernel else Word.NO_PEB)
         return self._space(
             space.pid,
             space.process,

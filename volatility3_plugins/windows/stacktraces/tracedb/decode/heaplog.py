@@ -14,7 +14,7 @@ import struct
 from typing import Iterator, Optional, Set, Tuple
 
 from ...base.decode.memory import WINDOW, Memory, Reader, Windows
-from ...base.decode.status import Status
+from ...base.decode.status import Said, Status, Word, status
 from . import status as stdstatus
 from .capture import back_trace_hash
 from .database import Figures
@@ -30,7 +30,7 @@ def prove(reader: Reader, address: int, layout: HeapLogLayout) -> bool:
     An empty log proves nothing, and is not recognised.
     """
     log = HeapLog(reader, address, layout)
-    return bool(log.trace_count) and log.proves_itself()
+    return log.proves_itself()
 
 
 class HeapLog:
@@ -76,7 +76,8 @@ class HeapLog:
             for record in records
             if record
         ]
-        return True in verdicts and False not in verdicts
+        # A damaged record among sound ones does not take the log away; no other bytes have a sound one.
+        return verdicts.count(True) > verdicts.count(False)
 
     def traces(self, carve: bool = False) -> Iterator[Trace]:
         """Returns the records, chain by chain. They have neither an index nor a count.
@@ -100,13 +101,17 @@ class HeapLog:
 
     @property
     def status(self) -> Status:
-        """What is wrong with the log as a whole."""
-        found = 0
+        """What is wrong with the log as a whole: TraceCount too, if it does not count what the chains have."""
+        found = records = 0
         for trace in self._rows():
+            records += trace is not None
             found |= stdstatus.BUCKET if trace is None else trace.status & stdstatus.UNREADABLE
         if self._object.missing(self.address, self.address + self._layout.size):
             found |= stdstatus.UNREADABLE
-        return stdstatus.of(found)
+        differs = not found and self.trace_count not in (None, records)
+        return status(
+            stdstatus.of(found), Said(Word.CONTRADICTED, members=("TraceCount",)) if differs else None
+        )
 
     def _rows(self) -> Iterator[Optional[Trace]]:
         """Yields the records, and None for a chain that leads astray."""
