@@ -24,7 +24,7 @@ PROCESSORS = ("nt.KiProcessorBlock*", "nt.KeNumberProcessors", "_KPRCB.*")
 PROCESS_LIST = ("nt.PsActiveProcessHead*", "_EPROCESS.ActiveProcessLinks*")
 IDS = ("nt.PspCidTable", "_HANDLE_TABLE*", "_EPROCESS.UniqueProcessId", "_ETHREAD.Cid.*")
 """PspCidTable is a handle table, too."""
-HANDLE_TABLE = ("_HANDLE_TABLE*", "_EPROCESS.ObjectTable")
+HANDLE_TABLE = ("word.base/*handletable*", "_HANDLE_TABLE*", "_EPROCESS.ObjectTable")
 RING = ("_HANDLE_TRACE*", "_HANDLE_TABLE.DebugInfo")
 OBJECT_TRACES = ("_OBJECT_REF*", "_STACK_TABLE*", "nt.Obp*", "word.objects/lister")
 STACK = (
@@ -36,6 +36,7 @@ STACK = (
     "_KEXCEPTION_FRAME.*",
 )
 FRAMES = ("word.traps/reader", "_KTRAP_FRAME.*", "_CONTEXT.*", "*TrapFrame*", "_EXCEPTION_RECORD.*")
+OBJECTS = ("word.base/objectheaders", "_OBJECT_*", "_HANDLE_TABLE*", "nt.Ob*")
 HEAPLOG = ("_RTLP_HEAP_STACK_TRACE*", "word.tracedb/decode/heaplog")
 HEAP = ("_HEAP*", "_DPH*", "_SEGMENT_HEAP*", "_PEB*.*Heap*", "word.heaps/*", *HEAPLOG)
 DATABASE = (
@@ -45,7 +46,7 @@ DATABASE = (
     "_RTL_STACK_TRACE_ENTRY*",
     "nt.RtlpStackTraceData?ase",
 )
-RESOURCE = ("_ERESOURCE.*", "_OWNER_ENTRY.*", "nt.ExpSystemResourcesList*")
+RESOURCE = ("_FAST_*", "_ERESOURCE.*", "_OWNER_ENTRY.*", "nt.ExpSystemResourcesList*")
 SECTION = ("_RTL_CRITICAL_SECTION*", "_LIST_ENTRY.*", "_PEB*.FastPebLock", "_PEB*.LoaderLock")
 VADS = ("_MMVAD*", "_EPROCESS.Vad*", "_MM_AVL*", "_SUBSECTION.*", "_CONTROL_AREA.*", "_FILE_OBJECT.*")
 MODULES = ("_KLDR_DATA_TABLE_ENTRY.*", "_LDR_DATA_TABLE_ENTRY*", "nt.PsLoadedModuleList*", "_PEB_LDR_DATA*")
@@ -53,11 +54,11 @@ CREATORS = ("*.CreatorBackTraceIndex*", "*.Address")
 
 NAMES: Dict[Word, Tuple[str, ...]] = {
     # Of anything: what the row is about, which is what leads to it.
-    Word.UNREADABLE: (*FRAMES, *HEAP, *DATABASE, *RESOURCE, *SECTION),
+    Word.UNREADABLE: (*FRAMES, *STACK, *HEAP, *DATABASE, *RESOURCE, *SECTION),
     Word.PARTLY_UNREADABLE: (*FRAMES, *HEAP, *DATABASE),
     Word.NOT_CANONICAL: (*FRAMES, *STACK),
     Word.RUNNING: (),
-    Word.STALE: FRAMES,
+    Word.STALE: (*FRAMES, *STACK),
     Word.TERMINATED: (),
     Word.UNSURE: (),
     Word.DAMAGED: HEAP,
@@ -90,7 +91,7 @@ NAMES: Dict[Word, Tuple[str, ...]] = {
     Word.IN_32_BIT_CODE: (),
     Word.EXPANDED: (),
     Word.NO_SWITCH_FRAME: STACK,
-    Word.NO_SAVED_REGISTERS: (*STACK, *FRAMES),
+    Word.NO_SAVED_REGISTERS: (*STACK, *FRAMES, "_TEB*.TlsSlots*"),
     Word.STACK_LIMITS_UNKNOWN: ("_TEB*.NtTib*", "_NT_TIB.*", "_ETHREAD.Tcb.Teb", *FRAMES),
     Word.CODE_UNREADABLE: (*FRAMES, *STACK),
     Word.CODE_IN_NO_MODULE: (*FRAMES, *MODULES, *STACK),
@@ -124,7 +125,7 @@ NAMES: Dict[Word, Tuple[str, ...]] = {
     Word.OBJECT_HEADERS_UNREADABLE: (*HANDLE_TABLE, "_OBJECT_HEADER*"),
     # Objects.
     Word.OBJECT_UNREADABLE: ("_OBJECT_*", *HANDLE_TABLE),
-    Word.OBJECT_TYPE_UNKNOWN: ("_OBJECT_*", "nt.Ob*"),
+    Word.OBJECT_TYPE_UNKNOWN: OBJECTS,
     # Object traces.
     Word.NO_SYMBOL: (),
     Word.LATER_FORM: OBJECT_TRACES,
@@ -169,7 +170,7 @@ NAMES: Dict[Word, Tuple[str, ...]] = {
     Word.NTDLL_DATA_INCOMPLETE: MODULES,
     Word.SEARCH_CUT_SHORT: (),
     Word.DATABASE_UNREADABLE: DATABASE,
-    Word.INDEX_AMBIGUOUS: (),
+    Word.INDEX_AMBIGUOUS: DATABASE,
     Word.HEADER: DATABASE,
     # Frames.
     Word.ADDRESS: CREATORS,
@@ -240,14 +241,12 @@ WARNINGS: Tuple[Tuple[str, Tuple[str, ...]], ...] = (
 
 
 COUNTS: Dict[str, Tuple[str, ...]] = {
-    "Mismatched": DATABASE,
+    "Mismatched": (*DATABASE, *HEAPLOG),
     "Orphans": DATABASE,
     "Unindexed": DATABASE,
-    "UnreadableBytes": DATABASE,
+    "UnreadableBytes": (*DATABASE, *HEAPLOG),
 }
 """Columns that count what is wrong, and with what."""
-
-OBJECTS = ("_OBJECT_*", "_HANDLE_TABLE*", "nt.Ob*")
 
 ROWS: Dict[str, Tuple[str, ...]] = {
     "gflags": (*DATABASE, "nt.NtGlobalFlag"),

@@ -76,10 +76,18 @@ class HandleTables:
         Args:
             eprocess: address of the _EPROCESS
         """
+        address = self._listed_tables().get(eprocess)
+        return None if address is None else self.at(address)
+
+    def made_for(self, table: int) -> Optional[int]:
+        """Returns the _EPROCESS for which the table at an address was made; None if the list lacks it."""
+        return next((owner for owner, each in self._listed_tables().items() if each == table), None)
+
+    def _listed_tables(self) -> Dict[int, int]:
+        """Returns the addresses of the tables in the kernel's list, by the _EPROCESS of each."""
         if self._by_process is None:
             self._by_process = {owner: table for table, owner in self.owners()}
-        address = self._by_process.get(eprocess)
-        return None if address is None else self.at(address)
+        return self._by_process
 
     def owners(self) -> Iterator[Tuple[int, int]]:
         """Yields the address of each table in the kernel's list, and the _EPROCESS for which it was made."""

@@ -232,7 +232,7 @@ class PageTableRoots:
         """Returns the ID of a process, the page of its tables, and whether it has a user half."""
         values = [self._memory.member(eprocess, field) for field in self._fields]
         pid, root, peb, exited = (value or 0 for value in values)
-        return pid, root & _ROOT, bool(peb) and not exited
+        return pid, root & _ROOT, bool(peb) and not exited and pid != SYSTEM_PID
 
     def _maps_kernel(self, eprocess: int, layer_name: str) -> bool:
         """Tells whether page tables have the kernel's half, as those of each process do."""

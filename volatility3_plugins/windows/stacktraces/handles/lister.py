@@ -87,7 +87,11 @@ class HandleLister(interfaces.configuration.VersionableInterface):
         if listed is not None and (table is None or table.address != listed.address):
             yield hole(space, Said(Word.CONTRADICTED, members=("ObjectTable",)))
             table = listed
-        if table is None:
+        owner = self._tables.made_for(table.address) if table is not None and listed is None else None
+        if owner not in (None, space.eprocess):
+            # Its events are listed in the process for which it was made.
+            yield hole(space, Said(Word.CONTRADICTED, members=("ObjectTable",)))
+        elif table is None:
             yield hole(space, Word.HANDLE_TABLE_UNREADABLE)
         elif table.address and self._is_shared(space, table):
             yield hole(space, Word.HANDLE_TABLE_SHARED)

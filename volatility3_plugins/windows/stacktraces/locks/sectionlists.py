@@ -133,7 +133,7 @@ class SectionLists:
             if head is not None and memory.links(head) not in (None, (0, 0)):
                 return [SectionList(head, True, True)]
             for both in (True, False):
-                if both or not (rings or member) and self._wanted(space, memory):
+                if both or (not (rings or member) and self._wanted(space, memory)):
                     for link in self._candidates(ntdll, memory, both):
                         if memory.proven(link):
                             member = link
@@ -163,7 +163,7 @@ class SectionLists:
         return False
 
     def _wanted(self, space: AddressSpace, memory: SectionMemory) -> bool:
-        """Tells whether a list that was not found is worth another search: the process keeps traces of locks."""
+        """Tells whether a list that was not found is worth another search: traces of locks are kept."""
         flags = globalflag.read(self._image, space) or 0
         return bool(flags & FLG_USER_STACK_TRACE_DB) or self.expected(space, memory)
 
@@ -183,7 +183,7 @@ class SectionLists:
                 yield link
 
     def _pairs(self, ntdll: Ntdll, both: bool) -> Iterator[int]:
-        """Yields the addresses in ntdll's writable data at which two words, or one, may be links of a list."""
+        """Yields the addresses in ntdll's writable data at which two words (or one) may be links."""
         needed = all if both else any
         width = ntdll.space.pointer_size
         code = "Q" if width == 8 else "I"

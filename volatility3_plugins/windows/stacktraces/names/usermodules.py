@@ -5,11 +5,12 @@
 from __future__ import annotations
 
 import bisect
-from typing import Dict, List, Optional, Sequence
+from typing import Dict, List, Optional, Sequence, Set, Tuple
 
 from ..base.decode import modulename
+from ..base.decode.pagetable import PAGE_SIZE
 from ..base.decode.record import Record
-from ..base.decode.status import NOTHING, Status, Word, status
+from ..base.decode.status import NOTHING, Said, Status, Word, says, status
 from ..base.image import Image
 from ..base.sections import ImageSections, SectionView
 from ..base.space import AddressSpace
@@ -61,12 +62,17 @@ class UserModules:
         for half in halves:
             entries, complete = self._lists.of_process(half)
             lists_whole = lists_whole and complete
+            bases: Set[int] = set()
             for entry in entries:
                 if entry.base + entry.size > user_end or entry.size > MAX_IMAGE:
                     lists_whole = False
                     continue
                 said = _status(entry, complete, vads if vads_whole else None)
-                size = _size(entry, vads)
+                # An entry that lies where no image is may be that of one which only the VADs know.
+                lists_whole = lists_whole and not says(said, Word.NO_VAD) and entry.base not in bases
+                bases.add(entry.base)
+                size, differs = _size(entry, vads)
+                said = status(said, differs)
                 module = found.setdefault(entry.base, _module(entry.base, size, entry.name, said))
                 if module.name.lower() == "ntdll":
                     ntdlls.setdefault(half.pointer_size, module)
@@ -112,9 +118,15 @@ def _module(base: int, size: int, path: str, said: Status) -> Module:
     return Module(base, size, modulename.module_name(path), modulename.file_name(path), said)
 
 
-def _size(entry: LoaderEntry, vads: Sequence[Vad]) -> int:
+def _size(entry: LoaderEntry, vads: Sequence[Vad]) -> Tuple[int, Status]:
+    """Returns the size of a module as far as its VAD reaches, and what is wrong with the size in its entry."""
     vad = vad_at(vads, entry.base)
-    return entry.size if vad is None else min(entry.size, vad.end - entry.base)
+    if vad is None:
+        return entry.size, NOTHING
+    room = vad.end - entry.base
+    if not vad.image or vad.start != entry.base or -(-entry.size // PAGE_SIZE) * PAGE_SIZE == room:
+        return min(entry.size, room), NOTHING
+    return room, status(Said(Word.CONTRADICTED, members=("SizeOfImage",)))
 
 
 def _status(entry: LoaderEntry, lists_whole: bool, vads: Optional[Sequence[Vad]]) -> Status:

@@ -144,8 +144,12 @@ class _Refs:
     def _strangers(self) -> Iterator[ObjectEvent]:
         """Yields a row for each object whose header says that it is traced, and that no chain has.
 
-        The objects are all processes and threads, and those that the handles of the processes name.
+        The objects are all processes and threads, and those that the handles of the processes name. If the
+        list of processes is damaged, a row says so.
         """
+        listed = self._image.part(ProcessList).status
+        if listed:
+            yield ObjectEvent(status=listed)
         for header in dict.fromkeys(_objects(self._image, self._objects)):
             if header not in self._headers and self._objects.traced(header):
                 yield ObjectEvent(self._objects.describe(header), status=status(Word.IN_NO_CHAIN))

@@ -22,6 +22,8 @@ from .judge import Trace
 from .layout import POINTER_CODES, HeapLogLayout
 
 _SAMPLE = 16
+FEW = 3
+"""One pointer of so many may be damaged."""
 
 
 def prove(reader: Reader, address: int, layout: HeapLogLayout) -> bool:
@@ -63,11 +65,13 @@ class HeapLog:
             return False
         code, each = POINTER_CODES[layout.pointer_size], layout.bucket_size // layout.pointer_size
         words = struct.unpack_from(f"<{each * layout.bucket_count}{code}", data, layout.buckets)
-        if any(word % layout.pointer_size for word in words):
+        # One pointer that is damaged does not take the log away.
+        if sum(bool(word % layout.pointer_size) for word in words) * FEW > len(words) - words.count(0):
             return False
         found = list(enumerate(zip(words[::each], words[1::each])))
         # One pointer further on, what a bucket found last stands for the head of its chain.
-        if any(last and not head for _, (head, last) in found):
+        without_head = sum(bool(last and not head) for _, (head, last) in found)
+        if without_head * FEW > sum(bool(last) for _, (_, last) in found):
             return False
         used = [(bucket, records) for bucket, records in found if records[0]]
         verdicts = [
@@ -101,7 +105,7 @@ class HeapLog:
 
     @property
     def status(self) -> Status:
-        """What is wrong with the log as a whole: TraceCount too, if it does not count what the chains have."""
+        """What is wrong with the log as a whole; TraceCount if it does not count what the chains have."""
         found = records = 0
         for trace in self._rows():
             records += trace is not None
