@@ -20,7 +20,7 @@ from volatility3.framework import interfaces
 from ..base import globalflag
 from ..base.decode import globalflags
 from ..base.decode.memory import Memory
-from ..base.decode.status import Word, says, status
+from ..base.decode.status import NOTHING, Word, says, status
 from ..base.image import Image
 from ..base.space import AddressSpace
 from ..tracedb.decode import status as tracestatus
@@ -30,7 +30,7 @@ from .decode.contents import Contents, read_contents
 from .decode.find import HeapTypes, find
 from .decode.nt import logs_no_block, read_heap
 from .decode.trace import DATABASE, BlockTrace, Traces
-from .space import HeapSpace, find_space, listed_heaps, load_types
+from .space import HeapSpace, find_space, list_contradicted, listed_heaps, load_types
 
 vollog = logging.getLogger(__name__)
 
@@ -73,7 +73,7 @@ class Heaps(interfaces.configuration.VersionableInterface):
             return Contents([], [], 0, space.remark) if space.remark else None
         contents = self._read(space, keep) if space.layer_name else None
         if contents is not None:
-            return contents._replace(status=status(space.remark, space.status))
+            return contents._replace(status=status(space.remark, space.status, contents.status))
         said = space.status or status(None if self._flags_known(space) else Word.FLAGS_UNREADABLE)
         said = status(space.remark, said)
         return Contents([], [], 0, said) if said else None
@@ -111,7 +111,9 @@ class Heaps(interfaces.configuration.VersionableInterface):
         traces = self._traces(space, memory, bool(found.page))
         contents = read_contents(memory, found, types, traces, listed, keep)
         self._tell(space, where, listed, contents)
-        return contents
+        said = NOTHING if listed is not None else list_contradicted(self._image, space, where)
+        incomplete = Word.VADS_INCOMPLETE if space.eprocess and not where.whole else None
+        return contents._replace(status=status(contents.status, said, incomplete))
 
     def _types_of(self, space: AddressSpace) -> HeapTypes:
         if space.pointer_size not in self._types:

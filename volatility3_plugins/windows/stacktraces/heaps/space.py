@@ -8,6 +8,7 @@ from typing import List, Optional, Sequence, Tuple
 
 from ..base import pages, tables
 from ..base.decode.memory import Range, join
+from ..base.decode.status import NOTHING, Said, Status, Word, status
 from ..base.decode.structure import MissingMemberError, Structures
 from ..base.image import Image
 from ..base.space import ARCHES, AddressSpace
@@ -100,6 +101,20 @@ def listed_heaps(image: Image, space: AddressSpace) -> Optional[List[int]]:
         return None
     heaps = [int.from_bytes(data[at : at + size], "little") for at in range(0, len(data), size)]
     return list(dict.fromkeys(heap for heap in [*heaps, default] if heap))
+
+
+def list_contradicted(image: Image, space: AddressSpace, where: HeapSpace) -> Status:
+    """Returns what is wrong with a PEB's list of heaps; nothing of one that is paged out."""
+    if not space.peb:
+        return NOTHING
+    memory, peb = image.memory(space), image.process_types(space.pointer_size)["_PEB"]
+    number, array = (memory.member(space.peb, peb.field(name)) for name in ("NumberOfHeaps", "ProcessHeaps"))
+    wrong = []
+    if number is not None and not 0 < number <= MAX_HEAPS:
+        wrong.append("NumberOfHeaps")
+    if array is not None and where.whole and not any(start <= array < end for start, end in where.ranges):
+        wrong.append("ProcessHeaps")
+    return status(Said(Word.CONTRADICTED, members=tuple(wrong)) if wrong else None)
 
 
 def _segment_types(types: Structures, pointer_size: int) -> Optional[SegmentHeapTypes]:

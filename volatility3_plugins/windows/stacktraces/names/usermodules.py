@@ -10,7 +10,7 @@ from typing import Dict, List, Optional, Sequence, Set, Tuple
 from ..base.decode import modulename
 from ..base.decode.pagetable import PAGE_SIZE
 from ..base.decode.record import Record
-from ..base.decode.status import NOTHING, Said, Status, Word, says, status
+from ..base.decode.status import NOTHING, Said, Status, Word, status
 from ..base.image import Image
 from ..base.sections import ImageSections, SectionView
 from ..base.space import AddressSpace
@@ -20,6 +20,10 @@ from .kernelmodules import Module, mark_overlaps
 from .loaderlists import LoaderEntry, LoaderLists
 
 _BOTH_ORDERS = 3
+
+
+GRANULARITY = 0x10000
+"""What the addresses at which Windows maps images are multiples of."""
 
 
 class ProcessModules(Record):
@@ -68,8 +72,8 @@ class UserModules:
                     lists_whole = False
                     continue
                 said = _status(entry, complete, vads if vads_whole else None)
-                # An entry that lies where no image is may be that of one which only the VADs know.
-                lists_whole = lists_whole and not says(said, Word.NO_VAD) and entry.base not in bases
+                # No image begins there, or two would: the entry may be that of one which only the VADs know.
+                lists_whole = lists_whole and not entry.base % GRANULARITY and entry.base not in bases
                 bases.add(entry.base)
                 size, differs = _size(entry, vads)
                 said = status(said, differs)
@@ -119,7 +123,7 @@ def _module(base: int, size: int, path: str, said: Status) -> Module:
 
 
 def _size(entry: LoaderEntry, vads: Sequence[Vad]) -> Tuple[int, Status]:
-    """Returns the size of a module as far as its VAD reaches, and what is wrong with the size in its entry."""
+    """Returns the size of a module as far as its VAD reaches, and what is wrong with that in its entry."""
     vad = vad_at(vads, entry.base)
     if vad is None:
         return entry.size, NOTHING
