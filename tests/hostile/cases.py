@@ -46,6 +46,12 @@ class Case(NamedTuple):
     def name(self) -> str:
         return self.members[0].name
 
+    @property
+    def key(self) -> str:
+        """What stays the same of the case when the plugins read other members, too."""
+        places = " ".join(f"{each.name}@{each.address:x}" for each in self.members)
+        return f"{self.plugin} {places} {self.kind}"
+
 
 class Cases(NamedTuple):
     """The cases of a plugin, and what it reads."""
@@ -118,9 +124,9 @@ def _links(target: Target, members: Sequence[Member]) -> Made:
         if not member.path.endswith("Flink"):
             continue
         size, layer = member.size, member.layer
-        other = at.get((layer, member.address + size))
-        if other is None or not other.path.endswith("Blink"):
-            continue
+        place = (member.place or 0) + size
+        blink = member._replace(path=f"{member.path[:-5]}Blink", address=member.address + size, place=place)
+        other = at.get((layer, member.address + size), blink)
         own = _stored(target, member.address, size)
         after, before = _value(target, member), _value(target, other)
         both = (member, other)
@@ -131,6 +137,11 @@ def _links(target: Target, members: Sequence[Member]) -> Made:
             closed = _writes(target, layer, size, past)
             if len(closed) == len(past):
                 yield both, UNLINKED, (*closed, *alone)
+
+
+def is_empty(target: Target, member: Member) -> bool:
+    """Tells whether a Flink is that of a list, or of a node, which leads to itself alone."""
+    return _value(target, member) == _stored(target, member.address, member.size)
 
 
 def _counts(target: Target, members: Sequence[Member]) -> Made:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import struct
 import sys
+import types
 from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Set, Tuple
 from unittest import mock
 
@@ -174,7 +175,7 @@ def _joined(held: List[Member]) -> Member:
 
 def _module() -> str:
     """Returns the module that is reading: room and name."""
-    frame = sys._getframe(1)
+    frame: Optional[types.FrameType] = sys._getframe(1)
     while frame is not None:
         _, found, name = frame.f_code.co_filename.rpartition("/stacktraces/")
         if found and name not in _READERS:

@@ -15,8 +15,8 @@ from __future__ import annotations
 import argparse
 import collections
 import functools
+import hashlib
 import pathlib
-import random
 import sys
 import tempfile
 from typing import Counter, Dict, Iterator, List, NamedTuple, Optional, Sequence
@@ -65,10 +65,9 @@ class Attack:
             self.read[plugin] = made.read
 
     def sample(self, seed: str, runs: Optional[int]) -> List[Case]:
-        """Returns the cases: all, or as many as the seed chooses."""
-        if runs is None or runs >= len(self.cases):
-            return self.cases
-        return random.Random(f"{seed}/{self.name}").sample(self.cases, runs)
+        """Returns the cases: all, or as many as the seed chooses: the same ones where others are new."""
+        ranked = sorted(self.cases, key=lambda case: hashlib.sha256(f"{seed} {case.key}".encode()).digest())
+        return ranked if runs is None else ranked[:runs]
 
     def results(self, chosen: Sequence[Case]) -> Iterator[Result]:
         """Yields what becomes of some cases."""

@@ -17,6 +17,8 @@ from typing import Any, Callable, Dict, Iterable, Iterator, List, NamedTuple, Op
 from tests import conftest  # noqa: F401  (our plugins, in front of any installed ones)
 from tests.forge import context, sample, sampleowners
 from tests.forge.kernel import Kernel
+from tests.forge.locks import Sections
+from tests.forge.obj import ring
 from tests.windows.test_owners_hostile import build as owners
 
 from . import attempt, memory, plugins
@@ -25,14 +27,16 @@ from .members import Member, noting
 
 
 def _sample(name: str) -> Kernel:
-    """Builds the sample, with a lock in its 32-bit half to which the PEB points, as one does in Windows."""
+    """Builds the sample; its 32-bit half has a loader lock, to which the PEB points."""
     kernel = sample.build(name, legacy_pid=5136)
     for process in kernel.processes:
         for module in process.wow.modules if process.wow is not None else ():
             if module.name == "ntdll.dll" and process.wow is not None:
-                link = process.space.read_int(module.base + sampleowners.LIST_RVA, 4)
-                # CriticalSection lies before ProcessLocksList.
-                process.wow.peb["LoaderLock"] = process.space.read_int(link - 4, 4)
+                head = module.base + sampleowners.LIST_RVA
+                link = process.space.read_int(head, 4)
+                loader_lock = Sections(module, head, wide=False).add()
+                ring(process.wow.space, [head, link, loader_lock.link])
+                process.wow.peb["LoaderLock"] = loader_lock.address
     return kernel
 
 

@@ -236,9 +236,21 @@ WARNINGS: Tuple[Tuple[str, Tuple[str, ...]], ...] = (
     ("of its heaps no block's header can be told", HEAP),
     ("index slots lead to no entry|of the used parts are not in the image", DATABASE),
     ("^Process at .* cannot be read at", PROCESS),
+    (": ntdll data incomplete$", MODULES),
 )
 """Part of the text of a warning, and what it names."""
 
+
+CONTRADICTS: Dict[str, Tuple[str, ...]] = {
+    "ActiveEntries": RESOURCE,
+    "Cid.UniqueProcess": (*IDS, "_ETHREAD.Tcb.Process", "_ETHREAD.ThreadsProcess"),
+    "ObjectTable": HANDLE_TABLE,
+    "ObpObjectTable": OBJECT_TRACES,
+    "ProcessHeaps": HEAP,
+    "TraceCount": HEAPLOG,
+    "VadRoot": VADS,
+}
+"""What a member that is contradicted names besides its own structure: what contradicts it."""
 
 COUNTS: Dict[str, Tuple[str, ...]] = {
     "Mismatched": (*DATABASE, *HEAPLOG),
@@ -306,6 +318,8 @@ def named_by(telling: Telling, member: Member, asked: Collection[Tuple[str, str]
     """
     paths = {path for structure, path in asked if structure == member.structure} | {member.path}
     if any(_is_part(name, path) for name in telling.members for path in paths):
+        return True
+    if any(matches(member, CONTRADICTS.get(name, ())) for name in telling.members):
         return True
     return matches(member, NAMES[telling.word])
 

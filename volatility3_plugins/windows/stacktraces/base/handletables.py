@@ -55,6 +55,7 @@ class HandleTables:
         self._links = table.find("HandleTableList")
         self._quota = table.find("QuotaProcess")
         self._head = image.symbol("HandleTableListHead")
+        self._listed: Optional[Dict[int, int]] = None
         self._by_process: Optional[Dict[int, int]] = None
         self._decoder = EntryDecoder(types, image.pointer_size, creators)
         self.has_creators = self._decoder.has_creators
@@ -76,28 +77,27 @@ class HandleTables:
         Args:
             eprocess: address of the _EPROCESS
         """
-        address = self._listed_tables().get(eprocess)
-        return None if address is None else self.at(address)
-
-    def made_for(self, table: int) -> Optional[int]:
-        """Returns the _EPROCESS for which the table at an address was made; None if the list lacks it."""
-        return next((owner for owner, each in self._listed_tables().items() if each == table), None)
-
-    def _listed_tables(self) -> Dict[int, int]:
-        """Returns the addresses of the tables in the kernel's list, by the _EPROCESS of each."""
         if self._by_process is None:
             self._by_process = {owner: table for table, owner in self.owners()}
-        return self._by_process
+        address = self._by_process.get(eprocess)
+        return None if address is None else self.at(address)
 
     def owners(self) -> Iterator[Tuple[int, int]]:
         """Yields the address of each table in the kernel's list, and the _EPROCESS for which it was made."""
+        return ((table, owner) for table, owner in self.all_listed().items() if owner)
+
+    def all_listed(self) -> Dict[int, int]:
+        """Returns the _EPROCESS of each table in the kernel's list (0 if it has none), by its address."""
+        if self._listed is None:
+            self._listed = dict(self._walk())
+        return self._listed
+
+    def _walk(self) -> Iterator[Tuple[int, int]]:
         if self._head is None or self._links is None or self._quota is None:
             return
         for link in links.walk(self._head, self._memory.links, MAX_TABLES).nodes:
             table = link - self._links.offset
-            owner = self._memory.member(table, self._quota)
-            if owner:
-                yield table, owner
+            yield table, self._memory.member(table, self._quota) or 0
 
     def at(self, address: int) -> Optional[HandleTable]:
         """Returns the table at an address, None if it cannot be read."""

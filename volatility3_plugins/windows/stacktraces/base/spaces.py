@@ -16,7 +16,7 @@ from .decode import text
 from .decode.memo import Memo
 from .decode.status import NOTHING, Said, Status, Word, status
 from .image import Image
-from .processlist import ListedProcess, ProcessList
+from .processlist import MAX_PROCESSES, ListedProcess, ProcessList
 from .space import ARCHES, KERNEL_PID, AddressSpace
 
 __all__ = ["KERNEL_PID", "AddressSpace", "AddressSpaces"]
@@ -173,6 +173,7 @@ class PageTableRoots:
         self._verdicts: Memo[Tuple[int, str], Tuple[Status, Status]] = Memo(self._judge)
         self._owners: Dict[int, List[int]] = {}
         self._pids: Dict[int, int] = {}
+        self._trees: Dict[Optional[int], int] = {None: -MAX_PROCESSES}
         self._system: Optional[int] = None
         self._kernel = int(image.layer.config.get("page_map_offset") or 0) & _ROOT
         if process is None:
@@ -191,6 +192,7 @@ class PageTableRoots:
             if alive:
                 self._owners.setdefault(root, []).append(each.eprocess)
                 self._pids[each.eprocess] = pid
+                self._trees[self._tree(each.eprocess)] = self._trees.get(self._tree(each.eprocess), 0) + 1
             elif pid == SYSTEM_PID:
                 self._system = root
 
@@ -219,7 +221,7 @@ class PageTableRoots:
         if root in (self._system, self._kernel) and self._told(eprocess, layer_name) != pid:
             return status(Said(Word.PAGE_TABLES_OF_PROCESS, SYSTEM_PID)), NOTHING
         doubt = NOTHING
-        if self._vads is not None and self._memory.member(eprocess, self._vads) == 0:
+        if self._tree(eprocess) == 0 or self._trees.get(self._tree(eprocess), 0) > 1:
             doubt = status(Said(Word.CONTRADICTED, members=("VadRoot",)))
         others = [each for each in self._owners.get(root, ()) if each != eprocess]
         if not others:
@@ -227,6 +229,10 @@ class PageTableRoots:
         said = status(*(Said(Word.PAGE_TABLES_OF_PROCESS, self._pids[each]) for each in others[:1]))
         told = self._told(eprocess, layer_name)
         return (NOTHING, status(said, doubt)) if told in (None, pid) else (said, doubt)
+
+    def _tree(self, eprocess: int) -> Optional[int]:
+        """Returns the root of a process's VADs, None if it cannot be read: no two processes share one."""
+        return None if self._vads is None else self._memory.member(eprocess, self._vads)
 
     def _read(self, eprocess: int) -> Tuple[int, int, bool]:
         """Returns the ID of a process, the page of its tables, and whether it has a user half."""

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import functools
 import logging
-from typing import List, Optional, Set, Tuple
+from typing import Dict, List, Optional, Set, Tuple
 
 from .decode.record import Record
 from .decode.structure import MissingMemberError
@@ -88,6 +88,7 @@ class Vads:
         waiting = [root]
         seen: Set[int] = {0}
         found: List[Vad] = []
+        between: Dict[int, Tuple[int, int]] = {}
         complete = True
         header = 2 * self._memory.pointer_size
         most = max(min(MAX_VADS, self._left), FEW)
@@ -105,8 +106,14 @@ class Vads:
             if not tag.startswith(POOL_TAG) and len(seen) > 2:
                 complete = False
                 continue
-            found.append(self._vad(tree, address, node, tag in SHORT_TAGS))
-            waiting += (tree.right.of(node), tree.left.of(node))
+            vad = self._vad(tree, address, node, tag in SHORT_TAGS)
+            found.append(vad)
+            low, high = between.pop(address, (0, 1 << 64))
+            # What lies left of a node in the tree lies below it, and what lies right above.
+            complete = complete and low <= vad.start < vad.end <= high
+            right, left = tree.right.of(node), tree.left.of(node)
+            between.update({right: (vad.end, high), left: (low, vad.start)})
+            waiting += (right, left)
         self._left -= len(seen)
         if waiting:
             vollog.warning(f"The VADs below {root:#x} were read up to the limit: {len(found)} of them")

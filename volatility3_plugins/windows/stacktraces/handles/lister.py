@@ -15,6 +15,7 @@ from ..base.decode.status import Said, Word, status
 from ..base.handletables import HandleTable, HandleTables
 from ..base.image import Image
 from ..base.objectheaders import Objects
+from ..base.processlist import ProcessList
 from ..base.space import AddressSpace
 from ..threads import ids
 from ..tracedb.creators import Creator, Creators
@@ -65,6 +66,7 @@ class HandleLister(interfaces.configuration.VersionableInterface):
         self._seen: Set[int] = set()
         self._named: Set[int] = set()
         self._claimed: Dict[int, int] = {}
+        self._processes = {each.eprocess for each in image.part(ProcessList).processes()}
 
     def list_events(self, space: AddressSpace) -> Iterator[HandleEvent]:
         """Yields the events of a process: its ring's, newest first, then creations.
@@ -87,11 +89,14 @@ class HandleLister(interfaces.configuration.VersionableInterface):
         if listed is not None and (table is None or table.address != listed.address):
             yield hole(space, Said(Word.CONTRADICTED, members=("ObjectTable",)))
             table = listed
-        owner = self._tables.made_for(table.address) if table is not None and listed is None else None
-        if owner not in (None, space.eprocess):
-            # Its events are listed in the process for which it was made.
+        known = self._tables.all_listed()
+        owner = known.get(table.address) if table is not None and known and listed is None else 0
+        if table is not None and table.address and owner != 0:
+            # It is another process's, or on the kernel's list of tables no more.
             yield hole(space, Said(Word.CONTRADICTED, members=("ObjectTable",)))
-        elif table is None:
+        if owner in self._processes:
+            return  # its events are listed in that process, for which it was made
+        if table is None:
             yield hole(space, Word.HANDLE_TABLE_UNREADABLE)
         elif table.address and self._is_shared(space, table):
             yield hole(space, Word.HANDLE_TABLE_SHARED)

@@ -155,7 +155,8 @@ class Databases(interfaces.configuration.VersionableInterface):
         if not std.databases and flags is not None:
             # The flags ask for one: no pointer leads to it, but it may lie in private memory of its own.
             std = std._replace(databases=list(self._without_pointer(space, ())))
-        return Found([*std.databases, *log.databases], std.status or log.status)
+        incomplete = None if self._vads.list_vads(space)[1] else Word.VADS_INCOMPLETE
+        return Found([*std.databases, *log.databases], status(std.status or log.status, incomplete))
 
     def _by_pointer(self, ntdll: Ntdll, kind: str, names: Tuple[str, ...], asked: bool) -> Found:
         """Follows a global variable of ntdll, found by its symbol or else by search."""
