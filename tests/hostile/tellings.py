@@ -236,7 +236,8 @@ WARNINGS: Tuple[Tuple[str, Tuple[str, ...]], ...] = (
     ("of its heaps no block's header can be told", HEAP),
     ("index slots lead to no entry|of the used parts are not in the image", DATABASE),
     ("^Process at .* cannot be read at", PROCESS),
-    (": ntdll data incomplete$", MODULES),
+    (": ntdll data incomplete", MODULES),
+    ("VADs incomplete", VADS),
 )
 """Part of the text of a warning, and what it names."""
 

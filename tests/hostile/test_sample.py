@@ -127,6 +127,22 @@ def test_every_member_that_is_asked_for_is_written_to(name: str, samples: Sample
     assert asked - tried - places <= NOT_READ
 
 
+WAYS = (
+    *("_ETHREAD.Tcb.State", "_RTL_CRITICAL_SECTION.LockCount", "_STACK_TRACE_DATABASE.CommitBase"),
+    *("_EPROCESS.UniqueProcessId", "_PEB.Ldr", "_KPROCESS.DirectoryTableBase", "_KTRAP_FRAME.Rip"),
+    *("_EPROCESS.ActiveProcessLinks.Flink", "nt.PsActiveProcessHead.Blink", "nt.PspCidTable"),
+    *("_LDR_DATA_TABLE_ENTRY.InLoadOrderLinks.Flink", "_RTLP_HEAP_STACK_TRACE_RECORD.Frames[0]"),
+)
+"""Of each way in which the library reads a member one: a view, a reader, a packer, a member of memory, an
+address, an object of Volatility, a slice, links, a variable, a node, an array."""
+
+
+@pytest.mark.xdist_group("tamper 1")
+def test_each_way_of_reading_is_noted(samples: Samples) -> None:
+    read = samples("win10-x64").attack.read.values()
+    assert set(WAYS) <= {name for each in read for member in each.members for name in member.names}
+
+
 @pytest.mark.xdist_group("tamper 1")
 def test_what_cannot_be_told_is_read(samples: Samples) -> None:
     """An entry of SECURITY.md names a member that some plugin reads, and what was looked for."""

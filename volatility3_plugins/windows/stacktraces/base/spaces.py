@@ -173,6 +173,8 @@ class PageTableRoots:
         self._verdicts: Memo[Tuple[int, str], Tuple[Status, Status]] = Memo(self._judge)
         self._owners: Dict[int, List[int]] = {}
         self._pids: Dict[int, int] = {}
+        highest = image.symbol("MmHighestUserAddress")
+        self._highest = None if highest is None else self._memory.pointer(highest)
         self._trees: Dict[Optional[int], int] = {None: -MAX_PROCESSES}
         self._system: Optional[int] = None
         self._kernel = int(image.layer.config.get("page_map_offset") or 0) & _ROOT
@@ -220,15 +222,20 @@ class PageTableRoots:
             return status(Word.PAGE_TABLES_UNREADABLE), NOTHING
         if root in (self._system, self._kernel) and self._told(eprocess, layer_name) != pid:
             return status(Said(Word.PAGE_TABLES_OF_PROCESS, SYSTEM_PID)), NOTHING
-        doubt = NOTHING
+        wrong = ["Peb"] if self._highest and self._peb(eprocess) > self._highest else []
         if self._tree(eprocess) == 0 or self._trees.get(self._tree(eprocess), 0) > 1:
-            doubt = status(Said(Word.CONTRADICTED, members=("VadRoot",)))
+            wrong.append("VadRoot")
+        doubt = status(Said(Word.CONTRADICTED, members=tuple(wrong)) if wrong else None)
         others = [each for each in self._owners.get(root, ()) if each != eprocess]
         if not others:
             return NOTHING, doubt
         said = status(*(Said(Word.PAGE_TABLES_OF_PROCESS, self._pids[each]) for each in others[:1]))
         told = self._told(eprocess, layer_name)
         return (NOTHING, status(said, doubt)) if told in (None, pid) else (said, doubt)
+
+    def _peb(self, eprocess: int) -> int:
+        """Returns the address of a process's PEB, 0 if it cannot be read."""
+        return self._memory.member(eprocess, self._fields[2]) or 0
 
     def _tree(self, eprocess: int) -> Optional[int]:
         """Returns the root of a process's VADs, None if it cannot be read: no two processes share one."""
