@@ -85,8 +85,8 @@ class ImageReader:
         view = self._view
         if view is None or not 0 <= rva <= self.size - length or not self.same_pages(rva, length):
             return None
-        start = self.base + rva
-        return self.load(rva, length).read(rva, length) if view.constant(start, length) else None
+        found = self.load(rva, length).read(rva, length)
+        return bytes(found) if found is not None and view.constant(self.base + rva, length) else None
 
 
 def _in_pages(pieces: Iterable[pages.Piece]) -> Iterator[Tuple[int, int, int]]:
