@@ -4,16 +4,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import io
 import os
 import pathlib
 import shlex
 import subprocess
 import sys
-from typing import Dict, List
+from typing import Any, Dict, List
 
 from tests.conftest import ROOT
-from tests.forge import real_sets, sample, vol
+from tests.forge import context, real_sets, sample, vol
 from tests.support import realtruth
 
 from . import pages
@@ -23,20 +25,6 @@ _BANNER = "Volatility 3 Framework"
 REAL = "heaps-of-19044.dmp"
 """The image with heaps that an ntdll of Windows 10 21H2 made; it is built when a command asks for it."""
 _REAL_SET = ROOT / "tests" / "data" / "real_std" / "19044.1766-x64-heap.tar.xz"
-
-_OPENS = """\
-import pathlib
-import tests.conftest
-from tests.forge import context as forge
-from volatility3.framework import constants
-import volatility3.symbols
-folder = pathlib.Path({!r})
-forge.symbol_directory()
-volatility3.symbols.__path__.insert(0, str(folder / "symbols"))
-opened = forge.open_file(folder / "sample.dmp")
-context, config_path = opened.context, "plugins"
-"""
-"""What stands before a script of the documentation: the names that a plugin has."""
 
 
 class Runner:
@@ -51,7 +39,7 @@ class Runner:
 
     def __init__(self, folder: pathlib.Path) -> None:
         self.folder = folder
-        image = sample.build().image()
+        self._image = image = sample.build().image()
         image.save(folder / "sample.dmp")
         symbols = image.install(folder / "symbols")
         vol.trust(symbols, folder / "cache")
@@ -91,11 +79,17 @@ class Runner:
             image.save(path)
             image.install(self._symbols)
 
+    @functools.cached_property
+    def _context(self) -> Any:
+        """The sample, opened in this process."""
+        return context.open_image(self._image, self.folder, "opened.dmp").context
+
     def script(self, text: str) -> List[str]:
-        """Returns the lines that a Python script prints."""
-        done = self._run([sys.executable, "-c", _OPENS.format(str(self.folder)) + text])
-        assert not done.returncode, done.stderr
-        return done.stdout.strip("\n").split("\n")
+        """Returns the lines that a Python script prints, which has the names that a plugin has."""
+        names = {"context": self._context, "config_path": "plugins"}
+        with contextlib.redirect_stdout(io.StringIO()) as printed:
+            exec(compile(text, "script of the documentation", "exec"), names)
+        return printed.getvalue().strip("\n").split("\n")
 
     def _run(self, command: List[str]) -> "subprocess.CompletedProcess[str]":
         return subprocess.run(

@@ -10,10 +10,13 @@ from __future__ import annotations
 
 import atexit
 import functools
+import hashlib
 import pathlib
 import shutil
 import tempfile
-from typing import Any, Optional
+import urllib.parse
+import urllib.request
+from typing import Any, Dict, Optional, Tuple
 
 import volatility3.symbols
 from volatility3 import framework, schemas
@@ -23,6 +26,7 @@ from volatility3.plugins.windows import pslist
 from .dump import Image
 
 _home: Optional[pathlib.Path] = None
+_types: Dict[Tuple[str, bytes], Dict[str, Any]] = {}
 
 
 def symbol_directory() -> pathlib.Path:
@@ -119,4 +123,24 @@ def open_file(path: pathlib.Path) -> Opened:
         None,
         None,
     )
-    return Opened(context, plugin.config["kernel"])
+    opened = Opened(context, plugin.config["kernel"])
+    _share_types(opened)
+    return opened
+
+
+def _share_types(opened: Opened) -> None:
+    """Gives a context the kernel's types that one before it has made from an equal table.
+
+    Volatility makes anew for each context all types that can be reached from the first that is asked for.
+    That takes as long as all else that a plugin does on a small image.
+    """
+    name = opened.context.modules[opened.kernel].symbol_table_name
+    space = opened.context.symbol_space
+    prefix = name + constants.BANG
+    url = opened.context.config[space[name].config_path + ".isf_url"]
+    path = pathlib.Path(urllib.request.url2pathname(urllib.parse.urlparse(url).path))
+    key = (name, hashlib.sha256(path.read_bytes()).digest())
+    if key not in _types:
+        space.get_type(prefix + "_EPROCESS")
+        _types[key] = {full: kind for full, kind in space._resolved.items() if full.startswith(prefix)}
+    space._resolved.update(_types[key])

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import pathlib
@@ -49,12 +50,22 @@ def _walk(rows: list[Row]) -> list[Row]:
 
 
 def trust(symbols: pathlib.Path, cache: pathlib.Path) -> None:
-    """Records the tables as valid, once: checking a kernel's against the schema takes seconds."""
+    """Records the tables as valid, once: checking a kernel's against the schema takes seconds.
+
+    So with those of the plugins, which Volatility would check in each run that has a new cache.
+    """
     record = cache / "valid_isf.hashcache"
     if not record.exists():
         record.parent.mkdir(parents=True, exist_ok=True)
         tables = [isf.load(path) for path in sorted(symbols.rglob("*.json*"))]
-        record.write_text(json.dumps([schemas.create_json_hash(table.data) for table in tables]))
+        hashes = [schemas.create_json_hash(table.data) for table in tables]
+        record.write_text(json.dumps([*hashes, *_own_hashes()]))
+
+
+@functools.lru_cache(maxsize=None)
+def _own_hashes() -> Tuple[Optional[str], ...]:
+    paths = sorted((REPOSITORY / "symbols").rglob("*.json"))
+    return tuple(schemas.create_json_hash(isf.load(path).data) for path in paths)
 
 
 def prepare(

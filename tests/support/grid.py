@@ -4,8 +4,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, NamedTuple
+import contextlib
+import io
+import json
+import pathlib
+from typing import Any, Dict, List, NamedTuple, Optional
 
+from volatility3.cli import CommandLine, text_renderer
 from volatility3.framework import interfaces
 
 from tests.forge.context import Opened
@@ -32,6 +37,25 @@ def run(opened: Opened, plugin: Any, **options: Any) -> List[Node]:
         else:
             nodes.append(Node(plain, []))
     return nodes
+
+
+def rendered(opened: Opened, plugin: Any, output: Optional[pathlib.Path] = None, **options: Any) -> List[Row]:
+    """The rows that Volatility's JSON renderer prints, as the command line does; children in `__children`.
+
+    Args:
+        opened: the image
+        plugin: the plugin's class
+        output: where the command line puts the files that the plugin writes
+        options: the plugin's
+    """
+    made = opened.construct(plugin, **options)
+    if output is not None:
+        line = CommandLine()
+        line.output_dir = str(output)
+        made.set_open_method(line.file_handler_class_factory())
+    with contextlib.redirect_stdout(io.StringIO()) as printed:
+        text_renderer.JsonRenderer().render(made.run())
+    return list(json.loads(printed.getvalue()))
 
 
 def frames(node: Node, address: str = "Address") -> List[int]:

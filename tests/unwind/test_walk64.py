@@ -147,7 +147,9 @@ def test_every_frame_is_right_at_more_than_10000_points(surveys: List[Survey]) -
     """The comparison itself is in the survey: here is that it was made, and how often."""
     print("\n" + table(surveys))
     distinct = set().union(*(found.distinct for found in surveys))
-    print(f"{len(distinct)} of them distinct")
+    print(f"{len(distinct)} of them distinct; {sum(found.frames for found in surveys)} frames")
+    uncovered = sum(len(found.uncovered) for found in surveys)
+    print(f"{uncovered} not covered, {sum(len(found.guessed) for found in surveys)} of them unsure")
     assert len(distinct) > 10_000
     assert sum(found.frames for found in surveys) > 30_000
 

@@ -8,11 +8,12 @@ import pathlib
 from typing import Any, Dict, List, Mapping, Tuple
 
 import pytest
+from volatility3.plugins.windows.heaptraces import HeapTraces
 from volatility3.plugins.windows.stacktraces.heaps.decode import umdh
 
 from tests.conftest import SHARED
-from tests.forge import real_sets, vol
-from tests.support import realtruth
+from tests.forge import context, real_sets, vol
+from tests.support import grid, realtruth
 
 COMMITTED = sorted((pathlib.Path(__file__).parents[1] / "data" / "real_std").glob("*-heap.tar.xz"))
 REAL = [SHARED / "real_std" / f"{name}.tar.xz" for name in ("7601.24384-x64-heap", "19044.1766-x64-heap")]
@@ -24,11 +25,9 @@ def _name(value: object) -> str:
     return value.name.replace(".tar.xz", "") if isinstance(value, pathlib.Path) else str(value)
 
 
-def _run(
-    real: real_sets.RealSet, symbols: bool, folder: pathlib.Path, *options: str, renderer: str = "json"
-) -> vol.Result:
+def _run(real: real_sets.RealSet, folder: pathlib.Path, *options: str, renderer: str = "json") -> vol.Result:
     folder.mkdir(exist_ok=True)
-    image = realtruth.image_of(real, realtruth.kernels_of(real.name)[0], symbols)
+    image = realtruth.image_of(real, realtruth.kernels_of(real.name)[0], False)
     result = vol.run(
         image.save(folder / "image.dmp"),
         "windows.heaptraces",
@@ -92,14 +91,16 @@ def _check_creators(rows: List[Row], truth: Mapping[str, Any]) -> None:
 @pytest.mark.parametrize("path", REAL, ids=_name)
 def test_every_block_is_exact(path: pathlib.Path, symbols: bool, tmp_path: pathlib.Path) -> None:
     real = real_sets.load(path)
-    check(_run(real, symbols, tmp_path, "--blocks").rows, real.truth)
+    image = realtruth.image_of(real, realtruth.kernels_of(real.name)[0], symbols)
+    opened = context.open_image(image, tmp_path, "image.dmp")
+    check(grid.rendered(opened, HeapTraces, blocks=True), real.truth)
 
 
 @pytest.mark.cli
 @pytest.mark.parametrize("path", COMMITTED, ids=_name)
 def test_the_committed_set_is_exact(path: pathlib.Path, tmp_path: pathlib.Path) -> None:
     real = real_sets.load(path)
-    check(_run(real, False, tmp_path, "--blocks", "--pid", "1000").rows, real.truth)
+    check(_run(real, tmp_path, "--blocks", "--pid", "1000").rows, real.truth)
 
 
 @pytest.mark.cli
@@ -112,14 +113,14 @@ def test_one_changed_pointer_is_noticed(path: pathlib.Path, tmp_path: pathlib.Pa
     pointer = second["trace_record"].to_bytes(8, "little")
     changed = real.patched(first["real_header"] + 0x10, pointer)
     with pytest.raises(AssertionError):
-        check(_run(changed, False, tmp_path, "--blocks").rows, real.truth)
+        check(_run(changed, tmp_path, "--blocks").rows, real.truth)
 
 
 @pytest.mark.cli
 @pytest.mark.parametrize("path", COMMITTED, ids=_name)
 def test_the_dump_is_a_umdh_log_that_adds_up(path: pathlib.Path, tmp_path: pathlib.Path) -> None:
     real = real_sets.load(path)
-    rows = _run(real, False, tmp_path, "--dump").rows
+    rows = _run(real, tmp_path, "--dump").rows
     (name,) = {row["File output"] for row in rows if row["File output"] is not None}
     assert name == "umdh.1000.x64.log"
     data = (tmp_path / name).read_bytes()
@@ -140,9 +141,9 @@ def test_the_dump_is_a_umdh_log_that_adds_up(path: pathlib.Path, tmp_path: pathl
 def test_growth_since_an_earlier_log(path: pathlib.Path, tmp_path: pathlib.Path) -> None:
     """Against its own log nothing grew; against one with a block less and another more, both show."""
     real = real_sets.load(path)
-    _run(real, False, tmp_path / "a", "--dump")
+    _run(real, tmp_path / "a", "--dump")
     file = tmp_path / "a" / "umdh.1000.x64.log"
-    same = _groups(_run(real, False, tmp_path / "b", "--baseline", str(file)).rows)
+    same = _groups(_run(real, tmp_path / "b", "--baseline", str(file)).rows)
     assert {(row["CountGrowth"], row["BytesGrowth"]) for row in same} == {(0, 0)}
     log = umdh.parse(file.read_text().splitlines())
     heap = log.heaps[0]
@@ -154,7 +155,7 @@ def test_growth_since_an_earlier_log(path: pathlib.Path, tmp_path: pathlib.Path)
         {**log.traces, 0xABC: (real.base + 0x1010, 0x5550)},
     )
     file.write_bytes("".join(umdh.write(earlier)).encode())
-    rows = _groups(_run(real, False, tmp_path / "c", "--baseline", str(file)).rows)
+    rows = _groups(_run(real, tmp_path / "c", "--baseline", str(file)).rows)
     grown = [row for row in rows if row["BytesGrowth"]]
     assert [(row["CountGrowth"], row["BytesGrowth"], row["Status"]) for row in grown] == [
         (1, new.size, ""),

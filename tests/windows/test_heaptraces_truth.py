@@ -1,6 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""`windows.heaptraces` on heaps that ntdll filled, through the real command line, compared with the calls."""
+"""`windows.heaptraces` on heaps that ntdll filled, compared with the calls."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ import pathlib
 from typing import Any, Dict, List, Tuple
 
 import pytest
+from volatility3.plugins.windows.heaptraces import HeapTraces
 from volatility3.plugins.windows.stacktraces.heaps.decode import umdh
 
-from tests.forge import real_sets, vol
-from tests.support import realtruth
+from tests.forge import context, real_sets
+from tests.support import grid, realtruth
 
 Row = Dict[str, Any]
 
@@ -123,19 +124,9 @@ def test_every_block_is_as_the_calls_made_it(
 ) -> None:
     real = real_sets.load(shared_dir / "real_std" / f"{name}.tar.xz")
     image = realtruth.image_of(real, kernel, symbols)
-    result = vol.run(
-        image.save(tmp_path / "image.dmp"),
-        "windows.heaptraces",
-        "--blocks",
-        "--dump",
-        "--pid",
-        "1000",
-        symbols=image.install(tmp_path / "symbols"),
-        renderer="json",
-        cwd=tmp_path,
-    )
-    assert result.returncode == 0, result.stderr
+    opened = context.open_image(image, tmp_path, "image.dmp")
+    rows = grid.rendered(opened, HeapTraces, tmp_path, pid=[1000], blocks=True, dump=True)
     truth = dict(real.truth)
-    check(result.rows, truth)
-    (file,) = {row["File output"] for row in result.rows if row["File output"] is not None}
-    check_log((tmp_path / file).read_bytes(), result.rows, truth)
+    check(rows, truth)
+    (file,) = {row["File output"] for row in rows if row["File output"] is not None}
+    check_log((tmp_path / file).read_bytes(), rows, truth)

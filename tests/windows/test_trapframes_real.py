@@ -178,8 +178,8 @@ def test_the_callers_instruction_tells_whether_ecx_was_stored(
     kernel, *_ = kernel_of(real.build, frames)
     if instruction:
         eip = real.members["Eip"].value
-        kernel.processes[-1].space.map(eip & ~0xFFF, 0x1000)
-        kernel.processes[-1].space.write(eip - len(instruction), instruction)
+        base = (eip & ~0xFFF) - 0x1000
+        kernel.processes[-1].module("code.dll", base, contents={eip - len(instruction) - base: instruction})
     live = LiveImage(kernel, tmp_path)
     live.poke(real.stack_address, real.stack)
     (row,) = live.rows(scan_stacks=True)

@@ -3,8 +3,9 @@
 """The pages of image sections: what lies in a mapped image where the process has no page of its own.
 
 All processes that map a file as an image share the pages of its section. A process that writes to such a page
-gets a copy of its own; no process can write the section's page. Prototype PTEs say where the section's pages
-are, and the VAD of each mapping leads to them.
+gets a copy of its own; it can write the section's page only where the file itself says that all share what is
+written there (IMAGE_SCN_MEM_SHARED). Prototype PTEs say where the section's pages are, and the VAD of each
+mapping leads to them.
 
 Source: Windows' public symbols (_MMVAD, _CONTROL_AREA, _SEGMENT, _MMPTE). How a process's page table leads to
 a prototype PTE, and who gets a copy of its own, is described (Windows Internals, "Prototype PTEs").
@@ -80,6 +81,11 @@ class ImageSections:
                 del self._found[next(iter(self._found))]
         return found
 
+    def entry(self, address: int, size: int) -> Optional[int]:
+        """Returns a prototype PTE, None if it is not in the image or leads to no page in memory."""
+        entry = self._memory.number(address, size)
+        return None if entry is None or pagetable.in_section(entry, size) is None else entry
+
     def is_here(self, place: int) -> bool:
         """Tells whether a physical page is in the image."""
         return self.below.is_valid(place, PAGE_SIZE)
@@ -152,6 +158,15 @@ class SectionView:
             if place:
                 first, last = max(low, start), min(low + PAGE_SIZE, end)
                 yield first, last - first, place + first - low
+
+    def constant(self, start: int, length: int) -> bool:
+        """Tells whether no process can write the section's pages of a range that it covers."""
+        pages = range((start - self.start) // PAGE_SIZE, (start + length - 1 - self.start) // PAGE_SIZE + 1)
+        entries = [
+            self._sections.entry(self.prototypes + number * self.entry_size, self.entry_size)
+            for number in pages
+        ]
+        return all(entry is not None and not pagetable.writable(entry) for entry in entries)
 
     def mapping(
         self,

@@ -77,6 +77,17 @@ class ImageReader:
         theirs = view.pieces(max(start, view.start), min(start + length, view.end))
         return list(_in_pages(mine)) == list(theirs)
 
+    def constant(self, rva: int, length: int) -> Optional[bytes]:
+        """Returns the bytes of a short range that nobody can have changed; None: that is not proven.
+
+        The process has the section's own pages there, and the section lets nobody write to them.
+        """
+        view = self._view
+        if view is None or not 0 <= rva <= self.size - length or not self.same_pages(rva, length):
+            return None
+        found = self.load(rva, length).read(rva, length)
+        return bytes(found) if found is not None and view.constant(self.base + rva, length) else None
+
 
 def _in_pages(pieces: Iterable[pages.Piece]) -> Iterator[Tuple[int, int, int]]:
     """Yields (address, size, physical address) of pieces, cut at the borders of pages."""

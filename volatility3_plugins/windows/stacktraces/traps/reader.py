@@ -61,6 +61,7 @@ class TrapKernel:
 
     def __init__(self, image: Image, symbolizer: Symbolizer) -> None:
         self.image = image
+        self._symbolizer = symbolizer
         self._names = symbolizer.names(image.kernel)
         self._functions: Memo[int, str] = Memo(self._function)
         self.form = FORMS[image.pointer_size](image.types["_KTRAP_FRAME"])
@@ -115,6 +116,16 @@ class TrapKernel:
             return None if entry is None else self.form.stored(table.chain(entry))
         except UnwindDataError:
             return None
+
+    def code_before(self, address: int, size: int, space: AddressSpace) -> bytes:
+        """Returns the code before an address of a process, empty unless the process cannot have changed it.
+
+        A frame is of a moment that is past: code that the process may write tells nothing of it.
+        """
+        known = self._symbolizer.names(space).module_at(address - size) if address >= size else None
+        if known is None or known.open is None:
+            return b""
+        return known.open().constant(address - size - known.module.base, size) or b""
 
     def _system_call_return(self) -> int:
         """Returns KUSER_SHARED_DATA.SystemCallReturn, where sysenter's frames return to."""
@@ -246,8 +257,7 @@ class TrapReader:
         if space is None or not space.layer_name or not form.instruction_size or not form.is_user(data):
             return b""
         rip = form.number(data, form.only_names.get("Rip", "Rip"))
-        size = form.instruction_size
-        return (self.kernel.image.memory(space).read(rip - size, size) if rip >= size else None) or b""
+        return self.kernel.code_before(rip, form.instruction_size, space)
 
     def _pointer(self, held: Extents, address: int) -> int:
         view = held.read(address, self._memory.pointer_size)

@@ -20,6 +20,9 @@ from volatility3.plugins.windows.stacktraces.base.decode import modulename
         ("noextension", "noextension", "noextension"),
         (".hidden", ".hidden", "_hidden"),
         ("", "", "unknown"),
+        # The longest that NTFS has.
+        ("C:\\" + "m" * 251 + ".dll", "m" * 251 + ".dll", "m" * 251),
+        ("m" * 255, "m" * 255, "m" * 255),
         ("a\x1b[31m!b;c.dll", "a\\x1b[31m!b\\x3bc.dll", "a__31m_b_c"),
     ],
 )

@@ -44,6 +44,19 @@ def test_what_may_be_executed(entry: int, size: int, found: bool) -> None:
     assert pagetable.executable(entry, size) == found
 
 
+@pytest.mark.parametrize(
+    ("entry", "found"),
+    [
+        # Present: for reading, copied when written, written (one processor, several).
+        *((0x5021, False), (0x5221, False), (0x5063, True), (0x5821, True)),
+        # In transition: the five kinds of access, MM_READWRITE and MM_EXECUTE_READWRITE last.
+        *((0x5800 | access << 5, access in (4, 6)) for access in (3, 5, 7, 4, 6)),
+    ],
+)
+def test_what_all_may_write_of_a_section(entry: int, found: bool) -> None:
+    assert pagetable.writable(entry) == found
+
+
 def test_no_pages_are_no_runs() -> None:
     assert list(pagetable.runs(b"", 8, 0, 0)) == []
 

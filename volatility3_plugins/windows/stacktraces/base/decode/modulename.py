@@ -7,7 +7,8 @@ from __future__ import annotations
 from . import text
 from .memo import late_pattern
 
-MAX_LENGTH = 64
+MAX_LENGTH = 255
+"""Characters of a part of a path that Windows' file systems allow."""
 _FOREIGN = late_pattern(r"\W")
 
 

@@ -3,7 +3,8 @@
 """Page tables of x86 and x64: which of the pages that one table maps are present, and where.
 
 Source: Intel 64 and IA-32 Architectures Software Developer's Manual, volume 3, "Paging"; for entries that are
-not present, Windows' public symbols (_MMPTE_SOFTWARE, _MMPTE_TRANSITION, _MMPTE_PROTOTYPE).
+not present, Windows' public symbols (_MMPTE_SOFTWARE, _MMPTE_TRANSITION, _MMPTE_PROTOTYPE);
+so for the place of Write in one that is (_MMPTE_HARDWARE).
 That an entry whose ProtoAddress is all ones means the VAD is described (Windows Internals, "Prototype PTEs").
 """
 
@@ -18,6 +19,11 @@ LARGE = 0x80
 TRANSITION = 1 << 11
 PROTOTYPE = 1 << 10
 _NO_EXECUTE = 63
+_WRITABLE = 1 << 1 | 1 << 11
+"""Write in an entry that is present: bit 1, or bit 11 where several processors are possible."""
+_PROTECTION_SHIFT = 5
+_SOFT_WRITABLE = (4, 6)
+"""MM_READWRITE and MM_EXECUTE_READWRITE, in the low bits of Protection of an entry that is not present."""
 _SOFT_EXECUTE = 0x40
 """MM_EXECUTE in the member Protection of an entry that is not present."""
 _FRAMES = {4: 0xFFFFF000, 8: 0x000FFFFFFFFFF000}
@@ -92,6 +98,17 @@ def executable(entry: int, size: int) -> bool:
     if entry & PRESENT:
         return size == 4 or not entry >> _NO_EXECUTE
     return bool(entry & _SOFT_EXECUTE)
+
+
+def writable(entry: int) -> bool:
+    """Tells whether a section's page may be written by whoever maps it, and not only a copy of it.
+
+    Args:
+        entry: the prototype PTE, which leads to memory
+    """
+    if entry & PRESENT:
+        return bool(entry & _WRITABLE)
+    return entry >> _PROTECTION_SHIFT & 7 in _SOFT_WRITABLE
 
 
 def runs(table: bytes, size: int, first: int, count: int) -> Iterator[Tuple[int, Optional[int]]]:

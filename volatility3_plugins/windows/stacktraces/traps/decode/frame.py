@@ -85,7 +85,8 @@ class Facts(Record):
             unknown or of another frame
         stored: the nonvolatile registers that the unwind data of this frame's entry code say it stores in the
             members of their names (x64); None if unknown
-        instruction: the two bytes of user mode before Rip; empty if unknown
+        instruction: the two bytes of user mode before Rip, which the process cannot have changed since; empty
+            if they are not known
     """
 
     handler: str = ""
