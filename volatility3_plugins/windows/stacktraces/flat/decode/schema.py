@@ -89,6 +89,13 @@ KEY_QUALITIES: Dict[str, str] = {
 }
 """The values of `KeyQuality`; of two that hold the later one stands there."""
 
+PRODUCTS: Dict[int, str] = {1: "workstation", 2: "domain controller", 3: "server"}
+"""The values of `Product`, by NtProductType."""
+
+BOOT_TIME, INTERRUPT_TIME = "KeBootTime", "InterruptTime"
+BOOT_TIMES = (BOOT_TIME, INTERRUPT_TIME)
+"""The values of `BootTimeSource`: the kernel's variable; its clock less the time that it ran."""
+
 EVENTS = ("open", "close", "badref", "create", "reference", "dereference")
 """The values of `Event`."""
 
@@ -207,17 +214,25 @@ FRAMES: Tuple[Column, ...] = (
 
 IMAGE: Tuple[Column, ...] = (
     *_keys(),
-    Column("Files", STR, False, "Paths of the files that the image consists of, with `; ` between."),
-    Column("FileSizes", STR, False, "Their sizes in bytes, in the same order."),
-    Column("FileHashes", STR, True, "Their SHA-256, in the same order; with --sha256 only."),
+    Column(
+        "Files",
+        STR,
+        False,
+        "The files that the image consists of: a JSON array of objects with `path`, `size` and `sha256` "
+        "(null without --sha256).",
+    ),
     Column("VolatilityVersion", STR, False, "Version of Volatility."),
     Column("PluginVersion", STR, False, "Version of this set of plugins."),
-    Column("KernelBuild", STR, True, "Build of the kernel."),
-    Column("Product", STR, True, "Type of the product: workstation, domain controller or server."),
+    Column("KernelBuild", INT, True, "Build of the kernel: the low 16 bits of NtBuildNumber."),
+    Column(
+        "BuildLab", STR, True, "NtBuildLab: the build in full; an enablement package leaves it as it was."
+    ),
+    Column("Product", STR, True, "Type of the product.", tuple(PRODUCTS.values())),
     Column("Arch", STR, False, "Bitness of the kernel.", ARCHES),
     Column("Processors", INT, True, "Number of processors."),
     Column("CaptureTime", TIME, True, "The kernel's clock; acquisition may have gone on for minutes."),
     Column("BootTime", TIME, True, "When Windows was started."),
+    Column("BootTimeSource", STR, True, "What BootTime is taken from.", BOOT_TIMES),
     Column("TimeZoneBias", INT, True, "Minutes to add to local time to get UTC."),
     Column("ComputerName", STR, True, "Name of the computer in the environment of session 0's processes."),
     Column("Processes", INT, False, "Number of processes."),
@@ -227,10 +242,12 @@ IMAGE: Tuple[Column, ...] = (
     Column("Stacks", INT, False, "Number of stacks of threads that were walked."),
     Column("StacksIncomplete", INT, False, "How many of these are incomplete."),
     Column("Databases", INT, False, "Number of stack trace databases and trace logs."),
-    Column("PagesWanted", INT, True, "Number of pages that were asked for."),
-    Column("PagesMissing", INT, True, "How many of these are not in the image."),
-    Column("Warnings", INT, False, "Number of warnings."),
-    Column("WarningText", STR, True, "The warnings, one a line."),
+    Column("PagesWanted", INT, False, "Number of pages to which structures led, as often as they were read."),
+    Column("PagesMissing", INT, False, "How many of these are not in the image."),
+    Column("Warnings", INT, False, "Number of warnings that were logged."),
+    Column(
+        "WarningText", STR, False, "The warnings, each once, with ` | ` between; empty if there are none."
+    ),
     Column(
         "Status", STR, False, "What is wrong with the image as a whole, in fixed words; empty if nothing is."
     ),
