@@ -332,6 +332,9 @@ class Word(enum.Enum):
     """A part of the VAD tree is not in the image: `<unmapped>` is not certain."""
     FILE_NAME_UNREADABLE = "file name unreadable"
     """The name of the mapped file is not in the image."""
+    KNOWN_FROM_ANOTHER_PROCESS = "known from another process"
+    """Neither the process's loader nor the module's headers tell which build it is; the loader of another
+    process does, which maps the same file."""
     # Images of modules.
     EXPORTS_UNREADABLE = "exports unreadable"
     """The export table is not in the image."""
