@@ -72,16 +72,20 @@ class ModuleIdentities:
         return SpaceModules(self, self._entries(space), space)
 
     def _entries(self, space: AddressSpace) -> Dict[int, Tuple[AddressSpace, LoaderEntry]]:
-        """Returns the entries of the loader's lists by the base that they name."""
-        found: Dict[int, Tuple[AddressSpace, LoaderEntry]] = {}
-        if space.kernel:
-            listed, _ = self._lists.of_kernel() if self._image.base else ([], True)
-            return {entry.base: (space, entry) for entry in listed}
-        for half in self.halves(space):
+        """Returns the entries of the loader's lists by the base that they name, the kernel's among them."""
+        found = dict(self._drivers)
+        for half in () if space.kernel else self.halves(space):
             entries, _ = self._lists.of_process(half)
             for entry in entries:
                 found.setdefault(entry.base, (half, entry))
         return found
+
+    @functools.cached_property
+    def _drivers(self) -> Dict[int, Tuple[AddressSpace, LoaderEntry]]:
+        """The entries of the kernel's list, which is the same in every address space."""
+        kernel = self._image.kernel
+        listed, _ = self._lists.of_kernel() if self._image.base else ([], True)
+        return {entry.base: (kernel, entry) for entry in listed}
 
     def halves(self, space: AddressSpace) -> List[AddressSpace]:
         """Returns both halves of a WoW64 process, or the only address space of another process."""

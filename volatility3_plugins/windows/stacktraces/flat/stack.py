@@ -14,7 +14,7 @@ from ..stacks.decode.frames import Frame
 from ..threads.lister import Thread
 from .decode import keys
 from .decode.keys import StackKeys
-from .decode.schema import SCAN
+from .decode.schema import SCAN, TRAP
 from .frames import FlatFrame
 
 _NOTHING_THERE = (Word.IN_USER_MODE, Word.IN_32_BIT_CODE, Word.UNTRACED)
@@ -52,8 +52,8 @@ class FlatStack(Record):
         thread: the thread whose stack it is
         tid: of that, of the owner of a lock, or of who did what an event says
         event: what was done with a handle or an object
-        count: how often it is there
-        size: bytes of the heap blocks that `count` counts
+        counted: how often it is there
+        size: bytes of the heap blocks that are counted
         depth: number of return addresses as stored; None where it is not known
         hash: BackTraceHash; None where it is not known
         nothing: there is no stack, and none was to be expected
@@ -70,7 +70,7 @@ class FlatStack(Record):
     thread: Optional[Thread] = None
     tid: Optional[int] = None
     event: Optional[str] = None
-    count: Optional[int] = None
+    counted: Optional[int] = None
     size: Optional[int] = None
     depth: Optional[int] = None
     hash: Optional[int] = None
@@ -106,7 +106,7 @@ class FlatStack(Record):
         parts = [
             frame.part
             for number, (frame, walked) in enumerate(pairs)
-            if walked.how != SCAN and (number or walked.returns)
+            if walked.how != SCAN and (number or walked.how != TRAP)
         ]
         return keys.of(parts, bool(self.guessed))
 

@@ -18,8 +18,8 @@ SizeOfImage is rounded up to whole pages of 4096 bytes, as the kernel rounds tho
 The text of a ShapeKey is the column Modules: of each frame the name of its module in lower case, else what
 its line in the other text is; several equal ones in a row stand once; `; ` stands between them.
 
-Neither has the frames that a scan of the stack found, nor the address at which a thread was interrupted
-(frame 0 with the How `trap`), which no recorded stack has. Without any frame there are no keys.
+Neither has frames with the How `scan`, nor frame 0 with the How `trap`: that is where a thread was
+interrupted or went off the processor, which no recorded stack has. Without any frame there are no keys.
 """
 
 from __future__ import annotations

@@ -55,17 +55,16 @@ THREAD_KINDS = (KERNEL, USER, WOW64)
 ARCHES = ("x64", "x86")
 """The values of `Arch`."""
 
-RECORDED = "recorded"
+TRAP, SCAN, RECORDED = "trap", "scan", "recorded"
 HOWS: Dict[str, str] = {
-    "trap": "a saved register state holds it",
+    TRAP: "a saved register state holds it",
     "unwind": "by unwind data",
     "leaf": "the top of the stack, in a function that keeps nothing there",
     "framepointer": "by the chain of frame pointers",
-    "scan": "a guess: a value on the stack that may be a return address",
+    SCAN: "a guess: a value on the stack that may be a return address",
     RECORDED: "Windows recorded the address",
 }
 """The values of `How`: how the address of a frame was found."""
-SCAN = "scan"
 
 BACKINGS: Dict[str, str] = {
     "image": "a module",

@@ -1,0 +1,134 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""Stacks as rows of `windows.traces` and `windows.traceframes`, in plain values of Python.
+
+tables = FlatTables(image)
+tables.trace(stack)             # a value for each column of schema.TRACES, None where there is none
+tables.frames(stack)            # the same for each of its frames, for schema.FRAMES
+json_line(schema.TRACES, tables.trace(stack))
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+from typing import Dict, Iterator, Optional, Sequence, Tuple
+
+from ..base import bulk
+from ..base.decode.memo import Memo
+from ..base.decode.status import Status, Word, status, text
+from ..base.decode.times import moment
+from ..base.image import Image
+from ..base.processlist import create_time
+from ..names.decode.rules import NONE
+from .decode.schema import RECORDED, SCHEMA, Column
+from .frames import FlatFrame
+from .imagefacts import identity
+from .stack import FlatStack
+
+Values = Tuple[object, ...]
+
+_Time = Optional[datetime.datetime]
+
+
+class FlatTables:
+    """Makes the rows.
+
+    Args:
+        image: the image
+    """
+
+    def __init__(self, image: Image) -> None:
+        self._image = image
+        self._image_id = image.part(identity).image_id
+        self._processes: Memo[int, Tuple[Optional[int], _Time]] = Memo(self._process)
+        self._texts: Memo[Status, str] = Memo(text)
+
+    def trace(self, stack: FlatStack) -> Values:
+        """Returns the row of a stack, in the order of schema.TRACES."""
+        space, thread, keys = stack.space, stack.thread, stack.keys()
+        offset, created = self._processes[space.eprocess]
+        started = None if thread is None or thread.create_time is None else moment(thread.create_time)
+        return (
+            self._image_id,
+            SCHEMA,
+            stack.trace_id,
+            stack.kind,
+            space.pid,
+            space.process,
+            offset,
+            created,
+            stack.tid,
+            started,
+            space.arch,
+            _hexadecimal(stack.owner),
+            stack.owner_name,
+            stack.event,
+            stack.counted,
+            stack.size,
+            stack.depth,
+            stack.hash,
+            None if keys is None else keys.stack,
+            None if keys is None else keys.shape,
+            None if keys is None else keys.quality,
+            stack.unbacked,
+            stack.guessed,
+            stack.text,
+            None if keys is None else keys.modules,
+            stack.incomplete,
+            self._texts[stack.status],
+        )
+
+    def frames(self, stack: FlatStack) -> Iterator[Values]:
+        """Yields the rows of the frames of a stack, innermost first, in the order of schema.FRAMES."""
+        key = (self._image_id, SCHEMA, stack.trace_id, stack.space.pid, stack.space.arch)
+        for number, frame in enumerate(stack.frames):
+            sp, how, said = None, RECORDED, frame.status
+            if stack.walked:
+                walked = stack.walked[number]
+                sp, how = walked.sp, walked.how
+                said = said if walked.sure else status(said, Word.UNSURE)
+            yield (*key, number, *self._frame(frame, sp, how, said))
+
+    def _frame(self, frame: FlatFrame, sp: Optional[int], how: str, said: Status) -> Values:
+        name = frame.name
+        return (
+            _hexadecimal(frame.address),
+            _hexadecimal(sp),
+            frame.module,
+            frame.path,
+            frame.stamp,
+            frame.size,
+            frame.rva,
+            frame.function,
+            frame.displacement,
+            None if name is None else name.symbol,
+            NONE if name is None else name.source,
+            how,
+            None if name is None else name.backing or None,
+            frame.protection,
+            self._texts[said],
+        )
+
+    def _process(self, eprocess: int) -> Tuple[Optional[int], _Time]:
+        """Returns what ProcessOffset and ProcessCreateTime say of a process."""
+        created = create_time(self._image, eprocess)
+        offset = bulk.masked(self._image.layer, eprocess) if eprocess else None
+        return offset, None if created is None else moment(created)
+
+
+def json_line(columns: Sequence[Column], values: Values) -> str:
+    """Returns a row as a line of JSON, with its line feed, as Volatility's renderer writes its values."""
+    row: Dict[str, object] = {column.name: value for column, value in zip(columns, values)}
+    return json.dumps(row, default=_json) + "\n"
+
+
+def _json(value: object) -> object:
+    """Returns what JSON has for a value that it does not know."""
+    if isinstance(value, datetime.datetime):
+        return value.isoformat()
+    raise TypeError(f"{type(value).__name__} has no form in JSON")
+
+
+def _hexadecimal(value: Optional[int]) -> Optional[str]:
+    return None if value is None else f"{value:#x}"

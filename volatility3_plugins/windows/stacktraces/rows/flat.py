@@ -1,0 +1,124 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""The rows of `windows.traces` and `windows.traceframes`, and the files that `--dump` writes."""
+
+from __future__ import annotations
+
+from typing import Iterator, List
+
+from volatility3.framework import exceptions, interfaces
+from volatility3.framework.configuration import requirements
+
+from ..base.image import Image
+from ..flat.decode import schema
+from ..flat.stack import FlatStack, FlatWanted
+from ..flat.tables import Values
+from ..flat.traces import FlatTraces
+from ..threads.lister import Threads
+from . import options
+from .columns import Hex
+from .grid import NOT_APPLICABLE, NOT_AVAILABLE, UNREADABLE, Row
+from .plugin import Listing
+
+NOTHING = "No stack is in what is shown"
+
+_ABSENT = {
+    **dict.fromkeys(("Depth", "Address"), UNREADABLE),
+    **dict.fromkeys(("Count", "ModulePath", "ModuleStamp", "ModuleSize", "Function"), NOT_AVAILABLE),
+    **dict.fromkeys(("ProcessCreateTime", "ThreadCreateTime"), NOT_AVAILABLE),
+}
+"""What stands for no value in a column; in the others NOT_APPLICABLE."""
+
+
+def requirements_of_flat(things: str) -> List[interfaces.configuration.RequirementInterface]:
+    """Returns the options that `windows.traces` and `windows.traceframes` have in common.
+
+    Args:
+        things: what the plugin lists, in plural
+    """
+    return [
+        *options.helpers(traces=FlatTraces, threads=Threads),
+        requirements.ListRequirement(
+            name="kinds",
+            element_type=str,
+            description=f"Show only {things} of these kinds: {', '.join(schema.KINDS)}",
+            optional=True,
+        ),
+        options.pid(zero_means="the kernel"),
+        options.tid(),
+        *options.selecting(things),
+        options.switch("carve", "Add freed and orphan traces, and databases that no pointer leads to"),
+        options.switch("scan_threads", "Add the threads that only a pool scan finds"),
+        options.fetch_symbols(),
+    ]
+
+
+def wanted(plugin: interfaces.plugins.PluginInterface) -> FlatWanted:
+    """Returns which stacks the options of a plugin ask for.
+
+    Raises:
+        RenderException: --kinds names a kind that there is not
+    """
+    config = plugin.config
+    kinds = tuple(config.get("kinds") or ())
+    unknown = [kind for kind in kinds if kind not in schema.KINDS]
+    if unknown:
+        known = ", ".join(schema.KINDS)
+        raise exceptions.RenderException(f"--kinds: there is no {', '.join(unknown)}; there are {known}")
+    return FlatWanted(
+        kinds,
+        tuple(config.get("pid") or ()),
+        tuple(config.get("tid") or ()),
+        carve=config.get("carve", False),
+        scan_threads=config.get("scan_threads", False),
+    )
+
+
+def stacks(
+    plugin: interfaces.plugins.PluginInterface, image: Image, listing: Listing, asked: FlatWanted
+) -> Iterator[FlatStack]:
+    """Yields the stacks that a plugin's options ask for.
+
+    Args:
+        plugin: the plugin that runs
+        image: its image
+        listing: takes note of what is found
+        asked: which stacks are wanted
+    """
+    lister = FlatTraces(options.symbolizer(plugin, image))
+    for stack in listing.each(lister.list_stacks(asked), _work):
+        if stack.tid is not None:
+            listing.asked.saw("tid", stack.tid)
+        if stack.frames:
+            listing.found = True
+        else:
+            listing.unread = True
+        if listing.selection.takes(stack.frames):
+            listing.matched = True
+            yield stack
+
+
+class FlatCells:
+    """Makes cells of the rows of a table.
+
+    Args:
+        table: its name in schema.TABLES
+    """
+
+    def __init__(self, table: str) -> None:
+        columns = schema.TABLES[table]
+        self._absent = [_ABSENT.get(column.name, NOT_APPLICABLE) for column in columns]
+        self._hex = [place for place, column in enumerate(columns) if column.type == schema.HEX]
+
+    def row(self, values: Values) -> Row:
+        """Returns a row of the grid."""
+        cells = [absent if value is None else value for absent, value in zip(self._absent, values)]
+        for place in self._hex:
+            value = values[place]
+            if value is not None:
+                cells[place] = Hex(value)
+        return 0, tuple(cells)
+
+
+def _work(stack: FlatStack) -> str:
+    return f"Reading the stacks of kind {stack.kind} of process {stack.space.pid}"
