@@ -144,7 +144,9 @@ def _options(name: str) -> List[str]:
         if isinstance(each, (requirements.ModuleRequirement, requirements.VersionRequirement)):
             continue
         option = f"--{each.name.replace('_', '-')}"
-        takes = {requirements.IntRequirement: " N", requirements.StringRequirement: " TEXT"}.get(type(each), "")
+        takes = {requirements.IntRequirement: " N", requirements.StringRequirement: " TEXT"}.get(
+            type(each), ""
+        )
         if isinstance(each, requirements.ListRequirement):
             takes = " TEXT ..." if each.element_type is str else " N ..."
         rows.append([f"`{option}{takes}`", each.description])

@@ -14,6 +14,7 @@ import re
 from typing import Dict, List, Set
 
 import pytest
+
 from tests import test_install
 from tests.conftest import ROOT
 from tests.windows import test_trapframes_real
