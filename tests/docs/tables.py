@@ -21,6 +21,7 @@ from typing import Dict, Iterable, List, NamedTuple, Sequence
 from volatility3.framework import interfaces
 from volatility3.framework.configuration import requirements
 from volatility3.plugins.windows.stacktraces.base.decode import status
+from volatility3.plugins.windows.stacktraces.flat.decode import schema
 from volatility3.plugins.windows.stacktraces.rows import columns
 
 from tests.conftest import ROOT
@@ -29,6 +30,14 @@ WINDOWS = ROOT / "volatility3_plugins" / "windows"
 
 _TYPES = {int: "number", str: "text"}
 _FORMS = {columns.ADDRESS: "address", columns.REGISTER: "register"}
+_FLAT_TYPES = {
+    schema.STR: "text",
+    schema.INT: "number",
+    schema.BOOL: "true or false",
+    schema.HEX: "hexadecimal",
+    schema.HEXSTR: "hexadecimal, as text",
+    schema.TIME: "time, UTC",
+}
 
 
 class WordMeaning(NamedTuple):
@@ -102,12 +111,31 @@ def _plugins(folder: str) -> List[str]:
     return _table(["plugin", "what it does"], rows)
 
 
+def column_names(name: str) -> List[str]:
+    """Returns the columns of a plugin."""
+    if name in schema.TABLES:
+        return [column.name for column in schema.TABLES[name]]
+    return list(columns.PLUGINS[name])
+
+
 def _columns(name: str) -> List[str]:
+    if name in schema.TABLES:
+        return _flat_columns(schema.TABLES[name])
     rows = []
     for column in columns.PLUGINS[name]:
         kind, form, meaning = columns.COLUMNS[column]
         rows.append([f"`{column}`", _FORMS.get(form) or _TYPES.get(kind, "hexadecimal"), meaning])
     return _table(["column", "type", "meaning"], rows)
+
+
+def _flat_columns(table: Iterable[schema.Column]) -> List[str]:
+    rows = []
+    for column in table:
+        values = ", ".join(f"`{value}`" for value in column.values)
+        meaning = f"{column.description} Values: {values}." if values else column.description
+        null = "yes" if column.nullable else "no"
+        rows.append([f"`{column.name}`", _FLAT_TYPES[column.type], null, meaning])
+    return _table(["column", "type", "null", "meaning"], rows)
 
 
 def _options(name: str) -> List[str]:
@@ -116,12 +144,12 @@ def _options(name: str) -> List[str]:
         if isinstance(each, (requirements.ModuleRequirement, requirements.VersionRequirement)):
             continue
         option = f"--{each.name.replace('_', '-')}"
-        takes = {
-            requirements.ListRequirement: " N ...",
-            requirements.IntRequirement: " N",
-            requirements.StringRequirement: " TEXT",
-        }
-        rows.append([f"`{option}{takes.get(type(each), '')}`", each.description])
+        takes = {requirements.IntRequirement: " N", requirements.StringRequirement: " TEXT"}.get(
+            type(each), ""
+        )
+        if isinstance(each, requirements.ListRequirement):
+            takes = " TEXT ..." if each.element_type is str else " N ..."
+        rows.append([f"`{option}{takes}`", each.description])
     return _table(["option", "what it does"], rows)
 
 

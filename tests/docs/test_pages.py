@@ -14,7 +14,6 @@ import re
 from typing import Dict, List, Set
 
 import pytest
-from volatility3.plugins.windows.stacktraces.rows import columns
 
 from tests import test_install
 from tests.conftest import ROOT
@@ -138,7 +137,7 @@ def test_what_is_said_of_a_column_is_said_of_one_that_is_there(plugin: str) -> N
     for line in pages.prose(pages.read(ROOT / "docs" / f"{plugin}.md")):
         item = _ITEM.match(line)
         said.update(re.findall(r"\*\*(\w+)\*\*", item.group(1)) if item else ())
-    assert said <= set(columns.PLUGINS[plugin])
+    assert said <= set(tables.column_names(plugin))
 
 
 def test_every_word_of_status_has_a_meaning_and_stands_on_a_page() -> None:

@@ -6,8 +6,8 @@
     name = machine.computer_name(image, spaces)
 
 The clock and the time zone are in KUSER_SHARED_DATA (members and their units: ntddk.h). KeBootTime,
-NtBuildLab and NtBuildNumber are variables of the kernel (public symbols). Windows keeps the computer's name in
-the environment that it gives to services (COMPUTERNAME, described in Microsoft's documentation).
+NtBuildLab and NtBuildNumber are variables of the kernel (public symbols). The computer's name is in the
+environment that Windows gives to services (COMPUTERNAME, described in Microsoft's documentation).
 """
 
 from __future__ import annotations

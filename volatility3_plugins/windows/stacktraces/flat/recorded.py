@@ -29,6 +29,7 @@ from ..tracedb.found import Database
 from .decode import keys
 from .decode.schema import HANDLE, HEAP, HEAPLOG, LOCK, OBJECT, STD
 from .frames import FlatFrames
+from .imagefacts import Totals
 from .stack import Distinct, FlatStack, gap
 
 BLOCKS = "blocks"
@@ -60,7 +61,11 @@ class DatabaseStacks:
         self._databases = databases
 
     def of_space(
-        self, space: AddressSpace, kinds: Iterable[str] = (STD, HEAPLOG), carve: bool = False
+        self,
+        space: AddressSpace,
+        kinds: Iterable[str] = (STD, HEAPLOG),
+        carve: bool = False,
+        totals: Optional[Totals] = None,
     ) -> Iterator[FlatStack]:
         """Yields the traces of an address space, and what stands for those that cannot be read.
 
@@ -68,8 +73,9 @@ class DatabaseStacks:
             space: the kernel or one half of a process
             kinds: of the databases
             carve: freed and orphan entries, and databases to which no pointer leads, too
+            totals: counts the databases
         """
-        distinct = Distinct()
+        distinct, totals = Distinct(), totals or Totals()
         found = self._databases.search(space, carve)
         missing = self._databases.missing(space, found, globalflag.read(self._image, space))
         said = status(space.remark, space.status, missing)
@@ -77,6 +83,7 @@ class DatabaseStacks:
             yield gap(STD, distinct.key(STD, space, 0, ""), space, said)
         for each in found.databases:
             if each.kind in kinds:
+                totals.databases += 1
                 yield from self._database(each, carve, distinct)
 
     def _database(self, each: Database, carve: bool, distinct: Distinct) -> Iterator[FlatStack]:

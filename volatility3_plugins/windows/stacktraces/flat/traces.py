@@ -10,7 +10,7 @@ The stacks come kind by kind, and of one kind process by process. None is kept.
 
 from __future__ import annotations
 
-from typing import Iterator
+from typing import Iterator, Optional
 
 from volatility3.framework import interfaces
 
@@ -28,6 +28,7 @@ from ..tracedb.decode.capture import back_trace_hash
 from ..tracedb.finder import Databases
 from .decode.schema import HANDLE, HEAP, HEAPLOG, LOCK, OBJECT, STD, THREAD_KINDS
 from .frames import FlatFrames
+from .imagefacts import Totals
 from .recorded import DatabaseStacks, HandleStacks, HeapStacks, LockStacks, ObjectStacks
 from .stack import Distinct, FlatStack, FlatWanted
 
@@ -51,28 +52,35 @@ class FlatTraces(interfaces.configuration.VersionableInterface):
         self._frames = FlatFrames(symbolizer)
         self._databases = Databases(self._image, symbolizer.indexes)
 
-    def list_stacks(self, wanted: FlatWanted = EVERYTHING) -> Iterator[FlatStack]:
+    def list_stacks(
+        self, wanted: FlatWanted = EVERYTHING, totals: Optional[Totals] = None
+    ) -> Iterator[FlatStack]:
         """Yields the stacks that are wanted, and what stands for those that cannot be read.
 
         Args:
             wanted: which
+            totals: counts threads, their stacks, and databases
 
         Raises:
             tables.MissingTableError: when one of our symbol tables is missing
         """
-        return filter(wanted.takes, self._listed(wanted))
+        return filter(wanted.takes, self._listed(wanted, totals or Totals()))
 
-    def _listed(self, wanted: FlatWanted) -> Iterator[FlatStack]:
+    def _listed(self, wanted: FlatWanted, totals: Totals) -> Iterator[FlatStack]:
         if wanted.has(*THREAD_KINDS):
             threads = ThreadStacks(self._symbolizer, self._frames)
             for thread in threads.list_threads(wanted):
-                yield from threads.of_thread(thread)
+                totals.threads += thread.ethread != 0 or thread.tid is not None
+                for stack in threads.of_thread(thread):
+                    if wanted.takes(stack):
+                        totals.stack(stack.incomplete)
+                    yield stack
         # Neither traces of databases nor those of heaps and objects say which thread left them.
         if not wanted.tids and wanted.has(STD, HEAPLOG):
             kinds = [kind for kind in (STD, HEAPLOG) if wanted.has(kind)]
             traces = DatabaseStacks(self._symbolizer, self._frames, self._databases)
             for space in self._spaces(wanted):
-                yield from traces.of_space(space, kinds, wanted.carve)
+                yield from traces.of_space(space, kinds, wanted.carve, totals)
         if not wanted.tids and wanted.has(HEAP):
             heaps = HeapStacks(self._frames, Heaps(self._image, self._databases))
             for space in self._spaces(wanted):

@@ -4,13 +4,14 @@
 
 from __future__ import annotations
 
-from typing import Iterator, List
+from typing import Iterator, List, Optional
 
 from volatility3.framework import exceptions, interfaces
 from volatility3.framework.configuration import requirements
 
 from ..base.image import Image
 from ..flat.decode import schema
+from ..flat.imagefacts import Totals
 from ..flat.stack import FlatStack, FlatWanted
 from ..flat.tables import Values
 from ..flat.traces import FlatTraces
@@ -30,11 +31,14 @@ _ABSENT = {
 """What stands for no value in a column; in the others NOT_APPLICABLE."""
 
 
-def requirements_of_flat(things: str) -> List[interfaces.configuration.RequirementInterface]:
-    """Returns the options that `windows.traces` and `windows.traceframes` have in common.
+def requirements_of_flat(
+    things: str, selecting: bool = True
+) -> List[interfaces.configuration.RequirementInterface]:
+    """Returns the options that the plugins of the flat tables have in common.
 
     Args:
         things: what the plugin lists, in plural
+        selecting: whether --find and --unbacked are among them
     """
     return [
         *options.helpers(traces=FlatTraces, threads=Threads),
@@ -46,7 +50,7 @@ def requirements_of_flat(things: str) -> List[interfaces.configuration.Requireme
         ),
         options.pid(zero_means="the kernel"),
         options.tid(),
-        *options.selecting(things),
+        *(options.selecting(things) if selecting else ()),
         options.switch("carve", "Add freed and orphan traces, and databases that no pointer leads to"),
         options.switch("scan_threads", "Add the threads that only a pool scan finds"),
         options.fetch_symbols(),
@@ -75,7 +79,11 @@ def wanted(plugin: interfaces.plugins.PluginInterface) -> FlatWanted:
 
 
 def stacks(
-    plugin: interfaces.plugins.PluginInterface, image: Image, listing: Listing, asked: FlatWanted
+    plugin: interfaces.plugins.PluginInterface,
+    image: Image,
+    listing: Listing,
+    asked: FlatWanted,
+    totals: Optional[Totals] = None,
 ) -> Iterator[FlatStack]:
     """Yields the stacks that a plugin's options ask for.
 
@@ -84,9 +92,10 @@ def stacks(
         image: its image
         listing: takes note of what is found
         asked: which stacks are wanted
+        totals: counts them, those that --find and --unbacked leave out too
     """
     lister = FlatTraces(options.symbolizer(plugin, image))
-    for stack in listing.each(lister.list_stacks(asked), _work):
+    for stack in listing.each(lister.list_stacks(asked, totals), _work):
         if stack.tid is not None:
             listing.asked.saw("tid", stack.tid)
         if stack.frames:
