@@ -26,7 +26,7 @@ NOTHING = "No stack is in what is shown"
 
 _ABSENT = {
     **dict.fromkeys(("Depth", "Address"), UNREADABLE),
-    **dict.fromkeys(("Count", "ModulePath", "ModuleStamp", "ModuleSize", "Function"), NOT_AVAILABLE),
+    **dict.fromkeys(("Count", "ModulePath", "ModuleStamp", "ModuleSize"), NOT_AVAILABLE),
     **dict.fromkeys(("ProcessCreateTime", "ThreadCreateTime"), NOT_AVAILABLE),
 }
 """What stands for no value in a column; in the others NOT_APPLICABLE."""
