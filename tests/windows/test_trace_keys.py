@@ -20,6 +20,7 @@ from tests.support import flattables
 from tests.support.callstackimages import PID, WAIT_EX, StackImage
 
 THREAD = 1004
+KERNEL = 0xFFFFF80312200000
 KEYS = ("StackKey", "ShapeKey", "KeyQuality")
 HEAP, LIST, LOG = 0x1D290000000, 0x1D28F000000, 0x1D28D000070
 
@@ -36,7 +37,7 @@ class Machine(StackImage):
 
     def __init__(self, arena: int = 0, base: int = 0, skip: int = 0, headers: bool = True) -> None:
         self._arena, self._headers = arena, headers
-        super().__init__(**({"base": base} if base else {}))
+        super().__init__(base=base or KERNEL)
         self.app.peb["NtGlobalFlag"] = 0x1000  # type: ignore[index]
         self.waiting(THREAD)
         frames = [address for address, _, how in self.expected[THREAD, "user"].frames if how != "trap"]

@@ -5,6 +5,7 @@ from typing import Iterator, List
 
 from volatility3.framework import interfaces
 
+from .stacktraces.flat.imagefacts import Totals, Warnings
 from .stacktraces.flat.stack import FlatWanted
 from .stacktraces.flat.tables import FlatTables
 from .stacktraces.rows import flat as rows
@@ -26,7 +27,10 @@ class StackTraces(interfaces.plugins.PluginInterface):
 
     @classmethod
     def get_requirements(cls) -> List[interfaces.configuration.RequirementInterface]:
-        return rows.requirements_of_flat("stacks")
+        return [
+            *rows.requirements_of_flat("stacks"),
+            options.switch("dump", "Write stacks, frames and image as JSON lines, and show the files only"),
+        ]
 
     def _generator(self, wanted: FlatWanted) -> Iterator[Row]:
         with Listing(self, rows.NOTHING, "stacks") as listing:
@@ -35,6 +39,18 @@ class StackTraces(interfaces.plugins.PluginInterface):
             for stack in rows.stacks(self, image, listing, wanted):
                 yield cells.row(tables.trace(stack))
 
+    def _files(self, wanted: FlatWanted) -> Iterator[Row]:
+        with Warnings() as warnings:
+            image, totals = options.image(self), Totals()
+            dump = rows.FlatDump(self, image)
+            with Listing(self, rows.NOTHING, "stacks") as listing:
+                for stack in rows.stacks(self, image, listing, wanted, totals):
+                    dump.add(stack)
+            yield from dump.finish(totals, warnings)
+
     def run(self) -> interfaces.renderers.TreeGrid:
         options.check(self)
-        return imagefacts.tree("traces", self._generator(rows.wanted(self)))
+        wanted = rows.wanted(self)
+        if self.config.get("dump", False):
+            return rows.files(self._files(wanted))
+        return imagefacts.tree("traces", self._generator(wanted))

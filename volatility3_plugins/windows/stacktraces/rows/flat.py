@@ -4,22 +4,22 @@
 
 from __future__ import annotations
 
-from typing import Iterator, List, Optional
+from typing import Iterable, Iterator, List, Optional
 
-from volatility3.framework import exceptions, interfaces
+from volatility3.framework import exceptions, interfaces, renderers
 from volatility3.framework.configuration import requirements
 
 from ..base.image import Image
 from ..flat.decode import schema
-from ..flat.imagefacts import Totals
+from ..flat.imagefacts import Totals, Warnings, gather
 from ..flat.stack import FlatStack, FlatWanted
-from ..flat.tables import Values
+from ..flat.tables import FlatTables, Values, json_line
 from ..flat.traces import FlatTraces
 from ..threads.lister import Threads
-from . import options
+from . import imagefacts, options
 from .columns import Hex
 from .grid import NOT_APPLICABLE, NOT_AVAILABLE, UNREADABLE, Row
-from .plugin import Listing
+from .plugin import Listing, OutputFile
 
 NOTHING = "No stack is in what is shown"
 
@@ -127,6 +127,48 @@ class FlatCells:
             if value is not None:
                 cells[place] = Hex(value)
         return 0, tuple(cells)
+
+
+def files(rows: Iterator[Row]) -> interfaces.renderers.TreeGrid:
+    """Returns the grid of the files that `--dump` writes."""
+    return renderers.TreeGrid([("Table", str), ("Rows", int), ("File output", str)], rows)
+
+
+class FlatDump:
+    """Writes the three tables as files of JSON lines while the stacks are walked; no stack is kept.
+
+    Args:
+        plugin: the plugin that runs
+        image: its image
+    """
+
+    def __init__(self, plugin: interfaces.plugins.PluginInterface, image: Image) -> None:
+        self._plugin = plugin
+        self._image = image
+        self._tables = FlatTables(image)
+        self._files = {name: OutputFile(plugin, f"{name}.jsonl") for name in schema.TABLES}
+        self._rows = dict.fromkeys(schema.TABLES, 0)
+
+    def add(self, stack: FlatStack) -> None:
+        """Writes a stack and its frames."""
+        self._write("traces", [self._tables.trace(stack)])
+        self._write("traceframes", self._tables.frames(stack))
+
+    def finish(self, totals: Totals, warnings: Warnings) -> Iterator[Row]:
+        """Writes what the image is, closes the files, and yields a row for each.
+
+        Args:
+            totals: what the walk counted
+            warnings: those that were logged meanwhile
+        """
+        self._write("traceimage", [imagefacts.values(gather(self._image, totals, warnings))])
+        for name, file in self._files.items():
+            yield 0, (name, self._rows[name], file.close())
+
+    def _write(self, table: str, rows: Iterable[Values]) -> None:
+        lines = [json_line(schema.TABLES[table], values) for values in rows]
+        if self._files[table].write("".join(lines).encode("utf-8", "replace")):
+            self._rows[table] += len(lines)
 
 
 def _work(stack: FlatStack) -> str:

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import datetime
-from typing import Callable, Dict, Iterator, List, Tuple
+from typing import Any, Dict, Iterator, List, Tuple
 
 from volatility3.framework import interfaces, renderers
 
@@ -26,8 +26,6 @@ TYPES: Dict[str, type] = {
 }
 """Volatility's types for those of the schema."""
 
-_MADE: Dict[str, Callable[[int], object]] = {schema.TIME: moment, schema.HEX: Hex}
-
 
 def columns(table: str) -> List[Tuple[str, type]]:
     """Returns the columns of a table as Volatility's grid takes them."""
@@ -39,16 +37,19 @@ def tree(table: str, rows: Iterator[Row]) -> interfaces.renderers.TreeGrid:
     return renderers.TreeGrid(columns(table), rows)
 
 
+def values(facts: ImageFacts) -> Tuple[object, ...]:
+    """Returns the row of what an image is in plain values of Python, None for what is not known."""
+    return tuple(map(_value, schema.IMAGE, facts))
+
+
 def row(facts: ImageFacts) -> Cells:
     """Returns the cells of what an image is. What is not known is absent; types are always the same."""
-    return tuple(
-        text(value) if column.name == "Status" else _cell(column, value)
-        for column, value in zip(schema.IMAGE, facts)
-    )
+    return tuple(NOT_AVAILABLE if value is None else value for value in values(facts))
 
 
-def _cell(column: schema.Column, value: object) -> object:
+def _value(column: schema.Column, value: Any) -> object:
+    if column.name == "Status":
+        return text(value)
     if value is None or (column.nullable and value == ""):
-        return NOT_AVAILABLE
-    made = _MADE.get(column.type)
-    return value if made is None else made(value)  # type: ignore[arg-type]
+        return None
+    return moment(value) if column.type == schema.TIME else value
