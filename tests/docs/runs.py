@@ -131,11 +131,14 @@ class Runner:
     def console(self, block: Block) -> List[str]:
         """Returns the lines of a console block: its commands, and what they print now."""
         lines: List[str] = []
+        spoke = False
         for numbers in pages.commands(block):
             words = [block.lines[number] for number in numbers]
             command = " ".join(word.rstrip("\\") for word in words)[2:]
             assert command.startswith("vol "), f"not a command that reads the sample: {command}"
-            lines += [*([""] if lines else []), *words, *self.output(command)]
+            printed = self.output(command)
+            lines += [*([""] if spoke else []), *words, *(printed if any(printed) else ())]
+            spoke = any(printed)
         return [line.rstrip() for line in lines]
 
     def current(self, text: str) -> str:

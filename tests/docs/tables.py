@@ -161,7 +161,9 @@ def duckdb_columns(name: str) -> str:
 
 
 def _duckdb(name: str) -> List[str]:
-    wrapped = textwrap.wrap(duckdb_columns(name), 110, break_long_words=False)
+    # A column and its type stay on one line.
+    joined = duckdb_columns(name).replace(": ", ":\0")
+    wrapped = [line.replace("\0", " ") for line in textwrap.wrap(joined, 110)]
     return [
         "```sql",
         "SELECT count(*) AS Rows",
