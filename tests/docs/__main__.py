@@ -20,6 +20,8 @@ from .pages import ROOT
 def update(names: List[str]) -> None:
     """Rewrites the pages, schemas and the picture of these names (none: all) that are not current."""
     # Only this command needs the plugins and what draws the picture.
+    import tests.conftest  # noqa: F401 - it puts the plugins of this checkout on Volatility's path
+
     from . import jsonschemas, picture, tables
     from .runs import Runner
 

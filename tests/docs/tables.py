@@ -6,6 +6,7 @@
     <!-- made: columns locks -->               the columns of windows.locks
     <!-- made: options locks -->               its options
     <!-- made: words Locks; freed; stale -->   words of Status: those of a group of `Word`, and single ones
+    <!-- made: duckdb traces -->               how DuckDB reads JSON lines of a flat table
 
 The groups of `Word` are the comments between its members, their meanings the docstrings below them.
 """
@@ -16,6 +17,7 @@ import ast
 import importlib
 import inspect
 import re
+import textwrap
 from typing import Dict, Iterable, List, NamedTuple, Sequence
 
 from volatility3.framework import interfaces
@@ -37,6 +39,15 @@ _FLAT_TYPES = {
     schema.HEX: "hexadecimal",
     schema.HEXSTR: "hexadecimal, as text",
     schema.TIME: "time, UTC",
+}
+
+DUCKDB_TYPES = {
+    schema.STR: "VARCHAR",
+    schema.INT: "BIGINT",
+    schema.BOOL: "BOOLEAN",
+    schema.HEX: "UBIGINT",
+    schema.HEXSTR: "VARCHAR",
+    schema.TIME: "TIMESTAMP",
 }
 
 
@@ -94,7 +105,13 @@ def _group(lines: Sequence[str], number: int) -> str:
 def make(what: str) -> str:
     """Returns the text of a made part."""
     kind, _, rest = what.partition(" ")
-    makers = {"plugins": _plugins, "columns": _columns, "options": _options, "words": _words}
+    makers = {
+        "plugins": _plugins,
+        "columns": _columns,
+        "options": _options,
+        "words": _words,
+        "duckdb": _duckdb,
+    }
     return "".join(f"{line}\n" for line in makers[kind](rest))
 
 
@@ -136,6 +153,25 @@ def _flat_columns(table: Iterable[schema.Column]) -> List[str]:
         null = "yes" if column.nullable else "no"
         rows.append([f"`{column.name}`", _FLAT_TYPES[column.type], null, meaning])
     return _table(["column", "type", "null", "meaning"], rows)
+
+
+def duckdb_columns(name: str) -> str:
+    """Returns what DuckDB's read_json wants to know of the columns of a flat table."""
+    return ", ".join(f"{column.name}: '{DUCKDB_TYPES[column.type]}'" for column in schema.TABLES[name])
+
+
+def _duckdb(name: str) -> List[str]:
+    # A column and its type stay on one line.
+    joined = duckdb_columns(name).replace(": ", ":\0")
+    wrapped = [line.replace("\0", " ") for line in textwrap.wrap(joined, 110)]
+    return [
+        "```sql",
+        "SELECT count(*) AS Rows",
+        f"FROM read_json('{name}.jsonl', format='newline_delimited', columns={{",
+        *(f"    {line}" for line in wrapped),
+        "})",
+        "```",
+    ]
 
 
 def _options(name: str) -> List[str]:

@@ -70,8 +70,9 @@ def unrun(text: str) -> List[str]:
     """Returns the first lines of the blocks that nobody runs, and that do not say why."""
     found, before = [], None
     for block in pages.blocks(text):
-        run_here = block.language in ("console", "python")
-        if block.mark is None and not run_here and not (block.language == "text" and before == "python"):
+        run_here = block.language in ("console", *pages.PRINTING)
+        printed = block.language == "text" and before in pages.PRINTING
+        if block.mark is None and not run_here and not printed:
             found.append(block.lines[0] if block.lines else "")
         if block.mark == pages.INSTALL_CHECK:
             found += [line for line in block.lines if line not in installed()]
