@@ -103,7 +103,7 @@ class Checker:
     def __init__(self, table: str) -> None:
         made = jsonschemas.make(table)
         self._whole = jsonschema.Draft202012Validator(
-            {**made, "properties": dict.fromkeys(made["properties"], {})}
+            {**made, "properties": {name: {} for name in made["properties"]}}
         )
         self._columns = {
             name: jsonschema.Draft202012Validator(column) for name, column in made["properties"].items()
