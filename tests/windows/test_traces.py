@@ -9,7 +9,7 @@ from typing import Any, Dict, List
 
 import pytest
 from volatility3.framework import exceptions
-from volatility3.plugins.windows import pslist, traceframes, traces
+from volatility3.plugins.windows import pslist, traceframes, traces, trapframes
 from volatility3.plugins.windows.stacktraces.base.decode.status import Word
 from volatility3.plugins.windows.stacktraces.flat.decode import schema
 
@@ -19,6 +19,7 @@ from tests.forge.dump import Image
 from tests.forge.handles import OPEN, HandleTable, Ring, named
 from tests.forge.locks import Resources
 from tests.support import flattables, grid
+from tests.support.callstackimages import StackImage
 from tests.support.tracedkernels import new_kernel, put_database, traces_of
 
 
@@ -141,7 +142,8 @@ def test_a_key_does_not_depend_on_options(demo: Opened) -> None:
         some = ids(**options)
         assert 0 < len(some) < len(every), options
         assert some.items() <= every.items(), options
-    assert every.items() <= ids(carve=True, scan_threads=True, scan_processes=True).items()
+    more = ids(carve=True, scan_stacks=True, scan_threads=True, scan_processes=True, processors=True)
+    assert every.items() <= more.items()
 
 
 def test_kinds_and_threads_are_selected(demo: Opened) -> None:
@@ -193,3 +195,47 @@ def test_addresses_are_canonical_and_paths_are_the_loaders(demo: Opened) -> None
     private = next(row for row in rows if row["Backing"] == "private")
     assert private["Protection"] == "PAGE_EXECUTE_READWRITE"
     assert [private[name] for name in ("Module", "Rva", "Function", "ModuleStamp")] == [None] * 4
+
+
+def test_each_trap_frame_of_a_scan_is_in_a_stack(demo: Opened, tmp_path: pathlib.Path) -> None:
+    stacks = StackImage()
+    stacks.interrupted(1004)
+    stacks.preempted(1008, "interrupt", True, True)
+    stacks.waiting(1012)
+    for opened in (demo, context.open_image(stacks.kernel.image(), tmp_path)):
+        found = [node.row for node in grid.run(opened, trapframes.TrapFrames, scan_stacks=True)]
+        plain, rows = (flattables.stacks(opened, scan_stacks=scan) for scan in (False, True))
+        below = flattables.by_trace(flattables.frames(opened, scan_stacks=True))
+        addresses = {
+            (row["TID"], grid.masked(int(frame["Address"], 16)))
+            for row in rows
+            if row["Kind"] in schema.THREAD_KINDS
+            for frame in below.get(row["TraceId"], [])
+        }
+        scanned = [row for row in found if row["Origin"] == "stack"]
+        assert scanned
+        frames = {row["TrapFrame"] for row in scanned}
+        more = [row for row in rows if row not in plain]
+        # The sample has one below what a thread has in use; walks pass all others.
+        assert len(more) == (opened is demo)
+        for row in more:
+            trap_frame = int(row["TraceId"].rpartition(":")[2], 16)
+            assert row["TraceId"].split(":")[4] == "trap"
+            assert grid.masked(trap_frame) in frames
+        assert {(row["TID"], grid.masked(row["Rip"])) for row in scanned} <= addresses
+        assert [row for row in rows if row not in more] == plain
+
+
+def test_idle_processors(tmp_path: pathlib.Path) -> None:
+    kernel = new_kernel("win10-x64", 0)
+    kernel.process("app.exe", pid=1000).thread(1004)
+    idle = kernel.process("Idle", pid=0, listed=False).thread(0, teb=False)
+    kernel.cpus[0].kprcb["IdleThread"] = idle.ethread
+    kernel.cpus[0].current(idle)
+    opened = context.open_image(kernel.image(), tmp_path)
+    plain, rows = (flattables.stacks(opened, processors=added) for added in (False, True))
+    (more,) = (row for row in rows if row not in plain)
+    assert [more[name] for name in ("Kind", "PID", "Process", "TID")] == ["kernel", 0, "nt", 0]
+    assert (more["Status"], more["Incomplete"], more["Depth"]) == ("running", True, 0)
+    assert more["Owner"] == f"{idle.ethread.address:#x}"
+    assert flattables.stacks(opened, processors=True, pid=[1000]) == [row for row in plain if row["PID"]]

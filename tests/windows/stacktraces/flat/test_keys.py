@@ -12,6 +12,8 @@ from volatility3.plugins.windows.stacktraces.flat.decode import keys
 from volatility3.plugins.windows.stacktraces.flat.decode.keys import KeyPart
 from volatility3.plugins.windows.stacktraces.flat.decode.schema import EXACT, GUESSED, PARTIAL
 
+from tests.conftest import ROOT
+
 NTDLL = ("ntdll", 0x5F641E35, 0x1F5000)
 KERNEL32 = ("KERNEL32", 0x0A1B2C3D, 0xBE000)
 
@@ -92,3 +94,18 @@ def test_all_four_matter(other: Tuple[str, int, int, int]) -> None:
 def test_trace_ids() -> None:
     assert keys.trace_id("std", 0xFFFF8001, 0x2000, "x64", "", 7, 0x2040) == "std:ffff8001:2000:x64::7.2040"
     assert keys.trace_id("kernel", 0, 0, "x86", "2") == "kernel:0:0:x86:2:"
+
+
+def test_the_vector_of_the_documentation() -> None:
+    page = (ROOT / "docs" / "flat-tables.md").read_text(encoding="utf-8")
+    example = page.partition("Three frames, and what they give:")[2].split("```")[1]
+    text, _, said = example.partition("\n\n")
+    parts = [frame(NTDLL, 0x9D7E4), frame(KERNEL32, 0x17034), keys.elsewhere("private")]
+    made = keys.of(parts)
+    assert made is not None
+    assert "".join(part.line for part in parts) == text[len("text\n") :] + "\n"
+    assert dict(line.split(maxsplit=1) for line in said.splitlines() if line) == {
+        "StackKey": made.stack,
+        "Modules": made.modules,
+        "ShapeKey": made.shape,
+    }

@@ -31,7 +31,7 @@ PROTECTIONS = (
     *("PAGE_NOACCESS", "PAGE_READONLY", "PAGE_EXECUTE", "PAGE_EXECUTE_READ"),
     *("PAGE_READWRITE", "PAGE_WRITECOPY", "PAGE_EXECUTE_READWRITE", "PAGE_EXECUTE_WRITECOPY"),
 )
-"""The names of the lower 3 bits of VadFlags.Protection (MmProtectToValue of the kernel; winnt.h)."""
+"""The names of the lower 3 bits of VadFlags.Protection (described: MmProtectToValue in ReactOS)."""
 _MODIFIERS = ("", "PAGE_NOCACHE", "PAGE_GUARD", "PAGE_WRITECOMBINE")
 """The names of its upper 2 bits. With PAGE_NOACCESS they mean no more than that."""
 

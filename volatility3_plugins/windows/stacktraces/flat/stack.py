@@ -121,7 +121,7 @@ class FlatWanted(Record):
         carve: freed and orphan entries, and databases to which no pointer leads, too
         scan_stacks: stacks from trap frames that only a scan of the kernel stacks finds, too
         scan_threads: threads that only a pool scan finds, too
-        processors: stacks from the registers that stopped processors saved, too
+        processors: stacks of processors that were idle, too
     """
 
     kinds: Collection[str] = ()

@@ -34,6 +34,9 @@ from .stack import Distinct, FlatStack, FlatWanted
 
 EVERYTHING = FlatWanted()
 
+_LEFT_OVER = "trap"
+"""The piece in the TraceId of a stack that begins at a trap frame which only a scan found."""
+
 
 class FlatTraces(interfaces.configuration.VersionableInterface):
     """Lists the stacks of an image.
@@ -71,7 +74,7 @@ class FlatTraces(interfaces.configuration.VersionableInterface):
             threads = ThreadStacks(self._symbolizer, self._frames)
             for thread in threads.list_threads(wanted):
                 totals.threads += thread.ethread != 0 or thread.tid is not None
-                for stack in threads.of_thread(thread):
+                for stack in threads.of_thread(thread, wanted.scan_stacks):
                     if wanted.takes(stack):
                         totals.stack(stack.incomplete)
                     yield stack
@@ -115,16 +118,34 @@ class ThreadStacks:
 
     def list_threads(self, wanted: FlatWanted) -> Iterator[Thread]:
         """Yields the threads that are wanted, process by process, and what stands for damaged lists."""
-        return Threads.list_threads(self._image, wanted.pids, None, wanted.tids, wanted.scan_threads)
+        yield from Threads.list_threads(self._image, wanted.pids, None, wanted.tids, wanted.scan_threads)
+        if wanted.processors and not wanted.tids and (not wanted.pids or KERNEL_PID in wanted.pids):
+            yield from Threads.list_idle(self._image)
 
-    def of_thread(self, thread: Thread) -> Iterator[FlatStack]:
-        """Yields the stacks of a thread."""
+    def of_thread(self, thread: Thread, scan: bool = False) -> Iterator[FlatStack]:
+        """Yields the stacks of a thread.
+
+        Args:
+            thread: the thread
+            scan: those from trap frames that only a scan of its kernel stacks finds, too
+        """
         # What only a scan of physical memory found has no address, and may be there twice.
         distinct = Distinct() if thread.ethread else self._distinct
         for stack in self._lister.of_thread(thread):
-            yield self._flat(stack, distinct)
+            place = stack.frames[0].sp if stack.frames else 0
+            yield self._flat(stack, distinct, stack.part.partition(" ")[2], place)
+        for trap_frame, stack in self._lister.left_over(thread) if scan else ():
+            yield self._flat(stack, distinct, _LEFT_OVER, trap_frame)
 
-    def _flat(self, stack: CallStack, distinct: Distinct) -> FlatStack:
+    def _flat(self, stack: CallStack, distinct: Distinct, piece: str, place: int) -> FlatStack:
+        """Returns a stack.
+
+        Args:
+            stack: as it was walked
+            distinct: makes the keys of the thread's stacks
+            piece: which of these it is
+            place: where it begins: the stack pointer of the innermost frame, or the trap frame
+        """
         thread, kind = stack.thread, stack.part.split()[0]
         addresses = stack.return_addresses
         looked_up = self._frames.of(stack.space)
@@ -132,11 +153,10 @@ class ThreadStacks:
         first = len(stack.frames) - len(addresses)
         unsure = any(not frame.sure for frame in stack.frames)
         hash_unsure = any(not frame.sure for frame in stack.frames[first:])
-        place = stack.frames[0].sp if stack.frames else 0
         known = () if thread.ethread else (thread.tid or 0, thread.kernel_stack or 0)
         return FlatStack(
             kind,
-            distinct.key(kind, stack.space, thread.ethread, stack.part.partition(" ")[2], place, *known),
+            distinct.key(kind, stack.space, thread.ethread, piece, place, *known),
             stack.space,
             thread.ethread or None,
             None,

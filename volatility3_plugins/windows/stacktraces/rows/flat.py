@@ -8,6 +8,7 @@ from typing import Iterable, Iterator, List, Optional
 
 from volatility3.framework import exceptions, interfaces, renderers
 from volatility3.framework.configuration import requirements
+from volatility3.plugins.windows import thrdscan
 
 from ..base.image import Image
 from ..flat.decode import schema
@@ -25,7 +26,7 @@ NOTHING = "No stack is in what is shown"
 
 _ABSENT = {
     **dict.fromkeys(("Depth", "Address"), UNREADABLE),
-    **dict.fromkeys(("Count", "ModulePath", "ModuleStamp", "ModuleSize", "Function"), NOT_AVAILABLE),
+    **dict.fromkeys(("Count", "ModulePath", "ModuleStamp", "ModuleSize"), NOT_AVAILABLE),
     **dict.fromkeys(("ProcessCreateTime", "ThreadCreateTime"), NOT_AVAILABLE),
 }
 """What stands for no value in a column; in the others NOT_APPLICABLE."""
@@ -42,6 +43,7 @@ def requirements_of_flat(
     """
     return [
         *options.helpers(traces=FlatTraces, threads=Threads),
+        options.version("thrdscan", thrdscan.ThrdScan),
         requirements.ListRequirement(
             name="kinds",
             element_type=str,
@@ -52,7 +54,11 @@ def requirements_of_flat(
         options.tid(),
         *(options.selecting(things) if selecting else ()),
         options.switch("carve", "Add freed and orphan traces, and databases that no pointer leads to"),
+        options.switch(
+            "scan_stacks", "Add the stacks from trap frames that only a scan of the kernel stacks finds"
+        ),
         options.switch("scan_threads", "Add the threads that only a pool scan finds"),
+        options.switch("processors", "Add the stacks of processors that were idle"),
         options.fetch_symbols(),
     ]
 
@@ -74,7 +80,9 @@ def wanted(plugin: interfaces.plugins.PluginInterface) -> FlatWanted:
         tuple(config.get("pid") or ()),
         tuple(config.get("tid") or ()),
         carve=config.get("carve", False),
+        scan_stacks=config.get("scan_stacks", False),
         scan_threads=config.get("scan_threads", False),
+        processors=config.get("processors", False),
     )
 
 

@@ -225,6 +225,14 @@ class Threads(interfaces.configuration.VersionableInterface):
                 if not tids or thread.tid in tids:
                     yield thread
 
+    @classmethod
+    def list_idle(cls, image: Image) -> Iterator[Thread]:
+        """Yields the idle threads of processors that were executing them: their process is on no list."""
+        finder = cls(image)
+        for processor in image.part(processors.of):
+            if processor.idle_thread and processor.idle_thread == processor.current_thread:
+                yield finder._at(Process(image.kernel, None), processor.idle_thread)
+
     def _of(self, process: Process) -> Iterator[Thread]:
         """Yields the threads on a process's list, which is walked from both ends if it is damaged."""
         head = process.space.eprocess + self._head
