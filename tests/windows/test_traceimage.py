@@ -107,7 +107,10 @@ def test_every_windows(name: str, tmp_path: pathlib.Path) -> None:
 
 @pytest.mark.parametrize(
     "options",
-    [{}, {"pid": [4312]}, {"tid": [4320]}, {"kinds": ["user"]}, {"kinds": ["std"]}, {"carve": True}],
+    [
+        *({}, {"pid": [4312]}, {"tid": [4320]}, {"kinds": ["user"]}, {"kinds": ["std"]}),
+        *({"carve": True}, {"scan_stacks": True}, {"scan_threads": True}, {"processors": True}),
+    ],
 )
 def test_counts_are_those_of_the_traces(options: Dict[str, Any], sampled: Opened) -> None:
     listed = [row for _, row in sampled.rows(traces.StackTraces, **options)]
