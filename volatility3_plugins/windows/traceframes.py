@@ -8,7 +8,7 @@ from volatility3.framework import interfaces
 from .stacktraces.flat.stack import FlatWanted
 from .stacktraces.flat.tables import FlatTables
 from .stacktraces.rows import flat as rows
-from .stacktraces.rows import imagefacts, options
+from .stacktraces.rows import options
 from .stacktraces.rows.grid import Row
 from .stacktraces.rows.plugin import Listing
 
@@ -35,4 +35,4 @@ class TraceFrames(interfaces.plugins.PluginInterface):
 
     def run(self) -> interfaces.renderers.TreeGrid:
         options.check(self)
-        return imagefacts.tree("traceframes", self._generator(rows.wanted(self)))
+        return rows.tree("traceframes", self._generator(rows.wanted(self)))

@@ -7,9 +7,10 @@ from volatility3.framework import interfaces
 
 from .stacktraces.flat.imagefacts import Totals, Warnings, gather
 from .stacktraces.flat.stack import FlatWanted
+from .stacktraces.flat.tables import image_values
 from .stacktraces.rows import flat as rows
-from .stacktraces.rows import imagefacts, options
-from .stacktraces.rows.grid import Row
+from .stacktraces.rows import options
+from .stacktraces.rows.grid import NOT_AVAILABLE, Row
 from .stacktraces.rows.plugin import Listing
 
 
@@ -37,7 +38,8 @@ class TraceImage(interfaces.plugins.PluginInterface):
             with Listing(self) as listing:
                 for _ in rows.stacks(self, image, listing, wanted, totals):
                     pass
-            yield 0, imagefacts.row(gather(image, totals, warnings, self.config.get("sha256", False)))
+            facts = gather(image, totals, warnings, self.config.get("sha256", False))
+            yield rows.FlatCells("traceimage", NOT_AVAILABLE).row(image_values(facts))
 
     def run(self) -> interfaces.renderers.TreeGrid:
-        return imagefacts.tree("traceimage", self._generator(rows.wanted(self)))
+        return rows.tree("traceimage", self._generator(rows.wanted(self)))

@@ -9,7 +9,7 @@ from .stacktraces.flat.imagefacts import Totals, Warnings
 from .stacktraces.flat.stack import FlatWanted
 from .stacktraces.flat.tables import FlatTables
 from .stacktraces.rows import flat as rows
-from .stacktraces.rows import imagefacts, options
+from .stacktraces.rows import options
 from .stacktraces.rows.grid import Row
 from .stacktraces.rows.plugin import Listing
 
@@ -53,4 +53,4 @@ class StackTraces(interfaces.plugins.PluginInterface):
         wanted = rows.wanted(self)
         if self.config.get("dump", False):
             return rows.files(self._files(wanted))
-        return imagefacts.tree("traces", self._generator(wanted))
+        return rows.tree("traces", self._generator(wanted))

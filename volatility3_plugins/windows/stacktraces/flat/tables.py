@@ -1,10 +1,11 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""Stacks as rows of `windows.traces` and `windows.traceframes`, in plain values of Python.
+"""Rows of the flat tables in plain values of Python.
 
 tables = FlatTables(image)
 tables.trace(stack)             # a value for each column of schema.TRACES, None where there is none
-tables.frames(stack)            # the same for each of its frames, for schema.FRAMES
+tables.frames(stack)            # the same for each of its frames, by schema.FRAMES
+image_values(facts)             # the same for what the image is, by schema.IMAGE
 json_line(schema.TRACES, tables.trace(stack))
 """
 
@@ -12,7 +13,7 @@ from __future__ import annotations
 
 import datetime
 import json
-from typing import Dict, Iterator, Optional, Sequence, Tuple
+from typing import Any, Dict, Iterator, Optional, Sequence, Tuple
 
 from ..base import bulk
 from ..base.decode.memo import Memo
@@ -21,9 +22,9 @@ from ..base.decode.times import moment
 from ..base.image import Image
 from ..base.processlist import create_time
 from ..names.decode.rules import NONE
-from .decode.schema import RECORDED, SCHEMA, Column
+from .decode.schema import IMAGE, RECORDED, SCHEMA, TIME, Column
 from .frames import FlatFrame
-from .imagefacts import identity
+from .imagefacts import ImageFacts, identity
 from .stack import FlatStack
 
 Values = Tuple[object, ...]
@@ -115,6 +116,19 @@ class FlatTables:
         created = create_time(self._image, eprocess)
         offset = bulk.masked(self._image.layer, eprocess) if eprocess else None
         return offset, None if created is None else moment(created)
+
+
+def image_values(facts: ImageFacts) -> Values:
+    """Returns the row of what an image is, in the order of schema.IMAGE."""
+    return tuple(map(_of_image, IMAGE, facts))
+
+
+def _of_image(column: Column, value: Any) -> object:
+    if column.name == "Status":
+        return text(value)
+    if value is None or (column.nullable and value == ""):
+        return None
+    return moment(value) if column.type == TIME else value
 
 
 def json_line(columns: Sequence[Column], values: Values) -> str:

@@ -1,10 +1,11 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""The rows of `windows.traces` and `windows.traceframes`, and the files that `--dump` writes."""
+"""The grids of the flat tables, and the files that `windows.traces --dump` writes."""
 
 from __future__ import annotations
 
-from typing import Iterable, Iterator, List, Optional
+import datetime
+from typing import Dict, Iterable, Iterator, List, Optional
 
 from volatility3.framework import exceptions, interfaces, renderers
 from volatility3.framework.configuration import requirements
@@ -14,13 +15,23 @@ from ..base.image import Image
 from ..flat.decode import schema
 from ..flat.imagefacts import Totals, Warnings, gather
 from ..flat.stack import FlatStack, FlatWanted
-from ..flat.tables import FlatTables, Values, json_line
+from ..flat.tables import FlatTables, Values, image_values, json_line
 from ..flat.traces import FlatTraces
 from ..threads.lister import Threads
-from . import imagefacts, options
+from . import options
 from .columns import Hex
 from .grid import NOT_APPLICABLE, NOT_AVAILABLE, UNREADABLE, Row
 from .plugin import Listing, OutputFile
+
+TYPES: Dict[str, type] = {
+    schema.STR: str,
+    schema.INT: int,
+    schema.BOOL: bool,
+    schema.HEX: Hex,
+    schema.HEXSTR: str,
+    schema.TIME: datetime.datetime,
+}
+"""Volatility's types for those of the schema."""
 
 NOTHING = "No stack is in what is shown"
 
@@ -29,7 +40,7 @@ _ABSENT = {
     **dict.fromkeys(("Count", "ModulePath", "ModuleStamp", "ModuleSize"), NOT_AVAILABLE),
     **dict.fromkeys(("ProcessCreateTime", "ThreadCreateTime"), NOT_AVAILABLE),
 }
-"""What stands for no value in a column; in the others NOT_APPLICABLE."""
+"""What stands for no value in these columns."""
 
 
 def requirements_of_flat(
@@ -120,11 +131,12 @@ class FlatCells:
 
     Args:
         table: its name in schema.TABLES
+        absent: what stands for no value where nothing else is known of the column
     """
 
-    def __init__(self, table: str) -> None:
+    def __init__(self, table: str, absent: interfaces.renderers.BaseAbsentValue = NOT_APPLICABLE) -> None:
         columns = schema.TABLES[table]
-        self._absent = [_ABSENT.get(column.name, NOT_APPLICABLE) for column in columns]
+        self._absent = [_ABSENT.get(column.name, absent) for column in columns]
         self._hex = [place for place, column in enumerate(columns) if column.type == schema.HEX]
 
     def row(self, values: Values) -> Row:
@@ -135,6 +147,16 @@ class FlatCells:
             if value is not None:
                 cells[place] = Hex(value)
         return 0, tuple(cells)
+
+
+def tree(table: str, rows: Iterator[Row]) -> interfaces.renderers.TreeGrid:
+    """Returns the grid of a table.
+
+    Args:
+        table: its name in schema.TABLES
+        rows: its rows
+    """
+    return renderers.TreeGrid([(each.name, TYPES[each.type]) for each in schema.TABLES[table]], rows)
 
 
 def files(rows: Iterator[Row]) -> interfaces.renderers.TreeGrid:
@@ -169,7 +191,7 @@ class FlatDump:
             totals: what the walk counted
             warnings: those that were logged meanwhile
         """
-        self._write("traceimage", [imagefacts.values(gather(self._image, totals, warnings))])
+        self._write("traceimage", [image_values(gather(self._image, totals, warnings))])
         for name, file in self._files.items():
             yield 0, (name, self._rows[name], file.close())
 
