@@ -29,9 +29,9 @@ class TraceFrames(interfaces.plugins.PluginInterface):
     def _generator(self, wanted: FlatWanted) -> Iterator[Row]:
         with Listing(self, rows.NOTHING, "stacks") as listing:
             image = options.image(self)
-            tables, cells = FlatTables(image), rows.FlatCells("traceframes")
+            table = rows.FrameTable(FlatTables(image))
             for stack in rows.stacks(self, image, listing, wanted):
-                yield from map(cells.row, tables.frames(stack))
+                yield from table.rows(stack)
 
     def run(self) -> interfaces.renderers.TreeGrid:
         options.check(self)

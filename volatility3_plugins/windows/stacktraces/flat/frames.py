@@ -10,7 +10,7 @@ Each address of an address space is looked up once, for stacks share most of the
 
 from __future__ import annotations
 
-from typing import Dict, Iterable, List, Optional, Tuple
+from typing import Callable, Dict, Generic, Iterable, List, Optional, Tuple, TypeVar
 
 from ..base.decode.memo import late_pattern
 from ..base.decode.record import Record
@@ -23,6 +23,8 @@ from ..names.usermodules import vad_at
 from .decode import keys
 from .decode.keys import KeyPart
 from .modules import MAX_SPACES, ModuleIdentities, SpaceModules
+
+Made = TypeVar("Made")
 
 MAX_FRAMES = 1 << 16
 """Addresses of one address space that are kept."""
@@ -72,6 +74,27 @@ def _missing(word: Word) -> FlatFrame:
 
 NOT_THERE = _missing(Word.UNREADABLE)
 LINKED_OVER = _missing(Word.OVERWRITTEN)
+
+
+class OfFrames(Generic[Made]):
+    """What is made of frames, of each once: stacks share most of theirs.
+
+    Args:
+        make: makes it of a frame
+    """
+
+    def __init__(self, make: Callable[[FlatFrame], Made]) -> None:
+        self._make = make
+        # The frame is kept beside it, so that no other frame gets its place in memory.
+        self._made: Dict[int, Tuple[FlatFrame, Made]] = {}
+
+    def __getitem__(self, frame: FlatFrame) -> Made:
+        found = self._made.get(id(frame))
+        if found is None:
+            if len(self._made) >= MAX_FRAMES:
+                self._made.clear()
+            found = self._made[id(frame)] = frame, self._make(frame)
+        return found[1]
 
 
 class FlatFrames:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import datetime
 import json
-from typing import Any, Dict, Iterator, Optional, Sequence, Tuple
+from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
 
 from ..base import bulk
 from ..base.decode.memo import Memo
@@ -22,12 +22,16 @@ from ..base.decode.times import moment
 from ..base.image import Image
 from ..base.processlist import create_time
 from ..names.decode.rules import NONE
-from .decode.schema import IMAGE, RECORDED, SCHEMA, TIME, Column
-from .frames import FlatFrame
+from ..stacks.decode.frames import Frame
+from .decode.schema import FRAMES, IMAGE, RECORDED, SCHEMA, TIME, Column
+from .frames import FlatFrame, OfFrames
 from .imagefacts import ImageFacts, identity
 from .stack import FlatStack
 
 Values = Tuple[object, ...]
+
+FRAME = [column.name for column in FRAMES].index("Frame")
+"""The place of the column Frame: those before it are the same in all frames of a stack."""
 
 _Time = Optional[datetime.datetime]
 
@@ -44,6 +48,7 @@ class FlatTables:
         self._image_id = image.part(identity).image_id
         self._processes: Memo[int, Tuple[Optional[int], _Time]] = Memo(self._process)
         self._texts: Memo[Status, str] = Memo(text)
+        self._tails = OfFrames(self._tail)
 
     def trace(self, stack: FlatStack) -> Values:
         """Returns the row of a stack, in the order of schema.TRACES."""
@@ -80,22 +85,29 @@ class FlatTables:
             self._texts[stack.status],
         )
 
+    def key(self, stack: FlatStack) -> Values:
+        """Returns what the rows of the frames of a stack begin with: the columns before Frame."""
+        return (self._image_id, SCHEMA, stack.trace_id, stack.space.pid, stack.space.arch)
+
     def frames(self, stack: FlatStack) -> Iterator[Values]:
         """Yields the rows of the frames of a stack, innermost first, in the order of schema.FRAMES."""
-        key = (self._image_id, SCHEMA, stack.trace_id, stack.space.pid, stack.space.arch)
+        key = self.key(stack)
         for number, frame in enumerate(stack.frames):
-            sp, how, said = None, RECORDED, frame.status
-            if stack.walked:
-                walked = stack.walked[number]
-                sp, how = walked.sp, walked.how
-                said = said if walked.sure else status(said, Word.UNSURE)
-            yield (*key, number, *self._frame(frame, sp, how, said))
+            walked = stack.walked[number] if stack.walked else None
+            yield (*key, number, *self.frame(frame, walked))
 
-    def _frame(self, frame: FlatFrame, sp: Optional[int], how: str, said: Status) -> Values:
+    def frame(self, frame: FlatFrame, walked: Optional[Frame] = None) -> Values:
+        """Returns the columns behind Frame.
+
+        Args:
+            frame: what is known of the address
+            walked: how it was found; None where Windows recorded it
+        """
         name = frame.name
+        unsure = None if walked is None or walked.sure else Word.UNSURE
         return (
             _hexadecimal(frame.address),
-            _hexadecimal(sp),
+            None if walked is None else _hexadecimal(walked.sp),
             frame.module,
             frame.path,
             frame.stamp,
@@ -105,11 +117,22 @@ class FlatTables:
             frame.displacement,
             None if name is None else name.symbol,
             NONE if name is None else name.source,
-            how,
+            RECORDED if walked is None else walked.how,
             None if name is None else name.backing or None,
             frame.protection,
-            self._texts[said],
+            self._texts[status(frame.status, unsure)],
         )
+
+    def frame_lines(self, stack: FlatStack) -> List[str]:
+        """Returns the lines of JSON of the frames of a stack."""
+        if stack.walked:
+            return [json_line(FRAMES, values) for values in self.frames(stack)]
+        begin = json_line(FRAMES[:FRAME], self.key(stack))[: -len("}\n")]
+        tails = map(self._tails.__getitem__, stack.frames)
+        return [f'{begin}, "Frame": {number}, {tail}' for number, tail in enumerate(tails)]
+
+    def _tail(self, frame: FlatFrame) -> str:
+        return json_line(FRAMES[FRAME + 1 :], self.frame(frame))[len("{") :]
 
     def _process(self, eprocess: int) -> Tuple[Optional[int], _Time]:
         """Returns what ProcessOffset and ProcessCreateTime say of a process."""

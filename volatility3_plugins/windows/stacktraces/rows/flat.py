@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import datetime
-from typing import Dict, Iterable, Iterator, List, Optional
+from typing import Dict, Iterator, List, Optional
 
 from volatility3.framework import exceptions, interfaces, renderers
 from volatility3.framework.configuration import requirements
@@ -13,9 +13,10 @@ from volatility3.plugins.windows import thrdscan
 
 from ..base.image import Image
 from ..flat.decode import schema
+from ..flat.frames import OfFrames
 from ..flat.imagefacts import Totals, Warnings, gather
 from ..flat.stack import FlatStack, FlatWanted
-from ..flat.tables import FlatTables, Values, image_values, json_line
+from ..flat.tables import FRAME, FlatTables, Values, image_values, json_line
 from ..flat.traces import FlatTraces
 from ..threads.lister import Threads
 from . import options
@@ -141,12 +142,38 @@ class FlatCells:
 
     def row(self, values: Values) -> Row:
         """Returns a row of the grid."""
-        cells = [absent if value is None else value for absent, value in zip(self._absent, values)]
+        return 0, tuple(self._cells(values, 0))
+
+    def _cells(self, values: Values, first: int) -> List[object]:
+        """Returns the cells of values, the first of which belongs into a column that is not the first."""
+        cells = [absent if value is None else value for absent, value in zip(self._absent[first:], values)]
         for place in self._hex:
-            value = values[place]
+            value = values[place - first] if place >= first else None
             if value is not None:
-                cells[place] = Hex(value)
-        return 0, tuple(cells)
+                cells[place - first] = Hex(value)
+        return cells
+
+
+class FrameTable(FlatCells):
+    """Makes the rows of frames. Cells of a recorded frame are made once, and rows share them.
+
+    Args:
+        tables: makes their values
+    """
+
+    def __init__(self, tables: FlatTables) -> None:
+        super().__init__("traceframes")
+        self._tables = tables
+        self._recorded = OfFrames(lambda frame: self._cells(tables.frame(frame), FRAME + 1))
+
+    def rows(self, stack: FlatStack) -> Iterator[Row]:
+        """Yields the rows of the frames of a stack, innermost first."""
+        if stack.walked:
+            yield from map(self.row, self._tables.frames(stack))
+            return
+        key = self._tables.key(stack)
+        for number, frame in enumerate(stack.frames):
+            yield 0, (*key, number, *self._recorded[frame])
 
 
 def tree(table: str, rows: Iterator[Row]) -> interfaces.renderers.TreeGrid:
@@ -181,8 +208,8 @@ class FlatDump:
 
     def add(self, stack: FlatStack) -> None:
         """Writes a stack and its frames."""
-        self._write("traces", [self._tables.trace(stack)])
-        self._write("traceframes", self._tables.frames(stack))
+        self._write("traces", [json_line(schema.TRACES, self._tables.trace(stack))])
+        self._write("traceframes", self._tables.frame_lines(stack))
 
     def finish(self, totals: Totals, warnings: Warnings) -> Iterator[Row]:
         """Writes what the image is, closes the files, and yields a row for each.
@@ -191,12 +218,13 @@ class FlatDump:
             totals: what the walk counted
             warnings: those that were logged meanwhile
         """
-        self._write("traceimage", [image_values(gather(self._image, totals, warnings))])
+        self._write(
+            "traceimage", [json_line(schema.IMAGE, image_values(gather(self._image, totals, warnings)))]
+        )
         for name, file in self._files.items():
             yield 0, (name, self._rows[name], file.close())
 
-    def _write(self, table: str, rows: Iterable[Values]) -> None:
-        lines = [json_line(schema.TABLES[table], values) for values in rows]
+    def _write(self, table: str, lines: List[str]) -> None:
         if self._files[table].write("".join(lines).encode("utf-8", "replace")):
             self._rows[table] += len(lines)
 
