@@ -36,8 +36,8 @@ class LoaderEntry(Record):
 class LoaderDetails(Record):
     """What only some ask of an entry of a loader list; None for what is not in the image.
 
-    `stamp` is TimeDateStamp. The kernel's entries have it in Windows 10 and later (_KLDR_DATA_TABLE_ENTRY of public
-    symbols), those of processes always. `path` is FullDllName.
+    `stamp` is TimeDateStamp. The kernel's entries have it in Windows 10 and later (public symbols of
+    _KLDR_DATA_TABLE_ENTRY), those of processes always. `path` is FullDllName.
     """
 
     stamp: Optional[int]
