@@ -222,3 +222,16 @@ def test_warnings_are_those_on_the_standard_error(tmp_path: pathlib.Path) -> Non
     logged = [line.partition(": ")[2] for line in done.stderr.splitlines() if line.startswith("WARNING")]
     assert found["Warnings"] == len(logged) > 0
     assert found["WarningText"].split(" | ") == list(dict.fromkeys(logged))
+
+
+@pytest.mark.cli
+def test_page_files_are_files_of_the_image(tmp_path: pathlib.Path) -> None:
+    image = forged().image()
+    path, symbols = image.save(tmp_path / "image.dmp"), image.install(tmp_path / "symbols")
+    pages = tmp_path / "pagefile.sys"
+    pages.write_bytes(b"page file" * 0x1000)
+    swap = ["--single-swap-locations", pages.as_uri(), "-q"]
+    (without,) = vol.run(path, "windows.traceimage", symbols=symbols).rows
+    (found,) = vol.run(path, "windows.traceimage", symbols=symbols, arguments=swap).rows
+    assert [file["path"] for file in json.loads(found["Files"])] == [str(path), str(pages)]
+    assert found["ImageId"] != without["ImageId"]

@@ -13,12 +13,14 @@ from volatility3.plugins.windows.stacktraces.base.image import Image
 from volatility3.plugins.windows.stacktraces.base.spaces import AddressSpaces
 from volatility3.plugins.windows.stacktraces.flat import machine
 
+from tests.conftest import SHARED
 from tests.forge import context, kernels
 from tests.forge.kernel import Kernel
 from tests.forge.obj import Obj, filetime
 from tests.forge.paging import State
 from tests.support.environments import give_environment, set_time, system_process
 
+REAL = sorted((SHARED / "isf" / "symbols" / "windows").glob("ntkr*/*.json.xz"))
 ALL = ("xp-x86", "win7-x86", "win10-x86", "2003-x64", "win7-x64", "win10-x64", "win11-x64")
 HOUR = 36_000_000_000
 
@@ -47,6 +49,27 @@ def test_every_kernel_tells_its_build_and_its_time(name: str, tmp_path: pathlib.
     assert (clock.capture_time, clock.boot_time) == (filetime(), filetime() - 2 * HOUR)
     assert (clock.source, clock.counted, clock.bias) == ("InterruptTime", clock.boot_time, -60)
     assert text(clock.status) == ""
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize("path", REAL, ids=lambda path: path.name[:8])
+def test_the_symbols_of_real_kernels_lead_to_all_of_it(path: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    known = kernels.real(path)
+    kernel = Kernel(known.table, **known.options())
+    set_time(kernel, "InterruptTime", 2 * HOUR)
+    set_time(kernel, "TimeZoneBias", HOUR)
+    has_boot_time = kernel.set("KeBootTime", filetime() - 3 * HOUR, 8)
+    system_process(kernel, "services.exe", 600, "ACCOUNTS-7")
+    image = opened(kernel, tmp_path)
+    clock, build = machine.clock(image), known.version[2]
+    assert (clock.capture_time, clock.counted) == (filetime(), filetime() - 2 * HOUR)
+    assert clock.source == ("KeBootTime" if has_boot_time else "InterruptTime")
+    assert (clock.bias, text(clock.status)) == (60, "")
+    found = machine.kernel(image)
+    assert (found.build, found.product, found.processors) == (build, "workstation", 1)
+    assert found.build_lab.startswith(f"{build}.")
+    name = machine.computer_name(image, AddressSpaces.list_spaces(image))
+    assert name == machine.ComputerName("ACCOUNTS-7", ())
 
 
 def with_boot_time(value: int) -> Kernel:

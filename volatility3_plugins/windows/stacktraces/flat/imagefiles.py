@@ -21,6 +21,9 @@ from .decode.imageid import Content
 MAX_PATH = 32767
 """The most characters of a path on Windows, which are more than elsewhere."""
 
+MAX_PAGE_FILES = 16
+"""Windows numbers page files in 4 bits of a page table entry."""
+
 _CHUNK = 1 << 20
 
 
@@ -89,10 +92,21 @@ def _lowest(
         if layer.name in seen:
             continue
         seen.add(layer.name)
-        below = list(layer.dependencies)
+        below = [*layer.dependencies, *_page_files(context, layer)]
         if not below:
             yield layer
         waiting += reversed(below)
+
+
+def _page_files(
+    context: interfaces.context.ContextInterface, layer: interfaces.layers.DataLayerInterface
+) -> Iterator[str]:
+    """Yields the layers of page files, which are in a layer's configuration, not among its dependencies."""
+    for number in range(MAX_PAGE_FILES):
+        path = interfaces.configuration.path_join("swap_layers", f"swap_layers{number}")
+        name = layer.config.get(path, None)
+        if name in context.layers:
+            yield name
 
 
 def _file(layer: interfaces.layers.DataLayerInterface) -> ImageFile:

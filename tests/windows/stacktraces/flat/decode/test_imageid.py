@@ -13,6 +13,8 @@ from hypothesis import strategies
 from volatility3.plugins.windows.stacktraces.flat.decode import imageid
 from volatility3.plugins.windows.stacktraces.flat.decode.imageid import Content, identify
 
+from tests.conftest import ROOT
+
 MIB = 1 << 20
 CAPTURE, BOOT = 0x01DA6B05_12345678, 0x01DA6B04_00000001
 
@@ -64,6 +66,9 @@ def test_vectors(sizes: Tuple[int, ...], image_id: str) -> None:
     """Files whose byte at the offset n is n // 4096 % 251; both times 0. The vectors stand in docs, too."""
     files = [Content(size, _numbered) for size in sizes]
     assert identify(files, 0, 0).image_id == image_id
+    shown = ", ".join(map(str, sizes)) or "none"
+    page = (ROOT / "docs" / "traceimage.md").read_text(encoding="utf-8")
+    assert f"| {shown} | `{image_id}` |" in page
 
 
 def _numbered(offset: int, length: int) -> bytes:
