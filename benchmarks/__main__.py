@@ -9,7 +9,7 @@ import pathlib
 import tempfile
 from typing import Callable, Dict, List
 
-from . import decoding, growth, holding, listing, results, startup
+from . import decoding, flat, growth, holding, listing, results, startup
 from .results import Line
 
 BENCHMARKS: Dict[str, Callable[[pathlib.Path], List[Line]]] = {
@@ -18,6 +18,7 @@ BENCHMARKS: Dict[str, Callable[[pathlib.Path], List[Line]]] = {
     "threads": listing.threads,
     "flags": listing.flags,
     "filters": listing.filters,
+    "flat": flat.lines,
     "holding": holding.lines,
     "growth": growth.lines,
     "startup": startup.lines,

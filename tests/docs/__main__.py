@@ -2,7 +2,7 @@
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
 """Makes what README and docs have from programs, and the site of them.
 
-python3 -m tests.docs update [PAGE...]   tables, quoted outputs, the picture
+python3 -m tests.docs update [PAGE...]   tables, quoted outputs, the picture, the JSON schemas
 python3 -m tests.docs site               the site, in site/
 """
 
@@ -18,10 +18,17 @@ from .pages import ROOT
 
 
 def update(names: List[str]) -> None:
-    """Rewrites the pages and the picture of these names (none: all) where they are not current."""
+    """Rewrites the pages, schemas and the picture of these names (none: all) that are not current."""
     # Only this command needs the plugins and what draws the picture.
-    from . import picture, tables
+    import tests.conftest  # noqa: F401 - it puts the plugins of this checkout on Volatility's path
+
+    from . import jsonschemas, picture, tables
     from .runs import Runner
+
+    for table in jsonschemas.TABLES:
+        path = jsonschemas.path(table)
+        if not names or path.name in names:
+            path.write_text(jsonschemas.text(table), encoding="utf-8")
 
     with tempfile.TemporaryDirectory(prefix="stacktraces-docs-") as folder:
         runner = Runner(pathlib.Path(folder))

@@ -7,6 +7,8 @@ A block of code is one of these:
 * `console`: every line with `$ ` is a command that reads the sample image. It is run, and what it prints
   stands below.
 * `python`: a script. It is run; what it prints is the `text` block behind it.
+* `sql`: a statement for DuckDB, which reads files that a command of the page has written. Its result is the
+  `text` block behind it.
 * any other, and those that cannot be run here: the line before the block says why, in a comment.
 
     <!-- not run: REASON -->
@@ -30,6 +32,8 @@ _LINK = re.compile(r"!?\[(?:[^\]`]|`[^`]*`)*\]\(([^)\s]+)\)")
 _CODE = re.compile(r"`[^`]*`")
 _HEADING = re.compile(r"^#{1,6} +(.*?) *$")
 INSTALL_CHECK = "run by dev.py install-check"
+PRINTING = ("python", "sql")
+"""The languages of blocks whose output is the `text` block behind them."""
 
 
 class Block(NamedTuple):

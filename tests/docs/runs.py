@@ -27,6 +27,17 @@ REAL = "heaps-of-19044.dmp"
 _REAL_SET = ROOT / "tests" / "data" / "real_std" / "19044.1766-x64-heap.tar.xz"
 
 
+_PRINTS_TABLE = """\
+import duckdb
+found = duckdb.sql({!r})
+rows = [found.columns, *([str(cell) for cell in row] for row in found.fetchall())]
+widths = [max(map(len, column)) for column in zip(*rows)]
+for row in rows:
+    print(" | ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip())
+"""
+"""Shows a table in the same way with any version of DuckDB."""
+
+
 class Runner:
     """The sample image in a folder, and commands that run there.
 
@@ -91,6 +102,12 @@ class Runner:
             exec(compile(text, "script of the documentation", "exec"), names)
         return printed.getvalue().strip("\n").split("\n")
 
+    def sql(self, text: str) -> List[str]:
+        """Returns the result of a statement for DuckDB as lines with ` | ` between columns."""
+        done = self._run([sys.executable, "-c", _PRINTS_TABLE.format(text)])
+        assert not done.returncode, done.stderr
+        return done.stdout.strip("\n").split("\n")
+
     def _run(self, command: List[str]) -> "subprocess.CompletedProcess[str]":
         return subprocess.run(
             command,
@@ -105,11 +122,14 @@ class Runner:
     def console(self, block: Block) -> List[str]:
         """Returns the lines of a console block: its commands, and what they print now."""
         lines: List[str] = []
+        spoke = False
         for numbers in pages.commands(block):
             words = [block.lines[number] for number in numbers]
             command = " ".join(word.rstrip("\\") for word in words)[2:]
             assert command.startswith("vol "), f"not a command that reads the sample: {command}"
-            lines += [*([""] if lines else []), *words, *self.output(command)]
+            printed = self.output(command)
+            lines += [*([""] if spoke else []), *words, *(printed if any(printed) else ())]
+            spoke = any(printed)
         return [line.rstrip() for line in lines]
 
     def current(self, text: str) -> str:
@@ -120,6 +140,7 @@ class Runner:
             if block.mark is None and block.language == "console":
                 printed[block.start] = self.console(block)
             elif block.mark is None and block.language == "text" and before is not None:
-                printed[block.start] = self.script(before.text)
-            before = block if block.language == "python" and block.mark is None else None
+                run = self.sql if before.language == "sql" else self.script
+                printed[block.start] = run(before.text)
+            before = block if block.language in pages.PRINTING and block.mark is None else None
         return pages.with_blocks(text, lambda block: printed.get(block.start, block.lines))

@@ -6,6 +6,7 @@
     <!-- made: columns locks -->               the columns of windows.locks
     <!-- made: options locks -->               its options
     <!-- made: words Locks; freed; stale -->   words of Status: those of a group of `Word`, and single ones
+    <!-- made: duckdb traces -->               how DuckDB reads JSON lines of a flat table
 
 The groups of `Word` are the comments between its members, their meanings the docstrings below them.
 """
@@ -16,11 +17,13 @@ import ast
 import importlib
 import inspect
 import re
+import textwrap
 from typing import Dict, Iterable, List, NamedTuple, Sequence
 
 from volatility3.framework import interfaces
 from volatility3.framework.configuration import requirements
 from volatility3.plugins.windows.stacktraces.base.decode import status
+from volatility3.plugins.windows.stacktraces.flat.decode import schema
 from volatility3.plugins.windows.stacktraces.rows import columns
 
 from tests.conftest import ROOT
@@ -29,6 +32,23 @@ WINDOWS = ROOT / "volatility3_plugins" / "windows"
 
 _TYPES = {int: "number", str: "text"}
 _FORMS = {columns.ADDRESS: "address", columns.REGISTER: "register"}
+_FLAT_TYPES = {
+    schema.STR: "text",
+    schema.INT: "number",
+    schema.BOOL: "true or false",
+    schema.HEX: "hexadecimal",
+    schema.HEXSTR: "hexadecimal, as text",
+    schema.TIME: "time, UTC",
+}
+
+DUCKDB_TYPES = {
+    schema.STR: "VARCHAR",
+    schema.INT: "BIGINT",
+    schema.BOOL: "BOOLEAN",
+    schema.HEX: "UBIGINT",
+    schema.HEXSTR: "VARCHAR",
+    schema.TIME: "TIMESTAMP",
+}
 
 
 class WordMeaning(NamedTuple):
@@ -85,7 +105,13 @@ def _group(lines: Sequence[str], number: int) -> str:
 def make(what: str) -> str:
     """Returns the text of a made part."""
     kind, _, rest = what.partition(" ")
-    makers = {"plugins": _plugins, "columns": _columns, "options": _options, "words": _words}
+    makers = {
+        "plugins": _plugins,
+        "columns": _columns,
+        "options": _options,
+        "words": _words,
+        "duckdb": _duckdb,
+    }
     return "".join(f"{line}\n" for line in makers[kind](rest))
 
 
@@ -102,12 +128,50 @@ def _plugins(folder: str) -> List[str]:
     return _table(["plugin", "what it does"], rows)
 
 
+def column_names(name: str) -> List[str]:
+    """Returns the columns of a plugin."""
+    if name in schema.TABLES:
+        return [column.name for column in schema.TABLES[name]]
+    return list(columns.PLUGINS[name])
+
+
 def _columns(name: str) -> List[str]:
+    if name in schema.TABLES:
+        return _flat_columns(schema.TABLES[name])
     rows = []
     for column in columns.PLUGINS[name]:
         kind, form, meaning = columns.COLUMNS[column]
         rows.append([f"`{column}`", _FORMS.get(form) or _TYPES.get(kind, "hexadecimal"), meaning])
     return _table(["column", "type", "meaning"], rows)
+
+
+def _flat_columns(table: Iterable[schema.Column]) -> List[str]:
+    rows = []
+    for column in table:
+        values = ", ".join(f"`{value}`" for value in column.values)
+        meaning = f"{column.description} Values: {values}." if values else column.description
+        null = "yes" if column.nullable else "no"
+        rows.append([f"`{column.name}`", _FLAT_TYPES[column.type], null, meaning])
+    return _table(["column", "type", "null", "meaning"], rows)
+
+
+def duckdb_columns(name: str) -> str:
+    """Returns what DuckDB's read_json wants to know of the columns of a flat table."""
+    return ", ".join(f"{column.name}: '{DUCKDB_TYPES[column.type]}'" for column in schema.TABLES[name])
+
+
+def _duckdb(name: str) -> List[str]:
+    # A column and its type stay on one line.
+    joined = duckdb_columns(name).replace(": ", ":\0")
+    wrapped = [line.replace("\0", " ") for line in textwrap.wrap(joined, 110)]
+    return [
+        "```sql",
+        "SELECT count(*) AS Rows",
+        f"FROM read_json('{name}.jsonl', format='newline_delimited', columns={{",
+        *(f"    {line}" for line in wrapped),
+        "})",
+        "```",
+    ]
 
 
 def _options(name: str) -> List[str]:
@@ -116,12 +180,12 @@ def _options(name: str) -> List[str]:
         if isinstance(each, (requirements.ModuleRequirement, requirements.VersionRequirement)):
             continue
         option = f"--{each.name.replace('_', '-')}"
-        takes = {
-            requirements.ListRequirement: " N ...",
-            requirements.IntRequirement: " N",
-            requirements.StringRequirement: " TEXT",
-        }
-        rows.append([f"`{option}{takes.get(type(each), '')}`", each.description])
+        takes = {requirements.IntRequirement: " N", requirements.StringRequirement: " TEXT"}.get(
+            type(each), ""
+        )
+        if isinstance(each, requirements.ListRequirement):
+            takes = " TEXT ..." if each.element_type is str else " N ..."
+        rows.append([f"`{option}{takes}`", each.description])
     return _table(["option", "what it does"], rows)
 
 

@@ -14,7 +14,6 @@ import re
 from typing import Dict, List, Set
 
 import pytest
-from volatility3.plugins.windows.stacktraces.rows import columns
 
 from tests import test_install
 from tests.conftest import ROOT
@@ -71,8 +70,9 @@ def unrun(text: str) -> List[str]:
     """Returns the first lines of the blocks that nobody runs, and that do not say why."""
     found, before = [], None
     for block in pages.blocks(text):
-        run_here = block.language in ("console", "python")
-        if block.mark is None and not run_here and not (block.language == "text" and before == "python"):
+        run_here = block.language in ("console", *pages.PRINTING)
+        printed = block.language == "text" and before in pages.PRINTING
+        if block.mark is None and not run_here and not printed:
             found.append(block.lines[0] if block.lines else "")
         if block.mark == pages.INSTALL_CHECK:
             found += [line for line in block.lines if line not in installed()]
@@ -138,7 +138,7 @@ def test_what_is_said_of_a_column_is_said_of_one_that_is_there(plugin: str) -> N
     for line in pages.prose(pages.read(ROOT / "docs" / f"{plugin}.md")):
         item = _ITEM.match(line)
         said.update(re.findall(r"\*\*(\w+)\*\*", item.group(1)) if item else ())
-    assert said <= set(columns.PLUGINS[plugin])
+    assert said <= set(tables.column_names(plugin))
 
 
 def test_every_word_of_status_has_a_meaning_and_stands_on_a_page() -> None:

@@ -25,6 +25,7 @@ from volatility3.plugins.windows import (
     locks,
     objecttraces,
     stacktracedb,
+    traces,
     trapframes,
 )
 
@@ -84,6 +85,13 @@ CASES = {
         objecttraces.ObjectTraces, owners.objects, 100, (1100, 2300000, 1300, 12, 0, 0, 88, 0)
     ),
     "heaptraces": Case(heaptraces.HeapTraces, owners.blocks, 100, (150, 500000, 260, 36, 42, 2, 3, 3)),
+    # ImageId reads 4,096 blocks of the files.
+    "traces, entries": Case(
+        traces.StackTraces, images.database, 100, (2300, 17500000, 600, 32, 72, 3, 36, 2)
+    ),
+    "traces, processes": Case(
+        traces.StackTraces, _PROCESSES, 5, (3400, 26500000, 2100, 310, 440, 13, 16, 33)
+    ),
 }
 
 

@@ -1,15 +1,19 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
 
-from typing import Iterator, List
+import datetime
+from typing import Iterator, List, Tuple, Union
 
 from volatility3.framework import interfaces
 from volatility3.framework.configuration import requirements
+from volatility3.plugins import timeliner
 
+from .stacktraces.base.decode.times import moment
+from .stacktraces.flat import timeline
 from .stacktraces.names.symbolizer import Symbolizer
 from .stacktraces.rows import options
 from .stacktraces.rows import stacks as rows
-from .stacktraces.rows.grid import Row
+from .stacktraces.rows.grid import UNREADABLE, Row
 from .stacktraces.rows.plugin import Listing, tree
 from .stacktraces.stacks.lister import CallStack, StackLister
 from .stacktraces.threads.lister import Thread, Threads
@@ -17,7 +21,10 @@ from .stacktraces.threads.lister import Thread, Threads
 _NOTHING = "No stack: no thread is left in the processes that are shown"
 
 
-class CallStacks(interfaces.plugins.PluginInterface):
+Event = Tuple[str, timeliner.TimeLinerType, Union[datetime.datetime, interfaces.renderers.BaseAbsentValue]]
+
+
+class CallStacks(interfaces.plugins.PluginInterface, timeliner.TimeLinerInterface):
     """Lists the call stacks of every thread, in the kernel, in user mode and in 32-bit mode.
 
     The column How says how each address was found: trap (a saved register state), unwind (unwind data), leaf
@@ -33,6 +40,9 @@ class CallStacks(interfaces.plugins.PluginInterface):
     def get_requirements(cls) -> List[interfaces.configuration.RequirementInterface]:
         return [
             *options.helpers(threads=Threads, symbolizer=Symbolizer, stacks=StackLister),
+            requirements.VersionRequirement(
+                name="timeliner", component=timeliner.TimeLinerInterface, version=(1, 0, 0)
+            ),
             options.pid(),
             options.tid(),
             options.offset(),
@@ -77,6 +87,14 @@ class CallStacks(interfaces.plugins.PluginInterface):
             for stack in lister.of_thread(thread):
                 listing.found = True
                 yield stack
+
+    def generate_timeline(self) -> Iterator[Event]:
+        """Yields when processes and threads were started, for Volatility's timeliner."""
+        names = options.symbolizer(self, options.image(self))
+        wanted = (self.config.get(name) for name in ("pid", "offset", "tid"))
+        for each in timeline.started(names, *wanted):
+            time = None if each.time is None else moment(each.time)
+            yield each.description, timeliner.TimeLinerType.CREATED, time or UNREADABLE
 
     def run(self) -> interfaces.renderers.TreeGrid:
         return tree(self, rows.GRID, self._generator())

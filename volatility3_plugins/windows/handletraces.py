@@ -7,7 +7,6 @@ from volatility3.framework import interfaces
 
 from .stacktraces.base.decode.status import Word, says
 from .stacktraces.base.space import AddressSpace
-from .stacktraces.base.spaces import AddressSpaces
 from .stacktraces.handles.lister import HandleLister
 from .stacktraces.handles.rings import HandleEvent
 from .stacktraces.names.symbolizer import Symbolizer
@@ -51,9 +50,8 @@ class HandleTraces(interfaces.plugins.PluginInterface):
             image = options.image(self)
             names = options.symbolizer(self, image)
             lister = HandleLister(image, Databases(image, names.indexes))
-            listed = AddressSpaces.list_spaces(image)
+            natives = lister.list_spaces()
             listing.nothing = advice(image, _NOTHING)
-            natives = [space for space in listed if not space.wow64 and (space.remark or not space.kernel)]
             rows = HandleRows(image, names, natives, self.config.get("fold", False))
             wanted = set(self.config.get("pid") or ())
             chosen = [space for space in natives if not wanted or space.pid in wanted]

@@ -19,6 +19,7 @@ from typing import Callable, Dict, Optional, Tuple, TypeVar
 from volatility3.framework import constants, interfaces
 
 from . import bulk, structures, tables
+from .decode.extents import Extents
 from .decode.memory import WINDOW, Memory, Range, Reader, Windows
 from .decode.pagetable import PAGE_SIZE
 from .decode.structure import Structures
@@ -48,6 +49,9 @@ class Image:
         base: canonical address of the kernel, 0 without one
         types: the structures of the kernel's symbol table
         kernel: the kernel's address space
+        pages_wanted: how many pages `memory` was asked for, each as often as it was read anew. Searches of
+            whole ranges are not counted: most of what a process reserves was never there
+        pages_missing: how many of these are not in the image
     """
 
     def __init__(
@@ -113,6 +117,7 @@ class Image:
         self._windows: Dict[str, Windows] = {}
         self._memories: Dict[Tuple[str, int], Memory] = {}
         self._parts: Dict[object, object] = {}
+        self.pages_wanted = self.pages_missing = 0
 
     @property
     def kernel_module_name(self) -> str:
@@ -202,7 +207,7 @@ class Image:
                 oldest = next(iter(self._windows))
                 del self._windows[oldest]
                 self._memories = {key: kept for key, kept in self._memories.items() if key[0] != oldest}
-            windows = Windows(self.reader(layer_name), PAGE_SIZE)
+            windows = Windows(functools.partial(self._counted, layer_name), PAGE_SIZE)
         self._windows[layer_name] = windows
         key = (layer_name, pointer_size)
         if key not in self._memories:
@@ -228,11 +233,24 @@ class Image:
         """
         return self._once(make, make)
 
+    def _counted(self, layer_name: str, start: int, length: int) -> Extents:
+        """Reads a range of a layer, and counts the pages of it."""
+        found = bulk.read_extents(self.context, layer_name, start, length)
+        wanted = _pages(start, length)
+        self.pages_wanted += wanted
+        self.pages_missing += max(wanted - sum(_pages(low, len(data)) for low, data in found.runs), 0)
+        return found
+
     def _once(self, key: object, make: Callable[[Image], Part]) -> Part:
         if key not in self._parts:
             self._parts[key] = make(self)
         found: Part = self._parts[key]  # type: ignore[assignment]
         return found
+
+
+def _pages(start: int, length: int) -> int:
+    """Returns how many pages a range touches."""
+    return (start + length - 1) // PAGE_SIZE - start // PAGE_SIZE + 1 if length > 0 else 0
 
 
 def _our_types(image: Image, name: str) -> Structures:

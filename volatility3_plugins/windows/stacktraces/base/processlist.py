@@ -49,6 +49,18 @@ PROCESS_OF_THREAD = ("Tcb.Process", "ThreadsProcess", "Tcb.ApcState.Process")
 """Where an _ETHREAD has its process; the first member that there is holds it."""
 
 
+def create_time(image: Image, eprocess: int) -> Optional[int]:
+    """Returns when a process was created, as a FILETIME; None if it cannot be read.
+
+    Args:
+        image: the image
+        eprocess: canonical address of its _EPROCESS, 0 where none is known
+    """
+    process = image.types.find("_EPROCESS")
+    field = None if process is None else process.find("CreateTime.QuadPart")
+    return image.memory(image.kernel).member(eprocess, field) if eprocess and field is not None else None
+
+
 def found_by(witness: str) -> Status:
     """Returns the status of a process or thread that is on no list."""
     return status(Said(Word.FOUND_BY, members=(witness,)))

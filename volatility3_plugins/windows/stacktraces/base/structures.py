@@ -67,6 +67,6 @@ def _resolved(
     """Returns a member's own template: a structure's members are known to its table only."""
     name = template.vol.type_name
     kind = name.rsplit(constants.BANG, 1)[-1]
-    if kind in ("pointer", "array", "void") or not context.symbol_space.has_type(name):
+    if kind in ("pointer", "array", "void", "enum") or not context.symbol_space.has_type(name):
         return template
     return context.symbol_space.get_type(name)

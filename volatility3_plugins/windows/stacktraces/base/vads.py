@@ -27,6 +27,14 @@ PAGE_SHIFT = 12
 IMAGE_MAP = 2
 """VadImageMap of _MI_VAD_TYPE. Before Vista a flag of one bit, ImageMap, stands in its place."""
 
+PROTECTIONS = (
+    *("PAGE_NOACCESS", "PAGE_READONLY", "PAGE_EXECUTE", "PAGE_EXECUTE_READ"),
+    *("PAGE_READWRITE", "PAGE_WRITECOPY", "PAGE_EXECUTE_READWRITE", "PAGE_EXECUTE_WRITECOPY"),
+)
+"""The names of the lower 3 bits of VadFlags.Protection (described: MmProtectToValue in ReactOS)."""
+_MODIFIERS = ("", "PAGE_NOCACHE", "PAGE_GUARD", "PAGE_WRITECOMBINE")
+"""The names of its upper 2 bits. With PAGE_NOACCESS they mean no more than that."""
+
 SHORT_TAGS = (b"VadS", b"VadF")
 POOL_TAG = b"Vad"
 
@@ -36,7 +44,7 @@ _FULL, _SHORT = "_MMVAD", "_MMVAD_SHORT"
 class Vad(Record):
     """A range of a process' addresses, `end` exclusive; `control_area` is 0 for private memory.
 
-    `address` is that of the _MMVAD or _MMVAD_SHORT.
+    `address` is that of the _MMVAD or _MMVAD_SHORT, `protection` VadFlags.Protection.
     """
 
     start: int
@@ -44,6 +52,13 @@ class Vad(Record):
     control_area: int
     image: bool
     address: int = 0
+    protection: int = 0
+
+    @property
+    def protection_name(self) -> str:
+        """The protection as Volatility's windows.vadinfo names it."""
+        low, high = PROTECTIONS[self.protection & 7], _MODIFIERS[self.protection >> 3 & 3]
+        return f"{low}|{high}" if high and self.protection & 7 else low
 
 
 class Vads:
@@ -137,7 +152,8 @@ class Vads:
         kind = tree.kind.of(node) if tree.kind else 0
         image = kind == (IMAGE_MAP if tree.kind and tree.kind.mask > 1 else 1)
         image = image and bool(control_area)
-        return Vad(start << PAGE_SHIFT, (end + 1) << PAGE_SHIFT, control_area, image, address)
+        protection = tree.protection.of(node) if tree.protection else 0
+        return Vad(start << PAGE_SHIFT, (end + 1) << PAGE_SHIFT, control_area, image, address, protection)
 
     def _control_area_of(self, tree: _Tree, address: int) -> int:
         if tree.subsection is not None:
@@ -169,6 +185,7 @@ class _Tree:
             *("Core.u.VadFlags.VadType", "u.VadFlags.VadType"),
             *("Core.u.VadFlags.ImageMap", "u.VadFlags.ImageMap"),
         )
+        self.protection = node.find("Core.u.VadFlags.Protection", "u.VadFlags.Protection")
         roots = ("VadRoot.Root", "VadRoot.BalancedRoot.RightChild", "VadRoot.BalancedRoot", "VadRoot")
         self.root = image.types["_EPROCESS"].field(*roots)
         self.subsection = image.types[_FULL].find("Subsection")

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import functools
-from typing import Dict, Iterator, List, Optional, Set, Tuple
+from typing import Dict, Iterable, Iterator, List, Optional, Set, Tuple
 
 from volatility3.framework import interfaces
 
@@ -16,7 +16,7 @@ from ..base.handletables import HandleTable, HandleTables
 from ..base.image import Image
 from ..base.objectheaders import Objects
 from ..base.processlist import ProcessList
-from ..base.space import AddressSpace
+from ..base.spaces import AddressSpace, AddressSpaces
 from ..threads import ids
 from ..tracedb.creators import Creator, Creators
 from ..tracedb.finder import Databases
@@ -38,6 +38,25 @@ _NO_CREATOR = Creator((), status(Word.NO_SUCH_INDEX))
 _Made = Tuple[Optional[int], int, Optional[int], int]
 """A handle or object with its creator's trace: the handle (None for an object), the address of the object's
 header, the creator's process ID (None if it is not kept), the index of the trace."""
+
+
+class ActingSpaces:
+    """Whose address space names the frames of an event: that of the process that acted.
+
+    Args:
+        image: the image
+        natives: the native spaces of all processes
+    """
+
+    def __init__(self, image: Image, natives: Iterable[AddressSpace]) -> None:
+        self._image = image
+        self._spaces = {space.pid: space for space in natives if space.layer_name and not space.kernel}
+
+    def of(self, event: HandleEvent) -> AddressSpace:
+        """Returns the address space; the kernel's if that of the process is not known."""
+        # The process that created a handle is not recorded; as a rule it is the process that has the handle.
+        pid = event.space.pid if event.by_pid is None else event.by_pid
+        return self._spaces.get(pid, self._image.kernel)
 
 
 class HandleLister(interfaces.configuration.VersionableInterface):
@@ -67,6 +86,11 @@ class HandleLister(interfaces.configuration.VersionableInterface):
         self._named: Set[int] = set()
         self._claimed: Dict[int, int] = {}
         self._processes = {each.eprocess for each in image.part(ProcessList).processes()}
+
+    def list_spaces(self) -> List[AddressSpace]:
+        """Returns the native spaces of all processes; before them the kernel's, if the list is damaged."""
+        listed = AddressSpaces.list_spaces(self._image)
+        return [space for space in listed if not space.wow64 and (space.remark or not space.kernel)]
 
     def list_events(self, space: AddressSpace) -> Iterator[HandleEvent]:
         """Yields the events of a process: its ring's, newest first, then creations.

@@ -7,9 +7,10 @@ from __future__ import annotations
 from typing import Optional, Tuple, Union
 
 from ..base.decode.record import Record
-from ..base.decode.status import NOTHING, Status, Word, status
+from ..base.decode.status import NOTHING, Status, Word, says, status
 from ..base.space import AddressSpace
 from ..threads.ids import ThreadOwner
+from ..tracedb.creators import Creator
 
 RESOURCE = "resource"
 FAST_RESOURCE = "fast resource"
@@ -71,6 +72,18 @@ class Lock(Record):
     owners: Tuple[LockOwner, ...] = ()
     status: Status = NOTHING
     debug_info: Optional[int] = None
+
+    def said(self, creator: Optional[Creator]) -> Status:
+        """Returns what is wrong with the lock, or with the stack of its creator.
+
+        Args:
+            creator: that stack, None if there is none
+        """
+        stale = creator is not None and says(self.status, Word.SECTION_DOES_NOT_POINT_BACK)
+        own = status(
+            Word.INDEX_MAY_BE_STALE if stale else None, Word.ADDRESS if self.creator_address else None
+        )
+        return self.status + own + (creator.status if creator else NOTHING)
 
 
 class LockGap(Record):

@@ -23,13 +23,25 @@ that are still being loaded, so that a module which it lacks need not be hidden.
 
 class LoaderEntry(Record):
     """A module in the loader lists. `orders` has a bit for each list that it is in (bit 0: load order).
-    `entry_point` is an address, 0 if it has none."""
+    `entry_point` is an address, 0 if it has none. `address` is that of the entry itself."""
 
     base: int
     size: int
     name: str
     orders: int
     entry_point: int = 0
+    address: int = 0
+
+
+class LoaderDetails(Record):
+    """What only some ask of an entry of a loader list; None for what is not in the image.
+
+    `stamp` is TimeDateStamp. The kernel's entries have it in Windows 10 and later (public symbols of
+    _KLDR_DATA_TABLE_ENTRY), those of processes always. `path` is FullDllName.
+    """
+
+    stamp: Optional[int]
+    path: Optional[str]
 
 
 LoaderList = Tuple[List[LoaderEntry], bool]
@@ -75,6 +87,22 @@ class LoaderLists:
         _, links = form.orders[0]
         return _read(self._image.memory(self._image.kernel), form, [(head, links)])
 
+    def details(self, space: AddressSpace, entry: LoaderEntry) -> LoaderDetails:
+        """Returns stamp and path of an entry.
+
+        Args:
+            space: the kernel or the half of a process whose entry it is
+            entry: as `of_process` or `of_kernel` returned it
+        """
+        form, memory = self._forms[space.pointer_size], self._image.memory(space)
+        stamp = form.stamp
+        if space.kernel:
+            own = self._image.types.find("_KLDR_DATA_TABLE_ENTRY")
+            stamp = None if own is None else own.find("TimeDateStamp")
+        name = memory.read(entry.address + form.path, 2 * memory.pointer_size)
+        path = None if name is None else memory.unicode_string(name)
+        return LoaderDetails(None if stamp is None else memory.member(entry.address, stamp), path)
+
 
 class _Form:
     """Where the members of loader lists lie.
@@ -84,6 +112,8 @@ class _Form:
         orders: for each list the offsets of its head in _PEB_LDR_DATA and of its links in an entry
         base, entry_point, size, name: members of an entry
         length: bytes of an entry up to the end of the last of these members
+        path: offset of FullDllName in an entry
+        stamp: TimeDateStamp of a process's entry, None where no symbols have it
     """
 
     def __init__(self, types: Structures) -> None:
@@ -97,6 +127,8 @@ class _Form:
         self.entry_point = entry.field("EntryPoint")
         self.size = entry.field("SizeOfImage")
         self.name = entry.field("BaseDllName")
+        self.path = entry.offset("FullDllName")
+        self.stamp = entry.find("TimeDateStamp")
         self.length = max(
             field.offset + field.size for field in (self.base, self.entry_point, self.size, self.name)
         )
@@ -142,4 +174,6 @@ def _entry(memory: Memory, form: _Form, address: int) -> Optional[LoaderEntry]:
         return None
     base, size = form.base.of(data), form.size.of(data)
     name = memory.unicode_string(data[form.name.offset :], MAX_NAME)
-    return LoaderEntry(base, size, name or "", 0, form.entry_point.of(data)) if base and size else None
+    if not (base and size):
+        return None
+    return LoaderEntry(base, size, name or "", 0, form.entry_point.of(data), address)

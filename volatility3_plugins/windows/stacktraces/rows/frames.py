@@ -8,7 +8,7 @@ import fnmatch
 import functools
 import re
 from operator import attrgetter
-from typing import Callable, Collection, Iterable, Iterator, List, Optional, Pattern, Tuple
+from typing import Callable, Collection, Iterable, Iterator, List, Optional, Pattern, Tuple, Union
 
 from volatility3.framework import interfaces
 
@@ -16,6 +16,7 @@ from ..base.decode.memo import Memo
 from ..base.decode.record import Record
 from ..base.decode.status import Word, says, text
 from ..base.space import AddressSpace
+from ..flat.frames import FlatFrame
 from ..names.decode.rules import MODULE, NONE
 from ..names.symbolizer import UNBACKED, Name, SpaceNames, Symbolizer
 from ..tracedb.decode.judge import Trace
@@ -46,6 +47,9 @@ class FrameCells(Record):
     unbacked: bool
 
 
+AnyFrame = Union[FrameCells, FlatFrame]
+"""A frame that has a name, and of which is known whether it is unbacked."""
+
 _NOT_THERE = FrameCells((UNREADABLE,) * 4 + (Word.UNREADABLE.value,), None, False)
 _LINKED_OVER = FrameCells((UNPARSABLE,) * 4 + (Word.OVERWRITTEN.value,), None, False)
 _is_unbacked = attrgetter("unbacked")
@@ -57,7 +61,7 @@ _NAMELESS = (
 """Status of an address that might have another name if more of the image could be read."""
 
 
-def _judge_unbacked(frame: FrameCells) -> Optional[bool]:
+def _judge_unbacked(frame: AnyFrame) -> Optional[bool]:
     return None if frame.name is None else frame.unbacked
 
 
@@ -91,7 +95,7 @@ class Selection:
         """Whether all stacks are wanted, so that no frame must be named to decide."""
         return self._pattern is None and not self._unbacked
 
-    def takes(self, frames: Iterable[FrameCells]) -> bool:
+    def takes(self, frames: Iterable[AnyFrame]) -> bool:
         """Tells whether a stack is wanted, by its frames; one that cannot be judged is counted, not taken."""
         if self.everything:
             return True
@@ -118,7 +122,7 @@ class Selection:
         """Counts something that has no frame to be judged by."""
         self.doubtful += 1
 
-    def _judges(self) -> Iterator[Callable[[FrameCells], Optional[bool]]]:
+    def _judges(self) -> Iterator[Callable[[AnyFrame], Optional[bool]]]:
         if self._pattern is not None:
             yield self._finds
         if self._unbacked:
@@ -131,7 +135,7 @@ class Selection:
             self.doubtful += 1
         return not missed
 
-    def _finds(self, frame: FrameCells) -> Optional[bool]:
+    def _finds(self, frame: AnyFrame) -> Optional[bool]:
         name = frame.name
         if name is None:
             return None
@@ -241,7 +245,7 @@ def _in_stack(frame: FrameCells) -> str:
 
 
 def _by_address(
-    frame: Callable[[Optional[int]], FrameCells], judge: Callable[[FrameCells], Optional[bool]]
+    frame: Callable[[Optional[int]], FrameCells], judge: Callable[[AnyFrame], Optional[bool]]
 ) -> Callable[[Optional[int]], Optional[bool]]:
     """Returns a function that judges what is shown of an address, each once."""
     verdicts: Memo[Optional[int], Optional[bool]] = Memo(lambda address: judge(frame(address)))

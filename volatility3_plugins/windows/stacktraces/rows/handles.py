@@ -4,13 +4,14 @@
 
 from __future__ import annotations
 
-from typing import Dict, Iterable, Iterator, List, Optional, Tuple
+from typing import Iterable, Iterator, List, Optional, Tuple
 
 from ..base import bulk
 from ..base.decode.status import Word, says, text
 from ..base.image import Image
 from ..base.objectheaders import ObjectInfo
 from ..base.space import AddressSpace
+from ..handles.lister import ActingSpaces
 from ..handles.rings import HandleEvent
 from ..names.symbolizer import Symbolizer
 from ..objects.lister import ObjectEvent
@@ -37,9 +38,7 @@ class HandleRows:
     ) -> None:
         self._image = image
         self._fold = fold
-        self._spaces: Dict[int, AddressSpace] = {
-            space.pid: space for space in natives if space.layer_name and not space.kernel
-        }
+        self._acting = ActingSpaces(image, natives)
         self._stacks = SpaceStacks(symbolizer)
         thing = ("Object", "ObjectType", "ObjectName")
         key = ("PID", "Process", "Arch", "Handle", "Event", "Sequence", *thing)
@@ -48,9 +47,7 @@ class HandleRows:
 
     def frames(self, event: HandleEvent) -> List[FrameCells]:
         """Returns an event's frames, named in the address space of the process that acted."""
-        # The process that created a handle is not recorded; as a rule it is the process that has the handle.
-        pid = event.space.pid if event.by_pid is None else event.by_pid
-        stacks = self._stacks.of(self._spaces.get(pid, self._image.kernel))
+        stacks = self._stacks.of(self._acting.of(event))
         return stacks.of(event.frames, says(event.status, Word.FREED))
 
     def event(self, event: HandleEvent, frames: List[FrameCells]) -> Cells:

@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import Iterator, List, Optional, Sequence, Tuple
 
 from ..base import bulk
-from ..base.decode.status import NOTHING, Status, Word, says, status, text
+from ..base.decode.status import Status, Word, says, status, text
 from ..base.image import Image
 from ..base.space import AddressSpace
 from ..heaps.decode.block import UNKNOWN_SIZE, Block, Group
@@ -69,7 +69,7 @@ class HeapRows:
             *self._trace(owner.trace, self._hex(owner.heap)),
             self._hex(owner.address),
             owner.size or NOT_AVAILABLE,
-            text(owner.status + _said_of(owner.trace)),
+            text(owner.said),
             owner.kind,
             *self._sums(frames),
             file_output,
@@ -95,7 +95,7 @@ class HeapRows:
             NOT_AVAILABLE if unsized else _number(group.size),
             *_growth(change),
             *self._sums(frames),
-            text(_said_of_group(group, change)),
+            text(group.said + status(Word.GROWTH_UNKNOWN if change == UNKNOWN else None)),
             group.trace.kind if group.trace else NOT_APPLICABLE,
         )
 
@@ -146,21 +146,6 @@ class HeapRows:
 
     def _hex(self, address: int) -> object:
         return Hex(bulk.masked(self._layer, address))
-
-
-def _said_of(trace: Optional[BlockTrace]) -> Status:
-    return NOTHING if trace is None else trace.status
-
-
-def _said_of_group(group: Group, change: Optional[Change]) -> Status:
-    own = status(
-        status(Word.FREED, group.status) if group.freed else None,
-        Word.UNTRACED if group.trace is None else None,
-        Word.UNSIZED if group.unsized else None,
-        group.status,
-    )
-    unknown = status(Word.GROWTH_UNKNOWN if change == UNKNOWN else None)
-    return own + _said_of(group.trace) + unknown
 
 
 def _growth(change: Optional[Change]) -> Tuple[object, object]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import Iterator, List, Optional
 
 from ..base import bulk
-from ..base.decode.status import NOTHING, Word, says, status, text
+from ..base.decode.status import Word, says, text
 from ..base.image import Image
 from ..base.space import AddressSpace
 from ..locks import lock
@@ -63,16 +63,12 @@ class LockRows:
         self, each: Lock, creator: Optional[Creator], frames: List[FrameCells], file_output: str
     ) -> Cells:
         """Returns the row of a lock."""
-        stale = creator is not None and says(each.status, Word.SECTION_DOES_NOT_POINT_BACK)
-        own = status(
-            Word.INDEX_MAY_BE_STALE if stale else None, Word.ADDRESS if each.creator_address else None
-        )
         absent = NOT_APPLICABLE if each.owning_thread == 0 else UNREADABLE
         return self._lock(
             *self._key(each),
             self._address(each.owning_thread),
             *_owner(each.owner, absent),
-            text(each.status + own + (creator.status if creator else NOTHING)),
+            text(each.said(creator)),
             known(each.lock_count),
             known(each.contention_count),
             *_counts(each),

@@ -184,24 +184,65 @@ def advice(image: Image, text: str) -> str:
     return "" if image.part(ProcessList).status else text
 
 
+class OutputFile:
+    """A file where the user wants files to go. If it cannot be written, the log says why.
+
+    Args:
+        plugin: the plugin that runs
+        name: what it is to be called; Volatility adds a number to a name that is taken
+    """
+
+    def __init__(self, plugin: interfaces.plugins.PluginInterface, name: str) -> None:
+        self._name = plugin.open.sanitize_filename(name)
+        self._file: Optional[interfaces.plugins.FileHandlerInterface] = None
+        with self._reporting():
+            self._file = plugin.open(self._name)
+
+    def write(self, data: bytes) -> bool:
+        """Writes data; returns whether that could be done, with all data before."""
+        if self._file is not None:
+            with self._reporting():
+                self._file.write(data)
+        return self._file is not None
+
+    def close(self) -> str:
+        """Closes the file.
+
+        Returns:
+            The cell for `File output`: the name that the file got, or that it cannot be written.
+        """
+        named = FAILED
+        if self._file is not None:
+            with self._reporting():
+                # The name is free until the file is closed. Only the command line's files have this method.
+                final = getattr(self._file, "_get_final_filename", None)
+                named = str(self._file.preferred_filename) if final is None else os.path.basename(final())
+                self._file.close()
+        return FAILED if self._file is None else named
+
+    @contextlib.contextmanager
+    def _reporting(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            vollog.error(f"{self._name} cannot be written: {error}")
+            broken, self._file = self._file, None
+            with contextlib.suppress(OSError):
+                if broken is not None:
+                    broken.close()
+
+
 def write_file(plugin: interfaces.plugins.PluginInterface, name: str, pieces: Iterable[bytes]) -> str:
     """Writes a file where the user wants files to go.
 
     Returns:
-        The cell for `File output`: the name that the file got (Volatility adds a number to one that is
-        taken), or that it cannot be written (the log says why).
+        The cell for `File output`: the name that the file got, or that it cannot be written.
     """
-    safe_name = plugin.open.sanitize_filename(name)
-    try:
-        with plugin.open(safe_name) as file:
-            for piece in pieces:
-                file.write(piece)
-            # The name is free until the file is closed. Only the command line's files have this method.
-            final = getattr(file, "_get_final_filename", None)
-            return os.path.basename(final()) if final is not None else str(file.preferred_filename)
-    except OSError as error:
-        vollog.error(f"{safe_name} cannot be written: {error}")
-        return FAILED
+    file = OutputFile(plugin, name)
+    for piece in pieces:
+        if not file.write(piece):
+            break
+    return file.close()
 
 
 @contextlib.contextmanager

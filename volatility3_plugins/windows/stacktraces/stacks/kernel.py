@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from typing import Dict, Iterable, Iterator, List, Optional, Sequence, Tuple
+from typing import Dict, Iterable, Iterator, List, Optional, Sequence, Set, Tuple
 
 from ..base.decode.record import Record
 from ..base.decode.status import NOTHING, Status, Word, says, status
@@ -108,6 +108,20 @@ class KernelWalks:
                 yield from self._expanded(thread, here, found, traps)
         if known.lost is not None:
             yield KernelWalk(_NO_WALK, status(known.lost), known.lost_depth)
+
+    def of_state(self, thread: Thread, state: State) -> StackWalk:
+        """Walks a thread's kernel stack from a trap frame on it, which has Rip and Rsp."""
+        start = self._cpu.start(state)
+        if start is None:
+            return _NO_WALK
+        stacks = [(segment.limit, segment.base) for segment in self._stacks.find(thread).found]
+        return self.walkers.walk(thread.space, start, stacks, dict(self._traps(self.states(thread, True))))
+
+    def passed(self, thread: Thread) -> Set[int]:
+        """Returns the trap frames, as `saved` gives their addresses, that walks up a thread's stack pass."""
+        walks = [piece.walk for piece in self.pieces(thread, self.states(thread))]
+        borders = {walk.border.trap for walk in walks if walk.border is not None}
+        return borders.union(frame.trap for walk in walks for frame in walk.frames)
 
     def registers(self, thread: Thread) -> Dict[int, Registers]:
         """Returns what walks tell of the registers at each trap frame of a thread, by its address."""

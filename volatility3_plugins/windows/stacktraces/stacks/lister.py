@@ -22,7 +22,7 @@ from ..names.symbolizer import Symbolizer
 from ..threads.lister import Thread, Threads
 from ..traps.decode.frame import CS_USER_32
 from ..traps.decode.frame import USER as USER_MODE
-from ..traps.state import WOW64, State
+from ..traps.state import STACK, WOW64, State
 from .cpus import NO_TRAPS, Range, Traps
 from .decode.frames import Border, Frame, StackWalk
 from .kernel import KernelWalk, KernelWalks
@@ -117,6 +117,34 @@ class StackLister(interfaces.configuration.VersionableInterface):
                 # Below a callback's dispatcher lies what the next older depth kept.
                 kept = [each.entry for each in pieces[number + 1 :] if each.entry is not None]
                 yield from self._user_parts(thread, states, piece, kept)
+
+    def left_over(self, thread: Thread) -> Iterator[Tuple[int, CallStack]]:
+        """Yields the stacks from the trap frames that only a search of the thread's kernel stacks finds.
+
+        What they show is over as a rule: a trap frame that is in use lies where a walk comes by.
+
+        Args:
+            thread: the thread
+
+        Yields:
+            The address of the trap frame, and the stack of the code that it interrupted.
+        """
+        if thread.unusable:
+            return
+        passed = self._kernel.passed(thread)
+        for state in self._kernel.states(thread, True):
+            if state.origin == STACK and self._kernel.saved(state) not in passed:
+                yield state.address, self._interrupted(thread, state)
+
+    def _interrupted(self, thread: Thread, state: State) -> CallStack:
+        """Walks the stack of the code that a trap frame interrupted."""
+        if state.mode != USER_MODE:
+            walk = self._kernel.of_state(thread, state)
+            said = status(state.status, _remarks(walk))
+            return CallStack(thread, KERNEL, thread.space, walk.frames, said)
+        if thread.wow64 is not None and state.registers.get("SegCs") == CS_USER_32:
+            return self._user(thread, WOW64, thread.wow64, state, self._user_stacks.narrow(thread))
+        return self._user(thread, USER, thread.space, state, self._user_stacks.native(thread))
 
     def _user_parts(
         self, thread: Thread, states: Sequence[State], piece: KernelWalk, kept: Sequence[State]

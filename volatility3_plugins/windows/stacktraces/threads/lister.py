@@ -65,7 +65,11 @@ _MEMBERS = {
     "wait_reason": ("Tcb.WaitReason",),
     "start_address": ("StartAddress",),
     "win32_start_address": ("Win32StartAddress",),
+    "create_time": ("CreateTime.QuadPart",),
 }
+_FLAGS_OF_TIME = ("NestedFaultCount", "ApcNeeded")
+"""In XP and 2003 these bit fields are the lowest bits of CreateTime, and the time stands above them (public
+symbols of XP)."""
 
 
 _NO_THREAD = (
@@ -101,7 +105,8 @@ class Thread(Record):
     `space` is the native address space of its process, `wow64` the 32-bit half, None if the process has none.
     `ethread` is 0 if only a scan of physical memory found the thread, and in a row that stands for a damaged
     list. `processor` is the number of the processor on which it is running. `system_call_number` and
-    `first_argument` are those of its newest system call from user mode (7 and later).
+    `first_argument` are those of its newest system call from user mode (7 and later). `create_time` is a
+    FILETIME.
     """
 
     ethread: int
@@ -125,6 +130,7 @@ class Thread(Record):
     win32_start_address: Optional[int]
     processor: Optional[int]
     status: Status
+    create_time: Optional[int] = None
 
     @property
     def running(self) -> bool:
@@ -163,6 +169,10 @@ class Threads(interfaces.configuration.VersionableInterface):
         self._size = thread.size
         found = {name: thread.find(*paths) for name, paths in _MEMBERS.items()}
         self._fields = {name: field for name, field in found.items() if field is not None}
+        time, flags = self._fields.get("create_time"), [thread.find(name) for name in _FLAGS_OF_TIME]
+        self._time_shift = sum(
+            flag.mask.bit_length() for flag in flags if flag and time and flag.offset == time.offset
+        )
         self._entry = thread.offset("ThreadListEntry")
         self._head = image.types["_EPROCESS"].offset("ThreadListHead")
         self._count = image.types["_EPROCESS"].find("ActiveThreads")
@@ -214,6 +224,14 @@ class Threads(interfaces.configuration.VersionableInterface):
             for thread in finder._scanned(owners, seen, bool(pids) or offset is not None):
                 if not tids or thread.tid in tids:
                     yield thread
+
+    @classmethod
+    def list_idle(cls, image: Image) -> Iterator[Thread]:
+        """Yields the idle threads of processors that were executing them: their process is on no list."""
+        finder = cls(image)
+        for processor in image.part(processors.of):
+            if processor.idle_thread and processor.idle_thread == processor.current_thread:
+                yield finder._at(Process(image.kernel, None), processor.idle_thread)
 
     def _of(self, process: Process) -> Iterator[Thread]:
         """Yields the threads on a process's list, which is walked from both ends if it is damaged."""
@@ -290,6 +308,8 @@ class Threads(interfaces.configuration.VersionableInterface):
         if held.runs and not says(said, Word.NOT_A_THREAD):
             said = status(said, self._doubts(process, ethread, values, processor))
         values["tid"] = ids.identifier(values["tid"])
+        if values["create_time"] is not None:
+            values["create_time"] >>= self._time_shift
         wanted = {name: values[name] for name in Thread._fields if name in values}
         said = status(process.space.remark, said)
         return Thread(

@@ -63,6 +63,15 @@ class Word(enum.Enum):
     """Windows finds the process or thread by this ID; its own structure has another."""
     PAGE_TABLES_OF_PROCESS = "page tables of process {}"
     """DirectoryTableBase is that of another process: what can be read there is not this one's."""
+    # The image as a whole.
+    FILE_PARTS_UNREADABLE = "{} parts of files unreadable"
+    """So many parts of the files, of those of which ImageId is the hash, cannot be read."""
+    FILE_NOT_HASHED = "{} files not hashed"
+    """So many files have no SHA-256: they are not on this machine, or cannot be read."""
+    SHARED_DATA_UNREADABLE = "KUSER_SHARED_DATA unreadable"
+    """The kernel's clock is not in the image."""
+    COMPUTER_NAMES = "{} computer names"
+    """The system processes disagree about the name of the computer: that of most of them is shown."""
     # Threads.
     THREAD_LIST_DAMAGED = "thread list damaged"
     """Threads may be missing, or the list's head has one wrong link."""
@@ -323,6 +332,9 @@ class Word(enum.Enum):
     """A part of the VAD tree is not in the image: `<unmapped>` is not certain."""
     FILE_NAME_UNREADABLE = "file name unreadable"
     """The name of the mapped file is not in the image."""
+    KNOWN_FROM_ANOTHER_PROCESS = "known from another process"
+    """Neither the process's loader nor the module's headers tell which build it is; the loader of another
+    process does, which maps the same file."""
     # Images of modules.
     EXPORTS_UNREADABLE = "exports unreadable"
     """The export table is not in the image."""

@@ -94,6 +94,17 @@ class Group(Record):
         return known if len(known) == len(frames) else ()
 
     @property
+    def said(self) -> Status:
+        """What is wrong with the blocks, or with their trace."""
+        own = status(
+            status(Word.FREED, self.status) if self.freed else None,
+            Word.UNTRACED if self.trace is None else None,
+            Word.UNSIZED if self.unsized else None,
+            self.status,
+        )
+        return own if self.trace is None else own + self.trace.status
+
+    @property
     def comparable(self) -> bool:
         """Whether these are blocks in use of a known stack, as a UMDH log has them."""
         return bool(self.stack) and not self.freed

@@ -47,6 +47,11 @@ class HeapOwner(Record):
     trace: Optional[BlockTrace]
     status: Status
 
+    @property
+    def said(self) -> Status:
+        """What is wrong with it, or with the trace of who made it."""
+        return self.status if self.trace is None else self.status + self.trace.status
+
 
 class Contents(Record):
     """Heaps, segments and containers, the blocks by trace with those of most bytes first, the bytes of the

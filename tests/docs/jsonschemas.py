@@ -1,0 +1,87 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""The JSON schemas of the flat tables: `docs/<table>.schema.json`, made from `schema.TABLES`.
+
+Each describes one line of JSON, of `vol -r jsonl` or of `--dump`.
+"""
+
+from __future__ import annotations
+
+import json
+import pathlib
+import re
+from typing import Any, Dict
+
+from volatility3.plugins.windows.stacktraces.flat.decode import schema
+
+from .pages import ROOT
+
+TABLES = tuple(schema.TABLES)
+
+CHILDREN = "__children"
+"""Volatility's renderer adds it to each row: the rows below it, of which the flat tables have none."""
+
+_HEXADECIMAL = "^0x(0|[1-9a-f][0-9a-f]*)$"
+_TIME = r"^[0-9]{4}-[01][0-9]-[0-3][0-9]T[0-2][0-9]:[0-5][0-9]:[0-5][0-9](\.[0-9]{6})?\+00:00$"
+
+_TYPES: Dict[str, Dict[str, Any]] = {
+    schema.STR: {"type": "string"},
+    schema.INT: {"type": "integer", "minimum": -(1 << 63), "maximum": (1 << 63) - 1},
+    schema.BOOL: {"type": "boolean"},
+    schema.HEX: {"type": "integer", "minimum": 0, "maximum": (1 << 64) - 1},
+    schema.HEXSTR: {"type": "string", "pattern": _HEXADECIMAL},
+    schema.TIME: {"type": "string", "format": "date-time", "pattern": _TIME},
+}
+
+_COLUMNS: Dict[str, Dict[str, Any]] = {
+    "ImageId": {"pattern": "^i[0-9a-f]{32}$"},
+    "Schema": {"const": schema.SCHEMA},
+    "Files": {"contentMediaType": "application/json"},
+}
+"""What is known of a column besides its type."""
+
+
+def path(table: str) -> pathlib.Path:
+    """Returns where the schema of a table stands."""
+    return ROOT / "docs" / f"{table}.schema.json"
+
+
+def text(table: str) -> str:
+    """Returns the schema of a table as it stands in its file."""
+    return json.dumps(make(table), indent=1, ensure_ascii=False) + "\n"
+
+
+def make(table: str) -> Dict[str, Any]:
+    """Returns the schema of a table."""
+    properties = {column.name: _column(column) for column in schema.TABLES[table]}
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": f"A row of windows.{table}, version {schema.SCHEMA}",
+        "type": "object",
+        "required": list(properties),
+        "properties": {**properties, CHILDREN: {"type": "array", "maxItems": 0}},
+        "additionalProperties": False,
+    }
+
+
+def _column(column: schema.Column) -> Dict[str, Any]:
+    made = {"description": column.description, **_TYPES[column.type], **_COLUMNS.get(column.name, {})}
+    if column.name == "Status":
+        made["pattern"] = _status()
+    if column.values:
+        made["enum"] = [*column.values, *((None,) if column.nullable else ())]
+    if column.nullable:
+        made["type"] = [made["type"], "null"]
+    return made
+
+
+def _status() -> str:
+    """Returns a pattern of Status: words of the closed list, with `, ` between them."""
+    words = "|".join(map(_word, schema.STATUS_WORDS))
+    return f"^(({words})(, ({words}))*)?$"
+
+
+def _word(word: str) -> str:
+    """Returns a pattern of a word of Status: only what has a meaning in a pattern is escaped in it."""
+    literal = re.sub(r"([\\^$.*+?()\[\]{}|])", r"\\\1", word)
+    return literal.replace(r"\{members\}", "[^,]+").replace(r"\{\}", "-?[0-9]+")

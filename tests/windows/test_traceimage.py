@@ -1,0 +1,237 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""`windows.traceimage` on forged images."""
+
+from __future__ import annotations
+
+import configparser
+import datetime
+import hashlib
+import json
+import pathlib
+from typing import Any, Dict
+
+import pytest
+from volatility3.framework import constants
+from volatility3.plugins.windows import traceimage, traces
+from volatility3.plugins.windows.stacktraces.flat import imagefacts
+from volatility3.plugins.windows.stacktraces.flat.decode import schema
+from volatility3.plugins.windows.stacktraces.flat.imagefacts import ImageFacts
+
+from tests.conftest import ROOT
+from tests.forge import context, kernels, sample, vol
+from tests.forge.context import Opened
+from tests.forge.kernel import Kernel
+from tests.forge.obj import CREATED
+from tests.forge.paging import State
+from tests.support import grid
+from tests.support.environments import set_time, system_process
+
+ALL = ("xp-x86", "win7-x86", "win10-x86", "2003-x64", "win7-x64", "win10-x64", "win11-x64")
+HOUR = 36_000_000_000
+THREADS = ("kernel", "user", "wow64")
+
+
+def row(opened: Opened, **options: Any) -> Dict[str, Any]:
+    (node,) = grid.run(opened, traceimage.TraceImage, **options)
+    assert node.children == []
+    return node.row
+
+
+def forged(name: str = "win10-x64", **options: object) -> Kernel:
+    known = kernels.load(name)
+    return Kernel(known.table, **{**known.options(), **options})
+
+
+@pytest.fixture(scope="module")
+def sampled(tmp_path_factory: pytest.TempPathFactory) -> Opened:
+    return context.open_image(sample.build().image(), tmp_path_factory.mktemp("sample"))
+
+
+def test_the_columns_are_those_of_the_schema(sampled: Opened) -> None:
+    shown = sampled.construct(traceimage.TraceImage).run().columns
+    types = {schema.STR: str, schema.INT: int, schema.TIME: datetime.datetime}
+    assert [(column.name, column.type) for column in shown] == [
+        (column.name, types[column.type]) for column in schema.IMAGE
+    ]
+
+
+def test_the_fields_are_the_columns() -> None:
+    names = [column.name.replace("NtBuildLab", "BuildLab").lower() for column in schema.IMAGE]
+    assert [field.replace("_", "") for field in ImageFacts._fields] == names
+
+
+def test_the_version_is_that_of_the_package() -> None:
+    config = configparser.ConfigParser()
+    config.read(ROOT / "setup.cfg", encoding="utf-8")
+    assert config["metadata"]["version"] == imagefacts.VERSION
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_every_windows(name: str, tmp_path: pathlib.Path) -> None:
+    kernel = forged(name, cpus=2)
+    set_time(kernel, "InterruptTime", HOUR)
+    set_time(kernel, "TimeZoneBias", 8 * HOUR)
+    system_process(kernel, "services.exe", 600, "ACCOUNTS-7")
+    kernel.process("app.exe", pid=1000).thread(1004)
+    opened = context.open_image(kernel.image(), tmp_path)
+    found = row(opened)
+    (file,) = json.loads(found["Files"])
+    path = next(each for each in tmp_path.iterdir() if each.name.startswith("image."))
+    assert file == {"path": str(path), "size": path.stat().st_size, "sha256": None}
+    build = kernel.version[2]
+    expected = {
+        "ImageId": opened.image.part(imagefacts.identity).image_id,
+        "Schema": 1,
+        "VolatilityVersion": constants.PACKAGE_VERSION,
+        "KernelBuild": build,
+        "BuildLab": f"{build}.1.forge_release.240229-1200",
+        "Product": "workstation",
+        "Arch": f"x{'64' if kernel.bits == 64 else '86'}",
+        "Processors": 2,
+        "CaptureTime": CREATED,
+        "BootTime": CREATED - datetime.timedelta(hours=1),
+        "BootTimeSource": "InterruptTime",
+        "TimeZoneBias": 480,
+        "ComputerName": "ACCOUNTS-7",
+        "Processes": 3,
+        "ProcessesFoundOtherwise": 0,
+        "ProcessesUnreadable": 0,
+        "Threads": 1,
+        "Stacks": 2,
+        "Databases": 0,
+        "Status": "",
+    }
+    assert {name: found[name] for name in expected} == expected
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        *({}, {"pid": [4312]}, {"tid": [4320]}, {"kinds": ["user"]}, {"kinds": ["std"]}),
+        *({"carve": True}, {"scan_stacks": True}, {"scan_threads": True}, {"processors": True}),
+    ],
+)
+def test_counts_are_those_of_the_traces(options: Dict[str, Any], sampled: Opened) -> None:
+    listed = [row for _, row in sampled.rows(traces.StackTraces, **options)]
+    stacks = [row for row in listed if row["Kind"] in THREADS]
+    threads = {row["Owner"] for row in stacks}
+    found = row(sampled, **options)
+    assert found["ImageId"] == listed[0]["ImageId"]
+    assert found["Stacks"] == len(stacks)
+    assert found["StacksIncomplete"] == sum(row["Incomplete"] for row in stacks)
+    if "kinds" not in options:
+        assert found["Threads"] == len(threads)
+    databases = {row["Owner"] for row in listed if row["Kind"] in ("std", "heaplog")}
+    assert found["Databases"] == len(databases)
+
+
+def test_nothing_there_and_nothing_readable_differ(tmp_path: pathlib.Path) -> None:
+    """In both images windows.traces has no row with a frame."""
+    found = []
+    for name, hidden in (("nothing", False), ("unreadable", True)):
+        kernel = forged()
+        process = kernel.process("app.exe", pid=1000)
+        if hidden:
+            thread = process.thread(1004)
+            kernel.space.set_state(thread.stack_limit, 0x6000, State.MISSING)
+            process.space.set_state(thread.user_stack_limit, 0x4000, State.PAGEFILE)
+        folder = tmp_path / name
+        folder.mkdir()
+        opened = context.open_image(kernel.image(), folder)
+        rows = [each for _, each in opened.rows(traces.StackTraces)]
+        assert not any(isinstance(each["Depth"], int) and each["Depth"] for each in rows)
+        found.append(row(opened))
+    nothing, unreadable = found
+    assert (nothing["Threads"], nothing["Stacks"], nothing["StacksIncomplete"]) == (0, 0, 0)
+    assert (unreadable["Threads"], unreadable["Stacks"], unreadable["StacksIncomplete"]) == (1, 2, 2)
+    assert unreadable["PagesMissing"] > nothing["PagesMissing"]
+    assert unreadable["PagesWanted"] > nothing["PagesWanted"]
+
+
+def test_processes_that_no_list_has_or_nobody_can_read(tmp_path: pathlib.Path) -> None:
+    kernel = forged()
+    kernel.cpus[0].current(kernel.process("hidden.exe", pid=1000, listed=False).thread(1004))
+    lost = kernel.process("lost.exe", pid=1008)
+    lost.eprocess["Pcb.DirectoryTableBase"] = 0xFFFF0000
+    found = row(context.open_image(kernel.image(), tmp_path))
+    assert found["Processes"] == 3
+    assert (found["ProcessesFoundOtherwise"], found["ProcessesUnreadable"]) == (1, 1)
+
+
+def test_a_truncated_image(tmp_path: pathlib.Path) -> None:
+    """Its last third is gone, with most of the list of processes."""
+    image = sample.build().image()
+    whole = context.open_image(image, tmp_path)
+    path = tmp_path / "truncated.raw"
+    data = (tmp_path / "image.raw").read_bytes()
+    path.write_bytes(data[: len(data) // 3 * 2])
+    cut = row(context.open_file(path))
+    before = row(whole)
+    assert cut["ImageId"] != before["ImageId"]
+    assert cut["PagesMissing"] / cut["PagesWanted"] > before["PagesMissing"] / before["PagesWanted"]
+    assert (cut["KernelBuild"], cut["Status"]) == (before["KernelBuild"], "process list damaged")
+    assert cut["Processes"] < before["Processes"]
+
+
+def test_a_damaged_list_of_processes_is_said(tmp_path: pathlib.Path) -> None:
+    kernel = forged()
+    kernel.process("app.exe", pid=1000)
+    image = kernel.image()
+    kernel.space.write_int(kernel.symbol("PsActiveProcessHead"), 0)
+    found = row(context.open_image(image, tmp_path))
+    assert found["Status"] == "process list damaged"
+    assert found["Warnings"] >= 1
+    assert "process list damaged: processes may be missing" in found["WarningText"]
+
+
+def test_what_is_not_known_is_absent(tmp_path: pathlib.Path) -> None:
+    kernel = forged()
+    set_time(kernel, "SystemTime", 0)
+    set_time(kernel, "TimeZoneBias", 400 * HOUR)
+    for name, size in (("NtBuildLab", 0x40), ("KeNumberProcessors", 4)):
+        kernel.set(name, b"\xff" * (0x100 if name == "NtBuildLab" else size))
+    found = row(context.open_image(kernel.image(), tmp_path))
+    names = ("CaptureTime", "BootTime", "BootTimeSource", "TimeZoneBias", "ComputerName", "BuildLab")
+    assert [found[name] for name in (*names, "Processors")] == [None] * 7
+    assert found["Status"] == "contradicted: SystemTime TimeZoneBias"
+
+
+def test_hashes_only_where_they_are_asked_for(sampled: Opened) -> None:
+    (file,) = json.loads(row(sampled, sha256=True)["Files"])
+    assert file["sha256"] == hashlib.sha256(pathlib.Path(file["path"]).read_bytes()).hexdigest()
+    assert json.loads(row(sampled)["Files"])[0]["sha256"] is None
+
+
+def test_a_file_that_is_gone_is_said(tmp_path: pathlib.Path) -> None:
+    opened = context.open_image(forged().image(), tmp_path)
+    opened.image.part(imagefacts.identity)
+    (tmp_path / "image.raw").rename(tmp_path / "other.raw")
+    found = row(opened, sha256=True)
+    (file,) = json.loads(found["Files"])
+    assert file["sha256"] is None
+    assert found["Status"] == "1 files not hashed"
+
+
+@pytest.mark.cli
+def test_warnings_are_those_on_the_standard_error(tmp_path: pathlib.Path) -> None:
+    image = sample.build().image()
+    path, symbols = image.save(tmp_path / "sample.dmp"), image.install(tmp_path / "symbols")
+    done = vol.run(path, "windows.traceimage", symbols=symbols)
+    (found,) = done.rows
+    logged = [line.partition(": ")[2] for line in done.stderr.splitlines() if line.startswith("WARNING")]
+    assert found["Warnings"] == len(logged) > 0
+    assert found["WarningText"].split(" | ") == list(dict.fromkeys(logged))
+
+
+@pytest.mark.cli
+def test_page_files_are_files_of_the_image(tmp_path: pathlib.Path) -> None:
+    image = forged().image()
+    path, symbols = image.save(tmp_path / "image.dmp"), image.install(tmp_path / "symbols")
+    pages = tmp_path / "pagefile.sys"
+    pages.write_bytes(b"page file" * 0x1000)
+    swap = ["--single-swap-locations", pages.as_uri(), "-q"]
+    (without,) = vol.run(path, "windows.traceimage", symbols=symbols).rows
+    (found,) = vol.run(path, "windows.traceimage", symbols=symbols, arguments=swap).rows
+    assert [file["path"] for file in json.loads(found["Files"])] == [str(path), str(pages)]
+    assert found["ImageId"] != without["ImageId"]

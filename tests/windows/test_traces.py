@@ -1,0 +1,241 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""`windows.traces` and `windows.traceframes` against the plugins of each source."""
+
+from __future__ import annotations
+
+import pathlib
+from typing import Any, Dict, List
+
+import pytest
+from volatility3.framework import exceptions
+from volatility3.plugins.windows import pslist, traceframes, traces, trapframes
+from volatility3.plugins.windows.stacktraces.base.decode.status import Word
+from volatility3.plugins.windows.stacktraces.flat.decode import schema
+
+from tests.forge import context, sample
+from tests.forge.context import Opened
+from tests.forge.dump import Image
+from tests.forge.handles import OPEN, HandleTable, Ring, named
+from tests.forge.locks import Resources
+from tests.support import flattables, grid
+from tests.support.callstackimages import StackImage
+from tests.support.tracedkernels import new_kernel, put_database, traces_of
+
+
+def xp() -> Image:
+    """XP with a database, resources, handle events, and a heap that remembers."""
+    kernel = new_kernel("xp-x86")
+    thread = kernel.system.thread(100)
+    indices = put_database(kernel, "5.1", traces_of(kernel))
+    made = Resources(kernel)
+    made.add(index=indices[0], active=1, exclusive=thread)
+    made.add(index=0x1234)
+    made.add()
+    made.link()
+    app = kernel.process("app.exe", pid=1000)
+    app.module("ntdll.dll", exports={"NtClose": 0x1100})
+    app.thread(1004)
+    table = HandleTable(app, 0)
+    table.add(0x84, named(kernel, "_KEVENT", "Event", "Ready"), creator=indices[1])
+    table.finish()
+    ring = Ring(table, 4096)
+    ring.event(OPEN, 0x84, 1000, 1004, [kernel.symbol("NtCreateFile") + 4, app.modules[0].at("NtClose") + 2])
+    return kernel.image()
+
+
+def nothing() -> Image:
+    """An image in which nobody keeps stacks."""
+    kernel = new_kernel("win10-x64", 0)
+    kernel.process("app.exe", pid=1000)
+    return kernel.image()
+
+
+IMAGES: Dict[str, Any] = {
+    "sample": lambda: sample.build().image(),
+    "xp": xp,
+    "nothing": nothing,
+}
+
+
+@pytest.fixture(scope="module", params=IMAGES)
+def opened(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Opened:
+    return context.open_image(IMAGES[request.param](), tmp_path_factory.mktemp("traces"))
+
+
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory: pytest.TempPathFactory) -> Opened:
+    return context.open_image(sample.build().image(), tmp_path_factory.mktemp("traces"))
+
+
+SELECTING: List[Dict[str, Any]] = [
+    {},
+    {"unbacked": True},
+    {"find": "*!*Thread*"},
+    {"find": "nt!*"},
+    {"pid": [4312]},
+    {"pid": [0]},
+]
+
+
+def test_every_source_has_stacks(demo: Opened) -> None:
+    for source in flattables.SOURCES:
+        assert flattables.of_plugin(demo, source)
+
+
+@pytest.mark.parametrize("options", SELECTING, ids=lambda options: "-".join(options) or "all")
+@pytest.mark.parametrize("source", flattables.SOURCES)
+def test_stacks_and_frames_are_those_of_the_plugins(
+    source: str, options: Dict[str, Any], opened: Opened
+) -> None:
+    if source == "object" and options.get("pid"):
+        # windows.objecttraces has no --pid: its rows are the kernel's.
+        wanted = flattables.of_plugin(opened, source) if options["pid"] == [0] else []
+    else:
+        wanted = flattables.of_plugin(opened, source, **options)
+    kinds = list(flattables.KINDS[source])
+    rows, frames = (run(opened, kinds=kinds, **options) for run in (flattables.stacks, flattables.frames))
+    assert flattables.of_tables(rows, frames, source) == wanted
+
+
+@pytest.mark.parametrize("options", [{}, {"carve": True}], ids=["plain", "carve"])
+def test_keys_follow_from_the_frames(options: Dict[str, Any], opened: Opened) -> None:
+    rows, frames = flattables.stacks(opened, **options), flattables.frames(opened, **options)
+    below = flattables.by_trace(frames)
+    assert len({row["TraceId"] for row in rows}) == len(rows)
+    assert set(below) <= {row["TraceId"] for row in rows}
+    for row in rows:
+        own = below.get(row["TraceId"], [])
+        assert row["StackKey"] == flattables.stack_key(own)
+        assert row["ShapeKey"] == flattables.shape_key(own)
+        assert (row["KeyQuality"] is None) == (row["StackKey"] is None)
+        assert row["Guessed"] == sum("unsure" in frame["Status"] for frame in own)
+        assert [frame["Frame"] for frame in own] == list(range(len(own)))
+
+
+def test_every_value_is_one_of_the_schema(opened: Opened) -> None:
+    for table, rows in (("traces", flattables.stacks(opened)), ("traceframes", flattables.frames(opened))):
+        columns = schema.TABLES[table]
+        words = {word.value.partition("{")[0] for word in Word}
+        for row in rows:
+            assert list(row) == [column.name for column in columns]
+            for column in columns:
+                value = row[column.name]
+                assert value is not None or column.nullable, column.name
+                assert not column.values or value is None or value in column.values, column.name
+            assert all(said.startswith(tuple(words)) for said in row["Status"].split(", ") if said)
+
+
+def test_columns_are_those_of_the_schema_whatever_the_rows(opened: Opened) -> None:
+    for plugin, name in ((traces.StackTraces, "traces"), (traceframes.TraceFrames, "traceframes")):
+        made = opened.construct(plugin, pid=[123456]).run()
+        assert [column.name for column in made.columns] == [each.name for each in schema.TABLES[name]]
+
+
+def test_a_key_does_not_depend_on_options(demo: Opened) -> None:
+    def ids(**options: Any) -> Any:
+        return {row["TraceId"]: row["Stack"] for row in flattables.stacks(demo, **options)}
+
+    every = ids()
+    assert len(every) > 40
+    for options in [*SELECTING[1:], {"kinds": ["lock", "user"]}, {"tid": [4316]}]:
+        some = ids(**options)
+        assert 0 < len(some) < len(every), options
+        assert some.items() <= every.items(), options
+    more = ids(carve=True, scan_stacks=True, scan_threads=True, scan_processes=True, processors=True)
+    assert every.items() <= more.items()
+
+
+def test_kinds_and_threads_are_selected(demo: Opened) -> None:
+    rows = flattables.stacks(demo)
+    assert {row["Kind"] for row in rows} == set(schema.KINDS)
+    for kind in schema.KINDS:
+        found = flattables.stacks(demo, kinds=[kind])
+        assert found == [row for row in rows if row["Kind"] == kind]
+    one = flattables.stacks(demo, tid=[4320])
+    assert one == [row for row in rows if row["TID"] == 4320]
+    assert {row["Kind"] for row in one} == {"kernel", "user", "handle"}
+    with pytest.raises(exceptions.RenderException, match="--kinds: there is no fiber; there are kernel"):
+        flattables.stacks(demo, kinds=["fiber"])
+
+
+def test_processes_are_those_of_pslist(demo: Opened) -> None:
+    listed = {node.row["PID"]: node.row for node in grid.run(demo, pslist.PsList)}
+    rows = [row for row in flattables.stacks(demo) if row["PID"]]
+    assert rows
+    for row in rows:
+        known = listed[row["PID"]]
+        assert row["ProcessOffset"] == known["Offset(V)"]
+        assert row["ProcessCreateTime"] == known["CreateTime"]
+        assert row["Process"] == known["ImageFileName"]
+    kernel = flattables.stacks(demo, pid=[0])
+    assert {(row["ProcessOffset"], row["ProcessCreateTime"]) for row in kernel} == {(None, None)}
+
+
+def test_two_processes_with_one_id(tmp_path: pathlib.Path) -> None:
+    kernel = sample.build()
+    twin = kernel.process("updater.exe", pid=4312, session=1)
+    twin.thread(4317)
+    opened = context.open_image(kernel.image(), tmp_path)
+    rows = flattables.stacks(opened, pid=[4312])
+    assert len({row["ProcessOffset"] for row in rows}) == 2
+    assert len({row["TraceId"] for row in rows}) == len(rows)
+
+
+def test_addresses_are_canonical_and_paths_are_the_loaders(demo: Opened) -> None:
+    rows = flattables.frames(demo, kinds=["user", "kernel"], pid=[4312])
+    nt = next(row for row in rows if row["Module"] == "nt")
+    assert nt["Address"].startswith("0xfffff8")
+    assert nt["ModulePath"] == "\\SystemRoot\\system32\\ntoskrnl.exe"
+    assert int(nt["Address"], 16) & 0xFFFFFFFF == (0x12200000 + nt["Rva"]) & 0xFFFFFFFF
+    ntdll = next(row for row in rows if row["Module"] == "ntdll")
+    assert ntdll["ModulePath"] == "C:\\Windows\\System32\\ntdll.dll"
+    assert ntdll["Protection"] == "PAGE_EXECUTE_WRITECOPY"
+    assert f"{ntdll['Module']}!{ntdll['Function']}+{ntdll['Displacement']:#x}" == ntdll["Symbol"]
+    private = next(row for row in rows if row["Backing"] == "private")
+    assert private["Protection"] == "PAGE_EXECUTE_READWRITE"
+    assert [private[name] for name in ("Module", "Rva", "Function", "ModuleStamp")] == [None] * 4
+
+
+def test_each_trap_frame_of_a_scan_is_in_a_stack(demo: Opened, tmp_path: pathlib.Path) -> None:
+    stacks = StackImage()
+    stacks.interrupted(1004)
+    stacks.preempted(1008, "interrupt", True, True)
+    stacks.waiting(1012)
+    for opened in (demo, context.open_image(stacks.kernel.image(), tmp_path)):
+        found = [node.row for node in grid.run(opened, trapframes.TrapFrames, scan_stacks=True)]
+        plain, rows = (flattables.stacks(opened, scan_stacks=scan) for scan in (False, True))
+        below = flattables.by_trace(flattables.frames(opened, scan_stacks=True))
+        addresses = {
+            (row["TID"], grid.masked(int(frame["Address"], 16)))
+            for row in rows
+            if row["Kind"] in schema.THREAD_KINDS
+            for frame in below.get(row["TraceId"], [])
+        }
+        scanned = [row for row in found if row["Origin"] == "stack"]
+        assert scanned
+        frames = {row["TrapFrame"] for row in scanned}
+        more = [row for row in rows if row not in plain]
+        # The sample has one below what a thread has in use; walks pass all others.
+        assert len(more) == (opened is demo)
+        for row in more:
+            trap_frame = int(row["TraceId"].rpartition(":")[2], 16)
+            assert row["TraceId"].split(":")[4] == "trap"
+            assert grid.masked(trap_frame) in frames
+        assert {(row["TID"], grid.masked(row["Rip"])) for row in scanned} <= addresses
+        assert [row for row in rows if row not in more] == plain
+
+
+def test_idle_processors(tmp_path: pathlib.Path) -> None:
+    kernel = new_kernel("win10-x64", 0)
+    kernel.process("app.exe", pid=1000).thread(1004)
+    idle = kernel.process("Idle", pid=0, listed=False).thread(0, teb=False)
+    kernel.cpus[0].kprcb["IdleThread"] = idle.ethread
+    kernel.cpus[0].current(idle)
+    opened = context.open_image(kernel.image(), tmp_path)
+    plain, rows = (flattables.stacks(opened, processors=added) for added in (False, True))
+    (more,) = (row for row in rows if row not in plain)
+    assert [more[name] for name in ("Kind", "PID", "Process", "TID")] == ["kernel", 0, "nt", 0]
+    assert (more["Status"], more["Incomplete"], more["Depth"]) == ("running", True, 0)
+    assert more["Owner"] == f"{idle.ethread.address:#x}"
+    assert flattables.stacks(opened, processors=True, pid=[1000]) == [row for row in plain if row["PID"]]

@@ -1,0 +1,70 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""`windows.traces` and `windows.traceframes` on databases and heaps that Windows wrote."""
+
+from __future__ import annotations
+
+import pathlib
+from typing import List, Tuple
+
+import pytest
+
+from tests.conftest import SHARED
+from tests.forge import context, real_sets
+from tests.support import flattables, realtruth
+
+COMMITTED = sorted((pathlib.Path(__file__).parents[1] / "data" / "real_std").glob("*.tar.xz"))
+REAL = sorted((SHARED / "real_std").glob("*.tar.xz"))
+
+
+def _cases(paths: List[pathlib.Path]) -> List[Tuple[pathlib.Path, str]]:
+    return [(path, kernel) for path in paths for kernel in realtruth.kernels_of(path.name)]
+
+
+def _name(value: object) -> str:
+    return value.name.replace(".tar.xz", "") if isinstance(value, pathlib.Path) else str(value)
+
+
+def check(path: pathlib.Path, kernel: str, folder: pathlib.Path) -> None:
+    """Asserts that the flat tables have the traces of a set, and what the plugins have beside them."""
+    real = real_sets.load(path)
+    opened = context.open_image(realtruth.image_of(real, kernel, False), folder)
+    rows, frames = flattables.stacks(opened), flattables.frames(opened)
+    below = flattables.by_trace(frames)
+    traces = [row for row in rows if row["Kind"] == "std" and row["Depth"]]
+    assert sorted(
+        (row["BackTraceHash"], row["Count"], [int(each["Address"], 16) for each in below[row["TraceId"]]])
+        for row in traces
+    ) == sorted((entry["hash"], entry["count"], entry["frames"]) for entry in real.truth["entries"])
+    for source in flattables.SOURCES:
+        assert flattables.of_tables(rows, frames, source) == flattables.of_plugin(opened, source)
+    assert len({row["TraceId"] for row in rows}) == len(rows)
+    for row in rows:
+        own = below.get(row["TraceId"], [])
+        assert (row["StackKey"], row["ShapeKey"]) == (flattables.stack_key(own), flattables.shape_key(own))
+
+
+@pytest.mark.parametrize(("path", "kernel"), _cases(COMMITTED), ids=_name)
+def test_the_committed_sets(path: pathlib.Path, kernel: str, tmp_path: pathlib.Path) -> None:
+    check(path, kernel, tmp_path)
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize(("path", "kernel"), _cases(REAL), ids=_name)
+def test_every_set(path: pathlib.Path, kernel: str, tmp_path: pathlib.Path) -> None:
+    check(path, kernel, tmp_path)
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize("path", REAL[-2:], ids=_name)
+def test_carving_adds_and_changes_nothing(path: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    kernel = realtruth.kernels_of(path.name)[0]
+    opened = context.open_image(realtruth.image_of(real_sets.load(path), kernel, False), tmp_path)
+    for source in ("database", "heap"):
+        plain, carved = (flattables.stacks(opened, carve=carve) for carve in (False, True))
+        known = {row["TraceId"]: row for row in carved}
+        assert all(known[row["TraceId"]] == row for row in plain)
+        options = {"carve": True} if source == "database" else {}
+        frames = flattables.frames(opened, carve=True)
+        shown = flattables.of_plugin(opened, source, **options)
+        assert flattables.of_tables(carved, frames, source) == shown

@@ -1,0 +1,131 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""Keys of stacks: StackKey and ShapeKey, which are equal on every machine, and TraceId, unique in an image.
+
+Both keys are the first 16 bytes of a SHA-256, as 32 lower-case hexadecimal digits. It goes over a UTF-8 text.
+
+The text of a StackKey has a line for each frame, innermost first. Each line ends with a line feed (0Ah):
+
+    <module>,<TimeDateStamp>,<SizeOfImage>,<RVA>    an address in a module
+    <module>,,,<RVA>                                the same, of a module of which no more is known
+    <Backing>                                       an address in no module: `<private>`, `<unmapped>`, ...
+    <zero>, <fuzzy>                                 the values 0 and 0xffffffff, which are no addresses
+    <unreadable>                                    an address that is not in the image
+
+The name of the module is in lower case. The three numbers have 8 lower-case hexadecimal digits each.
+SizeOfImage is rounded up to whole pages of 4096 bytes, as the kernel rounds those of drivers.
+
+The text of a ShapeKey is the column Modules: of each frame the name of its module in lower case, else what
+its line in the other text is; several equal ones in a row stand once; `; ` stands between them.
+
+Neither has frames with the How `scan`, nor frame 0 with the How `trap`: that is where a thread was
+interrupted or went off the processor, which no recorded stack has. Without any frame there are no keys.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+from operator import attrgetter
+from typing import Optional, Sequence
+
+from ...base.decode.record import Record
+from .schema import EXACT, GUESSED, PARTIAL
+
+PAGE_SIZE = 0x1000
+
+_BYTES = 16
+
+
+class KeyPart(Record):
+    """What a frame adds to the keys.
+
+    Attributes:
+        line: to the text of StackKey, with its line feed
+        label: to that of ShapeKey
+        whole: whether all is known that belongs in the line
+    """
+
+    line: str
+    label: str
+    whole: bool = True
+
+
+class StackKeys(Record):
+    """The keys of a stack, what they are worth (a word of KEY_QUALITIES), and the column Modules."""
+
+    stack: str
+    shape: str
+    quality: str
+    modules: str
+
+
+def in_module(name: str, stamp: Optional[int], size: Optional[int], rva: int) -> KeyPart:
+    """Returns the part of a frame in a module.
+
+    Args:
+        name: the module's name, in any case
+        stamp: its TimeDateStamp, None if that is not known
+        size: its SizeOfImage, None if that is not known
+        rva: the address relative to the module's base
+    """
+    name = name.lower()
+    if stamp is None or size is None:
+        return KeyPart(f"{name},,,{rva:08x}\n", name, False)
+    return KeyPart(f"{name},{stamp:08x},{rounded(size):08x},{rva:08x}\n", name)
+
+
+def elsewhere(said: str) -> KeyPart:
+    """Returns the part of a frame in no module.
+
+    Args:
+        said: its Backing; `zero` or `fuzzy` for a value that is no address
+    """
+    return KeyPart(f"<{said}>\n", f"<{said}>")
+
+
+UNREADABLE = KeyPart("<unreadable>\n", "<unreadable>", False)
+"""The part of a frame whose address is not in the image."""
+
+
+def rounded(size: int) -> int:
+    """Returns a SizeOfImage in whole pages: the kernel rounds those of drivers, the loader rounds none."""
+    return -(-size // PAGE_SIZE) * PAGE_SIZE
+
+
+def of(parts: Sequence[KeyPart], guessed: bool = False) -> Optional[StackKeys]:
+    """Returns the keys of a stack, None if no frame is left for them.
+
+    Args:
+        parts: those of the frames that count, innermost first
+        guessed: whether a frame of the stack is a guess or was found by way of one
+    """
+    if not parts:
+        return None
+    modules = "; ".join(label for label, _ in itertools.groupby(map(_label, parts)))
+    quality = EXACT if all(map(_whole, parts)) else PARTIAL
+    stack, shape = digest("".join(map(_line, parts))), digest(modules)
+    return StackKeys(stack, shape, GUESSED if guessed else quality, modules)
+
+
+def digest(text: str) -> str:
+    """Returns the first 16 bytes of the SHA-256 of a text, in hexadecimal digits."""
+    return hashlib.sha256(text.encode("utf-8", "replace")).digest()[:_BYTES].hex()
+
+
+def trace_id(kind: str, process: int, owner: int, arch: str, piece: str, *numbers: int) -> str:
+    """Returns the key of a stack in its image. Nothing in it depends on options, nor on other stacks.
+
+    Args:
+        kind: as the column Kind
+        process: address of the _EPROCESS, 0 for the kernel
+        owner: address of the thread, database, heap, lock or object; the handle
+        arch: as the column Arch
+        piece: which part of what the owner has; empty if there is one only
+        numbers: what the image has to tell it from others of the same piece: index, entry, sequence
+    """
+    shown = ".".join(f"{number:x}" for number in numbers)
+    return f"{kind}:{process:x}:{owner:x}:{arch}:{piece}:{shown}"
+
+
+_line, _label, _whole = attrgetter("line"), attrgetter("label"), attrgetter("whole")

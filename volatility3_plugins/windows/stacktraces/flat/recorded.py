@@ -1,0 +1,329 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""The stacks that Windows recorded: kinds `std`, `heaplog`, `heap`, `lock`, `handle` and `object`."""
+
+from __future__ import annotations
+
+from typing import Collection, Dict, Iterable, Iterator, Optional, Sequence, Tuple
+
+from ..base import globalflag
+from ..base.decode.status import Word, says, status, text
+from ..base.image import Image
+from ..base.objectheaders import ObjectInfo
+from ..base.space import AddressSpace
+from ..handles.lister import ActingSpaces, HandleLister
+from ..handles.rings import HandleEvent
+from ..heaps.decode.block import Group
+from ..heaps.decode.contents import HeapOwner
+from ..heaps.lister import Heaps
+from ..locks.lister import LockLister
+from ..locks.lock import Lock, LockGap
+from ..names.symbolizer import Symbolizer
+from ..objects.lister import ObjectEvent, ObjectTraceLister
+from ..tracedb.creators import Creator
+from ..tracedb.decode import status as tracestatus
+from ..tracedb.decode.capture import back_trace_hash
+from ..tracedb.decode.judge import Trace
+from ..tracedb.finder import Databases
+from ..tracedb.found import Database
+from .decode import keys
+from .decode.schema import HANDLE, HEAP, HEAPLOG, LOCK, OBJECT, STD
+from .frames import FlatFrames
+from .imagefacts import Totals
+from .stack import Distinct, FlatStack, gap
+
+BLOCKS = "blocks"
+"""OwnerName of the stacks that allocated heap blocks; those of heaps and segments say what they are."""
+
+_MOST = (1 << 63) - 1
+
+_Addresses = Sequence[Optional[int]]
+
+
+def recorded_hash(addresses: _Addresses) -> Optional[int]:
+    """Returns the BackTraceHash of a recorded stack; None if an address is not in the image, or no frame."""
+    known = [address for address in addresses if address is not None]
+    return back_trace_hash(known) if known and len(known) == len(addresses) else None
+
+
+class DatabaseStacks:
+    """The traces of stack trace databases and of the heaps' trace logs.
+
+    Args:
+        symbolizer: knows the modules of every address space
+        frames: looks up frames
+        databases: finds the databases
+    """
+
+    def __init__(self, symbolizer: Symbolizer, frames: FlatFrames, databases: Databases) -> None:
+        self._image = symbolizer.image
+        self._frames = frames
+        self._databases = databases
+
+    def of_space(
+        self,
+        space: AddressSpace,
+        kinds: Iterable[str] = (STD, HEAPLOG),
+        carve: bool = False,
+        totals: Optional[Totals] = None,
+    ) -> Iterator[FlatStack]:
+        """Yields the traces of an address space, and what stands for those that cannot be read.
+
+        Args:
+            space: the kernel or one half of a process
+            kinds: of the databases
+            carve: freed and orphan entries, and databases to which no pointer leads, too
+            totals: counts the databases
+        """
+        distinct, totals = Distinct(), totals or Totals()
+        found = self._databases.search(space, carve)
+        missing = self._databases.missing(space, found, globalflag.read(self._image, space))
+        said = status(space.remark, space.status, missing)
+        if said and STD in kinds:
+            yield gap(STD, distinct.key(STD, space, 0, ""), space, said)
+        for each in found.databases:
+            if each.kind in kinds:
+                totals.databases += 1
+                yield from self._database(each, carve, distinct)
+
+    def _database(self, each: Database, carve: bool, distinct: Distinct) -> Iterator[FlatStack]:
+        opened = self._databases.open(each)
+        said = status(each.status, Word.DATABASE_UNREADABLE if opened is None else opened.status)
+        if said:
+            key = distinct.key(each.kind, each.space, each.address, "")
+            yield gap(each.kind, key, each.space, said, each.address)._replace(nothing=opened is not None)
+        for trace in opened.traces(carve) if opened is not None else ():
+            yield self._trace(each, trace, distinct)
+
+    def _trace(self, each: Database, trace: Trace, distinct: Distinct) -> FlatStack:
+        space, kind, numbers = each.space, each.kind, (trace.trace_index or 0, trace.address)
+        if trace.status:
+            key = distinct.key(kind, space, each.address, "", *numbers)
+        else:
+            # No two sound traces share an entry: most need not be remembered.
+            key = keys.trace_id(kind, space.eprocess, each.address, space.arch, "", *numbers)
+        freed = bool(trace.status & tracestatus.FREED)
+        return FlatStack(
+            kind,
+            key,
+            space,
+            each.address,
+            None,
+            self._frames.of(space).stack(trace.frames, freed),
+            tracestatus.of(trace.status),
+            counted=trace.trace_count,
+            depth=trace.depth,
+            hash=trace.hash,
+        )
+
+
+class HeapStacks:
+    """Who allocated heap blocks, and who made heaps and their segments.
+
+    Args:
+        frames: looks up frames
+        heaps: reads the heaps
+    """
+
+    def __init__(self, frames: FlatFrames, heaps: Heaps) -> None:
+        self._frames = frames
+        self._heaps = heaps
+
+    def of_space(self, space: AddressSpace) -> Iterator[FlatStack]:
+        """Yields the stacks of one half of a process, and what stands for those that cannot be read.
+
+        A heap or segment that does not say who made it is there only if something is wrong with it.
+        """
+        contents, distinct = self._heaps.read(space), Distinct()
+        if contents is None:
+            return
+        if contents.status:
+            yield gap(HEAP, distinct.key(HEAP, space, 0, ""), space, contents.status)
+        for owner in contents.owners:
+            if owner.trace is not None or owner.status:
+                yield self._owner(space, owner, distinct)
+        for group in contents.groups:
+            yield self._group(space, group, distinct)
+
+    def _owner(self, space: AddressSpace, owner: HeapOwner, distinct: Distinct) -> FlatStack:
+        addresses = () if owner.trace is None else owner.trace.frames
+        freed = owner.trace is not None and says(owner.trace.status, Word.FREED)
+        return FlatStack(
+            HEAP,
+            distinct.key(HEAP, space, owner.address, _piece(owner.kind)),
+            space,
+            owner.address,
+            owner.kind,
+            self._frames.of(space).stack(addresses, freed),
+            owner.said,
+            depth=len(addresses),
+            hash=recorded_hash(addresses),
+            nothing=owner.trace is None,
+        )
+
+    def _group(self, space: AddressSpace, group: Group, distinct: Distinct) -> FlatStack:
+        trace = group.trace
+        addresses: _Addresses = () if trace is None else trace.frames
+        numbers: Tuple[int, ...] = ()
+        if trace is not None:
+            # A trace within a block has no place of its own: its frames tell it from others.
+            place = trace.address or int(keys.digest(repr(addresses)), 16)
+            numbers = trace.std_index, place
+        words = ("none" if trace is None else trace.kind, "freed" if group.freed else "", text(group.status))
+        unsized = group.unsized == group.allocations
+        return FlatStack(
+            HEAP,
+            distinct.key(HEAP, space, 0, _piece(" ".join(filter(None, words))), *numbers),
+            space,
+            group.heaps[0] if len(group.heaps) == 1 else None,
+            BLOCKS,
+            self._frames.of(space).stack(addresses, trace is not None and says(trace.status, Word.FREED)),
+            group.said,
+            counted=group.allocations,
+            size=None if unsized or group.size > _MOST else group.size,
+            depth=len(addresses),
+            hash=recorded_hash(addresses),
+        )
+
+
+class LockStacks:
+    """Who created locks.
+
+    Args:
+        frames: looks up frames
+        locks: lists the locks
+    """
+
+    def __init__(self, frames: FlatFrames, locks: LockLister) -> None:
+        self._frames = frames
+        self._locks = locks
+
+    def of_space(self, space: AddressSpace) -> Iterator[FlatStack]:
+        """Yields the stacks that created the locks of an address space, and what stands for unreadable ones.
+
+        A lock of which no stack was recorded is not among them.
+        """
+        listed, distinct = list(self._locks.list_locks(space)), Distinct()
+        creators = self._locks.creators(space, listed)
+        for each in listed:
+            if isinstance(each, LockGap):
+                yield gap(LOCK, distinct.key(LOCK, space, 0, ""), space, each.status)
+            elif each.back_trace_index != 0 or each.creator_address:
+                yield self._lock(space, each, creators, distinct)
+
+    def _lock(
+        self, space: AddressSpace, each: Lock, creators: Dict[int, Creator], distinct: Distinct
+    ) -> FlatStack:
+        creator = creators.get(each.back_trace_index or 0)
+        addresses: _Addresses = (each.creator_address,) if each.creator_address else ()
+        if creator is not None and not each.creator_address:
+            addresses = creator.frames
+        freed = creator is not None and says(creator.status, Word.FREED)
+        address = each.debug_info if each.address is None else each.address
+        return FlatStack(
+            LOCK,
+            distinct.key(LOCK, space, address or 0, "", each.back_trace_index or 0),
+            space,
+            address,
+            each.type,
+            self._frames.of(space).stack(addresses, freed),
+            each.said(creator),
+            tid=None if each.owner is None else each.owner.tid,
+            counted=1,
+            depth=len(addresses) if each.back_trace_index is not None or addresses else None,
+            hash=recorded_hash(addresses),
+        )
+
+
+class HandleStacks:
+    """Who opened, closed and created handles.
+
+    Args:
+        image: the image
+        frames: looks up frames
+        handles: lists the events
+    """
+
+    def __init__(self, image: Image, frames: FlatFrames, handles: HandleLister) -> None:
+        self._frames = frames
+        self._handles = handles
+        self._natives = handles.list_spaces()
+        self._acting = ActingSpaces(image, self._natives)
+
+    def list_stacks(self, pids: Collection[int] = ()) -> Iterator[FlatStack]:
+        """Yields the events of processes, and what stands for those that cannot be read.
+
+        Args:
+            pids: the processes wanted; all when empty
+        """
+        for space in self._natives:
+            distinct = Distinct()
+            for event in self._handles.list_events(space) if not pids or space.pid in pids else ():
+                yield self._flat(event, distinct)
+
+    def _flat(self, event: HandleEvent, distinct: Distinct) -> FlatStack:
+        frames = self._frames.of(self._acting.of(event))
+        body = 0 if event.object is None else event.object.body
+        key = distinct.key(HANDLE, event.space, event.handle or 0, event.event, event.sequence or 0, body)
+        hole = not event.event and event.handle is None
+        return FlatStack(
+            HANDLE,
+            key,
+            event.space,
+            event.handle,
+            _described(event.object),
+            frames.stack(event.frames, says(event.status, Word.FREED)),
+            event.status,
+            tid=event.by_tid,
+            event=event.event or None,
+            counted=None if hole else 1,
+            depth=None if hole else len(event.frames),
+            hash=recorded_hash(event.frames),
+        )
+
+
+class ObjectStacks:
+    """Who took and dropped references to traced objects.
+
+    Args:
+        image: the image
+        frames: looks up frames
+        objects: lists the events
+    """
+
+    def __init__(self, image: Image, frames: FlatFrames, objects: ObjectTraceLister) -> None:
+        self._kernel = image.kernel
+        self._frames = frames
+        self._objects = objects
+
+    def list_stacks(self) -> Iterator[FlatStack]:
+        """Yields the events, and what stands for those that cannot be read."""
+        distinct = Distinct()
+        for event in self._objects.list_events():
+            yield self._flat(event, distinct)
+
+    def _flat(self, event: ObjectEvent, distinct: Distinct) -> FlatStack:
+        body = 0 if event.object is None else event.object.body
+        return FlatStack(
+            OBJECT,
+            distinct.key(OBJECT, self._kernel, body, event.event, event.sequence or 0),
+            self._kernel,
+            body or None,
+            _described(event.object),
+            self._frames.of(self._kernel).stack(event.frames),
+            event.status,
+            event=event.event or None,
+            counted=event.num_traces,
+            depth=len(event.frames) if event.event else None,
+            hash=recorded_hash(event.frames),
+        )
+
+
+def _described(thing: Optional[ObjectInfo]) -> Optional[str]:
+    """Returns the type and the name of an object."""
+    return None if thing is None else " ".join(filter(None, (thing.type, thing.name))) or None
+
+
+def _piece(words: str) -> str:
+    """Returns words as they stand in a TraceId."""
+    return words.replace(":", "").replace(",", "").replace(" ", "-")

@@ -1,0 +1,177 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""Every stack of an image, whoever remembered it.
+
+    symbolizer = Symbolizer(image)
+    for stack in FlatTraces(symbolizer).list_stacks(FlatWanted(kinds=("std", "lock"))): ...
+
+The stacks come kind by kind, and of one kind process by process. None is kept.
+"""
+
+from __future__ import annotations
+
+from typing import Iterator, Optional
+
+from volatility3.framework import interfaces
+
+from ..base.decode.status import Word, status
+from ..base.space import KERNEL_PID, AddressSpace
+from ..base.spaces import AddressSpaces
+from ..handles.lister import HandleLister
+from ..heaps.lister import Heaps
+from ..locks.lister import LockLister
+from ..names.symbolizer import Symbolizer
+from ..objects.lister import ObjectTraceLister
+from ..stacks.lister import CallStack, StackLister
+from ..threads.lister import Thread, Threads
+from ..tracedb.decode.capture import back_trace_hash
+from ..tracedb.finder import Databases
+from .decode.schema import HANDLE, HEAP, HEAPLOG, LOCK, OBJECT, STD, THREAD_KINDS
+from .frames import FlatFrames
+from .imagefacts import Totals
+from .recorded import DatabaseStacks, HandleStacks, HeapStacks, LockStacks, ObjectStacks
+from .stack import Distinct, FlatStack, FlatWanted
+
+EVERYTHING = FlatWanted()
+
+_LEFT_OVER = "trap"
+"""The piece in the TraceId of a stack that begins at a trap frame which only a scan found."""
+
+
+class FlatTraces(interfaces.configuration.VersionableInterface):
+    """Lists the stacks of an image.
+
+    Args:
+        symbolizer: knows the modules of every address space
+    """
+
+    _version = (2, 0, 0)
+    _required_framework_version = (2, 0, 0)
+
+    def __init__(self, symbolizer: Symbolizer) -> None:
+        super().__init__()
+        self._symbolizer = symbolizer
+        self._image = symbolizer.image
+        self._frames = FlatFrames(symbolizer)
+        self._databases = Databases(self._image, symbolizer.indexes)
+
+    def list_stacks(
+        self, wanted: FlatWanted = EVERYTHING, totals: Optional[Totals] = None
+    ) -> Iterator[FlatStack]:
+        """Yields the stacks that are wanted, and what stands for those that cannot be read.
+
+        Args:
+            wanted: which
+            totals: counts threads, their stacks, and databases
+
+        Raises:
+            tables.MissingTableError: when one of our symbol tables is missing
+        """
+        return filter(wanted.takes, self._listed(wanted, totals or Totals()))
+
+    def _listed(self, wanted: FlatWanted, totals: Totals) -> Iterator[FlatStack]:
+        if wanted.has(*THREAD_KINDS):
+            threads = ThreadStacks(self._symbolizer, self._frames)
+            for thread in threads.list_threads(wanted):
+                totals.threads += thread.ethread != 0 or thread.tid is not None
+                for stack in threads.of_thread(thread, wanted.scan_stacks):
+                    if wanted.takes(stack):
+                        totals.stack(stack.incomplete)
+                    yield stack
+        # Neither traces of databases nor those of heaps and objects say which thread left them.
+        if not wanted.tids and wanted.has(STD, HEAPLOG):
+            kinds = [kind for kind in (STD, HEAPLOG) if wanted.has(kind)]
+            traces = DatabaseStacks(self._symbolizer, self._frames, self._databases)
+            for space in self._spaces(wanted):
+                yield from traces.of_space(space, kinds, wanted.carve, totals)
+        if not wanted.tids and wanted.has(HEAP):
+            heaps = HeapStacks(self._frames, Heaps(self._image, self._databases))
+            for space in self._spaces(wanted):
+                yield from heaps.of_space(space)
+        if wanted.has(LOCK):
+            locks = LockStacks(self._frames, LockLister(self._image, self._databases))
+            for space in self._spaces(wanted):
+                yield from locks.of_space(space)
+        if wanted.has(HANDLE):
+            lister = HandleLister(self._image, self._databases)
+            yield from HandleStacks(self._image, self._frames, lister).list_stacks(wanted.pids)
+        if not wanted.tids and wanted.has(OBJECT) and (not wanted.pids or KERNEL_PID in wanted.pids):
+            yield from ObjectStacks(self._image, self._frames, ObjectTraceLister(self._image)).list_stacks()
+
+    def _spaces(self, wanted: FlatWanted) -> Iterator[AddressSpace]:
+        return AddressSpaces.list_spaces(self._image, wanted.pids)
+
+
+class ThreadStacks:
+    """Walks the stacks of threads.
+
+    Args:
+        symbolizer: knows the modules of every address space
+        frames: looks up their frames
+    """
+
+    def __init__(self, symbolizer: Symbolizer, frames: FlatFrames) -> None:
+        self._image = symbolizer.image
+        self._frames = frames
+        self._lister = StackLister(self._image, symbolizer)
+        self._distinct = Distinct()
+
+    def list_threads(self, wanted: FlatWanted) -> Iterator[Thread]:
+        """Yields the threads that are wanted, process by process, and what stands for damaged lists."""
+        yield from Threads.list_threads(self._image, wanted.pids, None, wanted.tids, wanted.scan_threads)
+        if wanted.processors and not wanted.tids and (not wanted.pids or KERNEL_PID in wanted.pids):
+            yield from Threads.list_idle(self._image)
+
+    def of_thread(self, thread: Thread, scan: bool = False) -> Iterator[FlatStack]:
+        """Yields the stacks of a thread.
+
+        Args:
+            thread: the thread
+            scan: those from trap frames that only a scan of its kernel stacks finds, too
+        """
+        # What only a scan of physical memory found has no address, and may be there twice.
+        distinct = Distinct() if thread.ethread else self._distinct
+        for stack in self._lister.of_thread(thread):
+            place = stack.frames[0].sp if stack.frames else 0
+            yield self._flat(stack, distinct, stack.part.partition(" ")[2], place)
+        for trap_frame, stack in self._lister.left_over(thread) if scan else ():
+            yield self._flat(stack, distinct, _LEFT_OVER, trap_frame)
+
+    def _flat(self, stack: CallStack, distinct: Distinct, piece: str, place: int) -> FlatStack:
+        """Returns a stack.
+
+        Args:
+            stack: as it was walked
+            distinct: makes the keys of the thread's stacks
+            piece: which of these it is
+            place: where it begins: the stack pointer of the innermost frame, or the trap frame
+        """
+        thread, kind = stack.thread, stack.part.split()[0]
+        addresses = stack.return_addresses
+        looked_up = self._frames.of(stack.space)
+        frames = [looked_up.frame(frame.address, frame.returns) for frame in stack.frames]
+        first = len(stack.frames) - len(addresses)
+        unsure = any(not frame.sure for frame in stack.frames)
+        hash_unsure = any(not frame.sure for frame in stack.frames[first:])
+        known = () if thread.ethread else (thread.tid or 0, thread.kernel_stack or 0)
+        return FlatStack(
+            kind,
+            distinct.key(kind, stack.space, thread.ethread, piece, place, *known),
+            stack.space,
+            thread.ethread or None,
+            None,
+            frames,
+            status(
+                stack.status,
+                Word.HASH_UNSURE if hash_unsure else None,
+                Word.UNSURE if unsure else None,
+            ),
+            stack.frames,
+            thread,
+            thread.tid,
+            None,
+            1,
+            None,
+            len(addresses),
+            back_trace_hash(addresses) if addresses else None,
+        )
