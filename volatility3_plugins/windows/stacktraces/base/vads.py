@@ -11,15 +11,17 @@ from typing import List, Optional, Set, Tuple
 from .decode.record import Record
 from .decode.structure import MissingMemberError
 from .image import Image
+from .processlist import ProcessList
 from .spaces import AddressSpace
 
 vollog = logging.getLogger(__name__)
 
 MAX_VADS = 1 << 18
 MOST_PER_PAGE = 16
-"""VADs of all processes together for each page of the image: Windows has one for ten pages."""
+"""VADs of all processes together for each page of the image, of which each process has the same share, whatever
+the others have: Windows has one for ten pages."""
 FEW = 0x200
-"""VADs of a process that are read however many the others have."""
+"""The least that is the share of a process."""
 MAX_NAMES = 1 << 15
 """How many file names are kept: many processes map the same files."""
 
@@ -61,7 +63,8 @@ class Vads:
         except MissingMemberError as error:
             if image.table_name:
                 vollog.warning(f"The VADs of processes cannot be read: {error}")
-        self._left = MOST_PER_PAGE * image.page_count
+        share = MOST_PER_PAGE * image.page_count // max(len(image.part(ProcessList).processes()), 1)
+        self._most = max(min(MAX_VADS, share), FEW)
         self._last: Tuple[int, int, Tuple[List[Vad], bool]] = (0, 0, ([], True))
         self.file_name = functools.lru_cache(MAX_NAMES)(self._file_name)
         """Control area -> path of the file that backs a mapping; "" if none does, None if unreadable."""
@@ -90,8 +93,7 @@ class Vads:
         found: List[Vad] = []
         complete = True
         header = 2 * self._memory.pointer_size
-        most = max(min(MAX_VADS, self._left), FEW)
-        while waiting and len(seen) < most:
+        while waiting and len(seen) < self._most:
             address = waiting.pop()
             if address in seen:
                 continue
@@ -107,7 +109,6 @@ class Vads:
                 continue
             found.append(self._vad(tree, address, node, tag in SHORT_TAGS))
             waiting += (tree.right.of(node), tree.left.of(node))
-        self._left -= len(seen)
         if waiting:
             vollog.warning(f"The VADs below {root:#x} were read up to the limit: {len(found)} of them")
         return found, complete and not waiting
