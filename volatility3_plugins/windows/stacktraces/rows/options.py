@@ -126,7 +126,7 @@ def check(plugin: interfaces.plugins.PluginInterface) -> None:
 
 
 def check_tables(plugin: interfaces.plugins.PluginInterface) -> None:
-    """Raises RenderException, of which Volatility prints the text, when one of our symbol tables is missing."""
+    """Raises RenderException, of which Volatility prints the text, when one of our tables is missing."""
     module = plugin.context.modules[plugin.config["kernel"]]
     wide = plugin.context.layers[module.layer_name].bits_per_register == 64
     try:

@@ -29,8 +29,8 @@ class ThreadOwner(Record):
         tid: the thread's ID
         pid: the process's ID; None if it cannot be read
         process: the name of the process; None if it cannot be read
-        status: says so if the ID in the thread is not that of the process to which it points; `pid` is that of
-            the process then
+        status: says so if the ID in the thread is not that of the process to which it points; then `pid` is
+            that of the process
     """
 
     tid: int

@@ -39,8 +39,8 @@ MAX_CANDIDATES = {STD: 256, HEAPLOG: 8192}
 `std`, and a few hundred that may point to a `heaplog`. A process may have any number of decoys."""
 
 LOG_PLACES = 0x100
-"""How far from the beginning of private memory a heap's trace log is looked for. It is at 70h (measured on x64:
-7601.24384, 19044.1766)."""
+"""How far from the beginning of private memory a heap's trace log is looked for. It is at 70h (measured on
+x64: 7601.24384, 19044.1766)."""
 
 MAX_RECORDS = 1 << 24
 """More records than a log that fits into a process has."""
