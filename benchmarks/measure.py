@@ -59,10 +59,15 @@ def vol(
         keep: return what is printed
         tree: the checkout whose plugins run
     """
+    arguments = arguments_of(image, renderer, tree)
+    return launched([*arguments, plugin, *options], image.cache, keep=keep, output_folder=True)
+
+
+def arguments_of(image: Image, renderer: str, tree: pathlib.Path = REPOSITORY) -> List[str]:
+    """Returns the arguments of `vol` that go before the name of a plugin."""
     plugins = f"{tree / 'volatility3_plugins'};{tree / 'benchmarks' / 'plugins'}"
     arguments = ["-q", "--offline", "-r", renderer, "-f", str(image.file), "-s", str(image.symbols)]
-    arguments += ["--cache-path", str(image.cache), "-p", plugins]
-    return launched([*arguments, plugin, *options], image.cache, keep=keep, output_folder=True)
+    return [*arguments, "--cache-path", str(image.cache), "-p", plugins]
 
 
 def launched(

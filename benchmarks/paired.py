@@ -3,79 +3,127 @@
 """The plugins of this tree against those of another checkout: `python3 -m benchmarks.paired OTHER`.
 
 Both read the same images, in turns (A B A B). The figure of a command is the median of the ratios of its
-pairs: this tree by the other, processor time. Above 1 this tree costs more.
+pairs: this tree by the other, processor time. Above 1 this tree costs more. Beside it stands the ratio of the
+cheapest runs, which a machine that does other things as well disturbs less. Rows are made and not printed:
+printing costs by the column, whoever fills them.
+
+With `--instructions` one run of each is counted by valgrind on smaller images, less what `windows.info` takes
+there: the same figure at every time, whatever else the machine does.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import pathlib
+import re
 import statistics
+import subprocess
+import sys
 import tempfile
 from functools import partial
-from typing import Callable, Dict, List, NamedTuple, Sequence
+from typing import Callable, Dict, List, NamedTuple, Sequence, Tuple
 
 from tests.forge.vol import REPOSITORY
 
 from . import images, owners, stacks
 from .images import Image
-from .measure import vol
+from .measure import RunFailedError, arguments_of, vol
 
 RUNS = 7
-ENTRIES = 100_000
-FULL = 164_554
 _WORK = f"windows.work.Work --pid {images.PID} --what "
+_VALGRIND = ("valgrind", "--tool=cachegrind", "--cache-sim=no", "--cachegrind-out-file=/dev/null")
+_COUNTED = re.compile(r"I\s+refs:\s+([\d,]+)")
 
 
 class Subject(NamedTuple):
-    """A command, and the image that it reads; of `windows.work` only the work itself is timed."""
+    """A command, the image that it reads, and the sizes of that for seconds and for instructions.
+
+    Of `windows.work` only the work itself is timed.
+    """
 
     command: str
-    make: Callable[[pathlib.Path], Image]
+    make: Callable[[pathlib.Path, int], Image]
+    size: int
+    few: int
 
 
-def _made(make: Callable[..., Image], *sizes: int) -> Callable[[pathlib.Path], Image]:
-    return lambda folder: make(folder, *sizes)
+def _processes(folder: pathlib.Path, count: int) -> Image:
+    return images.processes(folder, count, 64)
+
+
+def _threads(folder: pathlib.Path, processes: int) -> Image:
+    return stacks.threads(folder, processes, 30)
 
 
 SUBJECTS: Dict[str, Subject] = {
-    "decode": Subject(_WORK + "decode", _made(images.database, ENTRIES)),
-    "dump": Subject(_WORK + "dump", _made(images.database, FULL)),
-    "rows": Subject("windows.stacktracedb", _made(images.database, 10_000)),
-    "fold": Subject("windows.stacktracedb --fold", _made(images.database, FULL)),
-    "index": Subject("windows.stacktracedb --fold --index 5", _made(images.database, FULL)),
-    "find": Subject("windows.stacktracedb --fold --find *!Function00003+*", _made(images.database, FULL)),
-    "pid": Subject(
-        f"windows.stacktracedb --fold --pid {images.PID + 400}", _made(images.processes, 1000, 64)
-    ),
-    "gflags": Subject("windows.gflags", _made(images.processes, 1000, 64)),
-    "trapframes": Subject("windows.trapframes", _made(stacks.threads, 100, 30)),
-    "callstacks": Subject("windows.callstacks", _made(stacks.threads, 100, 30)),
-    "locks": Subject("windows.locks", _made(owners.locks, 10_000)),
-    "handles": Subject("windows.handletraces", _made(owners.handles, 10_000)),
-    "objects": Subject("windows.objecttraces", _made(owners.objects, 10_000)),
-    "heaps": Subject("windows.heaptraces", _made(owners.blocks, 100_000)),
+    "decode": Subject(_WORK + "decode", images.database, 100_000, 20_000),
+    "dump": Subject(_WORK + "dump", images.database, 164_554, 20_000),
+    "rows": Subject("windows.stacktracedb", images.database, 10_000, 2_000),
+    "fold": Subject("windows.stacktracedb --fold", images.database, 164_554, 20_000),
+    "index": Subject("windows.stacktracedb --fold --index 5", images.database, 164_554, 164_554),
+    "find": Subject("windows.stacktracedb --fold --find *!Function00003+*", images.database, 164_554, 20_000),
+    "pid": Subject(f"windows.stacktracedb --fold --pid {images.PID + 40}", _processes, 1000, 100),
+    "gflags": Subject("windows.gflags", _processes, 1000, 100),
+    "trapframes": Subject("windows.trapframes", _threads, 100, 10),
+    "callstacks": Subject("windows.callstacks", _threads, 100, 10),
+    "locks": Subject("windows.locks", owners.locks, 10_000, 1_000),
+    "handles": Subject("windows.handletraces", owners.handles, 10_000, 1_000),
+    "objects": Subject("windows.objecttraces", owners.objects, 10_000, 1_000),
+    "heaps": Subject("windows.heaptraces", owners.blocks, 100_000, 10_000),
 }
 
 
-def compare(other: pathlib.Path, subject: Subject, folder: pathlib.Path, runs: int) -> List[float]:
-    """Returns the ratios of the pairs, after one pair that is not counted."""
-    image = subject.make(folder)
+def timed(
+    other: pathlib.Path, subject: Subject, folder: pathlib.Path, runs: int
+) -> List[Tuple[float, float]]:
+    """Returns the seconds of the pairs, those of this tree first, after one pair that is not counted."""
+    image = subject.make(folder, subject.size)
     works = [partial(_seconds, image, subject.command, tree) for tree in (REPOSITORY, other)]
-    pairs = [[work() for work in works] for _ in range(runs + 1)][1:]
-    return [ours / theirs for ours, theirs in pairs]
+    ours, theirs = zip(*([work() for work in works] for _ in range(runs + 1)))
+    return list(zip(ours, theirs))[1:]
 
 
 def _seconds(image: Image, command: str, tree: pathlib.Path) -> float:
     working = command.startswith(_WORK)
-    run = vol(image, *command.split(), renderer="json" if working else "quick", keep=working, tree=tree)
+    run = vol(image, *command.split(), renderer="json" if working else "none", keep=working, tree=tree)
     return float(json.loads(run.output)[0]["Seconds"]) if working else run.cost.seconds
 
 
-def line(name: str, ratios: Sequence[float]) -> str:
-    """Returns a row of the table."""
-    return f"| {name} | {statistics.median(ratios):.3f} | {min(ratios):.3f} to {max(ratios):.3f} |"
+def counted(other: pathlib.Path, subject: Subject, folder: pathlib.Path) -> Tuple[int, int]:
+    """Returns the instructions of a command in this tree and in the other, less those that open the image."""
+    image = subject.make(folder, subject.few)
+    ours, theirs = (
+        _instructions(image, subject.command, tree) - _instructions(image, "windows.info", tree)
+        for tree in (REPOSITORY, other)
+    )
+    return ours, theirs
+
+
+def _instructions(image: Image, command: str, tree: pathlib.Path) -> int:
+    vol(image, "windows.info", tree=tree)  # what it keeps in its cache is there from now on
+    executable = pathlib.Path(sys.executable).with_name("vol")
+    words = [
+        *_VALGRIND,
+        sys.executable,
+        str(executable),
+        *arguments_of(image, "none", tree),
+        *command.split(),
+    ]
+    environment = dict(os.environ, XDG_CACHE_HOME=str(image.cache), PYTHONHASHSEED="0")
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)
+    done = subprocess.run(words, env=environment, capture_output=True, text=True, check=False)
+    found = _COUNTED.search(done.stderr)
+    if done.returncode or found is None:
+        raise RunFailedError(done.stderr)
+    return int(found.group(1).replace(",", ""))
+
+
+def _spread(pairs: Sequence[Tuple[float, float]]) -> str:
+    ratios = [ours / theirs for ours, theirs in pairs]
+    cheapest = min(ours for ours, _ in pairs) / min(theirs for _, theirs in pairs)
+    return f"{statistics.median(ratios):.3f} | {min(ratios):.2f} to {max(ratios):.2f} | {cheapest:.3f}"
 
 
 def main() -> None:
@@ -83,15 +131,26 @@ def main() -> None:
     parser.add_argument("other", type=pathlib.Path, help="a checkout of another version")
     parser.add_argument("names", nargs="*", help=", ".join(SUBJECTS))
     parser.add_argument("--runs", type=int, default=RUNS, help=f"pairs, {RUNS} if nothing is said")
+    parser.add_argument("--instructions", action="store_true", help="count instructions; takes valgrind")
     arguments = parser.parse_args()
     unknown = set(arguments.names) - set(SUBJECTS)
     if unknown:
         parser.error(f"there is no {', '.join(sorted(unknown))}")
-    print(f"| command | median of {arguments.runs} | from, to |\n|---|---|---|", flush=True)
+    other = arguments.other.resolve()
+    if arguments.instructions:
+        print("| command | instructions | this tree, the other |\n|---|---|---|", flush=True)
+    else:
+        print(
+            f"| command | median of {arguments.runs} | from, to | cheapest |\n|---|---|---|---|", flush=True
+        )
     for name in arguments.names or SUBJECTS:
         with tempfile.TemporaryDirectory() as folder:
-            ratios = compare(arguments.other.resolve(), SUBJECTS[name], pathlib.Path(folder), arguments.runs)
-        print(line(name, ratios), flush=True)
+            if arguments.instructions:
+                ours, theirs = counted(other, SUBJECTS[name], pathlib.Path(folder))
+                text = f"{ours / theirs:.3f} | {ours:,}, {theirs:,}"
+            else:
+                text = _spread(timed(other, SUBJECTS[name], pathlib.Path(folder), arguments.runs))
+        print(f"| {name} | {text} |", flush=True)
 
 
 if __name__ == "__main__":

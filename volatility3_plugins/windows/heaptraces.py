@@ -33,10 +33,10 @@ _NOTHING = (
 class HeapTraces(interfaces.plugins.PluginInterface):
     """Lists who allocated the heap blocks of processes: each trace with its blocks' count and bytes.
 
-    Needs heaps that remember (gflags +ust, on XP and 2003 +hpc as well; or page heap with traces). The
+    Needs heaps that record stacks (gflags +ust, on XP and 2003 +hpc as well; or page heap with traces). The
     heaps, their segments and the low-fragmentation heap's containers come first, with who made them, then
-    the traces, that of most bytes first. Frames stand below, innermost
-    first, and then with --blocks the blocks.
+    the traces, sorted by bytes, largest first. Below a trace stand its frames, innermost first, and with
+    --blocks its blocks, which have no frames of their own.
     """
 
     _required_framework_version = (2, 26, 0)

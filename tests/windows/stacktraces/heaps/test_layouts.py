@@ -21,6 +21,7 @@ from volatility3.plugins.windows.stacktraces.heaps import space
 from volatility3.plugins.windows.stacktraces.heaps.decode.block import Block
 from volatility3.plugins.windows.stacktraces.heaps.decode.blocks import HeapWalker
 from volatility3.plugins.windows.stacktraces.heaps.decode.find import find
+from volatility3.plugins.windows.stacktraces.heaps.decode.nt import read_heap
 from volatility3.plugins.windows.stacktraces.heaps.decode.trace import Traces
 from volatility3.plugins.windows.stacktraces.heaps.decode.types import NtTypes, generation, nt_types
 
@@ -160,6 +161,23 @@ def test_a_new_build_is_a_new_table(tmp_path: pathlib.Path, monkeypatch: pytest.
     ]
     # Without the table there is no heap to be told.
     assert not find(memory, heaptypes.heap_types("x64"), [0x50000]).nt
+
+
+@pytest.mark.parametrize("member", ["VirtualAllocdBlocks", "SegmentList"])
+@pytest.mark.parametrize("name", ["6.2-x64", "6.0-x64", "6.2-x86", "6.0-x86"])
+def test_a_newer_table_takes_no_older_heap(name: str, member: str) -> None:
+    """Its signatures lie where they did, but a list lies elsewhere: the list tells whose heap it is."""
+    data = json.loads((heaptypes.TABLES / f"heap-{name}.json").read_text())
+    data["user_types"]["_HEAP"]["fields"][member]["offset"] += SHIFT
+    size = heaptypes.pointer_size(name)
+    newer, own = NtTypes(heaptypes.structures(isf.Isf(data)), size), heaptypes.heap(name)
+    made = NtHeap(0x50000, heap_layouts.LAYOUTS[name], creator=9)
+    memory = Memory.over(Extents(made.regions()), size)
+    for order in ([newer, own], [own, newer]):
+        heap = read_heap(memory, 0x50000, order)
+        assert heap is not None and heap.types is own and not heap.damaged
+    # What no table reads whole is read with the first that the signatures confirm.
+    assert getattr(read_heap(memory, 0x50000, [newer]), "types", None) is newer
 
 
 @pytest.mark.parametrize("name", ["6.2-x64", "6.0-x64", "5.2-x64", "6.2-x86", "6.0-x86", "5.1-x86"])

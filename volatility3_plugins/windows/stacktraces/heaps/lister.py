@@ -1,6 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""The heaps of processes whose blocks remember who allocated them.
+"""Reads the heaps of processes in which blocks keep the stack that allocated them.
 
 heaps = Heaps(image, databases)
 for space in AddressSpaces.list_spaces(image):

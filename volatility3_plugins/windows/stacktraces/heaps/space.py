@@ -1,6 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""What it takes to read a process's heaps: their structures, its private memory, and what its PEB lists."""
+"""The inputs for reading a process's heaps: their structures, its private memory, and what its PEB lists."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def listed_heaps(image: Image, space: AddressSpace) -> Optional[List[int]]:
 
 
 def _segment_types(types: Structures, pointer_size: int) -> Optional[SegmentHeapTypes]:
-    """Returns the structures of segment heaps, None for a kernel whose symbols have them differently."""
+    """Returns the structures of segment heaps, None if the kernel's symbols lack a member that is read."""
     try:
         return SegmentHeapTypes(types, pointer_size)
     except MissingMemberError:

@@ -44,7 +44,7 @@ class Word(enum.Enum):
     FREED = "freed"
     """Released. What is still there is shown."""
     HASH = "hash"
-    """What is named is not a record: the hash of its frames is wrong."""
+    """What is named is not a record: the hash of its frames, its depth or its place is wrong."""
     CONTRADICTED = "contradicted: {members}"
     """The rest of the image contradicts these members. What is shown does without them where it can."""
     # Processes and their page tables.
@@ -207,7 +207,7 @@ class Word(enum.Enum):
     UST_WITHOUT_HPC = "+ust without +hpc"
     """XP and 2003 trace no heap block with +ust alone."""
     STACK_OF_THE_FREE = "stack of the free"
-    """Whoever frees a block takes the place of who allocated it."""
+    """The stack is that of the free: it has overwritten the stack of the allocation."""
     STACK_OF_ALLOCATION_OR_FREE = "stack of allocation or free"
     """Of a freed block of page heap: nothing proves which of the two its trace is."""
     NO_DATABASE = "no database"

@@ -35,7 +35,7 @@ class Block(Record):
         size: bytes that the caller asked for, UNKNOWN_SIZE when nothing tells
         overhead: bytes of the heap that it takes beyond these
         form: `block`, `lfh`, `virtual`, `lightpage`; of other heaps `page`, `large` or `segment`;
-            `lfh container`: the low-fragmentation heap keeps `lfh` blocks in it, it is no caller's
+            `lfh container`: the low-fragmentation heap keeps `lfh` blocks in it, no caller allocated it
         freed: it is no longer the caller's
         trace: the trace that it names, None when it names none; of a freed block see `status`
         std_index: of a second trace, in the stack trace database, that it names; 0 for none
@@ -74,7 +74,7 @@ class Group(Record):
         size: bytes asked for, of those whose size is known
         unsized: how many blocks' size is not known
         heaps: the heaps that they lie in
-        blocks: they themselves by address, if they were to be kept
+        blocks: the blocks, sorted by address; empty if they were not asked for
     """
 
     trace: Optional[BlockTrace]

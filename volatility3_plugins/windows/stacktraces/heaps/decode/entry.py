@@ -1,6 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""The headers of an NT heap's blocks (`_HEAP_ENTRY`), one after the other, also past damage.
+"""The headers of an NT heap's blocks (`_HEAP_ENTRY`), in order; reading goes on after damaged headers.
 
 Source: public symbols of ntoskrnl (XP to 11). The encoding was measured on 7601.24384 and 19044.1766: 8 bytes
 XORed with `_HEAP.Encoding`, SmallTagIndex being the XOR of the three bytes before it; INTERNAL on

@@ -4,9 +4,9 @@
 
 The caller's bytes are preceded by a second, plain `_HEAP_ENTRY` (ExtendedBlockSignature 5) that says how many
 units back the real one is. Between them lies what the interceptor keeps: a pointer to a record of the heap's
-log, or (7 to 8.1) the trace itself. Which of the two is told by what proves itself,
-since the interceptors' numbers changed in Windows 10: until 8.1 index 1 is the trace itself and 2 the log,
-from Windows 10 on index 1 is the log.
+log, or (7 to 8.1) the trace itself. The pointer is tried first; if no record confirms it, the trace within
+the block. The interceptor's number does not tell, for it changed in Windows 10: until 8.1 index 1 is the
+trace itself and 2 the log, from Windows 10 on index 1 is the log.
 
 Measured on blocks that ntdll of 7601.24384 and 19044.1766 (x64) made.
 """
@@ -114,7 +114,7 @@ def trace_of(
 def carve(
     memory: Memory, start: int, end: int, types: ExtendedTypes, traces: Traces
 ) -> Iterator[Tuple[Extension, BlockTrace]]:
-    """Yields the extended blocks in a range of which no header can be trusted.
+    """Yields the extended blocks in a range whose block headers cannot be trusted.
 
     Each is proved by the record that it names, or by the trace that it holds: nothing else passes for one.
 

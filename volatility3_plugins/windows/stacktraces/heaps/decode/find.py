@@ -34,7 +34,7 @@ class HeapTypes:
 
 
 class FoundHeaps(Record):
-    """The heaps of a process. `unread` are listed addresses at which no heap is to be told."""
+    """The heaps of a process. `unread` are listed addresses at which no heap was recognised."""
 
     nt: Tuple[Heap, ...]
     segment: Tuple[SegmentHeap, ...]

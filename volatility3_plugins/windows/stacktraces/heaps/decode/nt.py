@@ -67,7 +67,7 @@ class Heap(Record):
 
     Attributes:
         address: of its _HEAP, which is the heap's handle
-        types: the structures that its signatures confirm
+        types: the structures that its signatures, and its lists if they are whole, confirm
         flags: HEAP.Flags
         key: what a block's header is XORed with from its member Size on; 0 when headers are plain
         interceptor: index of the routine that extends each block, 0 for none
@@ -102,14 +102,19 @@ def read_heap(
     Args:
         memory: the process's
         address: of the _HEAP
-        generations: the structures that may apply; those that the signatures confirm are taken
+        generations: the structures that may apply. Of those that the signatures confirm, the first one with
+            which the heap's lists and segments agree is taken; if there is none, the first one
         candidates: addresses that may be segments, such as those of the process's VADs: the ones that
             name this heap are added to those on its list
     """
+    damaged: Optional[Heap] = None
     for types in generations:
         if _is_heap(memory, address, types):
-            return _heap(memory, address, types, candidates)
-    return None
+            heap = _heap(memory, address, types, candidates)
+            if not (heap.damaged or any(segment.damaged for segment in heap.segments)):
+                return heap
+            damaged = damaged or heap
+    return damaged
 
 
 def logs_no_block(memory: Memory, heap: Heap) -> bool:

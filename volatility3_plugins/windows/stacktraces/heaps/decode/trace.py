@@ -1,6 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""The traces that heap blocks name, whichever way they name them.
+"""Reads the trace of a heap block: by record, by index, by database entry, or in the block itself.
 
 Source: records of the heap's log as ntdll of 7601.24384 and 19044.1766 wrote them, and the traces that a
 block of 7 to 8.1 may hold itself as 7601.17514 wrote them (x64; the x86 form is inferred). That page heap
@@ -56,7 +56,8 @@ class Traces:
         memory: the process's
         log: the structures of the heap's log and of a trace within a block, of its bitness
         entry: `_RTL_STACK_TRACE_ENTRY`, of a database that page heap names
-        database: returns the traces of the process's stack trace database; called when one is wanted
+        database: returns the traces of the process's stack trace database; called at the first
+            index or entry that is looked up
     """
 
     def __init__(
