@@ -142,7 +142,7 @@ def test_a_32_bit_half_of_which_the_process_does_not_know(
     if wow64:
         half = app.wow64(nt_global_flag=flags)
         half.module("ntdll.dll")
-        half.thread(thread)
+        half.thread(thread, teb=0x7FFDB000)
         app.eprocess.first(("WoW64Process", "Wow64Process"), 0)
     opened = context.open_image(kernel.image(), tmp_path)
     rows = [node.row for node in grid.run(opened, gflags.GFlags, pid=[1000])]

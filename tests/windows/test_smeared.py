@@ -7,7 +7,6 @@ The rows say which witnesses disagree. They never say that somebody altered anyt
 
 from __future__ import annotations
 
-import pathlib
 import re
 from typing import Any, Callable, Dict, Iterator, List
 

@@ -18,8 +18,8 @@ vollog = logging.getLogger(__name__)
 
 MAX_VADS = 1 << 18
 MOST_PER_PAGE = 16
-"""VADs of all processes together for each page of the image, of which each process has the same share, whatever
-the others have: Windows has one for ten pages."""
+"""VADs of all processes together for each page of the image: Windows has one for ten pages. Each process has
+the same share of them, whatever the others have."""
 FEW = 0x200
 """The least that is the share of a process."""
 MAX_NAMES = 1 << 15
