@@ -254,9 +254,11 @@ class PageTableRoots:
 
     def _told(self, eprocess: int, layer_name: str) -> Optional[int]:
         """Returns the ID of the process to which a TEB says that it belongs, None if none can be read."""
-        user = self._image.memory_of(layer_name, self._image.pointer_size)
-        for teb in self._tebs(eprocess) if self._client is not None else ():
-            told = user.member(teb, self._client)
+        client, user = self._client, self._image.memory_of(layer_name, self._image.pointer_size)
+        if client is None:
+            return None
+        for teb in self._tebs(eprocess):
+            told = user.member(teb, client)
             if told is not None:
                 return told
         return None
@@ -272,9 +274,11 @@ class PageTableRoots:
             layer_name: the layer of its page tables
             pid: its ID
         """
-        user = self._image.memory_of(layer_name, 8)
-        for teb in self._tebs(eprocess) if self._first is not None else ():
-            narrow = user.member(teb, self._first)
+        first, user = self._first, self._image.memory_of(layer_name, 8)
+        if first is None:
+            return 0
+        for teb in self._tebs(eprocess):
+            narrow = user.member(teb, first)
             if narrow is not None and not 0 < narrow < _NARROW_END:
                 return 0
             if narrow:

@@ -141,7 +141,8 @@ def logs_in(starts: Iterable[int], reader: Reader, layouts: Layouts) -> Tuple[Li
         layouts: of its bitness
     """
     layout = layouts.heaplog
-    found, tries = [], 0
+    found: List[int] = []
+    tries = 0
     for start in starts:
         held = reader(start, LOG_PLACES + 2 * layout.pointer_size)
         for address in range(start, start + LOG_PLACES, 2 * layout.pointer_size):
