@@ -6,17 +6,17 @@ from __future__ import annotations
 
 import logging
 import pathlib
+import re
 from typing import Any, Dict, List
 
 import pytest
-from volatility3.framework import interfaces
+from volatility3.framework import exceptions, interfaces
 from volatility3.plugins.windows import gflags, handletraces, heaptraces, locks, stacktracedb
 from volatility3.plugins.windows.stacktraces.base import tables
 
-from tests.forge import context, sample
+from tests.forge import context, sample, vol
 from tests.forge.context import Opened
 from tests.forge.handles import HandleTable, named
-from tests.support import grid
 from tests.support.tracedkernels import new_kernel, put_database, traces_of
 
 
@@ -37,12 +37,6 @@ def creators(tmp_path_factory: pytest.TempPathFactory) -> Opened:
     return context.open_image(kernel.image(), tmp_path_factory.mktemp("creators"))
 
 
-def said(caplog: pytest.LogCaptureFixture, level: int) -> List[str]:
-    """What the plugin itself said, not its helpers."""
-    plugins = [each for each in caplog.records if ".stacktraces." not in each.name]
-    return [each.getMessage() for each in plugins if each.levelno == level]
-
-
 @pytest.mark.parametrize(
     ("plugin", "image"),
     [
@@ -53,7 +47,7 @@ def said(caplog: pytest.LogCaptureFixture, level: int) -> List[str]:
         (stacktracedb.StackTraceDb, "bare"),
     ],
 )
-def test_a_missing_table_is_one_error_that_says_what_to_do(
+def test_a_missing_table_is_found_before_the_first_row(
     plugin: Any,
     image: str,
     tmp_path: pathlib.Path,
@@ -62,13 +56,46 @@ def test_a_missing_table_is_one_error_that_says_what_to_do(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """And nothing else is said: whether there is anything to show is not known then."""
-    opened = request.getfixturevalue(image)
+    made = request.getfixturevalue(image).construct(plugin)
     monkeypatch.setattr(tables, "_BESIDE", tmp_path)
-    with caplog.at_level(logging.WARNING):
-        grid.run(opened, plugin)
-    (error,) = said(caplog, logging.ERROR)
-    assert "windows/stacktraces/" in error and "copy the 'symbols' folder" in error
-    assert said(caplog, logging.WARNING) == []
+    with pytest.raises(exceptions.RenderException) as error:
+        made.run()
+    assert "windows/stacktraces/" in str(error.value) and "copy the 'symbols' folder" in str(error.value)
+    assert not caplog.records
+
+
+def test_every_table_is_looked_for(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a kind with several generations one is enough: the others are of other Windows."""
+    own = tables._BESIDE
+    files = sorted(own.glob("*.json"))
+    kinds = {re.sub(r"-[0-9.]+-", "-", each.stem) for each in files}
+    assert len(kinds) == 18
+    for kind in kinds:
+        folder = tmp_path / kind
+        folder.mkdir()
+        for each in files:
+            if re.sub(r"-[0-9.]+-", "-", each.stem) != kind:
+                (folder / each.name).symlink_to(each)
+        monkeypatch.setattr(tables, "_BESIDE", folder)
+        arch = kind.rsplit("-", 1)[-1]
+        with pytest.raises(tables.MissingTableError, match="copy the 'symbols' folder"):
+            tables.check(arch)
+        tables.check({"x64": "x86", "x86": "x64"}[arch])
+
+
+@pytest.mark.parametrize("plugin", ["windows.stacktracedb", "windows.locks", "windows.heaptraces"])
+def test_a_folder_that_takes_no_file_is_said_before_the_first_row(
+    plugin: str, tmp_path: pathlib.Path
+) -> None:
+    if not pathlib.Path("/proc/self").is_dir():
+        pytest.skip("there is no /proc, in which nobody can make a file")
+    image = sample.build().image()
+    symbols = image.install(tmp_path / "symbols")
+    found = vol.run(
+        image.save(tmp_path / "image.raw"), plugin, "--dump", symbols=symbols, arguments=("-o", "/proc")
+    )
+    assert (found.returncode, found.stdout.strip()) == (1, "")
+    assert "No file can be written to '/proc'" in found.stderr
 
 
 class _Full(interfaces.plugins.FileHandlerInterface):

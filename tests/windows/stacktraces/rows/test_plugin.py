@@ -10,7 +10,6 @@ from typing import Any, Dict, Iterator, List, Optional
 import pytest
 from volatility3 import framework
 from volatility3.framework import interfaces
-from volatility3.plugins.windows.stacktraces.base.tables import MissingTableError
 from volatility3.plugins.windows.stacktraces.rows import plugin
 from volatility3.plugins.windows.stacktraces.rows.answers import UNREAD
 from volatility3.plugins.windows.stacktraces.rows.plugin import Listing, collector_paused
@@ -48,12 +47,6 @@ def test_a_listing_without_anything_ends_with_a_warning_of_the_plugin(
     with Listing(Said(), nothing) as listing:
         listing.found = found
     assert records(caplog) == [(__name__, "WARNING", "there is none")] * said
-
-
-def test_a_missing_table_is_an_error_of_the_plugin_and_no_more(caplog: pytest.LogCaptureFixture) -> None:
-    with Listing(Said(), "there is none"):
-        raise MissingTableError("the table is missing")
-    assert records(caplog) == [(__name__, "ERROR", "the table is missing")]
 
 
 def test_other_errors_are_not_hidden(caplog: pytest.LogCaptureFixture) -> None:

@@ -30,7 +30,9 @@ _ROOT = ~0x1F
 _VAD_ROOTS = ("VadRoot.Root", "VadRoot.BalancedRoot.RightChild", "VadRoot")
 
 MAX_THREADS = 8
-"""The most threads of a process whose TEBs are asked whose page tables these are."""
+"""The most threads of a process whose TEBs are asked whose page tables these are, and for a 32-bit half."""
+
+_NARROW_END = 1 << 32
 
 
 class AddressSpaces(interfaces.configuration.VersionableInterface):
@@ -130,13 +132,22 @@ class AddressSpaces(interfaces.configuration.VersionableInterface):
             status=said,
             remark=remark,
         )
-        yield native
+        half: Optional[AddressSpace] = None
         if image.pointer_size == 8 and eprocess.get_is_wow64():
             try:
                 peb = cls._wow64_peb(image, eprocess)
             except exceptions.InvalidAddressException:
                 peb, said = 0, said or status(Word.WOW64_PROCESS_STRUCTURE_UNREADABLE)
-            yield native._replace(arch=ARCHES[4], pointer_size=4, wow64=True, peb=peb, status=said)
+            half = native._replace(arch=ARCHES[4], pointer_size=4, wow64=True, peb=peb, status=said)
+        elif image.pointer_size == 8 and layer_name and native.peb:
+            peb = image.part(PageTableRoots).peb32(address, layer_name, pid)
+            if peb:
+                doubt = status(native.remark, Said(Word.CONTRADICTED, members=("WoW64Process",)))
+                native = native._replace(remark=doubt)
+                half = native._replace(arch=ARCHES[4], pointer_size=4, wow64=True, peb=peb)
+        yield native
+        if half is not None:
+            yield half
 
     @classmethod
     def _process_layer(cls, image: Image, eprocess: interfaces.objects.ObjectInterface) -> str:
@@ -161,9 +172,10 @@ class AddressSpaces(interfaces.configuration.VersionableInterface):
 
 
 class PageTableRoots:
-    """Whose page tables DirectoryTableBase is, for all processes. Made as `image.part(PageTableRoots)`.
+    """Whose page tables DirectoryTableBase is, for all processes, and what their TEBs say of them.
 
-    Only Idle and System share their page tables. An exited process has none any more.
+    Made as `image.part(PageTableRoots)`. Only Idle and System share their page tables. An exited process has
+    none any more.
     """
 
     def __init__(self, image: Image) -> None:
@@ -189,6 +201,7 @@ class PageTableRoots:
         self._entry = None if thread is None else thread.find("ThreadListEntry")
         self._teb = None if thread is None else thread.find("Tcb.Teb")
         self._client = None if teb is None else teb.find("ClientId.UniqueProcess")
+        self._first = None if teb is None else teb.find("NtTib.ExceptionList")
         for each in image.part(ProcessList).processes():
             pid, root, alive = self._read(each.eprocess)
             if alive:
@@ -258,17 +271,50 @@ class PageTableRoots:
 
     def _told(self, eprocess: int, layer_name: str) -> Optional[int]:
         """Returns the ID of the process to which a TEB says that it belongs, None if none can be read."""
-        if self._entry is None or self._teb is None or self._client is None:
+        client, user = self._client, self._image.memory_of(layer_name, self._image.pointer_size)
+        if client is None:
             return None
+        for teb in self._tebs(eprocess):
+            told = user.member(teb, client)
+            if told is not None:
+                return told
+        return None
+
+    def peb32(self, eprocess: int, layer_name: str, pid: int) -> int:
+        """Returns the address of the PEB32 to which the TEBs of a process lead, 0 if they lead to none.
+
+        The exception list of a 64-bit TEB is empty, but of WoW64, where it is the address of the 32-bit TEB.
+        That has its own address and the IDs of process and thread.
+
+        Args:
+            eprocess: canonical address of its _EPROCESS
+            layer_name: the layer of its page tables
+            pid: its ID
+        """
+        first, user = self._first, self._image.memory_of(layer_name, 8)
+        if first is None:
+            return 0
+        for teb in self._tebs(eprocess):
+            narrow = user.member(teb, first)
+            if narrow is not None and not 0 < narrow < _NARROW_END:
+                return 0
+            if narrow:
+                types, half = self._image.process_types(4)["_TEB"], self._image.memory_of(layer_name, 4)
+                same = half.member(narrow, types.field("NtTib.Self")) == narrow
+                same = same and half.member(narrow, types.field("ClientId.UniqueProcess")) == pid
+                return (half.member(narrow, types.field("ProcessEnvironmentBlock")) or 0) if same else 0
+        return 0
+
+    def _tebs(self, eprocess: int) -> Iterator[int]:
+        """Yields the TEBs of the first threads of a process."""
+        if self._entry is None or self._teb is None:
+            return
         head = eprocess + self._threads
-        user = self._image.memory_of(layer_name, self._image.pointer_size)
         link = self._memory.pointer(head)
         for _ in range(MAX_THREADS):
             if not link or link == head:
-                break
+                return
             teb = self._memory.member(link - self._entry.offset, self._teb)
-            told = user.member(teb, self._client) if teb else None
-            if told is not None:
-                return told
+            if teb:
+                yield teb
             link = self._memory.pointer(link)
-        return None

@@ -16,6 +16,11 @@ SUB_PATH = "windows/stacktraces"
 _BESIDE = pathlib.Path(__file__).resolve().parents[4] / "symbols" / SUB_PATH
 
 
+_ONE_EACH = ("backtraces", "context", "heap-page", "heap-segment", "heaplog", "process")
+_GENERATIONS = ("heap", "std", "unload")
+"""The kinds of tables of which there is one for a bitness, and of which there is one for each generation."""
+
+
 class MissingTableError(FileNotFoundError):
     """One of our symbol tables is neither beside the code nor on the symbol path."""
 
@@ -65,6 +70,21 @@ def find(name: str) -> str:
     raise MissingTableError(
         f"The symbol table {SUB_PATH}/{name} is missing: copy the 'symbols' folder beside the plugin folder"
     )
+
+
+def check(arch: str) -> None:
+    """Looks for all tables of a bitness; what is read of an image decides which of them it takes.
+
+    Args:
+        arch: `x64` or `x86`
+
+    Raises:
+        MissingTableError: when one of them is nowhere
+    """
+    for name in _ONE_EACH:
+        find(f"{name}-{arch}")
+    for kind in _GENERATIONS:
+        generations(kind, arch)
 
 
 def generations(kind: str, arch: str) -> List[str]:

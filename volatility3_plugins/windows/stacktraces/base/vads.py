@@ -11,15 +11,17 @@ from typing import Dict, List, Optional, Set, Tuple
 from .decode.record import Record
 from .decode.structure import MissingMemberError
 from .image import Image
+from .processlist import ProcessList
 from .spaces import AddressSpace
 
 vollog = logging.getLogger(__name__)
 
 MAX_VADS = 1 << 18
 MOST_PER_PAGE = 16
-"""VADs of all processes together for each page of the image: Windows has one for ten pages."""
+"""VADs of all processes together for each page of the image: Windows has one for ten pages. Each process has
+the same share of them, whatever the others have."""
 FEW = 0x200
-"""VADs of a process that are read however many the others have."""
+"""The least that is the share of a process."""
 MAX_NAMES = 1 << 15
 """How many file names are kept: many processes map the same files."""
 
@@ -76,7 +78,8 @@ class Vads:
         except MissingMemberError as error:
             if image.table_name:
                 vollog.warning(f"The VADs of processes cannot be read: {error}")
-        self._left = MOST_PER_PAGE * image.page_count
+        share = MOST_PER_PAGE * image.page_count // max(len(image.part(ProcessList).processes()), 1)
+        self._most = max(min(MAX_VADS, share), FEW)
         self._last: Tuple[int, int, Tuple[List[Vad], bool]] = (0, 0, ([], True))
         self.file_name = functools.lru_cache(MAX_NAMES)(self._file_name)
         """Control area -> path of the file that backs a mapping; "" if none does, None if unreadable."""
@@ -106,8 +109,7 @@ class Vads:
         between: Dict[int, Tuple[int, int]] = {}
         complete = True
         header = 2 * self._memory.pointer_size
-        most = max(min(MAX_VADS, self._left), FEW)
-        while waiting and len(seen) < most:
+        while waiting and len(seen) < self._most:
             address = waiting.pop()
             if address in seen:
                 continue
@@ -129,7 +131,6 @@ class Vads:
             right, left = tree.right.of(node), tree.left.of(node)
             between.update({right: (vad.end, high), left: (low, vad.start)})
             waiting += (right, left)
-        self._left -= len(seen)
         if waiting:
             vollog.warning(f"The VADs below {root:#x} were read up to the limit: {len(found)} of them")
         return found, complete and not waiting

@@ -137,7 +137,7 @@ class Resources:
                 resource.contention_count or resource.shared_waiters or resource.exclusive_waiters
             ),
             owners=owners,
-            status=said,
+            status=status(said, exclusive.owner.status if exclusive and exclusive.owner else NOTHING),
         )
 
     def _owners(self, resource: Resource) -> _Owners:
@@ -221,4 +221,4 @@ def _count_differs(resource: Resource, owners: Tuple[LockOwner, ...]) -> Status:
 
 
 def _unless_none(owner: Optional[ThreadOwner]) -> Status:
-    return NOTHING if owner is not None else status(Word.NO_THREAD)
+    return owner.status if owner is not None else status(Word.NO_THREAD)

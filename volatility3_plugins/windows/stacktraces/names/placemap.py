@@ -23,6 +23,7 @@ from .places import (
     NO_MODULE,
     NOT_CANONICAL,
     PRIVATE,
+    UNLOADED_UNKNOWN,
     UNMAPPED,
     USER,
     VADS_INCOMPLETE,
@@ -88,9 +89,10 @@ class PlaceMap:
                 (module.base, module.end, ModulePlace(module, functools.partial(self._kernel_index, module)))
                 for module in modules
             ]
-            gone = unloaded.drivers(self._image, start)
-            if not whole:
-                current.append((start, self.halves.top, Unsure(LIST_INCOMPLETE)))
+            gone, all_gone = unloaded.drivers(self._image, start)
+            if not (whole and all_gone):
+                nothing = UNLOADED_UNKNOWN if whole else LIST_INCOMPLETE
+                current.append((start, self.halves.top, Unsure(nothing)))
             self._kernel_spans = _with_unloaded(ranges.flatten(current), gone)
         return self._kernel_spans
 

@@ -8,7 +8,7 @@ from typing import Callable, Optional, Union
 
 from ..base.decode import modulename
 from ..base.decode.record import Record
-from ..base.decode.status import NOTHING, Status, Word, status
+from ..base.decode.status import NOTHING, Said, Status, Word, status
 from .decode import rules
 from .decode.rules import MODULE, NONE
 from .imagereader import ImageReader
@@ -47,6 +47,10 @@ UNMAPPED = Name("<unmapped>", NONE, NOTHING, "unmapped")
 NO_MODULE = Name("<no-module>", NONE, NOTHING, "none")
 USER = Name("<user>", NONE, NOTHING, "user")
 LIST_INCOMPLETE = Name("<no-module>", NONE, status(Word.MODULE_LIST_INCOMPLETE), "none")
+UNLOADED_UNKNOWN = Name(
+    "<no-module>", NONE, status(Said(Word.CONTRADICTED, members=("MmUnloadedDrivers",))), "none"
+)
+"""A driver may have been here: how many were unloaded is known, and not where."""
 NOT_CANONICAL = Name("<unmapped>", NONE, status(Word.NOT_CANONICAL), "unmapped")
 VADS_INCOMPLETE = Name("<unmapped>", NONE, status(Word.VADS_INCOMPLETE), "unmapped")
 

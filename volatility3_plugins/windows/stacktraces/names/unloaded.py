@@ -38,8 +38,9 @@ class Unloaded(Record):
     name: str
 
 
-def drivers(image: Image, kernel_start: int) -> List[Unloaded]:
-    """Returns the drivers that the kernel remembers having unloaded, the latest first.
+def drivers(image: Image, kernel_start: int) -> Tuple[List[Unloaded], bool]:
+    """Returns the drivers that the kernel remembers having unloaded, the latest first; and whether there is a
+    list of them, or none was unloaded.
 
     Args:
         image: the image
@@ -53,12 +54,13 @@ def drivers(image: Image, kernel_start: int) -> List[Unloaded]:
     array = None if symbol is None else memory.pointer(symbol)
     if not array:
         last = image.symbol("MmLastUnloadedDriver")
-        if last is not None and memory.number(last, 4):
+        whole = last is None or not memory.number(last, 4)
+        if not whole:
             vollog.warning(
                 "contradicted: MmUnloadedDrivers: drivers were unloaded (MmLastUnloadedDriver says so), and "
                 "no list of them is left"
             )
-        return []
+        return [], whole
     driver = image.process_types(image.pointer_size)["_UNLOADED_DRIVERS"]
     name = driver.offset("Name")
     values = driver.reader("StartAddress", "EndAddress", "CurrentTime")
@@ -72,7 +74,7 @@ def drivers(image: Image, kernel_start: int) -> List[Unloaded]:
         if kernel_start <= start < end <= start + MAX_DRIVER:
             label = memory.unicode_string(bytes(data[name:]), MAX_NAME)
             found.append((time, Unloaded(start, end, label or "")))
-    return [unloaded for _, unloaded in sorted(found, key=lambda each: each[0], reverse=True)]
+    return [unloaded for _, unloaded in sorted(found, key=lambda each: each[0], reverse=True)], True
 
 
 class UnloadedDlls:

@@ -10,8 +10,10 @@ from volatility3.framework import exceptions, interfaces
 from volatility3.framework.configuration import requirements
 from volatility3.plugins.windows import psscan
 
+from ..base import tables
 from ..base.image import Image
 from ..base.processlist import ProcessList
+from ..base.space import ARCHES
 from ..base.spaces import AddressSpaces
 from ..names.symbolizer import Symbolizer
 
@@ -121,6 +123,17 @@ def check(plugin: interfaces.plugins.PluginInterface) -> None:
         if value is not None and value < 0:
             option = name.replace("_", "-")
             raise exceptions.RenderException(f"--{option} is {value}: it takes a number of frames, 0 or more")
+
+
+def check_tables(plugin: interfaces.plugins.PluginInterface) -> None:
+    """Raises RenderException, of which Volatility prints the text, when one of our tables is missing."""
+    module = plugin.context.modules[plugin.config["kernel"]]
+    wide = plugin.context.layers[module.layer_name].bits_per_register == 64
+    try:
+        for pointer_size in (8, 4) if wide else (4,):
+            tables.check(ARCHES[pointer_size])
+    except tables.MissingTableError as error:
+        raise exceptions.RenderException(str(error)) from error
 
 
 def image(plugin: interfaces.plugins.PluginInterface) -> Image:

@@ -11,14 +11,14 @@ import contextlib
 import gc
 import logging
 import os
+import tempfile
 import types
 from typing import Callable, Iterable, Iterator, Optional, Sequence, Type, TypeVar
 
-from volatility3.framework import interfaces
+from volatility3.framework import exceptions, interfaces
 
 from ..base.image import Image
 from ..base.processlist import ProcessList
-from ..base.tables import MissingTableError
 from . import brief, options
 from .answers import UNREAD, Asked, sentences
 from .frames import Selection
@@ -49,9 +49,8 @@ class Listing:
                     listing.matched = True
                     yield ...
 
-    If one of our symbol tables is missing, the listing stops and the plugin's log gets an error. If the
-    listing reaches its end, the log gets a warning for each ID that was asked for and is not there, and one
-    that says why there is nothing to show.
+    If the listing reaches its end, the log gets a warning for each ID that was asked for and is not there,
+    and one that says why there is nothing to show.
 
     Args:
         plugin: the plugin that runs
@@ -93,16 +92,12 @@ class Listing:
         kind: Optional[Type[BaseException]],
         error: Optional[BaseException],
         trace: Optional[types.TracebackType],
-    ) -> bool:
-        if isinstance(error, MissingTableError):
-            self._log.error(error)
-            return True
+    ) -> None:
         if error is None:
             for answer in self._answers():
                 self._log.warning(answer)
             if self.selection.doubtful:
                 self._log.warning(_DOUBTFUL.format(self.selection.doubtful))
-        return False
 
     def each(
         self, items: Iterable[Item], describe: Callable[[Item], str], total: int = 0, grouped: bool = False
@@ -170,9 +165,14 @@ def tree(
         kept: the columns that --brief leaves, if they are not those of the grid
 
     Raises:
-        RenderException: an option has a value that means nothing; Volatility prints what it says
+        RenderException: an option has a value that means nothing, one of our symbol tables is missing, or no
+            file can be written: no row would be what was asked for. Volatility prints what it says, and ends
+            with 1
     """
     options.check(plugin)
+    options.check_tables(plugin)
+    if plugin.config.get("dump", False):
+        _check_folder(plugin)
     if not plugin.config.get("brief", False):
         return grid.tree(rows)
     stack = {"Symbol": "Stack"} if plugin.config.get("fold", False) else {}
@@ -243,6 +243,21 @@ def write_file(plugin: interfaces.plugins.PluginInterface, name: str, pieces: It
         if not file.write(piece):
             break
     return file.close()
+
+
+def _check_folder(plugin: interfaces.plugins.PluginInterface) -> None:
+    """Raises RenderException when no file can be made where the user wants files to go."""
+    # Only the command line's files have this method; it needs nothing of a file but its name.
+    final = getattr(plugin.open, "_get_final_filename", None)
+    if final is None:
+        return
+    folder = ""
+    try:
+        folder = os.path.dirname(final(types.SimpleNamespace(preferred_filename="file")))
+        with tempfile.TemporaryFile(dir=folder or os.curdir):
+            return
+    except OSError as error:
+        raise exceptions.RenderException(f"No file can be written to '{folder}': {error.strerror}") from error
 
 
 @contextlib.contextmanager

@@ -9,8 +9,9 @@ from typing import Dict, Optional
 from ..base import bulk
 from ..base.decode import text
 from ..base.decode.record import Record
+from ..base.decode.status import NOTHING, Said, Status, Word, status
 from ..base.image import Image
-from ..base.processlist import LOCK_BIT, PROCESS_OF_THREAD, THREAD_OBJECT
+from ..base.processlist import LOCK_BIT, PROCESS_OF_THREAD, THREAD_OBJECT, CidTable
 
 MAX_ID = 0xFFFFFFFF
 """Process and thread IDs have 32 bits, but are stored in pointers."""
@@ -28,11 +29,14 @@ class ThreadOwner(Record):
         tid: the thread's ID
         pid: the process's ID; None if it cannot be read
         process: the name of the process; None if it cannot be read
+        status: says so if the ID in the thread is not that of the process to which it points; then `pid` is
+            that of the process
     """
 
     tid: int
     pid: Optional[int]
     process: Optional[str]
+    status: Status = NOTHING
 
 
 class ThreadIds:
@@ -47,6 +51,8 @@ class ThreadIds:
         self._pid = None if thread is None else thread.find("Cid.UniqueProcess")
         self._process = None if thread is None else thread.find(*PROCESS_OF_THREAD)
         self._name = None if process is None else process.find("ImageFileName")
+        self._own = None if process is None else process.find("UniqueProcessId")
+        self._ids = image.part(CidTable)
         self._known: Dict[int, Optional[ThreadOwner]] = {}
 
     def owner(self, ethread: int) -> Optional[ThreadOwner]:
@@ -65,14 +71,24 @@ class ThreadIds:
         if tid is None:
             return None
         pid = None if self._pid is None else identifier(self._memory.member(ethread, self._pid))
-        return ThreadOwner(tid, pid, self._process_name(ethread))
-
-    def _process_name(self, ethread: int) -> Optional[str]:
-        if self._process is None or self._name is None:
-            return None
-        process = self._memory.member(ethread, self._process)
+        process = None if self._process is None else self._memory.member(ethread, self._process)
         if not process:
+            return ThreadOwner(tid, pid, None)
+        eprocess = bulk.canonical(self._layer, process)
+        known = self._process_id(eprocess)
+        if known is None or pid is None or known == pid:
+            return ThreadOwner(tid, pid, self._process_name(eprocess))
+        said = status(Said(Word.CONTRADICTED, members=("Cid.UniqueProcess",)))
+        return ThreadOwner(tid, known, self._process_name(eprocess), said)
+
+    def _process_id(self, eprocess: int) -> Optional[int]:
+        """Returns the ID by which Windows finds a process, or else the one that it has itself."""
+        own = None if self._own is None else identifier(self._memory.member(eprocess, self._own))
+        return self._ids.processes.get(eprocess, own)
+
+    def _process_name(self, eprocess: int) -> Optional[str]:
+        if self._name is None:
             return None
-        start = bulk.canonical(self._layer, process) + self._name.offset
+        start = eprocess + self._name.offset
         name = self._memory.read(start, self._name.size)
         return None if name is None else text.cell(name.split(bytes(1))[0].decode("latin-1"))

@@ -152,9 +152,11 @@ class Databases(interfaces.configuration.VersionableInterface):
         if not (std.databases or asked):
             return std
         log = self._by_pointer(ntdll, HEAPLOG, (HEAPLOG_SYMBOL,), asked)
+        # The flags ask for both: no pointer leads to one, but it may lie in private memory of its own.
         if not std.databases and flags is not None:
-            # The flags ask for one: no pointer leads to it, but it may lie in private memory of its own.
             std = std._replace(databases=list(self._without_pointer(space, ())))
+        if not log.databases and flags is not None:
+            log = self._logs_without_pointer(space, log.status)
         incomplete = None if self._vads.list_vads(space)[1] else Word.VADS_INCOMPLETE
         return Found([*std.databases, *log.databases], status(std.status or log.status, incomplete))
 
@@ -182,10 +184,7 @@ class Databases(interfaces.configuration.VersionableInterface):
             return Found([], said or (status(Word.NTDLL_DATA_INCOMPLETE) if missing else NOTHING))
         self._search.remember(space, kind, hits[0].rva)
         made = [self._made(space, kind, hit.address, BY_SEARCH, hit.proof) for hit in hits]
-        if len(made) > 1:
-            several = Said(Word.ONE_OF_DATABASES, len(made))
-            made = [each._replace(status=status(several, each.status)) for each in made]
-        return Found(made, NOTHING)
+        return Found(_marked(made), NOTHING)
 
     def _at(self, space: AddressSpace, kind: str, address: Optional[int]) -> Found:
         """Returns the database to which a symbol's pointer leads."""
@@ -219,6 +218,18 @@ class Databases(interfaces.configuration.VersionableInterface):
                 made = self._made(space, STD, start, BY_SEARCH, proof)
                 yield made._replace(status=status(Word.NO_POINTER, made.status))
 
+    def _logs_without_pointer(self, space: AddressSpace, said: Status) -> Found:
+        """Looks for the heap's trace log in private memory.
+
+        Args:
+            space: one half of a process
+            said: why no pointer was found
+        """
+        found, cut = databasesearch.logs_in(self._private(space), self.reader(space), self.layouts(space))
+        made = [self._made(space, HEAPLOG, address, BY_SEARCH) for address in found]
+        no_pointer = [each._replace(status=status(Word.NO_POINTER, each.status)) for each in made]
+        return Found(_marked(no_pointer), status(said, cut))
+
     def _private(self, space: AddressSpace, size: int = 0) -> List[int]:
         """Returns where private memory of at least a size begins."""
         vads, _ = self._vads.list_vads(space)
@@ -227,3 +238,9 @@ class Databases(interfaces.configuration.VersionableInterface):
     def _reserved(self, space: AddressSpace) -> Collection[int]:
         """Returns where private memory begins that is large enough for a database."""
         return set(self._private(space, databasesearch.MIN_RESERVE))
+
+
+def _marked(made: List[Database]) -> List[Database]:
+    """Returns databases of one kind; more than one say that a process has one."""
+    several = Said(Word.ONE_OF_DATABASES, len(made)) if len(made) > 1 else None
+    return [each._replace(status=status(several, each.status)) for each in made]

@@ -299,3 +299,30 @@ def test_any_damage_is_survived(form: str, damage: List[Tuple[int, int]]) -> Non
         traces = Traces(held, heaptypes.LOG[arch], heaptypes.ENTRY[arch])
         items = list(HeapWalker(held, traces).blocks(found))
         assert len(items) < 4 * len(memory)
+
+
+def _resize(heap: NtHeap, header: int, size: int, form: str) -> None:
+    """Writes a header of the first segment again, with another Size and a checksum that holds."""
+    segment, layout = heap.segments[0], heap.layout
+    at = header + layout.unit - 8 - segment.base
+    plain = bytearray((int.from_bytes(segment.data[at : at + 8], "little") ^ heap.key).to_bytes(8, "little"))
+    plain[:2] = (size // layout.unit).to_bytes(2, "little")
+    if form in MODERN:
+        plain[3] = plain[0] ^ plain[1] ^ plain[2]
+    heap.put(header + layout.unit - 8, 8, int.from_bytes(plain, "little") ^ heap.key)
+
+
+@pytest.mark.parametrize("form", [*MODERN, *OLD])
+def test_a_block_that_reaches_over_its_neighbours_hides_none(form: str) -> None:
+    records, heap = Records(form), new_heap(form)
+    old = form in OLD
+    users = [heap.plain(100, index=7) if old else heap.extended(100, records.add()) for _ in range(6)]
+    clean, lost, _ = read(form, heap.regions() + records.runs())
+    assert not lost
+    first = users[1] - (1 if old else 3) * heap.layout.unit
+    _resize(heap, first, 3 * (users[2] - users[1]), form)
+    blocks, lost, _ = read(form, heap.regions() + records.runs())
+    # A second call of `regions` adds a block for the heap itself.
+    assert {each[:4] for each in clean} <= {each[:4] for each in blocks}
+    # An empty range makes the heap say that it is damaged.
+    assert [(each.start, each.end) for each in lost] == [(first + 3 * (users[2] - users[1]),) * 2]

@@ -9,7 +9,7 @@ XORed with `_HEAP.Encoding`, SmallTagIndex being the XOR of the three bytes befo
 
 from __future__ import annotations
 
-from typing import Iterator, Optional, Union
+from typing import Iterator, List, Optional, Union
 
 from ...base.decode.memory import Memory
 from ...base.decode.record import Record
@@ -40,7 +40,10 @@ class BlockHeader(Record):
 
 
 class Lost:
-    """A range within a segment in which no block could be told; the end is exclusive."""
+    """A range within a segment in which no block could be told; the end is exclusive.
+
+    It is empty where a header contradicts the one before it, and no block is lost.
+    """
 
     def __init__(self, start: int, end: int) -> None:
         self.start, self.end = start, end
@@ -111,25 +114,59 @@ def walk(memory: Memory, segment: HeapSegment, coder: Coder) -> Iterator[Union[B
     """Yields the headers of a segment's blocks in order, and the ranges in which there are none to be told.
 
     A header counts when its checksum holds and the block before or after it confirms it; past one that does
-    not, the next two that confirm each other are looked for.
+    not, the next two that confirm each other are looked for. Where a block reaches over others, these are
+    found from its end back.
     """
     for start, end in segment.committed():
         yield from _walk_range(memory, coder, start, end)
 
 
 def _walk_range(memory: Memory, coder: Coder, start: int, end: int) -> Iterator[Union[BlockHeader, Lost]]:
-    at, before = start, 0
+    at = start
+    last: Optional[BlockHeader] = None
     while at < end:
         entry = coder.read(memory, at)
-        linked = entry is not None and (at == start or entry.previous == before)
+        linked = entry is not None and (at == start or (last is not None and entry.previous == last.size))
         if entry is not None and at + entry.size <= end and (linked or coder.follows(memory, entry, end)):
-            yield entry
-            at, before = at + entry.size, entry.size
+            if last is None or linked:
+                yield from () if last is None else (last,)
+            else:
+                yield from _reaching_over(memory, coder, last, entry)
+            at, last = at + entry.size, entry
             continue
+        if last is not None:
+            yield last
         found = _resume(memory, coder, at + coder.unit, end)
         resumed = end if found is None else found
         yield Lost(at, resumed)
-        at, before = resumed, 0
+        at, last = resumed, None
+    if last is not None:
+        yield last
+
+
+def _reaching_over(
+    memory: Memory, coder: Coder, entry: BlockHeader, after: BlockHeader
+) -> Iterator[Union[BlockHeader, Lost]]:
+    """Yields a block that has not the size that the header behind it says, with the blocks that lie in it.
+
+    From that header back each one says how long the block before it is, and that one must agree, up to the
+    block itself. If they do not lead there, it stays as it is.
+    """
+    inner: List[BlockHeader] = []
+    at, previous = after.address, after.previous
+    while previous and at - previous > entry.address:
+        at -= previous
+        found = coder.read(memory, at)
+        if found is None or found.size != previous:
+            break
+        inner.append(found)
+        previous = found.previous
+    if inner and at - previous == entry.address:
+        yield entry._replace(size=previous)
+        yield from reversed(inner)
+    else:
+        yield entry
+    yield Lost(after.address, after.address)
 
 
 def _resume(memory: Memory, coder: Coder, start: int, end: int) -> Optional[int]:

@@ -1,0 +1,152 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""Single values that contradict others: the row says so, and shows what the others lead to."""
+
+from __future__ import annotations
+
+import pathlib
+from typing import Any, Dict, Iterator, List
+
+import pytest
+from volatility3.plugins.windows import gflags, locks, stacktracedb
+from volatility3.plugins.windows.stacktraces.base import vads
+
+from tests.forge import context, kernels, sample, sampleheaps
+from tests.forge.heaplog import HeapLog
+from tests.forge.kernel import Kernel
+from tests.forge.locks import Resources
+from tests.forge.vad import Vad
+from tests.hostile.tamper import Target
+from tests.support import grid
+from tests.support.tracedkernels import KERNELS, new_kernel
+
+
+@pytest.fixture(scope="module")
+def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
+    yield Target(sample.build(), tmp_path_factory.mktemp("contradictions"))
+
+
+@pytest.mark.parametrize("name", [name for name, _ in KERNELS])
+@pytest.mark.parametrize("path", ["Cid.UniqueProcess", ""])
+def test_the_owner_of_a_lock_is_the_process_to_which_the_thread_points(
+    name: str, path: str, tmp_path: pathlib.Path
+) -> None:
+    kernel = new_kernel(name)
+    thread = kernel.process("app.exe", pid=1000).thread(1004)
+    made = Resources(kernel)
+    made.add(active=1, exclusive=thread)
+    made.link()
+    if path:
+        thread.ethread[path] = 4
+    opened = context.open_image(kernel.image(), tmp_path)
+    (node,) = grid.run(opened, locks.Locks, pid=[0])
+    word = "contradicted: Cid.UniqueProcess" if path else ""
+    for row in (node.row, node.children[0]):
+        assert (row["OwnerPID"], row["OwnerProcess"], row["OwnerTID"]) == (1000, "app.exe", 1004)
+        assert (word in row["Status"]) if path else "contradicted" not in row["Status"]
+
+
+def test_where_a_driver_may_have_been_is_said(target: Target) -> None:
+    clean = target.clean("stacktracedb", pid=[0])
+    got = target.run("stacktracedb", [target.at(target.kernel.symbol("MmUnloadedDrivers"), 0)], pid=[0])
+    assert len(got.rows) == len(clean.rows)
+    gone = [at for at, symbol in enumerate(clean.column("Symbol")) if "<unloaded:" in (symbol or "")]
+    assert gone
+    said = [(got.column("Symbol")[at], got.column("Status")[at]) for at in gone]
+    assert set(said) == {("<no-module>", "contradicted: MmUnloadedDrivers")}
+    assert any("MmUnloadedDrivers" in each for each in got.warnings)
+
+
+def test_a_log_of_a_heap_to_which_no_pointer_leads(target: Target) -> None:
+    updater = target.kernel.processes[1]
+    ntdll = next(each for each in updater.modules if each.name == "ntdll.dll")
+    place = ntdll.base + sampleheaps.LOG_POINTER_RVA
+    clean = target.clean("stacktracedb", pid=[4312])
+    got = target.run("stacktracedb", [target.at(place, 0, 8, updater)], pid=[4312])
+    assert len(got.rows) == len(clean.rows)
+    word = [said for said in got.column("Status") if said == "no pointer"]
+    assert len(word) == 1 and "no pointer" not in clean.column("Status")
+    rows = target.run("gflags", [target.at(place, 0, 8, updater)], pid=[4312])
+    kinds = dict(zip(rows.column("Kind"), rows.column("Status")))
+    assert kinds["heaplog"] == "no pointer"
+
+
+@pytest.mark.parametrize("name", ["win7-x64", "win10-x86", "win10-x64", "win11-x64"])
+def test_a_log_of_every_form_in_private_memory(name: str, tmp_path: pathlib.Path) -> None:
+    known = kernels.load(name)
+    kernel = Kernel(known.table, **known.options())
+    app = kernel.process("app.exe", pid=1000, nt_global_flag=0x1000)
+    ntdll = app.module("ntdll.dll", data=0x2000)
+    log = HeapLog(known.arch)
+    for number in range(40):
+        log.log([ntdll.base + 0x1000 + number, ntdll.base + 0x1500])
+    for address, data in log.regions().items():
+        app.region(address, data)
+    opened = context.open_image(kernel.image(), tmp_path)
+    rows = [node.row for node in grid.run(opened, stacktracedb.StackTraceDb, pid=[1000])]
+    (head,) = (row for row in rows if row["BackTraces"] is not None)
+    assert (head["Database"], head["Status"], head["BackTraces"]) == (log.address, "no pointer", 40)
+    assert len(rows) == 1 + 40
+
+
+def test_a_process_of_many_vads_leaves_others_theirs(
+    tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """And each has the same share, whichever comes first; who has more is told."""
+    known = kernels.load("win10-x64")
+    counts: List[Dict[int, int]] = []
+    for greedy in (1000, 3000):
+        kernel = Kernel(known.table, **known.options())
+        for pid in (1000, 2000, 3000):
+            process = kernel.process(f"p{pid}.exe", pid=pid)
+            for number in range(6000 if pid == greedy else 700):
+                process.vads.append(Vad(0x10000000 + 0x20000 * number, 0x1000))
+        folder = tmp_path / str(greedy)
+        folder.mkdir()
+        opened = context.open_image(kernel.image(), folder)
+        counts.append(_vads(opened.image))
+    for found, greedy in zip(counts, (1000, 3000)):
+        others = {count for pid, count in found.items() if pid != greedy}
+        assert all(count >= 700 for count in others)
+        assert found[greedy] < 6000
+    assert counts[0][1000] == counts[1][3000]
+    assert caplog.text.count("read up to the limit") == 2
+
+
+def _vads(image: Any) -> Dict[int, int]:
+    from volatility3.plugins.windows.stacktraces.base.spaces import AddressSpaces
+
+    read = image.part(vads.Vads)
+    found = {each.pid: each for each in AddressSpaces.list_spaces(image) if each.pid >= 1000}
+    return {pid: len(read.list_vads(space)[0]) for pid, space in found.items()}
+
+
+def test_nothing_is_said_of_what_agrees(target: Target) -> None:
+    for plugin in (gflags.GFlags, locks.Locks, stacktracedb.StackTraceDb):
+        name = plugin.__module__.rsplit(".", 1)[-1]
+        said = target.clean(name).column("Status")
+        assert not [each for each in said if each and ("contradicted" in each or "no pointer" in each)]
+
+
+@pytest.mark.parametrize("name", ["win7-x64", "win10-x64", "win11-x64"])
+@pytest.mark.parametrize("wow64", [True, False])
+def test_a_32_bit_half_of_which_the_process_does_not_know(
+    name: str, wow64: bool, tmp_path: pathlib.Path
+) -> None:
+    """The TEBs lead to it; a process that has none gets none."""
+    known = kernels.load(name)
+    kernel = Kernel(known.table, **known.options())
+    app = kernel.process("app.exe", pid=1000)
+    thread = app.thread(1004)
+    flags = 0x1000 if wow64 else 0
+    if wow64:
+        half = app.wow64(nt_global_flag=flags)
+        half.module("ntdll.dll")
+        half.thread(thread, teb=0x7FFDB000)
+        app.eprocess.first(("WoW64Process", "Wow64Process"), 0)
+    opened = context.open_image(kernel.image(), tmp_path)
+    rows = [node.row for node in grid.run(opened, gflags.GFlags, pid=[1000])]
+    assert [row["Arch"] for row in rows] == (["x64", "x86"] if wow64 else ["x64"])
+    for row in rows:
+        assert ("contradicted: WoW64Process" in row["Status"]) == wow64
+    assert rows[-1]["NtGlobalFlag"] == flags

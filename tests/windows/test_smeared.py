@@ -1,0 +1,133 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""A process and a thread that end while the image is taken: some of their pages are older than others.
+
+The rows say which witnesses disagree. They never say that somebody altered anything.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from typing import Any, Callable, Dict, Iterator, List
+
+import pytest
+from volatility3.plugins.windows.stacktraces.base.decode.status import Word
+
+from tests.forge import sample
+from tests.forge.obj import Obj
+from tests.forge.thread import TERMINATED
+from tests.hostile.judging import words
+from tests.hostile.target import Answer, Target, Write
+
+EXITED = 0x01D9_0000_0000_0000
+PID = 4312
+PLUGINS: Dict[str, Dict[str, Any]] = {
+    "gflags": {},
+    "stacktracedb": {},
+    "trapframes": {"scan_stacks": True},
+    "callstacks": {},
+    "locks": {},
+    "handletraces": {},
+    "objecttraces": {},
+    "heaptraces": {},
+}
+ACCUSING = re.compile(r"alter|tamper|forge|manipul|hidden|hides|attack|malicious|suspicious|rootkit", re.I)
+
+
+@pytest.fixture(scope="module")
+def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
+    yield Target(sample.build(), tmp_path_factory.mktemp("smeared"))
+
+
+def put(target: Target, thing: Obj, **values: int) -> List[Write]:
+    """Returns writes to members of a structure; two underscores stand for a dot."""
+    found = []
+    for name, value in values.items():
+        path = name.replace("__", ".")
+        if target.kernel.isf.has(thing.type_name, path):
+            size = target.kernel.isf.place(thing.type_name, path).size
+            found.append(target.at(thing.at(path), value, size))
+    return found
+
+
+def process_exited(target: Target) -> List[Write]:
+    """Its _EPROCESS is of later than all that leads to it, and than its threads."""
+    eprocess = target.kernel.processes[1].eprocess
+    return put(target, eprocess, ExitTime__QuadPart=EXITED, ActiveThreads=0, ObjectTable=0, VadRoot__Root=0)
+
+
+def process_alive(target: Target) -> List[Write]:
+    """Its _EPROCESS is of earlier: its threads have ended, and PspCidTable has none of them."""
+    updater, cid = target.kernel.processes[1], target.kernel.cid
+    assert cid is not None
+    writes = [target.at(cid.entry(updater.pid), 0)]
+    for thread in updater.threads:
+        writes += put(target, thread.ethread, Tcb__State=TERMINATED)
+        writes.append(target.at(cid.entry(thread.tid), 0))
+    return writes
+
+
+def thread_exited(target: Target) -> List[Write]:
+    """Its _ETHREAD is of later than the list and PspCidTable that lead to it."""
+    thread = target.kernel.processes[1].threads[0]
+    return put(target, thread.ethread, Tcb__State=TERMINATED, Tcb__InitialStack=0, Tcb__Teb=0)
+
+
+def thread_alive(target: Target) -> List[Write]:
+    """Its _ETHREAD is of earlier: the process counts it no more, and PspCidTable has none."""
+    updater, cid = target.kernel.processes[1], target.kernel.cid
+    assert cid is not None
+    count = len(updater.threads) - 1
+    gone = target.at(cid.entry(updater.threads[0].tid), 0)
+    return [gone, *put(target, updater.eprocess, ActiveThreads=count)]
+
+
+CAPTURES: Dict[str, Callable[[Target], List[Write]]] = {
+    each.__name__: each for each in (process_exited, process_alive, thread_exited, thread_alive)
+}
+
+
+@pytest.mark.parametrize("plugin", PLUGINS)
+@pytest.mark.parametrize("name", CAPTURES)
+def test_what_ends_meanwhile_is_said_to_disagree(target: Target, name: str, plugin: str) -> None:
+    options = PLUGINS[plugin]
+    clean = target.clean(plugin, **options)
+    got = target.run(plugin, CAPTURES[name](target), **options)
+    assert _tells(clean, got)
+    said = [*filter(None, got.column("Status")), *got.warnings]
+    assert not [each for each in said if ACCUSING.search(each)]
+    assert _others(clean) == _others(got)
+
+
+@pytest.mark.parametrize("name", CAPTURES)
+def test_some_row_of_it_says_so(target: Target, name: str) -> None:
+    words = set()
+    for plugin, options in PLUGINS.items():
+        clean, got = target.clean(plugin, **options), target.run(plugin, CAPTURES[name](target), **options)
+        words |= set(_of(got)) - set(_of(clean))
+    assert words, "no plugin says anything"
+
+
+def test_no_word_accuses() -> None:
+    assert not [word for word in Word if ACCUSING.search(word.value)]
+
+
+def _of(answer: Answer) -> List[str]:
+    """Returns what is said of the process."""
+    place, said = answer.columns.index("PID"), answer.columns.index("Status")
+    return [row[said] for row in answer.rows if row[place] == PID and row[said]]
+
+
+def _others(answer: Answer) -> List[Any]:
+    """Returns the rows of other processes, less those of the kernel, which names the processes of others."""
+    place = answer.columns.index("PID")
+    return [row for row in answer.rows if row[place] not in (0, PID)]
+
+
+def _tells(clean: Answer, got: Answer) -> bool:
+    """Tells whether an answer is the same, or what differs in it says so: by a word or by a warning."""
+    before, after = Counter(clean.rows), Counter(got.rows)
+    same = before == after
+    warned = Counter(got.warnings) - Counter(clean.warnings)
+    return same or bool(warned or words(after - before, got) - words(before - after, clean))
