@@ -92,16 +92,18 @@ class Ntdlls:
     def _places(self, space: AddressSpace) -> Iterator[Tuple[int, int]]:
         """Yields (base, size) of each module with the name of ntdll."""
         entries, _ = self._lists.of_process(space)
-        for entry in entries:
-            if entry.name.lower() == NAME:
-                yield entry.base, entry.size
         vads, _ = self._vads.list_vads(space)
+        named = [(entry.base, entry.size) for entry in entries if entry.name.lower() == NAME]
+        mapped = [each for each in named if any(vad.start <= each[0] < vad.end for vad in vads)]
+        yield from mapped
         for vad in sorted(vads):
             if not vad.image:
                 continue
             path = self._vads.file_name(vad.control_area)
             if path and modulename.file_name(path).lower() == NAME and self._machine_fits(space, vad.start):
                 yield vad.start, vad.end - vad.start
+        # What the VADs contradict is believed where they have no ntdll.
+        yield from (each for each in named if each not in mapped)
 
     def _machine_fits(self, space: AddressSpace, base: int) -> bool:
         """Tells by the headers whether an ntdll is that of a half; without readable headers it may be."""
