@@ -119,14 +119,14 @@ def _single(
 
 def _links(target: Target, members: Sequence[Member]) -> Made:
     """Yields the writes to both links of a node, and to those of its neighbours."""
-    at = {(each.layer, each.address): each for each in members}
+    at = {(each.layer, each.address, each.size): each for each in members}
     for member in members:
         if not member.path.endswith("Flink"):
             continue
         size, layer = member.size, member.layer
         place = (member.place or 0) + size
         blink = member._replace(path=f"{member.path[:-5]}Blink", address=member.address + size, place=place)
-        other = at.get((layer, member.address + size), blink)
+        other = at.get((layer, member.address + size, size), blink)
         own = _stored(target, member.address, size)
         after, before = _value(target, member), _value(target, other)
         both = (member, other)

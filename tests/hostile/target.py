@@ -15,6 +15,7 @@ import pathlib
 from typing import Any, Callable, Dict, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Set, Tuple
 
 from tests import conftest  # noqa: F401  (our plugins, in front of any installed ones)
+from volatility3.plugins.windows.stacktraces.rows.columns import PLUGINS
 from tests.forge import context, sample, sampleowners
 from tests.forge.kernel import Kernel
 from tests.forge.locks import Sections
@@ -93,7 +94,9 @@ class Target:
         self.belonging = Belonging(kernel)
         self.data = (folder / "image.raw").read_bytes()
         self._below = self.opened.layer.config["memory_layer"]
-        self._plugins = {plugins.full_name(each).rsplit(".", 1)[-1]: each for each in plugins.discover()}
+        found = {plugins.full_name(each).rsplit(".", 1)[-1]: each for each in plugins.discover()}
+        # The flat tables have what these plugins find, in other columns.
+        self._plugins = {name: each for name, each in found.items() if name in PLUGINS}
         self._own = set(self.opened.context.layers)
         self._clean: Dict[Tuple[str, str], Answer] = {}
         plugins.trust_tables()

@@ -8,7 +8,7 @@ import fnmatch
 import functools
 import re
 from operator import attrgetter
-from typing import Callable, Collection, Iterable, Iterator, List, Optional, Pattern, Tuple, Union
+from typing import Callable, Collection, Iterable, Iterator, List, Optional, Pattern, Set, Tuple, Union
 
 from volatility3.framework import interfaces
 
@@ -164,6 +164,7 @@ class StackCells:
         self._frames = Memo(self._frame)
         self._exact: Memo[int, FrameCells] = Memo(lambda address: self._cells(address, False))
         self._symbols: Memo[Optional[int], str] = Memo(lambda address: _in_stack(self._frames[address]))
+        self._unbacked: Set[Optional[int]] = set()
 
     def of(self, frames: Iterable[Optional[int]], freed: bool = False) -> List[FrameCells]:
         """Returns the frames of a stack, innermost first.
@@ -192,13 +193,25 @@ class StackCells:
             return _JOINED.join(map(_in_stack, self.of(frames, freed)))
         return _JOINED.join(map(self._symbols.__getitem__, frames))
 
+    def unbacked(self, frames: Collection[Optional[int]]) -> object:
+        """Returns the cell of Unbacked of a stack whose frames have been returned or folded before."""
+        if not frames:
+            return NOT_APPLICABLE
+        unbacked = self._unbacked
+        return 0 if unbacked.isdisjoint(frames) else sum(address in unbacked for address in frames)
+
     def selected(self, selection: Selection, traces: Iterable[Trace]) -> Iterator[Trace]:
         """Yields the traces that a selection takes, by the names of their readable frames."""
         takes = selection.by_address(self._frames.__getitem__)
         return (trace for trace in traces if takes(trace.frames))
 
     def _frame(self, address: Optional[int]) -> FrameCells:
-        return _NOT_THERE if address is None else self._cells(address, True)
+        if address is None:
+            return _NOT_THERE
+        cells = self._cells(address, True)
+        if cells.unbacked:
+            self._unbacked.add(address)
+        return cells
 
     def _cells(self, address: int, return_address: bool) -> FrameCells:
         name = self._names.name(address, return_address)

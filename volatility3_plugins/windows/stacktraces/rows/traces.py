@@ -18,7 +18,7 @@ from ..tracedb.decode.judge import Trace
 from ..tracedb.finder import Opened
 from ..tracedb.found import HEAPLOG, Database
 from .columns import BRIEF, PLUGINS, Hex
-from .frames import FrameCells, Selection, StackCells, unbacked
+from .frames import FrameCells, Selection, StackCells
 from .grid import NOT_APPLICABLE, UNPARSABLE, UNREADABLE, Cells, Grid, Row, known
 
 TRACES = Grid(*PLUGINS["stacktracedb"], brief=BRIEF["stacktracedb"])
@@ -73,7 +73,7 @@ class TraceRows:
     def folded(self, trace: Trace) -> Cells:
         """Returns the row of a back trace that holds its frames in the column Stack."""
         stack = self._stacks.folded(trace.frames, bool(trace.status & tracestatus.FREED))
-        return self._trace(trace, self._hex(trace.address), stack, self.frames(trace))
+        return self._trace(trace, self._hex(trace.address), stack)
 
     def unfolded(self, trace: Trace) -> Iterator[Row]:
         """Returns the rows of a back trace and of its frames below it."""
@@ -81,7 +81,7 @@ class TraceRows:
         pid, process, arch, database = self._key
         index, frames = trace.trace_index or NOT_APPLICABLE, self.frames(trace)
         rows = self._frames(pid, process, arch, database, index, entry, frames)
-        return itertools.chain(((0, self._trace(trace, entry, NOT_APPLICABLE, frames)),), rows)
+        return itertools.chain(((0, self._trace(trace, entry, NOT_APPLICABLE)),), rows)
 
     def frames(self, trace: Trace) -> List[FrameCells]:
         """Returns the frames of a trace, innermost first."""
@@ -91,8 +91,8 @@ class TraceRows:
         """Returns the traces that are wanted. To decide, each address is named once."""
         return self._stacks.selected(selection, traces)
 
-    def _trace(self, trace: Trace, entry: Hex, stack: object, frames: List[FrameCells]) -> Cells:
-        index, _, count, depth, total, _, _, flags = trace
+    def _trace(self, trace: Trace, entry: Hex, stack: object) -> Cells:
+        index, _, count, depth, total, _, frames, flags = trace
         pid, process, arch, database = self._key
         return self._row(
             pid,
@@ -106,7 +106,7 @@ class TraceRows:
             tracestatus.text(flags),
             UNREADABLE if total is None else Hex(total),
             stack,
-            unbacked(frames),
+            self._stacks.unbacked(frames),
         )
 
     def _hex(self, address: int) -> Hex:
