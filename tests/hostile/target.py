@@ -14,8 +14,9 @@ import logging
 import pathlib
 from typing import Any, Callable, Dict, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Set, Tuple
 
-from tests import conftest  # noqa: F401  (our plugins, in front of any installed ones)
 from volatility3.plugins.windows.stacktraces.rows.columns import PLUGINS
+
+from tests import conftest  # noqa: F401  (our plugins, in front of any installed ones)
 from tests.forge import context, sample, sampleowners
 from tests.forge.kernel import Kernel
 from tests.forge.locks import Sections

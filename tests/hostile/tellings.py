@@ -97,6 +97,12 @@ NAMES: Dict[Word, Tuple[str, ...]] = {
     Word.CODE_IN_NO_MODULE: (*FRAMES, *MODULES, *STACK),
     Word.CODE_AND_UNWIND_DATA_DIFFER: (),
     Word.NOT_BEHIND_A_CALL: (*FRAMES, *STACK),
+    # Of the flat tables, which are not written to.
+    Word.KNOWN_FROM_ANOTHER_PROCESS: (),
+    Word.FILE_PARTS_UNREADABLE: (),
+    Word.COMPUTER_NAMES: (),
+    Word.SHARED_DATA_UNREADABLE: (),
+    Word.FILE_NOT_HASHED: (),
     Word.NO_FUNCTION_TABLE: (),
     Word.NO_UNWIND_DATA: (),
     Word.UNWIND_DATA_UNREADABLE: (),

@@ -107,8 +107,6 @@ class Ntdlls:
             path = self._vads.file_name(vad.control_area)
             if path and modulename.file_name(path).lower() == NAME and self._machine_fits(space, vad.start):
                 yield vad.start, vad.end - vad.start
-        # What the VADs contradict is believed where they have no ntdll.
-        yield from (each for each in named if each not in mapped)
 
     def _machine_fits(self, space: AddressSpace, base: int) -> bool:
         """Tells by the headers whether an ntdll is that of a half; without readable headers it may be."""
