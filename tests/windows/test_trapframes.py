@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import pathlib
-from typing import Callable, List, Optional
+from typing import Callable, Dict, List, Optional
 
 import pytest
 from volatility3.plugins.windows.stacktraces.rows import traps
@@ -93,7 +93,7 @@ def test_every_kind_with_real_tables(
     known = real_kernel(shared_dir, guid)
     image = TrapImage(change(known) if change is not None else known)
 
-    def check() -> str:
+    def check() -> Dict[str, int]:
         return image.check(LiveImage(image.kernel, tmp_path, suffix=".dmp").rows(scan_stacks=True))
 
     # A context stays in memory for good, and such a table takes hundreds of megabytes.
