@@ -11,7 +11,7 @@ from typing import Any, Dict, List
 
 import pytest
 from volatility3.framework import exceptions, interfaces
-from volatility3.plugins.windows import gflags, handletraces, heaptraces, locks, stacktracedb
+from volatility3.plugins.windows import gflags, handletraces, heaptraces, locks, stacktracedb, traces
 from volatility3.plugins.windows.stacktraces.base import tables
 
 from tests.forge import context, sample, vol
@@ -105,7 +105,7 @@ class _Full(interfaces.plugins.FileHandlerInterface):
         raise OSError(28, "No space left on device")
 
 
-@pytest.mark.parametrize("plugin", [locks.Locks, stacktracedb.StackTraceDb])
+@pytest.mark.parametrize("plugin", [locks.Locks, stacktracedb.StackTraceDb, traces.StackTraces])
 def test_a_file_that_cannot_be_written_costs_no_row(
     plugin: Any, tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture
 ) -> None:
