@@ -6,8 +6,8 @@
     identities.of(space).module(known)
 
 Stamp and size come from the loader's entry of the module, which lies in memory that stays; else from the
-module's headers, whose page goes first; else from the entry of another process that maps the same file,
-which the status says.
+module's headers, whose page goes first; else from the entries of other processes that map the same file, if
+all of them agree, which the status says.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from __future__ import annotations
 import functools
 from typing import Dict, Iterator, List, Optional, Tuple
 
+from ..base.decode import text
 from ..base.decode.record import Record
 from ..base.decode.status import NOTHING, Status, Word, says, status
 from ..base.image import Image
@@ -26,6 +27,9 @@ from ..names.loaderlists import LoaderDetails, LoaderEntry, LoaderLists
 from ..names.symbolizer import KnownModule
 from ..names.usermodules import vad_at
 from .decode import keys
+
+MAX_PATH = 32767
+"""The most characters of a path on Windows."""
 
 MAX_SPACES = 16
 """Address spaces whose modules are kept: neighbouring stacks come from few processes."""
@@ -108,19 +112,19 @@ class ModuleIdentities:
         return self._files.get(vad.control_area)
 
     @functools.cached_property
-    def _files(self) -> Dict[int, _Build]:
-        """Stamp and size of mapped images by control area, as the first process that has them knows them."""
-        found: Dict[int, _Build] = {}
+    def _files(self) -> Dict[int, Optional[_Build]]:
+        """Stamp and size of mapped images by control area, where all processes that know them agree."""
+        found: Dict[int, Optional[_Build]] = {}
         for space in AddressSpaces.list_spaces(self._image):
             if space.kernel or space.status:
                 continue
             entries, _ = self._lists.of_process(space)
             vads = sorted(self._vads.list_vads(space)[0])
             for area, entry in self._images(entries, vads):
-                if area not in found:
-                    stamp = self._lists.details(space, entry).stamp
-                    if stamp:
-                        found[area] = stamp, keys.rounded(entry.size)
+                stamp = self._lists.details(space, entry).stamp
+                if stamp:
+                    build = stamp, keys.rounded(entry.size)
+                    found[area] = build if found.get(area, build) == build else None
         return found
 
     def _images(self, entries: List[LoaderEntry], vads: List[Vad]) -> Iterator[Tuple[int, LoaderEntry]]:
@@ -161,7 +165,8 @@ class SpaceModules:
         stamp, size, path = None, None, None
         if known.module.base in self._entries and not says(known.module.status, *_NOT_THERE):
             space, entry = self._entries[known.module.base]
-            stamp, path = self._identities.details(space, entry)
+            stamp, raw = self._identities.details(space, entry)
+            path = None if raw is None else text.cell(raw, MAX_PATH)
             size = keys.rounded(_size(entry, known.module))
         headers = known.image.headers
         if headers is not None and not stamp:
