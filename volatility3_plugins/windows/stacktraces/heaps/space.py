@@ -104,12 +104,14 @@ def listed_heaps(image: Image, space: AddressSpace) -> Optional[List[int]]:
 
 
 def list_contradicted(image: Image, space: AddressSpace, where: HeapSpace) -> Status:
-    """Returns what is wrong with a PEB's list of heaps; nothing of one that is paged out."""
+    """Returns what is wrong with a PEB's list of heaps; nothing of one that is paged out or not yet made."""
     if not space.peb:
         return NOTHING
     memory, peb = image.memory(space), image.process_types(space.pointer_size)["_PEB"]
     number, array = (memory.member(space.peb, peb.field(name)) for name in ("NumberOfHeaps", "ProcessHeaps"))
     wrong = []
+    if not number and not array:
+        return NOTHING
     if number is not None and not 0 < number <= MAX_HEAPS:
         wrong.append("NumberOfHeaps")
     if array is not None and where.whole and not any(start <= array < end for start, end in where.ranges):
