@@ -302,7 +302,7 @@ AMPLIFIERS: Dict[str, Amplifier] = {
     "aliased function table": Amplifier(aliased_function_table, "stacktracedb", {}),
     "shared exports": Amplifier(shared_exports, "stacktracedb", {}),
     "shared VADs": Amplifier(shared_vads, "gflags", {}, "read up to the limit"),
-    "shared handle table": Amplifier(shared_handle_table, "handletraces", {}, "handle table shared"),
+    "shared handle table": Amplifier(shared_handle_table, "handletraces", {}, "contradicted: ObjectTable"),
     "repeating page tables": Amplifier(repeating_page_tables, "heaptraces", {}, "page tables repeat"),
     "handles of many processes": Amplifier(handles_of_many_processes, "handletraces", {}),
     "aliased object traces": Amplifier(aliased_object_traces, "objecttraces", {}, "events overlap"),
