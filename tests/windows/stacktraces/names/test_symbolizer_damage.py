@@ -388,6 +388,7 @@ def test_a_kernel_table_without_vads(
     else:
         del user_types[type_name]
     opened.context.symbol_space.clear_symbol_cache()
+    opened.context.symbol_space._resolved.clear()  # what an image before it has made of the whole table
     memory = opened.image
     (space,) = AddressSpaces.list_spaces(memory, [1000])
     symbolizer = Symbolizer(memory)
