@@ -68,7 +68,7 @@ CASES = {
     "stacktracedb, one index": Case(
         stacktracedb.StackTraceDb, images.database, 100, (490, 1900000, 400, 16, 42, 2, 14, 1), {"index": [5]}
     ),
-    "gflags, processes": Case(gflags.GFlags, _PROCESSES, 5, (730, 5000000, 560, 80, 160, 11, 2, 10)),
+    "gflags, processes": Case(gflags.GFlags, _PROCESSES, 5, (860, 5200000, 610, 80, 160, 11, 2, 10)),
     "trapframes, processes": Case(
         trapframes.TrapFrames, _processes_of_threads, 2, (420, 1450000, 400, 0, 110, 5, 3, 4)
     ),
@@ -90,7 +90,7 @@ CASES = {
         traces.StackTraces, images.database, 100, (2300, 17500000, 600, 32, 72, 3, 36, 2)
     ),
     "traces, processes": Case(
-        traces.StackTraces, _PROCESSES, 5, (3400, 26500000, 2100, 310, 440, 13, 16, 33)
+        traces.StackTraces, _PROCESSES, 5, (3400, 26500000, 2150, 310, 440, 13, 16, 33)
     ),
 }
 
