@@ -126,10 +126,10 @@ class Vads:
             vad = self._vad(tree, address, node, tag in SHORT_TAGS)
             found.append(vad)
             low, high = between.pop(address, (0, 1 << 64))
-            # What lies left of a node in the tree lies below it, and what lies right above.
-            complete = complete and low <= vad.start < vad.end <= high
+            # What lies left of a node in the tree begins below it, and what lies right above.
+            complete = complete and low <= vad.start <= high and vad.start < vad.end
             right, left = tree.right.of(node), tree.left.of(node)
-            between.update({right: (vad.end, high), left: (low, vad.start)})
+            between.update({right: (vad.start, high), left: (low, vad.start)})
             waiting += (right, left)
         if waiting:
             vollog.warning(f"The VADs below {root:#x} were read up to the limit: {len(found)} of them")
