@@ -29,6 +29,9 @@ SYMBOL = "RtlCriticalSectionList"
 PEB_LOCKS = ("FastPebLock", "LoaderLock")
 """Members of the PEB that point to a critical section."""
 
+MAX_STEPS = 0x1000
+"""How far the links of a list with a damaged head are followed to see whether they come back."""
+
 MAX_TRIES = 0x4000
 """The most places in ntdll's data that are tried. A real ntdll has a few hundred that look like a list."""
 
@@ -179,7 +182,7 @@ class SectionLists:
             if tries >= MAX_TRIES:
                 vollog.warning(f"Process {ntdll.space.pid}: ntdll's data is no data; the search was given up")
                 return
-            if _linked(link, memory):
+            if _linked(link, memory) and (both or _closes(link, memory)):
                 yield link
 
     def _pairs(self, ntdll: Ntdll, both: bool) -> Iterator[int]:
@@ -211,6 +214,20 @@ class SectionLists:
 def _plausible(pointer: int, width: int) -> bool:
     """Tells whether a word may be the link to another node. It is cheap, as all words are tested."""
     return pointer > _NO_POINTER and not pointer % width
+
+
+def _closes(head: int, memory: SectionMemory) -> bool:
+    """Tells whether the links of one direction lead from a head back to it."""
+    for side in (0, 1):
+        at = head
+        for _ in range(MAX_STEPS):
+            pair = memory.links(at)
+            if pair is None or not pair[side]:
+                break
+            at = pair[side]
+            if at == head:
+                return True
+    return False
 
 
 def _linked(link: int, memory: SectionMemory) -> bool:
