@@ -102,7 +102,7 @@ def counted(other: pathlib.Path, subject: Subject, folder: pathlib.Path) -> Tupl
 
 
 def _instructions(image: Image, command: str, tree: pathlib.Path) -> int:
-    vol(image, "windows.info", tree=tree)  # what it keeps in its cache is there from now on
+    vol(image, *command.split(), tree=tree)  # symbol tables are checked once, and bytecode is written
     executable = pathlib.Path(sys.executable).with_name("vol")
     words = [
         *_VALGRIND,
