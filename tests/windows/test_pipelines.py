@@ -133,23 +133,30 @@ def check_lines(folder: pathlib.Path) -> None:
     assert len({row["TraceId"] for row in traces}) == len(traces)
 
 
+def query(statement: str) -> duckdb.DuckDBPyRelation:
+    """What a SELECT finds (DuckDB has no relation for other statements)."""
+    found = duckdb.sql(statement)
+    assert found is not None
+    return found
+
+
 def check_readers(folder: pathlib.Path) -> None:
     """Asserts that DuckDB and Polars read JSON lines and Parquet alike, in the types of the schema."""
     for table, columns in schema.TABLES.items():
         path = folder / f"{table}.parquet"
-        found = duckdb.sql(f"SELECT * FROM '{path}'")
+        found = query(f"SELECT * FROM '{path}'")
         assert found.columns == [column.name for column in columns]
         assert found.types == [tables.DUCKDB_TYPES[column.type] for column in columns]
         times = [column.name for column in columns if column.type == schema.TIME]
         cut = ", ".join(f"date_trunc('milliseconds', {name}) AS {name}" for name in times)
         replaced = f"* REPLACE ({cut})" if cut else "*"
-        lines = duckdb.sql(f"SELECT {replaced} FROM {read_json(path.with_suffix('.jsonl'), table)}")
+        lines = query(f"SELECT {replaced} FROM {read_json(path.with_suffix('.jsonl'), table)}")
         rows = lines.fetchall()
         assert (rows, lines.types) == (found.fetchall(), found.types)
         frame = polars.read_parquet(path)
         assert dict(frame.schema) == {column.name: POLARS[column.type] for column in columns}
         assert frame.rows() == rows
-        text = {
+        text: Dict[str, Any] = {
             column.name: polars.String if column.type == schema.TIME else POLARS[column.type]
             for column in columns
         }
@@ -177,7 +184,7 @@ def test_the_image_without_traces_has_none(lake: Dict[str, pathlib.Path]) -> Non
 @pytest.mark.parametrize("table", TABLES)
 def test_one_query_reads_all_images(table: str, lake: Dict[str, pathlib.Path]) -> None:
     rows = sum(len(flatfiles.lines(folder / f"{table}.jsonl")) for folder in lake.values())
-    found = duckdb.sql(f"SELECT * FROM {parquet(lake, table)}")
+    found = query(f"SELECT * FROM {parquet(lake, table)}")
     assert len(found.fetchall()) == rows
     assert found.types == [tables.DUCKDB_TYPES[column.type] for column in schema.TABLES[table]]
     files = [folder / f"{table}.parquet" for folder in lake.values()]
@@ -187,26 +194,26 @@ def test_one_query_reads_all_images(table: str, lake: Dict[str, pathlib.Path]) -
 @pytest.mark.parametrize("table", TABLES)
 def test_each_column_is_selected_by_its_bare_name(table: str, lake: Dict[str, pathlib.Path]) -> None:
     for column in schema.TABLES[table]:
-        found = duckdb.sql(f"SELECT {column.name} FROM {parquet(lake, table)} t ORDER BY {column.name}")
+        found = query(f"SELECT {column.name} FROM {parquet(lake, table)} t ORDER BY {column.name}")
         assert found.columns == [column.name]
 
 
 def test_image_and_trace_are_a_key_over_all_images(lake: Dict[str, pathlib.Path]) -> None:
     traces, frames = parquet(lake, "traces"), parquet(lake, "traceframes")
     again = f"SELECT ImageId, TraceId FROM {traces} GROUP BY ALL HAVING count(*) > 1"
-    assert duckdb.sql(again).fetchall() == []
+    assert query(again).fetchall() == []
     lost = f"SELECT 1 FROM {frames} f LEFT JOIN {traces} t USING (ImageId, TraceId) WHERE t.Kind IS NULL"
-    assert duckdb.sql(lost).fetchall() == []
+    assert query(lost).fetchall() == []
     twice = f"SELECT ImageId, TraceId, Frame FROM {frames} GROUP BY ALL HAVING count(*) > 1"
-    assert duckdb.sql(twice).fetchall() == []
-    images = duckdb.sql(f"SELECT count(*), count(DISTINCT ImageId) FROM {parquet(lake, 'traceimage')}")
+    assert query(twice).fetchall() == []
+    images = query(f"SELECT count(*), count(DISTINCT ImageId) FROM {parquet(lake, 'traceimage')}")
     assert images.fetchall() == [(len(IMAGES), len(IMAGES))]
 
 
 def answers(statement: str, folders: Dict[str, pathlib.Path]) -> List[Any]:
     for table in TABLES:
         statement = statement.replace(f"'{table}.parquet'", parquet(folders, table))
-    return list(duckdb.sql(statement).fetchall())
+    return list(query(statement).fetchall())
 
 
 @pytest.mark.parametrize("question", QUESTIONS, ids=range(len(QUESTIONS)))
@@ -288,4 +295,4 @@ def test_what_windows_wrote(
     both = {"sample": lake["sample"], "real": tmp_path}
     for table in TABLES:
         rows = sum(len(flatfiles.lines(folder / f"{table}.jsonl")) for folder in both.values())
-        assert duckdb.sql(f"SELECT * FROM {parquet(both, table)}").shape[0] == rows
+        assert query(f"SELECT * FROM {parquet(both, table)}").shape[0] == rows
