@@ -87,7 +87,7 @@ def of_tables(rows: List[Row], framed: List[Row], source: str) -> List[Tuple[Any
     found = []
     for row in rows:
         # What stands for a whole database, or for one that cannot be found, is no stack.
-        if row["Kind"] not in KINDS[source] or (source == "database" and row["TraceId"].endswith(":")):
+        if row["Kind"] not in KINDS[source] or (source == "database" and row["Count"] is None):
             continue
         found.append((_of(row, _STACK), [_shown(each) for each in below.get(row["TraceId"], [])]))
     return found

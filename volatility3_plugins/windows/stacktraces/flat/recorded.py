@@ -111,7 +111,7 @@ class DatabaseStacks:
             None,
             self._frames.of(space).stack(trace.frames, freed),
             tracestatus.of(trace.status),
-            counted=trace.trace_count,
+            counted=1 if trace.trace_count is None else trace.trace_count,
             depth=trace.depth,
             hash=trace.hash,
         )
@@ -156,7 +156,8 @@ class HeapStacks:
             owner.kind,
             self._frames.of(space).stack(addresses, freed),
             owner.said,
-            depth=len(addresses),
+            counted=None if owner.trace is None else 1,
+            depth=None if owner.trace is None else len(addresses),
             hash=recorded_hash(addresses),
             nothing=owner.trace is None,
         )
@@ -207,7 +208,7 @@ class LockStacks:
         creators = self._locks.creators(space, listed)
         for each in listed:
             if isinstance(each, LockGap):
-                yield gap(LOCK, distinct.key(LOCK, space, 0, ""), space, each.status)
+                yield gap(LOCK, distinct.gap(LOCK, space, each.status), space, each.status)
             elif each.back_trace_index != 0 or each.creator_address:
                 yield self._lock(space, each, creators, distinct)
 
@@ -257,15 +258,19 @@ class HandleStacks:
             pids: the processes wanted; all when empty
         """
         for space in self._natives:
-            distinct = Distinct()
+            distinct, newer = Distinct(), 0
             for event in self._handles.list_events(space) if not pids or space.pid in pids else ():
-                yield self._flat(event, distinct)
+                if event.event or event.handle is not None:
+                    newer = event.sequence or newer
+                    yield self._flat(event, distinct)
+                else:
+                    key = distinct.gap(HANDLE, space, event.status, 0, newer)
+                    yield gap(HANDLE, key, space, event.status)
 
     def _flat(self, event: HandleEvent, distinct: Distinct) -> FlatStack:
         frames = self._frames.of(self._acting.of(event))
         body = 0 if event.object is None else event.object.body
         key = distinct.key(HANDLE, event.space, event.handle or 0, event.event, event.sequence or 0, body)
-        hole = not event.event and event.handle is None
         return FlatStack(
             HANDLE,
             key,
@@ -276,8 +281,8 @@ class HandleStacks:
             event.status,
             tid=event.by_tid,
             event=event.event or None,
-            counted=None if hole else 1,
-            depth=None if hole else len(event.frames),
+            counted=1,
+            depth=len(event.frames),
             hash=recorded_hash(event.frames),
         )
 
@@ -304,9 +309,13 @@ class ObjectStacks:
 
     def _flat(self, event: ObjectEvent, distinct: Distinct) -> FlatStack:
         body = 0 if event.object is None else event.object.body
+        if event.event:
+            key = distinct.key(OBJECT, self._kernel, body, event.event, event.sequence or 0)
+        else:
+            key = distinct.gap(OBJECT, self._kernel, event.status, body)
         return FlatStack(
             OBJECT,
-            distinct.key(OBJECT, self._kernel, body, event.event, event.sequence or 0),
+            key,
             self._kernel,
             body or None,
             _described(event.object),
@@ -316,6 +325,7 @@ class ObjectStacks:
             counted=event.num_traces,
             depth=len(event.frames) if event.event else None,
             hash=recorded_hash(event.frames),
+            nothing=not (event.event or event.status),
         )
 
 

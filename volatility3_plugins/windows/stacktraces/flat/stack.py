@@ -7,6 +7,7 @@ from __future__ import annotations
 from operator import attrgetter
 from typing import Collection, Dict, Optional, Sequence
 
+from ..base.decode.memo import late_pattern
 from ..base.decode.record import Record
 from ..base.decode.status import Status, Word, says
 from ..base.space import AddressSpace
@@ -34,6 +35,8 @@ _FRAMES_MISSING = (
 )
 """What a stack says of which frames are missing, or may be."""
 
+_LETTERS = late_pattern(r"\w+")
+
 _unbacked, _shown, _part, _address = map(attrgetter, ("unbacked", "shown", "part", "address"))
 
 
@@ -52,7 +55,7 @@ class FlatStack(Record):
         thread: the thread whose stack it is
         tid: of that, of the owner of a lock, or of who did what an event says
         event: what was done with a handle or an object
-        counted: how often it is there
+        counted: how often it is there; None for a row that is no stack
         size: bytes of the heap blocks that are counted
         depth: number of return addresses as stored; None where it is not known
         hash: BackTraceHash; None where it is not known
@@ -153,9 +156,25 @@ class Distinct:
         count = self._seen[made] = self._seen.get(made, 0) + 1
         return made if count == 1 else f"{made}~{count}"
 
+    def gap(self, kind: str, space: AddressSpace, said: Status, owner: int = 0, *numbers: int) -> str:
+        """Returns a TraceId for a row that is no stack; the arguments are those of `key`.
+
+        Args:
+            said: what the row says: its words are the piece, its numbers come last
+        """
+        own = [each for each in said if each not in space.remark] or said
+        said_numbers = (each.number for each in own if each.number is not None)
+        return self.key(kind, space, owner, _piece(own), *numbers, *said_numbers)
+
+
+def _piece(said: Status) -> str:
+    """Returns the words of a status as they stand in a TraceId."""
+    words = (each.word.value.format("", members="") for each in said)
+    return ".".join("-".join(_LETTERS.findall(each)) for each in words)
+
 
 def gap(kind: str, key: str, space: AddressSpace, said: Status, owner: Optional[int] = None) -> FlatStack:
-    """Returns what stands for stacks that cannot be read.
+    """Returns what stands for stacks that cannot be listed: it has no Count.
 
     Args:
         kind: theirs

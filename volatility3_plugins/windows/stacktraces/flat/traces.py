@@ -26,11 +26,11 @@ from ..stacks.lister import CallStack, StackLister
 from ..threads.lister import Thread, Threads
 from ..tracedb.decode.capture import back_trace_hash
 from ..tracedb.finder import Databases
-from .decode.schema import HANDLE, HEAP, HEAPLOG, LOCK, OBJECT, STD, THREAD_KINDS
+from .decode.schema import HANDLE, HEAP, HEAPLOG, KERNEL, LOCK, OBJECT, STD, THREAD_KINDS
 from .frames import FlatFrames
 from .imagefacts import Totals
 from .recorded import DatabaseStacks, HandleStacks, HeapStacks, LockStacks, ObjectStacks
-from .stack import Distinct, FlatStack, FlatWanted
+from .stack import Distinct, FlatStack, FlatWanted, gap
 
 EVERYTHING = FlatWanted()
 
@@ -75,7 +75,7 @@ class FlatTraces(interfaces.configuration.VersionableInterface):
             for thread in threads.list_threads(wanted):
                 totals.threads += thread.ethread != 0 or thread.tid is not None
                 for stack in threads.of_thread(thread, wanted.scan_stacks):
-                    if wanted.takes(stack):
+                    if wanted.takes(stack) and stack.counted is not None:
                         totals.stack(stack.incomplete)
                     yield stack
         # Neither traces of databases nor those of heaps and objects say which thread left them.
@@ -129,6 +129,10 @@ class ThreadStacks:
             thread: the thread
             scan: those from trap frames that only a scan of its kernel stacks finds, too
         """
+        if thread.unusable and not thread.ethread:
+            key = self._distinct.gap(KERNEL, thread.space, thread.status)
+            yield gap(KERNEL, key, thread.space, thread.status)
+            return
         # What only a scan of physical memory found has no address, and may be there twice.
         distinct = Distinct() if thread.ethread else self._distinct
         for stack in self._lister.of_thread(thread):

@@ -153,9 +153,15 @@ TRACES: Tuple[Column, ...] = (
     ),
     Column("OwnerName", STR, True, "Type of the lock, heap or database; type and name of the object."),
     Column("Event", STR, True, "What was done with the handle or object.", EVENTS),
-    Column("Count", INT, True, "How often the stack is there: captures, blocks in use or references."),
+    Column(
+        "Count",
+        INT,
+        True,
+        "How often the stack is there: captures, blocks in use or references, else 1; null in a row that is "
+        "no stack.",
+    ),
     Column("Bytes", INT, True, "Bytes that the callers asked for in the heap blocks that Count counts."),
-    Column("Depth", INT, True, "Number of return addresses; null where it cannot be read."),
+    Column("Depth", INT, True, "Number of return addresses; null where it cannot be read, and in a row that is no stack."),
     Column("BackTraceHash", HEX, True, "Sum of the low 32 bits of the return addresses."),
     Column("StackKey", STR, True, "Key of the code in the stack, equal on every machine and at every boot."),
     Column("ShapeKey", STR, True, "Key of the modules in the stack, equal for all versions of these."),
