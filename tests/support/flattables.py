@@ -77,8 +77,20 @@ def of_plugin(opened: Opened, source: str, **options: Any) -> List[Tuple[Any, ..
             continue
         if source == "heap" and not (own or stack.row["Status"] or stack.row["Count"]):
             continue
+        if source == "lock":
+            stack.row["Status"] = _of_owners(stack.row["Status"], node.children)
         found.append((_of(stack.row, _STACK), [_shown(row) for row in own]))
     return found
+
+
+def _of_owners(said: str, rows: List[Row]) -> str:
+    """What windows.traces says of a lock whose owners have rows in windows.locks."""
+    owners = [row for row in rows if row["OwnerRole"] is not None]
+    tids = {row["OwnerTID"]: None for row in owners if row["OwnerRole"] != "waiter" and row["OwnerTID"]}
+    words = [*said.split(", "), *(row["Status"] for row in owners)]
+    if len(tids) > 1:
+        words.append(f"owned by {' '.join(map(str, tids))}")
+    return ", ".join(dict.fromkeys(filter(None, words)))
 
 
 def of_tables(rows: List[Row], framed: List[Row], source: str) -> List[Tuple[Any, ...]]:

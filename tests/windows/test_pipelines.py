@@ -233,7 +233,9 @@ def test_the_page_has_the_three_questions_and_their_answers(lake: Dict[str, path
     assert (0, "nt", "std", "none", 1, 1) in unbacked
     held = {(address, tid, process) for address, _, tid, _, process, _ in locks}
     assert ("0xffffe0001000c8f0", 4316, "updater.exe") in held
-    assert len(held) == 4
+    shared = {tid for address, tid, _ in held if address == "0xffffe0001000c9f0"}
+    assert shared == {4316, 4320}
+    assert len(held) == len(locks) == 6
     assert leaks[0] == (98304, 24, 1, "updater!load_settings+0x47; updater!main+0x31")
 
 

@@ -110,20 +110,34 @@ def test_every_windows(name: str, tmp_path: pathlib.Path) -> None:
     [
         *({}, {"pid": [4312]}, {"tid": [4320]}, {"kinds": ["user"]}, {"kinds": ["std"]}),
         *({"carve": True}, {"scan_stacks": True}, {"scan_threads": True}, {"processors": True}),
+        *({"kinds": ["lock"]}, {"kinds": ["wow64", "heaplog"]}),
     ],
 )
 def test_counts_are_those_of_the_traces(options: Dict[str, Any], sampled: Opened) -> None:
     listed = [row for _, row in sampled.rows(traces.StackTraces, **options)]
-    stacks = [row for row in listed if row["Kind"] in THREADS]
+    stacks = [row for row in listed if row["Kind"] in THREADS and row["Count"] is not None]
     threads = {row["Owner"] for row in stacks}
     found = row(sampled, **options)
+    kinds = options.get("kinds", schema.KINDS)
     assert found["ImageId"] == listed[0]["ImageId"]
-    assert found["Stacks"] == len(stacks)
-    assert found["StacksIncomplete"] == sum(row["Incomplete"] for row in stacks)
+    if set(THREADS).isdisjoint(kinds):
+        assert [found[name] for name in ("Threads", "Stacks", "StacksIncomplete")] == [None] * 3
+    else:
+        assert found["Stacks"] == len(stacks)
+        assert found["StacksIncomplete"] == sum(row["Incomplete"] for row in stacks)
     if "kinds" not in options:
         assert found["Threads"] == len(threads)
     databases = {row["Owner"] for row in listed if row["Kind"] in ("std", "heaplog")}
-    assert found["Databases"] == len(databases)
+    walked = "tid" not in options and not {"std", "heaplog"}.isdisjoint(kinds)
+    assert found["Databases"] == (len(databases) if walked else None)
+
+
+@pytest.mark.parametrize("options", [{"find": "nt!*"}, {"find": "nobody!*"}, {"unbacked": True}])
+def test_what_the_tables_select_changes_no_count(options: Dict[str, Any], sampled: Opened) -> None:
+    plain, found = row(sampled), row(sampled, **options)
+    for name in ("Warnings", "WarningText", "PagesWanted", "PagesMissing"):
+        del plain[name], found[name]
+    assert found == plain
 
 
 def test_nothing_there_and_nothing_readable_differ(tmp_path: pathlib.Path) -> None:

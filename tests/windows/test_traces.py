@@ -153,8 +153,8 @@ def test_kinds_and_threads_are_selected(demo: Opened) -> None:
         found = flattables.stacks(demo, kinds=[kind])
         assert found == [row for row in rows if row["Kind"] == kind]
     one = flattables.stacks(demo, tid=[4320])
-    assert one == [row for row in rows if row["TID"] == 4320]
-    assert {row["Kind"] for row in one} == {"kernel", "user", "handle"}
+    assert one == [row for row in rows if row["TID"] == 4320 or "owned by 4316 4320" in row["Status"]]
+    assert {row["Kind"] for row in one} == {"kernel", "user", "lock", "handle"}
     with pytest.raises(exceptions.RenderException, match="--kinds: there is no fiber; there are kernel"):
         flattables.stacks(demo, kinds=["fiber"])
 

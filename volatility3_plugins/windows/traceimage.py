@@ -28,18 +28,19 @@ class TraceImage(interfaces.plugins.PluginInterface):
     @classmethod
     def get_requirements(cls) -> List[interfaces.configuration.RequirementInterface]:
         return [
-            *rows.requirements_of_flat("stacks", selecting=False),
-            options.switch("sha256", "Read all files of the image for their SHA-256"),
+            *rows.requirements_of_flat("stacks"),
+            rows.sha256(),
         ]
 
     def _generator(self, wanted: FlatWanted) -> Iterator[Row]:
         with Warnings() as warnings:
             image, totals = options.image(self), Totals()
-            with Listing(self) as listing:
+            with Listing(self, rows.NOTHING, "stacks") as listing:
                 for _ in rows.stacks(self, image, listing, wanted, totals):
                     pass
             facts = gather(image, totals, warnings, self.config.get("sha256", False))
             yield rows.FlatCells("traceimage", NOT_AVAILABLE).row(image_values(facts))
 
     def run(self) -> interfaces.renderers.TreeGrid:
+        options.check(self)
         return rows.tree("traceimage", self._generator(rows.wanted(self)))

@@ -30,6 +30,7 @@ class StackTraces(interfaces.plugins.PluginInterface):
         return [
             *rows.requirements_of_flat("stacks"),
             options.switch("dump", "Write stacks, frames and image as JSON lines, and show the files only"),
+            rows.sha256(),
         ]
 
     def _generator(self, wanted: FlatWanted) -> Iterator[Row]:

@@ -42,6 +42,7 @@ class Totals:
     """How many stacks there are, counted by whoever walks them.
 
     Attributes:
+        walked_threads, walked_databases: whether any were asked for
         threads: threads whose stacks were asked for
         stacks: stacks of threads
         incomplete: how many of these are incomplete
@@ -49,6 +50,7 @@ class Totals:
     """
 
     def __init__(self) -> None:
+        self.walked_threads = self.walked_databases = False
         self.threads = self.stacks = self.incomplete = self.databases = 0
 
     def stack(self, incomplete: bool) -> None:
@@ -132,10 +134,10 @@ class ImageFacts(Record):
     processes: int
     processes_found_otherwise: int
     processes_unreadable: int
-    threads: int
-    stacks: int
-    stacks_incomplete: int
-    databases: int
+    threads: Optional[int]
+    stacks: Optional[int]
+    stacks_incomplete: Optional[int]
+    databases: Optional[int]
     pages_wanted: int
     pages_missing: int
     warnings: int
@@ -194,10 +196,10 @@ def gather(image: Image, totals: Totals, warnings: Warnings, hashes: bool = Fals
         processes=len(listed),
         processes_found_otherwise=sum(says(each, Word.NOT_IN_THE_PROCESS_LIST) for each in listed),
         processes_unreadable=max(len(listed) - readable, 0),
-        threads=totals.threads,
-        stacks=totals.stacks,
-        stacks_incomplete=totals.incomplete,
-        databases=totals.databases,
+        threads=totals.threads if totals.walked_threads else None,
+        stacks=totals.stacks if totals.walked_threads else None,
+        stacks_incomplete=totals.incomplete if totals.walked_threads else None,
+        databases=totals.databases if totals.walked_databases else None,
         pages_wanted=image.pages_wanted,
         pages_missing=image.pages_missing,
         warnings=warnings.count,

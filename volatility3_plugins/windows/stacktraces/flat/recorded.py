@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import Collection, Dict, Iterable, Iterator, Optional, Sequence, Tuple
 
 from ..base import globalflag
-from ..base.decode.status import Word, says, status, text
+from ..base.decode.status import Said, Status, Word, says, status, text
 from ..base.image import Image
 from ..base.objectheaders import ObjectInfo
 from ..base.space import AddressSpace
@@ -17,7 +17,7 @@ from ..heaps.decode.block import Group
 from ..heaps.decode.contents import HeapOwner
 from ..heaps.lister import Heaps
 from ..locks.lister import LockLister
-from ..locks.lock import Lock, LockGap
+from ..locks.lock import WAITING, Lock, LockGap
 from ..names.symbolizer import Symbolizer
 from ..objects.lister import ObjectEvent, ObjectTraceLister
 from ..tracedb.creators import Creator
@@ -34,6 +34,9 @@ from .stack import Distinct, FlatStack, gap
 
 BLOCKS = "blocks"
 """OwnerName of the stacks that allocated heap blocks; those of heaps and segments say what they are."""
+
+MAX_OWNERS = 64
+"""Owners of a lock that Status names."""
 
 _MOST = (1 << 63) - 1
 
@@ -221,6 +224,7 @@ class LockStacks:
             addresses = creator.frames
         freed = creator is not None and says(creator.status, Word.FREED)
         address = each.debug_info if each.address is None else each.address
+        tids = _owners(each)
         return FlatStack(
             LOCK,
             distinct.key(LOCK, space, address or 0, "", each.back_trace_index or 0),
@@ -228,12 +232,26 @@ class LockStacks:
             address,
             each.type,
             self._frames.of(space).stack(addresses, freed),
-            each.said(creator),
-            tid=None if each.owner is None else each.owner.tid,
+            status(each.said(creator), _owned(each, tids)),
+            tid=tids[0] if tids else None,
+            more_tids=tids[1:],
             counted=1,
             depth=len(addresses) if each.back_trace_index is not None or addresses else None,
             hash=recorded_hash(addresses),
         )
+
+
+def _owners(each: Lock) -> Tuple[int, ...]:
+    """Returns the IDs of the threads that own a lock, each once; an exclusive owner comes first."""
+    owners = [each.owner, *(owner.owner for owner in each.owners if owner.kind != WAITING)]
+    return tuple(dict.fromkeys(owner.tid for owner in owners if owner is not None))
+
+
+def _owned(each: Lock, tids: Tuple[int, ...]) -> Status:
+    """Returns what the owners of a lock add to its status, if `tids` are their IDs."""
+    several = Said(Word.OWNED_BY, members=tuple(map(str, tids[:MAX_OWNERS]))) if len(tids) > 1 else None
+    more = Said(Word.MORE_OWNERS, len(tids) - MAX_OWNERS) if len(tids) > MAX_OWNERS else None
+    return status(*(owner.status for owner in each.owners), several, more)
 
 
 class HandleStacks:

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from operator import attrgetter
-from typing import Collection, Dict, Optional, Sequence
+from typing import Collection, Dict, Optional, Sequence, Tuple
 
 from ..base.decode.memo import late_pattern
 from ..base.decode.record import Record
@@ -60,6 +60,7 @@ class FlatStack(Record):
         depth: number of return addresses as stored; None where it is not known
         hash: BackTraceHash; None where it is not known
         nothing: there is no stack, and none was to be expected
+        more_tids: the other owners of a lock
     """
 
     kind: str
@@ -78,6 +79,12 @@ class FlatStack(Record):
     depth: Optional[int] = None
     hash: Optional[int] = None
     nothing: bool = False
+    more_tids: Tuple[int, ...] = ()
+
+    @property
+    def tids(self) -> Tuple[int, ...]:
+        """All threads of which `tid` is the first."""
+        return () if self.tid is None else (self.tid, *self.more_tids)
 
     @property
     def guessed(self) -> int:
@@ -120,7 +127,7 @@ class FlatWanted(Record):
     Attributes:
         kinds: of `schema.KINDS`
         pids: the processes; 0 is the kernel
-        tids: the threads: of these are stacks, and what has a thread
+        tids: the threads: of these are stacks, and what has one of them
         carve: freed and orphan entries, and databases to which no pointer leads, too
         scan_stacks: stacks from trap frames that only a scan of the kernel stacks finds, too
         scan_threads: threads that only a pool scan finds, too
@@ -141,7 +148,7 @@ class FlatWanted(Record):
 
     def takes(self, stack: FlatStack) -> bool:
         """Tells whether a stack is of a wanted kind and thread."""
-        return self.has(stack.kind) and (not self.tids or stack.tid in self.tids)
+        return self.has(stack.kind) and (not self.tids or any(tid in self.tids for tid in stack.tids))
 
 
 class Distinct:

@@ -71,6 +71,7 @@ class FlatTraces(interfaces.configuration.VersionableInterface):
 
     def _listed(self, wanted: FlatWanted, totals: Totals) -> Iterator[FlatStack]:
         if wanted.has(*THREAD_KINDS):
+            totals.walked_threads = True
             threads = ThreadStacks(self._symbolizer, self._frames)
             for thread in threads.list_threads(wanted):
                 totals.threads += thread.ethread != 0 or thread.tid is not None
@@ -80,6 +81,7 @@ class FlatTraces(interfaces.configuration.VersionableInterface):
                     yield stack
         # Neither traces of databases nor those of heaps and objects say which thread left them.
         if not wanted.tids and wanted.has(STD, HEAPLOG):
+            totals.walked_databases = True
             kinds = [kind for kind in (STD, HEAPLOG) if wanted.has(kind)]
             traces = DatabaseStacks(self._symbolizer, self._frames, self._databases)
             for space in self._spaces(wanted):

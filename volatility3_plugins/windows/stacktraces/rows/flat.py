@@ -44,14 +44,11 @@ _ABSENT = {
 """What stands for no value in these columns."""
 
 
-def requirements_of_flat(
-    things: str, selecting: bool = True
-) -> List[interfaces.configuration.RequirementInterface]:
+def requirements_of_flat(things: str) -> List[interfaces.configuration.RequirementInterface]:
     """Returns the options that the plugins of the flat tables have in common.
 
     Args:
         things: what the plugin lists, in plural
-        selecting: whether --find and --unbacked are among them
     """
     return [
         *options.helpers(traces=FlatTraces, threads=Threads),
@@ -64,7 +61,7 @@ def requirements_of_flat(
         ),
         options.pid(zero_means="the kernel"),
         options.tid(),
-        *(options.selecting(things) if selecting else ()),
+        *options.selecting(things),
         options.switch("carve", "Add freed and orphan traces, and databases that no pointer leads to"),
         options.switch(
             "scan_stacks", "Add the stacks from trap frames that only a scan of the kernel stacks finds"
@@ -73,6 +70,11 @@ def requirements_of_flat(
         options.switch("processors", "Add the stacks of processors that were idle"),
         options.fetch_symbols(),
     ]
+
+
+def sha256() -> interfaces.configuration.RequirementInterface:
+    """Returns the option --sha256."""
+    return options.switch("sha256", "Read all files of the image for their SHA-256")
 
 
 def wanted(plugin: interfaces.plugins.PluginInterface) -> FlatWanted:
@@ -116,8 +118,8 @@ def stacks(
     """
     lister = FlatTraces(options.symbolizer(plugin, image))
     for stack in listing.each(lister.list_stacks(asked, totals), _work):
-        if stack.tid is not None:
-            listing.asked.saw("tid", stack.tid)
+        for tid in stack.tids:
+            listing.asked.saw("tid", tid)
         if stack.frames:
             listing.found = True
         else:
@@ -218,9 +220,8 @@ class FlatDump:
             totals: what the walk counted
             warnings: those that were logged meanwhile
         """
-        self._write(
-            "traceimage", [json_line(schema.IMAGE, image_values(gather(self._image, totals, warnings)))]
-        )
+        facts = gather(self._image, totals, warnings, self._plugin.config.get("sha256", False))
+        self._write("traceimage", [json_line(schema.IMAGE, image_values(facts))])
         for name, file in self._files.items():
             yield 0, (name, self._rows[name], file.close())
 

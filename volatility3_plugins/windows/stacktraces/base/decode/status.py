@@ -306,6 +306,11 @@ class Word(enum.Enum):
     """The kernel's symbols do not describe the owners of a fast resource."""
     OWNERS_MISSING = "{} owners missing"
     """ActiveEntries counts so many more owners than the lock's entries name."""
+    # Owners of locks in a flat table.
+    OWNED_BY = "owned by {members}"
+    """These threads, by their IDs, own the lock at the same time; TID is the first one."""
+    MORE_OWNERS = "{} more owners"
+    """So many threads own the lock besides those that are named."""
     # Modules.
     PARTLY_UNLINKED = "partly unlinked"
     """The module is in one of the loader lists only."""
