@@ -127,17 +127,21 @@ def stack_key(rows: List[Row]) -> Any:
 
 def shape_key(rows: List[Row]) -> Any:
     """ShapeKey of a stack, in the same way."""
+    text = modules([row for row in rows if row["How"] != "scan" and (row["Frame"] or row["How"] != "trap")])
+    return None if text is None else _digest(text)
+
+
+def modules(rows: List[Row]) -> Any:
+    """Modules of a stack, in the same way: of all its frames."""
     names = []
     for row in rows:
-        if row["How"] == "scan" or (row["Frame"] == 0 and row["How"] == "trap"):
-            continue
         if row["Address"] is None:
             names.append("<unreadable>")
         elif row["Backing"] == "image":
             names.append(row["Module"].lower())
         else:
             names.append(row["Symbol"] if row["Backing"] is None else f"<{row['Backing']}>")
-    return _digest("; ".join(name for name, _ in itertools.groupby(names))) if names else None
+    return "; ".join(name for name, _ in itertools.groupby(names)) if names else None
 
 
 def _digest(text: str) -> str:

@@ -108,9 +108,22 @@ def test_keys_follow_from_the_frames(options: Dict[str, Any], opened: Opened) ->
         own = below.get(row["TraceId"], [])
         assert row["StackKey"] == flattables.stack_key(own)
         assert row["ShapeKey"] == flattables.shape_key(own)
+        assert row["Modules"] == flattables.modules(own)
         assert (row["KeyQuality"] is None) == (row["StackKey"] is None)
         assert row["Guessed"] == sum("unsure" in frame["Status"] for frame in own)
         assert [frame["Frame"] for frame in own] == list(range(len(own)))
+
+
+def test_modules_find_code_that_was_interrupted_where_no_file_backs_it(demo: Opened) -> None:
+    """The interrupted address is in no key: what ran there shows in Modules all the same."""
+    found = [row for row in flattables.stacks(demo, kinds=["user"]) if "<private>" in (row["Modules"] or "")]
+    assert [(row["PID"], row["TID"]) for row in found] == [(4312, 4320)]
+    (row,) = found
+    first = next(frame for frame in flattables.frames(demo) if frame["TraceId"] == row["TraceId"])
+    assert (first["Frame"], first["How"], first["Backing"]) == (0, "trap", "private")
+    unbacked = flattables.stacks(demo, unbacked=True)
+    marks = ("<private>", "<none>", "<unloaded>", "<unmapped>")
+    assert unbacked and all(any(mark in row["Modules"] for mark in marks) for row in unbacked)
 
 
 def test_every_value_is_one_of_the_schema(opened: Opened) -> None:

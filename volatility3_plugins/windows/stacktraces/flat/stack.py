@@ -102,6 +102,11 @@ class FlatStack(Record):
         return "; ".join(map(_shown, self.frames)) if self.frames else None
 
     @property
+    def modules(self) -> Optional[str]:
+        """The column Modules."""
+        return keys.merged(map(_part, self.frames)) if self.frames else None
+
+    @property
     def incomplete(self) -> bool:
         """Whether frames are missing, or may be."""
         if says(self.status, *_FRAMES_MISSING) or None in map(_address, self.frames):

@@ -80,7 +80,7 @@ class FlatTables:
             stack.unbacked,
             stack.guessed,
             stack.text,
-            None if keys is None else keys.modules,
+            stack.modules,
             stack.incomplete,
             self._texts[stack.status],
         )

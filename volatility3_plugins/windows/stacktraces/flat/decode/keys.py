@@ -15,10 +15,11 @@ The text of a StackKey has a line for each frame, innermost first. Each line end
 The name of the module is in lower case. The three numbers have 8 lower-case hexadecimal digits each.
 SizeOfImage is rounded up to whole pages of 4096 bytes, as the kernel rounds those of drivers.
 
-The text of a ShapeKey is the column Modules: of each frame the name of its module in lower case, else what
-its line in the other text is; several equal ones in a row stand once; `; ` stands between them.
+The text of a ShapeKey has of each frame the name of its module in lower case, else what its line in the other
+text is; several equal ones in a row stand once; `; ` stands between them. The column Modules is the same text
+of all frames of the stack.
 
-Neither has frames with the How `scan`, nor frame 0 with the How `trap`: that is where a thread was
+Neither key has frames with the How `scan`, nor frame 0 with the How `trap`: that is where a thread was
 interrupted or went off the processor, which no recorded stack has. Without any frame there are no keys.
 """
 
@@ -27,7 +28,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 from operator import attrgetter
-from typing import Optional, Sequence
+from typing import Iterable, Optional, Sequence
 
 from ...base.decode.record import Record
 from .schema import EXACT, GUESSED, PARTIAL
@@ -52,12 +53,11 @@ class KeyPart(Record):
 
 
 class StackKeys(Record):
-    """The keys of a stack, what they are worth (a word of KEY_QUALITIES), and the column Modules."""
+    """The keys of a stack, and what they are worth (a word of KEY_QUALITIES)."""
 
     stack: str
     shape: str
     quality: str
-    modules: str
 
 
 def in_module(name: str, stamp: Optional[int], size: Optional[int], rva: int) -> KeyPart:
@@ -102,10 +102,14 @@ def of(parts: Sequence[KeyPart], guessed: bool = False) -> Optional[StackKeys]:
     """
     if not parts:
         return None
-    modules = "; ".join(label for label, _ in itertools.groupby(map(_label, parts)))
     quality = EXACT if all(map(_whole, parts)) else PARTIAL
-    stack, shape = digest("".join(map(_line, parts))), digest(modules)
-    return StackKeys(stack, shape, GUESSED if guessed else quality, modules)
+    stack, shape = digest("".join(map(_line, parts))), digest(merged(parts))
+    return StackKeys(stack, shape, GUESSED if guessed else quality)
+
+
+def merged(parts: Iterable[KeyPart]) -> str:
+    """Returns the modules and Backings of frames, several equal ones in a row once, with `; ` between."""
+    return "; ".join(label for label, _ in itertools.groupby(map(_label, parts)))
 
 
 def digest(text: str) -> str:

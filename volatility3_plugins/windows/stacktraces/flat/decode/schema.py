@@ -173,8 +173,8 @@ TRACES: Tuple[Column, ...] = (
         "Modules",
         STR,
         True,
-        "Modules and Backings of the frames that are in the keys, innermost first, repeats merged, with `; ` "
-        "between: that of which ShapeKey is the hash.",
+        "Modules and Backings of all frames, innermost first, repeats merged, with `; ` between; those that "
+        "the keys leave out, too.",
     ),
     Column(
         "Incomplete",
