@@ -12,6 +12,8 @@ from volatility3.framework import exceptions
 from volatility3.plugins.windows import pslist, traceframes, traces, trapframes
 from volatility3.plugins.windows.stacktraces.base.decode.status import Word
 from volatility3.plugins.windows.stacktraces.flat.decode import schema
+from volatility3.plugins.windows.stacktraces.flat.frames import FlatFrames
+from volatility3.plugins.windows.stacktraces.names.symbolizer import Symbolizer
 
 from tests.forge import context, sample
 from tests.forge.context import Opened
@@ -208,6 +210,24 @@ def test_addresses_are_canonical_and_paths_are_the_loaders(demo: Opened) -> None
     private = next(row for row in rows if row["Backing"] == "private")
     assert private["Protection"] == "PAGE_EXECUTE_READWRITE"
     assert [private[name] for name in ("Module", "Rva", "Function", "ModuleStamp")] == [None] * 4
+
+
+def test_functions_are_named_as_the_module_names_them(tmp_path: pathlib.Path) -> None:
+    """A name of a function may look like a distance."""
+    kernel = new_kernel("win10-x64", 0)
+    exports = {"Call+0x40": 0x1100, "Call!It": 0x1200, "Start": 0x1000}
+    odd = kernel.module("odd.sys", exports=exports, text=0x4000)
+    image = context.open_image(kernel.image(), tmp_path).image
+    looked_up = FlatFrames(Symbolizer(image)).of(image.kernel)
+    found = [looked_up.frame(odd.base + rva, rva & 15 != 0) for rva in (0x1100, 0x1108, 0x1200, 0x1211)]
+    assert [(frame.shown, frame.function, frame.displacement) for frame in found] == [
+        ("odd!Call+0x40", "Call+0x40", 0),
+        ("odd!Call+0x40+0x8", "Call+0x40", 8),
+        ("odd!Call!It", "Call!It", 0),
+        ("odd!Call!It+0x11", "Call!It", 17),
+    ]
+    nowhere = looked_up.frame(odd.base + 0x800)
+    assert (nowhere.shown, nowhere.function, nowhere.displacement) == ("odd+0x800", None, None)
 
 
 def test_each_trap_frame_of_a_scan_is_in_a_stack(demo: Opened, tmp_path: pathlib.Path) -> None:

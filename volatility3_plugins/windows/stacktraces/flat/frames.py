@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from typing import Callable, Dict, Generic, Iterable, List, Optional, Tuple, TypeVar
 
-from ..base.decode.memo import late_pattern
 from ..base.decode.record import Record
 from ..base.decode.status import NOTHING, Status, Word, status
 from ..base.space import AddressSpace
@@ -28,8 +27,6 @@ Made = TypeVar("Made")
 
 MAX_FRAMES = 1 << 16
 """Addresses of one address space that are kept."""
-
-_FUNCTION = late_pattern(r"[^!]*!(.*?)([+-]0x[0-9a-f]+)?\Z")
 
 
 class FlatFrame(Record):
@@ -178,7 +175,7 @@ class SpaceFrames:
             return FlatFrame(address, name, name.symbol, unbacked, part, name.status, protection=protection)
         identity, module = self._modules.module(known), known.module
         rva = address - module.base
-        function, displacement = _function(name.symbol)
+        label = known.image.names.find(lookup - module.base)
         return FlatFrame(
             address,
             name,
@@ -191,13 +188,7 @@ class SpaceFrames:
             identity.stamp,
             identity.size,
             rva,
-            function,
-            displacement,
+            None if label is None else label[1],
+            None if label is None else rva - label[0],
             protection,
         )
-
-
-def _function(symbol: str) -> Tuple[Optional[str], Optional[int]]:
-    """Returns the function in a Symbol, and the distance from its start."""
-    found = _FUNCTION.match(symbol)
-    return (None, None) if found is None else (found[1], int(found[2] or "0", 16))

@@ -161,7 +161,12 @@ TRACES: Tuple[Column, ...] = (
         "no stack.",
     ),
     Column("Bytes", INT, True, "Bytes that the callers asked for in the heap blocks that Count counts."),
-    Column("Depth", INT, True, "Number of return addresses; null where it cannot be read, and in a row that is no stack."),
+    Column(
+        "Depth",
+        INT,
+        True,
+        "Number of return addresses; null where it cannot be read, and in a row that is no stack.",
+    ),
     Column("BackTraceHash", HEX, True, "Sum of the low 32 bits of the return addresses."),
     Column("StackKey", STR, True, "Key of the code in the stack, equal on every machine and at every boot."),
     Column("ShapeKey", STR, True, "Key of the modules in the stack, equal for all versions of these."),
