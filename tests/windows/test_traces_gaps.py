@@ -1,6 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""Rows of `windows.traces` that are no stack: they stand for stacks that cannot be listed, or remark something."""
+"""Rows of `windows.traces` that are no stack: they stand for what cannot be listed, or remark something."""
 
 from __future__ import annotations
 

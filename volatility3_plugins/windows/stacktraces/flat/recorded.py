@@ -4,7 +4,8 @@
 
 from __future__ import annotations
 
-from typing import Collection, Dict, Iterable, Iterator, Optional, Sequence, Tuple
+from contextlib import nullcontext
+from typing import Callable, Collection, ContextManager, Dict, Iterable, Iterator, Optional, Sequence, Tuple
 
 from ..base import globalflag
 from ..base.decode.status import Said, Status, Word, says, status, text
@@ -40,6 +41,7 @@ MAX_OWNERS = 64
 
 _MOST = (1 << 63) - 1
 
+Around = Callable[[], ContextManager[None]]
 _Addresses = Sequence[Optional[int]]
 
 
@@ -56,9 +58,13 @@ class DatabaseStacks:
         symbolizer: knows the modules of every address space
         frames: looks up frames
         databases: finds the databases
+        around: is entered around the traces of a database
     """
 
-    def __init__(self, symbolizer: Symbolizer, frames: FlatFrames, databases: Databases) -> None:
+    def __init__(
+        self, symbolizer: Symbolizer, frames: FlatFrames, databases: Databases, around: Around = nullcontext
+    ) -> None:
+        self._around = around
         self._image = symbolizer.image
         self._frames = frames
         self._databases = databases
@@ -95,8 +101,9 @@ class DatabaseStacks:
         if said:
             key = distinct.key(each.kind, each.space, each.address, "")
             yield gap(each.kind, key, each.space, said, each.address)._replace(nothing=opened is not None)
-        for trace in opened.traces(carve) if opened is not None else ():
-            yield self._trace(each, trace, distinct)
+        with self._around():
+            for trace in opened.traces(carve) if opened is not None else ():
+                yield self._trace(each, trace, distinct)
 
     def _trace(self, each: Database, trace: Trace, distinct: Distinct) -> FlatStack:
         space, kind, numbers = each.space, each.kind, (trace.trace_index or 0, trace.address)

@@ -9,7 +9,7 @@ from typing import Collection, Dict, Optional, Sequence, Tuple
 
 from ..base.decode.memo import late_pattern
 from ..base.decode.record import Record
-from ..base.decode.status import Status, Word, says
+from ..base.decode.status import Status, Word, says, status
 from ..base.space import AddressSpace
 from ..stacks.decode.frames import Frame
 from ..threads.lister import Thread
@@ -174,7 +174,7 @@ class Distinct:
         Args:
             said: what the row says: its words are the piece, its numbers come last
         """
-        own = [each for each in said if each not in space.remark] or said
+        own = status(*(each for each in said if each not in space.remark)) or said
         said_numbers = (each.number for each in own if each.number is not None)
         return self.key(kind, space, owner, _piece(own), *numbers, *said_numbers)
 

@@ -10,6 +10,7 @@ The stacks come kind by kind, and of one kind process by process. None is kept.
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import Iterator, Optional
 
 from volatility3.framework import interfaces
@@ -29,7 +30,7 @@ from ..tracedb.finder import Databases
 from .decode.schema import HANDLE, HEAP, HEAPLOG, KERNEL, LOCK, OBJECT, STD, THREAD_KINDS
 from .frames import FlatFrames
 from .imagefacts import Totals
-from .recorded import DatabaseStacks, HandleStacks, HeapStacks, LockStacks, ObjectStacks
+from .recorded import Around, DatabaseStacks, HandleStacks, HeapStacks, LockStacks, ObjectStacks
 from .stack import Distinct, FlatStack, FlatWanted, gap
 
 EVERYTHING = FlatWanted()
@@ -43,13 +44,15 @@ class FlatTraces(interfaces.configuration.VersionableInterface):
 
     Args:
         symbolizer: knows the modules of every address space
+        around: is entered around the traces of a database
     """
 
     _version = (2, 0, 0)
     _required_framework_version = (2, 0, 0)
 
-    def __init__(self, symbolizer: Symbolizer) -> None:
+    def __init__(self, symbolizer: Symbolizer, around: Around = nullcontext) -> None:
         super().__init__()
+        self._around = around
         self._symbolizer = symbolizer
         self._image = symbolizer.image
         self._frames = FlatFrames(symbolizer)
@@ -83,7 +86,7 @@ class FlatTraces(interfaces.configuration.VersionableInterface):
         if not wanted.tids and wanted.has(STD, HEAPLOG):
             totals.walked_databases = True
             kinds = [kind for kind in (STD, HEAPLOG) if wanted.has(kind)]
-            traces = DatabaseStacks(self._symbolizer, self._frames, self._databases)
+            traces = DatabaseStacks(self._symbolizer, self._frames, self._databases, self._around)
             for space in self._spaces(wanted):
                 yield from traces.of_space(space, kinds, wanted.carve, totals)
         if not wanted.tids and wanted.has(HEAP):

@@ -22,7 +22,7 @@ from ..threads.lister import Threads
 from . import options
 from .columns import Hex
 from .grid import NOT_APPLICABLE, NOT_AVAILABLE, UNREADABLE, Row
-from .plugin import Listing, OutputFile
+from .plugin import Listing, OutputFile, collector_paused
 
 TYPES: Dict[str, type] = {
     schema.STR: str,
@@ -116,7 +116,7 @@ def stacks(
         asked: which stacks are wanted
         totals: counts them, those that --find and --unbacked leave out too
     """
-    lister = FlatTraces(options.symbolizer(plugin, image))
+    lister = FlatTraces(options.symbolizer(plugin, image), collector_paused)
     for stack in listing.each(lister.list_stacks(asked, totals), _work):
         for tid in stack.tids:
             listing.asked.saw("tid", tid)

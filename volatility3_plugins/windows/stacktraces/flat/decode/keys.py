@@ -25,8 +25,8 @@ interrupted or went off the processor, which no recorded stack has. Without any 
 
 from __future__ import annotations
 
+import functools
 import hashlib
-import itertools
 from operator import attrgetter
 from typing import Iterable, Optional, Sequence
 
@@ -103,18 +103,23 @@ def of(parts: Sequence[KeyPart], guessed: bool = False) -> Optional[StackKeys]:
     if not parts:
         return None
     quality = EXACT if all(map(_whole, parts)) else PARTIAL
-    stack, shape = digest("".join(map(_line, parts))), digest(merged(parts))
+    stack, shape = digest("".join(map(_line, parts))), _shape(merged(parts))
     return StackKeys(stack, shape, GUESSED if guessed else quality)
 
 
 def merged(parts: Iterable[KeyPart]) -> str:
     """Returns the modules and Backings of frames, several equal ones in a row once, with `; ` between."""
-    return "; ".join(label for label, _ in itertools.groupby(map(_label, parts)))
+    labels = list(map(_label, parts))
+    return "; ".join([label for label, before in zip(labels, (None, *labels)) if label != before])
 
 
 def digest(text: str) -> str:
     """Returns the first 16 bytes of the SHA-256 of a text, in hexadecimal digits."""
     return hashlib.sha256(text.encode("utf-8", "replace")).digest()[:_BYTES].hex()
+
+
+_shape = functools.lru_cache(maxsize=4096)(digest)
+"""Few shapes make most stacks."""
 
 
 def trace_id(kind: str, process: int, owner: int, arch: str, piece: str, *numbers: int) -> str:
