@@ -64,7 +64,7 @@ def test_vectors(parts: List[KeyPart], text: str, modules: str, quality: str) ->
     assert made is not None
     assert made.stack == hashlib.sha256(text.encode()).digest()[:16].hex()
     assert made.shape == hashlib.sha256(modules.encode()).hexdigest()[:32]
-    assert (keys.merged(parts), made.quality) == (modules, quality)
+    assert (keys.merged(parts), made.text, made.quality) == (modules, modules, quality)
     guessed = keys.of(parts, guessed=True)
     assert guessed == made._replace(quality=GUESSED)
 
@@ -106,6 +106,6 @@ def test_the_vector_of_the_documentation() -> None:
     assert "".join(part.line for part in parts) == text[len("text\n") :] + "\n"
     assert dict(line.split(maxsplit=1) for line in said.splitlines() if line) == {
         "StackKey": made.stack,
-        "text": keys.merged(parts),
+        "text": made.text,
         "ShapeKey": made.shape,
     }

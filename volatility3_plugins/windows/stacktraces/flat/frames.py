@@ -182,7 +182,7 @@ class SpaceFrames:
             name.symbol,
             unbacked,
             keys.in_module(module.name, identity.stamp, identity.size, rva),
-            status(name.status, identity.status),
+            status(name.status, identity.status) if identity.status else name.status,
             module.name,
             identity.path,
             identity.stamp,

@@ -101,9 +101,10 @@ class FlatStack(Record):
         """The column Stack."""
         return "; ".join(map(_shown, self.frames)) if self.frames else None
 
-    @property
-    def modules(self) -> Optional[str]:
-        """The column Modules."""
+    def modules(self, made: Optional[StackKeys]) -> Optional[str]:
+        """Returns the column Modules, if `made` are the keys: those of a recorded stack have all its frames."""
+        if made is not None and not self.walked:
+            return made.text
         return keys.merged(map(_part, self.frames)) if self.frames else None
 
     @property

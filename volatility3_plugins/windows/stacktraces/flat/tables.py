@@ -80,7 +80,7 @@ class FlatTables:
             stack.unbacked,
             stack.guessed,
             stack.text,
-            stack.modules,
+            stack.modules(keys),
             stack.incomplete,
             self._texts[stack.status],
         )

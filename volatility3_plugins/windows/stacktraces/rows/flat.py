@@ -34,6 +34,9 @@ TYPES: Dict[str, type] = {
 }
 """Volatility's types for those of the schema."""
 
+_HOW = [column.name for column in schema.FRAMES].index("How") - FRAME - 1
+"""The place of How among the cells behind Frame. Of these the second is Sp."""
+
 NOTHING = "No stack is in what is shown"
 
 _ABSENT = {
@@ -157,7 +160,7 @@ class FlatCells:
 
 
 class FrameTable(FlatCells):
-    """Makes the rows of frames. Cells of a recorded frame are made once, and rows share them.
+    """Makes the rows of frames. The cells of an address are made once, and rows share them.
 
     Args:
         tables: makes their values
@@ -170,12 +173,16 @@ class FrameTable(FlatCells):
 
     def rows(self, stack: FlatStack) -> Iterator[Row]:
         """Yields the rows of the frames of a stack, innermost first."""
-        if stack.walked:
-            yield from map(self.row, self._tables.frames(stack))
-            return
-        key = self._tables.key(stack)
+        key, walked = self._tables.key(stack), stack.walked
         for number, frame in enumerate(stack.frames):
-            yield 0, (*key, number, *self._recorded[frame])
+            if not walked:
+                yield 0, (*key, number, *self._recorded[frame])
+            elif walked[number].sure:
+                cells, found = self._recorded[frame], walked[number]
+                sp = f"{found.sp:#x}"
+                yield 0, (*key, number, cells[0], sp, *cells[2:_HOW], found.how, *cells[_HOW + 1 :])
+            else:
+                yield self.row((*key, number, *self._tables.frame(frame, walked[number])))
 
 
 def tree(table: str, rows: Iterator[Row]) -> interfaces.renderers.TreeGrid:

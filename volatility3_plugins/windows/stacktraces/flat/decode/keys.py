@@ -53,11 +53,12 @@ class KeyPart(Record):
 
 
 class StackKeys(Record):
-    """The keys of a stack, and what they are worth (a word of KEY_QUALITIES)."""
+    """The keys of a stack, what they are worth (a word of KEY_QUALITIES), and the text below ShapeKey."""
 
     stack: str
     shape: str
     quality: str
+    text: str
 
 
 def in_module(name: str, stamp: Optional[int], size: Optional[int], rva: int) -> KeyPart:
@@ -103,8 +104,8 @@ def of(parts: Sequence[KeyPart], guessed: bool = False) -> Optional[StackKeys]:
     if not parts:
         return None
     quality = EXACT if all(map(_whole, parts)) else PARTIAL
-    stack, shape = digest("".join(map(_line, parts))), _shape(merged(parts))
-    return StackKeys(stack, shape, GUESSED if guessed else quality)
+    stack, text = digest("".join(map(_line, parts))), merged(parts)
+    return StackKeys(stack, _shape(text), GUESSED if guessed else quality, text)
 
 
 def merged(parts: Iterable[KeyPart]) -> str:
