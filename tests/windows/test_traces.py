@@ -9,7 +9,7 @@ from typing import Any, Dict, List
 
 import pytest
 from volatility3.framework import exceptions
-from volatility3.plugins.windows import pslist, traceframes, traces, trapframes
+from volatility3.plugins.windows import gflags, pslist, traceframes, traces, trapframes
 from volatility3.plugins.windows.stacktraces.base.decode.status import Word
 from volatility3.plugins.windows.stacktraces.flat.decode import schema
 from volatility3.plugins.windows.stacktraces.flat.frames import FlatFrames
@@ -230,6 +230,27 @@ def test_functions_are_named_as_the_module_names_them(tmp_path: pathlib.Path) ->
     assert (nowhere.shown, nowhere.function, nowhere.displacement) == ("odd+0x800", None, None)
 
 
+def test_databases_are_named_as_gflags_names_them(demo: Opened) -> None:
+    known = [row for node in grid.run(demo, gflags.GFlags) for row in node.children]
+    layouts = {(row["PID"], row["Database"]): row["Layout"] for row in known}
+    rows = flattables.stacks(demo, kinds=["std", "heaplog"])
+    assert {row["Kind"] for row in rows} == {"std", "heaplog"}
+    assert {row["OwnerName"] for row in rows} == {"6.1", "heaplog"}
+    for row in rows:
+        assert row["OwnerName"] == layouts[row["PID"], grid.masked(int(row["Owner"], 16))]
+
+
+def test_of_a_process_that_cannot_be_read_each_kind_says_so(tmp_path: pathlib.Path) -> None:
+    kernel = new_kernel("win10-x64", 0)
+    kernel.process("lost.exe", pid=1000).eprocess["Pcb.DirectoryTableBase"] = 0xFFFF0000
+    opened = context.open_image(kernel.image(), tmp_path)
+    every = flattables.stacks(opened)
+    for kind in ("std", "heaplog", "heap", "lock"):
+        (row,) = flattables.stacks(opened, kinds=[kind])
+        assert (row["Kind"], row["PID"], row["Status"]) == (kind, 1000, "page tables unreadable")
+        assert row in every
+
+
 def test_each_trap_frame_of_a_scan_is_in_a_stack(demo: Opened, tmp_path: pathlib.Path) -> None:
     stacks = StackImage()
     stacks.interrupted(1004)
@@ -254,6 +275,7 @@ def test_each_trap_frame_of_a_scan_is_in_a_stack(demo: Opened, tmp_path: pathlib
         for row in more:
             trap_frame = int(row["TraceId"].rpartition(":")[2], 16)
             assert row["TraceId"].split(":")[4] == "trap"
+            assert "stale" in row["Status"].split(", ")
             assert grid.masked(trap_frame) in frames
         assert {(row["TID"], grid.masked(row["Rip"])) for row in scanned} <= addresses
         assert [row for row in rows if row not in more] == plain

@@ -87,9 +87,11 @@ class DatabaseStacks:
         distinct, totals = Distinct(), totals or Totals()
         found = self._databases.search(space, carve)
         missing = self._databases.missing(space, found, globalflag.read(self._image, space))
-        said = status(space.remark, space.status, missing)
-        if said and STD in kinds:
-            yield gap(STD, distinct.key(STD, space, 0, ""), space, said)
+        own = status(space.remark, space.status)
+        # The kernel has no heap's log.
+        for kind, said in ((STD, status(own, missing)), (HEAPLOG, () if space.kernel else own)):
+            if said and kind in kinds:
+                yield gap(kind, distinct.key(kind, space, 0, ""), space, said)
         for each in found.databases:
             if each.kind in kinds:
                 totals.databases += 1
@@ -100,7 +102,8 @@ class DatabaseStacks:
         said = status(each.status, Word.DATABASE_UNREADABLE if opened is None else opened.status)
         if said:
             key = distinct.key(each.kind, each.space, each.address, "")
-            yield gap(each.kind, key, each.space, said, each.address)._replace(nothing=opened is not None)
+            made = gap(each.kind, key, each.space, said, each.address)
+            yield made._replace(owner_name=each.layout or None, nothing=opened is not None)
         with self._around():
             for trace in opened.traces(carve) if opened is not None else ():
                 yield self._trace(each, trace, distinct)
@@ -118,7 +121,7 @@ class DatabaseStacks:
             key,
             space,
             each.address,
-            None,
+            each.layout or None,
             self._frames.of(space).stack(trace.frames, freed),
             tracestatus.of(trace.status),
             counted=1 if trace.trace_count is None else trace.trace_count,

@@ -102,7 +102,7 @@ class FlatStack(Record):
         return "; ".join(map(_shown, self.frames)) if self.frames else None
 
     def modules(self, made: Optional[StackKeys]) -> Optional[str]:
-        """Returns the column Modules, if `made` are the keys: those of a recorded stack have all its frames."""
+        """Returns the column Modules. All frames of a recorded stack are in its keys, which `made` are."""
         if made is not None and not self.walked:
             return made.text
         return keys.merged(map(_part, self.frames)) if self.frames else None

@@ -144,7 +144,8 @@ class ThreadStacks:
             place = stack.frames[0].sp if stack.frames else 0
             yield self._flat(stack, distinct, stack.part.partition(" ")[2], place)
         for trap_frame, stack in self._lister.left_over(thread) if scan else ():
-            yield self._flat(stack, distinct, _LEFT_OVER, trap_frame)
+            made = self._flat(stack, distinct, _LEFT_OVER, trap_frame)
+            yield made._replace(status=status(made.status, Word.STALE))
 
     def _flat(self, stack: CallStack, distinct: Distinct, piece: str, place: int) -> FlatStack:
         """Returns a stack.

@@ -151,7 +151,12 @@ TRACES: Tuple[Column, ...] = (
         True,
         "What the stack belongs to: address of the _ETHREAD, database, heap, lock or object, or the handle.",
     ),
-    Column("OwnerName", STR, True, "Type of the lock, heap or database; type and name of the object."),
+    Column(
+        "OwnerName",
+        STR,
+        True,
+        "Type of the lock or heap, layout of the database, type and name of the object.",
+    ),
     Column("Event", STR, True, "What was done with the handle or object.", EVENTS),
     Column(
         "Count",
