@@ -13,6 +13,8 @@ from tests.conftest import SHARED
 from tests.forge import context, real_sets
 from tests.support import flattables, realtruth
 
+from . import test_traces_everywhere
+
 COMMITTED = sorted((pathlib.Path(__file__).parents[1] / "data" / "real_std").glob("*.tar.xz"))
 REAL = sorted((SHARED / "real_std").glob("*.tar.xz"))
 
@@ -53,6 +55,14 @@ def test_the_committed_sets(path: pathlib.Path, kernel: str, tmp_path: pathlib.P
 @pytest.mark.parametrize(("path", "kernel"), _cases(REAL), ids=_name)
 def test_every_set(path: pathlib.Path, kernel: str, tmp_path: pathlib.Path) -> None:
     check(path, kernel, tmp_path)
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize("path", REAL, ids=_name)
+def test_every_set_with_all_options(path: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    kernel = realtruth.kernels_of(path.name)[0]
+    opened = context.open_image(realtruth.image_of(real_sets.load(path), kernel, False), tmp_path)
+    test_traces_everywhere.check(opened, test_traces_everywhere.ALL)
 
 
 @pytest.mark.shared
