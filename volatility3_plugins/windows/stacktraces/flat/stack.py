@@ -15,7 +15,7 @@ from ..stacks.decode.frames import Frame
 from ..threads.lister import Thread
 from .decode import keys
 from .decode.keys import StackKeys
-from .decode.schema import SCAN, TRAP
+from .decode.schema import SCAN, STACK_SEPARATOR, TRAP
 from .frames import FlatFrame
 
 _NOTHING_THERE = (Word.IN_USER_MODE, Word.IN_32_BIT_CODE, Word.UNTRACED)
@@ -99,7 +99,7 @@ class FlatStack(Record):
     @property
     def text(self) -> Optional[str]:
         """The column Stack."""
-        return "; ".join(map(_shown, self.frames)) if self.frames else None
+        return STACK_SEPARATOR.join(map(_shown, self.frames)) if self.frames else None
 
     def modules(self, made: Optional[StackKeys]) -> Optional[str]:
         """Returns the column Modules. All frames of a recorded stack are in its keys, which `made` are."""
