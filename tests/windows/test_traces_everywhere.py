@@ -54,7 +54,7 @@ def open_stacks(folder: pathlib.Path) -> Opened:
 
 def open_stacks86(folder: pathlib.Path) -> Opened:
     image = StackImage86("win10-x86")
-    image.waiting(1004)
+    image.waiting(1004, interrupted=True)
     return context.open_image(image.kernel.image(), folder)
 
 
