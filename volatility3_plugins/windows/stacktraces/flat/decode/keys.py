@@ -43,7 +43,7 @@ class KeyPart(Record):
     Attributes:
         line: to the text of StackKey, with its line feed
         label: to that of ShapeKey
-        whole: whether all is known that belongs in the line
+        whole: whether all is known that belongs in the line, and nothing contradicts it
     """
 
     line: str
@@ -60,7 +60,9 @@ class StackKeys(Record):
     modules: str
 
 
-def in_module(name: str, stamp: Optional[int], size: Optional[int], rva: int) -> KeyPart:
+def in_module(
+    name: str, stamp: Optional[int], size: Optional[int], rva: int, doubted: bool = False
+) -> KeyPart:
     """Returns the part of a frame in a module.
 
     Args:
@@ -68,11 +70,12 @@ def in_module(name: str, stamp: Optional[int], size: Optional[int], rva: int) ->
         stamp: its TimeDateStamp, None if that is not known
         size: its SizeOfImage, None if that is not known
         rva: the address relative to the module's base
+        doubted: whether the image contradicts what the loader says of the module
     """
     name = name.lower()
     if stamp is None or size is None:
         return KeyPart(f"{name},,,{rva:08x}\n", name, False)
-    return KeyPart(f"{name},{stamp:08x},{rounded(size):08x},{rva:08x}\n", name)
+    return KeyPart(f"{name},{stamp:08x},{rounded(size):08x},{rva:08x}\n", name, not doubted)
 
 
 def elsewhere(said: str) -> KeyPart:
