@@ -92,10 +92,11 @@ class DatabaseStacks:
         if said:
             key = distinct.key(each.kind, each.space, each.address, "")
             yield gap(each.kind, key, each.space, said, each.address)._replace(nothing=opened is not None)
-        for trace in opened.traces(carve) if opened is not None else ():
-            yield self._trace(each, trace, distinct)
+        if opened is not None:
+            for trace in opened.traces(carve):
+                yield self._trace(each, trace, len(trace.frames) >= opened.max_depth, distinct)
 
-    def _trace(self, each: Database, trace: Trace, distinct: Distinct) -> FlatStack:
+    def _trace(self, each: Database, trace: Trace, full: bool, distinct: Distinct) -> FlatStack:
         space, kind, numbers = each.space, each.kind, (trace.trace_index or 0, trace.address)
         if trace.status:
             key = distinct.key(kind, space, each.address, "", *numbers)
@@ -114,6 +115,7 @@ class DatabaseStacks:
             counted=trace.trace_count,
             depth=trace.depth,
             hash=trace.hash,
+            full=full,
         )
 
 
@@ -159,6 +161,7 @@ class HeapStacks:
             depth=len(addresses),
             hash=recorded_hash(addresses),
             nothing=owner.trace is None,
+            full=owner.trace is not None and owner.trace.full,
         )
 
     def _group(self, space: AddressSpace, group: Group, distinct: Distinct) -> FlatStack:
@@ -183,6 +186,7 @@ class HeapStacks:
             size=None if unsized or group.size > _MOST else group.size,
             depth=len(addresses),
             hash=recorded_hash(addresses),
+            full=trace is not None and trace.full,
         )
 
 
@@ -232,6 +236,7 @@ class LockStacks:
             counted=1,
             depth=len(addresses) if each.back_trace_index is not None or addresses else None,
             hash=recorded_hash(addresses),
+            full=creator is not None and creator.full,
         )
 
 
@@ -257,8 +262,11 @@ class HandleStacks:
             pids: the processes wanted; all when empty
         """
         for space in self._natives:
+            if pids and space.pid not in pids:
+                self._handles.pass_over(space)
+                continue
             distinct = Distinct()
-            for event in self._handles.list_events(space) if not pids or space.pid in pids else ():
+            for event in self._handles.list_events(space):
                 yield self._flat(event, distinct)
 
     def _flat(self, event: HandleEvent, distinct: Distinct) -> FlatStack:
@@ -279,6 +287,7 @@ class HandleStacks:
             counted=None if hole else 1,
             depth=None if hole else len(event.frames),
             hash=recorded_hash(event.frames),
+            full=event.full,
         )
 
 
@@ -298,12 +307,17 @@ class ObjectStacks:
 
     def list_stacks(self) -> Iterator[FlatStack]:
         """Yields the events, and what stands for those that cannot be read."""
-        distinct = Distinct()
+        times: Dict[int, int] = {}
+        last, distinct = -1, Distinct()
         for event in self._objects.list_events():
-            yield self._flat(event, distinct)
+            body = 0 if event.object is None else event.object.body
+            if body != last:
+                # There may be millions of events: those of one object are told apart at a time.
+                last, times[body] = body, times.get(body, 0) + 1
+                distinct = Distinct(times[body])
+            yield self._flat(event, body, distinct)
 
-    def _flat(self, event: ObjectEvent, distinct: Distinct) -> FlatStack:
-        body = 0 if event.object is None else event.object.body
+    def _flat(self, event: ObjectEvent, body: int, distinct: Distinct) -> FlatStack:
         return FlatStack(
             OBJECT,
             distinct.key(OBJECT, self._kernel, body, event.event, event.sequence or 0),
@@ -316,6 +330,7 @@ class ObjectStacks:
             counted=event.num_traces,
             depth=len(event.frames) if event.event else None,
             hash=recorded_hash(event.frames),
+            full=event.full,
         )
 
 

@@ -96,17 +96,18 @@ def rounded(size: int) -> int:
     return -(-size // PAGE_SIZE) * PAGE_SIZE
 
 
-def of(parts: Sequence[KeyPart], guessed: bool = False) -> Optional[StackKeys]:
+def of(parts: Sequence[KeyPart], guessed: bool = False, incomplete: bool = False) -> Optional[StackKeys]:
     """Returns the keys of a stack, None if no frame is left for them.
 
     Args:
         parts: those of the frames that count, innermost first
         guessed: whether a frame of the stack is a guess or was found by way of one
+        incomplete: whether frames are missing, or may be
     """
     if not parts:
         return None
     modules = "; ".join(label for label, _ in itertools.groupby(map(_label, parts)))
-    quality = EXACT if all(map(_whole, parts)) else PARTIAL
+    quality = PARTIAL if incomplete or not all(map(_whole, parts)) else EXACT
     stack, shape = digest("".join(map(_line, parts))), digest(modules)
     return StackKeys(stack, shape, GUESSED if guessed else quality, modules)
 
