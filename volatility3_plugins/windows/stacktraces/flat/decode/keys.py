@@ -12,8 +12,9 @@ The text of a StackKey has a line for each frame, innermost first. Each line end
     <zero>, <fuzzy>                                 the values 0 and 0xffffffff, which are no addresses
     <unreadable>                                    an address that is not in the image
 
-The name of the module is in lower case. The three numbers have 8 lower-case hexadecimal digits each.
-SizeOfImage is rounded up to whole pages of 4096 bytes, as the kernel rounds those of drivers.
+The name of the module is in lower case (`modulename.module_name` makes it of the file's name). The three
+numbers have at least 8 lower-case hexadecimal digits each. SizeOfImage is rounded up to whole pages of 4096
+bytes, as the kernel rounds those of drivers: one above fffff000 has 9 digits.
 
 The text of a ShapeKey is the column Modules: of each frame the name of its module in lower case, else what
 its line in the other text is; several equal ones in a row stand once; `; ` stands between them.
