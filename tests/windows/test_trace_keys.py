@@ -282,3 +282,17 @@ def test_an_entry_with_the_name_of_another_file(plain: Dict[str, Any], tmp_path:
     (frame,) = (frame for frame in frames if frame["Module"] == "apphelp")
     assert frame["Status"] == "VAD of another file"
     assert row["KeyQuality"] == "partial"
+
+
+def test_a_module_that_is_larger_than_what_is_mapped(plain: Dict[str, Any], tmp_path: pathlib.Path) -> None:
+    machine = Machine()
+    machine.remember()
+    base = machine.modules["kernelbase"].base
+    (vad,) = (each for each in machine.app.vads if each.start == base)
+    # The file is mapped as data.
+    vad.image, vad.section, vad.size = False, None, 0x2000
+    row, frames = of_kind(opened_image(machine, tmp_path / "lie"), "std")
+    (frame,) = (frame for frame in frames if frame["Module"] == "kernelbase")
+    assert "contradicted: SizeOfImage" in frame["Status"]
+    assert (frame["Backing"], frame["ModuleSize"], row["KeyQuality"]) == ("image", 0x2000, "partial")
+    assert row["StackKey"] == flattables.stack_key(frames)

@@ -109,6 +109,7 @@ def test_keys_follow_from_the_frames(options: Dict[str, Any], opened: Opened) ->
         assert row["StackKey"] == flattables.stack_key(own)
         assert row["ShapeKey"] == flattables.shape_key(own)
         assert (row["KeyQuality"] is None) == (row["StackKey"] is None)
+        assert not (row["Incomplete"] and row["KeyQuality"] == "exact")
         assert row["Guessed"] == sum("unsure" in frame["Status"] for frame in own)
         assert [frame["Frame"] for frame in own] == list(range(len(own)))
 

@@ -185,6 +185,10 @@ class SpaceModules:
             path = None if raw is None else text.cell(raw, MAX_PATH)
             size = keys.rounded(entry.size)
         true_stamp, true_size, said = self._true(known, vad, bool(stamp))
+        room = keys.rounded(known.module.size)
+        if vad is None and not of_kernel and size is not None and size > room:
+            # The VAD there maps no image, or not its beginning. No module is larger than its mapping.
+            true_size = room
         wrong = [
             name
             for name, claimed, true in (

@@ -92,9 +92,9 @@ class DatabaseStacks:
         if said:
             key = distinct.key(each.kind, each.space, each.address, "")
             yield gap(each.kind, key, each.space, said, each.address)._replace(nothing=opened is not None)
-        if opened is not None:
-            for trace in opened.traces(carve):
-                yield self._trace(each, trace, len(trace.frames) >= opened.max_depth, distinct)
+        most = 0 if opened is None else opened.max_depth
+        for trace in opened.traces(carve) if opened is not None else ():
+            yield self._trace(each, trace, len(trace.frames) >= most, distinct)
 
     def _trace(self, each: Database, trace: Trace, full: bool, distinct: Distinct) -> FlatStack:
         space, kind, numbers = each.space, each.kind, (trace.trace_index or 0, trace.address)

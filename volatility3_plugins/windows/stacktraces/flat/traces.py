@@ -158,10 +158,10 @@ class ThreadStacks:
             kind,
             distinct.key(kind, stack.space, thread.ethread, piece, place, *known),
             stack.space,
-            thread.ethread or None,
-            None,
-            frames,
-            status(
+            owner=thread.ethread or None,
+            owner_name=None,
+            frames=frames,
+            status=status(
                 stack.status,
                 Word.HASH_UNSURE if hash_unsure else None,
                 Word.UNSURE if unsure else None,
