@@ -173,11 +173,11 @@ class SpaceModules:
         return self._known[base]
 
     def _identify(self, known: KnownModule) -> ModuleIdentity:
-        base, process = known.module.base, self._names.process
+        base = known.module.base
         # Modules of the kernel have no reader.
-        of_kernel = process is None or known.open is None
-        found = (self._identities.drivers if process is None or of_kernel else process.entries).get(base)
-        vad = None if process is None or of_kernel else _image_at(process.vads, base)
+        process = None if known.open is None else self._names.process
+        found = (self._identities.drivers if process is None else process.entries).get(base)
+        vad = None if process is None else _image_at(process.vads, base)
         stamp, size, path = None, None, None
         if found is not None:
             space, entry = found
@@ -186,7 +186,7 @@ class SpaceModules:
             size = keys.rounded(entry.size)
         true_stamp, true_size, said = self._true(known, vad, bool(stamp))
         room = keys.rounded(known.module.size)
-        if vad is None and not of_kernel and size is not None and size > room:
+        if process is not None and vad is None and size is not None and size > room:
             # The VAD there maps no image, or not its beginning. No module is larger than its mapping.
             true_size = room
         wrong = [
