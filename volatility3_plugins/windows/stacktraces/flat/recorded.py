@@ -308,13 +308,14 @@ class ObjectStacks:
     def list_stacks(self) -> Iterator[FlatStack]:
         """Yields the events, and what stands for those that cannot be read."""
         times: Dict[int, int] = {}
-        last, distinct = -1, Distinct()
+        of_none = distinct = Distinct()
+        last = 0
         for event in self._objects.list_events():
             body = 0 if event.object is None else event.object.body
             if body != last:
-                # There may be millions of events: those of one object are told apart at a time.
+                # There may be millions of events: only those of one object are remembered at a time.
                 last, times[body] = body, times.get(body, 0) + 1
-                distinct = Distinct(times[body])
+                distinct = Distinct(times[body]) if body else of_none
             yield self._flat(event, body, distinct)
 
     def _flat(self, event: ObjectEvent, body: int, distinct: Distinct) -> FlatStack:
