@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from .kernel import Kernel
 
 VOLATILITY_TABLES = pathlib.Path(symbols.__file__).parent / "windows"
+UPTIME = 11 * 36_000_000_000
+"""How long a kernel has run, in units of 100 ns."""
 _LOW_STUB_FRAME = 0x13
 _PROTECTIONS = (0x01, 0x02, 0x10, 0x20, 0x04, 0x08, 0x40, 0x80)
 
@@ -65,10 +67,10 @@ def describe(kernel: Kernel, cpus: int, kdbg: bool) -> None:
     shared = Obj(kernel.space, kernel.isf, "_KUSER_SHARED_DATA", kernel.kuser)
     shared["NtSystemRoot"] = "C:\\Windows".encode("utf-16-le")
     shared.put(NtProductType=1, NtMajorVersion=major, NtMinorVersion=minor, NtBuildNumber=build)
-    time = filetime(CREATED)
-    shared["SystemTime.LowPart"] = time
-    shared["SystemTime.High1Time"] = time >> 32
-    shared["SystemTime.High2Time"] = time >> 32
+    for name, time in (("SystemTime", filetime(CREATED)), ("InterruptTime", UPTIME)):
+        shared[f"{name}.LowPart"] = time & 0xFFFFFFFF
+        for part in ("High1Time", "High2Time"):
+            shared[f"{name}.{part}"] = time >> 32
 
 
 def _kdbg(kernel: Kernel) -> None:

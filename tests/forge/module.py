@@ -9,7 +9,7 @@ from typing import Iterator, Mapping, Optional, Sequence, Union
 
 from . import isf
 from .obj import Obj
-from .pe import DATA, RDATA, TEXT, Function, Pdb, Pe, Section, guid_of
+from .pe import DATA, RDATA, TEXT, TIMESTAMP, Function, Pdb, Pe, Section, guid_of
 from .phys import PAGE
 from .sections import ImageSection, Sections
 from .space import Space
@@ -49,6 +49,7 @@ class Spec:
     exports_rva: int = 0
     pdata_rva: int = 0
     dll: bool = True
+    timestamp: int = TIMESTAMP
 
     def layout(self) -> Sequence[Section]:
         if self.sections is not None:
@@ -89,6 +90,7 @@ class Spec:
             self.exports_rva,
             self.pdata_rva or places.get(".pdata", 0),
             dll=self.dll,
+            timestamp=self.timestamp,
         )
 
 

@@ -18,7 +18,7 @@ from tests.docs import jsonschemas, pages, tables
 from tests.forge import context, kernels, real_sets, sample
 from tests.forge.context import Opened
 from tests.forge.kernel import Kernel
-from tests.support import flatfiles, realtruth
+from tests.support import flatfiles, grid, realtruth
 from tests.support.environments import system_process
 
 pytest.importorskip("volatility3.plugins.renderers.parquet_renderer")
@@ -228,7 +228,8 @@ def test_the_questions_of_the_page_are_one_statement_for_all_images(
 
 
 def test_the_page_has_the_three_questions_and_their_answers(lake: Dict[str, pathlib.Path]) -> None:
-    unbacked, locks, leaks, _ = (answers(question, {"sample": lake["sample"]}) for question in QUESTIONS)
+    sample_only = {"sample": lake["sample"]}
+    unbacked, locks, leaks, _, forms = (answers(question, sample_only) for question in QUESTIONS)
     assert (4312, "updater.exe", "user", "private", 1, 1) in unbacked
     assert (0, "nt", "std", "none", 1, 1) in unbacked
     held = {(address, tid, process) for address, _, tid, _, process, _ in locks}
@@ -237,6 +238,9 @@ def test_the_page_has_the_three_questions_and_their_answers(lake: Dict[str, path
     assert shared == {4316, 4320}
     assert len(held) == len(locks) == 6
     assert leaks[0] == (98304, 24, 1, "updater!load_settings+0x47; updater!main+0x31")
+    for _, offset, from_trace_id, thread, thread_offset in forms:
+        assert offset == from_trace_id
+        assert grid.masked(int(thread, 16)) == thread_offset
 
 
 @pytest.mark.parametrize("table", TABLES)

@@ -15,6 +15,7 @@ from tests.forge.context import Opened
 from tests.forge.heaplog import HeapLog
 from tests.forge.heaps import NtHeap
 from tests.forge.module import Module
+from tests.forge.pe import TIMESTAMP
 from tests.forge.std import Std
 from tests.support import flattables
 from tests.support.callstackimages import PID, WAIT_EX, StackImage
@@ -33,10 +34,13 @@ class Machine(StackImage):
         base: where the kernel does
         skip: bytes by which the innermost recorded address differs
         headers: whether the headers of the process's modules are in the image
+        timestamp: TimeDateStamp of these, if it is another one than that of the plain process
     """
 
-    def __init__(self, arena: int = 0, base: int = 0, skip: int = 0, headers: bool = True) -> None:
-        self._arena, self._headers = arena, headers
+    def __init__(
+        self, arena: int = 0, base: int = 0, skip: int = 0, headers: bool = True, timestamp: int = TIMESTAMP
+    ) -> None:
+        self._arena, self._options = arena, {"headers": headers, "timestamp": timestamp}
         super().__init__(base=base or KERNEL)
         self.app.peb["NtGlobalFlag"] = 0x1000  # type: ignore[index]
         self.waiting(THREAD)
@@ -47,8 +51,7 @@ class Machine(StackImage):
     def _user_modules(self, process: Any) -> Dict[str, Module]:
         if self._arena:
             process.loader._arena = self._arena
-        if not self._headers:
-            process.module = functools.partial(process.module, headers=False)
+        process.module = functools.partial(process.module, **self._options)
         return super()._user_modules(process)
 
     def remember(self) -> None:
@@ -124,11 +127,8 @@ def test_another_address_is_another_key(plain: Dict[str, Any], tmp_path: pathlib
 def test_another_build_is_another_key_of_the_same_shape(
     plain: Dict[str, Any], tmp_path: pathlib.Path
 ) -> None:
-    machine = Machine()
+    machine = Machine(timestamp=0x12345678)
     machine.remember()
-    entry = machine.modules["kernelbase"].entry
-    assert entry is not None
-    entry["TimeDateStamp"] = 0x12345678
     found = keys(machine, tmp_path / "other")
     for kind in ("user", "std", "heap"):
         assert found[kind][0] != plain[kind][0]
@@ -136,10 +136,15 @@ def test_another_build_is_another_key_of_the_same_shape(
     assert found["kernel"] == plain["kernel"]
 
 
+def say(module: Module, stamp: int, member: str = "TimeDateStamp") -> None:
+    """Has the loader's entry of a module say something of its build."""
+    assert module.entry is not None
+    module.entry[member] = stamp
+
+
 def forget_stamp(module: Module) -> None:
     """Has the loader's entry of a module say nothing of its build."""
-    assert module.entry is not None
-    module.entry["TimeDateStamp"] = 0
+    say(module, 0)
 
 
 def test_headers_that_are_gone_change_no_key(plain: Dict[str, Any], tmp_path: pathlib.Path) -> None:
@@ -158,12 +163,19 @@ def test_loader_entries_without_stamps_change_no_key(plain: Dict[str, Any], tmp_
     assert keys(machine, tmp_path / "other") == plain
 
 
+def other_process(machine: Machine, number: int = 1, headers: bool = False, **options: Any) -> Module:
+    """The module kernelbase in one more process, which maps the same file."""
+    process = machine.kernel.process(f"other{number}.exe", pid=PID + 4 * number, **options)
+    return process.module(
+        "kernelbase.dll", base=0x7FF600000000, headers=headers, **machine.options_of(WAIT_EX)
+    )
+
+
 def test_another_process_knows_the_build(plain: Dict[str, Any], tmp_path: pathlib.Path) -> None:
     machine = Machine(headers=False)
     machine.remember()
     forget_stamp(machine.modules["kernelbase"])
-    twin = machine.kernel.process("twin.exe", pid=PID + 4)
-    twin.module("kernelbase.dll", base=0x7FF600000000, headers=False, **machine.options_of(WAIT_EX))
+    other_process(machine)
     opened = opened_image(machine, tmp_path / "other")
     row, frames = of_kind(opened, "std")
     assert tuple(row[name] for name in KEYS) == plain["std"]
@@ -183,3 +195,104 @@ def test_without_any_witness_keys_are_partial(plain: Dict[str, Any], tmp_path: p
     (unknown,) = (frame for frame in frames if frame["Module"] == "kernelbase")
     assert (unknown["ModuleStamp"], unknown["Rva"]) != (None, None)
     assert unknown["ModuleStamp"] is None
+
+
+@pytest.mark.parametrize("first", [True, False], ids=["liar first", "liar last"])
+def test_a_process_that_lies_changes_no_other_key(
+    first: bool, plain: Dict[str, Any], tmp_path: pathlib.Path
+) -> None:
+    machine = Machine(headers=False)
+    machine.remember()
+    forget_stamp(machine.modules["kernelbase"])
+    liar, _ = other_process(machine, 1 if first else 2), other_process(machine, 2 if first else 1)
+    say(liar, 0xDEADBEEF)
+    row, frames = of_kind(opened_image(machine, tmp_path / "other"), "std")
+    assert (row["KeyQuality"], row["ShapeKey"]) == ("partial", plain["std"][1])
+    (unknown,) = (frame for frame in frames if frame["Module"] == "kernelbase")
+    assert unknown["ModuleStamp"] is None
+    assert "known from another process" not in unknown["Status"]
+
+
+def test_headers_in_the_image_section_are_believed_before_other_processes(
+    plain: Dict[str, Any], tmp_path: pathlib.Path
+) -> None:
+    machine = Machine(headers=False)
+    machine.remember()
+    forget_stamp(machine.modules["kernelbase"])
+    say(other_process(machine, 1), 0xDEADBEEF)
+    # The first use of the header's page by any process brings it into the section of all.
+    say(other_process(machine, 2, headers=True), 0xDEADBEEF)
+    row, frames = of_kind(opened_image(machine, tmp_path / "other"), "std")
+    assert tuple(row[name] for name in KEYS) == plain["std"]
+    assert not any(frame["Status"] for frame in frames if frame["Module"] == "kernelbase")
+
+
+def test_a_process_that_only_a_scan_finds_changes_no_key(tmp_path: pathlib.Path) -> None:
+    machine = Machine(headers=False)
+    machine.remember()
+    forget_stamp(machine.modules["kernelbase"])
+    other_process(machine)
+    say(other_process(machine, 2, listed=False), 0xDEADBEEF)
+    opened = opened_image(machine, tmp_path / "other")
+    plain, scanned = (flattables.frames(opened, scan_processes=scan, pid=[PID]) for scan in (False, True))
+    assert any("known from another process" in frame["Status"] for frame in plain)
+    assert scanned == plain
+    (hidden,) = (row for row in flattables.stacks(opened, kinds=["std"], scan_processes=True, pid=[PID + 8]))
+    assert "not in the process list" in hidden["Status"]
+
+
+LIES = [("TimeDateStamp", 0x12345678), ("SizeOfImage", 0x3000), ("SizeOfImage", 0x300000)]
+
+
+@pytest.mark.parametrize(("member", "value"), LIES)
+def test_a_lie_of_a_process_of_its_own_module(
+    member: str, value: int, plain: Dict[str, Any], tmp_path: pathlib.Path
+) -> None:
+    machine = Machine()
+    machine.remember()
+    say(machine.modules["kernelbase"], value, member)
+    opened = opened_image(machine, tmp_path / "lie")
+    for kind in ("user", "std"):
+        row, frames = of_kind(opened, kind)
+        # The headers are right, and what they say is in the key.
+        assert tuple(row[name] for name in KEYS) == (*plain[kind][:2], "partial")
+        said = {frame["Module"]: frame["Status"] for frame in frames}
+        assert said.pop("kernelbase") == f"contradicted: {member}"
+        assert set(said.values()) == {""}
+
+
+def test_a_lie_that_no_header_contradicts(plain: Dict[str, Any], tmp_path: pathlib.Path) -> None:
+    machine = Machine(headers=False)
+    machine.remember()
+    say(machine.modules["kernelbase"], 0x100000, "SizeOfImage")
+    row, frames = of_kind(opened_image(machine, tmp_path / "lie"), "std")
+    # The kernel's VAD of the image knows its size.
+    assert tuple(row[name] for name in KEYS) == (*plain["std"][:2], "partial")
+    (frame,) = (frame for frame in frames if frame["Module"] == "kernelbase")
+    assert "contradicted: SizeOfImage" in frame["Status"]
+
+
+def test_an_entry_with_the_name_of_another_file(plain: Dict[str, Any], tmp_path: pathlib.Path) -> None:
+    machine = Machine()
+    machine.remember()
+    entry = machine.modules["kernelbase"].entry
+    assert entry is not None
+    entry.text("BaseDllName", "apphelp.dll")
+    row, frames = of_kind(opened_image(machine, tmp_path / "lie"), "std")
+    (frame,) = (frame for frame in frames if frame["Module"] == "apphelp")
+    assert frame["Status"] == "VAD of another file"
+    assert row["KeyQuality"] == "partial"
+
+
+def test_a_module_that_is_larger_than_what_is_mapped(plain: Dict[str, Any], tmp_path: pathlib.Path) -> None:
+    machine = Machine()
+    machine.remember()
+    base = machine.modules["kernelbase"].base
+    (vad,) = (each for each in machine.app.vads if each.start == base)
+    # The file is mapped as data.
+    vad.image, vad.section, vad.size = False, None, 0x2000
+    row, frames = of_kind(opened_image(machine, tmp_path / "lie"), "std")
+    (frame,) = (frame for frame in frames if frame["Module"] == "kernelbase")
+    assert "contradicted: SizeOfImage" in frame["Status"]
+    assert (frame["Backing"], frame["ModuleSize"], row["KeyQuality"]) == ("image", 0x2000, "partial")
+    assert row["StackKey"] == flattables.stack_key(frames)

@@ -112,6 +112,7 @@ def test_keys_follow_from_the_frames(options: Dict[str, Any], opened: Opened) ->
         assert row["ShapeKey"] == flattables.shape_key(own)
         assert row["Modules"] == flattables.modules(own)
         assert (row["KeyQuality"] is None) == (row["StackKey"] is None)
+        assert not (row["Incomplete"] and row["KeyQuality"] == "exact")
         assert row["Guessed"] == sum("unsure" in frame["Status"] for frame in own)
         assert [frame["Frame"] for frame in own] == list(range(len(own)))
 

@@ -38,6 +38,11 @@ def check(path: pathlib.Path, kernel: str, folder: pathlib.Path) -> None:
         (row["BackTraceHash"], row["Count"], [int(each["Address"], 16) for each in below[row["TraceId"]]])
         for row in traces
     ) == sorted((entry["hash"], entry["count"], entry["frames"]) for entry in real.truth["entries"])
+    # Windows kept no more than 32 frames of a stack.
+    assert max(row["Depth"] for row in traces) <= 32
+    for row in traces:
+        assert row["Incomplete"] == (row["Depth"] == 32)
+        assert row["KeyQuality"] == ("partial" if row["Incomplete"] else "exact")
     for source in flattables.SOURCES:
         assert flattables.of_tables(rows, frames, source) == flattables.of_plugin(opened, source)
     assert len({row["TraceId"] for row in rows}) == len(rows)

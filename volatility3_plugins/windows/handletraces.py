@@ -54,8 +54,10 @@ class HandleTraces(interfaces.plugins.PluginInterface):
             listing.nothing = advice(image, _NOTHING)
             rows = HandleRows(image, names, natives, self.config.get("fold", False))
             wanted = set(self.config.get("pid") or ())
-            chosen = [space for space in natives if not wanted or space.pid in wanted]
-            for space in listing.each(chosen, _work, len(chosen)):
+            for space in listing.each(natives, _work, len(natives)):
+                if wanted and space.pid not in wanted:
+                    lister.pass_over(space)
+                    continue
                 for event in lister.list_events(space):
                     if event.event or event.handle is not None:
                         listing.found = True

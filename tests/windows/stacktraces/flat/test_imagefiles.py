@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import hashlib
 import lzma
+import os
 import pathlib
 import shutil
 
@@ -40,6 +41,14 @@ def test_a_raw_image_is_one_file(raw: pathlib.Path) -> None:
     assert content(image.context, file).read(0x1000, 64) == raw.read_bytes()[0x1000:0x1040]
     assert sha256(file) == hashlib.sha256(raw.read_bytes()).hexdigest()
     assert text(identity(image).status) == ""
+
+
+def test_a_device_is_as_large_as_its_layer(raw: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    image = context.open_file(raw).image
+    # The folder of a block device says 0.
+    monkeypatch.setattr(os.path, "getsize", lambda path: 0)
+    (file,) = image_files(image)
+    assert (file.size, file.local) == (raw.stat().st_size, True)
 
 
 def test_a_crash_dump_rests_on_its_file(raw: pathlib.Path, tmp_path: pathlib.Path) -> None:

@@ -45,6 +45,20 @@ VECTORS = [
         "hidden; ntdll",
         PARTIAL,
     ),
+    (
+        "a module that the image contradicts",
+        [keys.in_module(*NTDLL, 0x9D7E4, doubted=True), frame(NTDLL, 0x52651)],
+        "ntdll,5f641e35,001f5000,0009d7e4\nntdll,5f641e35,001f5000,00052651\n",
+        "ntdll",
+        PARTIAL,
+    ),
+    (
+        "the largest size",
+        [frame(("BIG", 1, 0xFFFFF001), 0xFFFFFFFF)],
+        "big,00000001,100000000,ffffffff\n",
+        "big",
+        EXACT,
+    ),
     ("not in the image", [keys.UNREADABLE], "<unreadable>\n", "<unreadable>", PARTIAL),
     (
         "no address",
@@ -67,6 +81,14 @@ def test_vectors(parts: List[KeyPart], text: str, modules: str, quality: str) ->
     assert (keys.merged(parts), made.text, made.quality) == (modules, modules, quality)
     guessed = keys.of(parts, guessed=True)
     assert guessed == made._replace(quality=GUESSED)
+
+
+def test_a_stack_whose_frames_are_missing() -> None:
+    parts = [frame(NTDLL, 0x9D7E4)]
+    whole, cut = keys.of(parts), keys.of(parts, incomplete=True)
+    assert whole is not None
+    assert cut == whole._replace(quality=PARTIAL)
+    assert keys.of(parts, guessed=True, incomplete=True) == whole._replace(quality=GUESSED)
 
 
 def test_no_frame_no_key() -> None:

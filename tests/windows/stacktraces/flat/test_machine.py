@@ -121,6 +121,15 @@ def test_a_machine_that_ran_before_time_began_has_no_boot_time(tmp_path: pathlib
     assert text(clock.status) == "contradicted: InterruptTime"
 
 
+def test_a_machine_that_has_not_run_has_no_boot_time(tmp_path: pathlib.Path) -> None:
+    kernel = forged()
+    set_time(kernel, "InterruptTime", 0)
+    clock = machine.clock(opened(kernel, tmp_path))
+    assert (clock.capture_time, clock.boot_time, clock.source) == (filetime(), None, "")
+    assert clock.counted is None
+    assert text(clock.status) == "contradicted: InterruptTime"
+
+
 def test_products_and_processors(tmp_path: pathlib.Path) -> None:
     kernel = forged()
     shared = Obj(kernel.space, kernel.isf, "_KUSER_SHARED_DATA", kernel.kuser)
@@ -187,9 +196,21 @@ def test_an_environment_that_ends_in_a_missing_page_gives_what_is_there(tmp_path
     assert named(kernel, tmp_path) == machine.ComputerName(names[0], ())
 
 
-def test_without_shared_data_nothing_is_told(tmp_path: pathlib.Path) -> None:
-    kernel = forged("win7-x64")
+@pytest.mark.parametrize("name", ALL)
+def test_the_clock_needs_no_symbols(name: str, tmp_path: pathlib.Path) -> None:
+    kernel = forged(name)
+    set_time(kernel, "InterruptTime", 2 * HOUR)
+    set_time(kernel, "TimeZoneBias", -HOUR)
     image = opened(kernel, tmp_path)
-    hidden = Image.of_layer(image.context, str(image.layer.name), 8)
-    assert machine.clock(hidden) == machine.Clock(None, None, "", None, None, ())
+    hidden = Image.of_layer(image.context, str(image.layer.name), kernel.bits // 8)
+    assert machine.clock(hidden) == machine.clock(image)
+    assert machine.clock(hidden).counted == filetime() - 2 * HOUR
     assert machine.kernel(hidden) == machine.Kernel(None, "", "", None)
+
+
+def test_without_shared_data_nothing_is_told(tmp_path: pathlib.Path) -> None:
+    image = opened(forged("win7-x64"), tmp_path)
+    nowhere = Image.of_layer(image.context, str(image.layer.config["memory_layer"]), 8)
+    assert machine.clock(nowhere)[:-1] == (None, None, "", None, None)
+    assert text(machine.clock(nowhere).status) == "KUSER_SHARED_DATA unreadable"
+    assert machine.kernel(nowhere) == machine.Kernel(None, "", "", None)

@@ -131,7 +131,7 @@ def test_a_process_without_page_tables(kernel: Kernel, tmp_path: pathlib.Path) -
     symbolizer = Symbolizer(memory)
     space = next(AddressSpaces.list_spaces(memory, [1000]))
     blind = space._replace(layer_name="", status=status(Word.PAGE_TABLES_UNREADABLE))
-    spans = symbolizer._map.process([blind])
+    spans, _ = symbolizer._map.process([blind])
     at = {start: place.name(start + 0x20, start + 0x1F) for start, _, place in spans}
     assert at[ntdll.base].symbol == "ntdll+0x20"
     assert text(at[ntdll.base].status) == "no loader list, page tables unreadable"

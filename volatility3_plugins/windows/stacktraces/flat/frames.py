@@ -13,20 +13,22 @@ from __future__ import annotations
 from typing import Callable, Dict, Generic, Iterable, List, Optional, Tuple, TypeVar
 
 from ..base.decode.record import Record
-from ..base.decode.status import NOTHING, Status, Word, status
+from ..base.decode.status import NOTHING, Said, Status, Word, status
 from ..base.space import AddressSpace
-from ..base.vads import Vad, Vads
 from ..names.places import FUZZY, IMAGE
 from ..names.symbolizer import UNBACKED, Name, SpaceNames, Symbolizer
 from ..names.usermodules import vad_at
 from .decode import keys
 from .decode.keys import KeyPart
-from .modules import MAX_SPACES, ModuleIdentities, SpaceModules
+from .modules import ModuleIdentities, SpaceModules
 
 Made = TypeVar("Made")
 
 MAX_FRAMES = 1 << 16
-"""Addresses of one address space that are kept."""
+"""Frames that are kept, of all address spaces together: each takes some 800 bytes."""
+
+_DOUBTS = (Said(Word.VAD_OF_ANOTHER_FILE), Said(Word.CONTRADICTED, members=("DllBase",)))
+"""A module with one of these is not where, or not of that file, which its loader's entry says."""
 
 
 class FlatFrame(Record):
@@ -95,7 +97,10 @@ class OfFrames(Generic[Made]):
 
 
 class FlatFrames:
-    """Looks up the frames of any address space; those of the last few spaces are kept.
+    """Looks up the frames of any address space.
+
+    What is known of a space is kept as long as the symbolizer keeps its names. Of the frames at most
+    MAX_FRAMES are, those of the space that was asked for last the longest.
 
     Args:
         symbolizer: names addresses
@@ -104,20 +109,32 @@ class FlatFrames:
     def __init__(self, symbolizer: Symbolizer) -> None:
         self._symbolizer = symbolizer
         self._identities = ModuleIdentities(symbolizer.image)
-        self._vads = symbolizer.image.part(Vads)
         self._kept: Dict[SpaceNames, SpaceFrames] = {}
+        self._count = 0
+
+    def __len__(self) -> int:
+        """Returns how many frames are kept."""
+        return self._count
 
     def of(self, space: AddressSpace) -> SpaceFrames:
         """Returns what looks up the frames of a space; both halves of a WoW64 process have the same."""
         names = self._symbolizer.names(space)
         found = self._kept.pop(names, None)
         if found is None:
-            if len(self._kept) >= MAX_SPACES:
-                del self._kept[next(iter(self._kept))]
-            vads = [] if space.kernel else sorted(self._vads.list_vads(space)[0])
-            found = SpaceFrames(names, self._identities.of(space), vads)
+            for gone in self._kept.keys() - self._symbolizer.kept():
+                self._count -= self._kept.pop(gone).forget()
+            found = SpaceFrames(names, self._identities.of(names), self._grow)
         self._kept[names] = found
         return found
+
+    def _grow(self) -> None:
+        """Counts a frame that is about to be kept; forgets older ones if there are too many."""
+        self._count += 1
+        if self._count > MAX_FRAMES:
+            for each in self._kept.values():
+                self._count -= each.forget()
+                if self._count <= MAX_FRAMES // 2:
+                    break
 
 
 class SpaceFrames:
@@ -126,15 +143,22 @@ class SpaceFrames:
     Args:
         names: its names
         modules: its modules
-        vads: its VADs by address
+        grow: called before a frame is kept
     """
 
-    def __init__(self, names: SpaceNames, modules: SpaceModules, vads: List[Vad]) -> None:
+    def __init__(self, names: SpaceNames, modules: SpaceModules, grow: Callable[[], None]) -> None:
         self._names = names
         self._modules = modules
-        self._vads = vads
-        self._returns: Dict[Optional[int], FlatFrame] = {None: NOT_THERE}
+        self._grow = grow
+        self._returns: Dict[Optional[int], FlatFrame] = {}
         self._exact: Dict[Optional[int], FlatFrame] = {}
+
+    def forget(self) -> int:
+        """Forgets the frames; returns how many there were."""
+        count = len(self._returns) + len(self._exact)
+        self._returns.clear()
+        self._exact.clear()
+        return count
 
     def stack(self, addresses: Iterable[Optional[int]], freed: bool = False) -> List[FlatFrame]:
         """Returns the frames of a stack, innermost first.
@@ -158,15 +182,16 @@ class SpaceFrames:
         memo = self._returns if returns else self._exact
         found = memo.get(address)
         if found is None and address is not None:
-            if len(memo) >= MAX_FRAMES:
-                memo.clear()
-            found = memo[address] = self._looked_up(address, returns)
+            found = self._looked_up(address, returns)
+            self._grow()
+            memo[address] = found
         return found or NOT_THERE
 
     def _looked_up(self, address: int, returns: bool) -> FlatFrame:
         name = self._names.name(address, returns)
         lookup = address - 1 if returns else address
-        vad = vad_at(self._vads, lookup) if name.backing else None
+        process = self._names.process
+        vad = vad_at(process.vads, lookup) if name.backing and process is not None else None
         protection = None if vad is None else vad.protection_name
         known = self._names.module_at(lookup) if name.backing == IMAGE else None
         unbacked = name.backing in UNBACKED
@@ -176,12 +201,13 @@ class SpaceFrames:
         identity, module = self._modules.module(known), known.module
         rva = address - module.base
         label = known.image.names.find(lookup - module.base)
+        doubted = identity.doubted or any(said in _DOUBTS for said in name.status)
         return FlatFrame(
             address,
             name,
             name.symbol,
             unbacked,
-            keys.in_module(module.name, identity.stamp, identity.size, rva),
+            keys.in_module(module.name, identity.stamp, identity.size, rva, doubted),
             status(name.status, identity.status) if identity.status else name.status,
             module.name,
             identity.path,

@@ -34,7 +34,7 @@ class ImageFile(Record):
         layer_name: the layer that reads it
         location: the URL that Volatility opened; empty for what is no file
         path: of a local file; else the location, else the layer's name
-        size: bytes of the local file as it is stored; of others those that the layer has
+        size: bytes of the local file as it is stored; of others, and of devices, those that the layer has
         local: whether it is a file that this machine can open
     """
 
@@ -112,16 +112,17 @@ def _page_files(
 def _file(layer: interfaces.layers.DataLayerInterface) -> ImageFile:
     location = str(getattr(layer, "location", ""))
     parsed = urllib.parse.urlparse(location)
-    path = location or str(layer.name)
+    path, size = location or str(layer.name), int(layer.maximum_address) + 1
     if parsed.scheme == "file":
         # A UNC path has its server in the place of the host.
         host = f"//{parsed.netloc}" if parsed.netloc else ""
         path = urllib.request.url2pathname(host + parsed.path)
         try:
-            return ImageFile(str(layer.name), location, path, os.path.getsize(path), True)
+            # A device has a size of 0 in its folder.
+            return ImageFile(str(layer.name), location, path, os.path.getsize(path) or size, True)
         except OSError:
             pass
-    return ImageFile(str(layer.name), location, path, int(layer.maximum_address) + 1, False)
+    return ImageFile(str(layer.name), location, path, size, False)
 
 
 def _read(layer: interfaces.layers.DataLayerInterface, offset: int, length: int) -> Optional[bytes]:

@@ -5,7 +5,7 @@
     clock = machine.clock(image)
     name = machine.computer_name(image, spaces)
 
-The clock and the time zone are in KUSER_SHARED_DATA (members and their units: ntddk.h). KeBootTime,
+The clock and the time zone are in KUSER_SHARED_DATA (places, members and units: ntddk.h). KeBootTime,
 NtBuildLab and NtBuildNumber are variables of the kernel (public symbols). The computer's name is in the
 environment that Windows gives to services (COMPUTERNAME, described in Microsoft's documentation).
 """
@@ -27,6 +27,12 @@ from .decode.schema import BOOT_TIME, INTERRUPT_TIME, PRODUCTS
 
 _SHARED_DATA = {8: 0xFFFFF78000000000, 4: 0xFFDF0000}
 """KI_USER_SHARED_DATA of ntddk.h by pointer size, the same in every version."""
+
+_TIMES = {"InterruptTime": 0x08, "SystemTime": 0x14, "TimeZoneBias": 0x20}
+"""Where ntddk.h has these KSYSTEM_TIMEs in it, in every version and bitness. ImageId is made of two of them:
+without symbols, or with those of another build, it has to be the same."""
+_LOW, _HIGH, _AGAIN = range(0, 12, 4)
+"""LowPart, High1Time and High2Time of a KSYSTEM_TIME."""
 
 _SECOND = 10_000_000
 _MINUTE = 60 * _SECOND
@@ -108,7 +114,8 @@ def clock(image: Image) -> Clock:
         now = None
         wrong.append("SystemTime")
     counted = None if now is None or up is None else now - up
-    if counted is not None and not 0 < counted <= (now or 0):
+    # A kernel whose clock is set has counted time.
+    if counted is not None and not 0 < counted < (now or 0):
         counted = None
         wrong.append("InterruptTime")
     boot, source = counted, "" if counted is None else INTERRUPT_TIME
@@ -187,13 +194,15 @@ class _SharedData:
 
     def time(self, name: str) -> Optional[int]:
         """Returns a KSYSTEM_TIME: Windows writes the upper half twice, so that readers can tell."""
-        low, high, again = (self.number(f"{name}.{part}") for part in ("LowPart", "High1Time", "High2Time"))
+        place = self._address + _TIMES[name]
+        low, high, again = (self._memory.number(place + part, 4) for part in (_LOW, _HIGH, _AGAIN))
         if low is None or high is None or again is None:
+            self.unreadable = True
             return None
         if high != again:
             self.torn.append(name)
             return None
-        value = (high & 0xFFFFFFFF) << 32 | low & 0xFFFFFFFF
+        value = high << 32 | low
         return value if value < 1 << 63 else value - (1 << 64)
 
 

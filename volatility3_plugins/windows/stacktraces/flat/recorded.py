@@ -104,11 +104,12 @@ class DatabaseStacks:
             key = distinct.key(each.kind, each.space, each.address, "")
             made = gap(each.kind, key, each.space, said, each.address)
             yield made._replace(owner_name=each.layout or None, nothing=opened is not None)
+        most = 0 if opened is None else opened.max_depth
         with self._around():
             for trace in opened.traces(carve) if opened is not None else ():
-                yield self._trace(each, trace, distinct)
+                yield self._trace(each, trace, len(trace.frames) >= most, distinct)
 
-    def _trace(self, each: Database, trace: Trace, distinct: Distinct) -> FlatStack:
+    def _trace(self, each: Database, trace: Trace, full: bool, distinct: Distinct) -> FlatStack:
         space, kind, numbers = each.space, each.kind, (trace.trace_index or 0, trace.address)
         if trace.status:
             key = distinct.key(kind, space, each.address, "", *numbers)
@@ -127,6 +128,7 @@ class DatabaseStacks:
             counted=1 if trace.trace_count is None else trace.trace_count,
             depth=trace.depth,
             hash=trace.hash,
+            full=full,
         )
 
 
@@ -173,6 +175,7 @@ class HeapStacks:
             depth=None if owner.trace is None else len(addresses),
             hash=recorded_hash(addresses),
             nothing=owner.trace is None,
+            full=owner.trace is not None and owner.trace.full,
         )
 
     def _group(self, space: AddressSpace, group: Group, distinct: Distinct) -> FlatStack:
@@ -197,6 +200,7 @@ class HeapStacks:
             size=None if unsized or group.size > _MOST else group.size,
             depth=len(addresses),
             hash=recorded_hash(addresses),
+            full=trace is not None and trace.full,
         )
 
 
@@ -248,6 +252,7 @@ class LockStacks:
             counted=1,
             depth=len(addresses) if each.back_trace_index is not None or addresses else None,
             hash=recorded_hash(addresses),
+            full=creator is not None and creator.full,
         )
 
 
@@ -286,8 +291,11 @@ class HandleStacks:
             pids: the processes wanted; all when empty
         """
         for space in self._natives:
+            if pids and space.pid not in pids:
+                self._handles.pass_over(space)
+                continue
             distinct, newer = Distinct(), 0
-            for event in self._handles.list_events(space) if not pids or space.pid in pids else ():
+            for event in self._handles.list_events(space):
                 if event.event or event.handle is not None:
                     newer = event.sequence or newer
                     yield self._flat(event, distinct)
@@ -312,6 +320,7 @@ class HandleStacks:
             counted=1,
             depth=len(event.frames),
             hash=recorded_hash(event.frames),
+            full=event.full,
         )
 
 
@@ -331,12 +340,18 @@ class ObjectStacks:
 
     def list_stacks(self) -> Iterator[FlatStack]:
         """Yields the events, and what stands for those that cannot be read."""
-        distinct = Distinct()
+        times: Dict[int, int] = {}
+        of_none = distinct = Distinct()
+        last = 0
         for event in self._objects.list_events():
-            yield self._flat(event, distinct)
+            body = 0 if event.object is None else event.object.body
+            if body != last:
+                # There may be millions of events: only those of one object are remembered at a time.
+                last, times[body] = body, times.get(body, 0) + 1
+                distinct = Distinct(times[body]) if body else of_none
+            yield self._flat(event, body, distinct)
 
-    def _flat(self, event: ObjectEvent, distinct: Distinct) -> FlatStack:
-        body = 0 if event.object is None else event.object.body
+    def _flat(self, event: ObjectEvent, body: int, distinct: Distinct) -> FlatStack:
         if event.event:
             key = distinct.key(OBJECT, self._kernel, body, event.event, event.sequence or 0)
         else:
@@ -354,6 +369,7 @@ class ObjectStacks:
             depth=len(event.frames) if event.event else None,
             hash=recorded_hash(event.frames),
             nothing=not (event.event or event.status),
+            full=event.full,
         )
 
 

@@ -61,6 +61,7 @@ class FlatStack(Record):
         hash: BackTraceHash; None where it is not known
         nothing: there is no stack, and none was to be expected
         more_tids: the other owners of a lock
+        full: there are as many frames as Windows records: outer ones may be missing
     """
 
     kind: str
@@ -80,6 +81,7 @@ class FlatStack(Record):
     hash: Optional[int] = None
     nothing: bool = False
     more_tids: Tuple[int, ...] = ()
+    full: bool = False
 
     @property
     def tids(self) -> Tuple[int, ...]:
@@ -110,21 +112,21 @@ class FlatStack(Record):
     @property
     def incomplete(self) -> bool:
         """Whether frames are missing, or may be."""
-        if says(self.status, *_FRAMES_MISSING) or None in map(_address, self.frames):
+        if self.full or says(self.status, *_FRAMES_MISSING) or None in map(_address, self.frames):
             return True
         return not (self.frames or self.nothing or says(self.status, *_NOTHING_THERE))
 
     def keys(self) -> Optional[StackKeys]:
         """Returns the keys; None if no frame is left for them."""
         if not self.walked:
-            return keys.of(list(map(_part, self.frames)))
+            return keys.of(list(map(_part, self.frames)), incomplete=self.incomplete)
         pairs = zip(self.frames, self.walked)
         parts = [
             frame.part
             for number, (frame, walked) in enumerate(pairs)
             if walked.how != SCAN and (number or walked.how != TRAP)
         ]
-        return keys.of(parts, bool(self.guessed))
+        return keys.of(parts, bool(self.guessed), self.incomplete)
 
 
 class FlatWanted(Record):
@@ -158,14 +160,19 @@ class FlatWanted(Record):
 
 
 class Distinct:
-    """Numbers the few stacks that nothing in the image tells apart, so that no two keys are equal."""
+    """Numbers the few stacks that nothing in the image tells apart, so that no two keys are equal.
 
-    def __init__(self) -> None:
+    Args:
+        time: how often the owner of the stacks has been met, this time included
+    """
+
+    def __init__(self, time: int = 1) -> None:
         self._seen: Dict[str, int] = {}
+        self._again = "" if time == 1 else f"~~{time}"
 
     def key(self, kind: str, space: AddressSpace, owner: int, piece: str, *numbers: int) -> str:
         """Returns a TraceId that was not returned before."""
-        made = keys.trace_id(kind, space.eprocess, owner, space.arch, piece, *numbers)
+        made = keys.trace_id(kind, space.eprocess, owner, space.arch, piece, *numbers) + self._again
         count = self._seen[made] = self._seen.get(made, 0) + 1
         return made if count == 1 else f"{made}~{count}"
 

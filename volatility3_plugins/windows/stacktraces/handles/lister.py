@@ -96,7 +96,8 @@ class HandleLister(interfaces.configuration.VersionableInterface):
         """Yields the events of a process: its ring's, newest first, then creations.
 
         For unreadable parts of the handle table there is an event that says so. The creation of an object is
-        listed once, in the first process that has a handle to it.
+        listed once, in the first process that has a handle to it: `pass_over` has to be told of each process
+        whose events are not wanted.
 
         Args:
             space: the native space of a process
@@ -107,26 +108,45 @@ class HandleLister(interfaces.configuration.VersionableInterface):
         if space.remark or space.status:
             # The ring is in the kernel's memory, so it can be read: only the names of user frames are lost.
             yield hole(space, space.remark, space.status)
+        holes, table = self._table(space)
+        yield from holes
+        if table is not None:
+            yield from self._rings.list_events(space, table)
+            yield from self._creations(space, table)
+
+    def pass_over(self, space: AddressSpace) -> None:
+        """Takes note of a process whose events are not wanted, so that what other processes list is the same.
+
+        Args:
+            space: the native space of a process
+        """
+        _, table = self._table(space)
+        if table is not None and self._objects_have_creators:
+            self._seen.update(each.object_header for each in self._tables.entries(table) if each is not None)
+
+    def _table(self, space: AddressSpace) -> Tuple[List[HandleEvent], Optional[HandleTable]]:
+        """Returns what is wrong with the handle table of a process, and the table whose events are listed."""
         if not space.eprocess:
-            return
+            return [], None
+        holes = []
         table, listed = self._tables.of(space.eprocess), self._tables.listed(space.eprocess)
         if listed is not None and (table is None or table.address != listed.address):
-            yield hole(space, Said(Word.CONTRADICTED, members=("ObjectTable",)))
+            holes.append(hole(space, Said(Word.CONTRADICTED, members=("ObjectTable",))))
             table = listed
         known = self._tables.all_listed()
         owner = known.get(table.address) if table is not None and known and listed is None else 0
         if table is not None and table.address and owner != 0:
             # It is another process's, or on the kernel's list of tables no more.
-            yield hole(space, Said(Word.CONTRADICTED, members=("ObjectTable",)))
+            holes.append(hole(space, Said(Word.CONTRADICTED, members=("ObjectTable",))))
         if owner in self._processes:
-            return  # its events are listed in that process, for which it was made
+            return holes, None  # its events are listed in that process, for which it was made
         if table is None:
-            yield hole(space, Word.HANDLE_TABLE_UNREADABLE)
+            holes.append(hole(space, Word.HANDLE_TABLE_UNREADABLE))
         elif table.address and self._is_shared(space, table):
-            yield hole(space, Word.HANDLE_TABLE_SHARED)
+            holes.append(hole(space, Word.HANDLE_TABLE_SHARED))
         elif table.address:
-            yield from self._rings.list_events(space, table)
-            yield from self._creations(space, table)
+            return holes, table
+        return holes, None
 
     def _is_shared(self, space: AddressSpace, table: HandleTable) -> bool:
         """Tells whether so many processes had this table, or its ring, that it is not read for one more.
@@ -187,4 +207,5 @@ class HandleLister(interfaces.configuration.VersionableInterface):
             object=found,
             frames=creator.frames,
             status=status(found.status, Word.CLIENT_ID_ABOVE_32_BITS if wide else None, creator.status),
+            full=creator.full,
         )

@@ -36,6 +36,7 @@ class HandleEvent(Record):
         frames: canonical, innermost first, kernel and user; None for a frame that cannot be read
         leak: the handle was opened and, as far as is known, is still open
         status: what is wrong with the event; empty if nothing is
+        full: there are as many frames as Windows keeps: outer ones may be missing
     """
 
     space: AddressSpace
@@ -48,6 +49,7 @@ class HandleEvent(Record):
     frames: Tuple[Optional[int], ...] = ()
     leak: bool = False
     status: Status = NOTHING
+    full: bool = False
 
 
 def hole(space: AddressSpace, *said: Union[Word, Said, Status]) -> HandleEvent:
@@ -135,4 +137,5 @@ class HandleRings:
                     Word.BEYOND_THE_RINGS_COUNTER if event.sequence < 0 else None,
                     Word.CLIENT_ID_ABOVE_32_BITS if wide else None,
                 ),
+                len(event.frames) >= self._decoder.max_depth,
             )

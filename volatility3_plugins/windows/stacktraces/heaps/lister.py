@@ -149,9 +149,12 @@ class Heaps(interfaces.configuration.VersionableInterface):
         def database() -> Iterator[BlockTrace]:
             for found in listed():
                 opened = self._databases.open(found)
-                for trace in opened.traces(carve=True) if opened else ():
+                if opened is None:
+                    continue
+                for trace in opened.traces(carve=True):
                     said = tracestatus.of(trace.status)
-                    yield BlockTrace(DATABASE, trace.address, trace.trace_index or 0, trace.frames, said)
+                    index, full = trace.trace_index or 0, len(trace.frames) >= opened.max_depth
+                    yield BlockTrace(DATABASE, trace.address, index, trace.frames, said, full)
 
         return Traces(memory, known.heaplog.types, (layouts or known.std)[0].types[_ENTRY], database)
 

@@ -36,7 +36,7 @@ from .places import (
     Unsure,
 )
 from .unloaded import Unloaded, UnloadedDlls
-from .usermodules import UserModules
+from .usermodules import ProcessModules, UserModules
 
 vollog = logging.getLogger(__name__)
 
@@ -96,8 +96,8 @@ class PlaceMap:
             self._kernel_spans = _with_unloaded(ranges.flatten(current), gone)
         return self._kernel_spans
 
-    def process(self, halves: Sequence[AddressSpace]) -> List[Span]:
-        """Returns the places of a process's user half.
+    def process(self, halves: Sequence[AddressSpace]) -> Tuple[List[Span], ProcessModules]:
+        """Returns the places of a process's user half, and the modules and VADs of which they are made.
 
         Args:
             halves: its native space and, in a WoW64 process, its 32-bit half
@@ -125,7 +125,7 @@ class PlaceMap:
             reader = self._reader(layer_name, ntdll, known.vads)
             index = places[ntdll.base].prepare()
             gone += self._unloaded.find(reader, pointer_size, index, self.halves.user_end)
-        return _with_unloaded(ranges.flatten(current), gone)
+        return _with_unloaded(ranges.flatten(current), gone), known
 
     def fill(self, spans: Sequence[Span], kernel: bool) -> Tuple[List[int], List[AnyPlace]]:
         """Returns (starts, places) of every address; gaps between the spans are places without content.

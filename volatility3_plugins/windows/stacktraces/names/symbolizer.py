@@ -38,6 +38,7 @@ from .places import (
     Name,
     OverlapPlace,
 )
+from .usermodules import ProcessModules
 
 __all__ = ["UNBACKED", "KnownModule", "Name", "SpaceNames", "Symbolizer"]
 
@@ -115,12 +116,21 @@ class Symbolizer(interfaces.configuration.VersionableInterface):
             self._names[key] = SpaceNames(self, space)
         return self._names[key]
 
-    def places(self, space: AddressSpace) -> Tuple[List[int], List[AnyPlace]]:
-        """Returns the places of an address space: their start addresses, and the places in the same order."""
-        spans = self._map.kernel()
+    def kept(self) -> List[SpaceNames]:
+        """Returns the names that are kept: `names` returns the same object for their address spaces."""
+        kernel = [] if self._kernel_names is None else [self._kernel_names]
+        return [*kernel, *self._names.values()]
+
+    def places(self, space: AddressSpace) -> Tuple[List[int], List[AnyPlace], Optional[ProcessModules]]:
+        """Returns the places of an address space: their start addresses, and the places in the same order.
+
+        Of a process also the modules and VADs of which its places are made.
+        """
+        spans, process = self._map.kernel(), None
         if not space.kernel:
-            spans = self._map.process(self._halves(space)) + spans
-        return self._map.fill(spans, space.kernel)
+            own, process = self._map.process(self._halves(space))
+            spans = own + spans
+        return (*self._map.fill(spans, space.kernel), process)
 
     def _held(self) -> int:
         """Returns how many exports of modules that only one process has are kept with the names."""
@@ -136,13 +146,14 @@ class Symbolizer(interfaces.configuration.VersionableInterface):
 class SpaceNames:
     """The names of one address space, made by `Symbolizer.names`. Every address gets a name."""
 
-    __slots__ = ("_exact", "_places", "_returns", "_space", "_starts", "_symbolizer")
+    __slots__ = ("_exact", "_places", "_process", "_returns", "_space", "_starts", "_symbolizer")
 
     def __init__(self, symbolizer: Symbolizer, space: AddressSpace) -> None:
         self._symbolizer = symbolizer
         self._space = space
         self._starts: List[int] = []
         self._places: List[AnyPlace] = []
+        self._process: Optional[ProcessModules] = None
         self._exact: Dict[int, Name] = {0: ZERO, FUZZY_FRAME: FUZZY}
         self._returns: Dict[int, Name] = dict(self._exact)
         halves = symbolizer.halves
@@ -187,6 +198,12 @@ class SpaceNames:
                 found[place.module.base] = _known(place)
         return list(found.values())
 
+    @property
+    def process(self) -> Optional[ProcessModules]:
+        """The modules and VADs of the process; None for the kernel."""
+        self._prepare()
+        return self._process
+
     def _place(self, address: int) -> AnyPlace:
         if not self._starts:
             self._prepare()
@@ -194,7 +211,7 @@ class SpaceNames:
 
     def _prepare(self) -> None:
         if not self._starts:
-            self._starts, self._places = self._symbolizer.places(self._space)
+            self._starts, self._places, self._process = self._symbolizer.places(self._space)
 
 
 def _known(place: ModulePlace) -> KnownModule:

@@ -27,12 +27,21 @@ GRANULARITY = 0x10000
 
 
 class ProcessModules(Record):
-    """The modules of a process and its VADs, by address. `ntdlls` are its ntdll modules, by pointer size."""
+    """The modules of a process and its VADs, by address.
+
+    Attributes:
+        modules: the modules
+        vads: the VADs
+        vads_whole: whether the whole tree of these could be read
+        ntdlls: the ntdll modules, by pointer size
+        entries: the loader's entry of each module that has one, and the half in whose lists it is, by base
+    """
 
     modules: List[Module]
     vads: List[Vad]
     vads_whole: bool
     ntdlls: Dict[int, Module]
+    entries: Dict[int, Tuple[AddressSpace, LoaderEntry]]
 
 
 class UserModules:
@@ -62,6 +71,7 @@ class UserModules:
         vads = sorted(vad for vad in vads if vad.start < vad.end <= user_end)
         found: Dict[int, Module] = {}
         ntdlls: Dict[int, Module] = {}
+        known: Dict[int, Tuple[AddressSpace, LoaderEntry]] = {}
         lists_whole = True
         for half in halves:
             entries, complete = self._lists.of_process(half)
@@ -78,12 +88,13 @@ class UserModules:
                 size, differs = _size(entry, vads)
                 said = status(said, differs)
                 module = found.setdefault(entry.base, _module(entry.base, size, entry.name, said))
+                known.setdefault(entry.base, (half, entry))
                 if module.name.lower() == "ntdll":
                     ntdlls.setdefault(half.pointer_size, module)
         if not lists_whole:
             for module in self._unlisted(vads):
                 found.setdefault(module.base, module)
-        return ProcessModules(mark_overlaps(found.values()), vads, vads_whole, ntdlls)
+        return ProcessModules(mark_overlaps(found.values()), vads, vads_whole, ntdlls, known)
 
     def view(self, module: Module, vads: Sequence[Vad]) -> Optional[SectionView]:
         """Returns the section of a module by the VAD at its base, None if it has none."""

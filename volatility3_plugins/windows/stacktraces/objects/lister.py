@@ -46,6 +46,7 @@ class ObjectEvent(Record):
         sequence: number of the event, counted over all objects
         frames: canonical, innermost first
         status: what is wrong with the event; empty if nothing is
+        full: there are as many frames as Windows keeps: outer ones may be missing
     """
 
     object: Optional[ObjectInfo] = None
@@ -56,6 +57,7 @@ class ObjectEvent(Record):
     sequence: Optional[int] = None
     frames: Tuple[int, ...] = ()
     status: Status = NOTHING
+    full: bool = False
 
 
 class ObjectTraceLister(interfaces.configuration.VersionableInterface):
@@ -229,6 +231,7 @@ class _Refs:
             event.sequence,
             frames,
             status(said, missing),
+            bool(frames) and len(frames) >= self._stacks.max_depth,
         )
 
     def _strays(self, bucket: int, thing: ObjectInfo, info: RefInfo) -> bool:
@@ -252,6 +255,11 @@ class _Stacks:
         self._known: Dict[int, Tuple[Tuple[int, ...], Optional[Word]]] = {}
         data = memory.read(address, decoder.header_size) if address else None
         self._table = None if data is None else decoder.table(data)
+
+    @property
+    def max_depth(self) -> int:
+        """The most frames that Windows keeps of a stack."""
+        return self._decoder.max_depth
 
     @property
     def count(self) -> int:

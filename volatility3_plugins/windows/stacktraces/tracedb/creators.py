@@ -24,10 +24,12 @@ class Creator(Record):
         frames: canonical, innermost first; a frame that is overwritten or not in the image is None
         status: empty for a live trace. Otherwise it has the words of the trace (`freed`: the index is stale,
             and what is left of the stack may be another trace's), or says why there is no trace
+        full: there are as many frames as Windows keeps: outer ones may be missing
     """
 
     frames: Tuple[Optional[int], ...]
     status: Status
+    full: bool = False
 
 
 class Creators:
@@ -62,11 +64,14 @@ class Creators:
         creators: Dict[int, Creator] = {}
         for trace in opened.traces(carve=True):
             if trace.trace_index is not None and trace.trace_index in wanted:
-                creators.setdefault(trace.trace_index, Creator(trace.frames, stdstatus.of(trace.status)))
+                full = len(trace.frames) >= opened.max_depth
+                creator = Creator(trace.frames, stdstatus.of(trace.status), full)
+                creators.setdefault(trace.trace_index, creator)
         if _ambiguous(found.header, stored_in_16_bits):
             doubt = status(Word.INDEX_AMBIGUOUS)
             creators = {
-                index: Creator(frames, status(said, doubt)) for index, (frames, said) in creators.items()
+                index: creator._replace(status=status(creator.status, doubt))
+                for index, creator in creators.items()
             }
         missing = Creator((), status(Word.NO_SUCH_INDEX))
         return {index: creators.get(index, missing) for index in wanted}

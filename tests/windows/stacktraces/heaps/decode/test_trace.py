@@ -68,12 +68,13 @@ def test_traces_within_a_block(arch: str) -> None:
     record = heaps.prefix(list(FRAMES), size)
     held, address = traces(arch, record, 0x40)
     end = address + len(record)
-    assert held.inline(address, end, 3) == BlockTrace("inline", address, 0, FRAMES)
+    # It has as many frames as the block has room for.
+    assert held.inline(address, end, 3) == BlockTrace("inline", address, 0, FRAMES, full=True)
     # A stack that is less deep than the heap was told to keep.
     short, _ = traces(arch, heaps.prefix([*FRAMES, 0, 0], size), 0x40)
     assert short.inline(address, end + 2 * size, 5) == BlockTrace("inline", address, 0, FRAMES)
     wrong, _ = traces(arch, record[:size] + b"\xff" + record[size + 1 :], 0x40)
-    assert wrong.inline(address, end, 3) == BlockTrace("inline", address, 0, FRAMES, trace.UNSURE)
+    assert wrong.inline(address, end, 3) == BlockTrace("inline", address, 0, FRAMES, trace.UNSURE, True)
     # A block that is too small for what it says, or says nonsense, holds none.
     for depth in (0, 2, 4, 33, 0x7FFF):
         assert held.inline(address, end, depth) == BlockTrace("inline", address, 0, (), trace.HASH)

@@ -7,7 +7,8 @@ It is `i` and the first 16 bytes, in lower-case hexadecimal, of the SHA-256 over
 1. the 27 bytes `stacktraces image version 1` in ASCII;
 2. of each file, in the order in which they are given:
    its size (8 bytes), then its parts: the first MiB, the blocks that begin in this file, the last MiB;
-3. the capture time and the boot time (8 bytes each).
+3. SystemTime, and SystemTime less InterruptTime, as KUSER_SHARED_DATA has them (FILETIMEs, 8 bytes each);
+   0 for a time that is contradicted or cannot be read.
 
 A part is its length (4 bytes) and its bytes; a part that cannot be read has the length 0 and no bytes. Of a
 file below one MiB, the first and the last MiB are each the whole file.
@@ -59,12 +60,13 @@ class Identified(Record):
     unread: int
 
 
-def identify(files: Sequence[Content], capture_time: int, boot_time: int) -> Identified:
+def identify(files: Sequence[Content], capture_time: int, counted: int) -> Identified:
     """Returns the ImageId of an image.
 
     Args:
         files: those that the image consists of, in the order of the layers
-        capture_time, boot_time: FILETIMEs, 0 where they cannot be read
+        capture_time: SystemTime, 0 where it cannot be read
+        counted: that less InterruptTime, 0 where it cannot be read
     """
     digest, unread = hashlib.sha256(MARK), 0
     total, before = sum(file.size for file in files), 0
@@ -78,7 +80,7 @@ def identify(files: Sequence[Content], capture_time: int, boot_time: int) -> Ide
             digest.update(len(data).to_bytes(4, "little"))
             digest.update(data)
         before += file.size
-    for time in (capture_time, boot_time):
+    for time in (capture_time, counted):
         digest.update(time.to_bytes(8, "little"))
     return Identified(PREFIX + digest.hexdigest()[: 2 * _KEPT], unread)
 

@@ -12,8 +12,9 @@ The text of a StackKey has a line for each frame, innermost first. Each line end
     <zero>, <fuzzy>                                 the values 0 and 0xffffffff, which are no addresses
     <unreadable>                                    an address that is not in the image
 
-The name of the module is in lower case. The three numbers have 8 lower-case hexadecimal digits each.
-SizeOfImage is rounded up to whole pages of 4096 bytes, as the kernel rounds those of drivers.
+The name of the module is in lower case (`modulename.module_name` makes it of the file's name). The three
+numbers have at least 8 lower-case hexadecimal digits each. SizeOfImage is rounded up to whole pages of 4096
+bytes, as the kernel rounds those of drivers: one above fffff000 has 9 digits.
 
 The text of a ShapeKey has of each frame the name of its module in lower case, else what its line in the other
 text is; several equal ones in a row stand once; `; ` stands between them. The column Modules is the same text
@@ -44,7 +45,7 @@ class KeyPart(Record):
     Attributes:
         line: to the text of StackKey, with its line feed
         label: to that of ShapeKey
-        whole: whether all is known that belongs in the line
+        whole: whether all is known that belongs in the line, and nothing contradicts it
     """
 
     line: str
@@ -61,7 +62,9 @@ class StackKeys(Record):
     text: str
 
 
-def in_module(name: str, stamp: Optional[int], size: Optional[int], rva: int) -> KeyPart:
+def in_module(
+    name: str, stamp: Optional[int], size: Optional[int], rva: int, doubted: bool = False
+) -> KeyPart:
     """Returns the part of a frame in a module.
 
     Args:
@@ -69,11 +72,12 @@ def in_module(name: str, stamp: Optional[int], size: Optional[int], rva: int) ->
         stamp: its TimeDateStamp, None if that is not known
         size: its SizeOfImage, None if that is not known
         rva: the address relative to the module's base
+        doubted: whether the image contradicts what the loader says of the module
     """
     name = name.lower()
     if stamp is None or size is None:
         return KeyPart(f"{name},,,{rva:08x}\n", name, False)
-    return KeyPart(f"{name},{stamp:08x},{rounded(size):08x},{rva:08x}\n", name)
+    return KeyPart(f"{name},{stamp:08x},{rounded(size):08x},{rva:08x}\n", name, not doubted)
 
 
 def elsewhere(said: str) -> KeyPart:
@@ -94,16 +98,17 @@ def rounded(size: int) -> int:
     return -(-size // PAGE_SIZE) * PAGE_SIZE
 
 
-def of(parts: Sequence[KeyPart], guessed: bool = False) -> Optional[StackKeys]:
+def of(parts: Sequence[KeyPart], guessed: bool = False, incomplete: bool = False) -> Optional[StackKeys]:
     """Returns the keys of a stack, None if no frame is left for them.
 
     Args:
         parts: those of the frames that count, innermost first
         guessed: whether a frame of the stack is a guess or was found by way of one
+        incomplete: whether frames are missing, or may be
     """
     if not parts:
         return None
-    quality = EXACT if all(map(_whole, parts)) else PARTIAL
+    quality = PARTIAL if incomplete or not all(map(_whole, parts)) else EXACT
     stack, text = digest("".join(map(_line, parts))), merged(parts)
     return StackKeys(stack, _shape(text), GUESSED if guessed else quality, text)
 

@@ -86,7 +86,7 @@ SOURCES = ("pdb", "export", "nearest", "module", "unloaded", "none")
 EXACT, GUESSED, PARTIAL = "exact", "guessed", "partial"
 KEY_QUALITIES: Dict[str, str] = {
     EXACT: "all frames are in the keys with all that is to be known of them",
-    PARTIAL: "of a module only the name is known, or a frame cannot be read",
+    PARTIAL: "the stack is incomplete, or a module is known by its name only or contradicted by its headers",
     GUESSED: "the walk had to guess; frames that a scan of the stack found are left out",
 }
 """The values of `KeyQuality`; of two that hold the later one stands there."""

@@ -40,6 +40,7 @@ class BlockTrace(Record):
         status: empty, what the database says of the trace, `unreadable` (not in the image), `hash` (what the
             block names is no record), `no such index`, `no database` (none is known that the trace is in),
             `unsure` (nothing confirms the frames)
+        full: there are as many frames as Windows keeps: outer ones may be missing
     """
 
     kind: str
@@ -47,6 +48,7 @@ class BlockTrace(Record):
     std_index: int
     frames: Tuple[Optional[int], ...]
     status: Status = NOTHING
+    full: bool = False
 
 
 class Traces:
@@ -110,7 +112,8 @@ class Traces:
         # A stack that is less deep leaves its last slots empty.
         frames = slots[: next((at for at in range(depth, 0, -1) if slots[at - 1]), 0)]
         proven = sum(slots) % (1 << 8 * self._pointer_size) == total
-        return BlockTrace(INLINE, address, 0, frames, NOTHING if proven else UNSURE)
+        said = NOTHING if proven else UNSURE
+        return BlockTrace(INLINE, address, 0, frames, said, len(frames) == depth)
 
     def index(self, index: int) -> BlockTrace:
         """Returns the trace of an index; when it is none of the database's, one without frames."""
@@ -142,7 +145,7 @@ class Traces:
             return BlockTrace(LOG, address, 0, (), UNREADABLE)
         if sum(frames) & 0xFFFFFFFF != stored:
             return BlockTrace(LOG, address, 0, (), HASH)
-        return BlockTrace(LOG, address, 0, frames)
+        return BlockTrace(LOG, address, 0, frames, full=depth == self._max_depth)
 
     def _read_entry(self, address: int) -> BlockTrace:
         header = self._memory.read(address, self._entry_head)
@@ -154,7 +157,8 @@ class Traces:
         if self._index_high is not None:
             index |= self._index_high.of(header) << 16
         frames = self._frames(address + self._entry_head, depth)
-        return BlockTrace(DATABASE, address, index, frames, NO_DATABASE if frames else UNREADABLE)
+        said = NO_DATABASE if frames else UNREADABLE
+        return BlockTrace(DATABASE, address, index, frames, said, len(frames) == self._entry_max)
 
     def _frames(self, address: int, depth: int) -> Tuple[int, ...]:
         data = self._memory.read(address, depth * self._pointer_size)

@@ -120,6 +120,11 @@ class StdDatabase:
         return Figures(plain + indexed, chained, freed, unindexed, mismatched, orphans, self.unreadable)
 
     @property
+    def max_depth(self) -> int:
+        """The most frames that Windows keeps of a stack."""
+        return self.header.layout.entry.max_depth
+
+    @property
     def unlisted(self) -> int:
         """How many index slots that lead to no entry `traces` leaves out: it yields the first thousand."""
         return self._decoder.unlisted()

@@ -51,6 +51,11 @@ class HeapLog:
         self._memory = Memory(Windows(reader, WINDOW), layout.pointer_size)
 
     @property
+    def max_depth(self) -> int:
+        """The most frames that Windows keeps of a stack."""
+        return self._layout.max_depth
+
+    @property
     def trace_count(self) -> Optional[int]:
         """The log's own number of records; None if it is not in the image."""
         count = self._layout.trace_count
