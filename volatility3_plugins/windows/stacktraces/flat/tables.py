@@ -21,7 +21,6 @@ from ..base.decode.status import Status, Word, status, text
 from ..base.decode.times import moment
 from ..base.image import Image
 from ..base.processlist import create_time
-from ..names.decode.rules import NONE
 from ..stacks.decode.frames import Frame
 from .decode.schema import FRAMES, IMAGE, RECORDED, SCHEMA, TIME, Column
 from .frames import FlatFrame, OfFrames
@@ -116,7 +115,7 @@ class FlatTables:
             frame.function,
             frame.displacement,
             None if name is None else name.symbol,
-            NONE if name is None else name.source,
+            None if name is None else name.source,
             RECORDED if walked is None else walked.how,
             None if name is None else name.backing or None,
             frame.protection,
