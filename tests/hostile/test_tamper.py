@@ -169,6 +169,14 @@ SILENCERS: Dict[str, Silencer] = {
     "ObjectTable is nonsense": Silencer(
         _member("process", "ObjectTable", NONSENSE), "handletraces", {}, "contradicted: ObjectTable"
     ),
+    "DebugInfo": Silencer(
+        lambda target: [target.at(_debug_info(target), 0)],
+        *("handletraces", {}, "contradicted: DebugInfo"),
+    ),
+    "DebugInfo is nonsense": Silencer(
+        lambda target: [target.at(_debug_info(target), NONSENSE)],
+        *("handletraces", {}, "contradicted: DebugInfo"),
+    ),
     "TableSize": Silencer(
         lambda target: [target.at(_ring(target) + _info(target, "TableSize"), 2, 4)],
         *("handletraces", {}, "table size"),
@@ -221,10 +229,13 @@ def _resource(target: Target, number: int, path: str, value: int) -> List[Write]
     return [target.at(start + place.offset, value, place.size)]
 
 
-def _ring(target: Target) -> int:
-    kernel = target.kernel
+def _debug_info(target: Target) -> int:
     table = _updater(target).eprocess["ObjectTable"]
-    return kernel.space.read_int(table + kernel.isf.offset("_HANDLE_TABLE", "DebugInfo"))
+    return int(table + target.kernel.isf.offset("_HANDLE_TABLE", "DebugInfo"))
+
+
+def _ring(target: Target) -> int:
+    return target.kernel.space.read_int(_debug_info(target))
 
 
 def _info(target: Target, path: str) -> int:
