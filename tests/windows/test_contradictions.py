@@ -18,7 +18,7 @@ from tests.forge.locks import Resources
 from tests.forge.vad import Vad
 from tests.hostile.tamper import Target
 from tests.support import grid
-from tests.support.tracedkernels import KERNELS, new_kernel
+from tests.support.tracedkernels import KERNELS, new_kernel, put_database
 
 
 @pytest.fixture(scope="module")
@@ -55,6 +55,27 @@ def test_where_a_driver_may_have_been_is_said(target: Target) -> None:
     said = [(got.column("Symbol")[at], got.column("Status")[at]) for at in gone]
     assert set(said) == {("<no-module>", "contradicted: MmUnloadedDrivers")}
     assert any("MmUnloadedDrivers" in each for each in got.warnings)
+
+
+@pytest.mark.parametrize(("name", "generation"), KERNELS)
+def test_where_a_driver_may_have_been_is_said_of_every_kernel(
+    name: str, generation: str, tmp_path: pathlib.Path
+) -> None:
+    kernel = new_kernel(name)
+    start = kernel.base + 0x8000000
+    kernel.unloaded("gone.sys", start, start + 0x8000)
+    put_database(kernel, generation, [(start + 0x10, kernel.symbol("NtClose") + 4)])
+    made = Target(kernel, tmp_path)
+    clean = made.clean("stacktracedb")
+    got = made.run("stacktracedb", [made.at(kernel.symbol("MmUnloadedDrivers"), 0)])
+    symbols = clean.column("Symbol")
+    (place,) = (at for at, symbol in enumerate(symbols) if "<unloaded:gone" in (symbol or ""))
+    assert "contradicted" not in " ".join(filter(None, clean.column("Status")))
+    assert got.column("Symbol")[place] == "<no-module>"
+    assert got.column("Status")[place] == "contradicted: MmUnloadedDrivers"
+    assert any("MmUnloadedDrivers" in each for each in got.warnings)
+    unbacked = made.run("stacktracedb", [made.at(kernel.symbol("MmUnloadedDrivers"), 0)], unbacked=True)
+    assert grid.masked(start + 0x10) in unbacked.column("Address")
 
 
 def test_a_log_of_a_heap_to_which_no_pointer_leads(target: Target) -> None:

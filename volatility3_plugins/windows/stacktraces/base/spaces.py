@@ -4,8 +4,9 @@
 
 from __future__ import annotations
 
+import collections
 import logging
-from typing import Collection, Dict, Iterator, List, Optional, Tuple
+from typing import Collection, Counter, Dict, Iterator, List, Optional, Tuple
 
 from volatility3.framework import constants, exceptions, interfaces
 from volatility3.framework.objects import utility
@@ -16,7 +17,7 @@ from .decode import text
 from .decode.memo import Memo
 from .decode.status import NOTHING, Said, Status, Word, status
 from .image import Image
-from .processlist import MAX_PROCESSES, ListedProcess, ProcessList
+from .processlist import ListedProcess, ProcessList
 from .space import ARCHES, KERNEL_PID, AddressSpace
 
 __all__ = ["KERNEL_PID", "AddressSpace", "AddressSpaces"]
@@ -187,7 +188,7 @@ class PageTableRoots:
         self._pids: Dict[int, int] = {}
         highest = image.symbol("MmHighestUserAddress")
         self._highest = None if highest is None else self._memory.pointer(highest)
-        self._trees: Dict[Optional[int], int] = {None: -MAX_PROCESSES}
+        self._trees: Counter[Optional[int]] = collections.Counter()
         self._system: Optional[int] = None
         self._kernel = int(image.layer.config.get("page_map_offset") or 0) & _ROOT
         if process is None:
@@ -207,7 +208,9 @@ class PageTableRoots:
             if alive:
                 self._owners.setdefault(root, []).append(each.eprocess)
                 self._pids[each.eprocess] = pid
-                self._trees[self._tree(each.eprocess)] = self._trees.get(self._tree(each.eprocess), 0) + 1
+                tree = self._tree(each.eprocess)
+                if tree is not None:
+                    self._trees[tree] += 1
             elif pid == SYSTEM_PID:
                 self._system = root
 
@@ -236,7 +239,8 @@ class PageTableRoots:
         if root in (self._system, self._kernel) and self._told(eprocess, layer_name) != pid:
             return status(Said(Word.PAGE_TABLES_OF_PROCESS, SYSTEM_PID)), NOTHING
         wrong = ["Peb"] if self._highest and self._peb(eprocess) > self._highest else []
-        if self._tree(eprocess) == 0 or self._trees.get(self._tree(eprocess), 0) > 1:
+        tree = self._tree(eprocess)
+        if tree == 0 or self._trees[tree] > 1:
             wrong.append("VadRoot")
         doubt = status(Said(Word.CONTRADICTED, members=tuple(wrong)) if wrong else None)
         others = [each for each in self._owners.get(root, ()) if each != eprocess]

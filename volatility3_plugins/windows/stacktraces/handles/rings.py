@@ -143,14 +143,16 @@ class HandleRings:
         unit = 1 if block.has("NumberOfBytes") else PAGE_SIZE
         unpack = block.packer("Va", "NumberOfBytes" if unit == 1 else "NumberOfPages").unpack_from
         start, blocks = self._memory.pointer(table) or 0, self._memory.number(count, 4) or 0
-        end, step = start + min(blocks, MAX_BLOCKS) * block.size, WINDOW * block.size
+        length, step = min(blocks, MAX_BLOCKS) * block.size, WINDOW * block.size
+        # Where page tables lead back, no more of the list follows.
+        end = bulk.PhysicalClaims(image.layer).claim(start, start + length)
         tried = set(known)
         for at in range(start, end, step):
             for low, data in self._memory.load(at, min(step, end - at)).runs:
                 for offset in range(-(low - start) % block.size, len(data) - block.size + 1, block.size):
-                    address, length = unpack(data, offset)
+                    address, size = unpack(data, offset)
                     # The address of a free block is odd.
-                    slots = 0 if address % PAGE_SIZE else self._decoder.slots(length * unit)
+                    slots = 0 if address % PAGE_SIZE else self._decoder.slots(size * unit)
                     if slots and address not in tried:
                         tried.add(address)
                         if self._decoder.is_ring(self._memory, address, slots):
