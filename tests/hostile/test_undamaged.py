@@ -9,6 +9,7 @@ from typing import List, Set
 
 import pytest
 from volatility3.plugins.windows.stacktraces.base.decode.status import Word
+from volatility3.plugins.windows.stacktraces.rows.columns import PLUGINS
 
 from tests.conftest import SHARED
 from tests.forge import context, kernels, real_sets
@@ -48,6 +49,9 @@ def alarms(image: Image, folder: pathlib.Path) -> List[str]:
     found: Set[str] = set()
     for plugin in plugins.discover():
         name = plugins.full_name(plugin)
+        # The flat tables have what these plugins find, in other columns.
+        if name.rpartition(".")[2] not in PLUGINS:
+            continue
         answer = answer_of(opened, plugin, plugins.switches(plugin))
         for said in filter(None, answer.column("Status") if answer.place("Status") is not None else ()):
             found |= {f"{name}: {each}" for each in tellings.of_status(said) if each.word not in ORDINARY}
@@ -63,18 +67,17 @@ def test_of_a_forged_image(name: str, tmp_path: pathlib.Path) -> None:
 
 
 REAL = [
-    pytest.param(path, kernel, symbols, id=f"{path.name[:-7]}-{kernel}-{'symbols' if symbols else 'search'}")
+    pytest.param(path, kernel, id=f"{path.name[:-7]}-{kernel}")
     for path in sorted((SHARED / "real_std").glob("*.tar.xz"))
     for kernel in realtruth.kernels_of(path.name)
-    for symbols in (True, False)
 ]
 
 
 @pytest.mark.shared
-@pytest.mark.parametrize(("path", "kernel", "symbols"), REAL)
-def test_of_a_real_set(path: pathlib.Path, kernel: str, symbols: bool, tmp_path: pathlib.Path) -> None:
+@pytest.mark.parametrize(("path", "kernel"), REAL)
+def test_of_a_real_set(path: pathlib.Path, kernel: str, tmp_path: pathlib.Path) -> None:
     """A database, heaps and critical sections that Windows made."""
-    assert not alarms(realtruth.image_of(real_sets.load(path), kernel, symbols), tmp_path)
+    assert not alarms(realtruth.image_of(real_sets.load(path), kernel, symbols=True), tmp_path)
 
 
 @pytest.mark.shared

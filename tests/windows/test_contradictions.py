@@ -149,10 +149,16 @@ def test_nothing_is_said_of_what_agrees(target: Target) -> None:
         assert not [each for each in said if each and ("contradicted" in each or "no pointer" in each)]
 
 
-@pytest.mark.parametrize("name", ["win7-x64", "win10-x64", "win11-x64"])
-@pytest.mark.parametrize("wow64", [True, False])
+@pytest.mark.parametrize(
+    ("name", "wow64", "stored"),
+    [
+        *((name, wow64, 0) for name in ("win7-x64", "win10-x64", "win11-x64") for wow64 in (True, False)),
+        # Since 8 a structure stands between: one that cannot be read is said to be that.
+        ("win7-x64", True, 0x41414000),
+    ],
+)
 def test_a_32_bit_half_of_which_the_process_does_not_know(
-    name: str, wow64: bool, tmp_path: pathlib.Path
+    name: str, wow64: bool, stored: int, tmp_path: pathlib.Path
 ) -> None:
     """The TEBs lead to it; a process that has none gets none."""
     known = kernels.load(name)
@@ -164,7 +170,7 @@ def test_a_32_bit_half_of_which_the_process_does_not_know(
         half = app.wow64(nt_global_flag=flags)
         half.module("ntdll.dll")
         half.thread(thread, teb=0x7FFDB000)
-        app.eprocess.first(("WoW64Process", "Wow64Process"), 0)
+        app.eprocess.first(("WoW64Process", "Wow64Process"), stored)
     opened = context.open_image(kernel.image(), tmp_path)
     rows = [node.row for node in grid.run(opened, gflags.GFlags, pid=[1000])]
     assert [row["Arch"] for row in rows] == (["x64", "x86"] if wow64 else ["x64"])

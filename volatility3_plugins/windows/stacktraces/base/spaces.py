@@ -134,18 +134,20 @@ class AddressSpaces(interfaces.configuration.VersionableInterface):
             remark=remark,
         )
         half: Optional[AddressSpace] = None
-        if image.pointer_size == 8 and eprocess.get_is_wow64():
-            try:
-                peb = cls._wow64_peb(image, eprocess)
-            except exceptions.InvalidAddressException:
-                peb, said = 0, said or status(Word.WOW64_PROCESS_STRUCTURE_UNREADABLE)
-            half = native._replace(arch=ARCHES[4], pointer_size=4, wow64=True, peb=peb, status=said)
-        elif image.pointer_size == 8 and layer_name and native.peb:
-            peb = image.part(PageTableRoots).peb32(address, layer_name, pid)
-            if peb:
+        if image.pointer_size == 8:
+            alive = layer_name and native.peb
+            told = peb = image.part(PageTableRoots).peb32(address, layer_name, pid) if alive else 0
+            known = bool(eprocess.get_is_wow64())
+            if known:
+                try:
+                    peb = cls._wow64_peb(image, eprocess)
+                except exceptions.InvalidAddressException:
+                    told, peb, said = 0, 0, said or status(Word.WOW64_PROCESS_STRUCTURE_UNREADABLE)
+            if told and (told != peb or not known):
                 doubt = status(native.remark, Said(Word.CONTRADICTED, members=("WoW64Process",)))
-                native = native._replace(remark=doubt)
-                half = native._replace(arch=ARCHES[4], pointer_size=4, wow64=True, peb=peb)
+                native, peb = native._replace(remark=doubt), told
+            if known or peb:
+                half = native._replace(arch=ARCHES[4], pointer_size=4, wow64=True, peb=peb, status=said)
         yield native
         if half is not None:
             yield half
