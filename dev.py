@@ -206,12 +206,10 @@ def install_check(arguments: List[str]) -> None:
     python = environment("test", requirements("test"))
     print("Each way to install, in about 3 minutes on two cores.", flush=True)
     options = ["-m", "install", "-rs", "--durations", "0", "--durations-min", "1"]
+    # By file: the tests of one file share the environments that are made for them.
     run(
         python,
-        ["-m", "pytest"]
-        + options
-        + (arguments or ["-n", "2", "--dist", "loadgroup"])
-        + ["tests/test_install.py"],
+        ["-m", "pytest"] + options + (arguments or ["-n", "2", "--dist", "loadfile"]) + ["tests/install"],
     )
 
 

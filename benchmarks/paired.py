@@ -5,7 +5,8 @@
 Both read the same images, in turns (A B A B). The figure of a command is the median of the ratios of its
 pairs: this tree by the other, processor time. Above 1 this tree costs more. Beside it stands the ratio of the
 cheapest runs, which a machine that does other things as well disturbs less. Rows are made and not printed:
-printing costs by the column, whoever fills them.
+printing costs by the column, whoever fills them. `--tree` names a checkout that stands for this tree: what
+one change has cost, whatever came after it.
 
 With `--instructions` one run of each is counted by valgrind on smaller images, less what `windows.info` takes
 there: the same figure at every time, whatever else the machine does.
@@ -76,11 +77,11 @@ SUBJECTS: Dict[str, Subject] = {
 
 
 def timed(
-    other: pathlib.Path, subject: Subject, folder: pathlib.Path, runs: int
+    trees: Sequence[pathlib.Path], subject: Subject, folder: pathlib.Path, runs: int
 ) -> List[Tuple[float, float]]:
-    """Returns the seconds of the pairs, those of this tree first, after one pair that is not counted."""
+    """Returns the seconds of the pairs in the order of the trees, after one pair that is not counted."""
     image = subject.make(folder, subject.size)
-    works = [partial(_seconds, image, subject.command, tree) for tree in (REPOSITORY, other)]
+    works = [partial(_seconds, image, subject.command, tree) for tree in trees]
     ours, theirs = zip(*([work() for work in works] for _ in range(runs + 1)))
     return list(zip(ours, theirs))[1:]
 
@@ -91,12 +92,12 @@ def _seconds(image: Image, command: str, tree: pathlib.Path) -> float:
     return float(json.loads(run.output)[0]["Seconds"]) if working else run.cost.seconds
 
 
-def counted(other: pathlib.Path, subject: Subject, folder: pathlib.Path) -> Tuple[int, int]:
-    """Returns the instructions of a command in this tree and in the other, less those that open the image."""
+def counted(trees: Sequence[pathlib.Path], subject: Subject, folder: pathlib.Path) -> Tuple[int, int]:
+    """Returns the instructions of a command in the two trees, less those that open the image."""
     image = subject.make(folder, subject.few)
     ours, theirs = (
         _instructions(image, subject.command, tree) - _instructions(image, "windows.info", tree)
-        for tree in (REPOSITORY, other)
+        for tree in trees
     )
     return ours, theirs
 
@@ -130,13 +131,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("other", type=pathlib.Path, help="a checkout of another version")
     parser.add_argument("names", nargs="*", help=", ".join(SUBJECTS))
+    parser.add_argument("--tree", type=pathlib.Path, default=REPOSITORY, help="a checkout for this tree")
     parser.add_argument("--runs", type=int, default=RUNS, help=f"pairs, {RUNS} if nothing is said")
     parser.add_argument("--instructions", action="store_true", help="count instructions; takes valgrind")
     arguments = parser.parse_args()
     unknown = set(arguments.names) - set(SUBJECTS)
     if unknown:
         parser.error(f"there is no {', '.join(sorted(unknown))}")
-    other = arguments.other.resolve()
+    trees = (arguments.tree.resolve(), arguments.other.resolve())
     if arguments.instructions:
         print("| command | instructions | this tree, the other |\n|---|---|---|", flush=True)
     else:
@@ -146,10 +148,10 @@ def main() -> None:
     for name in arguments.names or SUBJECTS:
         with tempfile.TemporaryDirectory() as folder:
             if arguments.instructions:
-                ours, theirs = counted(other, SUBJECTS[name], pathlib.Path(folder))
+                ours, theirs = counted(trees, SUBJECTS[name], pathlib.Path(folder))
                 text = f"{ours / theirs:.3f} | {ours:,}, {theirs:,}"
             else:
-                text = _spread(timed(other, SUBJECTS[name], pathlib.Path(folder), arguments.runs))
+                text = _spread(timed(trees, SUBJECTS[name], pathlib.Path(folder), arguments.runs))
         print(f"| {name} | {text} |", flush=True)
 
 

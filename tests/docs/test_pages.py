@@ -16,8 +16,8 @@ from typing import Dict, List, Set
 
 import pytest
 
-from tests import test_install
 from tests.conftest import ROOT
+from tests.install import environments
 from tests.windows import test_trapframes_real
 
 from . import pages, picture, site, tables
@@ -85,8 +85,9 @@ def unrun(text: str) -> List[str]:
 
 def installed() -> str:
     """Returns the tests that dev.py install-check runs, with the name of the package in their commands."""
-    source = pathlib.Path(test_install.__file__).read_text(encoding="utf-8")
-    return source.replace("{NAME}", test_install.NAME)
+    folder = pathlib.Path(environments.__file__).parent
+    sources = [path.read_text(encoding="utf-8") for path in sorted(folder.glob("*.py"))]
+    return "".join(sources).replace("{NAME}", environments.NAME)
 
 
 @pytest.mark.parametrize(

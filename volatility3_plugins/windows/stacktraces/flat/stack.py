@@ -14,7 +14,7 @@ from ..stacks.decode.frames import Frame
 from ..threads.lister import Thread
 from .decode import keys
 from .decode.keys import StackKeys
-from .decode.schema import SCAN, TRAP
+from .decode.schema import SCAN, STACK_SEPARATOR, TRAP
 from .frames import FlatFrame
 
 _NOTHING_THERE = (Word.IN_USER_MODE, Word.IN_32_BIT_CODE, Word.UNTRACED)
@@ -89,7 +89,7 @@ class FlatStack(Record):
     @property
     def text(self) -> Optional[str]:
         """The column Stack."""
-        return "; ".join(map(_shown, self.frames)) if self.frames else None
+        return STACK_SEPARATOR.join(map(_shown, self.frames)) if self.frames else None
 
     @property
     def incomplete(self) -> bool:

@@ -16,6 +16,7 @@ from typing import Callable, Dict, Iterator, List, Sequence
 
 from volatility3.framework import interfaces, renderers
 
+from ..flat.decode.schema import STACK_SEPARATOR
 from .columns import COLUMNS, KEYS, Hex
 from .grid import Cells, Row
 
@@ -28,10 +29,9 @@ _BETWEEN = len(" | ")
 _LEAST = 12
 """Characters that a column has in any case: where keys leave less, lines are longer than WIDTH."""
 _OFFSET = r"(?:\+0x[0-9a-fA-F]+)?\Z"
-_JOINED = "; "
 _WORDS = ", "
 _STATUS = "Status"
-_SKIPPED = f"{_JOINED}{ELLIPSIS}{_JOINED}"
+_SKIPPED = f"{STACK_SEPARATOR}{ELLIPSIS}{STACK_SEPARATOR}"
 
 
 def cut_text(text: str, width: int) -> str:
@@ -68,10 +68,10 @@ def cut_stack(stack: str, width: int) -> str:
     """
     if len(stack) <= width:
         return stack
-    frames = stack.split(_JOINED)
+    frames = stack.split(STACK_SEPARATOR)
     if len(frames) == 1:
         return cut_symbol(stack, width)
-    between = _JOINED if len(frames) == 2 else _SKIPPED
+    between = STACK_SEPARATOR if len(frames) == 2 else _SKIPPED
     room = width - len(between)
     if room < 2:
         return cut_text(stack, width)
@@ -82,14 +82,14 @@ def cut_stack(stack: str, width: int) -> str:
         return between.join(map(cut_symbol, (first[0], last[0]), widths))
     while len(frames) > 1:
         front = len(first) <= len(last)
-        room -= len(frames[0 if front else -1]) + len(_JOINED)
+        room -= len(frames[0 if front else -1]) + len(STACK_SEPARATOR)
         if room < 0:
             break
         if front:
             first.append(frames.pop(0))
         else:
             last.insert(0, frames.pop())
-    return between.join((_JOINED.join(first), _JOINED.join(last)))
+    return between.join((STACK_SEPARATOR.join(first), STACK_SEPARATOR.join(last)))
 
 
 def wrapped(text: str, width: int) -> str:

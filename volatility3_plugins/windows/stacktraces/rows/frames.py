@@ -16,6 +16,7 @@ from ..base.decode.memo import Memo
 from ..base.decode.record import Record
 from ..base.decode.status import Word, says, text
 from ..base.space import AddressSpace
+from ..flat.decode.schema import STACK_SEPARATOR
 from ..flat.frames import FlatFrame
 from ..names.decode.rules import MODULE, NONE
 from ..names.symbolizer import UNBACKED, Name, SpaceNames, Symbolizer
@@ -25,9 +26,6 @@ from .grid import NOT_APPLICABLE, UNPARSABLE, UNREADABLE
 
 _SYMBOLS = 1 << 16
 """How many symbols are remembered with the answer whether --find matches them: stacks share most frames."""
-
-
-_JOINED = "; "
 
 MAX_SPACES = 16
 """Address spaces whose addresses are kept as cells: neighbouring stacks come from few processes."""
@@ -190,8 +188,8 @@ class StackCells:
     def folded(self, frames: Iterable[Optional[int]], freed: bool = False) -> str:
         """Returns a stack in one string, innermost first."""
         if freed:
-            return _JOINED.join(map(_in_stack, self.of(frames, freed)))
-        return _JOINED.join(map(self._symbols.__getitem__, frames))
+            return STACK_SEPARATOR.join(map(_in_stack, self.of(frames, freed)))
+        return STACK_SEPARATOR.join(map(self._symbols.__getitem__, frames))
 
     def unbacked(self, frames: Collection[Optional[int]]) -> object:
         """Returns the cell of Unbacked of a stack whose frames have been returned or folded before."""
@@ -250,7 +248,7 @@ def _compiled(glob: str) -> Pattern[str]:
 
 def folded(frames: Collection[FrameCells], fold: bool) -> object:
     """Returns the cell of Stack: the frames in one string, innermost first, where --fold asks for it."""
-    return _JOINED.join(map(_in_stack, frames)) if fold and frames else NOT_APPLICABLE
+    return STACK_SEPARATOR.join(map(_in_stack, frames)) if fold and frames else NOT_APPLICABLE
 
 
 def _in_stack(frame: FrameCells) -> str:

@@ -55,6 +55,9 @@ THREAD_KINDS = (KERNEL, USER, WOW64)
 ARCHES = ("x64", "x86")
 """The values of `Arch`."""
 
+STACK_SEPARATOR = "; "
+"""What stands between the frames in a column Stack."""
+
 TRAP, SCAN, RECORDED = "trap", "scan", "recorded"
 HOWS: Dict[str, str] = {
     TRAP: "a saved register state holds it",

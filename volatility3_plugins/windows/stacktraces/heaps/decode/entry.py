@@ -128,10 +128,10 @@ def _walk_range(memory: Memory, coder: Coder, start: int, end: int) -> Iterator[
         entry = coder.read(memory, at)
         linked = entry is not None and (at == start or (last is not None and entry.previous == last.size))
         if entry is not None and at + entry.size <= end and (linked or coder.follows(memory, entry, end)):
-            if last is None or linked:
-                yield from () if last is None else (last,)
-            else:
+            if last is not None and not linked:
                 yield from _reaching_over(memory, coder, last, entry)
+            elif last is not None:
+                yield last
             at, last = at + entry.size, entry
             continue
         if last is not None:
