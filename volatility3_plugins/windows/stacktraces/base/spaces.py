@@ -135,17 +135,16 @@ class AddressSpaces(interfaces.configuration.VersionableInterface):
         )
         half: Optional[AddressSpace] = None
         if image.pointer_size == 8:
-            alive = layer_name and native.peb
-            told = peb = image.part(PageTableRoots).peb32(address, layer_name, pid) if alive else 0
-            known = bool(eprocess.get_is_wow64())
+            told = image.part(PageTableRoots).peb32(address, layer_name, pid) if layer_name else None
+            known, peb = bool(eprocess.get_is_wow64()), 0
             if known:
                 try:
                     peb = cls._wow64_peb(image, eprocess)
                 except exceptions.InvalidAddressException:
-                    told, peb, said = 0, 0, said or status(Word.WOW64_PROCESS_STRUCTURE_UNREADABLE)
-            if told and (told != peb or not known):
+                    told, said = None, said or status(Word.WOW64_PROCESS_STRUCTURE_UNREADABLE)
+            if told not in (None, peb):
                 doubt = status(native.remark, Said(Word.CONTRADICTED, members=("WoW64Process",)))
-                native, peb = native._replace(remark=doubt), told
+                native, peb = native._replace(remark=doubt), told or peb
             if known or peb:
                 half = native._replace(arch=ARCHES[4], pointer_size=4, wow64=True, peb=peb, status=said)
         yield native
@@ -286,8 +285,10 @@ class PageTableRoots:
                 return told
         return None
 
-    def peb32(self, eprocess: int, layer_name: str, pid: int) -> int:
-        """Returns the address of the PEB32 to which the TEBs of a process lead, 0 if they lead to none.
+    def peb32(self, eprocess: int, layer_name: str, pid: int) -> Optional[int]:
+        """Returns the address of the PEB32 to which the TEBs of a process lead, None if that is not known.
+
+        It is 0 of a process that has no 32-bit half: none of its threads has, or it has no user half at all.
 
         The exception list of a 64-bit TEB is empty, but of WoW64, where it is the address of the 32-bit TEB.
         That has its own address and the IDs of process and thread.
@@ -299,17 +300,19 @@ class PageTableRoots:
         """
         first, user = self._first, self._image.memory_of(layer_name, 8)
         if first is None:
-            return 0
+            return None
+        if not self._peb(eprocess):
+            return None if self._memory.member(eprocess, self._fields[3]) else 0
         for teb in self._tebs(eprocess):
             narrow = user.member(teb, first)
-            if narrow is not None and not 0 < narrow < _NARROW_END:
+            if narrow == 0:
                 return 0
-            if narrow:
+            if narrow is not None and narrow < _NARROW_END:
                 types, half = self._image.process_types(4)["_TEB"], self._image.memory_of(layer_name, 4)
                 same = half.member(narrow, types.field("NtTib.Self")) == narrow
                 same = same and half.member(narrow, types.field("ClientId.UniqueProcess")) == pid
-                return (half.member(narrow, types.field("ProcessEnvironmentBlock")) or 0) if same else 0
-        return 0
+                return half.member(narrow, types.field("ProcessEnvironmentBlock")) if same else None
+        return None
 
     def _tebs(self, eprocess: int) -> Iterator[int]:
         """Yields the TEBs of the first threads of a process."""
