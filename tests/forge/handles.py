@@ -133,7 +133,7 @@ class Ring:
         self.entry_size = isf.size("_HANDLE_TRACE_DB_ENTRY")
         start = isf.offset("_HANDLE_TRACE_DEBUG_INFO", "TraceDb")
         # Every ring in pages of its own, the events not aligned to them.
-        self.address = kernel.space.allocate(start + size * self.entry_size, PAGE)
+        self.address = kernel.pool.big(start + size * self.entry_size, b"Htrc")
         self.trace_db = self.address + start
         self.info = Obj(kernel.space, isf, "_HANDLE_TRACE_DEBUG_INFO", self.address)
         self.info.maybe("TableSize", size)

@@ -211,6 +211,7 @@ class Kernel:
         if self.handle_tables:
             links = [table.at("HandleTableList") for table in self.handle_tables]
             ring(self.space, [self.symbol("HandleTableListHead"), *links])
+        self.pool.finish()
         modules = self.modules + [each for process in self.processes for each in process.all()]
         tables = [each.symbols for each in modules if each.symbols is not None]
         return Image(self, tables)

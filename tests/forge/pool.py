@@ -15,6 +15,8 @@ _FIRST_TYPE = 2
 _RESERVED_TYPE = 0xBAD0B0B0
 # NonPagedPool; the header holds this plus one before Vista, plus two from Windows 7 on.
 _POOL_TYPE_MODERN, _POOL_TYPE_OLD = 2, 1
+_FREE = 1
+"""Va of an entry of the list of big blocks that is free."""
 _TAGS = {
     "_EPROCESS": b"Pro\xe3",
     "_ETHREAD": b"Thr\xe5",
@@ -29,6 +31,9 @@ class Pool:
     Args:
         space, isf: the kernel's.
         base: the kernel's base, for the type table.
+
+    Attributes:
+        big_blocks: (address, bytes, tag) of the blocks that are longer than a page.
     """
 
     def __init__(self, space: Space, isf: Isf, base: int) -> None:
@@ -37,6 +42,7 @@ class Pool:
         self._base = base
         self._unit = space.pointer_size * 2
         self._types: dict[str, int] = {}
+        self.big_blocks: list[tuple[int, int, bytes]] = []
         if isf.first_symbol("ObHeaderCookie"):
             space.write_int(base + isf.symbol("ObHeaderCookie"), _COOKIE, 1)
         table = isf.first_symbol("ObTypeIndexTable")
@@ -58,6 +64,31 @@ class Pool:
         # "Protected" tags have the high bit of their last character set.
         pool_header["PoolTag"] = int.from_bytes(tag, "little")
         return block + header
+
+    def big(self, size: int, tag: bytes) -> int:
+        """A zeroed block in pages of its own; the kernel lists those that are longer than a page."""
+        address = self._space.allocate(size, PAGE)
+        if size > PAGE:
+            self.big_blocks.append((address, size, tag))
+        return address
+
+    def finish(self) -> None:
+        """Writes the list of big blocks, and free entries behind them."""
+        if not self.big_blocks or not self._isf.has_type("_POOL_TRACKER_BIG_PAGES"):
+            return
+        count = 1 << len(self.big_blocks).bit_length()
+        each = self._isf.size("_POOL_TRACKER_BIG_PAGES")
+        table = self._space.allocate(count * each, PAGE)
+        for place in range(count):
+            entry = Obj(self._space, self._isf, "_POOL_TRACKER_BIG_PAGES", table + place * each)
+            entry["Va"] = _FREE
+            if place < len(self.big_blocks):
+                address, size, tag = self.big_blocks[place]
+                entry["Va"], entry["Key"] = address, int.from_bytes(tag, "little")
+                if not entry.maybe("NumberOfBytes", size):
+                    entry["NumberOfPages"] = -(-size // PAGE)
+        for name, value in (("PoolBigPageTable", table), ("PoolBigPageTableSize", count)):
+            self._space.write_int(self._base + self._isf.symbol(name), value)
 
     def obj(self, type_name: str, tag: bytes = b"Frge", extra: int = 0) -> Obj:
         """A structure in a block of its own, `extra` bytes after it."""

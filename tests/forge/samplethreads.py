@@ -20,6 +20,10 @@ _NONVOLATILE = ("Rbx", "Rdi", "Rsi", "R12", "R13", "R14", "R15")
 _ACCESS_VIOLATION = 0xC0000005
 
 
+TEB32 = 0x7FFDB000
+"""A 32-bit TEB lies below 4 GB."""
+
+
 def registers(**known: int) -> Registers:
     """A register state of user mode with everything that an entry may store, each value another."""
     names = [f"r{name}" for name in ("ax", "cx", "dx", "bx", "si", "di", "bp", *map(str, range(8, 16)))]
@@ -112,5 +116,5 @@ def add(kernel: Kernel, updater: Process, legacy: Process, injected: int) -> Non
         thread = legacy.thread(5124, start=start)
         module = next(each for each in half.modules if each.name == "ntdll.dll")
         eip = module.at("RtlUserThreadStart") + 0x2F
-        half.thread(thread, context=context32(eip=eip, esp=0x6FFD20, eax=0x30))
+        half.thread(thread, context=context32(eip=eip, esp=0x6FFD20, eax=0x30), teb=TEB32)
         wait(thread, legacy.modules[0].at("LdrInitializeThunk") + 0x1C, rsp=thread.user_stack_base - 0x1A8)

@@ -178,6 +178,27 @@ def shared_handle_table() -> Image:
     return kernel.image()
 
 
+def repeating_pool_table() -> Image:
+    """A list of a million big blocks of the pool, all pages of which are two, and in each entry a ring."""
+    kernel = _kernel()
+    table = HandleTable(kernel.process("app.exe", pid=1000))
+    table.finish()
+    ring = Ring(table, 4096)
+    ring.event(1, 0x84, 1000, 1004, [kernel.base + 0x1000])
+    table.obj["DebugInfo"] = 0
+    image = kernel.image()
+    size = kernel.isf.size("_POOL_TRACKER_BIG_PAGES")
+    length = ring.trace_db - ring.address + ring.size * ring.entry_size
+    entries = [struct.pack("<QIIQ", ring.address + PAGE * number, 0, 0, length) for number in range(341)]
+    start = kernel.space.reserve(size << 20)
+    kernel.space.write(start, b"".join(each.ljust(size, b"\0") for each in entries).ljust(2 * PAGE, b"\0"))
+    for number, address in enumerate(range(start + 2 * PAGE, start + (size << 20), PAGE)):
+        kernel.space.map_frame(address, kernel.space, start + number % 2 * PAGE)
+    kernel.set("PoolBigPageTable", start)
+    kernel.set("PoolBigPageTableSize", 1 << 20, 4)
+    return image
+
+
 def repeating_page_tables() -> Image:
     """A process of 1 TB whose page tables are three, to each of which all entries of the one above lead."""
     kernel = _kernel()
@@ -303,6 +324,7 @@ AMPLIFIERS: Dict[str, Amplifier] = {
     "shared exports": Amplifier(shared_exports, "stacktracedb", {}),
     "shared VADs": Amplifier(shared_vads, "gflags", {}, "read up to the limit"),
     "shared handle table": Amplifier(shared_handle_table, "handletraces", {}, "contradicted: ObjectTable"),
+    "repeating pool table": Amplifier(repeating_pool_table, "handletraces", {}, "contradicted: DebugInfo"),
     "repeating page tables": Amplifier(repeating_page_tables, "heaptraces", {}, "page tables repeat"),
     "handles of many processes": Amplifier(handles_of_many_processes, "handletraces", {}),
     "aliased object traces": Amplifier(aliased_object_traces, "objecttraces", {}, "events overlap"),

@@ -21,6 +21,8 @@ import sys
 import tempfile
 from typing import Counter, Dict, Iterator, List, NamedTuple, Optional, Sequence
 
+from tests import conftest  # noqa: F401  (our plugins, in front of any installed ones)
+
 from . import forking
 from .cases import Case, cases
 from .judging import SILENT, VERDICTS, Verdict, judge

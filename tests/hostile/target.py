@@ -165,19 +165,7 @@ class Target:
 
     def _answer(self, plugin: str, options: Dict[str, Any]) -> Answer:
         self._forget()
-        grid_rows: List[Cells] = []
-        handler = _Warnings()
-        logger = logging.getLogger("volatility3")
-        logger.addHandler(handler)
-        try:
-            grid = self.opened.construct(self._plugins[plugin], **options).run()
-            grid.populate(
-                lambda node, rows: rows.append(tuple(map(attempt.plain, node.values))) or rows, grid_rows
-            )
-        finally:
-            logger.removeHandler(handler)
-        columns = tuple(column.name for column in grid.columns)
-        return Answer(columns, tuple(grid_rows), tuple(handler.said))
+        return answer_of(self.opened, self._plugins[plugin], options)
 
     def _forget(self) -> None:
         """Forgets what Volatility keeps of the run before: layers of processes, and what it read."""
@@ -186,6 +174,20 @@ class Target:
             del layers._layers[name]
         for cache in self._caches:
             cache.cache_clear()
+
+
+def answer_of(opened: context.Opened, plugin: plugins.Plugin, options: Dict[str, Any]) -> Answer:
+    """Returns what a plugin prints of an opened image."""
+    rows: List[Cells] = []
+    handler = _Warnings()
+    logger = logging.getLogger("volatility3")
+    logger.addHandler(handler)
+    try:
+        grid = opened.construct(plugin, **options).run()
+        grid.populate(lambda node, found: found.append(tuple(map(attempt.plain, node.values))) or found, rows)
+    finally:
+        logger.removeHandler(handler)
+    return Answer(tuple(column.name for column in grid.columns), tuple(rows), tuple(handler.said))
 
 
 def _once(members: Iterable[Member]) -> Iterator[Member]:

@@ -256,8 +256,10 @@ CONTRADICTS: Dict[str, Tuple[str, ...]] = {
     "ProcessHeaps": HEAP,
     "TraceCount": HEAPLOG,
     "VadRoot": VADS,
+    "WoW64Process": ("_EPROCESS.Wow64Process",),
 }
-"""What a member that is contradicted names besides its own structure: what contradicts it."""
+"""What a member that is contradicted names besides its own structure: what contradicts it, or its name in
+another version."""
 
 COUNTS: Dict[str, Tuple[str, ...]] = {
     "Mismatched": (*DATABASE, *HEAPLOG),

@@ -10,7 +10,7 @@ from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Tuple
 import pytest
 from volatility3.plugins.windows import gflags, locks, stacktracedb
 
-from tests.forge import context, kernels, sample, sampleowners
+from tests.forge import context, heap_layouts, kernels, sample, sampleheaps, sampleowners
 from tests.forge.kernel import Kernel
 from tests.forge.locks import Sections
 from tests.forge.process import Process
@@ -117,6 +117,13 @@ SILENCERS: Dict[str, Silencer] = {
         _member("process", "Pcb.DirectoryTableBase", _root_of(2)),
         *("locks", {}, "page tables of process 5120", False),
     ),
+    **{
+        f"page tables of another, {plugin}": Silencer(
+            _member("process", "Pcb.DirectoryTableBase", _root_of(2)),
+            *(plugin, {}, "page tables of process 5120", False),
+        )
+        for plugin in ("gflags", "stacktracedb")
+    },
     "page tables are nonsense": Silencer(
         _member("process", "Pcb.DirectoryTableBase", NONSENSE),
         *("locks", {}, "page tables unreadable", False),
@@ -133,6 +140,7 @@ SILENCERS: Dict[str, Silencer] = {
     "a process taken off the list, heaps": Silencer(
         _unlink(_process_links), "heaptraces", {}, "not in the process list"
     ),
+    "both links of one process": Silencer(_alone(_process_links), "trapframes", {}, "process list damaged"),
     "both links of ThreadListHead": Silencer(
         _alone(_thread_head), "trapframes", {}, "not in the thread list"
     ),
@@ -146,6 +154,15 @@ SILENCERS: Dict[str, Silencer] = {
     "StackBase is nonsense": Silencer(
         _member("thread", "Tcb.StackBase", NONSENSE), "trapframes", {}, "contradicted: StackBase"
     ),
+    **{
+        f"{path} is {value:#x}, trapframes{' --scan-stacks' if scan else ''}": Silencer(
+            _member("thread", f"Tcb.{path}", value),
+            *("trapframes", {"scan_stacks": scan}, f"contradicted: {path}"),
+        )
+        for path in ("InitialStack", "StackBase")
+        for value in (0, NONSENSE)
+        for scan in (False, True)
+    },
     "StackLimit": Silencer(
         _member("thread", "Tcb.StackLimit", 0),
         "trapframes",
@@ -169,6 +186,14 @@ SILENCERS: Dict[str, Silencer] = {
     "ObjectTable is nonsense": Silencer(
         _member("process", "ObjectTable", NONSENSE), "handletraces", {}, "contradicted: ObjectTable"
     ),
+    "DebugInfo": Silencer(
+        lambda target: [target.at(_debug_info(target), 0)],
+        *("handletraces", {}, "contradicted: DebugInfo"),
+    ),
+    "DebugInfo is nonsense": Silencer(
+        lambda target: [target.at(_debug_info(target), NONSENSE)],
+        *("handletraces", {}, "contradicted: DebugInfo"),
+    ),
     "TableSize": Silencer(
         lambda target: [target.at(_ring(target) + _info(target, "TableSize"), 2, 4)],
         *("handletraces", {}, "table size"),
@@ -190,6 +215,13 @@ SILENCERS: Dict[str, Silencer] = {
     "DllBase": Silencer(
         lambda target: _driver(target, "DllBase", sample.HIDDEN_CODE - 0x1000),
         *("stacktracedb", {}, "contradicted: DllBase"),
+    ),
+    "MmUnloadedDrivers": Silencer(
+        lambda target: [target.at(target.kernel.symbol("MmUnloadedDrivers"), 0)],
+        *("stacktracedb", {"pid": [0]}, "contradicted: MmUnloadedDrivers", False),
+    ),
+    "the pointer to the heap's log": Silencer(
+        lambda target: _ntdll(target, sampleheaps.LOG_POINTER_RVA, 0), "stacktracedb", {}, "no pointer"
     ),
     "the pointer to the database": Silencer(
         lambda target: _ntdll(target, sample.POINTER_RVA, 0), "stacktracedb", {}, "no pointer"
@@ -221,10 +253,13 @@ def _resource(target: Target, number: int, path: str, value: int) -> List[Write]
     return [target.at(start + place.offset, value, place.size)]
 
 
-def _ring(target: Target) -> int:
-    kernel = target.kernel
+def _debug_info(target: Target) -> int:
     table = _updater(target).eprocess["ObjectTable"]
-    return kernel.space.read_int(table + kernel.isf.offset("_HANDLE_TABLE", "DebugInfo"))
+    return int(table + target.kernel.isf.offset("_HANDLE_TABLE", "DebugInfo"))
+
+
+def _ring(target: Target) -> int:
+    return target.kernel.space.read_int(_debug_info(target))
 
 
 def _info(target: Target, path: str) -> int:
@@ -295,6 +330,62 @@ def test_one_skipped_driver_is_not_accused(target: Target) -> None:
     assert _bare(clean) == _bare(got)
     shown = target.run("stacktracedb", [target.at(before, after)])
     assert "partly unlinked" in shown.column("Status")
+
+
+@pytest.mark.parametrize("write", ["MmUnloadedDrivers", "an entry over hidden code", "DllBase"])
+def test_what_no_module_backs_stays(target: Target, write: str) -> None:
+    """What may have been a driver, and what a module claims that is not there, counts as unbacked."""
+    kernel = target.kernel
+    first = kernel.space.read_int(kernel.symbol("MmUnloadedDrivers"))
+    size, start = 0x28, sample.HIDDEN_CODE & ~0xFFFF
+    record = target.opened.layer.read(first & target.opened.layer.address_mask, size)
+    over = (
+        record[:0x10] + start.to_bytes(8, "little") + (start + 0x10000).to_bytes(8, "little") + record[0x20:]
+    )
+    writes = {
+        "MmUnloadedDrivers": [target.at(kernel.symbol("MmUnloadedDrivers"), 0)],
+        "an entry over hidden code": [
+            (target.at(first + size, 0)[0], over),
+            target.at(kernel.symbol("MmLastUnloadedDriver"), 2, 4),
+        ],
+        "DllBase": _driver(target, "DllBase", sample.HIDDEN_CODE - 0x1000),
+    }[write]
+    clean = target.clean("stacktracedb", unbacked=True)
+    got = target.run("stacktracedb", writes, unbacked=True)
+    assert sample.HIDDEN_CODE + 0x88 in {each | 0xFFFF << 48 for each in filter(None, got.column("Address"))}
+    assert len(got.rows) >= len(clean.rows)
+    assert set(clean.column("Address")) <= set(got.column("Address"))
+
+
+def test_a_header_of_a_heap_that_swallows_its_neighbour(target: Target) -> None:
+    """The header behind the neighbour still has the neighbour's size."""
+    updater, layout = _updater(target), heap_layouts.LAYOUTS["6.2-x64"]
+    assert layout.encoding is not None
+    space, key = updater.space, sampleheaps.HEAP + layout.encoding + 8
+    clean = target.clean("heaptraces", blocks=True)
+    blocks = sorted(each for each in clean.column("Block") if each and each > sampleheaps.HEAP + 0x1000)
+
+    def code(header: int) -> int:
+        return space.read_int(header + 8) ^ space.read_int(key)
+
+    def sound(header: int) -> bool:
+        value = code(header)
+        return bool(value & 0xFFFF) and not (value ^ value >> 8 ^ value >> 16 ^ value >> 24) & 0xFF
+
+    header = next(each for each in range(blocks[0] - 0x10, blocks[0] - 0x80, -0x10) if sound(each))
+    value = code(header)
+    behind = header + 16 * (value & 0xFFFF)
+    (swallowed,) = (each for each in blocks if behind < each < behind + 16 * (code(behind) & 0xFFFF))
+    whole = (value & 0xFFFF) + (code(behind) & 0xFFFF)
+    flags = value >> 16 & 0xFF
+    tag = whole & 0xFF ^ whole >> 8 ^ flags
+    value = value & ~0xFFFFFFFF | tag << 24 | flags << 16 | whole
+    write = target.at(header + 8, value ^ space.read_int(key), 8, updater)
+    got = target.run("heaptraces", [write], blocks=True)
+    assert swallowed in got.column("Block")
+    assert set(clean.column("Block")) <= set(got.column("Block"))
+    assert any("damaged" in (said or "") for said in got.column("Status"))
+    assert not any("damaged" in (said or "") for said in clean.column("Status"))
 
 
 def test_a_pool_scan_finds_what_nothing_else_knows(tmp_path: pathlib.Path) -> None:

@@ -4,10 +4,13 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from typing import Iterable
 
 import pytest
 
+from tests.conftest import ROOT
 from tests.hostile import decoders, tier1, tier2, tier3
 from tests.hostile.forking import Violation
 
@@ -38,3 +41,10 @@ def test_plugins(name: str) -> None:
 @pytest.mark.cli
 def test_command_line() -> None:
     _none(tier3.run_subject("sample", SEED, range(COMMAND_RUNS)))
+
+
+@pytest.mark.parametrize("name", ["tests.hostile", "tests.hostile.tamper"])
+def test_the_commands_find_our_plugins(name: str) -> None:
+    """As SECURITY.md has them: without pytest, which knows the folder of the plugins already."""
+    command = [sys.executable, "-m", name, "--help"]
+    assert "--seed" in subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout

@@ -18,7 +18,7 @@ from tests.forge.locks import Resources
 from tests.forge.vad import Vad
 from tests.hostile.tamper import Target
 from tests.support import grid
-from tests.support.tracedkernels import KERNELS, new_kernel
+from tests.support.tracedkernels import KERNELS, new_kernel, put_database
 
 
 @pytest.fixture(scope="module")
@@ -55,6 +55,27 @@ def test_where_a_driver_may_have_been_is_said(target: Target) -> None:
     said = [(got.column("Symbol")[at], got.column("Status")[at]) for at in gone]
     assert set(said) == {("<no-module>", "contradicted: MmUnloadedDrivers")}
     assert any("MmUnloadedDrivers" in each for each in got.warnings)
+
+
+@pytest.mark.parametrize(("name", "generation"), KERNELS)
+def test_where_a_driver_may_have_been_is_said_of_every_kernel(
+    name: str, generation: str, tmp_path: pathlib.Path
+) -> None:
+    kernel = new_kernel(name)
+    start = kernel.base + 0x8000000
+    kernel.unloaded("gone.sys", start, start + 0x8000)
+    put_database(kernel, generation, [(start + 0x10, kernel.symbol("NtClose") + 4)])
+    made = Target(kernel, tmp_path)
+    clean = made.clean("stacktracedb")
+    got = made.run("stacktracedb", [made.at(kernel.symbol("MmUnloadedDrivers"), 0)])
+    symbols = clean.column("Symbol")
+    (place,) = (at for at, symbol in enumerate(symbols) if "<unloaded:gone" in (symbol or ""))
+    assert "contradicted" not in " ".join(filter(None, clean.column("Status")))
+    assert got.column("Symbol")[place] == "<no-module>"
+    assert got.column("Status")[place] == "contradicted: MmUnloadedDrivers"
+    assert any("MmUnloadedDrivers" in each for each in got.warnings)
+    unbacked = made.run("stacktracedb", [made.at(kernel.symbol("MmUnloadedDrivers"), 0)], unbacked=True)
+    assert grid.masked(start + 0x10) in unbacked.column("Address")
 
 
 def test_a_log_of_a_heap_to_which_no_pointer_leads(target: Target) -> None:
@@ -128,10 +149,16 @@ def test_nothing_is_said_of_what_agrees(target: Target) -> None:
         assert not [each for each in said if each and ("contradicted" in each or "no pointer" in each)]
 
 
-@pytest.mark.parametrize("name", ["win7-x64", "win10-x64", "win11-x64"])
-@pytest.mark.parametrize("wow64", [True, False])
+@pytest.mark.parametrize(
+    ("name", "wow64", "stored"),
+    [
+        *((name, wow64, 0) for name in ("win7-x64", "win10-x64", "win11-x64") for wow64 in (True, False)),
+        # Since 8 a structure stands between: one that cannot be read is said to be that.
+        ("win7-x64", True, 0x41414000),
+    ],
+)
 def test_a_32_bit_half_of_which_the_process_does_not_know(
-    name: str, wow64: bool, tmp_path: pathlib.Path
+    name: str, wow64: bool, stored: int, tmp_path: pathlib.Path
 ) -> None:
     """The TEBs lead to it; a process that has none gets none."""
     known = kernels.load(name)
@@ -143,7 +170,7 @@ def test_a_32_bit_half_of_which_the_process_does_not_know(
         half = app.wow64(nt_global_flag=flags)
         half.module("ntdll.dll")
         half.thread(thread, teb=0x7FFDB000)
-        app.eprocess.first(("WoW64Process", "Wow64Process"), 0)
+        app.eprocess.first(("WoW64Process", "Wow64Process"), stored)
     opened = context.open_image(kernel.image(), tmp_path)
     rows = [node.row for node in grid.run(opened, gflags.GFlags, pid=[1000])]
     assert [row["Arch"] for row in rows] == (["x64", "x86"] if wow64 else ["x64"])

@@ -13,7 +13,7 @@ from __future__ import annotations
 import logging
 from typing import Dict, Iterator, List, Optional, Set, Tuple
 
-from volatility3.framework import exceptions
+from volatility3.framework import exceptions, interfaces
 from volatility3.plugins.windows import psscan
 
 from . import bulk
@@ -252,13 +252,34 @@ def id_differs(known: Optional[int], own: Optional[int]) -> Status:
 
 def _scan(image: Image) -> Iterator[int]:
     """Yields the canonical addresses of the processes that Volatility's pool scan finds."""
-    name, layer = image.kernel_module_name, image.layer
+    lost = 0
     try:
-        for found in psscan.PsScan.scan_processes(image.context, name):
-            eprocess = found
-            if found.vol.layer_name != layer.name:
-                eprocess = psscan.PsScan.virtual_process_from_physical(image.context, name, found)
-            if eprocess is not None:
-                yield bulk.canonical(layer, int(eprocess.vol.offset))
+        for found in psscan.PsScan.scan_processes(image.context, image.kernel_module_name):
+            eprocess = _virtual(image, found)
+            if eprocess is None:
+                lost += 1
+            else:
+                yield eprocess
     except exceptions.InvalidAddressException as fault:
         vollog.warning(f"The scan for processes ended early: {fault.invalid_address:#x} cannot be read")
+    if lost:
+        vollog.warning(f"{lost} processes that the scan found are not shown: their addresses are not known")
+
+
+def _virtual(image: Image, found: interfaces.objects.ObjectInterface) -> Optional[int]:
+    """Returns the canonical address of a process that may lie in physical memory, None if it is not known.
+
+    Its threads point to it. The list of threads of a process that has none points to itself.
+    """
+    layer = image.layer
+    if found.vol.layer_name == layer.name:
+        return bulk.canonical(layer, int(found.vol.offset))
+    try:
+        head = bulk.canonical(layer, int(found.ThreadListHead.Flink))
+        own = head - image.types["_EPROCESS"].offset("ThreadListHead")
+        if bulk.physical(layer, own) == found.vol.offset:
+            return own
+        made = psscan.PsScan.virtual_process_from_physical(image.context, image.kernel_module_name, found)
+    except exceptions.InvalidAddressException:
+        return None
+    return None if made is None else bulk.canonical(layer, int(made.vol.offset))

@@ -4,8 +4,9 @@
 
 from __future__ import annotations
 
+import collections
 import logging
-from typing import Collection, Dict, Iterator, List, Optional, Tuple
+from typing import Collection, Counter, Dict, Iterator, List, Optional, Tuple
 
 from volatility3.framework import constants, exceptions, interfaces
 from volatility3.framework.objects import utility
@@ -16,7 +17,7 @@ from .decode import text
 from .decode.memo import Memo
 from .decode.status import NOTHING, Said, Status, Word, status
 from .image import Image
-from .processlist import MAX_PROCESSES, ListedProcess, ProcessList
+from .processlist import ListedProcess, ProcessList
 from .space import ARCHES, KERNEL_PID, AddressSpace
 
 __all__ = ["KERNEL_PID", "AddressSpace", "AddressSpaces"]
@@ -133,18 +134,19 @@ class AddressSpaces(interfaces.configuration.VersionableInterface):
             remark=remark,
         )
         half: Optional[AddressSpace] = None
-        if image.pointer_size == 8 and eprocess.get_is_wow64():
-            try:
-                peb = cls._wow64_peb(image, eprocess)
-            except exceptions.InvalidAddressException:
-                peb, said = 0, said or status(Word.WOW64_PROCESS_STRUCTURE_UNREADABLE)
-            half = native._replace(arch=ARCHES[4], pointer_size=4, wow64=True, peb=peb, status=said)
-        elif image.pointer_size == 8 and layer_name and native.peb:
-            peb = image.part(PageTableRoots).peb32(address, layer_name, pid)
-            if peb:
+        if image.pointer_size == 8:
+            told = image.part(PageTableRoots).peb32(address, layer_name, pid) if layer_name else None
+            known, peb = bool(eprocess.get_is_wow64()), 0
+            if known:
+                try:
+                    peb = cls._wow64_peb(image, eprocess)
+                except exceptions.InvalidAddressException:
+                    told, said = None, said or status(Word.WOW64_PROCESS_STRUCTURE_UNREADABLE)
+            if told not in (None, peb):
                 doubt = status(native.remark, Said(Word.CONTRADICTED, members=("WoW64Process",)))
-                native = native._replace(remark=doubt)
-                half = native._replace(arch=ARCHES[4], pointer_size=4, wow64=True, peb=peb)
+                native, peb = native._replace(remark=doubt), told or peb
+            if known or peb:
+                half = native._replace(arch=ARCHES[4], pointer_size=4, wow64=True, peb=peb, status=said)
         yield native
         if half is not None:
             yield half
@@ -187,7 +189,7 @@ class PageTableRoots:
         self._pids: Dict[int, int] = {}
         highest = image.symbol("MmHighestUserAddress")
         self._highest = None if highest is None else self._memory.pointer(highest)
-        self._trees: Dict[Optional[int], int] = {None: -MAX_PROCESSES}
+        self._trees: Counter[Optional[int]] = collections.Counter()
         self._system: Optional[int] = None
         self._kernel = int(image.layer.config.get("page_map_offset") or 0) & _ROOT
         if process is None:
@@ -207,7 +209,9 @@ class PageTableRoots:
             if alive:
                 self._owners.setdefault(root, []).append(each.eprocess)
                 self._pids[each.eprocess] = pid
-                self._trees[self._tree(each.eprocess)] = self._trees.get(self._tree(each.eprocess), 0) + 1
+                tree = self._tree(each.eprocess)
+                if tree is not None:
+                    self._trees[tree] += 1
             elif pid == SYSTEM_PID:
                 self._system = root
 
@@ -236,7 +240,8 @@ class PageTableRoots:
         if root in (self._system, self._kernel) and self._told(eprocess, layer_name) != pid:
             return status(Said(Word.PAGE_TABLES_OF_PROCESS, SYSTEM_PID)), NOTHING
         wrong = ["Peb"] if self._highest and self._peb(eprocess) > self._highest else []
-        if self._tree(eprocess) == 0 or self._trees.get(self._tree(eprocess), 0) > 1:
+        tree = self._tree(eprocess)
+        if tree == 0 or self._trees[tree] > 1:
             wrong.append("VadRoot")
         doubt = status(Said(Word.CONTRADICTED, members=tuple(wrong)) if wrong else None)
         others = [each for each in self._owners.get(root, ()) if each != eprocess]
@@ -280,8 +285,10 @@ class PageTableRoots:
                 return told
         return None
 
-    def peb32(self, eprocess: int, layer_name: str, pid: int) -> int:
-        """Returns the address of the PEB32 to which the TEBs of a process lead, 0 if they lead to none.
+    def peb32(self, eprocess: int, layer_name: str, pid: int) -> Optional[int]:
+        """Returns the address of the PEB32 to which the TEBs of a process lead, None if that is not known.
+
+        It is 0 of a process that has no 32-bit half: none of its threads has, or it has no user half at all.
 
         The exception list of a 64-bit TEB is empty, but of WoW64, where it is the address of the 32-bit TEB.
         That has its own address and the IDs of process and thread.
@@ -293,17 +300,19 @@ class PageTableRoots:
         """
         first, user = self._first, self._image.memory_of(layer_name, 8)
         if first is None:
-            return 0
+            return None
+        if not self._peb(eprocess):
+            return None if self._memory.member(eprocess, self._fields[3]) else 0
         for teb in self._tebs(eprocess):
             narrow = user.member(teb, first)
-            if narrow is not None and not 0 < narrow < _NARROW_END:
+            if narrow == 0:
                 return 0
-            if narrow:
+            if narrow is not None and narrow < _NARROW_END:
                 types, half = self._image.process_types(4)["_TEB"], self._image.memory_of(layer_name, 4)
                 same = half.member(narrow, types.field("NtTib.Self")) == narrow
                 same = same and half.member(narrow, types.field("ClientId.UniqueProcess")) == pid
-                return (half.member(narrow, types.field("ProcessEnvironmentBlock")) or 0) if same else 0
-        return 0
+                return half.member(narrow, types.field("ProcessEnvironmentBlock")) if same else None
+        return None
 
     def _tebs(self, eprocess: int) -> Iterator[int]:
         """Yields the TEBs of the first threads of a process."""

@@ -11,12 +11,13 @@ from volatility3.framework import interfaces
 
 from ..base import bulk, globalflag
 from ..base.decode import globalflags
-from ..base.decode.status import Said, Word, status
+from ..base.decode.status import NOTHING, Said, Status, Word, status
 from ..base.handletables import HandleTable, HandleTables
 from ..base.image import Image
 from ..base.objectheaders import Objects
 from ..base.processlist import ProcessList
-from ..base.spaces import AddressSpace, AddressSpaces
+from ..base.space import KERNEL_PID, AddressSpace
+from ..base.spaces import AddressSpaces
 from ..threads import ids
 from ..tracedb.creators import Creator, Creators
 from ..tracedb.finder import Databases
@@ -32,6 +33,8 @@ _INDICES = range(1, 1 << 16)
 
 MAX_SHARERS = 4
 """Processes without a right to it for which one handle table is read."""
+
+_NO_TABLE = HandleTable(0, 0, 0)
 
 _NO_CREATOR = Creator((), status(Word.NO_SUCH_INDEX))
 
@@ -88,9 +91,13 @@ class HandleLister(interfaces.configuration.VersionableInterface):
         self._processes = {each.eprocess for each in image.part(ProcessList).processes()}
 
     def list_spaces(self) -> List[AddressSpace]:
-        """Returns the native spaces of all processes; before them the kernel's, if the list is damaged."""
+        """Returns the native spaces of all processes.
+
+        Before them the kernel's, if the list of processes is damaged, or if a ring of events is of none.
+        """
+        lost = KERNEL_PID in self._rings.loose or self._rings.cut
         listed = AddressSpaces.list_spaces(self._image)
-        return [space for space in listed if not space.wow64 and (space.remark or not space.kernel)]
+        return [space for space in listed if not space.wow64 and (space.remark or not space.kernel or lost)]
 
     def list_events(self, space: AddressSpace) -> Iterator[HandleEvent]:
         """Yields the events of a process: its ring's, newest first, then creations.
@@ -108,11 +115,13 @@ class HandleLister(interfaces.configuration.VersionableInterface):
         if space.remark or space.status:
             # The ring is in the kernel's memory, so it can be read: only the names of user frames are lost.
             yield hole(space, space.remark, space.status)
-        holes, table = self._table(space)
+        holes, table = self._listed(space)
         yield from holes
         if table is not None:
             yield from self._rings.list_events(space, table)
-            yield from self._creations(space, table)
+            yield from self._creations(space, table) if table.address else ()
+        if space.kernel and self._rings.cut:
+            yield hole(space, Word.EVENT_LIMIT)
 
     def pass_over(self, space: AddressSpace) -> None:
         """Takes note of a process whose events are not wanted, so that what other processes list is the same.
@@ -120,33 +129,34 @@ class HandleLister(interfaces.configuration.VersionableInterface):
         Args:
             space: the native space of a process
         """
-        _, table = self._table(space)
-        if table is not None and self._objects_have_creators:
+        _, table = self._listed(space)
+        if table is not None and table.address and self._objects_have_creators:
             self._seen.update(each.object_header for each in self._tables.entries(table) if each is not None)
 
-    def _table(self, space: AddressSpace) -> Tuple[List[HandleEvent], Optional[HandleTable]]:
+    def _listed(self, space: AddressSpace) -> Tuple[List[HandleEvent], Optional[HandleTable]]:
         """Returns what is wrong with the handle table of a process, and the table whose events are listed."""
-        if not space.eprocess:
-            return [], None
-        holes = []
-        table, listed = self._tables.of(space.eprocess), self._tables.listed(space.eprocess)
-        if listed is not None and (table is None or table.address != listed.address):
-            holes.append(hole(space, Said(Word.CONTRADICTED, members=("ObjectTable",))))
-            table = listed
-        known = self._tables.all_listed()
-        owner = known.get(table.address) if table is not None and known and listed is None else 0
-        if table is not None and table.address and owner != 0:
-            # It is another process's, or on the kernel's list of tables no more.
-            holes.append(hole(space, Said(Word.CONTRADICTED, members=("ObjectTable",))))
-        if owner in self._processes:
-            return holes, None  # its events are listed in that process, for which it was made
+        table, said = self._table(space.eprocess) if space.eprocess else (_NO_TABLE, NOTHING)
+        holes = [hole(space, said)] if said else []
         if table is None:
             holes.append(hole(space, Word.HANDLE_TABLE_UNREADABLE))
         elif table.address and self._is_shared(space, table):
             holes.append(hole(space, Word.HANDLE_TABLE_SHARED))
-        elif table.address:
-            return holes, table
-        return holes, None
+            table = None
+        return holes, table
+
+    def _table(self, eprocess: int) -> Tuple[Optional[HandleTable], Status]:
+        """Returns the handle table of a process, and what the kernel's list of tables says against it.
+
+        The table is None if it cannot be read. One that was made for another process is left to that.
+        """
+        table, listed = self._tables.of(eprocess), self._tables.listed(eprocess)
+        wrong = status(Said(Word.CONTRADICTED, members=("ObjectTable",)))
+        if listed is not None:
+            return listed, wrong if table is None or table.address != listed.address else NOTHING
+        owners = self._tables.all_listed()
+        owner = owners.get(table.address) if owners and table is not None and table.address else 0
+        # The list has the table for no process at all, or for another one, or no more.
+        return _NO_TABLE if owner in self._processes else table, NOTHING if owner == 0 else wrong
 
     def _is_shared(self, space: AddressSpace, table: HandleTable) -> bool:
         """Tells whether so many processes had this table, or its ring, that it is not read for one more.

@@ -4,17 +4,30 @@
 
 from __future__ import annotations
 
-from typing import Iterator, Optional, Set, Tuple, Union
+import collections
+import functools
+from typing import Dict, Iterator, List, Optional, Set, Tuple, Union
 
+from ..base import bulk
+from ..base.decode.memory import WINDOW
+from ..base.decode.pagetable import PAGE_SIZE
 from ..base.decode.record import Record
 from ..base.decode.status import NOTHING, Said, Status, Word, status
 from ..base.handletables import HandleTable, HandleTables
 from ..base.image import Image
 from ..base.objectheaders import ObjectInfo, Objects
-from ..base.space import AddressSpace
+from ..base.processlist import ProcessList
+from ..base.space import KERNEL_PID, AddressSpace
 from ..threads import ids
 from .decode import handle_ring
 from .decode.handle_ring import HandleTrace, RingDecoder
+
+MAX_BLOCKS = 1 << 20
+"""The most big blocks of the kernel's pool among which rings are looked for."""
+MAX_LOOSE = 1 << 18
+"""The most events that are read of rings to which no handle table leads: 64 rings of Windows' own size."""
+LAST_EVENTS = 64
+"""Events that tell whose such a ring is."""
 
 _EVENTS = {
     handle_ring.OPEN: "open",
@@ -64,11 +77,16 @@ class HandleRings:
         image: the image
         tables: reads handle tables
 
+    Attributes:
+        cut: whether there are more events than MAX_LOOSE in rings to which no table leads
+
     Raises:
         MissingMemberError: when the kernel's symbols do not describe the rings
     """
 
     def __init__(self, image: Image, tables: HandleTables) -> None:
+        self.cut = False
+        self._image = image
         self._memory = image.memory(image.kernel)
         self._tables = tables
         self._objects = image.part(Objects)
@@ -77,24 +95,95 @@ class HandleRings:
     def list_events(self, space: AddressSpace, table: HandleTable) -> Iterator[HandleEvent]:
         """Yields the events of a process, newest first, and the holes among them.
 
+        A ring to which no table leads is that of the process which made most of its last events; of the
+        kernel, if that process is not known.
+
         Args:
             space: the process
             table: its handle table
         """
-        if not table.debug_info:
+        if table.debug_info:
+            yield from self._list_ring(space, table, table.debug_info)
+        for ring in self.loose.pop(space.pid, ()):
+            yield hole(space, Said(Word.CONTRADICTED, members=("DebugInfo",)))
+            yield from self._list_ring(space, table, ring)
+
+    @functools.cached_property
+    def loose(self) -> Dict[int, List[int]]:
+        """The addresses of the rings to which no table leads, by process ID (0: of none that is known)."""
+        pid = self._image.types["_EPROCESS"].field("UniqueProcessId")
+        processes = [each.eprocess for each in self._image.part(ProcessList).processes()]
+        known = {self._memory.member(each, pid) for each in processes}
+        tables = [*map(self._tables.of, processes), *map(self._tables.at, self._tables.all_listed())]
+        led = {each.debug_info for each in tables if each is not None}
+        claims, left = bulk.PhysicalClaims(self._image.layer), MAX_LOOSE
+        found: Dict[int, List[int]] = {}
+        for ring, slots in self._blocks(led):
+            end = ring + self._decoder.trace_db + slots * self._decoder.entry_size
+            if claims.claim(ring, end) != end:
+                continue  # a block has memory of its own
+            left -= slots
+            if left < 0:
+                self.cut = True
+                break
+            actor = self._actor(ring, slots)
+            found.setdefault(actor if actor in known else KERNEL_PID, []).append(ring)
+        return found
+
+    def _blocks(self, known: Set[int]) -> Iterator[Tuple[int, int]]:
+        """Yields (address, slots) of the rings that the kernel's list of big pool blocks has.
+
+        A ring is longer than a page, and all such blocks of the pool are in that list.
+
+        Args:
+            known: rings that are left out
+        """
+        image, block = self._image, self._image.types.find("_POOL_TRACKER_BIG_PAGES")
+        table, count = image.symbol("PoolBigPageTable"), image.symbol("PoolBigPageTableSize")
+        if block is None or table is None or count is None:
             return
+        unit = 1 if block.has("NumberOfBytes") else PAGE_SIZE
+        unpack = block.packer("Va", "NumberOfBytes" if unit == 1 else "NumberOfPages").unpack_from
+        start, blocks = self._memory.pointer(table) or 0, self._memory.number(count, 4) or 0
+        length, step = min(blocks, MAX_BLOCKS) * block.size, WINDOW * block.size
+        # Where page tables lead back, no more of the list follows.
+        end = bulk.PhysicalClaims(image.layer).claim(start, start + length)
+        tried = set(known)
+        for at in range(start, end, step):
+            for low, data in self._memory.load(at, min(step, end - at)).runs:
+                for offset in range(-(low - start) % block.size, len(data) - block.size + 1, block.size):
+                    address, size = unpack(data, offset)
+                    # The address of a free block is odd.
+                    slots = 0 if address % PAGE_SIZE else self._decoder.slots(size * unit)
+                    if slots and address not in tried:
+                        tried.add(address)
+                        if self._decoder.is_ring(self._memory, address, slots):
+                            yield address, slots
+
+    def _actor(self, ring: int, slots: int) -> int:
+        """Returns the ID of the process that made most of the last events of a ring."""
+        decoder, start = self._decoder, ring + self._decoder.trace_db
+        current, _, _ = decoder.header(self._memory.read(ring, decoder.trace_db) or b"")
+        held = self._memory.load(start, slots * decoder.entry_size)
+        told = decoder.events(held, start, current, slots)
+        made = [each for each in told if isinstance(each, HandleTrace)]
+        pids = collections.Counter(each.unique_process for each in made[:LAST_EVENTS])
+        return pids.most_common(1)[0][0]
+
+    def _list_ring(self, space: AddressSpace, table: HandleTable, ring: int) -> Iterator[HandleEvent]:
+        """Yields the events of a ring, newest first, and the holes among them."""
         decoder = self._decoder
-        head = self._memory.read(table.debug_info, decoder.trace_db)
+        head = self._memory.read(ring, decoder.trace_db)
         if head is None:
             yield hole(space, Word.RING_UNREADABLE)
             return
         current, size, said = decoder.header(head)
-        start = table.debug_info + decoder.trace_db
+        start = ring + decoder.trace_db
         stated, size = size, decoder.true_size(self._memory, start, current, size)
         if said or size != stated:
             yield hole(space, said or Word.TABLE_SIZE)
-        ring = self._memory.load(start, size * decoder.entry_size)
-        yield from self._tell(space, table, decoder.events(ring, start, current, size))
+        held = self._memory.load(start, size * decoder.entry_size)
+        yield from self._tell(space, table, decoder.events(held, start, current, size))
 
     def _tell(
         self, space: AddressSpace, table: HandleTable, events: Iterator[Union[HandleTrace, int]]

@@ -87,16 +87,11 @@ def listed_heaps(image: Image, space: AddressSpace) -> Optional[List[int]]:
     Raises:
         tables.MissingTableError: when one of our symbol tables is missing
     """
-    if not space.peb:
-        return None
-    memory, peb = image.memory(space), image.process_types(space.pointer_size)["_PEB"]
-    number = memory.member(space.peb, peb.field("NumberOfHeaps"))
-    array = memory.member(space.peb, peb.field("ProcessHeaps"))
-    default = memory.member(space.peb, peb.field("ProcessHeap"))
+    number, array, default = _read_list(image, space)
     if not array or number is None or not 0 < number <= MAX_HEAPS:
         return None
     size = space.pointer_size
-    data = memory.read(array, number * size)
+    data = image.memory(space).read(array, number * size)
     if data is None:
         return None
     heaps = [int.from_bytes(data[at : at + size], "little") for at in range(0, len(data), size)]
@@ -105,18 +100,25 @@ def listed_heaps(image: Image, space: AddressSpace) -> Optional[List[int]]:
 
 def list_contradicted(image: Image, space: AddressSpace, where: HeapSpace) -> Status:
     """Returns what is wrong with a PEB's list of heaps; nothing of one that is paged out or not yet made."""
-    if not space.peb:
-        return NOTHING
-    memory, peb = image.memory(space), image.process_types(space.pointer_size)["_PEB"]
-    number, array = (memory.member(space.peb, peb.field(name)) for name in ("NumberOfHeaps", "ProcessHeaps"))
-    wrong = []
+    number, array, _ = _read_list(image, space)
     if not number and not array:
         return NOTHING
+    wrong = []
     if number is not None and not 0 < number <= MAX_HEAPS:
         wrong.append("NumberOfHeaps")
     if array is not None and where.whole and not any(start <= array < end for start, end in where.ranges):
         wrong.append("ProcessHeaps")
     return status(Said(Word.CONTRADICTED, members=tuple(wrong)) if wrong else None)
+
+
+def _read_list(image: Image, space: AddressSpace) -> Tuple[Optional[int], Optional[int], Optional[int]]:
+    """Returns NumberOfHeaps, ProcessHeaps and ProcessHeap of a PEB; None for what is not present."""
+    if not space.peb:
+        return None, None, None
+    memory, peb = image.memory(space), image.process_types(space.pointer_size)["_PEB"]
+    fields = [peb.field(name) for name in ("NumberOfHeaps", "ProcessHeaps", "ProcessHeap")]
+    number, array, default = (memory.member(space.peb, each) for each in fields)
+    return number, array, default
 
 
 def _segment_types(types: Structures, pointer_size: int) -> Optional[SegmentHeapTypes]:

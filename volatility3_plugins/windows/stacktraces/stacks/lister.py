@@ -247,7 +247,8 @@ class UserStacks:
         memory = self._image.memory(space)
         tib = self._image.process_types(space.pointer_size)["_NT_TIB"]
         high, low = (memory.pointer(teb + tib.offset(name)) for name in ("StackBase", "StackLimit"))
-        return [] if high is None or low is None else [(low, high)]
+        # No stack begins at 0.
+        return [(low, high)] if low and high else []
 
 
 def _remarks(walk: StackWalk) -> Status:

@@ -14,6 +14,7 @@ from typing import Iterator, Tuple, Union
 
 from ...base.decode.extents import Extents
 from ...base.decode.memory import Memory
+from ...base.decode.pagetable import PAGE_SIZE
 from ...base.decode.record import Record
 from ...base.decode.status import NOTHING, Status, Word, status
 from ...base.decode.structure import Structures
@@ -123,6 +124,23 @@ class RingDecoder:
         (inner, *_) = self._frames.unpack_from(data, self._stack)
         ids = 0 < process < 1 << 32 and not process % 4 and 0 < thread < 1 << 32 and not thread % 4
         return ids and kind in (OPEN, CLOSE, BAD_REFERENCE) and bool(inner >> 8 * self._pointer_size - 1)
+
+    def slots(self, length: int) -> int:
+        """Returns how many slots a ring has whose block has so many bytes, 0 if no ring has that length."""
+        count = (length - self.trace_db) // self.entry_size
+        if count < 1 or count > MAX_ENTRIES:
+            return 0
+        size = self._fixed_size if self._table_size is None else 1 << count.bit_length() - 1
+        spare = length - self.trace_db - size * self.entry_size
+        return size if 0 <= spare < PAGE_SIZE else 0
+
+    def is_ring(self, memory: Memory, address: int, slots: int) -> bool:
+        """Tells whether a ring of so many slots is at an address beyond doubt, by its size and last event."""
+        head = memory.read(address, self.trace_db)
+        if head is None:
+            return False
+        current, size, _ = self.header(head)
+        return size == slots and self._is_event(memory, address + self.trace_db, current % size)
 
     def events(
         self, memory: Extents, start: int, current: int, size: int
