@@ -161,14 +161,14 @@ class HandleRings:
                             yield address, slots
 
     def _actor(self, ring: int, slots: int) -> int:
-        """Returns the ID of the process that made most of the last events of a ring."""
+        """Returns the ID of the process that made most of a ring's last events, 0 if none is readable."""
         decoder, start = self._decoder, ring + self._decoder.trace_db
         current, _, _ = decoder.header(self._memory.read(ring, decoder.trace_db) or b"")
         held = self._memory.load(start, slots * decoder.entry_size)
         told = decoder.events(held, start, current, slots)
         made = [each for each in told if isinstance(each, HandleTrace)]
         pids = collections.Counter(each.unique_process for each in made[:LAST_EVENTS])
-        return pids.most_common(1)[0][0]
+        return pids.most_common(1)[0][0] if pids else KERNEL_PID
 
     def _list_ring(self, space: AddressSpace, table: HandleTable, ring: int) -> Iterator[HandleEvent]:
         """Yields the events of a ring, newest first, and the holes among them."""
