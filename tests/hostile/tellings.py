@@ -201,6 +201,8 @@ NAMES: Dict[Word, Tuple[str, ...]] = {
     Word.OWNER_LIST_BROKEN: RESOURCE,
     Word.OWNERS_UNKNOWN: RESOURCE,
     Word.OWNERS_MISSING: RESOURCE,
+    Word.OWNED_BY: (),
+    Word.MORE_OWNERS: (),
     # Modules.
     Word.PARTLY_UNLINKED: MODULES,
     Word.NO_VAD: (*MODULES, *VADS),

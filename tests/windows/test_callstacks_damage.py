@@ -238,9 +238,11 @@ def test_threads_that_are_none_or_no_more(tmp_path: pathlib.Path) -> None:
 
 
 def test_wow64_threads_without_a_cpu_area(tmp_path: pathlib.Path) -> None:
+    """The process has a 32-bit half: another thread has a 32-bit TEB."""
     image = StackImage()
-    Wow64Threads(image)
+    threads = Wow64Threads(image)
     image.waiting(1004)
+    threads.in_system_call(1008)
     stack, frames = shown(image, tmp_path)[1004, "wow64"]
     assert (stack["Status"], frames) == ("no saved registers", [])
 

@@ -288,7 +288,7 @@ class PageTableRoots:
     def peb32(self, eprocess: int, layer_name: str, pid: int) -> Optional[int]:
         """Returns the address of the PEB32 to which the TEBs of a process lead, None if that is not known.
 
-        It is 0 of a process that has no 32-bit half: none of its threads has, or it has no user half at all.
+        It is 0 of a process that has no 32-bit half: none of its first threads has, or it has no user half.
 
         The exception list of a 64-bit TEB is empty, but of WoW64, where it is the address of the 32-bit TEB.
         That has its own address and the IDs of process and thread.
@@ -303,16 +303,14 @@ class PageTableRoots:
             return None
         if not self._peb(eprocess):
             return None if self._memory.member(eprocess, self._fields[3]) else 0
-        for teb in self._tebs(eprocess):
-            narrow = user.member(teb, first)
-            if narrow == 0:
-                return 0
-            if narrow is not None and narrow < _NARROW_END:
+        tebs = [user.member(teb, first) for teb in self._tebs(eprocess)]
+        for narrow in tebs:
+            if narrow and narrow < _NARROW_END:
                 types, half = self._image.process_types(4)["_TEB"], self._image.memory_of(layer_name, 4)
                 same = half.member(narrow, types.field("NtTib.Self")) == narrow
                 same = same and half.member(narrow, types.field("ClientId.UniqueProcess")) == pid
                 return half.member(narrow, types.field("ProcessEnvironmentBlock")) if same else None
-        return None
+        return 0 if set(tebs) == {0} else None
 
     def _tebs(self, eprocess: int) -> Iterator[int]:
         """Yields the TEBs of the first threads of a process."""
