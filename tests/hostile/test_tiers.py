@@ -17,7 +17,7 @@ from tests.hostile.forking import Violation
 SEED = "fixed"
 DECODER_RUNS = 30
 """Of each decoder."""
-PLUGIN_RUNS = 10
+PLUGIN_RUNS = 8
 """On each of some images."""
 SUBJECTS = ("sample", "owners-win10-x64", "stacks-win10-x64", "heaps-win10-x64")
 COMMAND_RUNS = 6
