@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import collections
 import logging
-from typing import Collection, Counter, Dict, Iterator, List, Optional, Tuple
+from typing import Collection, Counter, Dict, Iterator, List, Optional, Set, Tuple
 
 from volatility3.framework import constants, exceptions, interfaces
 from volatility3.framework.objects import utility
@@ -135,8 +135,8 @@ class AddressSpaces(interfaces.configuration.VersionableInterface):
         )
         half: Optional[AddressSpace] = None
         if image.pointer_size == 8:
-            told = image.part(PageTableRoots).peb32(address, layer_name, pid) if layer_name else None
             known, peb = bool(eprocess.get_is_wow64()), 0
+            told = image.part(PageTableRoots).peb32(address, layer_name, pid, known) if layer_name else None
             if known:
                 try:
                     peb = cls._wow64_peb(image, eprocess)
@@ -285,7 +285,7 @@ class PageTableRoots:
                 return told
         return None
 
-    def peb32(self, eprocess: int, layer_name: str, pid: int) -> Optional[int]:
+    def peb32(self, eprocess: int, layer_name: str, pid: int, wow64: bool) -> Optional[int]:
         """Returns the address of the PEB32 to which the TEBs of a process lead, None if that is not known.
 
         It is 0 of a process that has no 32-bit half: none of its first threads has, or it has no user half.
@@ -297,20 +297,25 @@ class PageTableRoots:
             eprocess: canonical address of its _EPROCESS
             layer_name: the layer of its page tables
             pid: its ID
+            wow64: whether the kernel says that it has one: then more than one thread is asked
         """
         first, user = self._first, self._image.memory_of(layer_name, 8)
         if first is None:
             return None
         if not self._peb(eprocess):
             return None if self._memory.member(eprocess, self._fields[3]) else 0
-        tebs = [user.member(teb, first) for teb in self._tebs(eprocess)]
-        for narrow in tebs:
+        told: Set[Optional[int]] = set()
+        for teb in self._tebs(eprocess):
+            narrow = user.member(teb, first)
             if narrow and narrow < _NARROW_END:
                 types, half = self._image.process_types(4)["_TEB"], self._image.memory_of(layer_name, 4)
                 same = half.member(narrow, types.field("NtTib.Self")) == narrow
                 same = same and half.member(narrow, types.field("ClientId.UniqueProcess")) == pid
                 return half.member(narrow, types.field("ProcessEnvironmentBlock")) if same else None
-        return 0 if set(tebs) == {0} else None
+            told.add(narrow)
+            if narrow == 0 and not wow64:
+                break
+        return 0 if told == {0} else None
 
     def _tebs(self, eprocess: int) -> Iterator[int]:
         """Yields the TEBs of the first threads of a process."""
