@@ -17,10 +17,10 @@ from tests.hostile.forking import Violation
 SEED = "fixed"
 DECODER_RUNS = 30
 """Of each decoder."""
-PLUGIN_RUNS = 8
+PLUGIN_RUNS = 5
 """On each of some images."""
 SUBJECTS = ("sample", "owners-win10-x64", "stacks-win10-x64", "heaps-win10-x64")
-COMMAND_RUNS = 6
+COMMAND_RUNS = 4
 
 
 def _none(found: Iterable[Violation]) -> None:
