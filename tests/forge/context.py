@@ -11,6 +11,7 @@ from __future__ import annotations
 import atexit
 import functools
 import hashlib
+import os
 import pathlib
 import shutil
 import tempfile
@@ -98,14 +99,25 @@ def open_image(image: Image, directory: pathlib.Path, name: str = "") -> Opened:
 
     Default name: `image.raw`, on 32 bits `image.dmp` (to scan a raw one takes two seconds).
     """
-    name = name or ("image.raw" if image.bits == 64 else "image.dmp")
+    return open_file(_save(image, directory, name or ("image.raw" if image.bits == 64 else "image.dmp")))
+
+
+def open_truncated(image: Image, directory: pathlib.Path) -> Opened:
+    """Saves an image in a directory without its last third, and opens it."""
+    path = _save(image, directory, "truncated.raw")
+    os.truncate(path, path.stat().st_size // 3 * 2)
+    return open_file(path)
+
+
+def _save(image: Image, directory: pathlib.Path, name: str) -> pathlib.Path:
+    """Saves an image, and its tables in the symbol directory."""
     image.install(symbol_directory())
     for table in image.tables:
         # Checking a kernel's table against the schema takes seconds.
         known = schemas.create_json_hash(table.data)
         if known is not None:
             schemas.cached_validations.add(known)
-    return open_file(image.save(directory / name))
+    return image.save(directory / name)
 
 
 def open_file(path: pathlib.Path) -> Opened:

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import pathlib
-from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
 
 from tests.forge import kernels, real_sets
 from tests.forge.dump import Image
@@ -31,6 +31,16 @@ KERNELS = {
 
 def kernels_of(name: str) -> Tuple[str, ...]:
     return KERNELS[name.split(".")[0]]
+
+
+def cases(paths: Iterable[pathlib.Path]) -> List[Tuple[pathlib.Path, str]]:
+    """Parameters for a test: each set with each kernel into which it goes."""
+    return [(path, kernel) for path in paths for kernel in kernels_of(path.name)]
+
+
+def case_name(value: object) -> str:
+    """The name of a parameter, of a set without the ending of its file."""
+    return value.name.replace(".tar.xz", "") if isinstance(value, pathlib.Path) else str(value)
 
 
 def image_of(real: RealSet, kernel_name: str, symbols: bool) -> Image:

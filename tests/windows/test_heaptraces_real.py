@@ -21,10 +21,6 @@ REAL = [SHARED / "real_std" / f"{name}.tar.xz" for name in ("7601.24384-x64-heap
 Row = Dict[str, Any]
 
 
-def _name(value: object) -> str:
-    return value.name.replace(".tar.xz", "") if isinstance(value, pathlib.Path) else str(value)
-
-
 def _run(real: real_sets.RealSet, folder: pathlib.Path, *options: str, renderer: str = "json") -> vol.Result:
     folder.mkdir(exist_ok=True)
     image = realtruth.image_of(real, realtruth.kernels_of(real.name)[0], False)
@@ -88,7 +84,7 @@ def _check_creators(rows: List[Row], truth: Mapping[str, Any]) -> None:
 
 @pytest.mark.shared
 @pytest.mark.parametrize("symbols", [True, False], ids=["symbols", "search"])
-@pytest.mark.parametrize("path", REAL, ids=_name)
+@pytest.mark.parametrize("path", REAL, ids=realtruth.case_name)
 def test_every_block_is_exact(path: pathlib.Path, symbols: bool, tmp_path: pathlib.Path) -> None:
     real = real_sets.load(path)
     image = realtruth.image_of(real, realtruth.kernels_of(real.name)[0], symbols)
@@ -97,14 +93,14 @@ def test_every_block_is_exact(path: pathlib.Path, symbols: bool, tmp_path: pathl
 
 
 @pytest.mark.cli
-@pytest.mark.parametrize("path", COMMITTED, ids=_name)
+@pytest.mark.parametrize("path", COMMITTED, ids=realtruth.case_name)
 def test_the_committed_set_is_exact(path: pathlib.Path, tmp_path: pathlib.Path) -> None:
     real = real_sets.load(path)
     check(_run(real, tmp_path, "--blocks", "--pid", "1000").rows, real.truth)
 
 
 @pytest.mark.cli
-@pytest.mark.parametrize("path", COMMITTED, ids=_name)
+@pytest.mark.parametrize("path", COMMITTED, ids=realtruth.case_name)
 def test_one_changed_pointer_is_noticed(path: pathlib.Path, tmp_path: pathlib.Path) -> None:
     """The check above must be able to fail."""
     real = real_sets.load(path)
@@ -117,7 +113,7 @@ def test_one_changed_pointer_is_noticed(path: pathlib.Path, tmp_path: pathlib.Pa
 
 
 @pytest.mark.cli
-@pytest.mark.parametrize("path", COMMITTED, ids=_name)
+@pytest.mark.parametrize("path", COMMITTED, ids=realtruth.case_name)
 def test_the_dump_is_a_umdh_log_that_adds_up(path: pathlib.Path, tmp_path: pathlib.Path) -> None:
     real = real_sets.load(path)
     rows = _run(real, tmp_path, "--dump").rows
@@ -137,7 +133,7 @@ def test_the_dump_is_a_umdh_log_that_adds_up(path: pathlib.Path, tmp_path: pathl
 
 
 @pytest.mark.cli
-@pytest.mark.parametrize("path", COMMITTED, ids=_name)
+@pytest.mark.parametrize("path", COMMITTED, ids=realtruth.case_name)
 def test_growth_since_an_earlier_log(path: pathlib.Path, tmp_path: pathlib.Path) -> None:
     """Against its own log nothing grew; against one with a block less and another more, both show."""
     real = real_sets.load(path)

@@ -50,12 +50,7 @@ def open_without_traces(folder: pathlib.Path) -> Opened:
 
 
 def open_truncated(folder: pathlib.Path) -> Opened:
-    path = sample.build().image()
-    path.install(context.symbol_directory())
-    data = path.save(folder / "whole.raw").read_bytes()
-    cut = folder / "image.raw"
-    cut.write_bytes(data[: len(data) // 3 * 2])
-    return context.open_file(cut)
+    return context.open_truncated(sample.build().image(), folder)
 
 
 def open_xp(folder: pathlib.Path) -> Opened:

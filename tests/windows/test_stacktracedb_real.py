@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import pathlib
 import struct
-from typing import List, Tuple
+from typing import List
 
 import pytest
 from volatility3.plugins.windows.stacktracedb import StackTraceDb
@@ -14,19 +14,9 @@ from volatility3.plugins.windows.stacktracedb import StackTraceDb
 from tests.conftest import SHARED
 from tests.forge import context, real_sets, vol
 from tests.support import grid, realtruth
+from tests.support.stddata import COMMITTED
 
-COMMITTED = sorted((pathlib.Path(__file__).parents[1] / "data" / "real_std").glob("*.tar.xz"))
-
-
-def _cases(paths: List[pathlib.Path]) -> List[Tuple[pathlib.Path, str]]:
-    return [(path, kernel) for path in paths for kernel in realtruth.kernels_of(path.name)]
-
-
-def _name(value: object) -> str:
-    return value.name.replace(".tar.xz", "") if isinstance(value, pathlib.Path) else str(value)
-
-
-REAL = _cases(sorted((SHARED / "real_std").glob("*.tar.xz")))
+REAL = realtruth.cases(sorted((SHARED / "real_std").glob("*.tar.xz")))
 
 
 def _run(path: pathlib.Path, kernel: str, folder: pathlib.Path, *options: str) -> vol.Result:
@@ -52,7 +42,7 @@ def _pid(real: real_sets.RealSet) -> int:
 
 @pytest.mark.shared
 @pytest.mark.parametrize("symbols", [True, False], ids=["symbols", "search"])
-@pytest.mark.parametrize(("path", "kernel"), REAL, ids=_name)
+@pytest.mark.parametrize(("path", "kernel"), REAL, ids=realtruth.case_name)
 def test_every_set_comes_back_exactly(
     path: pathlib.Path, kernel: str, symbols: bool, tmp_path: pathlib.Path
 ) -> None:
@@ -102,7 +92,7 @@ def _check_without_original(written: bytes, real: real_sets.RealSet) -> None:
 
 
 @pytest.mark.cli
-@pytest.mark.parametrize(("path", "kernel"), _cases(COMMITTED), ids=_name)
+@pytest.mark.parametrize(("path", "kernel"), realtruth.cases(COMMITTED), ids=realtruth.case_name)
 def test_the_committed_sets_come_back_exactly(
     path: pathlib.Path, kernel: str, tmp_path: pathlib.Path
 ) -> None:
@@ -112,7 +102,7 @@ def test_the_committed_sets_come_back_exactly(
 
 
 @pytest.mark.cli
-@pytest.mark.parametrize(("path", "kernel"), _cases(COMMITTED), ids=_name)
+@pytest.mark.parametrize(("path", "kernel"), realtruth.cases(COMMITTED), ids=realtruth.case_name)
 def test_one_changed_frame_is_noticed(path: pathlib.Path, kernel: str, tmp_path: pathlib.Path) -> None:
     """The check above must be able to fail."""
     real = real_sets.load(path)

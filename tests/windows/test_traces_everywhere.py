@@ -29,12 +29,7 @@ SHARED_OPTIONS: Dict[str, Any] = {"scan_processes": True}
 
 
 def open_truncated(folder: pathlib.Path) -> Opened:
-    whole = sample.build().image()
-    whole.install(context.symbol_directory())
-    data = whole.save(folder / "whole.raw").read_bytes()
-    path = folder / "image.raw"
-    path.write_bytes(data[: len(data) // 3 * 2])
-    return context.open_file(path)
+    return context.open_truncated(sample.build().image(), folder)
 
 
 def open_holes(folder: pathlib.Path) -> Opened:

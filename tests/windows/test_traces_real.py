@@ -5,28 +5,19 @@
 from __future__ import annotations
 
 import pathlib
-from typing import List, Tuple
 
 import pytest
 
 from tests.conftest import SHARED
 from tests.forge import context, real_sets
 from tests.support import flattables, realtruth
+from tests.support.stddata import COMMITTED
 
 from . import test_traces_everywhere
 
-COMMITTED = sorted((pathlib.Path(__file__).parents[1] / "data" / "real_std").glob("*.tar.xz"))
 REAL = sorted((SHARED / "real_std").glob("*.tar.xz"))
 
 OTHERS = [path for path in REAL if path.name not in {each.name for each in COMMITTED}]
-
-
-def _cases(paths: List[pathlib.Path]) -> List[Tuple[pathlib.Path, str]]:
-    return [(path, kernel) for path in paths for kernel in realtruth.kernels_of(path.name)]
-
-
-def _name(value: object) -> str:
-    return value.name.replace(".tar.xz", "") if isinstance(value, pathlib.Path) else str(value)
 
 
 def check(path: pathlib.Path, kernel: str, folder: pathlib.Path) -> None:
@@ -53,19 +44,19 @@ def check(path: pathlib.Path, kernel: str, folder: pathlib.Path) -> None:
         assert (row["StackKey"], row["ShapeKey"]) == (flattables.stack_key(own), flattables.shape_key(own))
 
 
-@pytest.mark.parametrize(("path", "kernel"), _cases(COMMITTED), ids=_name)
+@pytest.mark.parametrize(("path", "kernel"), realtruth.cases(COMMITTED), ids=realtruth.case_name)
 def test_the_committed_sets(path: pathlib.Path, kernel: str, tmp_path: pathlib.Path) -> None:
     check(path, kernel, tmp_path)
 
 
 @pytest.mark.shared
-@pytest.mark.parametrize(("path", "kernel"), _cases(OTHERS), ids=_name)
+@pytest.mark.parametrize(("path", "kernel"), realtruth.cases(OTHERS), ids=realtruth.case_name)
 def test_every_set(path: pathlib.Path, kernel: str, tmp_path: pathlib.Path) -> None:
     check(path, kernel, tmp_path)
 
 
 @pytest.mark.shared
-@pytest.mark.parametrize("path", REAL, ids=_name)
+@pytest.mark.parametrize("path", REAL, ids=realtruth.case_name)
 def test_every_set_with_all_options(path: pathlib.Path, tmp_path: pathlib.Path) -> None:
     kernel = realtruth.kernels_of(path.name)[0]
     opened = context.open_image(realtruth.image_of(real_sets.load(path), kernel, False), tmp_path)
@@ -73,7 +64,7 @@ def test_every_set_with_all_options(path: pathlib.Path, tmp_path: pathlib.Path) 
 
 
 @pytest.mark.shared
-@pytest.mark.parametrize("path", REAL[-2:], ids=_name)
+@pytest.mark.parametrize("path", REAL[-2:], ids=realtruth.case_name)
 def test_carving_adds_and_changes_nothing(path: pathlib.Path, tmp_path: pathlib.Path) -> None:
     kernel = realtruth.kernels_of(path.name)[0]
     opened = context.open_image(realtruth.image_of(real_sets.load(path), kernel, False), tmp_path)

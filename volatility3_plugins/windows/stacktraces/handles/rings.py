@@ -111,14 +111,11 @@ class HandleRings:
     @functools.cached_property
     def loose(self) -> Dict[int, List[int]]:
         """The addresses of the rings to which no table leads, by process ID (0: of none that is known)."""
-        pid = self._image.types["_EPROCESS"].field("UniqueProcessId")
-        processes = [each.eprocess for each in self._image.part(ProcessList).processes()]
-        known = {self._memory.member(each, pid) for each in processes}
-        tables = [*map(self._tables.of, processes), *map(self._tables.at, self._tables.all_listed())]
-        led = {each.debug_info for each in tables if each is not None}
         claims, left = bulk.PhysicalClaims(self._image.layer), MAX_LOOSE
         found: Dict[int, List[int]] = {}
-        for ring, slots in self._blocks(led):
+        for ring, slots in self._blocks():
+            if ring in self._led:
+                continue
             end = ring + self._decoder.trace_db + slots * self._decoder.entry_size
             if claims.claim(ring, end) != end:
                 continue  # a block has memory of its own
@@ -127,16 +124,29 @@ class HandleRings:
                 self.cut = True
                 break
             actor = self._actor(ring, slots)
-            found.setdefault(actor if actor in known else KERNEL_PID, []).append(ring)
+            found.setdefault(actor if actor in self._pids else KERNEL_PID, []).append(ring)
         return found
 
-    def _blocks(self, known: Set[int]) -> Iterator[Tuple[int, int]]:
+    @functools.cached_property
+    def _led(self) -> Set[int]:
+        """The addresses of the rings to which handle tables lead: read where there is a ring at all."""
+        tables = [*map(self._tables.of, self._processes), *map(self._tables.at, self._tables.all_listed())]
+        return {each.debug_info for each in tables if each is not None}
+
+    @functools.cached_property
+    def _pids(self) -> Set[Optional[int]]:
+        """The IDs of the processes."""
+        pid = self._image.types["_EPROCESS"].field("UniqueProcessId")
+        return {self._memory.member(each, pid) for each in self._processes}
+
+    @functools.cached_property
+    def _processes(self) -> List[int]:
+        return [each.eprocess for each in self._image.part(ProcessList).processes()]
+
+    def _blocks(self) -> Iterator[Tuple[int, int]]:
         """Yields (address, slots) of the rings that the kernel's list of big pool blocks has.
 
         A ring is longer than a page, and all such blocks of the pool are in that list.
-
-        Args:
-            known: rings that are left out
         """
         image, block = self._image, self._image.types.find("_POOL_TRACKER_BIG_PAGES")
         table, count = image.symbol("PoolBigPageTable"), image.symbol("PoolBigPageTableSize")
@@ -148,7 +158,7 @@ class HandleRings:
         length, step = min(blocks, MAX_BLOCKS) * block.size, WINDOW * block.size
         # Where page tables lead back, no more of the list follows.
         end = bulk.PhysicalClaims(image.layer).claim(start, start + length)
-        tried = set(known)
+        tried: Set[int] = set()
         for at in range(start, end, step):
             for low, data in self._memory.load(at, min(step, end - at)).runs:
                 for offset in range(-(low - start) % block.size, len(data) - block.size + 1, block.size):
