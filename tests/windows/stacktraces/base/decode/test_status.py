@@ -4,6 +4,9 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
+
 from volatility3.plugins.windows.stacktraces.base.decode.status import (
     NOTHING,
     Said,
@@ -45,8 +48,15 @@ def test_a_count_belongs_to_its_word() -> None:
 
 
 def test_no_two_words_have_one_text() -> None:
-    """An enumeration takes a second member of the same value for another name of the first."""
-    assert len(Word) == len(Word.__members__)
+    texts = [word.value for word in Word]
+    assert len(texts) > 100
+    assert sorted(texts) == sorted(set(texts))
+
+
+def test_a_word_stays_the_same_object_where_it_is_copied() -> None:
+    said = status(Said(Word.PAGES_UNREADABLE, 3))
+    assert pickle.loads(pickle.dumps(said))[0].word is copy.deepcopy(said)[0].word is Word.PAGES_UNREADABLE
+    assert repr(Word.STALE) == "Word.STALE"
 
 
 def test_a_word_says_nothing_that_separates_words() -> None:

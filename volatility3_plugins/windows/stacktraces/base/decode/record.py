@@ -3,8 +3,8 @@
 """Tuples with names, as `typing.NamedTuple` makes them, for a fortieth of its price.
 
 Volatility imports this library at every command, also where none of its plugins runs. `NamedTuple` compiles
-each annotation, and functions for each class. Here the classes share all but the constructor, which is made
-together with the first tuple of a class.
+each annotation, and functions for each class. Here the classes share all but the constructor, which is
+compiled when a class has made a few tuples: the constants of a module are not worth it.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ from collections import namedtuple
 from typing import TYPE_CHECKING, Any, Dict, Tuple
 
 _MOST_FIELDS = 32
+_FEW = 4
+"""So many tuples are made of a class before its constructor is compiled."""
 
 
 class _NamedFields(tuple):
@@ -23,10 +25,15 @@ class _NamedFields(tuple):
     _fields: Tuple[str, ...] = ()
     _field_defaults: Dict[str, Any] = {}
 
+    _made = 0
+
     def __new__(cls, *values: Any, **named: Any) -> Any:
         fields, defaults = cls._fields, cls._field_defaults
-        last = [defaults[name] for name in fields[len(fields) - len(defaults) :]]
-        twin = namedtuple(cls.__name__, fields, defaults=last)  # type: ignore[misc]
+        given = len(values)
+        if cls._made < _FEW and not named and len(fields) - len(defaults) <= given <= len(fields):
+            cls._made += 1
+            return tuple.__new__(cls, values + tuple(defaults[field] for field in fields[given:]))
+        twin = namedtuple(cls.__name__, fields, defaults=defaults.values())  # type: ignore[misc]
         cls.__new__ = vars(twin)["__new__"]  # type: ignore[method-assign]
         return cls(*values, **named)
 
@@ -61,7 +68,10 @@ class _RecordMaker(type):
         if not bases:
             return super().__new__(cls, name, bases, body)
         fields = tuple(body["__annotations__"])
-        body["_field_defaults"] = {field: body[field] for field in fields if field in body}
+        defaults = {field: body[field] for field in fields if field in body}
+        if tuple(defaults) != fields[len(fields) - len(defaults) :]:
+            raise TypeError(f"{name} has a field without a default after one with a default")
+        body["_field_defaults"] = defaults
         body.update({field: _GETTERS[number] for number, field in enumerate(fields)})
         body.update(_fields=fields, __slots__=())
         return type(name, (_NamedFields,), body)

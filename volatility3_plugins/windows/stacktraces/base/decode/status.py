@@ -9,13 +9,47 @@ has them, in the order in which they were found. Code compares words by identity
 
 from __future__ import annotations
 
-import enum
-from typing import Optional, Tuple, Union
+from typing import TYPE_CHECKING, Any, Dict, Iterator, Optional, Tuple, Union
 
 from .record import Record
 
 
-class Word(enum.Enum):
+class _WordMaker(type):
+    """Makes of each text in the body of a class an instance of it, as `enum.Enum` does.
+
+    Volatility imports the library at every command, and an Enum of so many members is the dearest class in
+    it; its hash, of which each status needs one, is a call of Python.
+    """
+
+    def __new__(cls, name: str, bases: Tuple[type, ...], body: Dict[str, Any]) -> Any:
+        texts = {key: body.pop(key) for key in tuple(body) if not key.startswith("_")}
+        made = super().__new__(cls, name, bases, body)
+        made._words = {}
+        for key, value in texts.items():
+            word = made._words[key] = object.__new__(made)
+            word.name, word.value = key, value
+            setattr(made, key, word)
+        return made
+
+    def __iter__(cls) -> Iterator[Any]:
+        return iter(cls._words.values())
+
+
+if TYPE_CHECKING:
+    from enum import Enum as _Words
+else:
+
+    class _Words(metaclass=_WordMaker):
+        """The base of a class of words."""
+
+        def __repr__(self) -> str:
+            return f"{type(self).__name__}.{self.name}"
+
+        def __reduce__(self) -> Tuple[Any, ...]:
+            return getattr, (type(self), self.name)
+
+
+class Word(_Words):
     """All words that a column Status can have. The `{}` of a text is replaced by the number of its `Said`."""
 
     # Of anything.

@@ -8,7 +8,6 @@ Number i of the index array is stored at EntryIndexArray - i * pointer size.
 from __future__ import annotations
 
 import bisect
-import enum
 import functools
 from itertools import compress
 from typing import Callable, Dict, Iterator, List, Optional, Sequence, Tuple
@@ -31,7 +30,7 @@ class Slots(Record):
     pointers: Tuple[int, ...]
 
 
-class Chain(enum.IntEnum):
+class Chain:
     """How far the chain of a bucket can be followed."""
 
     UNREADABLE = 0

@@ -8,7 +8,6 @@ which agrees but where a comment names a build. No version writes the segment sl
 
 from __future__ import annotations
 
-import re
 from typing import FrozenSet, Optional, Sequence, Set, Tuple
 
 from ...base.decode.memo import late_pattern
@@ -96,7 +95,7 @@ class TrapForm64(TrapForm):
     """Trap frames of a 64-bit Windows."""
 
     exception_type = "_KEXCEPTION_FRAME"
-    anchor = re.compile(rb"[\x10\x23\x33]\x00\x00[\x00\x01]\x00\x00\x00\x00")
+    anchor = late_pattern(rb"[\x10\x23\x33]\x00\x00[\x00\x01]\x00\x00\x00\x00")
     """SegCs as the processor pushed it (a quadword), but for the Logging byte of Vista and later. No match
     can begin within another, so that none is passed over."""
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 import re
 from typing import Mapping, Tuple
 
+from ...base.decode.memo import late_pattern
 from ...base.decode.structure import Structures
 from .frame import (
     COMPUTED,
@@ -99,7 +100,7 @@ class TrapForm86(TrapForm):
     """KI_USER_SHARED_DATA of ntddk.h, the same in every version."""
 
     only_names = COLUMN_MEMBERS
-    anchor = re.compile(re.escape(ARGUMENT_MARK.to_bytes(4, "little")))
+    anchor = late_pattern(re.escape(ARGUMENT_MARK.to_bytes(4, "little")))
     anchor_member = "DbgArgMark"
     instruction_size = 2
     alignment = 4
