@@ -13,7 +13,7 @@ from typing import Any, Dict, List
 import pytest
 from volatility3.plugins.windows import gflags, stacktracedb
 from volatility3.plugins.windows.stacktraces.base import bulk
-from volatility3.plugins.windows.stacktraces.base.decode import extents
+from volatility3.plugins.windows.stacktraces.base.decode import ranges
 from volatility3.plugins.windows.stacktraces.base.decode.pagetable import PAGE_SIZE
 
 from benchmarks import images
@@ -100,7 +100,7 @@ def test_one_database_is_held_at_a_time(
     alive: Dict[int, int] = {}
     most: List[int] = []
 
-    class Held(extents.Extents):
+    class Held(ranges.Extents):
         __slots__ = ()
 
         def __init__(self, runs: Any) -> None:

@@ -346,7 +346,7 @@ def _hooks_of_memory(notes: Notes, memory: Any) -> Hooks:
 
 def _hooks_of_images(notes: Notes, bulk: Any, image: Any) -> Hooks:
     """What reads a layer, what knows a variable's address, and Volatility's objects."""
-    from volatility3.plugins.windows.stacktraces.base.decode.extents import Extents
+    from volatility3.plugins.windows.stacktraces.base.decode.ranges import Extents
 
     read_extents, symbol = bulk.read_extents, image.symbol
     getattribute = objects.AggregateType.__getattr__

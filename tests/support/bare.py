@@ -11,8 +11,7 @@ from volatility3.framework import contexts
 from volatility3.framework.layers import physical
 from volatility3.plugins.windows.stacktraces.base import tables
 from volatility3.plugins.windows.stacktraces.base.decode.structure import Structures
-from volatility3.plugins.windows.stacktraces.base.image import Image
-from volatility3.plugins.windows.stacktraces.base.space import ARCHES
+from volatility3.plugins.windows.stacktraces.base.image import ARCHES, Image
 from volatility3.plugins.windows.stacktraces.names.decode.unloadevents import EventLayout
 
 

@@ -6,8 +6,8 @@ from __future__ import annotations
 
 from typing import Dict, Iterable, List, Tuple
 
-from volatility3.plugins.windows.stacktraces.base.decode.extents import Extents
 from volatility3.plugins.windows.stacktraces.base.decode.memory import Memory
+from volatility3.plugins.windows.stacktraces.base.decode.ranges import Extents
 from volatility3.plugins.windows.stacktraces.heaps.decode.block import Block
 from volatility3.plugins.windows.stacktraces.heaps.decode.blocks import HeapWalker
 from volatility3.plugins.windows.stacktraces.heaps.decode.entry import Lost

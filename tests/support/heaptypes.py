@@ -9,7 +9,7 @@ import pathlib
 from typing import Optional
 
 from volatility3.plugins.windows.stacktraces.base.decode.structure import Field, Structure, Structures
-from volatility3.plugins.windows.stacktraces.heaps.decode.find import HeapTypes
+from volatility3.plugins.windows.stacktraces.heaps.decode.contents import HeapTypes
 from volatility3.plugins.windows.stacktraces.heaps.decode.page import PageHeapTypes
 from volatility3.plugins.windows.stacktraces.heaps.decode.segmentheap import SegmentHeapTypes
 from volatility3.plugins.windows.stacktraces.heaps.decode.types import NtTypes

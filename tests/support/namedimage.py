@@ -8,7 +8,7 @@ import dataclasses
 import struct
 from typing import Any, Dict, List
 
-from volatility3.plugins.windows.stacktraces.base.space import AddressSpace
+from volatility3.plugins.windows.stacktraces.base.image import AddressSpace
 from volatility3.plugins.windows.stacktraces.base.spaces import AddressSpaces
 from volatility3.plugins.windows.stacktraces.names.symbolizer import SpaceNames, Symbolizer
 

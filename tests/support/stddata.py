@@ -10,12 +10,12 @@ import struct
 from typing import Any, Dict, Iterable, List, Mapping, Optional, Tuple
 
 import pytest
-from volatility3.plugins.windows.stacktraces.base.decode.extents import Extents
 from volatility3.plugins.windows.stacktraces.base.decode.memory import Reader
+from volatility3.plugins.windows.stacktraces.base.decode.ranges import Extents
 from volatility3.plugins.windows.stacktraces.tracedb.decode import database as stdwalk
 from volatility3.plugins.windows.stacktraces.tracedb.decode import heaplog
 from volatility3.plugins.windows.stacktraces.tracedb.decode import proof as stdproof
-from volatility3.plugins.windows.stacktraces.tracedb.layouts import Layouts
+from volatility3.plugins.windows.stacktraces.tracedb.found import Layouts
 
 from tests.conftest import SHARED
 from tests.forge.real_sets import RealSet

@@ -8,8 +8,7 @@ import functools
 from typing import Dict, Mapping, Optional
 
 from volatility3.plugins.windows.stacktraces.base.decode.structure import Field, Structure, Structures
-from volatility3.plugins.windows.stacktraces.traps.decode.context import ContextForm
-from volatility3.plugins.windows.stacktraces.traps.decode.exceptionframe import ExceptionFrames
+from volatility3.plugins.windows.stacktraces.traps.decode.context import ContextForm, ExceptionFrames
 from volatility3.plugins.windows.stacktraces.traps.decode.frame import TrapForm
 from volatility3.plugins.windows.stacktraces.traps.decode.kinds_x64 import TrapForm64
 from volatility3.plugins.windows.stacktraces.traps.decode.kinds_x86 import TrapForm86

@@ -13,7 +13,7 @@ from volatility3.plugins.windows import locks, stacktracedb
 from volatility3.plugins.windows.stacktraces.base import spaces
 from volatility3.plugins.windows.stacktraces.base.decode.status import Word, status
 from volatility3.plugins.windows.stacktraces.locks import resources
-from volatility3.plugins.windows.stacktraces.locks.decode import process_locks as buffers
+from volatility3.plugins.windows.stacktraces.locks.decode import criticalsection as buffers
 
 from tests.forge import context, vol
 from tests.forge.locks import Resources, Sections

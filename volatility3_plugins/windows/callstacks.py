@@ -8,8 +8,8 @@ from volatility3.framework import interfaces
 from volatility3.framework.configuration import requirements
 from volatility3.plugins import timeliner
 
-from .stacktraces.base.decode.times import moment
-from .stacktraces.flat import timeline
+from .stacktraces.base.decode.text import moment
+from .stacktraces.flat.traces import started
 from .stacktraces.names.symbolizer import Symbolizer
 from .stacktraces.rows import options
 from .stacktraces.rows import stacks as rows
@@ -92,7 +92,7 @@ class CallStacks(interfaces.plugins.PluginInterface, timeliner.TimeLinerInterfac
         """Yields when processes and threads were started, for Volatility's timeliner."""
         names = options.symbolizer(self, options.image(self))
         wanted = (self.config.get(name) for name in ("pid", "offset", "tid"))
-        for each in timeline.started(names, *wanted):
+        for each in started(names, *wanted):
             time = None if each.time is None else moment(each.time)
             yield each.description, timeliner.TimeLinerType.CREATED, time or UNREADABLE
 

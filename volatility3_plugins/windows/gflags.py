@@ -7,7 +7,7 @@ from volatility3.framework import interfaces
 
 from .stacktraces.base import globalflag
 from .stacktraces.base.decode.globalflags import FLG_USER_STACK_TRACE_DB
-from .stacktraces.base.space import AddressSpace
+from .stacktraces.base.image import AddressSpace
 from .stacktraces.base.spaces import AddressSpaces
 from .stacktraces.heaps.lister import Heaps
 from .stacktraces.names.moduleindex import ModuleIndexes

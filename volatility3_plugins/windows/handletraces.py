@@ -6,7 +6,7 @@ from typing import Iterator, List
 from volatility3.framework import interfaces
 
 from .stacktraces.base.decode.status import Word, says
-from .stacktraces.base.space import AddressSpace
+from .stacktraces.base.image import AddressSpace
 from .stacktraces.handles.lister import HandleLister
 from .stacktraces.handles.rings import HandleEvent
 from .stacktraces.names.symbolizer import Symbolizer

@@ -7,8 +7,7 @@ from typing import Iterator, List, Optional, Tuple
 from volatility3.framework import exceptions, interfaces
 from volatility3.framework.configuration import requirements
 
-from .stacktraces.base.image import Image
-from .stacktraces.base.space import AddressSpace
+from .stacktraces.base.image import AddressSpace, Image
 from .stacktraces.base.spaces import AddressSpaces
 from .stacktraces.heaps.decode import umdh
 from .stacktraces.heaps.decode.contents import Contents

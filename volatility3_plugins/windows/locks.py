@@ -5,7 +5,7 @@ from typing import Iterator, List, Union
 
 from volatility3.framework import interfaces
 
-from .stacktraces.base.space import AddressSpace
+from .stacktraces.base.image import AddressSpace
 from .stacktraces.base.spaces import AddressSpaces
 from .stacktraces.locks.lister import LockLister
 from .stacktraces.locks.lock import Lock, LockGap

@@ -9,14 +9,13 @@ from volatility3.framework import interfaces
 
 from .stacktraces.base import bulk, globalflag
 from .stacktraces.base.decode.status import status
-from .stacktraces.base.image import Image
-from .stacktraces.base.space import AddressSpace
+from .stacktraces.base.image import AddressSpace, Image
 from .stacktraces.base.spaces import AddressSpaces
 from .stacktraces.names.symbolizer import Symbolizer
 from .stacktraces.rows import options, plugin
-from .stacktraces.rows.answers import Asked
 from .stacktraces.rows.frames import SpaceStacks
 from .stacktraces.rows.grid import Row
+from .stacktraces.rows.options import Asked
 from .stacktraces.rows.traces import TRACES, TraceRows, missing, unread
 from .stacktraces.tracedb.decode import backtraces
 from .stacktraces.tracedb.decode.database import StdDatabase

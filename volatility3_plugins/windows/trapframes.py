@@ -13,7 +13,7 @@ from .stacktraces.rows import options, traps
 from .stacktraces.rows.columns import BRIEF_MEMBERS
 from .stacktraces.rows.grid import Row
 from .stacktraces.rows.plugin import Listing, tree
-from .stacktraces.stacks.nonvolatile import TrapUnwind
+from .stacktraces.stacks.kernel import TrapUnwind
 from .stacktraces.threads.lister import Threads
 from .stacktraces.traps.lister import TrapStates
 from .stacktraces.traps.state import State

@@ -8,7 +8,7 @@ import functools
 from typing import Callable, Iterator, List, Set, Tuple
 
 from volatility3.plugins.windows.stacktraces.base.decode.memory import Memory
-from volatility3.plugins.windows.stacktraces.heaps.decode import find, page, segmentheap
+from volatility3.plugins.windows.stacktraces.heaps.decode import contents, page, segmentheap
 from volatility3.plugins.windows.stacktraces.heaps.decode.blocks import HeapWalker
 from volatility3.plugins.windows.stacktraces.heaps.decode.trace import BlockTrace, Traces
 
@@ -68,7 +68,7 @@ def _read(arch: str, template: Template, listed: List[int], data: bytes) -> None
     memory = Memory.over(extents, pointer)
     types = heaptypes.heap_types(arch)
     ranges: List[Tuple[int, int]] = [(start, start + len(run)) for start, run in extents.runs]
-    found = find.find(memory, types, listed, ranges)
+    found = contents.find(memory, types, listed, ranges)
     traces = Traces(memory, heaptypes.LOG[arch], heaptypes.ENTRY[arch], lambda: _STORED)
     walker = HeapWalker(memory, traces, heaptypes.page_heap(arch))
     limit = 4 * len(data)

@@ -9,11 +9,11 @@ import functools
 import struct
 from typing import Iterator, List
 
-from volatility3.plugins.windows.stacktraces.base.decode import modulename, text
-from volatility3.plugins.windows.stacktraces.names.decode import exports as peexports
+from volatility3.plugins.windows.stacktraces.base.decode import text
+from volatility3.plugins.windows.stacktraces.names.decode import pe as peheaders
 from volatility3.plugins.windows.stacktraces.names.decode import pe as peimage
 from volatility3.plugins.windows.stacktraces.names.decode import rules, unloadevents, unwindinfo
-from volatility3.plugins.windows.stacktraces.names.decode.functiontable import FunctionTable
+from volatility3.plugins.windows.stacktraces.names.decode.unwindinfo import FunctionTable
 
 from tests.forge.unloaded import UnloadedDll, unload_trace
 from tests.support import bare, namedimage
@@ -43,7 +43,7 @@ def _module(data: bytes, whole: bytes) -> None:
     assert 0 < headers.size <= peimage.MAX_IMAGE
     assert len(headers.sections) <= peimage.MAX_SECTIONS
     peimage.read_codeview(memory.read, headers)
-    exports = peexports.read_exports(memory.load, headers)
+    exports = peheaders.read_exports(memory.load, headers)
     for start, name in exports.entries:
         assert 0 < start < headers.size
         assert name.isprintable()
@@ -111,7 +111,7 @@ def _text(data: bytes, whole: bytes) -> None:
         for name in (decoded, data.decode("utf-16-le", "surrogatepass") if len(data) % 2 == 0 else ""):
             shown = text.printable(name)
             assert shown.isprintable() and len(shown) <= 10 * text.MAX_NAME
-            for plain in (modulename.file_name(name), modulename.module_name(name)):
+            for plain in (text.file_name(name), text.module_name(name)):
                 assert plain.isprintable() and len(plain) <= 10 * text.MAX_NAME
                 assert "/" not in plain
 

@@ -9,10 +9,10 @@ import struct
 from typing import Iterator, List, Optional, Tuple
 
 from volatility3.plugins.windows.stacktraces.base.decode import handletable, links
-from volatility3.plugins.windows.stacktraces.base.decode.extents import Extents
+from volatility3.plugins.windows.stacktraces.base.decode.ranges import Extents
 from volatility3.plugins.windows.stacktraces.handles.decode import handle_ring
 from volatility3.plugins.windows.stacktraces.heaps.decode import umdh
-from volatility3.plugins.windows.stacktraces.locks.decode import criticalsection, eresource, process_locks
+from volatility3.plugins.windows.stacktraces.locks.decode import criticalsection, eresource
 from volatility3.plugins.windows.stacktraces.objects.decode import objecttrace
 
 from tests.windows.stacktraces.base.decode import test_handletable
@@ -67,17 +67,17 @@ def _section(size: int, data: bytes, whole: bytes) -> None:
 
 def _locks(size: int, data: bytes, whole: bytes) -> None:
     try:
-        records = process_locks.decode(data, size)
-    except process_locks.TruncatedError:
+        records = criticalsection.decode(data, size)
+    except criticalsection.TruncatedError:
         return
-    assert process_locks.decode(process_locks.encode(records, size), size) == records
+    assert criticalsection.decode(criticalsection.encode(records, size), size) == records
 
 
 def _lock_seeds(size: int) -> List[bytes]:
     records = [
-        process_locks.LockRecord(0x1000 * each, 1, each, 4, -1, 5, 6, -1, 7, 8) for each in range(1, 9)
+        criticalsection.LockRecord(0x1000 * each, 1, each, 4, -1, 5, 6, -1, 7, 8) for each in range(1, 9)
     ]
-    return [process_locks.encode(records, size)]
+    return [criticalsection.encode(records, size)]
 
 
 def _handles(form: str, data: bytes, whole: bytes) -> None:

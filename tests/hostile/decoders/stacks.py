@@ -8,9 +8,9 @@ import functools
 import struct
 from typing import Iterator, List, Optional, Tuple
 
-from volatility3.plugins.windows.stacktraces.base.decode.extents import Extents
+from volatility3.plugins.windows.stacktraces.base.decode.ranges import Extents
 from volatility3.plugins.windows.stacktraces.base.decode.status import status, text
-from volatility3.plugins.windows.stacktraces.names.decode.functiontable import FunctionTable
+from volatility3.plugins.windows.stacktraces.names.decode.unwindinfo import FunctionTable
 from volatility3.plugins.windows.stacktraces.stacks.decode.frames import MAX_FRAMES, CodeImage, StackWalk
 from volatility3.plugins.windows.stacktraces.stacks.decode.registers import Registers, Registers32
 from volatility3.plugins.windows.stacktraces.stacks.decode.walk_x64 import Walker64

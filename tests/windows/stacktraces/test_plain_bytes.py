@@ -11,8 +11,7 @@ import pytest
 from volatility3.framework import contexts
 from volatility3.framework.layers import physical
 from volatility3.plugins.windows.stacktraces.base.decode.status import Word, says
-from volatility3.plugins.windows.stacktraces.base.image import Image
-from volatility3.plugins.windows.stacktraces.base.space import AddressSpace
+from volatility3.plugins.windows.stacktraces.base.image import AddressSpace, Image
 from volatility3.plugins.windows.stacktraces.base.spaces import AddressSpaces
 from volatility3.plugins.windows.stacktraces.names.symbolizer import Symbolizer
 from volatility3.plugins.windows.stacktraces.stacks.cpus import WalkStart

@@ -13,14 +13,14 @@ import jsonschema
 import pytest
 from volatility3 import schemas
 from volatility3.plugins.windows.stacktraces.base import tables
-from volatility3.plugins.windows.stacktraces.base.decode.extents import Extents
 from volatility3.plugins.windows.stacktraces.base.decode.memory import Memory
+from volatility3.plugins.windows.stacktraces.base.decode.ranges import Extents
 from volatility3.plugins.windows.stacktraces.base.decode.structure import Field, Structures
 from volatility3.plugins.windows.stacktraces.base.spaces import AddressSpaces
-from volatility3.plugins.windows.stacktraces.heaps import space
+from volatility3.plugins.windows.stacktraces.heaps import lister
 from volatility3.plugins.windows.stacktraces.heaps.decode.block import Block
 from volatility3.plugins.windows.stacktraces.heaps.decode.blocks import HeapWalker
-from volatility3.plugins.windows.stacktraces.heaps.decode.find import find
+from volatility3.plugins.windows.stacktraces.heaps.decode.contents import find
 from volatility3.plugins.windows.stacktraces.heaps.decode.nt import read_heap
 from volatility3.plugins.windows.stacktraces.heaps.decode.trace import Traces
 from volatility3.plugins.windows.stacktraces.heaps.decode.types import NtTypes, generation, nt_types
@@ -102,7 +102,7 @@ def test_layout_that_is_tried_first(kernel: str, wow64: bool, name: str, tmp_pat
     spaces = AddressSpaces.list_spaces(opened.image, [1000])
     found = next(each for each in spaces if each.wow64 == wow64)
     arch = found.arch
-    types = space.load_types(opened.image, found.pointer_size)
+    types = lister.load_types(opened.image, found.pointer_size)
     assert places(types.nt[0], name) == places(heaptypes.heap(name), name)
     ours = types.nt[0 if wow64 else 1 :]
     names = [f"{each}-{arch}" for each in heaptypes.GENERATIONS[arch]]
@@ -150,7 +150,7 @@ def test_a_new_build_is_a_new_table(tmp_path: pathlib.Path, monkeypatch: pytest.
     user = made.extended(100, record)
     known = kernels.load("win10-x64")
     opened = context.open_image(Kernel(known.table, **known.options()).image(), tmp_path)
-    types = space.load_types(opened.image, 8)
+    types = lister.load_types(opened.image, 8)
     memory = Memory.over(Extents([*made.regions(), *records.runs()]), 8)
     found = find(memory, types, [0x50000])
     assert [(heap.address, heap.creator, heap.damaged) for heap in found.nt] == [(0x50000, 9, False)]

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from volatility3.plugins.windows.stacktraces.base.decode.status import Word, status, text
-from volatility3.plugins.windows.stacktraces.locks.decode import process_locks
+from volatility3.plugins.windows.stacktraces.locks.decode import criticalsection
 from volatility3.plugins.windows.stacktraces.locks.lister import LockLister
 from volatility3.plugins.windows.stacktraces.locks.lock import CRITICAL_SECTION, Lock, LockGap, damaged
 from volatility3.plugins.windows.stacktraces.names.moduleindex import ModuleIndexes
@@ -36,7 +36,7 @@ def test_a_gap_has_neither_creator_nor_record() -> None:
     gap = LockGap(space, status(Word.LIST_BROKEN))
     known = Lock(space, 0x1000, CRITICAL_SECTION)
     assert lister().creators(space, [gap]) == {}
-    records = process_locks.decode(lister().buffer(space, [gap, known, gap]), 8)
+    records = criticalsection.decode(lister().buffer(space, [gap, known, gap]), 8)
     assert [each.address for each in records] == [0x1000]
 
 

@@ -9,8 +9,7 @@ from typing import Tuple
 
 import pytest
 from volatility3.plugins.windows.stacktraces.base.decode.status import NOTHING, Status, Word, status, text
-from volatility3.plugins.windows.stacktraces.base.image import Image
-from volatility3.plugins.windows.stacktraces.base.space import AddressSpace
+from volatility3.plugins.windows.stacktraces.base.image import AddressSpace, Image
 from volatility3.plugins.windows.stacktraces.base.spaces import AddressSpaces
 from volatility3.plugins.windows.stacktraces.names import places
 from volatility3.plugins.windows.stacktraces.names.ntdll import Ntdlls

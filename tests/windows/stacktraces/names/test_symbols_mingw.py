@@ -16,8 +16,8 @@ import pytest
 from volatility3.plugins.windows.stacktraces.base.decode.status import NOTHING
 from volatility3.plugins.windows.stacktraces.base.spaces import AddressSpaces
 from volatility3.plugins.windows.stacktraces.names.decode import pe as peimage
-from volatility3.plugins.windows.stacktraces.names.decode.functiontable import FunctionTable
 from volatility3.plugins.windows.stacktraces.names.decode.rules import PdbNames, sort_labels
+from volatility3.plugins.windows.stacktraces.names.decode.unwindinfo import FunctionTable
 from volatility3.plugins.windows.stacktraces.names.symbolizer import Name, SpaceNames, Symbolizer
 
 from tests.forge import context, kernels

@@ -11,7 +11,7 @@ import pytest
 from volatility3 import framework
 from volatility3.framework import interfaces
 from volatility3.plugins.windows.stacktraces.rows import plugin
-from volatility3.plugins.windows.stacktraces.rows.answers import UNREAD
+from volatility3.plugins.windows.stacktraces.rows.options import UNREAD
 from volatility3.plugins.windows.stacktraces.rows.plugin import Listing, collector_paused
 
 

@@ -8,7 +8,7 @@ from typing import Any, Dict, Optional
 
 import pytest
 from volatility3.plugins.windows.stacktraces.base.decode.status import NOTHING, Said, Status, Word, status
-from volatility3.plugins.windows.stacktraces.base.space import AddressSpace
+from volatility3.plugins.windows.stacktraces.base.image import AddressSpace
 from volatility3.plugins.windows.stacktraces.handles.rings import HandleEvent
 from volatility3.plugins.windows.stacktraces.names.symbolizer import Name
 from volatility3.plugins.windows.stacktraces.rows import frames, handles, traps

@@ -14,10 +14,10 @@ from typing import Any, Dict
 
 import pytest
 from volatility3.plugins.windows.stacktraces.base import tables
-from volatility3.plugins.windows.stacktraces.tracedb.decode import backtraces, pick
+from volatility3.plugins.windows.stacktraces.tracedb.decode import backtraces, judge
 from volatility3.plugins.windows.stacktraces.tracedb.decode import database as stdwalk
 from volatility3.plugins.windows.stacktraces.tracedb.decode import proof as stdproof
-from volatility3.plugins.windows.stacktraces.tracedb.layouts import Layouts
+from volatility3.plugins.windows.stacktraces.tracedb.found import Layouts
 
 from tests.conftest import ROOT
 from tests.forge import std as forge
@@ -136,7 +136,7 @@ class TestInventedBuild:
         assert stddata.shown(database) == stddata.expected(std)
         assert (database.status, database.figures().freed) == ((), len(std.freed()))
         numbered = [trace for trace in database.traces() if trace.trace_index][:5]
-        picker = pick.Picker(reader, proof.header)
+        picker = judge.Picker(reader, proof.header)
         assert picker.traces([trace.trace_index or 0 for trace in numbered]) == numbered
         dump = b"".join(backtraces.encode(database.buffer(), database.records(), layouts.backtraces))
         _, records = backtraces.decode(dump, layouts.backtraces)

@@ -14,7 +14,7 @@ from volatility3 import schemas
 from volatility3.plugins.windows.stacktraces.base import tables
 from volatility3.plugins.windows.stacktraces.tracedb.decode import proof
 from volatility3.plugins.windows.stacktraces.tracedb.decode.layout import StdLayout
-from volatility3.plugins.windows.stacktraces.tracedb.layouts import Layouts
+from volatility3.plugins.windows.stacktraces.tracedb.found import Layouts
 
 from tests.conftest import ROOT
 from tests.forge.std_layouts import ALL, layout

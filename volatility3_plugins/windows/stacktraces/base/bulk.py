@@ -15,10 +15,9 @@ from volatility3.framework import exceptions, interfaces
 from volatility3.framework.layers import linear
 
 from . import pages
-from .decode.extents import Extents
 from .decode.memo import Memo
 from .decode.pagetable import PAGE_SIZE
-from .decode.ranges import Claims
+from .decode.ranges import Claims, Extents
 
 _CHUNK = 0x100000
 

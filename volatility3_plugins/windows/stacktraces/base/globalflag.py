@@ -6,8 +6,7 @@ from __future__ import annotations
 
 from typing import Optional
 
-from .image import Image
-from .space import AddressSpace
+from .image import AddressSpace, Image
 
 _SIZE = 4
 

@@ -8,9 +8,9 @@ from typing import Dict, Iterator, Optional, Set, Tuple
 
 from . import globalflag
 from .decode import globalflags, handletable, links
-from .decode.extents import Extents
 from .decode.handletable import Entry, EntryDecoder
 from .decode.pagetable import PAGE_SIZE
+from .decode.ranges import Extents
 from .decode.record import Record
 from .image import Image
 

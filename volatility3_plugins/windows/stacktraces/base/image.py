@@ -1,6 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""A memory image: everything that is true of the whole of it, found once.
+"""A memory image, everything that is true of the whole of it found once, and the record of an address space.
 
     image = Image(context, "kernel", config_path)
     for space in AddressSpaces.list_spaces(image):
@@ -18,12 +18,52 @@ from typing import Callable, Dict, Optional, Tuple, TypeVar
 
 from volatility3.framework import constants, interfaces
 
-from . import bulk, structures, tables
-from .decode.extents import Extents
+from . import bulk, tables
 from .decode.memory import WINDOW, Memory, Range, Reader, Windows
 from .decode.pagetable import PAGE_SIZE
+from .decode.ranges import Extents
+from .decode.record import Record
+from .decode.status import NOTHING, Status
 from .decode.structure import Structures
-from .space import ARCHES, KERNEL_PID, KERNEL_PROCESS, AddressSpace
+
+KERNEL_PID = 0
+KERNEL_PROCESS = "nt"
+
+ARCHES = {8: "x64", 4: "x86"}
+"""What the column Arch says, by pointer size."""
+
+
+class AddressSpace(Record):
+    """One bitness of one address space. Addresses are canonical.
+
+    A WoW64 process is two of them over the same layer: the 64-bit one and the 32-bit one (`wow64`).
+
+    Attributes:
+        pid: 0 for the kernel
+        process: the name of its image
+        arch: `x64` or `x86`, as the column Arch has it
+        layer_name: the layer through which it is read; empty if its page tables cannot be read
+        pointer_size: 4 or 8
+        wow64: the 32-bit half of a 64-bit process
+        kernel: the kernel's own space
+        eprocess: address of its _EPROCESS, 0 where none is known
+        peb: address of the PEB of this half, 0 if it has none
+        status: why the space cannot be read; empty if it can
+        remark: what contradicts itself about the process, though its space may be readable
+    """
+
+    pid: int
+    process: str
+    arch: str
+    layer_name: str
+    pointer_size: int
+    wow64: bool = False
+    kernel: bool = False
+    eprocess: int = 0
+    peb: int = 0
+    status: Status = NOTHING
+    remark: Status = NOTHING
+
 
 Part = TypeVar("Part")
 
@@ -66,7 +106,7 @@ class Image:
         self._module: Optional[interfaces.context.ModuleInterface] = module
         self._init(context, config_path, layer, 8 if layer.bits_per_register == 64 else 4)
         self.table_name = str(module.symbol_table_name)
-        self.types = structures.of_table(context, self.table_name)
+        self.types = tables.of_table(context, self.table_name)
         self.base = bulk.canonical(layer, module.offset)
 
     @classmethod
@@ -105,7 +145,7 @@ class Image:
         self.arch = ARCHES[pointer_size]
         self.table_name = ""
         self.base = 0
-        self.types = structures.of_table(context, "")
+        self.types = tables.of_table(context, "")
         self.kernel = AddressSpace(
             pid=KERNEL_PID,
             process=KERNEL_PROCESS,
@@ -254,7 +294,7 @@ def _pages(start: int, length: int) -> int:
 
 
 def _our_types(image: Image, name: str) -> Structures:
-    return structures.of_table(image.context, tables.load(image.context, image.config_path, name))
+    return tables.of_table(image.context, tables.load(image.context, image.config_path, name))
 
 
 def _process_types(image: Image, pointer_size: int) -> Structures:

@@ -22,8 +22,8 @@ from volatility3.framework.layers import intel, linear
 
 from . import bulk, pages
 from .decode import pagetable
-from .decode.extents import Extents
 from .decode.pagetable import PAGE_SIZE
+from .decode.ranges import Extents
 from .decode.structure import MissingMemberError
 from .image import Image
 from .pages import Piece

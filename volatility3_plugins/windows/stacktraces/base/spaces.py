@@ -16,9 +16,8 @@ from . import bulk
 from .decode import text
 from .decode.memo import Memo
 from .decode.status import NOTHING, Said, Status, Word, status
-from .image import Image
+from .image import ARCHES, KERNEL_PID, AddressSpace, Image
 from .processlist import ListedProcess, ProcessList
-from .space import ARCHES, KERNEL_PID, AddressSpace
 
 __all__ = ["KERNEL_PID", "AddressSpace", "AddressSpaces"]
 

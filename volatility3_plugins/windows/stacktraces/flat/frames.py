@@ -14,7 +14,7 @@ from typing import Callable, Dict, Generic, Iterable, List, Optional, Tuple, Typ
 
 from ..base.decode.record import Record
 from ..base.decode.status import NOTHING, Said, Status, Word, status
-from ..base.space import AddressSpace
+from ..base.image import AddressSpace
 from ..names.places import FUZZY, IMAGE
 from ..names.symbolizer import UNBACKED, Name, SpaceNames, Symbolizer
 from ..names.usermodules import vad_at

@@ -26,7 +26,7 @@ from ..base.image import Image
 from ..base.processlist import ProcessList
 from ..base.spaces import AddressSpaces
 from . import machine
-from .decode import imageid, schema
+from .decode import keys, schema
 from .imagefiles import ImageFile, content, image_files, sha256
 
 VERSION = "2.0.0"
@@ -149,7 +149,7 @@ def identity(image: Image) -> Identity:
     """Returns which image it is, made as `image.part(identity)`: its ImageId stands in each row."""
     files, clock = image_files(image), machine.clock(image)
     contents = [content(image.context, file) for file in files]
-    found = imageid.identify(contents, clock.capture_time or 0, clock.counted or 0)
+    found = keys.identify(contents, clock.capture_time or 0, clock.counted or 0)
     said = Said(Word.FILE_PARTS_UNREADABLE, found.unread) if found.unread else None
     return Identity(found.image_id, files, clock, status(said, clock.status))
 

@@ -16,7 +16,7 @@ from volatility3.framework import exceptions, interfaces
 from ..base.decode.record import Record
 from ..base.decode.text import printable
 from ..base.image import Image
-from .decode.imageid import Content
+from .decode.keys import Content
 
 MAX_PATH = 32767
 """The most characters of a path on Windows, which are more than elsewhere."""

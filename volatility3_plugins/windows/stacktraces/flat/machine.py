@@ -18,11 +18,9 @@ from typing import Counter, Iterable, Iterator, List, Optional
 from ..base.decode.memory import Memory
 from ..base.decode.record import Record
 from ..base.decode.status import NOTHING, Said, Status, Word, status
-from ..base.decode.text import cell, printable
-from ..base.decode.times import is_time
-from ..base.image import Image
+from ..base.decode.text import cell, is_time, printable
+from ..base.image import AddressSpace, Image
 from ..base.processlist import MAX_PROCESSORS
-from ..base.space import AddressSpace
 from .decode.schema import BOOT_TIME, INTERRUPT_TIME, PRODUCTS
 
 _SHARED_DATA = {8: 0xFFFFF78000000000, 4: 0xFFDF0000}

@@ -19,9 +19,8 @@ from typing import Dict, Iterator, List, Optional, Set, Tuple
 from ..base.decode import text
 from ..base.decode.record import Record
 from ..base.decode.status import NOTHING, Said, Status, Word, says, status
-from ..base.image import Image
+from ..base.image import AddressSpace, Image
 from ..base.sections import ImageSections
-from ..base.space import AddressSpace
 from ..base.spaces import AddressSpaces
 from ..base.vads import Vad, Vads
 from ..names.decode import pe

@@ -9,9 +9,8 @@ from typing import Callable, Collection, ContextManager, Dict, Iterable, Iterato
 
 from ..base import globalflag
 from ..base.decode.status import Said, Status, Word, says, status, text
-from ..base.image import Image
+from ..base.image import AddressSpace, Image
 from ..base.objectheaders import ObjectInfo
-from ..base.space import AddressSpace
 from ..handles.lister import ActingSpaces, HandleLister
 from ..handles.rings import HandleEvent
 from ..heaps.decode.block import Group

@@ -10,7 +10,7 @@ from typing import Collection, Dict, Optional, Sequence, Tuple
 from ..base.decode.memo import late_pattern
 from ..base.decode.record import Record
 from ..base.decode.status import Status, Word, says, status
-from ..base.space import AddressSpace
+from ..base.image import AddressSpace
 from ..stacks.decode.frames import Frame
 from ..threads.lister import Thread
 from .decode import keys

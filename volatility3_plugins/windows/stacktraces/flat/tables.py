@@ -18,7 +18,7 @@ from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
 from ..base import bulk
 from ..base.decode.memo import Memo
 from ..base.decode.status import Status, Word, status, text
-from ..base.decode.times import moment
+from ..base.decode.text import moment
 from ..base.image import Image
 from ..base.processlist import create_time
 from ..stacks.decode.frames import Frame

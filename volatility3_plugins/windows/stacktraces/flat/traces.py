@@ -6,17 +6,23 @@
     for stack in FlatTraces(symbolizer).list_stacks(FlatWanted(kinds=("std", "lock"))): ...
 
 The stacks come kind by kind, and of one kind process by process. None is kept.
+
+Of the flat tables only processes and threads have a time, that of their start: `started` yields these. A
+thread has a line for each of its stacks, because the TraceId in it is the key of `windows.traces`.
 """
 
 from __future__ import annotations
 
 from contextlib import nullcontext
-from typing import Iterator, Optional
+from typing import Collection, Iterator, Optional
 
 from volatility3.framework import interfaces
 
+from ..base import bulk
+from ..base.decode.record import Record
 from ..base.decode.status import Word, status
-from ..base.space import KERNEL_PID, AddressSpace
+from ..base.image import KERNEL_PID, AddressSpace
+from ..base.processlist import create_time
 from ..base.spaces import AddressSpaces
 from ..handles.lister import HandleLister
 from ..heaps.lister import Heaps
@@ -24,7 +30,7 @@ from ..locks.lister import LockLister
 from ..names.symbolizer import Symbolizer
 from ..objects.lister import ObjectTraceLister
 from ..stacks.lister import CallStack, StackLister
-from ..threads.lister import Thread, Threads
+from ..threads.lister import Thread, Threads, processes
 from ..tracedb.decode.capture import back_trace_hash
 from ..tracedb.finder import Databases
 from .decode.schema import HANDLE, HEAP, HEAPLOG, KERNEL, LOCK, OBJECT, STD, THREAD_KINDS
@@ -183,3 +189,54 @@ class ThreadStacks:
             depth=len(addresses),
             hash=back_trace_hash(addresses) if addresses else None,
         )
+
+
+class Started(Record):
+    """A process or a stack of a thread.
+
+    Attributes:
+        description: what was started, with its keys; no two are equal
+        time: a FILETIME, None if it cannot be read
+    """
+
+    description: str
+    time: Optional[int]
+
+
+def started(
+    symbolizer: Symbolizer,
+    pids: Optional[Collection[int]] = None,
+    offset: Optional[int] = None,
+    tids: Optional[Collection[int]] = None,
+) -> Iterator[Started]:
+    """Yields processes, and the stacks of their threads.
+
+    Args:
+        symbolizer: names the addresses at which threads were started
+        pids: the processes wanted; all when None or empty
+        offset: an _EPROCESS that no list holds: only it and its threads
+        tids: the threads wanted, without any process; all when None or empty
+    """
+    image = symbolizer.image
+    for process in () if tids else processes(image, pids, offset):
+        space = process.space
+        address = bulk.masked(image.layer, space.eprocess)
+        said = f"Process started: PID {space.pid} {space.process}, _EPROCESS {address:#x}"
+        yield Started(said, create_time(image, space.eprocess))
+    stacks = ThreadStacks(symbolizer, FlatFrames(symbolizer))
+    for thread in Threads.list_threads(image, pids, offset, tids):
+        if thread.unusable:
+            continue
+        said = f"Thread started: {_thread(symbolizer, thread)}"
+        for stack in stacks.of_thread(thread):
+            yield Started(f"{said}, TraceId {stack.trace_id}", thread.create_time)
+
+
+def _thread(symbolizer: Symbolizer, thread: Thread) -> str:
+    """Returns what a thread is, in words."""
+    space, start = thread.space, thread.win32_start_address or thread.start_address
+    known = "unreadable" if thread.tid is None else str(thread.tid)
+    words = f"PID {space.pid} {space.process}, TID {known}"
+    if start is None:
+        return words
+    return f"{words}, at {symbolizer.names(space).name(start, return_address=False).symbol}"

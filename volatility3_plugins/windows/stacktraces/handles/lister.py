@@ -13,10 +13,9 @@ from ..base import bulk, globalflag
 from ..base.decode import globalflags
 from ..base.decode.status import NOTHING, Said, Status, Word, status
 from ..base.handletables import HandleTable, HandleTables
-from ..base.image import Image
+from ..base.image import KERNEL_PID, AddressSpace, Image
 from ..base.objectheaders import Objects
 from ..base.processlist import ProcessList
-from ..base.space import KERNEL_PID, AddressSpace
 from ..base.spaces import AddressSpaces
 from ..threads import ids
 from ..tracedb.creators import Creator, Creators

@@ -14,10 +14,9 @@ from ..base.decode.pagetable import PAGE_SIZE
 from ..base.decode.record import Record
 from ..base.decode.status import NOTHING, Said, Status, Word, status
 from ..base.handletables import HandleTable, HandleTables
-from ..base.image import Image
+from ..base.image import KERNEL_PID, AddressSpace, Image
 from ..base.objectheaders import ObjectInfo, Objects
 from ..base.processlist import ProcessList
-from ..base.space import KERNEL_PID, AddressSpace
 from ..threads import ids
 from .decode import handle_ring
 from .decode.handle_ring import HandleTrace, RingDecoder

@@ -11,14 +11,13 @@ from volatility3.framework import interfaces
 
 from ..base.decode.status import Word, status
 from ..base.decode.structure import MissingMemberError
-from ..base.image import Image
-from ..base.space import AddressSpace
+from ..base.image import AddressSpace, Image
 from ..tracedb.creators import Creator, Creators
 from ..tracedb.finder import Databases
 from . import lock
 from .criticalsections import CriticalSections
-from .decode import criticalsection, process_locks
-from .decode.process_locks import LockRecord
+from .decode import criticalsection
+from .decode.criticalsection import LockRecord
 from .lock import Listed, Lock, LockGap
 from .resources import Resources
 
@@ -78,7 +77,7 @@ class LockLister(interfaces.configuration.VersionableInterface):
         for each in listed:
             if isinstance(each, Lock) and each.address is not None:
                 records.append(self._record(each, each.address))
-        return process_locks.encode(records, space.pointer_size)
+        return criticalsection.encode(records, space.pointer_size)
 
     def _record(self, each: Lock, address: int) -> LockRecord:
         index = each.back_trace_index or each.creator_address or 0

@@ -8,7 +8,7 @@ from typing import Optional, Tuple, Union
 
 from ..base.decode.record import Record
 from ..base.decode.status import NOTHING, Status, Word, says, status
-from ..base.space import AddressSpace
+from ..base.image import AddressSpace
 from ..threads.ids import ThreadOwner
 from ..tracedb.creators import Creator
 

@@ -12,9 +12,9 @@ from __future__ import annotations
 from typing import Callable, Dict, Iterable, Iterator, List, Optional, Sequence, Set, Tuple
 
 from ..base import bulk, pages
-from ..base.decode.extents import Extents
 from ..base.decode.memory import Memory, Windows
 from ..base.decode.pagetable import PAGE_SIZE
+from ..base.decode.ranges import Extents
 from ..base.decode.status import NOTHING, Status, Word, status
 from ..base.image import Image
 from ..base.sections import SectionView

@@ -9,12 +9,11 @@ from typing import Collection, Dict, Iterable, Iterator, List, Optional, Set, Tu
 from volatility3.framework import exceptions
 
 from ..base import bulk
-from ..base.decode import modulename
+from ..base.decode import text
 from ..base.decode.pagetable import PAGE_SIZE
 from ..base.decode.record import Record
 from ..base.decode.status import NOTHING, Said, Status, Word, status
-from ..base.image import Image
-from ..base.space import KERNEL_PROCESS
+from ..base.image import KERNEL_PROCESS, Image
 from ..base.spaces import AddressSpaces
 from .decode.pe import MAX_IMAGE, HeaderError, read_headers
 from .imagereader import ImageReader
@@ -85,8 +84,8 @@ class KernelModules:
             if entry.base < kernel_start or entry.size > MAX_IMAGE:
                 whole = False
                 continue
-            name = KERNEL_PROCESS if entry.base == kernel else modulename.module_name(entry.name)
-            file = modulename.file_name(entry.name)
+            name = KERNEL_PROCESS if entry.base == kernel else text.module_name(entry.name)
+            file = text.file_name(entry.name)
             base, size, said = self._checked(entry, taken)
             unlinked = None if entry.orders else Word.PARTLY_UNLINKED
             modules.append(Module(base, size, name, file, status(unlinked, said)))

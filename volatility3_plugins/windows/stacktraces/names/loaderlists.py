@@ -10,8 +10,7 @@ from ..base.decode.memo import Memo
 from ..base.decode.memory import Memory
 from ..base.decode.record import Record
 from ..base.decode.structure import Structures
-from ..base.image import Image
-from ..base.space import AddressSpace
+from ..base.image import AddressSpace, Image
 
 MAX_MODULES = 0x4000
 MAX_NAME = 0x208

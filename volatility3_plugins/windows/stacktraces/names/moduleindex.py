@@ -21,11 +21,11 @@ from ..base.decode.status import NOTHING, Status, Word, status
 from ..base.image import Image
 from ..base.sections import SectionView
 from . import pdbsymbols
-from .decode import exports as peexports
 from .decode import pe
-from .decode.functiontable import FunctionTable
+from .decode import pe as peheaders
 from .decode.pe import CodeView, HeaderError, Headers
 from .decode.rules import ExportNames, NameTable, PdbNames, sort_labels
+from .decode.unwindinfo import FunctionTable
 from .imagereader import ImageParts, ImageReader
 from .pdbsymbols import PdbSymbols, SymbolArrays
 
@@ -162,7 +162,7 @@ class ModuleIndexes:
         found = self._shared.pop(key, None)
         if found is None:
             reader = ImageReader(self._image, layer_name, base, size, view, pristine=True)
-            found = self._build(reader, None, peexports.MAX_EXPORTS)
+            found = self._build(reader, None, peheaders.MAX_EXPORTS)
             self._kept += found.weight
         self._shared[key] = found
         while self._kept > MAX_KEPT and len(self._shared) > 1:
@@ -211,7 +211,7 @@ class ModuleIndexes:
         count = 0
         if symbols is None:
             load = functools.partial(parts.load, Word.EXPORTS_DIFFER_FROM_THE_SECTION)
-            exports = peexports.read_exports(load, headers, limit)
+            exports = peheaders.read_exports(load, headers, limit)
             count = len(exports.entries)
             rvas, labels = sort_labels(exports.entries)
             said = status(exports.status, said)

@@ -6,12 +6,11 @@ from __future__ import annotations
 
 from typing import Iterator, List, Optional, Tuple
 
-from ..base.decode import modulename
-from ..base.decode.extents import Extents
+from ..base.decode import text
+from ..base.decode.ranges import Extents
 from ..base.decode.record import Record
-from ..base.image import Image
+from ..base.image import AddressSpace, Image
 from ..base.sections import ImageSections, SectionView
-from ..base.space import AddressSpace
 from ..base.vads import Vad, Vads
 from .decode import pe
 from .imagereader import ImageReader
@@ -105,7 +104,7 @@ class Ntdlls:
             if not vad.image:
                 continue
             path = self._vads.file_name(vad.control_area)
-            if path and modulename.file_name(path).lower() == NAME and self._machine_fits(space, vad.start):
+            if path and text.file_name(path).lower() == NAME and self._machine_fits(space, vad.start):
                 yield vad.start, vad.end - vad.start
 
     def _machine_fits(self, space: AddressSpace, base: int) -> bool:

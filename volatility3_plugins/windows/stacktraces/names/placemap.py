@@ -11,8 +11,7 @@ from typing import Dict, List, Optional, Sequence, Tuple
 from ..base.decode import ranges
 from ..base.decode.record import Record
 from ..base.decode.status import Word, status
-from ..base.image import Image
-from ..base.space import AddressSpace
+from ..base.image import AddressSpace, Image
 from ..base.vads import Vad
 from . import moduleindex, unloaded
 from .imagereader import ImageReader

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import Callable, Optional, Union
 
-from ..base.decode import modulename
+from ..base.decode import text
 from ..base.decode.record import Record
 from ..base.decode.status import NOTHING, Said, Status, Word, status
 from .decode import rules
@@ -100,7 +100,7 @@ class UnloadedPlace:
         self.unloaded = unloaded
 
     def name(self, address: int, lookup: int) -> Name:
-        label = modulename.module_name(self.unloaded.name)
+        label = text.module_name(self.unloaded.name)
         offset = address - self.unloaded.start
         return Name(f"<unloaded:{label}>+{offset:#x}", rules.UNLOADED, NOTHING, "unloaded")
 

@@ -19,8 +19,7 @@ from typing import Callable, Dict, List, Optional, Tuple
 from volatility3.framework import constants, interfaces
 
 from ..base.decode.record import Record
-from ..base.image import Image
-from ..base.space import AddressSpace
+from ..base.image import AddressSpace, Image
 from ..base.spaces import AddressSpaces
 from .imagereader import ImageReader
 from .kernelmodules import Module

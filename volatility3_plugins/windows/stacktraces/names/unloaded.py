@@ -11,8 +11,7 @@ from ..base import tables
 from ..base.decode.memo import Memo
 from ..base.decode.memory import Memory
 from ..base.decode.record import Record
-from ..base.image import Image
-from ..base.space import ARCHES
+from ..base.image import ARCHES, Image
 from .decode import pe, unloadevents
 from .decode.unloadevents import EventLayout, UnloadEvent
 from .decode.unwindinfo import Bytes

@@ -7,13 +7,12 @@ from __future__ import annotations
 import bisect
 from typing import Dict, List, Optional, Sequence, Set, Tuple
 
-from ..base.decode import modulename
+from ..base.decode import text
 from ..base.decode.pagetable import PAGE_SIZE
 from ..base.decode.record import Record
 from ..base.decode.status import NOTHING, Said, Status, Word, status
-from ..base.image import Image
+from ..base.image import AddressSpace, Image
 from ..base.sections import ImageSections, SectionView
-from ..base.space import AddressSpace
 from ..base.vads import Vad, Vads
 from .decode.pe import MAX_IMAGE
 from .kernelmodules import Module, mark_overlaps
@@ -108,13 +107,13 @@ class UserModules:
             return None
         if not path:
             return Word.VAD_WITHOUT_FILE
-        same = modulename.file_name(path).lower() == module.file.lower()
+        same = text.file_name(path).lower() == module.file.lower()
         return None if same else Word.VAD_OF_ANOTHER_FILE
 
     def file_name(self, vad: Vad) -> Optional[str]:
         """Returns the name of the file that backs a mapping; "" if none does, None if unreadable."""
         path = self._vads.file_name(vad.control_area)
-        return modulename.file_name(path) if path else path
+        return text.file_name(path) if path else path
 
     def _unlisted(self, vads: Sequence[Vad]) -> List[Module]:
         images = [vad for vad in vads if vad.image]
@@ -130,7 +129,7 @@ def vad_at(vads: Sequence[Vad], address: int) -> Optional[Vad]:
 
 
 def _module(base: int, size: int, path: str, said: Status) -> Module:
-    return Module(base, size, modulename.module_name(path), modulename.file_name(path), said)
+    return Module(base, size, text.module_name(path), text.file_name(path), said)
 
 
 def _size(entry: LoaderEntry, vads: Sequence[Vad]) -> Tuple[int, Status]:

@@ -15,7 +15,7 @@ from volatility3.framework import interfaces
 from ..base.decode.memo import Memo
 from ..base.decode.record import Record
 from ..base.decode.status import Word, says, text
-from ..base.space import AddressSpace
+from ..base.image import AddressSpace
 from ..flat.decode.schema import STACK_SEPARATOR
 from ..flat.frames import FlatFrame
 from ..names.decode.rules import MODULE, NONE

@@ -8,9 +8,8 @@ from typing import Iterable, Iterator, List, Optional, Tuple
 
 from ..base import bulk
 from ..base.decode.status import Word, says, text
-from ..base.image import Image
+from ..base.image import AddressSpace, Image
 from ..base.objectheaders import ObjectInfo
-from ..base.space import AddressSpace
 from ..handles.lister import ActingSpaces
 from ..handles.rings import HandleEvent
 from ..names.symbolizer import Symbolizer

@@ -8,8 +8,7 @@ from typing import Iterator, List, Optional, Sequence, Tuple
 
 from ..base import bulk
 from ..base.decode.status import Status, Word, says, status, text
-from ..base.image import Image
-from ..base.space import AddressSpace
+from ..base.image import AddressSpace, Image
 from ..heaps.decode.block import UNKNOWN_SIZE, Block, Group
 from ..heaps.decode.contents import HeapOwner
 from ..heaps.decode.trace import BlockTrace

@@ -8,8 +8,7 @@ from typing import Iterator, List, Optional
 
 from ..base import bulk
 from ..base.decode.status import Word, says, text
-from ..base.image import Image
-from ..base.space import AddressSpace
+from ..base.image import AddressSpace, Image
 from ..locks import lock
 from ..locks.lock import Lock, LockGap, LockOwner
 from ..threads.ids import ThreadOwner

@@ -20,9 +20,9 @@ from volatility3.framework import exceptions, interfaces
 from ..base.image import Image
 from ..base.processlist import ProcessList
 from . import brief, options
-from .answers import UNREAD, Asked, sentences
 from .frames import Selection
 from .grid import Grid, Row
+from .options import UNREAD, Asked, sentences
 
 vollog = logging.getLogger(__name__)
 

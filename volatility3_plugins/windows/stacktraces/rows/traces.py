@@ -10,8 +10,7 @@ from typing import Iterable, Iterator, List, Optional
 from ..base import bulk
 from ..base.decode import globalflags
 from ..base.decode.status import Status, Word, status, text
-from ..base.image import Image
-from ..base.space import AddressSpace
+from ..base.image import AddressSpace, Image
 from ..tracedb.decode import status as tracestatus
 from ..tracedb.decode.header import Header
 from ..tracedb.decode.judge import Trace

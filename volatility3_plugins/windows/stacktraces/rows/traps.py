@@ -1,21 +1,75 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""The rows of `windows.trapframes`."""
+"""The rows of `windows.trapframes`.
+
+Source of the words for EFlags and Dr7: Intel SDM volume 1, 3.4.3 and volume 3, 17.2.4.
+"""
 
 from __future__ import annotations
 
-from typing import Optional
+from typing import List, Optional
 
 from ..base import bulk
 from ..base.decode.status import Word, says, status, text
 from ..names.symbolizer import Symbolizer
-from ..traps.decode import eflags
 from ..traps.decode.frame import COLUMNS as REGISTERS
 from ..traps.decode.frame import MemberValue
 from ..traps.state import PROCESSOR, WOW64, State
 from .columns import BRIEF, PLUGINS, Hex
 from .frames import FrameCells, SpaceStacks
 from .grid import NOT_APPLICABLE, NOT_AVAILABLE, UNPARSABLE, UNREADABLE, Cells, Grid, given
+
+_FLAGS = {
+    0: "CF",
+    2: "PF",
+    4: "AF",
+    6: "ZF",
+    7: "SF",
+    8: "TF",
+    9: "IF",
+    10: "DF",
+    11: "OF",
+    14: "NT",
+    16: "RF",
+    17: "VM",
+    18: "AC",
+    19: "VIF",
+    20: "VIP",
+    21: "ID",
+}
+_IOPL_SHIFT = 12
+_ACCESS = ("execute", "write", "io", "read/write")
+_LENGTHS = (1, 2, 8, 4)
+_DR7_SWITCHES = {8: "LE", 9: "GE", 11: "RTM", 13: "GD"}
+
+
+def eflags_text(value: int) -> str:
+    """Returns the names of the set flags, lowest bit first, and an IOPL that is not 0.
+
+    >>> eflags_text(0x246)
+    'PF ZF IF'
+    """
+    words = [name for bit, name in _FLAGS.items() if value >> bit & 1]
+    level = value >> _IOPL_SHIFT & 3
+    return " ".join(words + ([f"IOPL={level}"] if level else []))
+
+
+def dr7_text(value: int) -> str:
+    """Returns the enabled breakpoints of Dr7 and its switches.
+
+    >>> dr7_text(0xD0101)
+    'Dr0 write 4 local LE'
+    """
+    words: List[str] = []
+    for index in range(4):
+        enabled = value >> 2 * index & 3
+        if enabled:
+            control = value >> 16 + 4 * index & 0xF
+            scope = " ".join(name for bit, name in ((1, "local"), (2, "global")) if enabled & bit)
+            words.append(f"Dr{index} {_ACCESS[control & 3]} {_LENGTHS[control >> 2]} {scope}")
+    switches = " ".join(name for bit, name in _DR7_SWITCHES.items() if value >> bit & 1)
+    return ", ".join(words) + (" " if words and switches else "") + switches
+
 
 _SMALL = ("PreviousMode", "PreviousIrql")
 _ONLY_64 = ("R8", "R9", "R10", "R11", "R12", "R13", "R14", "R15", "FaultAddress", "GsSwap")
@@ -108,7 +162,7 @@ def value_text(member: MemberValue) -> str:
     if member.value is None:
         return member.validity
     shown = f"{member.value:#x}"
-    meaning = {"EFlags": eflags.eflags_text, "Dr7": eflags.dr7_text}.get(member.name)
+    meaning = {"EFlags": eflags_text, "Dr7": dr7_text}.get(member.name)
     if meaning is not None and meaning(member.value):
         shown += f" [{meaning(member.value)}]"
     return f"{shown} {member.validity}" + (f": {member.note}" if member.note else "")

@@ -1,6 +1,10 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""The kernel stacks of threads, and what walking them tells of the trap frames on them."""
+"""The kernel stacks of threads, and what walking them tells of the trap frames on them.
+
+`TrapUnwind` finds the non-volatile registers that no trap frame holds (x64): what the functions below it
+on the stack kept.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +21,7 @@ from ..traps.decode.frame import USER
 from ..traps.lister import ThreadFrames
 from ..traps.reader import TrapKernel, TrapReader
 from ..traps.state import THREAD, TOP, WOW64, State, TrapContexts
-from .cpus import Range, Traps
+from .cpus import KEPT, Range, Traps
 from .decode.frames import Frame, StackWalk
 from .decode.registers import Registers
 from .walkers import StackWalkers
@@ -245,3 +249,36 @@ def _place(here: Sequence[Segment], frame: Frame) -> int:
     """Returns the number of the segment on which a frame lies; that of the first if it is on none."""
     numbers = (number for number, each in enumerate(here) if each.limit <= frame.sp <= each.base)
     return next(numbers, 0)
+
+
+class TrapUnwind:
+    """Adds to trap frames what walking the kernel stack tells, where the walk did not have to guess.
+
+    Args:
+        image: the image
+        symbolizer: knows the modules of every address space
+    """
+
+    def __init__(self, image: Image, symbolizer: Symbolizer) -> None:
+        self._walks = KernelWalks(image, symbolizer)
+
+    def complete(self, thread: Thread, states: Iterable[State]) -> Iterator[State]:
+        """Yields a thread's register states, those of trap frames with the registers that they lack."""
+        known: Optional[Dict[int, Registers]] = None
+        for state in states:
+            if self._walks.tells_registers and state.origin != WOW64 and state.registers:
+                if known is None:
+                    known = self._walks.registers(thread)
+                if state.address in known:
+                    state = _completed(state, known[state.address])
+            yield state
+
+
+def _completed(state: State, walked: Registers) -> State:
+    found: Dict[str, int] = {}
+    for name in KEPT:
+        value = walked.named(name)
+        if value is not None and (name not in state.registers or name in state.unsure):
+            found[name] = value
+    unsure = tuple(name for name in state.unsure if name not in found)
+    return state._replace(registers={**state.registers, **found}, unsure=unsure)

@@ -16,8 +16,7 @@ from volatility3.framework import interfaces
 
 from ..base.decode.record import Record
 from ..base.decode.status import Status, Word, status
-from ..base.image import Image
-from ..base.space import AddressSpace
+from ..base.image import AddressSpace, Image
 from ..names.symbolizer import Symbolizer
 from ..threads.lister import Thread, Threads
 from ..traps.decode.frame import CS_USER_32

@@ -12,8 +12,7 @@ from volatility3.framework.layers import intel
 from ..base import bulk, pages
 from ..base.decode.memory import Memory
 from ..base.decode.status import Word
-from ..base.image import Image
-from ..base.space import AddressSpace
+from ..base.image import AddressSpace, Image
 from ..names.decode.pe import Headers
 from ..names.decode.unwindinfo import ReadRva
 from ..names.imagereader import ImageReader

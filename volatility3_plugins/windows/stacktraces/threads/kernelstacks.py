@@ -19,8 +19,7 @@ from typing import Iterator, List, Optional, Tuple
 from ..base.decode.record import Record
 from ..base.decode.status import Word
 from ..base.decode.structure import Structure
-from ..base.image import Image
-from ..base.space import ARCHES
+from ..base.image import ARCHES, Image
 from .lister import Thread
 
 MAX_SEGMENTS = 32

@@ -8,6 +8,10 @@
 
 The listers of trap frames and of call stacks both use this. Each _ETHREAD is read in one piece and decoded
 with the offsets of the image's symbol table; a member that is not in the image is None.
+
+Source of the names of scheduling states and wait reasons: the public enumerations _KTHREAD_STATE and
+_KWAIT_REASON (wdm.h and the kernel's symbols). If Windows gave a number a new meaning, the name here is that
+of the newest meaning.
 """
 
 from __future__ import annotations
@@ -19,10 +23,10 @@ from volatility3.framework import interfaces
 
 from ..base import bulk
 from ..base.decode import links
-from ..base.decode.extents import Extents
+from ..base.decode.ranges import Extents
 from ..base.decode.record import Record
 from ..base.decode.status import NOTHING, Said, Status, Word, says, status
-from ..base.image import Image
+from ..base.image import AddressSpace, Image
 from ..base.processlist import (
     CID_TABLE,
     LOCK_BIT,
@@ -34,11 +38,38 @@ from ..base.processlist import (
     found_by,
     id_differs,
 )
-from ..base.space import AddressSpace
 from ..base.spaces import AddressSpaces
 from . import ids, processors, stacklimits
 from . import scan as threadscan
-from .decode import state as threadstate
+
+RUNNING = 2
+TERMINATED = 4
+WAITING = 5
+
+_STATES = (
+    *("Initialized", "Ready", "Running", "Standby", "Terminated", "Waiting", "Transition"),
+    *("DeferredReady", "GateWait", "WaitingForProcessInSwap"),
+)
+_REASONS = (
+    *("Executive", "FreePage", "PageIn", "PoolAllocation", "DelayExecution", "Suspended", "UserRequest"),
+    *("WrExecutive", "WrFreePage", "WrPageIn", "WrPoolAllocation", "WrDelayExecution", "WrSuspended"),
+    *("WrUserRequest", "WrEventPair", "WrQueue", "WrLpcReceive", "WrLpcReply", "WrVirtualMemory"),
+    *("WrPageOut", "WrRendezvous", "WrKeyedEvent", "WrTerminated", "WrProcessInSwap", "WrCpuRateControl"),
+    *("WrCalloutStack", "WrKernel", "WrResource", "WrPushLock", "WrMutex", "WrQuantumEnd"),
+    *("WrDispatchInt", "WrPreempted", "WrYieldExecution", "WrFastMutex", "WrGuardedMutex", "WrRundown"),
+    *("WrAlertByThreadId", "WrDeferredPreempt", "WrPhysicalFault", "WrIoRing", "WrMdlCache", "WrRcu"),
+)
+
+
+def state_name(state: int) -> str:
+    """Returns the name of a KTHREAD.State; a number without a name is returned as text."""
+    return _STATES[state] if 0 <= state < len(_STATES) else str(state)
+
+
+def wait_reason_name(reason: int) -> str:
+    """Returns the name of a KTHREAD.WaitReason; a number without a name is returned as text."""
+    return _REASONS[reason] if 0 <= reason < len(_REASONS) else str(reason)
+
 
 vollog = logging.getLogger(__name__)
 
@@ -136,7 +167,7 @@ class Thread(Record):
     def running(self) -> bool:
         """Whether a processor was executing it: then its stack pointer was in a register, not in memory."""
         unsaid = not says(self.status, Word.RUNNING_ON_NO_PROCESSOR)
-        return self.processor is not None or (self.state == threadstate.RUNNING and unsaid)
+        return self.processor is not None or (self.state == RUNNING and unsaid)
 
     @property
     def unusable(self) -> bool:
@@ -146,13 +177,13 @@ class Thread(Record):
     @property
     def state_name(self) -> str:
         """The name of its scheduling state, empty if that could not be read."""
-        return "" if self.state is None else threadstate.state_name(self.state)
+        return "" if self.state is None else state_name(self.state)
 
     @property
     def wait_reason_name(self) -> str:
         """Why it waits; empty if it does not wait."""
-        waits = self.state == threadstate.WAITING and self.wait_reason is not None
-        return threadstate.wait_reason_name(self.wait_reason or 0) if waits else ""
+        waits = self.state == WAITING and self.wait_reason is not None
+        return wait_reason_name(self.wait_reason or 0) if waits else ""
 
 
 class Threads(interfaces.configuration.VersionableInterface):
@@ -243,7 +274,7 @@ class Threads(interfaces.configuration.VersionableInterface):
         for entry in (*walk.before, *lost, *walk.after):
             thread = self._at(process, entry - self._entry)
             seen.add(thread.ethread)
-            ended += thread.unusable or thread.state == threadstate.TERMINATED
+            ended += thread.unusable or thread.state == TERMINATED
             if walk.altered is not None and walk.altered.link == entry:
                 thread = thread._replace(status=status(Word.THREAD_LINKS_DISAGREE, thread.status))
             yield thread
@@ -302,7 +333,7 @@ class Threads(interfaces.configuration.VersionableInterface):
             said = status(Word.NOT_A_THREAD)
         elif not held.runs:
             said = status(Word.UNREADABLE)
-        elif values["state"] == threadstate.TERMINATED:
+        elif values["state"] == TERMINATED:
             said = status(Word.TERMINATED)
         processor = self._running.get(ethread)
         if held.runs and not says(said, Word.NOT_A_THREAD):
@@ -325,8 +356,8 @@ class Threads(interfaces.configuration.VersionableInterface):
         self, process: Process, ethread: int, values: Dict[str, Optional[int]], processor: Optional[int]
     ) -> Status:
         """Returns what contradicts a thread, and puts the borders of its stack right."""
-        lone = values["state"] == threadstate.RUNNING and processor is None and self._all_known
-        wrong = self._limits.restore(values) if values["state"] != threadstate.TERMINATED else []
+        lone = values["state"] == RUNNING and processor is None and self._all_known
+        wrong = self._limits.restore(values) if values["state"] != TERMINATED else []
         pid, known = values["pid"], process.space.pid
         if pid is not None and pid != known and ethread in self._ids.threads:
             wrong.append("Cid.UniqueProcess")

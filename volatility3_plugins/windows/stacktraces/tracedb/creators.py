@@ -8,7 +8,7 @@ from typing import Collection, Dict, Optional, Tuple
 
 from ..base.decode.record import Record
 from ..base.decode.status import Status, Word, status
-from ..base.space import AddressSpace
+from ..base.image import AddressSpace
 from .decode import status as stdstatus
 from .decode.header import Header
 from .finder import Databases

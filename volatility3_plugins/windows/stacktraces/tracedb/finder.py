@@ -18,19 +18,17 @@ from ..base import globalflag
 from ..base.decode import globalflags
 from ..base.decode.memory import Reader
 from ..base.decode.status import NOTHING, Said, Status, Word, says, status
-from ..base.image import Image
-from ..base.space import AddressSpace
+from ..base.image import AddressSpace, Image
 from ..base.vads import Vads
 from ..names.moduleindex import ModuleIndexes
 from ..names.ntdll import Ntdll, Ntdlls
 from . import search as databasesearch
 from .decode import database as stdwalk
 from .decode import heaplog, judge
-from .decode import pick as stdpick
+from .decode import judge as stdjudge
 from .decode import proof as stdproof
 from .decode.proof import Proof
-from .found import BY_SEARCH, BY_SYMBOL, HEAPLOG, STD, Database, Found
-from .layouts import Layouts
+from .found import BY_SEARCH, BY_SYMBOL, HEAPLOG, STD, Database, Found, Layouts
 
 vollog = logging.getLogger(__name__)
 
@@ -133,7 +131,7 @@ class Databases(interfaces.configuration.VersionableInterface):
         """
         if found.header is None:
             return None
-        return stdpick.Picker(self.reader(found.space), found.header).traces(indices)
+        return stdjudge.Picker(self.reader(found.space), found.header).traces(indices)
 
     def _of_kernel(self, space: AddressSpace) -> Found:
         address = self._image.symbol(*STD_SYMBOLS)

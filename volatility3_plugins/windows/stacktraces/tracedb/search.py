@@ -12,18 +12,17 @@ from __future__ import annotations
 import struct
 from typing import Dict, Iterable, Iterator, List, Optional, Tuple
 
-from ..base.decode.extents import Extents
 from ..base.decode.memory import Reader
+from ..base.decode.ranges import Extents
 from ..base.decode.record import Record
 from ..base.decode.status import NOTHING, Status, Word, status
 from ..base.decode.structure import Buffer
-from ..base.space import AddressSpace
+from ..base.image import AddressSpace
 from .decode import heaplog
 from .decode import proof as stdproof
 from .decode.layout import POINTER_CODES, HeapLogLayout
 from .decode.proof import UNREADABLE, Proof
-from .found import HEAPLOG, STD
-from .layouts import Layouts
+from .found import HEAPLOG, STD, Layouts
 
 ALLOCATION_GRANULARITY = 0x10000
 """The reserved memory of a process begins at multiples of 64 KB, and so does a database."""

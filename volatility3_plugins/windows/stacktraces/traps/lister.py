@@ -15,8 +15,7 @@ from volatility3.framework import interfaces
 
 from ..base.decode.pagetable import PAGE_SIZE
 from ..base.decode.status import NOTHING, Status, Word, status
-from ..base.image import Image
-from ..base.space import KERNEL_PID
+from ..base.image import KERNEL_PID, Image
 from ..names.symbolizer import Symbolizer
 from ..threads import processors
 from ..threads.kernelstacks import KernelStacks, Segment

@@ -8,16 +8,15 @@ import logging
 from typing import Dict, FrozenSet, Iterator, List, Optional, Tuple, Type
 
 from ..base import bulk
-from ..base.decode.extents import Extents
 from ..base.decode.memo import Memo, late_pattern
+from ..base.decode.ranges import Extents
 from ..base.decode.record import Record
 from ..base.decode.status import NOTHING, Status
-from ..base.image import Image
-from ..base.space import AddressSpace
+from ..base.image import AddressSpace, Image
 from ..names.decode.unwindinfo import UnwindDataError
 from ..names.symbolizer import Symbolizer
 from ..threads import processors
-from .decode.exceptionframe import NOT_DISPATCHED, ExceptionFrame, ExceptionFrames
+from .decode.context import NOT_DISPATCHED, ExceptionFrame, ExceptionFrames
 from .decode.frame import (
     COLUMNS,
     EXCEPTION,

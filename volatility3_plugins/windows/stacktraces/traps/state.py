@@ -16,8 +16,7 @@ from typing import Dict, Mapping, Optional, Tuple
 from ..base.decode.record import Record
 from ..base.decode.status import NOTHING, Status, Word, status
 from ..base.decode.structure import Structures
-from ..base.image import Image
-from ..base.space import ARCHES, AddressSpace
+from ..base.image import ARCHES, AddressSpace, Image
 from ..threads.lister import Thread
 from ..threads.processors import Processor
 from .decode.context import NO_CONTEXT, ContextForm

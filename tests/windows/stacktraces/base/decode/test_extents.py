@@ -8,7 +8,7 @@ from typing import Dict, List, Tuple
 
 from hypothesis import given
 from hypothesis import strategies as st
-from volatility3.plugins.windows.stacktraces.base.decode.extents import Extents
+from volatility3.plugins.windows.stacktraces.base.decode.ranges import Extents
 
 RUNS = st.lists(st.tuples(st.integers(0, 64), st.binary(max_size=12)), max_size=8)
 

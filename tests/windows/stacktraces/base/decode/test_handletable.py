@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from volatility3.plugins.windows.stacktraces.base.decode import handletable
-from volatility3.plugins.windows.stacktraces.base.decode.extents import Extents
 from volatility3.plugins.windows.stacktraces.base.decode.handletable import Entry, EntryDecoder
+from volatility3.plugins.windows.stacktraces.base.decode.ranges import Extents
 from volatility3.plugins.windows.stacktraces.base.decode.structure import Field
 
 from tests.support.plainstructures import structures

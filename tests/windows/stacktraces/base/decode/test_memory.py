@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from volatility3.plugins.windows.stacktraces.base.decode import memory as memories
-from volatility3.plugins.windows.stacktraces.base.decode.extents import Extents
 from volatility3.plugins.windows.stacktraces.base.decode.memory import WINDOW, Memory, Windows, join
 from volatility3.plugins.windows.stacktraces.base.decode.pagetable import PAGE_SIZE
+from volatility3.plugins.windows.stacktraces.base.decode.ranges import Extents
 from volatility3.plugins.windows.stacktraces.base.decode.structure import Field
 
 PAGES = st.sets(st.integers(0, 40), max_size=20)

@@ -7,7 +7,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from volatility3.plugins.windows.stacktraces.base.decode import modulename
+from volatility3.plugins.windows.stacktraces.base.decode import text
 
 
 @pytest.mark.parametrize(
@@ -27,14 +27,14 @@ from volatility3.plugins.windows.stacktraces.base.decode import modulename
     ],
 )
 def test_names(path: str, file: str, module: str) -> None:
-    assert modulename.file_name(path) == file
-    assert modulename.module_name(path) == module
+    assert text.file_name(path) == file
+    assert text.module_name(path) == module
 
 
 @given(st.text())
 def test_a_name_is_short_and_holds_nothing_that_ends_it(path: str) -> None:
-    name = modulename.module_name(path)
-    assert 0 < len(name) <= modulename.MAX_LENGTH
+    name = text.module_name(path)
+    assert 0 < len(name) <= text.MAX_LENGTH
     assert name.isprintable()
     assert not set("!+; <>\\/") & set(name)
-    assert modulename.file_name(path).isprintable()
+    assert text.file_name(path).isprintable()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 
 import pytest
-from volatility3.plugins.windows.stacktraces.base.decode.times import MAX_FILETIME, is_time, moment
+from volatility3.plugins.windows.stacktraces.base.decode.text import MAX_FILETIME, is_time, moment
 
 UTC = datetime.timezone.utc
 

@@ -10,7 +10,7 @@ from typing import Dict, List, Tuple
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from volatility3.plugins.windows.stacktraces.base.decode.extents import Extents
+from volatility3.plugins.windows.stacktraces.base.decode.ranges import Extents
 from volatility3.plugins.windows.stacktraces.base.decode.status import NOTHING, text
 from volatility3.plugins.windows.stacktraces.base.decode.structure import Field
 from volatility3.plugins.windows.stacktraces.handles.decode.handle_ring import HandleTrace, RingDecoder

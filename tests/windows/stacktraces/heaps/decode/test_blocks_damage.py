@@ -9,8 +9,8 @@ from typing import List, Tuple
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from volatility3.plugins.windows.stacktraces.base.decode.extents import Extents
 from volatility3.plugins.windows.stacktraces.base.decode.memory import Memory
+from volatility3.plugins.windows.stacktraces.base.decode.ranges import Extents
 from volatility3.plugins.windows.stacktraces.base.decode.status import NOTHING, text
 from volatility3.plugins.windows.stacktraces.heaps.decode.block import CONTAINER, UNKNOWN_SIZE
 from volatility3.plugins.windows.stacktraces.heaps.decode.blocks import HeapWalker

@@ -8,8 +8,8 @@ import pathlib
 from typing import Dict, List
 
 import pytest
-from volatility3.plugins.windows.stacktraces.base.decode.extents import Extents
 from volatility3.plugins.windows.stacktraces.base.decode.memory import Memory
+from volatility3.plugins.windows.stacktraces.base.decode.ranges import Extents
 from volatility3.plugins.windows.stacktraces.base.decode.status import NOTHING
 from volatility3.plugins.windows.stacktraces.heaps.decode.block import VIRTUAL, Block
 from volatility3.plugins.windows.stacktraces.heaps.decode.blocks import HeapWalker

@@ -9,12 +9,12 @@ import pathlib
 from typing import Any, Dict, List, Optional, Tuple
 
 import pytest
-from volatility3.plugins.windows.stacktraces.base.decode.extents import Extents
 from volatility3.plugins.windows.stacktraces.base.decode.memory import Memory
+from volatility3.plugins.windows.stacktraces.base.decode.ranges import Extents
 from volatility3.plugins.windows.stacktraces.base.decode.status import NOTHING, Word, says
 from volatility3.plugins.windows.stacktraces.heaps.decode.block import CONTAINER, VIRTUAL, Block
 from volatility3.plugins.windows.stacktraces.heaps.decode.blocks import HeapWalker
-from volatility3.plugins.windows.stacktraces.heaps.decode.find import find
+from volatility3.plugins.windows.stacktraces.heaps.decode.contents import find
 from volatility3.plugins.windows.stacktraces.heaps.decode.trace import BlockTrace, Traces
 
 from tests.forge import real_sets

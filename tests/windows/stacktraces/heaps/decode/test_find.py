@@ -7,9 +7,9 @@ from __future__ import annotations
 from typing import List, Optional, Sequence, Tuple
 
 import pytest
-from volatility3.plugins.windows.stacktraces.base.decode.extents import Extents
 from volatility3.plugins.windows.stacktraces.base.decode.memory import Memory
 from volatility3.plugins.windows.stacktraces.base.decode.pagetable import PAGE_SIZE
+from volatility3.plugins.windows.stacktraces.base.decode.ranges import Extents
 from volatility3.plugins.windows.stacktraces.base.decode.status import NOTHING, Status, Word, status, text
 from volatility3.plugins.windows.stacktraces.heaps.decode.block import (
     DAMAGED,
@@ -18,8 +18,12 @@ from volatility3.plugins.windows.stacktraces.heaps.decode.block import (
     Group,
     Groups,
 )
-from volatility3.plugins.windows.stacktraces.heaps.decode.contents import Contents, read_contents
-from volatility3.plugins.windows.stacktraces.heaps.decode.find import FoundHeaps, find
+from volatility3.plugins.windows.stacktraces.heaps.decode.contents import (
+    Contents,
+    FoundHeaps,
+    find,
+    read_contents,
+)
 from volatility3.plugins.windows.stacktraces.heaps.decode.trace import BlockTrace, Traces
 
 from tests.forge import pageheaps, segmentheaps

@@ -9,8 +9,8 @@ from typing import List, Set, Tuple
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from volatility3.plugins.windows.stacktraces.base.decode.extents import Extents
 from volatility3.plugins.windows.stacktraces.base.decode.memory import Memory
+from volatility3.plugins.windows.stacktraces.base.decode.ranges import Extents
 from volatility3.plugins.windows.stacktraces.base.decode.status import text
 from volatility3.plugins.windows.stacktraces.heaps.decode.block import Block
 from volatility3.plugins.windows.stacktraces.heaps.decode.segmentheap import (

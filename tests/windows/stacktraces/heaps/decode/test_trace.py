@@ -8,8 +8,8 @@ import struct
 from typing import Tuple
 
 import pytest
-from volatility3.plugins.windows.stacktraces.base.decode.extents import Extents
 from volatility3.plugins.windows.stacktraces.base.decode.memory import Memory
+from volatility3.plugins.windows.stacktraces.base.decode.ranges import Extents
 from volatility3.plugins.windows.stacktraces.heaps.decode import trace
 from volatility3.plugins.windows.stacktraces.heaps.decode.trace import BlockTrace, Traces
 

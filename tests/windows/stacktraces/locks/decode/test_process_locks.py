@@ -7,8 +7,8 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from volatility3.plugins.windows.stacktraces.locks.decode import process_locks
-from volatility3.plugins.windows.stacktraces.locks.decode.process_locks import LockRecord
+from volatility3.plugins.windows.stacktraces.locks.decode import criticalsection
+from volatility3.plugins.windows.stacktraces.locks.decode.criticalsection import LockRecord
 
 # Geoff Chappell, RTL_PROCESS_LOCK_INFORMATION: offset and size of each member, and of the whole.
 PLACES = {
@@ -37,7 +37,7 @@ RECORDS = st.builds(LockRecord, U32, U16, U16, U32, I32, U32, U32, I32, U32, U32
 @pytest.mark.parametrize("size", [4, 8])
 def test_every_member_lies_where_windows_puts_it(size: int) -> None:
     values = (0x01020304, 1, 0x1122, 0x0A0B0C0D, -2, 3, 4, 5, 6, 7)
-    data = process_locks.encode([LockRecord(*values)], size)
+    data = criticalsection.encode([LockRecord(*values)], size)
     header, whole = SIZES[size]
     assert len(data) == header + whole
     assert int.from_bytes(data[:4], "little") == 1
@@ -48,12 +48,12 @@ def test_every_member_lies_where_windows_puts_it(size: int) -> None:
 @pytest.mark.parametrize("size", [4, 8])
 @given(records=st.lists(RECORDS, max_size=5))
 def test_encode_and_decode_are_inverse(size: int, records: list) -> None:
-    assert process_locks.decode(process_locks.encode(records, size), size) == records
+    assert criticalsection.decode(criticalsection.encode(records, size), size) == records
 
 
 def test_what_does_not_fit_is_cut_as_windows_cuts_it() -> None:
     wide = LockRecord(0xFFFFF80312345678, 1, 0x12345, 1 << 40, (1 << 32) - 2, 0, 0, 0, 0, 0)
-    record = process_locks.decode(process_locks.encode([wide], 4), 4)[0]
+    record = criticalsection.decode(criticalsection.encode([wide], 4), 4)[0]
     assert record[:5] == (0x12345678, 1, 0x2345, 0, -2)
 
 
@@ -61,8 +61,8 @@ def test_what_does_not_fit_is_cut_as_windows_cuts_it() -> None:
 @given(data=st.binary(max_size=120))
 def test_any_bytes_are_decoded_or_refused(size: int, data: bytes) -> None:
     try:
-        records = process_locks.decode(data, size)
-    except process_locks.TruncatedError:
+        records = criticalsection.decode(data, size)
+    except criticalsection.TruncatedError:
         count = int.from_bytes(data[:4], "little")
         assert len(data) < SIZES[size][0] + count * SIZES[size][1]
     else:

@@ -10,8 +10,12 @@ from typing import List, Optional, Tuple
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from volatility3.plugins.windows.stacktraces.names.decode.functiontable import MAX_CHAIN, FunctionTable
-from volatility3.plugins.windows.stacktraces.names.decode.unwindinfo import RuntimeFunction, UnwindDataError
+from volatility3.plugins.windows.stacktraces.names.decode.unwindinfo import (
+    MAX_CHAIN,
+    FunctionTable,
+    RuntimeFunction,
+    UnwindDataError,
+)
 
 PLAIN, CHAINED, LOOP, INDIRECT_TARGET = 0x100, 0x110, 0x120, 0x140
 IMAGE = bytearray(0x400)

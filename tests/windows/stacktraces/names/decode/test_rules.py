@@ -10,7 +10,6 @@ from typing import Dict, List, Optional, Tuple
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from volatility3.plugins.windows.stacktraces.names.decode.functiontable import FunctionTable
 from volatility3.plugins.windows.stacktraces.names.decode.pe import Section
 from volatility3.plugins.windows.stacktraces.names.decode.rules import (
     ExportNames,
@@ -18,6 +17,7 @@ from volatility3.plugins.windows.stacktraces.names.decode.rules import (
     PdbNames,
     sort_labels,
 )
+from volatility3.plugins.windows.stacktraces.names.decode.unwindinfo import FunctionTable
 
 SECTIONS = (Section(0x1000, 0x5000, ".text", 0x60000020), Section(0x6000, 0x7000, ".data", 0xC0000040))
 PLAIN = 0x8000

@@ -7,11 +7,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from volatility3.plugins.windows.stacktraces.stacks.decode.callsite import (
-    LONGEST_CALL,
-    direct_target,
-    is_call,
-)
+from volatility3.plugins.windows.stacktraces.stacks.decode.frames import LONGEST_CALL, direct_target, is_call
 
 
 @pytest.mark.parametrize(

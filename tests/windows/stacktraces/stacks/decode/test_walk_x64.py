@@ -10,9 +10,9 @@ from typing import Dict, List, Optional, Tuple
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from volatility3.plugins.windows.stacktraces.base.decode.extents import Extents
+from volatility3.plugins.windows.stacktraces.base.decode.ranges import Extents
 from volatility3.plugins.windows.stacktraces.base.decode.status import Word
-from volatility3.plugins.windows.stacktraces.names.decode.functiontable import FunctionTable
+from volatility3.plugins.windows.stacktraces.names.decode.unwindinfo import FunctionTable
 from volatility3.plugins.windows.stacktraces.stacks.decode.frames import MAX_FRAMES, CodeImage, StackWalk
 from volatility3.plugins.windows.stacktraces.stacks.decode.registers import Registers
 from volatility3.plugins.windows.stacktraces.stacks.decode.walk_x64 import Walker64

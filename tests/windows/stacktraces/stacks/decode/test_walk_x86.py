@@ -9,7 +9,7 @@ from typing import Any, Collection, Dict, List, Optional, Tuple
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from volatility3.plugins.windows.stacktraces.base.decode.extents import Extents
+from volatility3.plugins.windows.stacktraces.base.decode.ranges import Extents
 from volatility3.plugins.windows.stacktraces.base.decode.status import Word
 from volatility3.plugins.windows.stacktraces.stacks.decode import dispatchers_x86
 from volatility3.plugins.windows.stacktraces.stacks.decode.frames import MAX_FRAMES, CodeImage, StackWalk

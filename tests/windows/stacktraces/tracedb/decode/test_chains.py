@@ -9,8 +9,7 @@ from typing import List, Optional, Tuple
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from volatility3.plugins.windows.stacktraces.tracedb.decode.blocks import Blocks
-from volatility3.plugins.windows.stacktraces.tracedb.decode.entries import Heads, starts
+from volatility3.plugins.windows.stacktraces.tracedb.decode.blocks import Blocks, Heads, starts
 from volatility3.plugins.windows.stacktraces.tracedb.decode.linked import in_order
 
 Found = Optional[List[int]]

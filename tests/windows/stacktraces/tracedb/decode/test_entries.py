@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import pytest
-from volatility3.plugins.windows.stacktraces.tracedb.decode.entries import StdEntry, read_entry
+from volatility3.plugins.windows.stacktraces.tracedb.decode.blocks import StdEntry, read_entry
 
 from tests.forge.std import Std
 from tests.forge.std_layouts import ALL

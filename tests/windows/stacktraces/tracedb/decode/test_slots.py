@@ -8,7 +8,7 @@ import struct
 from typing import List, Optional
 
 import pytest
-from volatility3.plugins.windows.stacktraces.base.decode.extents import Extents
+from volatility3.plugins.windows.stacktraces.base.decode.ranges import Extents
 from volatility3.plugins.windows.stacktraces.tracedb.decode.header import Bounds
 from volatility3.plugins.windows.stacktraces.tracedb.decode.linked import Slots, cut, index_slots
 

@@ -10,9 +10,9 @@ from typing import Optional
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from volatility3.plugins.windows.stacktraces.base.decode.extents import Extents
-from volatility3.plugins.windows.stacktraces.traps.decode import exceptionframe
-from volatility3.plugins.windows.stacktraces.traps.decode.exceptionframe import ExceptionFrame
+from volatility3.plugins.windows.stacktraces.base.decode.ranges import Extents
+from volatility3.plugins.windows.stacktraces.traps.decode import context
+from volatility3.plugins.windows.stacktraces.traps.decode.context import ExceptionFrame
 
 from tests.forge import kernels
 from tests.support import real_trapframes, traplayouts
@@ -33,7 +33,7 @@ def test_every_real_dispatch(shared_dir: pathlib.Path) -> None:
         # Bug checks, NMI and machine checks build an exception frame too, but no record beside it.
         assert (frame is not None) == (real.dispatcher == "KiExceptionDispatch"), real.label
         if frame is not None:
-            truth = {name: real.registers[name.lower()] for name in exceptionframe.NONVOLATILE}
+            truth = {name: real.registers[name.lower()] for name in context.NONVOLATILE}
             assert frame.registers == truth, real.label
             assert frame.validity == "unsure"
             confirmed = below(real, "KiExceptionDispatch")
@@ -55,7 +55,7 @@ def test_the_real_crash(shared_dir: pathlib.Path) -> None:
     frame = frames.find(crash.address, rip, memory, "KiExceptionDispatch")
     assert frame is not None
     assert frame.registers == {
-        name: int(crash.truth["context"][name.lower()], 16) for name in exceptionframe.NONVOLATILE
+        name: int(crash.truth["context"][name.lower()], 16) for name in context.NONVOLATILE
     }
     assert frame.exception_code == 0xC0000005
     assert frame.address == int(crash.truth["exception_frame"]["va"], 16)

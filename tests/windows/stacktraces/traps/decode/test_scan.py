@@ -8,7 +8,7 @@ import pathlib
 from typing import List, Set
 
 import pytest
-from volatility3.plugins.windows.stacktraces.base.decode.extents import Extents
+from volatility3.plugins.windows.stacktraces.base.decode.ranges import Extents
 from volatility3.plugins.windows.stacktraces.traps.decode.frame import TrapBounds
 
 from tests.support import real_trapframes, traplayouts

@@ -13,7 +13,7 @@ from types import ModuleType
 from typing import Any, Dict, Iterator, List, Set, Tuple
 
 import pytest
-from volatility3.plugins.windows.stacktraces.traps.decode import exceptionframe, kinds_x64, kinds_x86
+from volatility3.plugins.windows.stacktraces.traps.decode import context, kinds_x64, kinds_x86
 from volatility3.plugins.windows.stacktraces.traps.decode.frame import (
     KERNEL,
     REUSED_UNSURE,
@@ -106,8 +106,8 @@ def explore(architecture: str) -> Set[Row]:
                 if verdict.validity in (UNSURE, REUSED_UNSURE) and member in form.members:
                     found.add((kind or "not known", mode, member, verdict.note))
     if architecture == X64:
-        for mode, member in itertools.product((USER, KERNEL), exceptionframe.NONVOLATILE):
-            found.add(("exception", mode, member, exceptionframe.NOT_DISPATCHED))
+        for mode, member in itertools.product((USER, KERNEL), context.NONVOLATILE):
+            found.add(("exception", mode, member, context.NOT_DISPATCHED))
     return found
 
 

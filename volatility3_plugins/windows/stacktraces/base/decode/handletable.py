@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from typing import Iterator, Optional
 
-from .extents import Extents
 from .pagetable import PAGE_SIZE
+from .ranges import Extents
 from .record import Record
 from .structure import Buffer, Structures
 

@@ -11,8 +11,8 @@ from __future__ import annotations
 import bisect
 from typing import Callable, Dict, Iterable, Iterator, List, Optional, Tuple
 
-from .extents import Extents
 from .pagetable import PAGE_SIZE
+from .ranges import Extents
 from .structure import Field
 
 Reader = Callable[[int, int], Extents]

@@ -9,7 +9,7 @@ has them, in the order in which they were found. Code compares words by identity
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Dict, Iterator, Optional, Tuple, Union
+from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Optional, Tuple, Union
 
 from .record import Record
 
@@ -21,18 +21,19 @@ class _WordMaker(type):
     it; its hash, of which each status needs one, is a call of Python.
     """
 
+    _words: List[Any]
+
     def __new__(cls, name: str, bases: Tuple[type, ...], body: Dict[str, Any]) -> Any:
         texts = {key: body.pop(key) for key in tuple(body) if not key.startswith("_")}
-        made = super().__new__(cls, name, bases, body)
-        made._words = {}
-        for key, value in texts.items():
-            word = made._words[key] = object.__new__(made)
+        made: Any = super().__new__(cls, name, bases, body)
+        made._words = [made() for _ in texts]
+        for word, (key, value) in zip(made._words, texts.items()):
             word.name, word.value = key, value
             setattr(made, key, word)
         return made
 
     def __iter__(cls) -> Iterator[Any]:
-        return iter(cls._words.values())
+        return iter(cls._words)
 
 
 if TYPE_CHECKING:

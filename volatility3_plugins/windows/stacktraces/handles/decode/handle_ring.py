@@ -12,9 +12,9 @@ from __future__ import annotations
 import struct
 from typing import Iterator, Tuple, Union
 
-from ...base.decode.extents import Extents
 from ...base.decode.memory import Memory
 from ...base.decode.pagetable import PAGE_SIZE
+from ...base.decode.ranges import Extents
 from ...base.decode.record import Record
 from ...base.decode.status import NOTHING, Status, Word, status
 from ...base.decode.structure import Structures

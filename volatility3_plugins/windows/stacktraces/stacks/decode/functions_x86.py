@@ -9,9 +9,9 @@ from typing import Callable, Dict, List, Optional, Tuple, TypeVar
 
 from ...base.decode.memo import late_pattern
 from ...base.decode.pagetable import PAGE_SIZE
-from . import callsite, clues_x86
+from . import clues_x86
 from .flow_x86 import MAX_CODE, SEH_PROLOG, Flow, StackPlace
-from .frames import Read
+from .frames import LONGEST_CALL, Read, direct_target
 
 MAX_FOLLOWED = 5_000_000
 """Instructions that are followed in one address space, in all."""
@@ -69,8 +69,8 @@ class Functions:
 
     def targets(self, address: int) -> List[int]:
         """Returns where the call before a return address goes, and where a jump there leads on to."""
-        before = self.code(address - callsite.LONGEST_CALL, callsite.LONGEST_CALL)
-        target = callsite.direct_target(before, address)
+        before = self.code(address - LONGEST_CALL, LONGEST_CALL)
+        target = direct_target(before, address)
         if target is None and before[1:3] == b"\xff\x15":
             target = self._pointer(int.from_bytes(before[3:], "little"))
         if target is None:

@@ -13,7 +13,6 @@ from typing import Iterator, List, Optional, Tuple
 from ...base.decode.pagetable import PAGE_SIZE
 from ...base.decode.record import Record
 from ...base.decode.status import Word
-from ...names.decode.functiontable import FunctionTable
 from ...names.decode.unwindinfo import (
     ALLOC_LARGE,
     ALLOC_SMALL,
@@ -26,6 +25,7 @@ from ...names.decode.unwindinfo import (
     SET_FPREG,
     Bytes,
     Code,
+    FunctionTable,
     ReadRva,
     RuntimeFunction,
     UnwindDataError,

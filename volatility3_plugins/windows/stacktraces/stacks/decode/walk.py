@@ -9,8 +9,8 @@ from typing import Collection, Dict, Generic, List, Optional, Tuple, TypeVar, Un
 
 from ...base.decode.pagetable import PAGE_SIZE
 from ...base.decode.status import Word
-from . import callsite
 from .frames import (
+    LONGEST_CALL,
     MAX_FRAMES,
     MAX_SCANNED,
     TRAP,
@@ -22,6 +22,7 @@ from .frames import (
     Stacks,
     StackWalk,
     UnwindError,
+    is_call,
 )
 from .registers import Registers, Registers32
 
@@ -252,10 +253,10 @@ def _behind_call(read: Read, address: int) -> Optional[bool]:
     Returns:
         None where that cannot be read, or only so far back that a longer call may go unseen.
     """
-    for length in (callsite.LONGEST_CALL, address % PAGE_SIZE):
-        if 0 < length <= min(address, callsite.LONGEST_CALL):
+    for length in (LONGEST_CALL, address % PAGE_SIZE):
+        if 0 < length <= min(address, LONGEST_CALL):
             code = read(address - length, length)
             if code is not None:
-                found = callsite.is_call(code)
-                return None if not found and length < callsite.LONGEST_CALL else found
+                found = is_call(code)
+                return None if not found and length < LONGEST_CALL else found
     return None

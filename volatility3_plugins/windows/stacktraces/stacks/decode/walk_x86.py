@@ -15,12 +15,13 @@ from typing import Collection, Optional
 
 from ...base.decode.status import Word
 from ...base.decode.structure import Structures
-from . import callsite, clues_x86, dispatchers_x86
+from . import clues_x86, dispatchers_x86
 from .dispatchers_x86 import Contexts, FindDispatcher
 from .flow_x86 import CALLERS, OURS
 from .frames import (
     FRAME_POINTER,
     LEAF,
+    LONGEST_CALL,
     SCAN,
     TRAP,
     UNWIND,
@@ -30,6 +31,7 @@ from .frames import (
     Read,
     UnwindError,
     anywhere,
+    lengths,
 )
 from .functions_x86 import Functions
 from .registers import Registers32
@@ -173,8 +175,8 @@ class Walker32(Walker[Registers32]):
             return registers.sp + place.depth
         # Arguments may have been popped since the call, which tells: before it they were there.
         popped = _APC_POPS if registers.exact else 0
-        before = self._functions.code(ip - callsite.LONGEST_CALL, callsite.LONGEST_CALL)
-        for length in callsite.lengths(before):
+        before = self._functions.code(ip - LONGEST_CALL, LONGEST_CALL)
+        for length in lengths(before):
             place = self._functions.place(start, ip - length)
             if place is not None and place.depth is not None:
                 return registers.sp - popped + place.depth

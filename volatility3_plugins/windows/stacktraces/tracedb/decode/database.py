@@ -23,12 +23,12 @@ import functools
 from itertools import chain
 from typing import Dict, Iterator, List, Optional, Tuple
 
-from ...base.decode.extents import Extents
 from ...base.decode.memory import WINDOW, Memory, Reader, Windows
+from ...base.decode.ranges import Extents
 from ...base.decode.record import Record
 from ...base.decode.status import Status
 from ...base.decode.structure import Buffer as Bytes
-from . import entries, linked
+from . import blocks, linked
 from . import status as stdstatus
 from .backtraces import BacktraceRecord, Buffer
 from .blocks import BlockWalk
@@ -80,7 +80,7 @@ class StdDatabase:
         memory = Memory(Windows(reader, WINDOW), header.layout.pointer_size)
         self._read = functools.partial(_read, self._memory, memory, used.lower_end)
         upper = reader(used.upper_start, used.upper_end - used.upper_start)
-        heads = tuple(entries.bucket_heads(header, self._memory))
+        heads = tuple(blocks.bucket_heads(header, self._memory))
         slots = linked.index_slots(upper, used, header.layout.pointer_size)
 
         def pointers() -> List[int]:
@@ -186,7 +186,7 @@ def _record_count(header: Header, used: Bounds, links: Links, claims: Dict[int, 
 
 
 def _records(
-    header: Header, links: Links, claims: Dict[int, int], count: int, read: entries.ReadBytes
+    header: Header, links: Links, claims: Dict[int, int], count: int, read: blocks.ReadBytes
 ) -> Iterator[BacktraceRecord]:
     """Yields a record for each index 1, 2, ... count, with the bytes of the entry as they are."""
     layout = header.layout.entry

@@ -12,11 +12,10 @@ import functools
 from itertools import compress
 from typing import Callable, Dict, Iterator, List, Optional, Sequence, Tuple
 
-from ...base.decode.extents import Extents
+from ...base.decode.ranges import Extents
 from ...base.decode.record import Record
-from . import entries as stdentries
-from .blocks import Blocks
-from .entries import Heads, ReadBytes, read_entry
+from . import blocks as stdblocks
+from .blocks import Blocks, Heads, ReadBytes, read_entry
 from .header import Bounds, Header
 
 UNREADABLE = -1
@@ -109,7 +108,7 @@ class Links:
             self.buckets = plain
             return
         following = self._following = list(map(self.by_address.get, self.blocks.chains))
-        for bucket, address in stdentries.starts(heads):
+        for bucket, address in stdblocks.starts(heads):
             self._follow_one(bucket, address, following)
 
     def _follow_one(self, bucket: int, address: int, following: List[Optional[int]]) -> None:
@@ -245,7 +244,7 @@ def index_slots(memory: Extents, used: Bounds, size: int) -> List[Slots]:
         first = -(-(used.upper_end - high) // size) + 1
         if first <= last:
             start = used.upper_end - last * size
-            found.append(Slots(first, stdentries.pointers(memory, start, last - first + 1, size)[::-1]))
+            found.append(Slots(first, stdblocks.pointers(memory, start, last - first + 1, size)[::-1]))
     return found[::-1]
 
 
@@ -275,7 +274,7 @@ def in_order(blocks: Blocks, heads: Sequence[Heads]) -> Optional[List[int]]:
         For each entry its bucket, or -1 if it is in no chain. None if the chains do not all go in one
         direction, or if a link does not lead to an entry, or if two links lead to the same entry.
     """
-    pending: Dict[int, int] = {address: bucket for bucket, address in stdentries.starts(heads)}
+    pending: Dict[int, int] = {address: bucket for bucket, address in stdblocks.starts(heads)}
     used = sum(len(run.addresses) - run.addresses.count(0) for run in heads)
     addresses, links = blocks.addresses, blocks.chains
     upwards = next((link > address for address, link in zip(addresses, links) if link), True)

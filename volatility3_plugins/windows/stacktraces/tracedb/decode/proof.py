@@ -14,7 +14,7 @@ from typing import Iterator, List, Optional, Sequence, Tuple
 
 from ...base.decode.memory import Reader
 from ...base.decode.record import Record
-from . import entries
+from . import blocks
 from .blocks import BlockWalk
 from .header import MAX_DATABASE, Header, contradictions, parse
 from .layout import StdLayout
@@ -202,7 +202,7 @@ def agreement(reader: Reader, header: Header) -> Tuple[int, int]:
         hash belongs in that bucket, the first block if it looks like an entry.
     """
     memory = reader(header.buckets, header.buckets_end - header.buckets)
-    heads = list(entries.starts(entries.bucket_heads(header, memory)))
+    heads = list(blocks.starts(blocks.bucket_heads(header, memory)))
     step = max(len(heads) // _SAMPLE, 1)
     verdicts = [_belongs(reader, header, bucket, head) for bucket, head in heads[::step][:_SAMPLE]]
     verdicts.append(_begins(reader, header))
@@ -233,7 +233,7 @@ def _belongs(reader: Reader, header: Header, bucket: int, address: int) -> Optio
         return None
     if not 0 < layout.scan(head, 0)[2] <= layout.max_depth:
         return False
-    entry = entries.read_entry(layout, memory.read, address)
+    entry = blocks.read_entry(layout, memory.read, address)
     return header.bucket_of(entry.frames) == bucket if entry else None
 
 

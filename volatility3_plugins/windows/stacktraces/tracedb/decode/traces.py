@@ -10,10 +10,10 @@ from itertools import chain, compress, count
 from operator import not_
 from typing import Dict, Iterable, Iterator, Optional, Tuple
 
-from ...base.decode.extents import Extents
+from ...base.decode.ranges import Extents
 from . import status
+from .blocks import ReadBytes
 from .capture import HASH_MASK
-from .entries import ReadBytes
 from .header import Bounds, Header
 from .judge import Judge, Trace
 from .linked import Links

@@ -15,7 +15,7 @@ from __future__ import annotations
 import abc
 from typing import Dict, FrozenSet, Iterator, List, Mapping, Optional, Pattern, Sequence, Tuple
 
-from ...base.decode.extents import Extents
+from ...base.decode.ranges import Extents
 from ...base.decode.record import Record
 from ...base.decode.structure import Structure, Structures
 from ...names.decode.unwindinfo import UnwindInfo

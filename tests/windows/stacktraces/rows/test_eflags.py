@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hypothesis import given
 from hypothesis import strategies as st
-from volatility3.plugins.windows.stacktraces.traps.decode.eflags import dr7_text, eflags_text
+from volatility3.plugins.windows.stacktraces.rows.traps import dr7_text, eflags_text
 
 
 def test_flags() -> None:
