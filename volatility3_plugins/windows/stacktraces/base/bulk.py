@@ -9,7 +9,7 @@ All modules of this package use canonical addresses; this module converts betwee
 from __future__ import annotations
 
 import io
-from typing import Callable, Dict, Iterable, Iterator, Tuple
+from typing import Callable, Dict, Iterable, Iterator, Optional, Tuple
 
 from volatility3.framework import exceptions, interfaces
 from volatility3.framework.layers import linear
@@ -119,8 +119,30 @@ def read_extents(
     first = masked(layer, start)
     length = max(min(length, layer.maximum_address + 1 - first), 0)
     base = canonical(layer, start) - first
+    if 0 < length <= PAGE_SIZE - first % PAGE_SIZE and mapping is pages.mapping:
+        data = _within_a_page(context, layer, first, length)
+        if data is not None:
+            return Extents(((base + first, data),))
     runs = _joined(_runs(context, layer_name, first, length, mapping))
     return Extents((base + offset, data) for offset, data in runs)
+
+
+def _within_a_page(
+    context: interfaces.context.ContextInterface,
+    layer: interfaces.layers.DataLayerInterface,
+    start: int,
+    length: int,
+) -> Optional[bytes]:
+    """Reads a range that crosses no page border, as most structures do; None unless it is in one piece."""
+    while isinstance(layer, linear.LinearlyMappedLayer):
+        found = tuple(layer.mapping(start, length, ignore_errors=True))
+        if len(found) != 1 or found[0][1] != length:
+            return None
+        start, layer = found[0][2], context.layers[found[0][4]]
+    try:
+        return layer.read(start, length)
+    except exceptions.InvalidAddressException:
+        return None
 
 
 def of_pieces(context: interfaces.context.ContextInterface, pieces: Iterable[pages.Piece]) -> Extents:

@@ -11,7 +11,7 @@ threads that processors were executing; and among those for which handle tables 
 from __future__ import annotations
 
 import logging
-from typing import Dict, Iterator, List, Optional, Set, Tuple
+from typing import Dict, Iterable, Iterator, List, Optional, Set, Tuple
 
 from volatility3.framework import exceptions, interfaces
 from volatility3.plugins.windows import psscan
@@ -98,8 +98,13 @@ class CidTable:
             tables = image.part(HandleTables)
         except MissingMemberError:
             return
-        table = tables.at(address)
-        kind = image.types["_ETHREAD"].field("Tcb.Header.Type")
+        table, thread = tables.at(address), image.types["_ETHREAD"]
+        kind, owner, pid = (
+            thread.field("Tcb.Header.Type"),
+            thread.find(*PROCESS_OF_THREAD),
+            thread.field("Cid.UniqueProcess"),
+        )
+        said: List[Tuple[int, Optional[int], Optional[int]]] = []
         for number, entry in enumerate(tables.entries(table) if table is not None else ()):
             if number >= MAX_IDS:
                 vollog.warning(f"{CID_TABLE} has more than {MAX_IDS} entries: the rest is not looked at")
@@ -111,18 +116,18 @@ class CidTable:
             if found & ~LOCK_BIT == PROCESS_OBJECT:
                 self.processes[entry.object_header] = entry.handle
             elif found & ~LOCK_BIT == THREAD_OBJECT:
-                self.threads[entry.object_header] = entry.handle
-        self._assign(image)
+                ethread = entry.object_header
+                self.threads[ethread] = entry.handle
+                own = None if owner is None else memory.member(ethread, owner)
+                said.append((ethread, own, memory.member(ethread, pid)))
+        self._assign(said)
 
-    def _assign(self, image: Image) -> None:
+    def _assign(self, said: Iterable[Tuple[int, Optional[int], Optional[int]]]) -> None:
         """Assigns each thread to the process that it points to, or else to that of its process ID."""
-        memory, thread = image.memory(image.kernel), image.types["_ETHREAD"]
-        owner, pid = thread.find(*PROCESS_OF_THREAD), thread.field("Cid.UniqueProcess")
         by_id = {number: eprocess for eprocess, number in self.processes.items()}
-        for ethread in self.threads:
-            eprocess = None if owner is None else memory.member(ethread, owner)
+        for ethread, eprocess, pid in said:
             if eprocess not in self.processes:
-                eprocess = by_id.get(memory.member(ethread, pid) or 0, eprocess)
+                eprocess = by_id.get(pid or 0, eprocess)
             if eprocess:
                 self.threads_of.setdefault(eprocess, []).append(ethread)
 

@@ -314,7 +314,7 @@ class Threads(interfaces.configuration.VersionableInterface):
 
     def _at(self, process: Process, ethread: int) -> Thread:
         """Returns the thread at an address."""
-        return self._thread(process, ethread, ethread, self._memory.load(ethread, self._size))
+        return self._thread(process, ethread, ethread, self._memory.held(ethread, self._size))
 
     def _nothing(self, process: Process, said: Status) -> Thread:
         """Returns what stands for threads that cannot be listed."""
@@ -329,14 +329,15 @@ class Threads(interfaces.configuration.VersionableInterface):
             values[name] = None if data is None else field.of(data, -field.offset)
         partly = None in (values[name] for name in self._fields)
         said = status(Word.PARTLY_UNREADABLE) if partly else NOTHING
+        absent = partly and held.missing(start, start + self._size) == self._size
         if values["type"] is not None and values["type"] & ~LOCK_BIT != THREAD_OBJECT:
             said = status(Word.NOT_A_THREAD)
-        elif not held.runs:
+        elif absent:
             said = status(Word.UNREADABLE)
         elif values["state"] == TERMINATED:
             said = status(Word.TERMINATED)
         processor = self._running.get(ethread)
-        if held.runs and not says(said, Word.NOT_A_THREAD):
+        if not absent and not says(said, Word.NOT_A_THREAD):
             said = status(said, self._doubts(process, ethread, values, processor))
         values["tid"] = ids.identifier(values["tid"])
         if values["create_time"] is not None:

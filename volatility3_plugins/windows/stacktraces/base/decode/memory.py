@@ -21,8 +21,8 @@ Reader = Callable[[int, int], Extents]
 WINDOW = 0x10000
 """Bytes that are read at once where structures lie side by side, as the blocks of a heap do."""
 
-MAX_WINDOWS = 1024
-"""Windows that are kept; when there are more, all are dropped and read again when asked for again."""
+MAX_HELD = 1 << 25
+"""Bytes of windows that are kept; beyond it all are dropped, and read again when asked for again."""
 
 MAX_STRING = 0x1000
 
@@ -43,13 +43,14 @@ class Windows:
     def __init__(self, reader: Reader, size: int = PAGE_SIZE) -> None:
         self.reader = reader
         self.size = size
+        self.most = MAX_HELD // size
         self._held: Dict[int, Extents] = {}
 
     def get(self, number: int) -> Extents:
         """Returns what is present of a window."""
         found = self._held.get(number)
         if found is None:
-            if len(self._held) >= MAX_WINDOWS:
+            if len(self._held) >= self.most:
                 self._held.clear()
             found = self._held[number] = self.reader(number * self.size, self.size)
         return found
@@ -126,6 +127,14 @@ class Memory:
         """Returns the present parts of a range, and does not keep them."""
         return self._windows.reader(start, length)
 
+    def held(self, start: int, length: int) -> Extents:
+        """Returns what is present of the windows in which a range lies, and keeps it: for what is small."""
+        size = self._windows.size
+        first, last = start // size, (start + max(length, 1) - 1) // size
+        if first == last:
+            return self._windows.get(first)
+        return Extents(run for number in range(first, last + 1) for run in self._windows.get(number).runs)
+
     def pages(self, start: int, end: int) -> Iterator[Tuple[int, bytes]]:
         """Yields (address, bytes) of each present page of a range, as far as the limits allow."""
         ranges: List[Range] = [(start, end)]
@@ -179,7 +188,7 @@ class Memory:
 
     def _keep(self, number: int, run: _Run) -> None:
         """Keeps a run of a window at hand; all of the run may be read."""
-        if len(self._runs) >= MAX_WINDOWS:
+        if len(self._runs) >= self._windows.most:
             self._runs.clear()
         self._low, self._data = self._runs[number] = run
 
