@@ -16,7 +16,6 @@ from ..base.decode.memory import Reader
 from ..base.decode.ranges import Extents
 from ..base.decode.record import Record
 from ..base.decode.status import NOTHING, Status, Word, status
-from ..base.decode.structure import Buffer
 from ..base.image import AddressSpace
 from .decode import heaplog
 from .decode import proof as stdproof
@@ -143,11 +142,8 @@ def logs_in(starts: Iterable[int], reader: Reader, layouts: Layouts) -> Tuple[Li
     found: List[int] = []
     tries = 0
     for start in starts:
-        held = reader(start, LOG_PLACES + 2 * layout.pointer_size)
-        for address in range(start, start + LOG_PLACES, 2 * layout.pointer_size):
-            head = held.read(address, 2 * layout.pointer_size)
-            if head is None or not _may_be_log(head, layout):
-                continue
+        held = reader(start, LOG_PLACES)
+        for address in _log_places(held, start, layout):
             if tries >= MAX_LOG_TRIES:
                 return found, status(Word.SEARCH_CUT_SHORT)
             tries += 1
@@ -156,11 +152,19 @@ def logs_in(starts: Iterable[int], reader: Reader, layouts: Layouts) -> Tuple[Li
     return found, NOTHING
 
 
-def _may_be_log(head: Buffer, layout: HeapLogLayout) -> bool:
-    """Tells whether two words may begin a log: what its records come from, and how many there are."""
-    lookaside = int.from_bytes(head[: layout.pointer_size], "little")
-    count = layout.trace_count.of(head)
-    return 0 < lookaside < USER_END[layout.pointer_size] and not lookaside % 8 and 0 < count < MAX_RECORDS
+def _log_places(held: Extents, start: int, layout: HeapLogLayout) -> Iterator[int]:
+    """Yields where two words may begin a log: what its records come from, and how many there are."""
+    step, end = 2 * layout.pointer_size, USER_END[layout.pointer_size]
+    word = struct.Struct(f"<{POINTER_CODES[layout.pointer_size]}")
+    for low, data in held.runs:
+        for offset in range(-(low - start) % step, len(data) - step + 1, step):
+            (lookaside,) = word.unpack_from(data, offset)
+            if (
+                0 < lookaside < end
+                and not lookaside % 8
+                and 0 < layout.trace_count.of(data, offset) < MAX_RECORDS
+            ):
+                yield low + offset
 
 
 def recovered(reader: Reader, address: int, layouts: Layouts) -> Optional[Proof]:

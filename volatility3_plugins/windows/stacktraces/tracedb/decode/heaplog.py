@@ -10,6 +10,7 @@ structures.
 
 from __future__ import annotations
 
+import operator
 import struct
 from typing import Iterator, Optional, Set, Tuple
 
@@ -69,16 +70,19 @@ class HeapLog:
         if data is None:
             return False
         code, each = POINTER_CODES[layout.pointer_size], layout.bucket_size // layout.pointer_size
-        words = struct.unpack_from(f"<{each * layout.bucket_count}{code}", data, layout.buckets)
+        count = each * layout.bucket_count
+        words = struct.unpack_from(f"<{count}{code}", data, layout.buckets)
         # One pointer that is damaged does not take the log away.
-        if sum(bool(word % layout.pointer_size) for word in words) * FEW > len(words) - words.count(0):
+        lowest = bytes(data[layout.buckets :: layout.pointer_size][:count])
+        aligned = bytes(range(0, 0x100, layout.pointer_size))
+        if len(lowest.translate(None, aligned)) * FEW > len(words) - words.count(0):
             return False
-        found = list(enumerate(zip(words[::each], words[1::each])))
+        heads, lasts = words[::each], words[1::each]
         # One pointer further on, what a bucket found last stands for the head of its chain.
-        without_head = sum(bool(last and not head) for _, (head, last) in found)
-        if without_head * FEW > sum(bool(last) for _, (_, last) in found):
+        without_head = sum(map(operator.lt, map(bool, heads), map(bool, lasts)))
+        if without_head * FEW > len(lasts) - lasts.count(0):
             return False
-        used = [(bucket, records) for bucket, records in found if records[0]]
+        used = [(bucket, records) for bucket, records in enumerate(zip(heads, lasts)) if records[0]]
         verdicts = [
             _Record(self._memory, record, layout).agrees(bucket)
             for bucket, records in used[:: max(len(used) // _SAMPLE, 1)][:_SAMPLE]
