@@ -115,10 +115,9 @@ class Selection:
             return self._decide([list(map(judge, frames)) for judge in judges])
 
         def takes_by_one(frames: Iterable[Optional[int]]) -> bool:
-            frames, judge = tuple(frames), judges[0]
-            taken = True in map(judge, frames)
-            self.doubtful += not taken and None in map(judge, frames)
-            return taken
+            verdicts = set(map(judges[0], frames))
+            self.doubtful += None in verdicts and True not in verdicts
+            return True in verdicts
 
         return takes_by_one if len(judges) == 1 else takes
 

@@ -32,6 +32,9 @@ DISABLED = "Disabled"
 FAILED = "Error outputting file"
 
 _OFTEN = 4096
+_AT_ONCE = 64
+"""Items that are made before any is shown: so few that they are still in the cache of the processor."""
+
 
 _DOUBTFUL = (
     "{} more may be what --find and --unbacked ask for: they have frames that cannot be read, or no names"
@@ -133,11 +136,12 @@ class Listing:
         A database has a hundred thousand traces: here each costs no step of Python.
         """
         items = iter(items)
-        while True:
-            some = list(itertools.islice(items, _OFTEN))
+        for count in itertools.count():
+            some = tuple(itertools.islice(items, _AT_ONCE))
             if not some:
                 return
-            self._plugin._progress_callback(self._percent, text)
+            if not count % (_OFTEN // _AT_ONCE):
+                self._plugin._progress_callback(self._percent, text)
             yield from some
 
     def noting(self, rows: Iterator[Item]) -> Iterator[Item]:
