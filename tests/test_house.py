@@ -28,6 +28,7 @@ FLOORS = (
     {"tracedb", "traps"},
     {"heaps", "stacks", "locks", "handles", "objects"},
     {"flat"},
+    {"findings"},
     {"rows"},
     {"plugins"},
 )

@@ -62,6 +62,7 @@ class FlatStack(Record):
         nothing: there is no stack, and none was to be expected
         more_tids: the other owners of a lock
         full: there are as many frames as Windows records: outer ones may be missing
+        acting: the address space that names the frames, where that may be another one
     """
 
     kind: str
@@ -82,6 +83,7 @@ class FlatStack(Record):
     nothing: bool = False
     more_tids: Tuple[int, ...] = ()
     full: bool = False
+    acting: Optional[AddressSpace] = None
 
     @property
     def tids(self) -> Tuple[int, ...]:

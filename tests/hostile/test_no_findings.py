@@ -1,0 +1,65 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""No false alarm: in images that nobody altered `windows.tracefindings` finds nothing above `low`."""
+
+from __future__ import annotations
+
+import pathlib
+from typing import List
+
+import pytest
+from volatility3.plugins.windows import tracefindings
+from volatility3.plugins.windows.stacktraces.findings.finding import LOW
+
+from tests.forge import context, real_sets
+from tests.forge.dump import Image
+from tests.hostile import undamaged
+from tests.hostile.test_undamaged import REAL
+from tests.support import grid, real_trapframes, realtruth
+from tests.windows import test_trapframes_real
+
+IMPLANTED = tuple(name for name in undamaged.BUILDERS if name.startswith("sample"))
+"""The sample has an implant."""
+
+
+def alarms(image: Image, folder: pathlib.Path) -> List[str]:
+    """What is found above `low`."""
+    opened = context.open_image(image, folder)
+    rows = [node.row for node in grid.run(opened, tracefindings.TraceFindings)]
+    found = [row for row in rows if row["Severity"] not in (LOW, None)]
+    return [
+        f"{row['Finding']} {row['Kind']} {row['Symbol']} {row['How']}: {row['Evidence']}" for row in found
+    ]
+
+
+@pytest.mark.parametrize("name", [name for name in undamaged.BUILDERS if name not in IMPLANTED])
+def test_of_a_forged_image(name: str, tmp_path: pathlib.Path) -> None:
+    assert not alarms(undamaged.BUILDERS[name](), tmp_path)
+
+
+@pytest.mark.parametrize("name", IMPLANTED)
+def test_the_sample_is_no_clean_image(name: str, tmp_path: pathlib.Path) -> None:
+    """The tests above can fail."""
+    assert alarms(undamaged.BUILDERS[name](), tmp_path)
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize(("path", "kernel"), REAL)
+def test_of_a_real_set(path: pathlib.Path, kernel: str, tmp_path: pathlib.Path) -> None:
+    assert not alarms(realtruth.image_of(real_sets.load(path), kernel, symbols=True), tmp_path)
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize("build", real_trapframes.BUILDS)
+def test_of_real_trap_frames(build: str, shared_dir: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    """Each kind of frame on a stack of its own kernel; of these the first user and the first kernel one."""
+    frames = real_trapframes.load(shared_dir, build)
+    for number, mode in enumerate(dict.fromkeys(each.mode for each in frames)):
+        real = next(each for each in frames if each.mode == mode)
+        kernel, pointer, active = test_trapframes_real.kernel_of(build, frames)
+        kernel.space.write(real.stack_address, real.stack)
+        kernel.space.write(active, bytes([real.debug_active]))
+        kernel.space.write_int(pointer, real.address)
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        assert not alarms(kernel.image(), folder), real.label
