@@ -32,7 +32,7 @@ class Page(Record):
     executable: bool
 
 
-class Facts:
+class CheckFacts:
     """The facts of an image.
 
     Args:

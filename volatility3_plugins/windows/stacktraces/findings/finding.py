@@ -16,7 +16,7 @@ from ..base.image import AddressSpace
 from ..flat.decode.schema import RECORDED, SCAN
 from ..flat.frames import FlatFrame
 from ..flat.stack import FlatStack
-from .facts import Facts
+from .facts import CheckFacts
 
 HIGH, MEDIUM, LOW = "high", "medium", "low"
 SEVERITIES = (HIGH, MEDIUM, LOW)
@@ -69,9 +69,9 @@ class Finding(Record):
     status: Status = NOTHING
 
 
-OfStack = Callable[[FlatStack, Facts], Iterator[Finding]]
-OfImage = Callable[[Facts], Iterator[Finding]]
-Unchecked = Callable[[Facts], Iterator[str]]
+OfStack = Callable[[FlatStack, CheckFacts], Iterator[Finding]]
+OfImage = Callable[[CheckFacts], Iterator[Finding]]
+Unchecked = Callable[[CheckFacts], Iterator[str]]
 
 
 class Check(Record):
@@ -104,7 +104,7 @@ class Check(Record):
     unchecked: Optional[Unchecked] = None
 
 
-class Place(Record):
+class FramePlace(Record):
     """A frame of a stack with what checks ask of it.
 
     Attributes:
@@ -124,7 +124,7 @@ class Place(Record):
     guessed: bool
 
 
-def places(stack: FlatStack, *backings: str) -> Iterator[Place]:
+def places(stack: FlatStack, *backings: str) -> Iterator[FramePlace]:
     """Yields the frames of a stack behind which one of several backings is (all frames without any)."""
     for number, frame in enumerate(stack.frames):
         name, address = frame.name, frame.address
@@ -132,15 +132,15 @@ def places(stack: FlatStack, *backings: str) -> Iterator[Place]:
             continue
         walked = stack.walked[number] if stack.walked else None
         if walked is None:
-            yield Place(number, frame, address, address - 1, RECORDED, False)
+            yield FramePlace(number, frame, address, address - 1, RECORDED, False)
         else:
             guessed = walked.how == SCAN or not walked.sure
-            yield Place(number, frame, address, address - walked.returns, walked.how, guessed)
+            yield FramePlace(number, frame, address, address - walked.returns, walked.how, guessed)
 
 
 def of_place(
     stack: FlatStack,
-    place: Place,
+    place: FramePlace,
     severity: str,
     confidence: str,
     evidence: str,

@@ -17,8 +17,8 @@ from ..base.objectheaders import Objects
 from ..base.processlist import PROCESS_OF_THREAD
 from ..flat.decode.schema import HANDLE
 from ..flat.stack import FlatStack
-from .facts import Facts
-from .finding import LIKELY, LOW, NONE_KNOWN, Check, Finding, Place, of_place, places
+from .facts import CheckFacts
+from .finding import LIKELY, LOW, NONE_KNOWN, Check, Finding, FramePlace, of_place, places
 from .unbacked import PRIVATE, explained
 
 _OPENING = ("open", "create")
@@ -32,7 +32,7 @@ _THREAD_RIGHTS = {0x10: "THREAD_SET_CONTEXT", 0x80: "THREAD_SET_THREAD_TOKEN"}
 _VM_READ = 0x10
 _LSASS = "lsass.exe"
 _CREDENTIALS = "T1003.001"
-_FOLDERS = ("\\windows\\", "\\program files\\", "\\program files (x86)\\")
+_FOLDERS = ("\\windows\\", "\\program files\\", "\\program files (")
 _NATIVE = ("\\systemroot\\", "\\??\\", "\\device\\")
 
 
@@ -44,7 +44,7 @@ class _Opened(Record):
     rights: Tuple[str, ...]
 
 
-def find(stack: FlatStack, facts: Facts) -> Iterator[Finding]:
+def find(stack: FlatStack, facts: CheckFacts) -> Iterator[Finding]:
     """Yields the events in which such code opened another process or thread; of each handle one is shown."""
     if stack.event not in _OPENING or stack.owner is None:
         return
@@ -66,7 +66,7 @@ def find(stack: FlatStack, facts: Facts) -> Iterator[Finding]:
     yield found._replace(technique=_CREDENTIALS) if _LSASS in opened.name else found
 
 
-def _caller(stack: FlatStack, facts: Facts) -> Tuple[Optional[Place], str, str]:
+def _caller(stack: FlatStack, facts: CheckFacts) -> Tuple[Optional[FramePlace], str, str]:
     """Returns the innermost frame that is suspect, how severe that is, and what else explains it."""
     space = stack.acting or stack.space
     for place in places(stack, PRIVATE):
@@ -91,7 +91,7 @@ def _of_windows(path: str) -> bool:
     return rest[2 if rest[1:2] == ":" else 0 :].startswith(_FOLDERS)
 
 
-def _opened(stack: FlatStack, kind: str, facts: Facts) -> Optional[_Opened]:
+def _opened(stack: FlatStack, kind: str, facts: CheckFacts) -> Optional[_Opened]:
     """Returns what the handle of an event leads to now, None if it is closed or cannot be read."""
     image = facts.image
     try:
@@ -123,7 +123,7 @@ def _named(access: int, rights: Dict[int, str]) -> Tuple[str, ...]:
     return tuple(name for bit, name in rights.items() if access & bit)
 
 
-def unchecked(facts: Facts) -> Iterator[str]:
+def unchecked(facts: CheckFacts) -> Iterator[str]:
     """Yields that the rights of handles are not kept as such, where that is so."""
     try:
         if facts.image.part(HandleTables).has_creators:

@@ -13,7 +13,7 @@ from ..base.spaces import SYSTEM_PID, AddressSpaces
 from ..flat.decode.schema import THREAD_KINDS
 from ..flat.stack import FlatStack
 from ..threads.lister import TERMINATED, Threads
-from .facts import Facts
+from .facts import CheckFacts
 from .finding import CERTAIN, HIGH, LIKELY, LOW, MEDIUM, NONE_KNOWN, Check, Finding
 
 _EXIT_TIME = "ExitTime.QuadPart"
@@ -24,7 +24,7 @@ _INITIALIZED = 0
 """Initialized of KTHREAD_STATE: the thread never ran."""
 
 
-def find(facts: Facts) -> Iterator[Finding]:
+def find(facts: CheckFacts) -> Iterator[Finding]:
     """Yields live processes that the process list lacks, and those with the page tables of another."""
     for space in AddressSpaces.list_spaces(facts.image, facts.pids or None):
         if space.kernel or space.wow64 or _exited(space, facts):
@@ -40,7 +40,7 @@ def find(facts: Facts) -> Iterator[Finding]:
             )
 
 
-def _unlisted(space: AddressSpace, facts: Facts) -> Iterator[Finding]:
+def _unlisted(space: AddressSpace, facts: CheckFacts) -> Iterator[Finding]:
     scanned = POOL_SCAN in _witnesses(space.remark)
     threads = len(facts.image.part(CidTable).threads_of.get(space.eprocess, ()))
     where = CID_TABLE
@@ -58,13 +58,13 @@ def _unlisted(space: AddressSpace, facts: Facts) -> Iterator[Finding]:
     )
 
 
-def _live(space: AddressSpace, facts: Facts) -> int:
+def _live(space: AddressSpace, facts: CheckFacts) -> int:
     """Returns how many threads on a process's own list have not ended."""
     listed = Threads.list_threads(facts.image, offset=space.eprocess)
     return sum(not thread.unusable and thread.state != TERMINATED for thread in listed)
 
 
-def of_thread(stack: FlatStack, facts: Facts) -> Iterator[Finding]:
+def of_thread(stack: FlatStack, facts: CheckFacts) -> Iterator[Finding]:
     """Yields a thread that the list of its process lacks, and that another witness knows."""
     thread = stack.thread
     if thread is None or thread.state in (TERMINATED, None) or thread.unusable:
@@ -97,13 +97,13 @@ def _sharing(said: Status) -> Optional[Said]:
     return next((each for each in shared if each.number != SYSTEM_PID), None)
 
 
-def _exited(space: AddressSpace, facts: Facts) -> bool:
+def _exited(space: AddressSpace, facts: CheckFacts) -> bool:
     process = facts.image.types.find("_EPROCESS")
     field = None if process is None else process.find(_EXIT_TIME)
     return bool(field and facts.image.memory(facts.image.kernel).member(space.eprocess, field))
 
 
-def unchecked(facts: Facts) -> Iterator[str]:
+def unchecked(facts: CheckFacts) -> Iterator[str]:
     """Yields what only a scan finds, where none was asked for."""
     if not facts.scan:
         yield "processes and threads that only a pool scan finds: --scan"

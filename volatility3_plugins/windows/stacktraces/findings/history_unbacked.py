@@ -8,7 +8,7 @@ from typing import Iterator
 
 from ..flat.decode.schema import HANDLE, HEAP, HEAPLOG, LOCK, OBJECT, STD
 from ..flat.stack import FlatStack
-from .facts import Facts
+from .facts import CheckFacts
 from .finding import CERTAIN, HIGH, LIKELY, LOW, MEDIUM, Check, Finding, of_place, places
 from .unbacked import PRIVATE, UNMAPPED, explained
 
@@ -19,7 +19,7 @@ RECORDING = (STD, HEAPLOG, HEAP, LOCK, HANDLE, OBJECT)
 _GONE = "a module that was unloaded, and whose record was overwritten"
 
 
-def find(stack: FlatStack, facts: Facts) -> Iterator[Finding]:
+def find(stack: FlatStack, facts: CheckFacts) -> Iterator[Finding]:
     """Yields the recorded callers in private memory, whatever its protection is by now."""
     space = stack.acting or stack.space
     for place in places(stack, PRIVATE, UNMAPPED):

@@ -8,14 +8,14 @@ from typing import Iterator
 
 from ..flat.decode.schema import KINDS, RECORDED, TRAP
 from ..flat.stack import FlatStack
-from .facts import Facts
+from .facts import CheckFacts
 from .finding import CERTAIN, HIGH, LIKELY, LOW, POSSIBLE, Check, Finding, of_place, places
 
 _FIRMWARE = "the firmware's runtime services, the hypervisor's call page"
 _REGION = 0x10000
 
 
-def find(stack: FlatStack, facts: Facts) -> Iterator[Finding]:
+def find(stack: FlatStack, facts: CheckFacts) -> Iterator[Finding]:
     """Yields the frames in no module; of a stack, or of all recorded stacks near each other, one is shown."""
     for place in places(stack, "none"):
         name = place.frame.name

@@ -8,13 +8,13 @@ from typing import Iterator
 
 from ..flat.decode.schema import KINDS, RECORDED
 from ..flat.stack import FlatStack
-from .facts import Facts
+from .facts import CheckFacts
 from .finding import HIGH, LIKELY, LOW, MEDIUM, Check, Finding, of_place, places
 
 _NAME_END = ">"
 
 
-def find(stack: FlatStack, facts: Facts) -> Iterator[Finding]:
+def find(stack: FlatStack, facts: CheckFacts) -> Iterator[Finding]:
     """Yields the frames in unloaded modules; of each module and kind of stack one is shown."""
     for place in places(stack, "unloaded"):
         name = place.frame.name

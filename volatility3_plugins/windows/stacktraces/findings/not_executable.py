@@ -8,13 +8,13 @@ from typing import Iterator
 
 from ..flat.decode.schema import THREAD_KINDS, TRAP
 from ..flat.stack import FlatStack
-from .facts import Facts
+from .facts import CheckFacts
 from .finding import HIGH, LIKELY, LOW, MEDIUM, NONE_KNOWN, Check, Finding, of_place, places
 
 _CRASH = "a jump to data that is about to end the process"
 
 
-def find(stack: FlatStack, facts: Facts) -> Iterator[Finding]:
+def find(stack: FlatStack, facts: CheckFacts) -> Iterator[Finding]:
     """Yields the frames of user mode whose page is in memory and forbids execution; of each range one."""
     if not facts.has_no_execute(stack.space):
         return
@@ -35,7 +35,7 @@ def find(stack: FlatStack, facts: Facts) -> Iterator[Finding]:
         yield of_place(stack, place, severity, LIKELY, evidence, innocent, group)
 
 
-def unchecked(facts: Facts) -> Iterator[str]:
+def unchecked(facts: CheckFacts) -> Iterator[str]:
     """Yields that no page forbids execution, where that is so."""
     if not facts.has_no_execute(facts.image.kernel):
         yield "the page tables have no bit that forbids execution"

@@ -31,7 +31,7 @@ from . import (
     start_mismatch,
     unbacked,
 )
-from .facts import Facts
+from .facts import CheckFacts
 from .finding import CONFIDENCES, SEVERITIES, Check, Finding
 
 CHECKS: Dict[str, Check] = {
@@ -55,7 +55,7 @@ MAX_FINDINGS = 1 << 16
 _CUT = f"more than {MAX_FINDINGS} findings: the rest is left out"
 
 
-class Found(Record):
+class Outcome(Record):
     """A finding and its check; or why a check, or a part of one, could not run.
 
     Attributes:
@@ -98,19 +98,19 @@ class _Gathering:
             if not count or last != each.trace_id:
                 self._stacks[each.group] = count + 1, each.trace_id
 
-    def found(self) -> Iterator[Found]:
+    def found(self) -> Iterator[Outcome]:
         """Yields what was found."""
         for group, finding in self._worst.items():
-            yield Found(self.check, finding, self._stacks[group][0])
+            yield Outcome(self.check, finding, self._stacks[group][0])
 
-    def reasons(self, facts: Facts) -> Iterator[Found]:
+    def reasons(self, facts: CheckFacts) -> Iterator[Outcome]:
         """Yields why the check, or a part of it, could not run."""
         if not self.ran:
-            yield Found(self.check, None, reason=self.check.needs)
+            yield Outcome(self.check, None, reason=self.check.needs)
         for reason in self.check.unchecked(facts) if self.check.unchecked is not None else ():
-            yield Found(self.check, None, reason=reason)
+            yield Outcome(self.check, None, reason=reason)
         if self._cut:
-            yield Found(self.check, None, reason=_CUT)
+            yield Outcome(self.check, None, reason=_CUT)
 
 
 def rank(finding: Finding) -> Tuple[int, int]:
@@ -141,7 +141,7 @@ class Findings(interfaces.configuration.VersionableInterface):
         around: Around = nullcontext,
     ) -> None:
         super().__init__()
-        self._facts = Facts(symbolizer, pids, scan)
+        self._facts = CheckFacts(symbolizer, pids, scan)
         self._traces = FlatTraces(symbolizer, around)
         self._gathered = [_Gathering(each) for each in CHECKS.values() if not checks or each.name in checks]
 
@@ -163,7 +163,7 @@ class Findings(interfaces.configuration.VersionableInterface):
         for each in self._gathered:
             each.add(each.check.of_image(facts) if each.check.of_image else ())
 
-    def found(self) -> List[Found]:
+    def found(self) -> List[Outcome]:
         """Returns what `examine` has found, worst first, and then why checks could not run."""
         found = [each for gathered in self._gathered for each in gathered.found()]
         # The sort is stable: the order of the checks decides among equals.
@@ -171,5 +171,5 @@ class Findings(interfaces.configuration.VersionableInterface):
         return found + [each for gathered in self._gathered for each in gathered.reasons(self._facts)]
 
 
-def _rank(found: Found) -> Tuple[int, int]:
+def _rank(found: Outcome) -> Tuple[int, int]:
     return (0, 0) if found.finding is None else rank(found.finding)

@@ -11,7 +11,7 @@ from ..flat.frames import FlatFrame
 from ..flat.stack import FlatStack
 from ..names.places import IMAGE
 from ..threads.lister import TERMINATED, Thread
-from .facts import Facts
+from .facts import CheckFacts
 from .finding import LIKELY, LOW, MEDIUM, POSSIBLE, Check, Finding, places
 from .unbacked import PRIVATE, UNMAPPED, explained
 
@@ -20,7 +20,7 @@ _OTHER = "a start routine that calls on through another module, such as a runtim
 _FREED = "the module of the start routine was unloaded"
 
 
-def find(stack: FlatStack, facts: Facts) -> Iterator[Finding]:
+def find(stack: FlatStack, facts: CheckFacts) -> Iterator[Finding]:
     """Yields a thread that was started in private or unmapped memory; else one that began elsewhere."""
     thread = stack.thread
     start = None if thread is None else thread.win32_start_address
@@ -53,7 +53,7 @@ def _of(
     severity: str,
     confidence: str,
     innocent: str,
-    facts: Facts,
+    facts: CheckFacts,
 ) -> Finding:
     evidence = f"Win32StartAddress {start:#x}, {facts.memory(thread.space, start)}"
     return Finding(
@@ -87,14 +87,14 @@ def _ground(function: Optional[str]) -> bool:
     return (function or "").lstrip("_") in _GROUND
 
 
-def _kept(facts: Facts) -> bool:
+def _kept(facts: CheckFacts) -> bool:
     """Tells whether Windows keeps the start address; before Vista a message's ID takes its place."""
     thread = facts.image.types["_ETHREAD"]
     start, message = thread.find("Win32StartAddress"), thread.find("LpcReceivedMessageId")
     return start is not None and (message is None or message.offset != start.offset)
 
 
-def unchecked(facts: Facts) -> Iterator[str]:
+def unchecked(facts: CheckFacts) -> Iterator[str]:
     """Yields that Windows does not keep start addresses, where that is so."""
     if not _kept(facts):
         yield "before Vista Win32StartAddress is overwritten"

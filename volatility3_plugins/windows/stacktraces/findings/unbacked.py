@@ -9,14 +9,14 @@ from typing import Iterator, Tuple
 from ..base.image import AddressSpace
 from ..flat.decode.schema import THREAD_KINDS, TRAP
 from ..flat.stack import FlatStack
-from .facts import Facts
+from .facts import CheckFacts
 from .finding import CERTAIN, HIGH, LIKELY, LOW, NONE_KNOWN, POSSIBLE, Check, Finding, of_place, places
 
 NAME = "unbacked"
 PRIVATE, UNMAPPED = "private", "unmapped"
 
 
-def find(stack: FlatStack, facts: Facts) -> Iterator[Finding]:
+def find(stack: FlatStack, facts: CheckFacts) -> Iterator[Finding]:
     """Yields the frames in private memory that may be executed; of each range one is shown."""
     for place in places(stack, PRIVATE, UNMAPPED):
         if not facts.executable(stack.space, place.at):
@@ -30,7 +30,7 @@ def find(stack: FlatStack, facts: Facts) -> Iterator[Finding]:
         yield of_place(stack, place, severity, confidence, evidence, innocent, group)
 
 
-def explained(space: AddressSpace, at: int, facts: Facts) -> Tuple[str, bool, str]:
+def explained(space: AddressSpace, at: int, facts: CheckFacts) -> Tuple[str, bool, str]:
     """Returns what explains code in private memory.
 
     Returns:

@@ -12,7 +12,7 @@ from ..base import bulk
 from ..base.decode.status import Word, status, text
 from ..base.image import Image
 from ..findings.finding import SEVERITIES, Check
-from ..findings.registry import CHECKS, Found
+from ..findings.registry import CHECKS, Outcome
 from ..flat.imagefacts import identity
 from .columns import BRIEF, PLUGINS, Hex
 from .grid import NOT_APPLICABLE, Grid, Row, given
@@ -24,7 +24,7 @@ _FOUND = FINDINGS.maker(*PLUGINS["tracefindings"])
 _BETWEEN = "; "
 
 
-def rows(image: Image, found: Iterable[Found], severity: Collection[str] = ()) -> Iterator[Row]:
+def rows(image: Image, found: Iterable[Outcome], severity: Collection[str] = ()) -> Iterator[Row]:
     """Yields a row for each finding, and for each check that could not run.
 
     Args:
@@ -41,7 +41,7 @@ def rows(image: Image, found: Iterable[Found], severity: Collection[str] = ()) -
             yield 0, _row(image, image_id, each)
 
 
-def _row(image: Image, image_id: str, found: Found) -> Tuple[object, ...]:
+def _row(image: Image, image_id: str, found: Outcome) -> Tuple[object, ...]:
     finding = found.finding
     assert finding is not None
     space = finding.space
