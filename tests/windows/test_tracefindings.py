@@ -47,11 +47,15 @@ def test_vol_shows_the_implant_and_the_driver_at_the_top(name: str, tmp_path: pa
         ("high", "kernel_no_module", 0),
         ("high", "foreign_handle", 4312),
     ]
-    assert [column for column in shown[0] if column != "__children"] == COLUMNS
+    assert set(shown[0]) - {"__children"} == set(COLUMNS)
     brief = vol.run(file, "windows.tracefindings", "--brief", symbols=symbols, renderer="pretty")
     lines = brief.stdout.splitlines()
     assert max(map(len, lines)) <= 120
     assert len(lines) <= 40
+
+
+def test_the_columns_are_those_and_no_others(opened: Opened) -> None:
+    assert list(rows(opened)[0]) == COLUMNS
 
 
 def test_the_order_is_that_of_severity_and_confidence(opened: Opened) -> None:
