@@ -100,6 +100,17 @@ class FindingImage:
         place = frame + self.kernel.isf.offset("_KTRAP_FRAME", member)
         self.kernel.space.write_int(place, address, 8 if self.wide else 4)
 
+    def breaks_at(self, address: int, control: int) -> None:
+        """Has the thread's first debug register saved, with what Dr7 enables, on its way into the kernel."""
+        isf, frame = self.kernel.isf, self.thread.kthread["TrapFrame"]
+        size = 8 if self.wide else 4
+        for name in ("Dr0", "Dr1", "Dr2", "Dr3", "Dr6", "Dr7"):
+            value = {"Dr0": address, "Dr7": control}.get(name, 0)
+            self.kernel.space.write_int(frame + isf.offset("_KTRAP_FRAME", name), value, size)
+        assert self.thread.kthread.maybe("Header.DebugActive", 3) or self.thread.kthread.maybe(
+            "DebugActive", 3
+        )
+
     def returns_to(self, address: int) -> None:
         """Puts a return address in the place of that which the program's own function has (x64)."""
         assert isinstance(self.stacks, StackImage)

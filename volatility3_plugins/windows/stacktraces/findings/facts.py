@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from typing import Dict, List, Optional, Tuple
+from typing import Dict, List, Mapping, Optional, Tuple
 
 from volatility3.framework.layers import intel
 
@@ -52,6 +52,7 @@ class CheckFacts:
         self.scan = scan
         self._tables: Dict[int, List[Range]] = {}
         self._pages: Dict[Tuple[str, int], Optional[Page]] = {}
+        self._entries: Tuple[object, Dict[int, str]] = (None, {})
 
     def names(self, space: AddressSpace) -> SpaceNames:
         """Returns the names of an address space."""
@@ -111,6 +112,25 @@ class CheckFacts:
             self._tables[space.eprocess] = registered(self.image.memory(space), self.image, self.names(space))
         tables = self._tables[space.eprocess]
         return next((each for each in tables if each.start <= address < each.end), None)
+
+    def entry_points(self, space: AddressSpace, wanted: Mapping[str, Tuple[str, ...]]) -> Dict[int, str]:
+        """Returns functions of a process by their addresses, as they are written in Symbol.
+
+        Args:
+            space: of the process
+            wanted: the names of functions, by module
+        """
+        key = (space.layer_name, space.eprocess, tuple(wanted.items()))
+        if self._entries[0] != key:
+            names, found = self.names(space), {}
+            for module, functions in wanted.items():
+                for known in names.modules(module):
+                    for function in functions:
+                        rva = known.image.names.rva_of(function)
+                        if rva is not None:
+                            found[known.module.base + rva] = f"{known.module.name}!{function}"
+            self._entries = key, found
+        return self._entries[1]
 
     def runtimes(self, space: AddressSpace) -> List[str]:
         """Returns the files of the runtimes that a process has loaded."""

@@ -22,6 +22,8 @@ from ..flat.stack import FlatStack, FlatWanted
 from ..flat.traces import FlatTraces
 from ..names.symbolizer import Symbolizer
 from . import (
+    context_on_stack,
+    debug_registers,
     foreign_handle,
     hidden,
     history_unbacked,
@@ -44,7 +46,9 @@ CHECKS: Dict[str, Check] = {
         hidden.CHECK,
         not_executable.CHECK,
         foreign_handle.CHECK,
+        context_on_stack.CHECK,
         start_mismatch.CHECK,
+        debug_registers.CHECK,
     )
 }
 """All checks by name. Of findings that are equally severe and sure those of an earlier check come first."""
