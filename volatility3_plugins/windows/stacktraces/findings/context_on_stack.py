@@ -3,7 +3,8 @@
 """The check `context_on_stack`: a prepared CONTEXT whose instruction pointer is the entry of a function.
 
 Code that sleeps encrypted lets the system call for it what it cannot call itself: it keeps contexts that
-begin exactly at NtContinue, VirtualProtect or the like. A context of a thread that ran lies within a function.
+begin exactly at NtContinue, VirtualProtect or the like. The context of a thread that ran lies within a
+function.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ MAX_STACK = 1 << 22
 """Bytes of a stack that are looked through."""
 
 MAX_RAISED = 256
-"""Contexts of exceptions on one stack that are left out: no thread raises so many at the entry of a function."""
+"""Contexts of exceptions on one stack that are left out: no thread raises so many at a function's entry."""
 
 _BESIDE = 0x100
 """Bytes before and behind a CONTEXT in which its EXCEPTION_RECORD lies, if it has one."""
