@@ -5,7 +5,8 @@
 from __future__ import annotations
 
 import pathlib
-from typing import List
+import random
+from typing import List, Union
 
 import pytest
 from volatility3.plugins.windows import tracefindings
@@ -13,9 +14,13 @@ from volatility3.plugins.windows.stacktraces.findings.finding import LOW
 
 from tests.forge import context, kernels, real_sets
 from tests.forge.dump import Image
+from tests.forge.paging import State
+from tests.forge.phys import PAGE
 from tests.hostile import undamaged
 from tests.hostile.test_undamaged import REAL
 from tests.support import grid, real_trapframes, realtruth
+from tests.support.callstackimages import StackImage
+from tests.support.callstackimages86 import StackImage86
 from tests.windows import test_trapframes_real
 
 IMPLANTED = tuple(name for name in undamaged.BUILDERS if name.startswith("sample"))
@@ -23,6 +28,9 @@ IMPLANTED = tuple(name for name in undamaged.BUILDERS if name.startswith("sample
 
 DRIVERS = (0xBF800000, 0xF8500000, 0xF86A0000)
 """Where the drivers lie, 0x40000 bytes each, whose calls the kernel of a real set recorded; it has none."""
+
+SHARED_DATA = 0x7FFE0000
+"""A page of the kernel's, which is in each process, too."""
 
 
 def alarms(image: Image, folder: pathlib.Path) -> List[str]:
@@ -44,6 +52,32 @@ def test_of_a_forged_image(name: str, tmp_path: pathlib.Path) -> None:
 def test_the_sample_is_no_clean_image(name: str, tmp_path: pathlib.Path) -> None:
     """The tests above can fail."""
     assert alarms(undamaged.BUILDERS[name](), tmp_path)
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("name", [*undamaged.X64, *undamaged.X86])
+def test_where_pages_are_missing(name: str, seed: int, tmp_path: pathlib.Path) -> None:
+    """Of a process and of the stacks of its threads three pages of ten: headers, code, stacks, TEBs."""
+    forged: Union[StackImage, StackImage86]
+    if name in undamaged.X64:
+        forged = StackImage(name)
+        threads = [forged.waiting(1004), forged.waiting(1008), forged.faulted(1012)]
+    else:
+        forged = StackImage86(name)
+        threads = [forged.waiting(1004, interrupted=False), forged.waiting(1008, interrupted=True)]
+    image, chance = forged.kernel.image(), random.Random(f"{name} {seed}")
+    missing = 0
+    stacks = [range(each.stack_limit, each.stack_base, PAGE) for each in threads]
+    for space, addresses in (
+        (forged.app.space, [each for each in forged.app.space.own_pages() if each != SHARED_DATA]),
+        (forged.kernel.space, [address for stack in stacks for address in stack]),
+    ):
+        for address in addresses:
+            if chance.random() < 0.3 and space.holds(address):
+                space.set_state(address, PAGE, State.MISSING)
+                missing += 1
+    assert missing >= 3
+    assert not alarms(image, tmp_path)
 
 
 @pytest.mark.shared

@@ -73,6 +73,7 @@ def find(stack: FlatStack, facts: CheckFacts) -> Iterator[Finding]:
                 context.registers["Rip"],
                 function,
                 trace_id=stack.trace_id,
+                stack=stack,
             )
 
 

@@ -52,6 +52,7 @@ def find(stack: FlatStack, facts: CheckFacts) -> Iterator[Finding]:
             address,
             name.symbol,
             trace_id=stack.trace_id,
+            stack=stack,
             status=name.status,
         )
 

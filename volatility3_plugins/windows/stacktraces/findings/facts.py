@@ -4,12 +4,14 @@
 
 from __future__ import annotations
 
+import bisect
 from typing import Dict, List, Mapping, Optional, Tuple
 
 from volatility3.framework.layers import intel
 
 from ..base import bulk
 from ..base.decode import pagetable
+from ..base.decode.memo import Memo
 from ..base.decode.record import Record
 from ..base.image import AddressSpace
 from ..base.pages import Tables
@@ -22,7 +24,10 @@ RUNTIMES = ("clr", "coreclr", "mscorwks", "jvm", "mono-2.0-sgen", "v8", "mozjs",
 """Modules of runtimes that make code in private memory; V8 is linked into the program as a rule."""
 
 _BYTES = 8
-_MAX_KEPT = 1 << 12
+_MAX_KEPT = 1 << 16
+_PROCESSES = 64
+"""The most processes whose function tables are kept."""
+_END = 1 << 64
 
 
 class Page(Record):
@@ -50,8 +55,10 @@ class CheckFacts:
         self.image = symbolizer.image
         self.pids = pids
         self.scan = scan
-        self._tables: Dict[int, List[Range]] = {}
+        self._tables: Memo[AddressSpace, List[Range]] = Memo(self._registered)
+        self._runtimes: Memo[AddressSpace, List[str]] = Memo(self._loaded)
         self._pages: Dict[Tuple[str, int], Optional[Page]] = {}
+        self._said: Dict[Tuple[str, int], str] = {}
         self._entries: Tuple[object, Dict[int, str]] = (None, {})
 
     def names(self, space: AddressSpace) -> SpaceNames:
@@ -106,12 +113,14 @@ class CheckFacts:
         """Returns the range with an address for which a process registered a function table, or None."""
         if space.kernel or space.pointer_size == 4 or not space.layer_name:
             return None
-        if space.eprocess not in self._tables:
-            if len(self._tables) >= _MAX_KEPT:
-                self._tables.clear()
-            self._tables[space.eprocess] = registered(self.image.memory(space), self.image, self.names(space))
-        tables = self._tables[space.eprocess]
-        return next((each for each in tables if each.start <= address < each.end), None)
+        if len(self._tables) >= _PROCESSES:
+            self._tables.clear()
+        tables = self._tables[space]
+        place = bisect.bisect_right(tables, (address, _END)) - 1
+        return tables[place] if place >= 0 and address < tables[place].end else None
+
+    def _registered(self, space: AddressSpace) -> List[Range]:
+        return registered(self.image.memory(space), self.image, self.names(space))
 
     def entry_points(self, space: AddressSpace, wanted: Mapping[str, Tuple[str, ...]]) -> Dict[int, str]:
         """Returns functions of a process by their addresses, as they are written in Symbol.
@@ -134,12 +143,23 @@ class CheckFacts:
 
     def runtimes(self, space: AddressSpace) -> List[str]:
         """Returns the files of the runtimes that a process has loaded."""
+        return self._runtimes[space]
+
+    def _loaded(self, space: AddressSpace) -> List[str]:
         process = self.names(space).process
         listed = () if process is None else process.modules
         return sorted({each.file for each in listed if each.name.lower() in RUNTIMES})
 
     def memory(self, space: AddressSpace, address: int) -> str:
         """Returns what lies at an address in words: its VAD, its page, its first bytes."""
+        key = (space.layer_name, address)
+        if key not in self._said:
+            if len(self._said) >= _MAX_KEPT:
+                self._said.clear()
+            self._said[key] = self._described(space, address)
+        return self._said[key]
+
+    def _described(self, space: AddressSpace, address: int) -> str:
         said = []
         if self.is_user(address):
             vad = self.vad(space, address)

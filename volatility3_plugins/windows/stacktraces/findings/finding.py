@@ -46,7 +46,8 @@ class Finding(Record):
         address: of the frame, or what else was found
         symbol: the address in words
         how: how the address was found
-        stack_key, trace_id: of the stack
+        trace_id: of the stack
+        stack: the stack, from which its key is made where the finding is shown
         technique: an ID of ATT&CK where it is not the check's own
         status: what is wrong with what was found
     """
@@ -63,8 +64,8 @@ class Finding(Record):
     address: Optional[int] = None
     symbol: Optional[str] = None
     how: Optional[str] = None
-    stack_key: Optional[str] = None
     trace_id: Optional[str] = None
+    stack: Optional[FlatStack] = None
     technique: str = ""
     status: Status = NOTHING
 
@@ -148,7 +149,7 @@ def of_place(
     group: Hashable,
 ) -> Finding:
     """Returns what was found at a frame of a stack; the arguments are those of `Finding`."""
-    keys, name = stack.keys(), place.frame.name
+    name = place.frame.name
     return Finding(
         LOW if place.guessed else severity,
         POSSIBLE if place.guessed else confidence,
@@ -162,8 +163,8 @@ def of_place(
         place.address,
         None if name is None else name.symbol,
         place.how,
-        None if keys is None else keys.stack,
         stack.trace_id,
+        stack,
         "",
         place.frame.status,
     )

@@ -9,9 +9,9 @@ RtlAddGrowableFunctionTable put an element on it (described: Microsoft's documen
 
 from __future__ import annotations
 
-from typing import Iterator, List, Optional
+from typing import Iterator, List, Optional, Tuple
 
-from ..base.decode import links
+from ..base.decode import links, ranges
 from ..base.decode.memory import Memory
 from ..base.decode.record import Record
 from ..base.image import Image
@@ -36,7 +36,7 @@ class Range(Record):
 
 
 def registered(memory: Memory, image: Image, names: SpaceNames) -> List[Range]:
-    """Returns the ranges; none if the list cannot be found.
+    """Returns the ranges, disjoint and ascending; none if the list cannot be found.
 
     Args:
         memory: that of the process
@@ -48,13 +48,13 @@ def registered(memory: Memory, image: Image, names: SpaceNames) -> List[Range]:
     """
     table = image.process_types(8)["_DYNAMIC_FUNCTION_TABLE"]
     low, high = table.field("MinimumAddress"), table.field("MaximumAddress")
-    found: List[Range] = []
+    found: List[Tuple[int, int, int]] = []
     for head in _heads(memory, names):
         for node in links.walk(head, memory.links, MAX_TABLES).nodes:
             start, end = memory.member(node, low), memory.member(node, high)
             if start and end and start < end:
-                found.append(Range(start, end, node))
-    return found
+                found.append((start, end, node))
+    return [Range(*each) for each in ranges.flatten(found)]
 
 
 def _heads(memory: Memory, names: SpaceNames) -> Iterator[int]:

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from typing import Iterator
+from typing import Iterator, Set
 
 from ..flat.decode.schema import HANDLE, HEAP, HEAPLOG, LOCK, OBJECT, STD
 from ..flat.stack import FlatStack
@@ -22,18 +22,27 @@ _GONE = "a module that was unloaded, and whose record was overwritten"
 def find(stack: FlatStack, facts: CheckFacts) -> Iterator[Finding]:
     """Yields the recorded callers in private memory, whatever its protection is by now."""
     space = stack.acting or stack.space
+    worst: Set[int] = set()
     for place in places(stack, PRIVATE, UNMAPPED):
         vad = facts.vad(space, place.at)
-        evidence = facts.memory(space, place.address)
-        group = (space.eprocess, None if vad is None else vad.start)
-        if vad is None and not facts.executable(space, place.at):
+        start = -1 if vad is None else vad.start
+        if start in worst:
+            continue
+        executable = facts.executable(space, place.at)
+        group = (space.eprocess, start)
+        if vad is None and not executable:
             if facts.is_user(place.at) and facts.vads_whole(space):
+                evidence = facts.memory(space, place.address)
                 yield of_place(stack, place, LOW, LIKELY, evidence, _GONE, group)
             continue
         severity, lower, innocent = explained(space, place.at, facts)
-        if severity == HIGH and not facts.executable(space, place.at):
+        if severity == HIGH and not executable:
             severity = MEDIUM
+        if severity == HIGH and vad is not None:
+            # Nothing worse can come of the other frames of this stack in the same memory.
+            worst.add(start)
         confidence = LIKELY if lower else CERTAIN
+        evidence = facts.memory(space, place.address)
         yield of_place(stack, place, severity, confidence, evidence, innocent, group)
 
 

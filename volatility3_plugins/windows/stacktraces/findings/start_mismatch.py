@@ -69,6 +69,7 @@ def _of(
         start,
         symbol,
         trace_id=stack.trace_id,
+        stack=stack,
     )
 
 

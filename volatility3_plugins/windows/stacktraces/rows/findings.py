@@ -46,6 +46,7 @@ def _row(image: Image, image_id: str, found: Outcome) -> Tuple[object, ...]:
     assert finding is not None
     space = finding.space
     evidence = finding.evidence
+    keys = None if finding.stack is None else finding.stack.keys()
     if found.stacks > 1:
         evidence = f"{evidence}{_BETWEEN}{found.stacks} stacks"
     return _FOUND(
@@ -65,7 +66,7 @@ def _row(image: Image, image_id: str, found: Outcome) -> Tuple[object, ...]:
         evidence,
         finding.innocent,
         finding.technique or found.check.technique,
-        given(finding.stack_key),
+        given(None if keys is None else keys.stack),
         given(finding.trace_id),
         text(finding.status),
     )
