@@ -228,3 +228,13 @@ def test_start_up_stays_small() -> None:
     assert len(modules(WINDOWS)) <= MOST_MODULES
     assert records(WINDOWS) <= MOST_DEAR_RECORDS
     assert work(WINDOWS) == []
+
+
+def test_the_changelog_leads_to_modules_that_there_are() -> None:
+    """Who comes from version 1 looks there for what each module became."""
+    text = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    _, table = text.split("| `volatility3.plugins.windows.tracing` of 1.0.0 |", 1)
+    paths = re.findall(r"^\| `[\w.]+` \| `([\w.]+)` \|", table.split("\n\n", 1)[0], re.MULTILINE)
+    assert len(paths) > 100
+    folder = WINDOWS / LIBRARY
+    assert [path for path in paths if not (folder / (path.replace(".", "/") + ".py")).is_file()] == []

@@ -116,9 +116,8 @@ class StackTraceDb(interfaces.plugins.PluginInterface):
         if isinstance(opened, StdDatabase) and opened.unlisted:
             vollog.warning(f"{where}: {opened.unlisted} more index slots lead to no entry; they have no row")
         if not dump:
-            work = _work(database.space)
             with plugin.collector_paused():
-                traces = listing.each(opened.traces(carve), lambda _: work)
+                traces = listing.many(opened.traces(carve), _work(database.space))
                 yield from self._traces(rows, traces, listing)
 
     def _traces(self, rows: TraceRows, traces: Iterable[Trace], listing: plugin.Listing) -> Iterator[Row]:

@@ -124,7 +124,8 @@ class FlatStack(Record):
     def keys(self) -> Optional[StackKeys]:
         """Returns the keys; None if no frame is left for them."""
         if not self.walked:
-            return keys.of(list(map(_part, self.frames)), incomplete=self.incomplete)
+            parts = list(map(_part, self.frames))
+            return keys.of(parts, incomplete=self.incomplete) if parts else None
         pairs = zip(self.frames, self.walked)
         parts = [
             frame.part

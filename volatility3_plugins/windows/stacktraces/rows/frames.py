@@ -114,7 +114,13 @@ class Selection:
             frames = tuple(frames)
             return self._decide([list(map(judge, frames)) for judge in judges])
 
-        return takes
+        def takes_by_one(frames: Iterable[Optional[int]]) -> bool:
+            frames, judge = tuple(frames), judges[0]
+            taken = True in map(judge, frames)
+            self.doubtful += not taken and None in map(judge, frames)
+            return taken
+
+        return takes_by_one if len(judges) == 1 else takes
 
     def pass_over(self) -> None:
         """Counts something that has no frame to be judged by."""

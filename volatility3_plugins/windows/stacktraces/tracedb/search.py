@@ -16,12 +16,16 @@ from ..base.decode.memory import Reader
 from ..base.decode.ranges import Extents
 from ..base.decode.record import Record
 from ..base.decode.status import NOTHING, Status, Word, status
+from ..base.decode.structure import Buffer
 from ..base.image import AddressSpace
 from .decode import heaplog
 from .decode import proof as stdproof
 from .decode.layout import POINTER_CODES, HeapLogLayout
 from .decode.proof import UNREADABLE, Proof
 from .found import HEAPLOG, STD, Layouts
+
+_UNIT = 8
+"""What the address of a lookaside list is a multiple of, as of all that the heap hands out."""
 
 ALLOCATION_GRANULARITY = 0x10000
 """The reserved memory of a process begins at multiples of 64 KB, and so does a database."""
@@ -143,7 +147,10 @@ def logs_in(starts: Iterable[int], reader: Reader, layouts: Layouts) -> Tuple[Li
     tries = 0
     for start in starts:
         held = reader(start, LOG_PLACES)
-        for address in _log_places(held, start, layout):
+        for address in _aligned_at(held, start, layout.pointer_size):
+            head = held.read(address, 2 * layout.pointer_size)
+            if head is None or not _may_be_log(head, layout):
+                continue
             if tries >= MAX_LOG_TRIES:
                 return found, status(Word.SEARCH_CUT_SHORT)
             tries += 1
@@ -152,19 +159,21 @@ def logs_in(starts: Iterable[int], reader: Reader, layouts: Layouts) -> Tuple[Li
     return found, NOTHING
 
 
-def _log_places(held: Extents, start: int, layout: HeapLogLayout) -> Iterator[int]:
-    """Yields where two words may begin a log: what its records come from, and how many there are."""
-    step, end = 2 * layout.pointer_size, USER_END[layout.pointer_size]
-    word = struct.Struct(f"<{POINTER_CODES[layout.pointer_size]}")
+def _aligned_at(held: Extents, start: int, width: int) -> Iterator[int]:
+    """Yields where a word may be a pointer that is not 0: every second word from a start on is looked at."""
     for low, data in held.runs:
-        for offset in range(-(low - start) % step, len(data) - step + 1, step):
-            (lookaside,) = word.unpack_from(data, offset)
-            if (
-                0 < lookaside < end
-                and not lookaside % 8
-                and 0 < layout.trace_count.of(data, offset) < MAX_RECORDS
-            ):
-                yield low + offset
+        skip = (start - low) % (2 * width)
+        words = struct.unpack_from(f"<{max(len(data) - skip, 0) // width}{POINTER_CODES[width]}", data, skip)
+        for number, word in enumerate(words[::2]):
+            if word and not word % _UNIT:
+                yield low + skip + 2 * width * number
+
+
+def _may_be_log(head: Buffer, layout: HeapLogLayout) -> bool:
+    """Tells whether two words may begin a log: what its records come from, and how many there are."""
+    lookaside = int.from_bytes(head[: layout.pointer_size], "little")
+    count = layout.trace_count.of(head)
+    return 0 < lookaside < USER_END[layout.pointer_size] and not lookaside % _UNIT and 0 < count < MAX_RECORDS
 
 
 def recovered(reader: Reader, address: int, layouts: Layouts) -> Optional[Proof]:

@@ -148,6 +148,17 @@ def test_what_is_kept_is_bounded() -> None:
     assert reader.asked.count(0) == 2
 
 
+def test_what_is_held_is_read_once() -> None:
+    reader = Counted()
+    memory = Memory(Windows(reader, PAGE_SIZE), 8)
+    inside, across = memory.held(0x1010, 16), memory.held(0x1FF8, 16)
+    assert inside.read(0x1010, 16) is not None
+    assert across.read(0x1FF8, 16) is not None
+    assert memory.held(0x1010, 16) is inside
+    assert memory.read(0x1FF8, 16) is not None
+    assert reader.asked == [0x1000, 0x2000]
+
+
 def test_what_is_not_there() -> None:
     memory = Memory(Windows(lambda start, length: Extents([(start, bytes(8))]), WINDOW), 8)
     assert memory.read(4, 4) is not None
