@@ -362,6 +362,8 @@ class Threads(interfaces.configuration.VersionableInterface):
         pid, known = values["pid"], process.space.pid
         if pid is not None and pid != known and ethread in self._ids.threads:
             wrong.append("Cid.UniqueProcess")
+        if not lone and not wrong and self._ids.threads.get(ethread) == values["tid"]:
+            return NOTHING
         return status(
             Word.RUNNING_ON_NO_PROCESSOR if lone else None,
             Said(Word.CONTRADICTED, members=tuple(wrong)) if wrong else None,

@@ -63,6 +63,7 @@ class TrapKernel:
         self._symbolizer = symbolizer
         self._names = symbolizer.names(image.kernel)
         self._functions: Memo[int, str] = Memo(self._function)
+        self._stored: Memo[int, Optional[FrozenSet[str]]] = Memo(self._stored_by)
         self.form = FORMS[image.pointer_size](image.types["_KTRAP_FRAME"])
         types = register_types(image, image.pointer_size)
         self.tops = self.form.tops(types)
@@ -106,6 +107,9 @@ class TrapKernel:
         Args:
             address: a return address into the entry's code, from right below the frame
         """
+        return self._stored[address]
+
+    def _stored_by(self, address: int) -> Optional[FrozenSet[str]]:
         known = self._names.module_at(address) if address else None
         if known is None or known.module.base != self.image.base or known.image.functions is None:
             return None
