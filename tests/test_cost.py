@@ -11,7 +11,7 @@ import pathlib
 from typing import Any, Dict, List
 
 import pytest
-from volatility3.plugins.windows import gflags, stacktracedb
+from volatility3.plugins.windows import gflags, stacktracedb, tracefindings
 from volatility3.plugins.windows.stacktraces.base import bulk
 from volatility3.plugins.windows.stacktraces.base.decode import ranges
 from volatility3.plugins.windows.stacktraces.base.decode.pagetable import PAGE_SIZE
@@ -130,3 +130,14 @@ def test_volatility_caches_no_database(tmp_path: pathlib.Path) -> None:
         counts = Opened(images.processes(tmp_path, 4, entries)).cost(gflags.GFlags)
         kept.append(counts["cached bytes"])
     assert kept[1] <= kept[0] * _SLACK
+
+
+@pytest.mark.parametrize("name", ["traces, entries", "traces, processes"])
+def test_findings_cost_little_more_than_the_stacks(measured: Measured, name: str) -> None:
+    """At most 1.3 times what windows.traces does on the same image."""
+    stacks = measured.cost(name, 1)
+    findings = measured.opened(name, 1).cost(tracefindings.TraceFindings)
+    more = {
+        kind: (findings[kind], stacks[kind]) for kind in KINDS if findings[kind] > 1.3 * stacks[kind] + _FEW
+    }
+    assert more == {}

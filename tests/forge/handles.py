@@ -73,12 +73,15 @@ class HandleTable:
         self.obj["QuotaProcess"] = process.eprocess
         if "HandleTableListHead" in self.kernel.isf.symbols:
             self.kernel.handle_tables.append(self.obj)
-        self.entries: Dict[int, Tuple[int, Optional[int]]] = {}
+        self.entries: Dict[int, Tuple[int, Optional[int], int]] = {}
         self.pages: Dict[int, int] = {}
 
-    def add(self, handle: int, body: Obj, creator: Optional[int] = None) -> None:
-        """A handle to an object; `creator` is the trace index that XP and 2003 keep, with +kst only."""
-        self.entries[handle] = (header_of(body), creator)
+    def add(self, handle: int, body: Obj, creator: Optional[int] = None, access: int = 0x1F0003) -> None:
+        """A handle to an object with granted access.
+
+        `creator` is the trace index that XP and 2003 keep, with +kst only: then with an index of the access.
+        """
+        self.entries[handle] = (header_of(body), creator, access)
 
     def finish(self) -> None:
         """Writes the table's pages; `pages` then has the page of entries by number."""
@@ -87,9 +90,9 @@ class HandleTable:
         per_page = PAGE // size
         numbers = {handle // STEP // per_page for handle in self.entries} | {0}
         self.pages = {number: kernel.space.allocate(PAGE, PAGE) for number in sorted(numbers)}
-        for handle, (header, creator) in self.entries.items():
+        for handle, (header, creator, access) in self.entries.items():
             page, slot = divmod(handle // STEP, per_page)
-            self._entry(self.pages[page] + slot * size, header, creator)
+            self._entry(self.pages[page] + slot * size, header, creator, access)
         self.obj["TableCode"] = self._directory(self.level, 0) | self.level
 
     def _directory(self, level: int, first: int) -> int:
@@ -103,16 +106,17 @@ class HandleTable:
             self.kernel.space.write_int(page + number * pointer, below)
         return page
 
-    def _entry(self, address: int, header: int, creator: Optional[int]) -> None:
+    def _entry(self, address: int, header: int, creator: Optional[int], access: int) -> None:
         entry = Obj(self.kernel.space, self.kernel.isf, "_HANDLE_TABLE_ENTRY", address)
         if entry.has("ObjectPointerBits"):
             wide = self.kernel.bits == 64
             entry["ObjectPointerBits"] = header >> 4 & (1 << 44) - 1 if wide else header >> 3
             entry["Unlocked"] = 1
+            entry["GrantedAccessBits"] = access
             return
         entry["Object"] = header | 1
         if creator is None:
-            entry["GrantedAccess"] = 0x1F0003
+            entry["GrantedAccess"] = access
         else:
             entry["GrantedAccessIndex"], entry["CreatorBackTraceIndex"] = 1, creator
 

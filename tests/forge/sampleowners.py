@@ -16,6 +16,9 @@ from .process import Process
 LIST_RVA = 0x7400
 """RtlCriticalSectionList in the data of a forged ntdll."""
 
+_ALL_ACCESS = 0x1FFFFF
+"""PROCESS_ALL_ACCESS since Vista (winnt.h)."""
+
 
 def add(kernel: Kernel, updater: Process, legacy: Process, injected: int) -> None:
     """Gives the traces of the sample's databases their owners.
@@ -62,7 +65,7 @@ def _handles(kernel: Kernel, updater: Process, legacy: Process, injected: int) -
     store["DeviceObject"] = volume
     table = HandleTable(updater)
     table.add(0x88, store)
-    table.add(0x8C, legacy.eprocess)
+    table.add(0x8C, legacy.eprocess, access=_ALL_ACCESS)
     table.finish()
     program, ntdll = updater.modules[0], _module(updater.modules, "ntdll.dll")
     ground = [

@@ -97,7 +97,10 @@ class Target:
         self._below = self.opened.layer.config["memory_layer"]
         found = {plugins.full_name(each).rsplit(".", 1)[-1]: each for each in plugins.discover()}
         # The flat tables have what these plugins find, in other columns.
-        self._plugins = {name: each for name, each in found.items() if name in PLUGINS}
+        # Findings are made of the stacks that the other plugins list: these are judged.
+        self._plugins = {
+            name: each for name, each in found.items() if name in set(PLUGINS) - {"tracefindings"}
+        }
         self._own = set(self.opened.context.layers)
         self._clean: Dict[Tuple[str, str], Answer] = {}
         plugins.trust_tables()

@@ -34,6 +34,9 @@ VALUES: Dict[str, List[List[str]]] = {
     "frames_to_skip": [["1"]],
     "frames_to_capture": [["2"]],
     "baseline": [["{baseline}"]],
+    "check": [["unbacked"], ["hidden", "kernel_no_module"]],
+    "severity": [["high"], ["low"]],
+    "explain": [["unbacked"]],
 }
 """Options that take values, and which they get (others: 1 or `*`). What an image lacks is left out."""
 

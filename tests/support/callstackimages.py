@@ -78,6 +78,8 @@ DISPATCHERS = {
     "KiUserCallbackDispatcher": Routine(0x1500, machine_frame=True, error_code=False, alloc=0x30),
 }
 CALLBACK = "KiUserCallbackDispatcher"
+GETTER_RVA = 0x3000
+"""Where a forged ntdll has RtlGetFunctionTableListHead, without code."""
 
 Frames = List[Tuple[int, int, str]]
 
@@ -126,6 +128,7 @@ class StackImage:
         stub["contents"][STUB.rva + 0x10] = b"\x0f\x05\xc3"
         made = {"app": process.module("stacks.exe", dll=False, **module_options([MAIN], 0x5800, 64))}
         exports = {"NtWait": STUB.rva, **{name: each.rva for name, each in DISPATCHERS.items()}}
+        exports["RtlGetFunctionTableListHead"] = GETTER_RVA
         made["ntdll"] = process.module("ntdll.dll", exports=exports, **stub)
         made["kernelbase"] = process.module(
             "kernelbase.dll", exports={"WaitEx": WAIT_EX.rva}, **module_options([WAIT_EX], 0x5800, 64)

@@ -16,6 +16,7 @@ from volatility3.plugins.windows import (
     locks,
     objecttraces,
     stacktracedb,
+    tracefindings,
     trapframes,
 )
 from volatility3.plugins.windows.stacktraces.names.symbolizer import SpaceNames
@@ -36,6 +37,7 @@ CLASSES = {
     "handletraces": handletraces.HandleTraces,
     "objecttraces": objecttraces.ObjectTraces,
     "heaptraces": heaptraces.HeapTraces,
+    "tracefindings": tracefindings.TraceFindings,
 }
 STACKS = sorted({name for name, names in PLUGINS.items() if "Unbacked" in names})
 BACKED = ("image", "mapped", "user")
@@ -73,7 +75,8 @@ def test_every_column_has_a_meaning_and_a_plugin() -> None:
 def test_a_plugin_has_the_columns_of_the_dictionary(name: str, opened: Opened) -> None:
     shown = [(each.name, each.type) for each in opened.construct(CLASSES[name]).run().columns]
     assert shown == [(each, COLUMNS[each][0]) for each in PLUGINS[name]]
-    assert {"PID", "Process", "Arch", "Status"} <= set(PLUGINS[name])
+    assert {"PID", "Process", "Status"} <= set(PLUGINS[name])
+    assert ("Arch" in PLUGINS[name]) == (name != "tracefindings"), "a finding is of a process"
     assert len(set(PLUGINS[name])) == len(PLUGINS[name])
 
 
@@ -91,7 +94,7 @@ def test_one_thing_has_one_name() -> None:
     assert not gone & set(COLUMNS)
     for family in ({"Symbol", "Source", "Backing"}, {"Frame", "Address", "Unbacked"}):
         for name, names in PLUGINS.items():
-            assert family & set(names) in (set(), family) or name == "trapframes", name
+            assert family & set(names) in (set(), family) or name in ("trapframes", "tracefindings"), name
 
 
 @pytest.mark.parametrize(("name", "options"), OPTIONS, ids=lambda each: str(each))
@@ -106,7 +109,7 @@ def test_keys_repeat_and_nothing_else_does(name: str, options: Dict[str, Any], o
                 ):
                     assert child[column] == node.row[column], column
             assert all(child[column] is None for column in ("Count", "Unbacked", "Depth") if column in child)
-    assert below or options.get("fold") or name == "trapframes"
+    assert below or options.get("fold") or name in ("trapframes", "tracefindings")
 
 
 def rebuilt(nodes: List[Node]) -> List[Node]:

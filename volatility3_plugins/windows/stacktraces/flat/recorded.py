@@ -303,7 +303,8 @@ class HandleStacks:
                     yield gap(HANDLE, key, space, event.status)
 
     def _flat(self, event: HandleEvent, distinct: Distinct) -> FlatStack:
-        frames = self._frames.of(self._acting.of(event))
+        acting = self._acting.of(event)
+        frames = self._frames.of(acting)
         body = 0 if event.object is None else event.object.body
         key = distinct.key(HANDLE, event.space, event.handle or 0, event.event, event.sequence or 0, body)
         return FlatStack(
@@ -320,6 +321,7 @@ class HandleStacks:
             depth=len(event.frames),
             hash=recorded_hash(event.frames),
             full=event.full,
+            acting=acting,
         )
 
 

@@ -13,6 +13,7 @@ from ..base.decode.status import Status, Word, says, status
 from ..base.image import AddressSpace
 from ..stacks.decode.frames import Frame
 from ..threads.lister import Thread
+from ..traps.state import State
 from .decode import keys
 from .decode.keys import StackKeys
 from .decode.schema import SCAN, STACK_SEPARATOR, TRAP
@@ -62,6 +63,8 @@ class FlatStack(Record):
         nothing: there is no stack, and none was to be expected
         more_tids: the other owners of a lock
         full: there are as many frames as Windows records: outer ones may be missing
+        acting: the address space that names the frames, where that may be another one
+        entry: the registers of user mode with which a thread's stack begins
     """
 
     kind: str
@@ -82,6 +85,8 @@ class FlatStack(Record):
     nothing: bool = False
     more_tids: Tuple[int, ...] = ()
     full: bool = False
+    acting: Optional[AddressSpace] = None
+    entry: Optional[State] = None
 
     @property
     def tids(self) -> Tuple[int, ...]:

@@ -188,6 +188,7 @@ class ThreadStacks:
             counted=1,
             depth=len(addresses),
             hash=back_trace_hash(addresses) if addresses else None,
+            entry=stack.entry,
         )
 
 

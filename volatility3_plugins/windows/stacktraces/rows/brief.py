@@ -119,6 +119,7 @@ _CUT: Dict[str, Callable[[str, int], str]] = {
     "Stack": cut_stack,
     "Flags": cut_text,
     "Value": cut_text,
+    "Evidence": cut_text,
 }
 """How to cut the columns that have no width of their own."""
 _NARROW = {"Process": 15, "ImageFileName": 15}

@@ -131,7 +131,8 @@ COLUMNS: Dict[str, Column] = {
     "How": (
         str,
         PLAIN,
-        "How the address was found: `trap`, `unwind`, `leaf`, `framepointer` or `scan` (a guess).",
+        "How the address was found: `trap`, `unwind`, `leaf`, `framepointer`, `scan` (a guess) "
+        "or `recorded`.",
     ),
     "State": (str, PLAIN, "Scheduling state of the thread."),
     "WaitReason": (str, PLAIN, "Why the thread waits."),
@@ -221,6 +222,29 @@ COLUMNS: Dict[str, Column] = {
         "`block`, `lfh`, `virtual`, `lightpage`, `page`, `large` or `segment`.",
     ),
     "Size": (int, PLAIN, "Bytes of Block: those that the caller asked for, or all of a heap or segment."),
+    # A finding.
+    "ImageId": (str, PLAIN, "The image: the same for the same files, and it starts with a letter."),
+    "Severity": (
+        str,
+        PLAIN,
+        "How much a finding matters, `high`, `medium` or `low`: each check's page fixes it.",
+    ),
+    "Confidence": (
+        str,
+        PLAIN,
+        "How sure it is that what Evidence says is so: `certain`, `likely` or `possible`.",
+    ),
+    "Finding": (str, PLAIN, "Name of the check."),
+    "ProcessOffset": (Hex, ADDRESS, "Address of the _EPROCESS, as `Offset(V)` of windows.pslist has it."),
+    "Evidence": (
+        str,
+        PLAIN,
+        "What a second examiner can check: VAD, page table entry, bytes, lists; or why a check did not run.",
+    ),
+    "Innocent": (str, PLAIN, "What else explains the finding in this process."),
+    "Technique": (str, PLAIN, "IDs of MITRE ATT&CK techniques that look like this."),
+    "StackKey": (str, PLAIN, "Key of the code in the stack, equal on every machine and at every boot."),
+    "TraceId": (str, PLAIN, "The stack: with ImageId the key of its row in windows.traces."),
 }
 """Type, form and meaning of each column by its name."""
 
@@ -302,6 +326,11 @@ PLUGINS: Dict[str, Tuple[str, ...]] = {
         *(*_SPACE, "Heap", "Index", "EntryAddress", "TraceKind", "Count", "Bytes", "CountGrowth"),
         *("BytesGrowth", "Block", "BlockKind", "Size", "Unbacked", *_FRAME, "Status", "File output", "Stack"),
     ),
+    "tracefindings": (
+        *("ImageId", "Severity", "Confidence", "Finding", "PID", "Process", "ProcessOffset", "TID", "Kind"),
+        *("Frame", "Address", "Symbol", "How", "Evidence", "Innocent", "Technique", "StackKey", "TraceId"),
+        "Status",
+    ),
 }
 """The columns of each plugin, from left to right."""
 
@@ -317,6 +346,7 @@ BRIEF: Dict[str, Tuple[str, ...]] = {
     "handletraces": (*_PROCESS, "Handle", "Event", "Sequence", *_SAID),
     "objecttraces": ("Object", "ImageFileName", "Event", "Sequence", *_SAID),
     "heaptraces": (*_PROCESS, "Arch", "Index", "EntryAddress", "Block", *_SAID),
+    "tracefindings": ("Severity", "Finding", *_PROCESS, "TID", "Symbol", "Evidence", "Status"),
 }
 """The columns that --brief leaves: those that tell rows apart, what the address is, and Status. --fold puts
 Stack in the place of Symbol."""

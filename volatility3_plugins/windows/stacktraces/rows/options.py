@@ -143,7 +143,7 @@ def check_tables(plugin: interfaces.plugins.PluginInterface) -> None:
 def image(plugin: interfaces.plugins.PluginInterface) -> Image:
     """Returns the image that a plugin runs on."""
     made = Image(plugin.context, plugin.config["kernel"], plugin.config_path)
-    if plugin.config.get("scan_processes", False):
+    if plugin.config.get("scan_processes", False) or plugin.config.get("scan", False):
         made.part(ProcessList).scan()
     return made
 

@@ -39,6 +39,7 @@ class CallStack(Record):
         space: the address space that names its frames
         frames: its frames, innermost first
         status: why the stack is not there, not complete or not sure
+        entry: the registers of user mode with which it begins, None of a stack in the kernel
     """
 
     thread: Thread
@@ -46,6 +47,7 @@ class CallStack(Record):
     space: AddressSpace
     frames: Tuple[Frame, ...]
     status: Status
+    entry: Optional[State] = None
 
     @property
     def return_addresses(self) -> Tuple[int, ...]:
@@ -205,7 +207,7 @@ class StackLister(interfaces.configuration.VersionableInterface):
         walk = self._walkers.walk(space, start, stacks, traps)
         unlimited = None if stacks else Word.STACK_LIMITS_UNKNOWN
         said = status(thread.status, state.status, unlimited, _remarks(walk))
-        return CallStack(thread, part, space, walk.frames, said)
+        return CallStack(thread, part, space, walk.frames, said, state)
 
 
 class UserStacks:

@@ -23,11 +23,15 @@ MAX_HANDLES = 1 << 24
 
 
 class Entry(Record):
-    """A used entry: the handle, the address of its `_OBJECT_HEADER`, the creator's trace index or 0."""
+    """A used entry: the handle, the address of its `_OBJECT_HEADER`, the creator's trace index or 0.
+
+    `access` is the granted access; None where the entry has an index in its place (XP and 2003 with +kst).
+    """
 
     handle: int
     object_header: int
     creator: int
+    access: Optional[int] = None
 
 
 class EntryDecoder:
@@ -59,6 +63,8 @@ class EntryDecoder:
         self._packed = packed is not None
         self._object = packed or entry.field("Object")
         self._creator = entry.find("CreatorBackTraceIndex") if creators else None
+        # With creators the lower half of the member is an index.
+        self._access = None if creators else entry.find("GrantedAccessBits", "GrantedAccess")
         self.pointer_size = pointer_size
         self.size = entry.size
         self.has_creators = self._creator is not None
@@ -82,7 +88,8 @@ class EntryDecoder:
         header = self._object_header(self._object.of(data))
         if not header:
             return None
-        return Entry(handle, header, self._creator.of(data) if self._creator else 0)
+        creator = self._creator.of(data) if self._creator else 0
+        return Entry(handle, header, creator, None if self._access is None else self._access.of(data))
 
     def page(self, memory: Extents, address: int, base: int) -> Iterator[Entry]:
         """Yields the used entries of a page of entries.

@@ -398,6 +398,9 @@ class Word(_Words):
     # Flags.
     NO_PEB = "no PEB"
     """The process has no PEB: System and what Windows runs without user code."""
+    # Findings.
+    NOT_CHECKED = "not checked"
+    """The check of this name, or a part of it, could not run; Evidence says why."""
 
 
 class Said(Record):

@@ -103,6 +103,10 @@ class NameTable:
         """Returns the label that names an RVA, or None if no label is known to."""
         raise NotImplementedError
 
+    def rva_of(self, name: str) -> Optional[int]:
+        """Returns the RVA of a label, None if there is none of that name."""
+        return next((rva for rva, each in zip(self._rvas, self._names) if each == name), None)
+
     def _start(self, piece: int) -> Optional[Label]:
         """Returns the label of the function to which a piece of code without a label belongs (remembered)."""
         label = self._pieces[piece]

@@ -1,0 +1,174 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""Images in which something is to be found, and such in which nearly the same is innocent.
+
+Only what the memory looks like afterwards is forged. Threads wait in a system call; a register or a return
+address of theirs is then changed.
+"""
+
+from __future__ import annotations
+
+import pathlib
+import struct
+import tempfile
+from typing import Any, Dict, List, Optional, Union
+
+from volatility3.plugins.windows import tracefindings
+
+from tests.forge import context, kernels, sample
+from tests.forge.dump import Image
+from tests.forge.handles import OPEN, HandleTable, Ring
+from tests.forge.kernel import Kernel
+from tests.forge.process import Process
+from tests.forge.std import Std
+from tests.forge.vad import EXECUTE_READWRITE
+from tests.support import grid
+from tests.support.callstackimages import GETTER_RVA, StackImage
+from tests.support.callstackimages86 import StackImage86
+
+X64 = ("win7-x64", "win10-x64", "win11-x64")
+X86 = ("win7-x86", "win10-x86")
+ALL = (*X64, *X86)
+
+TID = 1004
+PRIVATE = 0x20000000
+CODE = b"\x90" * 0x100 + b"\xe8\0\0\0\0" + b"\x90" * 0x100
+"""Something like code, in which a call ends at RETURNS."""
+RETURNS = PRIVATE + 0x105
+DATABASE = 0x22000000
+GENERATIONS = {"x64": "6.1", "x86": "6.1"}
+
+LEA_AND_RETURN = bytes.fromhex("488d05"), b"\xc3"
+HEAD_RVA = 0x7800
+"""The head of the list of function tables, in a forged ntdll."""
+
+Row = Dict[str, Any]
+
+
+def found(image: Image, check: str = "", **options: Any) -> List[Row]:
+    """The rows of windows.tracefindings, of one check if it is named; without those that were not checked."""
+    rows = answered(image, **({"check": [check]} if check else {}), **options)
+    return [row for row in rows if row["Severity"] is not None]
+
+
+def answered(image: Image, **options: Any) -> List[Row]:
+    """All rows of windows.tracefindings."""
+    with tempfile.TemporaryDirectory() as folder:
+        opened = context.open_image(image, pathlib.Path(folder))
+        return [node.row for node in grid.run(opened, tracefindings.TraceFindings, **options)]
+
+
+def severities(image: Image, check: str, **options: Any) -> List[str]:
+    """The severities of the findings of a check."""
+    return [row["Severity"] for row in found(image, check, **options)]
+
+
+class FindingImage:
+    """A kernel of x64 or x86, a process, and a thread that waits in a system call.
+
+    Args:
+        name: of the kernel
+    """
+
+    def __init__(self, name: str) -> None:
+        self.stacks: Union[StackImage, StackImage86]
+        self.wide = name in X64
+        if self.wide:
+            self.stacks = StackImage(name)
+            self.thread = self.stacks.waiting(TID)
+        else:
+            self.stacks = StackImage86(name)
+            self.thread = self.stacks.waiting(TID, interrupted=False)
+        self.kernel: Kernel = self.stacks.kernel
+        self.app: Process = self.stacks.app
+        start = self.stacks.modules["app"].base + 0x1100
+        self.thread.ethread.maybe("StartAddress", start)
+        self.thread.ethread.maybe("Win32StartAddress", start)
+
+    def private(self, protection: int = EXECUTE_READWRITE, file: Optional[str] = None) -> None:
+        """Gives the process memory with something like code, in no file or in one."""
+        self.app.region(PRIVATE, CODE, size=0x1000, protection=protection, file=file)
+
+    def forbid(self) -> None:
+        """Takes the right to execute from the page of this memory."""
+        self.app.space.tables.forbid_execution(PRIVATE)
+
+    def interrupted_at(self, address: int) -> None:
+        """Lets the thread have been interrupted somewhere."""
+        frame = self.thread.kthread["TrapFrame"]
+        member = "Rip" if self.wide else "Eip"
+        place = frame + self.kernel.isf.offset("_KTRAP_FRAME", member)
+        self.kernel.space.write_int(place, address, 8 if self.wide else 4)
+
+    def breaks_at(self, address: int, control: int) -> None:
+        """Has the thread's first debug register saved, with what Dr7 enables, on its way into the kernel."""
+        isf, frame = self.kernel.isf, self.thread.kthread["TrapFrame"]
+        size = 8 if self.wide else 4
+        for name in ("Dr0", "Dr1", "Dr2", "Dr3", "Dr6", "Dr7"):
+            value = {"Dr0": address, "Dr7": control}.get(name, 0)
+            self.kernel.space.write_int(frame + isf.offset("_KTRAP_FRAME", name), value, size)
+        assert self.thread.kthread.maybe("Header.DebugActive", 3) or self.thread.kthread.maybe(
+            "DebugActive", 3
+        )
+
+    def returns_to(self, address: int) -> None:
+        """Puts a return address in the place of that which the program's own function has (x64)."""
+        assert isinstance(self.stacks, StackImage)
+        frames = self.stacks.expected[TID, "user"].frames
+        main = self.stacks.modules["app"]
+        sp = next(sp for at, sp, how in frames if main.base <= at < main.base + main.size and how == "unwind")
+        self.app.space.write_int(sp - 8, address, 8)
+
+    def kernel_returns_to(self, address: int) -> None:
+        """The same in the kernel: in the place of the return address of the function that waits (x64)."""
+        assert isinstance(self.stacks, StackImage)
+        frames = self.stacks.expected[TID, "kernel"].frames
+        sp = next(sp for _, sp, how in frames[1:] if how == "unwind")
+        self.kernel.space.write_int(sp - 8, address, 8)
+
+    def register_table(self, start: int, end: int, count: int = 1) -> None:
+        """Registers function tables: the last of them is for a range (x64)."""
+        ntdll, space = self.stacks.modules["ntdll"], self.app.space
+        head, node = ntdll.base + HEAD_RVA, space.allocate(0x60 * count)
+        load, leave = LEA_AND_RETURN
+        distance = HEAD_RVA - GETTER_RVA - len(load) - 4
+        space.map(ntdll.base + GETTER_RVA, 0x10)
+        space.write(ntdll.base + GETTER_RVA, load + struct.pack("<i", distance) + leave)
+        space.map(head, 0x10)
+        nodes = [node + 0x60 * number for number in range(count)]
+        ring = [head, *nodes]
+        for number, each in enumerate(ring):
+            space.write_int(each, ring[(number + 1) % len(ring)], 8)
+            space.write_int(each + 8, ring[number - 1], 8)
+        for number, each in enumerate(nodes):
+            last = number == count - 1
+            space.write_int(each + 0x20, start if last else 0x1000 * (number + 1), 8)
+            space.write_int(each + 0x28, end if last else 0x1000 * (number + 2), 8)
+
+    def recorded(self, *addresses: int) -> None:
+        """Gives the process a database with one trace."""
+        arch = "x64" if self.wide else "x86"
+        database = Std(GENERATIONS[arch], arch, DATABASE)
+        database.log(list(addresses))
+        sample.write(self.app, database)
+        ntdll = self.stacks.modules["ntdll"]
+        self.app.space.map(ntdll.base + sample.POINTER_RVA, 8)
+        self.app.space.write_int(ntdll.base + sample.POINTER_RVA, database.base, 8 if self.wide else 4)
+        assert self.app.peb is not None
+        self.app.peb["NtGlobalFlag"] = 0x1000
+
+    def opens(self, body: Any, access: int, *addresses: int) -> None:
+        """Lets the process have opened an object, with a trace of that."""
+        table = HandleTable(self.app)
+        table.add(0x84, body, access=access)
+        table.finish()
+        Ring(table, 16).event(OPEN, 0x84, self.app.pid, TID, list(addresses))
+
+    def image(self) -> Image:
+        """The image."""
+        return self.kernel.image()
+
+
+def kernel_names(*arches: str) -> List[str]:
+    """The kernels of some bitness."""
+    return [name for name in ALL if kernels.load(name).arch in arches]

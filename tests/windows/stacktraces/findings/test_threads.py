@@ -1,0 +1,151 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""Checks of where threads were started, and of who opened another process."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.forge.handles import named
+from tests.support.findingimages import (
+    ALL,
+    PRIVATE,
+    RETURNS,
+    TID,
+    X64,
+    FindingImage,
+    answered,
+    found,
+    severities,
+)
+from tests.support.tracedkernels import new_kernel
+
+START, HANDLE = "start_mismatch", "foreign_handle"
+VM_WRITE, VM_READ, QUERY, SET_CONTEXT = 0x20, 0x10, 0x1000, 0x10
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_a_thread_that_was_started_in_private_memory(name: str) -> None:
+    forged = FindingImage(name)
+    forged.private()
+    forged.thread.ethread["Win32StartAddress"] = PRIVATE + 0x40
+    (row,) = found(forged.image(), START)
+    assert (row["Severity"], row["PID"], row["TID"], row["Frame"]) == ("medium", 1000, TID, None)
+    assert (row["Address"], row["Symbol"]) == (PRIVATE + 0x40, "<private>")
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_a_thread_that_was_started_where_nothing_is(name: str) -> None:
+    forged = FindingImage(name)
+    forged.thread.ethread["Win32StartAddress"] = 0x31000000
+    (row,) = found(forged.image(), START)
+    assert (row["Severity"], row["Symbol"]) == ("medium", "<unmapped>")
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_a_thread_that_was_started_in_an_image_is_silent(name: str) -> None:
+    forged = FindingImage(name)
+    forged.private()
+    assert found(forged.image(), START) == []
+
+
+@pytest.mark.parametrize("name", X64)
+def test_a_start_in_a_registered_range_is_low(name: str) -> None:
+    forged = FindingImage(name)
+    forged.private()
+    forged.register_table(PRIVATE, PRIVATE + 0x800)
+    forged.thread.ethread["Win32StartAddress"] = PRIVATE + 0x40
+    assert severities(forged.image(), START) == ["low"]
+
+
+def test_before_vista_starts_are_not_checked() -> None:
+    kernel = new_kernel("xp-x86")
+    kernel.process("app.exe", pid=1000).thread(1004)
+    rows = answered(kernel.image(), check=[START])
+    assert "before Vista Win32StartAddress is overwritten" in [row["Evidence"] for row in rows]
+    assert {row["Severity"] for row in rows} == {None}
+
+
+@pytest.mark.parametrize("name", ALL)
+@pytest.mark.parametrize("victim", ["victim.exe", "lsass.exe"])
+def test_private_code_that_opened_another_process_to_write(name: str, victim: str) -> None:
+    forged = FindingImage(name)
+    forged.private()
+    other = forged.kernel.process(victim, pid=2000)
+    forged.opens(other.eprocess, VM_WRITE | QUERY, RETURNS)
+    (row,) = found(forged.image(), HANDLE)
+    assert (row["Severity"], row["PID"], row["TID"], row["Kind"]) == ("high", 1000, TID, "handle")
+    assert f"handle 0x84 to Process {victim} Pid 2000, PROCESS_VM_WRITE; VAD" in row["Evidence"]
+    assert row["Technique"] == ("T1003.001" if victim == "lsass.exe" else "T1055")
+
+
+@pytest.mark.parametrize("name", ALL)
+@pytest.mark.parametrize(
+    ("victim", "access", "expected"),
+    [("lsass.exe", VM_READ, ["high"]), ("victim.exe", VM_READ, []), ("victim.exe", QUERY, [])],
+)
+def test_which_rights_matter(name: str, victim: str, access: int, expected: list[str]) -> None:
+    """To read is enough where it is lsass that is read."""
+    forged = FindingImage(name)
+    forged.private()
+    forged.opens(forged.kernel.process(victim, pid=2000).eprocess, access, RETURNS)
+    assert severities(forged.image(), HANDLE) == expected
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_a_process_that_opened_itself_is_silent(name: str) -> None:
+    forged = FindingImage(name)
+    forged.private()
+    forged.opens(forged.app.eprocess, VM_WRITE, RETURNS)
+    assert found(forged.image(), HANDLE) == []
+
+
+@pytest.mark.parametrize("name", ALL)
+@pytest.mark.parametrize("own", [False, True])
+def test_private_code_that_opened_a_thread(name: str, own: bool) -> None:
+    forged = FindingImage(name)
+    forged.private()
+    other = forged.app if own else forged.kernel.process("victim.exe", pid=2000)
+    forged.opens(other.thread(2004).ethread, SET_CONTEXT, RETURNS)
+    assert severities(forged.image(), HANDLE) == ([] if own else ["high"])
+
+
+@pytest.mark.parametrize("name", ALL)
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [
+        ("C:\\Users\\ann\\tool.exe", ["low"]),
+        ("C:\\Program Files\\Tool\\tool.exe", []),
+        ("C:\\Windows\\System32\\tool.exe", []),
+    ],
+)
+def test_a_program_that_opened_another_process(name: str, path: str, expected: list[str]) -> None:
+    forged = FindingImage(name)
+    tool = forged.app.module("tool.exe", path=path)
+    forged.opens(forged.kernel.process("victim.exe", pid=2000).eprocess, VM_WRITE, tool.base + 0x1010)
+    assert severities(forged.image(), HANDLE) == expected
+
+
+@pytest.mark.parametrize("name", X64)
+def test_a_registered_range_that_opened_another_process_is_low(name: str) -> None:
+    forged = FindingImage(name)
+    forged.private()
+    forged.register_table(PRIVATE, PRIVATE + 0x800)
+    forged.opens(forged.kernel.process("victim.exe", pid=2000).eprocess, VM_WRITE, RETURNS)
+    assert severities(forged.image(), HANDLE) == ["low"]
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_events_of_other_objects_are_silent(name: str) -> None:
+    forged = FindingImage(name)
+    forged.private()
+    forged.opens(named(forged.kernel, "_KEVENT", "Event", "Ready"), 0x1F0003, RETURNS)
+    assert found(forged.image(), HANDLE) == []
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_without_handle_traces_it_is_not_checked(name: str) -> None:
+    rows = answered(FindingImage(name).image(), check=[HANDLE])
+    assert [(row["Status"], row["Evidence"]) for row in rows] == [
+        ("not checked", "no process traces its handles")
+    ]

@@ -1,0 +1,141 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""`windows.tracefindings` through the command line and Volatility's renderers: options, order, texts."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+from typing import Any, Dict, List
+
+import pytest
+from volatility3.framework import exceptions
+from volatility3.plugins.windows import pslist, tracefindings, traces
+from volatility3.plugins.windows.stacktraces.findings import registry
+from volatility3.plugins.windows.stacktraces.findings.finding import CONFIDENCES, SEVERITIES
+from volatility3.plugins.windows.stacktraces.findings.registry import CHECKS
+
+from tests.forge import context, sample, vol
+from tests.forge.context import Opened
+from tests.support import grid
+from tests.support.findingimages import PRIVATE, RETURNS, FindingImage, answered, found
+
+COLUMNS = [
+    *("ImageId", "Severity", "Confidence", "Finding", "PID", "Process", "ProcessOffset", "TID", "Kind"),
+    *("Frame", "Address", "Symbol", "How", "Evidence", "Innocent", "Technique", "StackKey", "TraceId"),
+    "Status",
+]
+
+
+@pytest.fixture(scope="module")
+def opened(tmp_path_factory: pytest.TempPathFactory) -> Opened:
+    return context.open_image(sample.build().image(), tmp_path_factory.mktemp("findings"))
+
+
+def rows(opened: Opened, **options: Any) -> List[Dict[str, Any]]:
+    return [node.row for node in grid.run(opened, tracefindings.TraceFindings, **options)]
+
+
+@pytest.mark.parametrize("name", ["win7-x64", "win10-x64", "win11-x64"])
+def test_vol_shows_the_implant_and_the_driver_at_the_top(name: str, tmp_path: pathlib.Path) -> None:
+    image = sample.build(name).image()
+    file, symbols = image.save(tmp_path / "image.dmp"), image.install(tmp_path / "symbols")
+    shown = vol.run(file, "windows.tracefindings", symbols=symbols).rows
+    assert [(row["Severity"], row["Finding"], row["PID"]) for row in shown[:4]] == [
+        ("high", "unbacked", 4312),
+        ("high", "history_unbacked", 4312),
+        ("high", "kernel_no_module", 0),
+        ("high", "foreign_handle", 4312),
+    ]
+    assert set(shown[0]) - {"__children"} == set(COLUMNS)
+    brief = vol.run(file, "windows.tracefindings", "--brief", symbols=symbols, renderer="pretty")
+    lines = brief.stdout.splitlines()
+    assert max(map(len, lines)) <= 120
+    assert len(lines) <= 40
+
+
+def test_the_columns_are_those_and_no_others(opened: Opened) -> None:
+    assert list(rows(opened)[0]) == COLUMNS
+
+
+def test_the_order_is_that_of_severity_and_confidence(opened: Opened) -> None:
+    shown = rows(opened)
+    ranked = [row for row in shown if row["Severity"] is not None]
+    order = [(SEVERITIES.index(row["Severity"]), CONFIDENCES.index(row["Confidence"])) for row in ranked]
+    assert order == sorted(order)
+    assert {row["Status"] for row in shown[len(ranked) :]} == {"not checked"}
+    assert {row["Severity"] for row in ranked} == {"high", "low"}
+
+
+def test_findings_join_with_the_stacks(opened: Opened) -> None:
+    """TraceId, StackKey and ImageId are those of windows.traces, ProcessOffset that of windows.pslist."""
+    stacks = {row["TraceId"]: row for row in (node.row for node in grid.run(opened, traces.StackTraces))}
+    processes = {row["Offset(V)"] for _, row in opened.rows(pslist.PsList)}
+    joined = [row for row in rows(opened) if row["TraceId"]]
+    assert len(joined) >= 4
+    for row in joined:
+        stack = stacks[row["TraceId"]]
+        assert row["ImageId"] == stack["ImageId"]
+        assert row["StackKey"] in (stack["StackKey"], None)
+        assert (row["Kind"], row["PID"], row["TID"]) == (stack["Kind"], stack["PID"], stack["TID"])
+        assert row["ProcessOffset"] is None or row["ProcessOffset"] in processes
+
+
+@pytest.mark.parametrize(("least", "expected"), [("high", {"high"}), ("low", {"high", "low"})])
+def test_severity(least: str, expected: set[str], opened: Opened) -> None:
+    shown = rows(opened, severity=least)
+    assert {row["Severity"] for row in shown} - {None} == expected
+    assert any(row["Severity"] is None for row in shown), "what was not checked is shown in any case"
+
+
+def test_check_and_pid(opened: Opened) -> None:
+    assert {row["Finding"] for row in rows(opened, check=["unbacked", "hidden"])} == {"unbacked", "hidden"}
+    assert {row["PID"] for row in rows(opened, pid=[0]) if row["Severity"]} == {0}
+    assert {row["PID"] for row in rows(opened, pid=[4312]) if row["Severity"]} == {4312}
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"check": ["unbaked"]}, "--check: there is no unbaked; there are unbacked, "),
+        ({"severity": "worst"}, "--severity: there is no worst; there are high, medium, low"),
+        ({"explain": "unbaked"}, "--explain: there is no unbaked; there are unbacked, "),
+    ],
+)
+def test_words_that_there_are_not(options: Dict[str, Any], said: str, opened: Opened) -> None:
+    with pytest.raises(exceptions.RenderException) as caught:
+        rows(opened, **options)
+    assert str(caught.value).startswith(said)
+
+
+@pytest.mark.parametrize("name", CHECKS)
+def test_each_check_is_explained(name: str, opened: Opened) -> None:
+    shown = rows(opened, explain=name)
+    assert {row["Finding"] for row in shown} == {name}
+    told = {row["What"]: row["Explanation"] for row in shown}
+    assert list(told) == ["meaning", "severity", "false positives", "what to do next", "ATT&CK"]
+    assert all(told.values())
+    assert told["severity"].split(";")[0].split()[0] in SEVERITIES
+
+
+def test_few_findings_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is left out is said."""
+    forged = FindingImage("win10-x64")
+    forged.private()
+    forged.app.region(PRIVATE + 0x10000, b"\x90" * 0x200, size=0x1000, protection=6)
+    forged.recorded(RETURNS, RETURNS + 0x10000)
+    assert len(found(forged.image(), "history_unbacked")) == 2
+    monkeypatch.setattr(registry, "MAX_FINDINGS", 1)
+    *shown, last = answered(forged.image(), check=["history_unbacked"])
+    assert len(shown) == 1
+    assert (last["Severity"], last["Status"]) == (None, "not checked")
+    assert last["Evidence"].startswith("more than ")
+
+
+def test_a_clean_image_has_no_findings(tmp_path: pathlib.Path) -> None:
+    """Only what was not checked is left, and it is no finding."""
+    image = FindingImage("win10-x64").image()
+    assert found(image) == []
+    file, symbols = image.save(tmp_path / "image.dmp"), image.install(tmp_path / "symbols")
+    done = vol.run(file, "windows.tracefindings", "--explain", "hidden", symbols=symbols)
+    assert next(row["What"] for row in json.loads(done.stdout)) == "meaning"

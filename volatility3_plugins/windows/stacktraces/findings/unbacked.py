@@ -1,0 +1,59 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""The check `unbacked`: a thread runs, or goes on, in private memory that may be executed."""
+
+from __future__ import annotations
+
+from typing import Iterator, Tuple
+
+from ..base.image import AddressSpace
+from ..flat.decode.schema import THREAD_KINDS, TRAP
+from ..flat.stack import FlatStack
+from .facts import CheckFacts
+from .finding import CERTAIN, HIGH, LIKELY, LOW, NONE_KNOWN, POSSIBLE, Check, Finding, of_place, places
+
+NAME = "unbacked"
+PRIVATE, UNMAPPED = "private", "unmapped"
+
+
+def find(stack: FlatStack, facts: CheckFacts) -> Iterator[Finding]:
+    """Yields the frames in private memory that may be executed; of each range one is shown."""
+    for place in places(stack, PRIVATE, UNMAPPED):
+        if not facts.executable(stack.space, place.at):
+            continue
+        severity, lower, innocent = explained(stack.space, place.at, facts)
+        sure = place.how == TRAP and not lower
+        confidence = CERTAIN if sure else POSSIBLE if lower and place.how != TRAP else LIKELY
+        vad = facts.vad(stack.space, place.at)
+        group = (stack.trace_id, None if vad is None else vad.start)
+        evidence = facts.memory(stack.space, place.address)
+        yield of_place(stack, place, severity, confidence, evidence, innocent, group)
+
+
+def explained(space: AddressSpace, at: int, facts: CheckFacts) -> Tuple[str, bool, str]:
+    """Returns what explains code in private memory.
+
+    Returns:
+        The severity, whether a runtime lowers the confidence, and what is said.
+    """
+    table, runtimes = facts.function_table(space, at), facts.runtimes(space)
+    if table is not None:
+        said = f"function table registered for {table.start:#x}-{table.end - 1:#x}"
+        return LOW, False, said
+    if runtimes:
+        return HIGH, True, f"{', '.join(runtimes)} loaded: it makes code, and registered none here"
+    return HIGH, False, NONE_KNOWN
+
+
+CHECK = Check(
+    NAME,
+    "T1055, T1620",
+    THREAD_KINDS,
+    "A thread was interrupted in private memory that may be executed, or goes on there when a call returns.",
+    "high; low where the process registered a function table for the range, and of frames that a scan found",
+    "Runtimes that make code (.NET, Java, JavaScript engines), sandboxes, and hooks of security products. A "
+    "runtime that is only loaded is named in Innocent and lowers Confidence.",
+    "Dump the range with windows.vadinfo --dump; look at the frames around it with windows.callstacks.",
+    "no stack of a thread could be walked",
+    of_stack=find,
+)
