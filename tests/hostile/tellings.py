@@ -103,6 +103,7 @@ NAMES: Dict[Word, Tuple[str, ...]] = {
     Word.COMPUTER_NAMES: (),
     Word.SHARED_DATA_UNREADABLE: (),
     Word.FILE_NOT_HASHED: (),
+    Word.NOT_CHECKED: (),
     Word.NO_FUNCTION_TABLE: (),
     Word.NO_UNWIND_DATA: (),
     Word.UNWIND_DATA_UNREADABLE: (),
