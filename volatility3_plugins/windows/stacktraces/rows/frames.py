@@ -201,7 +201,9 @@ class StackCells:
         if not frames:
             return NOT_APPLICABLE
         unbacked = self._unbacked
-        return 0 if unbacked.isdisjoint(frames) else sum(address in unbacked for address in frames)
+        if not unbacked or unbacked.isdisjoint(frames):
+            return 0
+        return sum(address in unbacked for address in frames)
 
     def selected(self, selection: Selection, traces: Iterable[Trace]) -> Iterator[Trace]:
         """Yields the traces that a selection takes, by the names of their readable frames."""
