@@ -62,7 +62,8 @@ class Locks(interfaces.plugins.PluginInterface):
                 locks = list(lister.list_locks(space))
                 if locks:
                     rows = LockRows(image, space, stacks.of(space), self.config.get("fold", False))
-                    yield from self._locks(lister, space, locks, rows, listing)
+                    with plugin.collector_paused():
+                        yield from self._locks(lister, space, locks, rows, listing)
 
     def _locks(
         self,
