@@ -21,7 +21,6 @@ from tests.hostile.test_undamaged import REAL
 from tests.support import grid, real_trapframes, realtruth
 from tests.support.callstackimages import StackImage
 from tests.support.callstackimages86 import StackImage86
-from tests.windows import test_trapframes_real
 
 IMPLANTED = tuple(name for name in undamaged.BUILDERS if name.startswith("sample"))
 """The sample has an implant."""
@@ -99,14 +98,7 @@ def test_of_a_real_set(path: pathlib.Path, kernel: str, tmp_path: pathlib.Path) 
 @pytest.mark.shared
 @pytest.mark.parametrize("build", real_trapframes.BUILDS)
 def test_of_real_trap_frames(build: str, shared_dir: pathlib.Path, tmp_path: pathlib.Path) -> None:
-    """Each kind of frame on a stack of its own kernel; of these the first user and the first kernel one."""
-    frames = real_trapframes.load(shared_dir, build)
-    for number, mode in enumerate(dict.fromkeys(each.mode for each in frames)):
-        real = next(each for each in frames if each.mode == mode)
-        kernel, pointer, active = test_trapframes_real.kernel_of(build, frames)
-        kernel.space.write(real.stack_address, real.stack)
-        kernel.space.write(active, bytes([real.debug_active]))
-        kernel.space.write_int(pointer, real.address)
+    for number, (label, kernel) in enumerate(undamaged.real_trap_frames(build, shared_dir)):
         folder = tmp_path / str(number)
         folder.mkdir()
-        assert not alarms(kernel.image(), folder), real.label
+        assert not alarms(kernel.image(), folder), label

@@ -9,7 +9,8 @@ counts).
 
 from __future__ import annotations
 
-from typing import Callable, Dict, Tuple
+import pathlib
+from typing import Callable, Dict, Iterator, Tuple
 
 from tests.forge import kernels, pageheaps, sample, segmentheaps, trapentries
 from tests.forge.dump import Image
@@ -18,7 +19,7 @@ from tests.forge.kernel import Kernel
 from tests.forge.kernels import KERNELS
 from tests.forge.locks import Resources, Sections
 from tests.forge.objecttraces import Event, ObjectTraces
-from tests.support import tracedkernels
+from tests.support import real_trapframes, tracedkernels
 from tests.support.callbackimages import CallbackImage
 from tests.support.callbackimages86 import CallbackImage86
 from tests.support.callstackimages import StackImage
@@ -26,6 +27,7 @@ from tests.support.callstackimages86 import StackImage86, Wow64Threads
 from tests.support.heapimage import HEAP, HeapImage
 from tests.support.tracedkernels import new_kernel, put_database, traces_of
 from tests.support.trapforge import TrapImage
+from tests.windows import test_trapframes_real
 
 from .subjects import BUILDERS as SUBJECTS
 from .subjects import Build
@@ -197,3 +199,15 @@ BUILDERS: Dict[str, Build] = {
     **{name: build for name, build in SUBJECTS.items() if name.startswith(("heaps", "real"))},
 }
 """The images, by what they hold and the kernel."""
+
+
+def real_trap_frames(build: str, shared_dir: pathlib.Path) -> Iterator[Tuple[str, Kernel]]:
+    """Yields (label, kernel with it on a stack) of real frames: the first user and the first kernel one."""
+    frames = real_trapframes.load(shared_dir, build)
+    for mode in dict.fromkeys(each.mode for each in frames):
+        real = next(each for each in frames if each.mode == mode)
+        kernel, pointer, active = test_trapframes_real.kernel_of(build, frames)
+        kernel.space.write(real.stack_address, real.stack)
+        kernel.space.write(active, bytes([real.debug_active]))
+        kernel.space.write_int(pointer, real.address)
+        yield real.label, kernel

@@ -42,7 +42,7 @@ class ObjectTraces(interfaces.plugins.PluginInterface):
             image = options.image(self)
             rows = ObjectRows(image, options.symbolizer(self, image), self.config.get("fold", False))
             listed = ObjectTraceLister(image).list_events()
-            for event in listing.each(listed, lambda _: "Reading the traces of objects"):
+            for event in listing.many(listed, "Reading the traces of objects"):
                 if event.event:
                     listing.found = True
                 else:

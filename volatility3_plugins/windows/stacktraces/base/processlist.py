@@ -56,8 +56,19 @@ def create_time(image: Image, eprocess: int) -> Optional[int]:
         image: the image
         eprocess: canonical address of its _EPROCESS, 0 where none is known
     """
+    return process_member(image, eprocess, "CreateTime.QuadPart")
+
+
+def process_member(image: Image, eprocess: int, path: str) -> Optional[int]:
+    """Returns a member of an _EPROCESS; None if it cannot be read, or the kernel's symbols lack it.
+
+    Args:
+        image: the image
+        eprocess: canonical address of the _EPROCESS, 0 where none is known
+        path: the member
+    """
     process = image.types.find("_EPROCESS")
-    field = None if process is None else process.find("CreateTime.QuadPart")
+    field = None if process is None else process.find(path)
     return image.memory(image.kernel).member(eprocess, field) if eprocess and field is not None else None
 
 

@@ -18,7 +18,7 @@ from ..stacks.lister import UserStacks
 from ..traps.decode.context import ContextForm, CpuContext
 from ..traps.state import register_types
 from .facts import CheckFacts
-from .finding import HIGH, LIKELY, NONE_KNOWN, Check, Finding
+from .finding import HIGH, LIKELY, NONE_KNOWN, Check, Finding, of_thread
 
 FUNCTIONS: Dict[str, Tuple[str, ...]] = {
     "ntdll": ("NtContinue", "ZwContinue", "NtContinueEx"),
@@ -60,21 +60,8 @@ def find(stack: FlatStack, facts: CheckFacts) -> Iterator[Finding]:
             evidence += (
                 f"{context.registers['Rsp']:#x}; {facts.memory(stack.space, context.registers['Rip'])}"
             )
-            yield Finding(
-                HIGH,
-                LIKELY,
-                stack.space,
-                evidence,
-                NONE_KNOWN,
-                (thread.ethread, thread.tid),
-                stack.kind,
-                stack.tid,
-                None,
-                context.registers["Rip"],
-                function,
-                trace_id=stack.trace_id,
-                stack=stack,
-            )
+            rip = context.registers["Rip"]
+            yield of_thread(stack, thread, HIGH, LIKELY, evidence, NONE_KNOWN, rip, function)
 
 
 def _contexts(

@@ -11,11 +11,12 @@ from __future__ import annotations
 from typing import Iterator, Optional, Tuple
 
 from ..base.image import AddressSpace
+from ..base.processlist import process_member
 from ..flat.decode.schema import USER, WOW64
 from ..flat.stack import FlatStack
 from ..traps.state import State
 from .facts import CheckFacts
-from .finding import CERTAIN, LOW, MEDIUM, NONE_KNOWN, POSSIBLE, Check, Finding
+from .finding import CERTAIN, LOW, MEDIUM, NONE_KNOWN, POSSIBLE, Check, Finding, of_thread
 
 WATCHED = ("ntdll", "amsi", "clr", "coreclr", "win32u", "wow64win")
 """Modules with functions that security products hook, and with the stubs of system calls."""
@@ -39,22 +40,17 @@ def find(stack: FlatStack, facts: CheckFacts) -> Iterator[Finding]:
         name = facts.names(stack.space).name(address, return_address=False)
         control = entry.registers[_CONTROL]
         evidence = f"{register} {address:#x} for {kind}, Dr7 {control:#x}, DebugPort 0; "
-        yield Finding(
+        found = of_thread(
+            stack,
+            thread,
             LOW if unsure else MEDIUM,
             POSSIBLE if unsure else CERTAIN,
-            stack.space,
             evidence + facts.memory(stack.space, address),
             _NOT_SURE if unsure else NONE_KNOWN,
-            (thread.ethread, thread.tid),
-            stack.kind,
-            stack.tid,
-            None,
             address,
             name.symbol,
-            trace_id=stack.trace_id,
-            stack=stack,
-            status=name.status,
         )
+        yield found._replace(status=name.status)
 
 
 def _breakpoints(entry: State) -> Iterator[Tuple[str, int, str]]:
@@ -68,11 +64,7 @@ def _breakpoints(entry: State) -> Iterator[Tuple[str, int, str]]:
 
 def _debugged(space: AddressSpace, facts: CheckFacts) -> bool:
     """Tells whether a process has a debugger; one whose DebugPort cannot be read may have."""
-    process = facts.image.types.find("_EPROCESS")
-    port = None if process is None else process.find("DebugPort")
-    if port is None:
-        return True
-    return facts.image.memory(facts.image.kernel).member(space.eprocess, port) != 0
+    return process_member(facts.image, space.eprocess, "DebugPort") != 0
 
 
 CHECK = Check(

@@ -16,6 +16,8 @@ from ..base.image import AddressSpace
 from ..flat.decode.schema import RECORDED, SCAN
 from ..flat.frames import FlatFrame
 from ..flat.stack import FlatStack
+from ..names.places import Name
+from ..threads.lister import Thread
 from .facts import CheckFacts
 
 HIGH, MEDIUM, LOW = "high", "medium", "low"
@@ -111,6 +113,7 @@ class FramePlace(Record):
     Attributes:
         number: of the frame in its stack, 0 for the innermost
         frame: what is known of its address
+        name: of the address
         address: of the frame, canonical
         at: where the code is: one byte before a return address
         how: how the address was found
@@ -119,6 +122,7 @@ class FramePlace(Record):
 
     number: int
     frame: FlatFrame
+    name: Name
     address: int
     at: int
     how: str
@@ -133,10 +137,10 @@ def places(stack: FlatStack, *backings: str) -> Iterator[FramePlace]:
             continue
         walked = stack.walked[number] if stack.walked else None
         if walked is None:
-            yield FramePlace(number, frame, address, address - 1, RECORDED, False)
+            yield FramePlace(number, frame, name, address, address - 1, RECORDED, False)
         else:
             guessed = walked.how == SCAN or not walked.sure
-            yield FramePlace(number, frame, address, address - walked.returns, walked.how, guessed)
+            yield FramePlace(number, frame, name, address, address - walked.returns, walked.how, guessed)
 
 
 def of_place(
@@ -149,7 +153,6 @@ def of_place(
     group: Hashable,
 ) -> Finding:
     """Returns what was found at a frame of a stack; the arguments are those of `Finding`."""
-    name = place.frame.name
     return Finding(
         LOW if place.guessed else severity,
         POSSIBLE if place.guessed else confidence,
@@ -161,10 +164,38 @@ def of_place(
         stack.tid,
         place.number,
         place.address,
-        None if name is None else name.symbol,
+        place.name.symbol,
         place.how,
         stack.trace_id,
         stack,
         "",
         place.frame.status,
+    )
+
+
+def of_thread(
+    stack: FlatStack,
+    thread: Thread,
+    severity: str,
+    confidence: str,
+    evidence: str,
+    innocent: str,
+    address: int,
+    symbol: str,
+) -> Finding:
+    """Returns what was found of the thread of a stack; the arguments are those of `Finding`."""
+    return Finding(
+        severity,
+        confidence,
+        stack.space,
+        evidence,
+        innocent,
+        (thread.ethread, thread.tid),
+        stack.kind,
+        stack.tid,
+        None,
+        address,
+        symbol,
+        trace_id=stack.trace_id,
+        stack=stack,
     )

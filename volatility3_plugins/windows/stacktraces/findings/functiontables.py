@@ -34,6 +34,11 @@ class Range(Record):
     end: int
     table: int
 
+    @property
+    def said(self) -> str:
+        """What Innocent says of it."""
+        return f"function table registered for {self.start:#x}-{self.end - 1:#x}"
+
 
 def registered(memory: Memory, image: Image, names: SpaceNames) -> List[Range]:
     """Returns the ranges, disjoint and ascending; none if the list cannot be found.

@@ -8,7 +8,7 @@ from typing import Iterator, Optional, Tuple
 
 from ..base.decode.status import Said, Status, Word, says, text
 from ..base.image import AddressSpace
-from ..base.processlist import CID_TABLE, POOL_SCAN, CidTable
+from ..base.processlist import CID_TABLE, POOL_SCAN, CidTable, process_member
 from ..base.spaces import SYSTEM_PID, AddressSpaces
 from ..flat.decode.schema import THREAD_KINDS
 from ..flat.stack import FlatStack
@@ -98,9 +98,7 @@ def _sharing(said: Status) -> Optional[Said]:
 
 
 def _exited(space: AddressSpace, facts: CheckFacts) -> bool:
-    process = facts.image.types.find("_EPROCESS")
-    field = None if process is None else process.find(_EXIT_TIME)
-    return bool(field and facts.image.memory(facts.image.kernel).member(space.eprocess, field))
+    return bool(process_member(facts.image, space.eprocess, _EXIT_TIME))
 
 
 def unchecked(facts: CheckFacts) -> Iterator[str]:

@@ -18,11 +18,10 @@ _REGION = 0x10000
 def find(stack: FlatStack, facts: CheckFacts) -> Iterator[Finding]:
     """Yields the frames in no module; of a stack, or of all recorded stacks near each other, one is shown."""
     for place in places(stack, "none"):
-        name = place.frame.name
-        if name is None or facts.is_user(place.at):
+        if facts.is_user(place.at):
             continue
         # The name says so where a list of modules, loaded or unloaded, is not whole.
-        unsure = bool(name.status)
+        unsure = bool(place.name.status)
         recorded = place.how == RECORDED
         near = place.at // _REGION if recorded else stack.trace_id
         confidence = POSSIBLE if unsure else CERTAIN if place.how == TRAP else LIKELY

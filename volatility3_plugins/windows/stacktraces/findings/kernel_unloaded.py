@@ -17,14 +17,13 @@ _NAME_END = ">"
 def find(stack: FlatStack, facts: CheckFacts) -> Iterator[Finding]:
     """Yields the frames in unloaded modules; of each module and kind of stack one is shown."""
     for place in places(stack, "unloaded"):
-        name = place.frame.name
-        if name is None or facts.is_user(place.at):
+        if facts.is_user(place.at):
             continue
         page = facts.page(facts.image.kernel, place.at)
         held = page is not None and page.executable
         evidence = facts.memory(facts.image.kernel, place.address)
         recorded = place.how == RECORDED
-        group = (recorded, name.symbol.partition(_NAME_END)[0])
+        group = (recorded, place.name.symbol.partition(_NAME_END)[0])
         if recorded:
             innocent = "the driver ran before it was unloaded" + (
                 "; its memory may have been given to another" if held else ""

@@ -27,7 +27,7 @@ def find(stack: FlatStack, facts: CheckFacts) -> Iterator[Finding]:
         group = (stack.trace_id, None if vad is None else vad.start)
         evidence = facts.memory(stack.space, place.address)
         if table is not None:
-            innocent, severity = f"function table registered for {table.start:#x}-{table.end - 1:#x}", LOW
+            innocent, severity = table.said, LOW
         elif place.how == TRAP:
             innocent, severity = _CRASH, MEDIUM
         else:

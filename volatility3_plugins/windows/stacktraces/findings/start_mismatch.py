@@ -12,7 +12,7 @@ from ..flat.stack import FlatStack
 from ..names.places import IMAGE
 from ..threads.lister import TERMINATED, Thread
 from .facts import CheckFacts
-from .finding import LIKELY, LOW, MEDIUM, POSSIBLE, Check, Finding, places
+from .finding import LIKELY, LOW, MEDIUM, POSSIBLE, Check, Finding, of_thread, places
 from .unbacked import PRIVATE, UNMAPPED, explained
 
 _GROUND = ("BaseThreadInitThunk", "RtlUserThreadStart")
@@ -56,21 +56,8 @@ def _of(
     facts: CheckFacts,
 ) -> Finding:
     evidence = f"Win32StartAddress {start:#x}, {facts.memory(thread.space, start)}"
-    return Finding(
-        severity,
-        confidence,
-        thread.space,
-        evidence,
-        innocent,
-        (thread.ethread, thread.tid),
-        stack.kind,
-        thread.tid,
-        None,
-        start,
-        symbol,
-        trace_id=stack.trace_id,
-        stack=stack,
-    )
+    found = of_thread(stack, thread, severity, confidence, evidence, innocent, start, symbol)
+    return found._replace(space=thread.space)
 
 
 def _first(stack: FlatStack) -> Optional[FlatFrame]:

@@ -38,8 +38,7 @@ def explained(space: AddressSpace, at: int, facts: CheckFacts) -> Tuple[str, boo
     """
     table, runtimes = facts.function_table(space, at), facts.runtimes(space)
     if table is not None:
-        said = f"function table registered for {table.start:#x}-{table.end - 1:#x}"
-        return LOW, False, said
+        return LOW, False, table.said
     if runtimes:
         return HIGH, True, f"{', '.join(runtimes)} loaded: it makes code, and registered none here"
     return HIGH, False, NONE_KNOWN

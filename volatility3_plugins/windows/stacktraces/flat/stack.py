@@ -124,8 +124,7 @@ class FlatStack(Record):
     def keys(self) -> Optional[StackKeys]:
         """Returns the keys; None if no frame is left for them."""
         if not self.walked:
-            parts = list(map(_part, self.frames))
-            return keys.of(parts, incomplete=self.incomplete) if parts else None
+            return keys.of(list(map(_part, self.frames)), incomplete=self.incomplete)
         pairs = zip(self.frames, self.walked)
         parts = [
             frame.part

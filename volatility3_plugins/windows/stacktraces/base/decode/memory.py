@@ -174,7 +174,7 @@ class Memory:
             offset = address - start
             return data[offset : offset + length] if offset + length <= len(data) else None
         if last == first + 1:
-            held = Extents(self._windows.get(first).runs + self._windows.get(last).runs)
+            held = self.held(address, length)
         else:
             held = self._windows.reader(address, length)
         view = held.read(address, length)
