@@ -6,11 +6,14 @@
     for stack in findings.examine(): ...        # progress
     for each in findings.found(): ...
 
-A new check is a module of this room with a `CHECK`, and a line here.
+A new check is a package of this room whose `__init__.py` has a `CHECK`, and its name in CHECKS. It is a
+package because Volatility imports every module below a plugin folder at every command, but no package:
+a check is imported when it runs.
 """
 
 from __future__ import annotations
 
+import importlib
 from contextlib import nullcontext
 from typing import Collection, Dict, Hashable, Iterable, Iterator, List, Optional, Tuple
 
@@ -21,37 +24,23 @@ from ..flat.recorded import Around
 from ..flat.stack import FlatStack, FlatWanted
 from ..flat.traces import FlatTraces
 from ..names.symbolizer import Symbolizer
-from . import (
-    context_on_stack,
-    debug_registers,
-    foreign_handle,
-    hidden,
-    history_unbacked,
-    kernel_no_module,
-    kernel_unloaded,
-    not_executable,
-    start_mismatch,
-    unbacked,
-)
 from .facts import CheckFacts
 from .finding import CONFIDENCES, SEVERITIES, Check, Finding
 
-CHECKS: Dict[str, Check] = {
-    each.name: each
-    for each in (
-        unbacked.CHECK,
-        history_unbacked.CHECK,
-        kernel_no_module.CHECK,
-        kernel_unloaded.CHECK,
-        hidden.CHECK,
-        not_executable.CHECK,
-        foreign_handle.CHECK,
-        context_on_stack.CHECK,
-        start_mismatch.CHECK,
-        debug_registers.CHECK,
-    )
-}
-"""All checks by name. Of findings that are equally severe and sure those of an earlier check come first."""
+CHECKS = (
+    "unbacked",
+    "history_unbacked",
+    "kernel_no_module",
+    "kernel_unloaded",
+    "hidden",
+    "not_executable",
+    "foreign_handle",
+    "context_on_stack",
+    "start_mismatch",
+    "debug_registers",
+)
+"""The names of all checks, which are the names of their packages. Of findings that are equally severe and
+sure those of an earlier check come first."""
 
 MAX_FINDINGS = 1 << 16
 """The most findings that are kept of one check."""
@@ -117,6 +106,16 @@ class _Gathering:
             yield Outcome(self.check, None, reason=_CUT)
 
 
+def check_named(name: str) -> Check:
+    """Returns a check.
+
+    Args:
+        name: one of CHECKS
+    """
+    found: Check = importlib.import_module(f"{__package__}.{name}").CHECK
+    return found
+
+
 def rank(finding: Finding) -> Tuple[int, int]:
     """Returns the place of a finding among others: the worst and surest come first."""
     return SEVERITIES.index(finding.severity), CONFIDENCES.index(finding.confidence)
@@ -147,7 +146,7 @@ class Findings(interfaces.configuration.VersionableInterface):
         super().__init__()
         self._facts = CheckFacts(symbolizer, pids, scan)
         self._traces = FlatTraces(symbolizer, around)
-        self._gathered = [_Gathering(each) for each in CHECKS.values() if not checks or each.name in checks]
+        self._gathered = [_Gathering(check_named(each)) for each in CHECKS if not checks or each in checks]
 
     def examine(self) -> Iterator[FlatStack]:
         """Runs the checks, and yields each stack that they have seen.

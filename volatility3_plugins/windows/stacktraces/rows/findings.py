@@ -12,7 +12,7 @@ from ..base import bulk
 from ..base.decode.status import Word, status, text
 from ..base.image import Image
 from ..findings.finding import SEVERITIES, Check
-from ..findings.registry import CHECKS, Outcome
+from ..findings.registry import CHECKS, Outcome, check_named
 from ..flat.imagefacts import identity
 from .columns import BRIEF, PLUGINS, Hex
 from .grid import NOT_APPLICABLE, Grid, Row, given
@@ -122,7 +122,7 @@ def explained(name: str) -> interfaces.renderers.TreeGrid:
     """
     _check_known("explain", [name], CHECKS)
     return renderers.TreeGrid(
-        [("Finding", str), ("What", str), ("Explanation", str)], _explanation(CHECKS[name])
+        [("Finding", str), ("What", str), ("Explanation", str)], _explanation(check_named(name))
     )
 
 

@@ -11,14 +11,14 @@ from __future__ import annotations
 
 from typing import Dict, Iterator, Tuple
 
-from ..base.decode.ranges import Extents
-from ..flat.decode.schema import USER, WOW64
-from ..flat.stack import FlatStack
-from ..stacks.lister import UserStacks
-from ..traps.decode.context import ContextForm, CpuContext
-from ..traps.state import register_types
-from .facts import CheckFacts
-from .finding import HIGH, LIKELY, NONE_KNOWN, Check, Finding, of_thread
+from ...base.decode.ranges import Extents
+from ...flat.decode.schema import USER, WOW64
+from ...flat.stack import FlatStack
+from ...stacks.lister import UserStacks
+from ...traps.decode.context import ContextForm, CpuContext
+from ...traps.state import register_types
+from ..facts import CheckFacts
+from ..finding import HIGH, LIKELY, NONE_KNOWN, Check, Finding, of_thread
 
 FUNCTIONS: Dict[str, Tuple[str, ...]] = {
     "ntdll": ("NtContinue", "ZwContinue", "NtContinueEx"),

@@ -6,15 +6,15 @@ from __future__ import annotations
 
 from typing import Iterator, Optional, Tuple
 
-from ..base.decode.status import Said, Status, Word, says, text
-from ..base.image import AddressSpace
-from ..base.processlist import CID_TABLE, POOL_SCAN, CidTable, process_member
-from ..base.spaces import SYSTEM_PID, AddressSpaces
-from ..flat.decode.schema import THREAD_KINDS
-from ..flat.stack import FlatStack
-from ..threads.lister import TERMINATED, Threads
-from .facts import CheckFacts
-from .finding import CERTAIN, HIGH, LIKELY, LOW, MEDIUM, NONE_KNOWN, Check, Finding
+from ...base.decode.status import Said, Status, Word, says, text
+from ...base.image import AddressSpace
+from ...base.processlist import CID_TABLE, POOL_SCAN, CidTable, process_member
+from ...base.spaces import SYSTEM_PID, AddressSpaces
+from ...flat.decode.schema import THREAD_KINDS
+from ...flat.stack import FlatStack
+from ...threads.lister import TERMINATED, Threads
+from ..facts import CheckFacts
+from ..finding import CERTAIN, HIGH, LIKELY, LOW, MEDIUM, NONE_KNOWN, Check, Finding
 
 _EXIT_TIME = "ExitTime.QuadPart"
 _UNFINISHED = "a process that is being made or taken apart: it has no thread"

@@ -6,10 +6,10 @@ from __future__ import annotations
 
 from typing import Iterator
 
-from ..flat.decode.schema import KINDS, RECORDED, TRAP
-from ..flat.stack import FlatStack
-from .facts import CheckFacts
-from .finding import CERTAIN, HIGH, LIKELY, LOW, POSSIBLE, Check, Finding, of_place, places
+from ...flat.decode.schema import KINDS, RECORDED, TRAP
+from ...flat.stack import FlatStack
+from ..facts import CheckFacts
+from ..finding import CERTAIN, HIGH, LIKELY, LOW, POSSIBLE, Check, Finding, of_place, places
 
 _FIRMWARE = "the firmware's runtime services, the hypervisor's call page"
 _REGION = 0x10000

@@ -6,11 +6,11 @@ from __future__ import annotations
 
 from typing import Iterator, Set
 
-from ..flat.decode.schema import HANDLE, HEAP, HEAPLOG, LOCK, OBJECT, STD
-from ..flat.stack import FlatStack
-from .facts import CheckFacts
-from .finding import CERTAIN, HIGH, LIKELY, LOW, MEDIUM, Check, Finding, of_place, places
-from .unbacked import PRIVATE, UNMAPPED, explained
+from ...flat.decode.schema import HANDLE, HEAP, HEAPLOG, LOCK, OBJECT, STD
+from ...flat.stack import FlatStack
+from ..facts import CheckFacts
+from ..finding import CERTAIN, HIGH, LIKELY, LOW, MEDIUM, Check, Finding, of_place, places
+from ..unbacked import PRIVATE, UNMAPPED, explained
 
 NAME = "history_unbacked"
 RECORDING = (STD, HEAPLOG, HEAP, LOCK, HANDLE, OBJECT)

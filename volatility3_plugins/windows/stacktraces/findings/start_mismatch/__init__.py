@@ -6,14 +6,14 @@ from __future__ import annotations
 
 from typing import Iterator, Optional
 
-from ..flat.decode.schema import THREAD_KINDS, USER, WOW64
-from ..flat.frames import FlatFrame
-from ..flat.stack import FlatStack
-from ..names.places import IMAGE
-from ..threads.lister import TERMINATED, Thread
-from .facts import CheckFacts
-from .finding import LIKELY, LOW, MEDIUM, POSSIBLE, Check, Finding, of_thread, places
-from .unbacked import PRIVATE, UNMAPPED, explained
+from ...flat.decode.schema import THREAD_KINDS, USER, WOW64
+from ...flat.frames import FlatFrame
+from ...flat.stack import FlatStack
+from ...names.places import IMAGE
+from ...threads.lister import TERMINATED, Thread
+from ..facts import CheckFacts
+from ..finding import LIKELY, LOW, MEDIUM, POSSIBLE, Check, Finding, of_thread, places
+from ..unbacked import PRIVATE, UNMAPPED, explained
 
 _GROUND = ("BaseThreadInitThunk", "RtlUserThreadStart")
 _OTHER = "a start routine that calls on through another module, such as a runtime's"

@@ -6,10 +6,10 @@ from __future__ import annotations
 
 from typing import Iterator
 
-from ..flat.decode.schema import THREAD_KINDS, TRAP
-from ..flat.stack import FlatStack
-from .facts import CheckFacts
-from .finding import HIGH, LIKELY, LOW, MEDIUM, NONE_KNOWN, Check, Finding, of_place, places
+from ...flat.decode.schema import THREAD_KINDS, TRAP
+from ...flat.stack import FlatStack
+from ..facts import CheckFacts
+from ..finding import HIGH, LIKELY, LOW, MEDIUM, NONE_KNOWN, Check, Finding, of_place, places
 
 _CRASH = "a jump to data that is about to end the process"
 

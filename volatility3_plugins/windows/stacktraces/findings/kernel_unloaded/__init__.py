@@ -6,10 +6,10 @@ from __future__ import annotations
 
 from typing import Iterator
 
-from ..flat.decode.schema import KINDS, RECORDED
-from ..flat.stack import FlatStack
-from .facts import CheckFacts
-from .finding import HIGH, LIKELY, LOW, MEDIUM, Check, Finding, of_place, places
+from ...flat.decode.schema import KINDS, RECORDED
+from ...flat.stack import FlatStack
+from ..facts import CheckFacts
+from ..finding import HIGH, LIKELY, LOW, MEDIUM, Check, Finding, of_place, places
 
 _NAME_END = ">"
 

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 from typing import Iterator, Optional, Tuple
 
-from ..base.image import AddressSpace
-from ..base.processlist import process_member
-from ..flat.decode.schema import USER, WOW64
-from ..flat.stack import FlatStack
-from ..traps.state import State
-from .facts import CheckFacts
-from .finding import CERTAIN, LOW, MEDIUM, NONE_KNOWN, POSSIBLE, Check, Finding, of_thread
+from ...base.image import AddressSpace
+from ...base.processlist import process_member
+from ...flat.decode.schema import USER, WOW64
+from ...flat.stack import FlatStack
+from ...traps.state import State
+from ..facts import CheckFacts
+from ..finding import CERTAIN, LOW, MEDIUM, NONE_KNOWN, POSSIBLE, Check, Finding, of_thread
 
 WATCHED = ("ntdll", "amsi", "clr", "coreclr", "win32u", "wow64win")
 """Modules with functions that security products hook, and with the stubs of system calls."""

@@ -10,16 +10,16 @@ from __future__ import annotations
 
 from typing import Dict, Iterator, Optional, Tuple
 
-from ..base.decode.record import Record
-from ..base.decode.structure import MissingMemberError
-from ..base.handletables import HandleTables
-from ..base.objectheaders import Objects
-from ..base.processlist import PROCESS_OF_THREAD
-from ..flat.decode.schema import HANDLE
-from ..flat.stack import FlatStack
-from .facts import CheckFacts
-from .finding import LIKELY, LOW, NONE_KNOWN, Check, Finding, FramePlace, of_place, places
-from .unbacked import PRIVATE, explained
+from ...base.decode.record import Record
+from ...base.decode.structure import MissingMemberError
+from ...base.handletables import HandleTables
+from ...base.objectheaders import Objects
+from ...base.processlist import PROCESS_OF_THREAD
+from ...flat.decode.schema import HANDLE
+from ...flat.stack import FlatStack
+from ..facts import CheckFacts
+from ..finding import LIKELY, LOW, NONE_KNOWN, Check, Finding, FramePlace, of_place, places
+from ..unbacked import PRIVATE, explained
 
 _OPENING = ("open", "create")
 _PROCESS_RIGHTS = {

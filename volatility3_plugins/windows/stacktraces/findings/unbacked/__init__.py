@@ -6,11 +6,11 @@ from __future__ import annotations
 
 from typing import Iterator, Tuple
 
-from ..base.image import AddressSpace
-from ..flat.decode.schema import THREAD_KINDS, TRAP
-from ..flat.stack import FlatStack
-from .facts import CheckFacts
-from .finding import CERTAIN, HIGH, LIKELY, LOW, NONE_KNOWN, POSSIBLE, Check, Finding, of_place, places
+from ...base.image import AddressSpace
+from ...flat.decode.schema import THREAD_KINDS, TRAP
+from ...flat.stack import FlatStack
+from ..facts import CheckFacts
+from ..finding import CERTAIN, HIGH, LIKELY, LOW, NONE_KNOWN, POSSIBLE, Check, Finding, of_place, places
 
 NAME = "unbacked"
 PRIVATE, UNMAPPED = "private", "unmapped"
