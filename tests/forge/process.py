@@ -32,6 +32,7 @@ class Process:
         nt_global_flag: PEB.NtGlobalFlag.
         peb: address of the PEB; default: one of its own.
         exited: it has an exit time and no PEB, threads or ranges any more, but is still listed.
+        minimal: it has no PEB, no modules, and threads of the kernel only, as Registry has.
         listed: False keeps it out of the process list.
         command_line: in its process parameters.
     """
@@ -47,6 +48,7 @@ class Process:
         nt_global_flag: int = 0,
         peb: Optional[int] = None,
         exited: bool = False,
+        minimal: bool = False,
         listed: bool = True,
         command_line: Optional[str] = None,
     ) -> None:
@@ -60,7 +62,7 @@ class Process:
         self.wow: Optional[Wow64] = None
         wide = kernel.bits == 64
         system = pid == 4
-        self.user = not (system or exited)
+        self.user = not (system or exited or minimal)
         arenas = (0xE000000000, 0xE100000000) if wide else (0x05000000, 0x0A000000)
         self.space = kernel.space if system else Space(kernel.phys, kernel.bits, *arenas, kernel.space)
         self.eprocess = kernel.pool.executive("_EPROCESS", "Process")
@@ -209,18 +211,22 @@ class Process:
         self.space.tables.share(kernel.space.tables)
         if self.session is not None:
             self.space.tables.share(self.session.space.tables)
-        if self.peb is None or self.loader is None:
+        if self.peb is not None and self.loader is not None:
+            self._finish_modules(self.peb, self.loader)
+        elif not self.vads:
             return
-        self.loader.link()
-        self.peb["Ldr"] = self.loader.head
-        if self.modules:
-            self.peb["ImageBaseAddress"] = self.modules[0].base
-            self.eprocess.maybe("SectionBaseAddress", self.modules[0].base)
-        if self.wow is not None:
-            self.wow.finish()
         for view in [self.space] + ([self.wow.space] if self.wow is not None else []):
             self._heap_range(*view.allocated)
         write_tree(kernel, self.eprocess, self.vads)
+
+    def _finish_modules(self, peb: Obj, loader: Loader) -> None:
+        loader.link()
+        peb["Ldr"] = loader.head
+        if self.modules:
+            peb["ImageBaseAddress"] = self.modules[0].base
+            self.eprocess.maybe("SectionBaseAddress", self.modules[0].base)
+        if self.wow is not None:
+            self.wow.finish()
 
     def _heap_range(self, start: int, size: int) -> None:
         """Adds or extends the range of what was allocated one by one."""

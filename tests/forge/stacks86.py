@@ -22,10 +22,12 @@ class Stack86:
     Args:
         space: where it lies.
         base: its upper end.
+        direct: the code says whom it calls; else its calls are such through memory.
     """
 
-    def __init__(self, space: Space, base: int) -> None:
+    def __init__(self, space: Space, base: int, direct: bool = True) -> None:
         self._space = space
+        self._direct = direct
         self._site = 0
         self.sp = base
         self.bp = 0
@@ -39,7 +41,7 @@ class Stack86:
 
     def enter(self, module: int, routine: Routine) -> None:
         """Enters a function: the call that was made last turns out to have gone there."""
-        if self._site:
+        if self._site and self._direct:
             distance = module + routine.rva - self._site
             self._space.write(self._site - 5, b"\xe8" + struct.pack("<i", distance))
         self._push(self.bp)

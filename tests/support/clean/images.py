@@ -1,0 +1,69 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""Clean images: every situation of a kernel in one, and the same with pages missing."""
+
+from __future__ import annotations
+
+import random
+from typing import Callable, Dict, List, NamedTuple, Tuple
+
+from tests.forge.kernel import Kernel
+from tests.forge.paging import State
+from tests.forge.phys import PAGE
+
+from . import everyday, patched, processes, runtimes
+from .host64 import WIDE, Host64, Shown
+
+SITUATIONS_64: Tuple[Callable[[Host64], List[Shown]], ...] = (
+    *everyday.SITUATIONS,
+    *runtimes.SITUATIONS,
+    *patched.SITUATIONS,
+    *processes.SITUATIONS,
+)
+KERNELS = (*WIDE,)
+SHARED_DATA = 0x7FFE0000
+"""A page of the kernel's, which is in each process, too."""
+
+
+class Clean(NamedTuple):
+    """A clean image: its kernel, and what it must show by the situation's name."""
+
+    kernel: Kernel
+    shows: Dict[str, List[Shown]]
+
+    @property
+    def processes(self) -> int:
+        """How many processes it has; those that have exited are among them."""
+        return len(self.kernel.processes)
+
+
+def build(name: str) -> Clean:
+    """Puts every situation of a kernel into one image."""
+    host = Host64(name)
+    return Clean(host.kernel, {each.__name__: each(host) for each in SITUATIONS_64})
+
+
+def lose_pages(clean: Clean, seed: int, share: float = 0.3) -> int:
+    """Takes a share of the pages of processes, of their files' sections and of kernel stacks out of an image.
+
+    Returns:
+        How many are missing.
+    """
+    chance = random.Random(f"{clean.kernel.version} {seed}")
+    missing = 0
+    clean.kernel.image()
+    kernel = clean.kernel.space
+    for process in clean.kernel.processes:
+        stacks = [page for each in process.threads for page in range(each.stack_limit, each.stack_base, PAGE)]
+        own = [] if process.space is kernel else [each for each in process.space.own_pages() if each != SHARED_DATA]
+        for space, pages in ((kernel, stacks), (process.space, own)):
+            for page in pages:
+                if space.holds(page) and chance.random() < share:
+                    space.set_state(page, PAGE, State.MISSING)
+                    missing += 1
+    for section in clean.kernel.sections:
+        for rva in sorted(section.frames):
+            if chance.random() < share:
+                clean.kernel.phys.free(section.frames[rva])
+                missing += 1
+    return missing
