@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import dataclasses
+import struct
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from tests.forge import kernels
@@ -79,7 +80,9 @@ DISPATCHERS = {
 }
 CALLBACK = "KiUserCallbackDispatcher"
 GETTER_RVA = 0x3000
-"""Where a forged ntdll has RtlGetFunctionTableListHead, without code."""
+"""Where a forged ntdll has RtlGetFunctionTableListHead."""
+HEAD_RVA = 0x7800
+"""The head of the list of function tables, in a forged ntdll."""
 
 Frames = List[Tuple[int, int, str]]
 
@@ -126,10 +129,14 @@ class StackImage:
     def _user_modules(self, process: Process) -> Dict[str, Module]:
         stub = module_options([STUB, USER_START, *DISPATCHERS.values()], 0x5800, 64)
         stub["contents"][STUB.rva + 0x10] = b"\x0f\x05\xc3"
+        # lea rax, [rip + ...]; ret
+        stub["contents"][GETTER_RVA] = b"\x48\x8d\x05" + struct.pack("<i", HEAD_RVA - GETTER_RVA - 7) + b"\xc3"
         made = {"app": process.module("stacks.exe", dll=False, **module_options([MAIN], 0x5800, 64))}
         exports = {"NtWait": STUB.rva, **{name: each.rva for name, each in DISPATCHERS.items()}}
         exports["RtlGetFunctionTableListHead"] = GETTER_RVA
         made["ntdll"] = process.module("ntdll.dll", exports=exports, **stub)
+        head = made["ntdll"].base + HEAD_RVA
+        process.space.write(head, struct.pack("<QQ", head, head))
         made["kernelbase"] = process.module(
             "kernelbase.dll", exports={"WaitEx": WAIT_EX.rva}, **module_options([WAIT_EX], 0x5800, 64)
         )

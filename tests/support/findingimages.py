@@ -9,7 +9,6 @@ address of theirs is then changed.
 from __future__ import annotations
 
 import pathlib
-import struct
 import tempfile
 from typing import Any, Dict, List, Optional, Union
 
@@ -23,7 +22,7 @@ from tests.forge.process import Process
 from tests.forge.std import Std
 from tests.forge.vad import EXECUTE_READWRITE
 from tests.support import grid
-from tests.support.callstackimages import GETTER_RVA, StackImage
+from tests.support.callstackimages import HEAD_RVA, StackImage
 from tests.support.callstackimages86 import StackImage86
 
 X64 = ("win7-x64", "win10-x64", "win11-x64")
@@ -37,10 +36,6 @@ CODE = b"\x90" * 0x100 + b"\xe8\0\0\0\0" + b"\x90" * 0x100
 RETURNS = PRIVATE + 0x105
 DATABASE = 0x22000000
 GENERATIONS = {"x64": "6.1", "x86": "6.1"}
-
-LEA_AND_RETURN = bytes.fromhex("488d05"), b"\xc3"
-HEAD_RVA = 0x7800
-"""The head of the list of function tables, in a forged ntdll."""
 
 Row = Dict[str, Any]
 
@@ -130,11 +125,6 @@ class FindingImage:
         """Registers function tables: the last of them is for a range (x64)."""
         ntdll, space = self.stacks.modules["ntdll"], self.app.space
         head, node = ntdll.base + HEAD_RVA, space.allocate(0x60 * count)
-        load, leave = LEA_AND_RETURN
-        distance = HEAD_RVA - GETTER_RVA - len(load) - 4
-        space.map(ntdll.base + GETTER_RVA, 0x10)
-        space.write(ntdll.base + GETTER_RVA, load + struct.pack("<i", distance) + leave)
-        space.map(head, 0x10)
         nodes = [node + 0x60 * number for number in range(count)]
         ring = [head, *nodes]
         for number, each in enumerate(ring):

@@ -4,10 +4,14 @@
 
 from __future__ import annotations
 
+from typing import Callable
+
 import pytest
 from volatility3.plugins.windows.stacktraces.findings import functiontables
 
+from tests.forge.paging import State
 from tests.forge.vad import EXECUTE_READWRITE, READWRITE
+from tests.support.callstackimages import GETTER_RVA, HEAD_RVA
 from tests.support.findingimages import (
     ALL,
     PRIVATE,
@@ -20,6 +24,7 @@ from tests.support.findingimages import (
     severities,
 )
 
+ELSEWHERE = 0x41000000
 UNBACKED, HISTORY, ASLEEP = "unbacked", "history_unbacked", "not_executable"
 
 
@@ -77,6 +82,67 @@ def test_a_registered_function_table(name: str, start: int, severity: str) -> No
     assert {rows[check]["Severity"] for check in (UNBACKED, HISTORY)} == {severity}
     said = rows[UNBACKED]["Innocent"]
     assert ("function table registered for 0x20000000-0x200007ff" in said) == (severity == "low")
+
+
+def _without_getter(forged: FindingImage) -> None:
+    ntdll = forged.stacks.modules["ntdll"]
+    assert ntdll.section is not None
+    forged.app.space.set_state(ntdll.base + GETTER_RVA, 0x1000, State.PROTOTYPE)
+    ntdll.section.set_state(GETTER_RVA, 0x1000, State.PAGEFILE)
+
+
+def _without_head(forged: FindingImage) -> None:
+    forged.app.space.set_state(forged.stacks.modules["ntdll"].base + HEAD_RVA, 0x1000, State.PAGEFILE)
+
+
+def _without_element(forged: FindingImage) -> None:
+    forged.app.region(ELSEWHERE, size=0x1000, state=State.PAGEFILE)
+    _link(forged, ELSEWHERE)
+
+
+def _link(forged: FindingImage, element: int) -> None:
+    head = forged.stacks.modules["ntdll"].base + HEAD_RVA
+    forged.app.space.write(head, element.to_bytes(8, "little") * 2)
+
+
+def _without_range(forged: FindingImage) -> None:
+    _link(forged, ELSEWHERE)
+
+
+def _with_zeros(forged: FindingImage) -> None:
+    _link(forged, 0)
+
+
+def _with_other_code(forged: FindingImage) -> None:
+    forged.app.space.write(forged.stacks.modules["ntdll"].base + GETTER_RVA, b"\x90" * 0x10)
+
+
+@pytest.mark.parametrize("name", X64)
+@pytest.mark.parametrize(
+    ("change", "severity"),
+    [
+        (_without_getter, "low"),
+        (_without_head, "low"),
+        (_without_element, "low"),
+        (_with_zeros, "low"),
+        (_without_range, "high"),
+        (_with_other_code, "high"),
+    ],
+)
+def test_function_tables_that_are_not_in_the_image(
+    name: str, change: Callable[[FindingImage], None], severity: str
+) -> None:
+    """What may be explained by what is missing is low, and that is said; what was changed explains nothing."""
+    forged = FindingImage(name)
+    forged.private()
+    forged.interrupted_at(PRIVATE + 0x20)
+    forged.recorded(RETURNS)
+    change(forged)
+    for check in (UNBACKED, HISTORY):
+        row, *rest = answered(forged.image(), check=[check])
+        assert row["Severity"] == severity
+        told = "function tables are not in the image: private code is low in PID 1000"
+        assert [each["Evidence"] for each in rest] == [told] * (severity == "low")
 
 
 def test_a_list_of_function_tables_that_never_ends(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,7 +18,8 @@ from ..base.pages import Tables
 from ..base.vads import PROTECTIONS, Vad
 from ..names.symbolizer import SpaceNames, Symbolizer
 from ..names.usermodules import vad_at
-from .functiontables import Range, registered
+from . import functiontables
+from .functiontables import Range
 
 RUNTIMES = ("clr", "coreclr", "mscorwks", "jvm", "mono-2.0-sgen", "v8", "mozjs", "chakracore", "luajit")
 """Modules of runtimes that make code in private memory; V8 is linked into the program as a rule."""
@@ -48,6 +49,8 @@ class CheckFacts:
     Attributes:
         image: the image
         pids, scan: as given
+        untold: the IDs of processes whose function tables are not all in the image, where that mattered, by
+            _EPROCESS
     """
 
     def __init__(self, symbolizer: Symbolizer, pids: Tuple[int, ...] = (), scan: bool = False) -> None:
@@ -55,7 +58,8 @@ class CheckFacts:
         self.image = symbolizer.image
         self.pids = pids
         self.scan = scan
-        self._tables: Memo[AddressSpace, List[Range]] = Memo(self._registered)
+        self.untold: Dict[int, Optional[int]] = {}
+        self._tables: Memo[AddressSpace, functiontables.Tables] = Memo(self._registered)
         self._runtimes: Memo[AddressSpace, List[str]] = Memo(self._loaded)
         self._pages: Dict[Tuple[str, int], Optional[Page]] = {}
         self._said: Dict[Tuple[str, int], str] = {}
@@ -111,16 +115,32 @@ class CheckFacts:
 
     def function_table(self, space: AddressSpace, address: int) -> Optional[Range]:
         """Returns the range with an address for which a process registered a function table, or None."""
+        tables = self._tables_of(space)
+        ranges = () if tables is None else tables.ranges
+        place = bisect.bisect_right(ranges, (address, _END)) - 1
+        return ranges[place] if place >= 0 and address < ranges[place].end else None
+
+    def lacks_tables(self, space: AddressSpace) -> bool:
+        """Tells whether a process may have function tables that are not in the image; `untold` then has it."""
+        tables = self._tables_of(space)
+        if tables is None or tables.whole:
+            return False
+        self.untold.setdefault(space.eprocess, space.pid)
+        return True
+
+    def _tables_of(self, space: AddressSpace) -> Optional[functiontables.Tables]:
+        """Returns the function tables of a process; None where there are none, on x86 and in the kernel."""
         if space.kernel or space.pointer_size == 4 or not space.layer_name:
             return None
         if len(self._tables) >= _PROCESSES:
             self._tables.clear()
-        tables = self._tables[space]
-        place = bisect.bisect_right(tables, (address, _END)) - 1
-        return tables[place] if place >= 0 and address < tables[place].end else None
+        return self._tables[space]
 
-    def _registered(self, space: AddressSpace) -> List[Range]:
-        return registered(self.image.memory(space), self.image, self.names(space))
+    def _registered(self, space: AddressSpace) -> functiontables.Tables:
+        names = self.names(space)
+        return functiontables.registered(
+            self.image.memory(space), self.image, names, lambda address: self.vad(space, address) is not None
+        )
 
     def entry_points(self, space: AddressSpace, wanted: Mapping[str, Tuple[str, ...]]) -> Dict[int, str]:
         """Returns functions of a process by their addresses, as they are written in Symbol.

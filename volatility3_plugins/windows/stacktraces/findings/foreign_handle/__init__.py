@@ -19,7 +19,7 @@ from ...flat.decode.schema import HANDLE
 from ...flat.stack import FlatStack
 from ..facts import CheckFacts
 from ..finding import LIKELY, LOW, NONE_KNOWN, Check, Finding, FramePlace, of_place, places
-from ..unbacked import PRIVATE, explained
+from ..unbacked import PRIVATE, explained, untold
 
 _OPENING = ("open", "create")
 _PROCESS_RIGHTS = {
@@ -124,12 +124,13 @@ def _named(access: int, rights: Dict[int, str]) -> Tuple[str, ...]:
 
 
 def unchecked(facts: CheckFacts) -> Iterator[str]:
-    """Yields that the rights of handles are not kept as such, where that is so."""
+    """Yields that the rights of handles are not kept as such, where that is so, and what `untold` yields."""
     try:
         if facts.image.part(HandleTables).has_creators:
             yield "with +kst the handle tables of XP and 2003 have an index in place of the rights"
     except MissingMemberError as error:
         yield str(error)
+    yield from untold(facts)
 
 
 CHECK = Check(

@@ -10,6 +10,7 @@ from ...flat.decode.schema import THREAD_KINDS, TRAP
 from ...flat.stack import FlatStack
 from ..facts import CheckFacts
 from ..finding import HIGH, LIKELY, LOW, MEDIUM, NONE_KNOWN, Check, Finding, of_place, places
+from ..unbacked import UNTOLD, untold
 
 _CRASH = "a jump to data that is about to end the process"
 
@@ -28,6 +29,8 @@ def find(stack: FlatStack, facts: CheckFacts) -> Iterator[Finding]:
         evidence = facts.memory(stack.space, place.address)
         if table is not None:
             innocent, severity = table.said, LOW
+        elif facts.lacks_tables(stack.space):
+            innocent, severity = UNTOLD, LOW
         elif place.how == TRAP:
             innocent, severity = _CRASH, MEDIUM
         else:
@@ -36,9 +39,10 @@ def find(stack: FlatStack, facts: CheckFacts) -> Iterator[Finding]:
 
 
 def unchecked(facts: CheckFacts) -> Iterator[str]:
-    """Yields that no page forbids execution, where that is so."""
+    """Yields that no page forbids execution, where that is so, and what `untold` yields."""
     if not facts.has_no_execute(facts.image.kernel):
         yield "the page tables have no bit that forbids execution"
+    yield from untold(facts)
 
 
 CHECK = Check(

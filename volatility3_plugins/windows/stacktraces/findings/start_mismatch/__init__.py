@@ -13,7 +13,7 @@ from ...names.places import IMAGE
 from ...threads.lister import TERMINATED, Thread
 from ..facts import CheckFacts
 from ..finding import LIKELY, LOW, MEDIUM, POSSIBLE, Check, Finding, of_thread, places
-from ..unbacked import PRIVATE, UNMAPPED, explained
+from ..unbacked import PRIVATE, UNMAPPED, explained, untold
 
 _GROUND = ("BaseThreadInitThunk", "RtlUserThreadStart")
 _OTHER = "a start routine that calls on through another module, such as a runtime's"
@@ -83,9 +83,10 @@ def _kept(facts: CheckFacts) -> bool:
 
 
 def unchecked(facts: CheckFacts) -> Iterator[str]:
-    """Yields that Windows does not keep start addresses, where that is so."""
+    """Yields that Windows does not keep start addresses, or what `untold` yields."""
     if not _kept(facts):
         yield "before Vista Win32StartAddress is overwritten"
+    yield from untold(facts)
 
 
 CHECK = Check(

@@ -15,6 +15,11 @@ from ..finding import CERTAIN, HIGH, LIKELY, LOW, NONE_KNOWN, POSSIBLE, Check, F
 NAME = "unbacked"
 PRIVATE, UNMAPPED = "private", "unmapped"
 
+UNTOLD = "the list of function tables of the process is not in the image, and may explain it"
+"""What Innocent says where that list cannot be read."""
+_MOST_NAMED = 8
+"""The most processes that are named."""
+
 
 def find(stack: FlatStack, facts: CheckFacts) -> Iterator[Finding]:
     """Yields the frames in private memory that may be executed; of each range one is shown."""
@@ -39,9 +44,19 @@ def explained(space: AddressSpace, at: int, facts: CheckFacts) -> Tuple[str, boo
     table, runtimes = facts.function_table(space, at), facts.runtimes(space)
     if table is not None:
         return LOW, False, table.said
+    if facts.lacks_tables(space):
+        return LOW, True, UNTOLD
     if runtimes:
         return HIGH, True, f"{', '.join(runtimes)} loaded: it makes code, and registered none here"
     return HIGH, False, NONE_KNOWN
+
+
+def untold(facts: CheckFacts) -> Iterator[str]:
+    """Yields the processes whose function tables could not be read, where a finding became `low` for that."""
+    pids = sorted(pid for pid in facts.untold.values() if pid is not None)
+    if pids:
+        named = ", ".join(map(str, pids[:_MOST_NAMED])) + (", ..." if len(pids) > _MOST_NAMED else "")
+        yield f"function tables are not in the image: private code is low in PID {named}"
 
 
 CHECK = Check(
@@ -49,10 +64,12 @@ CHECK = Check(
     "T1055, T1620",
     THREAD_KINDS,
     "A thread was interrupted in private memory that may be executed, or goes on there when a call returns.",
-    "high; low where the process registered a function table for the range, and of frames that a scan found",
+    "high; low where the process registered a function table for the range or its list of function tables is "
+    "not in the image, and of frames that a scan found",
     "Runtimes that make code (.NET, Java, JavaScript engines), sandboxes, and hooks of security products. A "
     "runtime that is only loaded is named in Innocent and lowers Confidence.",
     "Dump the range with windows.vadinfo --dump; look at the frames around it with windows.callstacks.",
     "no stack of a thread could be walked",
     of_stack=find,
+    unchecked=untold,
 )
