@@ -81,6 +81,17 @@ def swap_context(rva: int) -> Routine:
     return Routine(rva, alloc=0x138, saves=saves)
 
 
+def system_call_stub(number: int, behind: int = 0x14) -> bytes:
+    """The stub of a system call: mov r10, rcx; mov eax, number; syscall; ret.
+
+    Args:
+        number: that of the call.
+        behind: bytes up to the end of the syscall: 0xA in Windows 7 to 8.1, 0x14 since 10.
+    """
+    load = bytes((0x4C, 0x8B, 0xD1, 0xB8)) + struct.pack("<I", number)
+    return load.ljust(behind - 2, b"\x90") + bytes((0x0F, 0x05, 0xC3))
+
+
 def module_options(
     routines: Sequence[Routine], unwind_rva: int, bits: int, calls: Mapping[int, int] = {}
 ) -> Dict[str, Any]:

@@ -9,9 +9,10 @@ process whose two threads wait for each other.
 
 from __future__ import annotations
 
-from typing import Any, List, Sequence, Union
+from typing import Any, List, Sequence, Tuple, Union
 
 from . import kernels, sampledeadlock, sampleheaps, sampleowners, samplestacks, samplethreads, std_bytes
+from .code import system_call_stub
 from .kernel import Kernel
 from .module import Module
 from .pe import Function
@@ -34,9 +35,15 @@ _FUNCTION = 0x80
 
 
 class SampleModule:
-    """A module with functions of 0x80 bytes, by name; `exported` ones can be named without a PDB."""
+    """A module with functions of 0x80 bytes, by name; `exported` ones can be named without a PDB.
 
-    def __init__(self, exported: Sequence[str], inner: Sequence[str] = ()) -> None:
+    `calls` are those of them that are stubs of system calls, with their numbers.
+    """
+
+    def __init__(
+        self, exported: Sequence[str], inner: Sequence[str] = (), calls: Sequence[Tuple[str, int]] = ()
+    ) -> None:
+        self.calls = calls
         self.rvas = {name: 0x1000 + 0x100 * number for number, name in enumerate([*exported, *inner])}
         self.exports = {name: self.rvas[name] for name in exported}
         self.functions = [Function(rva, rva + _FUNCTION, _PLAIN_UNWIND) for rva in self.rvas.values()]
@@ -45,7 +52,9 @@ class SampleModule:
         """What the forge wants to know of it."""
         options: dict[str, Any] = {"exports": self.exports}
         if wide:
-            options.update(functions=self.functions, contents={_PLAIN_UNWIND: b"\x01\0\0\0"})
+            contents = {_PLAIN_UNWIND: b"\x01\0\0\0"}
+            contents.update((self.rvas[name], system_call_stub(number)) for name, number in self.calls)
+            options.update(functions=self.functions, contents=contents)
         return options
 
 
@@ -55,7 +64,8 @@ NTDLL = SampleModule(
     [
         *("RtlInitializeCriticalSectionEx", "RtlUserThreadStart", "LdrInitializeThunk"),
         *("RtlEnterCriticalSection", "NtWaitForSingleObject"),
-    ]
+    ],
+    calls=[("NtWaitForSingleObject", samplethreads.WAIT_NUMBER)],
 )
 KERNEL32 = SampleModule(["BaseThreadInitThunk", "CreateThread"])
 UPDATER = SampleModule(["main", "load_settings", "open_store"])

@@ -64,7 +64,7 @@ def _waits(
 ) -> None:
     thread = process.thread(tid, start=ntdll.at("RtlUserThreadStart"))
     sp = thread.user_stack_base - 0x248
-    samplethreads.wait(thread, ntdll.at("NtWaitForSingleObject") + 0x14, rsp=sp, rax=4, r10=0x40)
+    samplethreads.wait(thread, ntdll.at("NtWaitForSingleObject") + 0x14, rsp=sp, r10=0x40)
     calls = [ntdll.at("RtlEnterCriticalSection") + 0x62, *callers, *ground]
     samplestacks.put(thread, [*calls, 0])
     for address in calls:

@@ -20,6 +20,9 @@ _NONVOLATILE = ("Rbx", "Rdi", "Rsi", "R12", "R13", "R14", "R15")
 _ACCESS_VIOLATION = 0xC0000005
 
 
+WAIT_NUMBER, BEHIND_SYSCALL = 4, 0x14
+"""What NtWaitForSingleObject calls (win10), and how far into it a thread waits."""
+
 TEB32 = 0x7FFDB000
 """A 32-bit TEB lies below 4 GB."""
 
@@ -81,7 +84,8 @@ def context32(**known: int) -> bytes:
 
 def wait(thread: Thread, address: int, **known: int) -> int:
     """A thread that waits in a system call, with the registers given."""
-    return enter(thread, trapentries.SYSCALL, registers(rip=address, **known))
+    thread.kthread.maybe("SystemCallNumber", WAIT_NUMBER)
+    return enter(thread, trapentries.SYSCALL, registers(rip=address, rax=WAIT_NUMBER, **known))
 
 
 def interrupt(thread: Thread, address: int, **known: int) -> int:
@@ -96,9 +100,10 @@ def add(kernel: Kernel, updater: Process, legacy: Process, injected: int) -> Non
     ntdll = next(module for module in updater.modules if module.name == "ntdll.dll")
     start = ntdll.at("RtlUserThreadStart")
     first, second, third = (updater.thread(4312 + 4 * number, start=start) for number in (1, 2, 3))
-    wait(first, start + 0x21, rsp=first.user_stack_base - 0x248, rax=4, r10=0x8C)
+    waits = ntdll.at("NtWaitForSingleObject") + BEHIND_SYSCALL
+    wait(first, waits, rsp=first.user_stack_base - 0x248, r10=0x8C)
     interrupt(second, injected + 0x2C4, rsp=second.user_stack_base - 0x2B8)
-    wait(third, start + 0x21, rsp=third.user_stack_base - 0x318, rax=7, r10=0x30)
+    wait(third, waits, rsp=third.user_stack_base - 0x318, r10=0x30)
     bad = 0x41414141_00000010
     state = registers(
         cs=0x10,
@@ -118,4 +123,4 @@ def add(kernel: Kernel, updater: Process, legacy: Process, injected: int) -> Non
         module = next(each for each in half.modules if each.name == "ntdll.dll")
         eip = module.at("RtlUserThreadStart") + 0x2F
         half.thread(thread, context=context32(eip=eip, esp=0x6FFD20, eax=0x30), teb=TEB32)
-        wait(thread, legacy.modules[0].at("LdrInitializeThunk") + 0x1C, rsp=thread.user_stack_base - 0x1A8)
+        wait(thread, own.at("NtWaitForSingleObject") + BEHIND_SYSCALL, rsp=thread.user_stack_base - 0x1A8)

@@ -23,6 +23,7 @@ from tests.forge.code import (
     module_options,
     service_handler,
     swap_context,
+    system_call_stub,
     trap_handler,
 )
 from tests.forge.kernel import Kernel
@@ -57,7 +58,9 @@ UNWIND_DATA = 0xA00
 DRIVER = Routine(0x1100, pushes=(RBX, R14), alloc=0x28, frame=(RBX, 0x20))
 
 STUB = Routine(0x1100, unwind=False)
-BEHIND_SYSCALL = 0x12
+BEHIND_SYSCALL = 0x14
+NUMBER = 0x55
+"""What the stub of a system call calls."""
 USER_START = Routine(0x1200, pushes=(RDI,), alloc=0x30)
 WAIT_EX = Routine(0x1100, pushes=(RBX, RSI, RDI, R14), alloc=0x48)
 MAIN = Routine(0x1100, pushes=(RBP, R15), alloc=0x100, frame=(RBP, 0x40), saves={R12: 0x88})
@@ -128,7 +131,10 @@ class StackImage:
 
     def _user_modules(self, process: Process) -> Dict[str, Module]:
         stub = module_options([STUB, USER_START, *DISPATCHERS.values()], 0x5800, 64)
-        stub["contents"][STUB.rva + 0x10] = b"\x0f\x05\xc3"
+        code = bytearray(stub["contents"][STUB.rva])
+        entering = system_call_stub(NUMBER, BEHIND_SYSCALL)
+        code[: len(entering)] = entering
+        stub["contents"][STUB.rva] = bytes(code)
         # lea rax, [rip + ...]; ret
         stub["contents"][GETTER_RVA] = b"\x48\x8d\x05" + struct.pack("<i", HEAD_RVA - GETTER_RVA - 7) + b"\xc3"
         made = {"app": process.module("stacks.exe", dll=False, **module_options([MAIN], 0x5800, 64))}
@@ -208,6 +214,9 @@ class StackImage:
         registers.update({name: user.registers[number] for number, name in NAMES.items()})
         self.at_entry = dict(user.registers)
         registers.update(rip=ip, rsp=user.sp)
+        if entry.kind == entries.SYSCALL:
+            registers["rax"] = NUMBER
+            thread.kthread.maybe("SystemCallNumber", NUMBER)
         self.expect(thread, part, user, ip, user.sp)
         if not top:
             top = thread.stack_base

@@ -241,7 +241,7 @@ def test_keys_repeat_and_quantities_do_not(opened: Opened) -> None:
         assert (frame["PID"], frame["Process"], frame["TID"], frame["Part"]) == key
         assert frame["Depth"] is frame["BackTraceHash"] is frame["State"] is frame["Count"] is None
     assert [frame["Symbol"] for frame in frames] == [
-        *("ntdll!NtWait+0x12", "kernelbase!WaitEx+0x20", "stacks+0x1130", "ntdll+0x1220"),
+        *("ntdll!NtWait+0x14", "kernelbase!WaitEx+0x20", "stacks+0x1130", "ntdll+0x1220"),
     ]
     assert [frame["Source"] for frame in frames] == ["nearest", "export", "module", "module"]
 

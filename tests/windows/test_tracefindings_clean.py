@@ -70,4 +70,4 @@ def test_there_are_sixty_processes(built: Dict[str, Built]) -> None:
 def test_where_three_pages_of_ten_are_missing(name: str, seed: int, tmp_path: pathlib.Path) -> None:
     clean = images.build(name)
     assert images.lose_pages(clean, seed) >= 100
-    assert not alarms(context.open_image(clean.kernel.image(), tmp_path, "image.dmp"), scan=False)
+    assert not alarms(context.open_image(clean.kernel.image(), tmp_path), scan=False)

@@ -61,9 +61,12 @@ def lose_pages(clean: Clean, seed: int, share: float = 0.3) -> int:
                 if space.holds(page) and chance.random() < share:
                     space.set_state(page, PAGE, State.MISSING)
                     missing += 1
+    views = [(each.space, vad) for each in clean.kernel.processes for vad in each.vads if vad.section is not None]
     for section in clean.kernel.sections:
-        for rva in sorted(section.frames):
-            if chance.random() < share:
-                clean.kernel.phys.free(section.frames[rva])
-                missing += 1
+        for rva in [each for each in sorted(section.frames) if chance.random() < share]:
+            for space, vad in views:
+                if vad.section is section and space.shares(vad.start + rva):
+                    space.set_state(vad.start + rva, PAGE, State.MISSING)
+            section.set_state(rva, PAGE, State.MISSING)
+            missing += 1
     return missing

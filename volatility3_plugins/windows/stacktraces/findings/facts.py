@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import bisect
-from typing import Dict, List, Mapping, Optional, Tuple
+from typing import TYPE_CHECKING, Dict, List, Mapping, Optional, Tuple
 
 from volatility3.framework.layers import intel
 
@@ -20,6 +20,9 @@ from ..names.symbolizer import SpaceNames, Symbolizer
 from ..names.usermodules import vad_at
 from . import functiontables
 from .functiontables import Range
+
+if TYPE_CHECKING:
+    from .stubs import PatchedStubs
 
 RUNTIMES = ("clr", "coreclr", "mscorwks", "jvm", "mono-2.0-sgen", "v8", "mozjs", "chakracore", "luajit")
 """Modules of runtimes that make code in private memory; V8 is linked into the program as a rule."""
@@ -61,6 +64,7 @@ class CheckFacts:
         self.untold: Dict[int, Optional[int]] = {}
         self._tables: Memo[AddressSpace, functiontables.Tables] = Memo(self._registered)
         self._runtimes: Memo[AddressSpace, List[str]] = Memo(self._loaded)
+        self._stubs: Memo[AddressSpace, PatchedStubs] = Memo(self._patched)
         self._pages: Dict[Tuple[str, int], Optional[Page]] = {}
         self._said: Dict[Tuple[str, int], str] = {}
         self._entries: Tuple[object, Dict[int, str]] = (None, {})
@@ -160,6 +164,17 @@ class CheckFacts:
                             found[known.module.base + rva] = f"{known.module.name}!{function}"
             self._entries = key, found
         return self._entries[1]
+
+    def patched_stubs(self, space: AddressSpace) -> PatchedStubs:
+        """Returns which stubs of system calls of a process of x64 were patched."""
+        if len(self._stubs) >= _PROCESSES:
+            self._stubs.clear()
+        return self._stubs[space]
+
+    def _patched(self, space: AddressSpace) -> PatchedStubs:
+        from .stubs import PatchedStubs
+
+        return PatchedStubs(self.image, space, self.names(space))
 
     def runtimes(self, space: AddressSpace) -> List[str]:
         """Returns the files of the runtimes that a process has loaded."""

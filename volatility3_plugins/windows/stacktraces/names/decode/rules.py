@@ -107,6 +107,11 @@ class NameTable:
         """Returns the RVA of a label, None if there is none of that name."""
         return next((rva for rva, each in zip(self._rvas, self._names) if each == name), None)
 
+    def starting(self, *prefixes: str) -> List[Tuple[int, str]]:
+        """Returns (RVA, name) of the labels whose names start with one of several words, by RVA."""
+        pairs = zip(self._rvas, self._names)
+        return [(rva, name) for rva, name in pairs if name.startswith(prefixes)]
+
     def _start(self, piece: int) -> Optional[Label]:
         """Returns the label of the function to which a piece of code without a label belongs (remembered)."""
         label = self._pieces[piece]
