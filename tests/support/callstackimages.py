@@ -136,7 +136,9 @@ class StackImage:
         code[: len(entering)] = entering
         stub["contents"][STUB.rva] = bytes(code)
         # lea rax, [rip + ...]; ret
-        stub["contents"][GETTER_RVA] = b"\x48\x8d\x05" + struct.pack("<i", HEAD_RVA - GETTER_RVA - 7) + b"\xc3"
+        stub["contents"][GETTER_RVA] = (
+            b"\x48\x8d\x05" + struct.pack("<i", HEAD_RVA - GETTER_RVA - 7) + b"\xc3"
+        )
         made = {"app": process.module("stacks.exe", dll=False, **module_options([MAIN], 0x5800, 64))}
         exports = {"NtWait": STUB.rva, **{name: each.rva for name, each in DISPATCHERS.items()}}
         exports["RtlGetFunctionTableListHead"] = GETTER_RVA

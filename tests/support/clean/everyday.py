@@ -19,9 +19,16 @@ _ACCESS_VIOLATION = 0xC0000005
 
 def service(host: Host64) -> Shows:
     """A svchost.exe: its first thread reads commands of the service control manager, another is a service."""
-    made = host.program("svchost.exe", "sechost.dll", "ucrtbase.dll", functions="wmain ServiceStarter Service")
+    made = host.program(
+        "svchost.exe", "sechost.dll", "ucrtbase.dll", functions="wmain ServiceStarter Service"
+    )
     started = made.waits(
-        *("wmain", "sechost!StartServiceCtrlDispatcherW", "sechost!QueryServiceDispatch", "sechost!ScDispatcherLoop"),
+        *(
+            "wmain",
+            "sechost!StartServiceCtrlDispatcherW",
+            "sechost!QueryServiceDispatch",
+            "sechost!ScDispatcherLoop",
+        ),
         call="ntdll!NtReadFile",
     )
     running = made.waits("sechost!ScSvcctrlThreadW", "ServiceStarter", "Service", WAIT_EX)
@@ -54,8 +61,14 @@ def thread_pool(host: Host64) -> Shows:
 
 def com(host: Host64) -> Shows:
     """A COM server: RPC's worker waits for calls, one serves a call, an apartment waits for its answer."""
-    made = host.program("dllhost.exe", "combase.dll", "rpcrt4.dll", "user32.dll", "win32u.dll", functions="main Server")
-    window = "win32u!NtUserMsgWaitForMultipleObjectsEx" if host.later else "user32!NtUserMsgWaitForMultipleObjectsEx"
+    made = host.program(
+        "dllhost.exe", "combase.dll", "rpcrt4.dll", "user32.dll", "win32u.dll", functions="main Server"
+    )
+    window = (
+        "win32u!NtUserMsgWaitForMultipleObjectsEx"
+        if host.later
+        else "user32!NtUserMsgWaitForMultipleObjectsEx"
+    )
     return [
         made.waits(
             *("combase!CRpcThreadCache::RpcWorkerThreadEntry", "combase!CRpcThread::WorkerLoop"),
@@ -67,7 +80,9 @@ def com(host: Host64) -> Shows:
             *("rpcrt4!LRPC_ADDRESS::ProcessIO", "rpcrt4!LRPC_SCALL::DispatchRequest"),
             *("rpcrt4!DispatchToStubInCNoAvrf", "rpcrt4!NdrStubCall2", "Server", WAIT_EX),
         ),
-        made.waits("main", "combase!CoWaitForMultipleHandles", "combase!ClassicSTAThreadWaitForCall", call=window),
+        made.waits(
+            "main", "combase!CoWaitForMultipleHandles", "combase!ClassicSTAThreadWaitForCall", call=window
+        ),
     ]
 
 
@@ -99,7 +114,13 @@ def exception(host: Host64) -> Shows:
     """
     made = host.program("crashed.exe", functions="main Faulting Filter Report")
     thread = made.thread()
-    chain = ("main", "Faulting", Through(EXCEPTION), "ntdll!RtlDispatchException", "ntdll!RtlpExecuteHandlerForException")
+    chain = (
+        "main",
+        "Faulting",
+        Through(EXCEPTION),
+        "ntdll!RtlDispatchException",
+        "ntdll!RtlpExecuteHandlerForException",
+    )
     shown = made.waits(*chain, "Filter", "Report", WAIT_EX, thread=thread)
     _, routine = made.frame(f"ntdll!{EXCEPTION}")
     frames = made.stack(thread, (*GROUND, *chain[:3])).frames
@@ -128,7 +149,8 @@ def lock(host: Host64) -> Shows:
     return [
         made.waits("main", "ntdll!RtlpWaitOnCriticalSection"),
         made.waits(
-            *("ucrtbase!thread_start", "Work", "ntdll!RtlpWaitOnCriticalSection"), call="ntdll!ZwWaitForAlertByThreadId"
+            *("ucrtbase!thread_start", "Work", "ntdll!RtlpWaitOnCriticalSection"),
+            call="ntdll!ZwWaitForAlertByThreadId",
         ),
     ]
 

@@ -149,7 +149,9 @@ class Host64:
             stack.enter(base, routine)
             stack.call(base, routine)
 
-    def enter(self, thread: Thread, user: Stack64, ip: int, entry: Entry, handler: str, **known: int) -> Stack64:
+    def enter(
+        self, thread: Thread, user: Stack64, ip: int, entry: Entry, handler: str, **known: int
+    ) -> Stack64:
         """Enters the kernel from user mode; returns its stack in the handler."""
         registers = registers_64(entry.mode)
         registers.update({name: user.registers[number] for number, name in NAMES.items()})
@@ -193,7 +195,9 @@ class Program:
         made, _ = host.library(name, functions)
         self.load(name, functions, key="", dll=False, contents={**made.options["contents"], **code})
         for each in ("ntdll.dll", "kernel32.dll", "kernelbase.dll", *files):
-            self.load(each)
+            # There is no win32u before Windows 10.
+            if host.later or each != "win32u.dll":
+                self.load(each)
 
     def load(self, file: str, functions: str = "", key: Optional[str] = None, **options: Any) -> Module:
         """Loads a module; `key` is what it is called in names of functions, "" for the program."""
@@ -253,7 +257,9 @@ class Program:
     def stack(self, thread: Thread, chain: Sequence[Link], base: int = 0) -> Stack64:
         """A stack on which functions called each other, the outermost first."""
         stack = Stack64(
-            self.process.space, base or thread.user_stack_base, lambda register, count: 0x7000000 + count * 16 + register
+            self.process.space,
+            base or thread.user_stack_base,
+            lambda register, count: 0x7000000 + count * 16 + register,
         )
         stack.start()
         for link in chain:
@@ -318,7 +324,12 @@ class Program:
         return self.shown(thread, *([last] if last else []), *reversed([*ground, *chain]))
 
     def interrupted(
-        self, *chain: Link, at: int = 0, kind: str = entries.DEVICE, base: int = 0, thread: Optional[Thread] = None,
+        self,
+        *chain: Link,
+        at: int = 0,
+        kind: str = entries.DEVICE,
+        base: int = 0,
+        thread: Optional[Thread] = None,
         ground: Sequence[str] = GROUND,
     ) -> Shown:
         """A thread that was interrupted, or faulted, in the last function of a chain or at an address."""
@@ -329,7 +340,9 @@ class Program:
         if not at:
             user.sp += 8
             ip = user.frames.pop().address - 5
-        handler, below = ("KiPageFault", IN_FAULT) if kind == entries.PAGE_FAULT else ("KiInterruptDispatch", PREEMPTED)
+        handler, below = (
+            ("KiPageFault", IN_FAULT) if kind == entries.PAGE_FAULT else ("KiInterruptDispatch", PREEMPTED)
+        )
         stack = self.host.enter(thread, user, ip, Entry(kind, "user64"), handler)
         self.host.switch_out(thread, stack, below)
         return self.shown(thread, *reversed([*ground, *chain]))

@@ -11,7 +11,7 @@ from tests.forge.kernel import Kernel
 from tests.forge.paging import State
 from tests.forge.phys import PAGE
 
-from . import everyday, patched, processes, runtimes
+from . import everyday, host86, patched, processes, runtimes, wow
 from .host64 import WIDE, Host64, Shown
 
 SITUATIONS_64: Tuple[Callable[[Host64], List[Shown]], ...] = (
@@ -19,8 +19,9 @@ SITUATIONS_64: Tuple[Callable[[Host64], List[Shown]], ...] = (
     *runtimes.SITUATIONS,
     *patched.SITUATIONS,
     *processes.SITUATIONS,
+    *wow.SITUATIONS,
 )
-KERNELS = (*WIDE,)
+KERNELS = (*WIDE, *host86.NARROW)
 SHARED_DATA = 0x7FFE0000
 """A page of the kernel's, which is in each process, too."""
 
@@ -39,6 +40,9 @@ class Clean(NamedTuple):
 
 def build(name: str) -> Clean:
     """Puts every situation of a kernel into one image."""
+    if name in host86.NARROW:
+        narrow = host86.Host86(name)
+        return Clean(narrow.kernel, {each.__name__: each(narrow) for each in host86.SITUATIONS})
     host = Host64(name)
     return Clean(host.kernel, {each.__name__: each(host) for each in SITUATIONS_64})
 
@@ -55,13 +59,19 @@ def lose_pages(clean: Clean, seed: int, share: float = 0.3) -> int:
     kernel = clean.kernel.space
     for process in clean.kernel.processes:
         stacks = [page for each in process.threads for page in range(each.stack_limit, each.stack_base, PAGE)]
-        own = [] if process.space is kernel else [each for each in process.space.own_pages() if each != SHARED_DATA]
+        own = (
+            []
+            if process.space is kernel
+            else [each for each in process.space.own_pages() if each != SHARED_DATA]
+        )
         for space, pages in ((kernel, stacks), (process.space, own)):
             for page in pages:
                 if space.holds(page) and chance.random() < share:
                     space.set_state(page, PAGE, State.MISSING)
                     missing += 1
-    views = [(each.space, vad) for each in clean.kernel.processes for vad in each.vads if vad.section is not None]
+    views = [
+        (each.space, vad) for each in clean.kernel.processes for vad in each.vads if vad.section is not None
+    ]
     for section in clean.kernel.sections:
         for rva in [each for each in sorted(section.frames) if chance.random() < share]:
             for space, vad in views:

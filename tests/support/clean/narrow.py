@@ -23,7 +23,10 @@ BEHIND_STUB = 12
 GROUND = ("ntdll!_RtlUserThreadStart", "kernel32!BaseThreadInitThunk")
 WAIT = "ntdll!NtWaitForSingleObject"
 WAIT_EX = "kernelbase!WaitForSingleObjectEx"
-_NAMES = {"ntdll": FUNCTIONS["ntdll"].replace("RtlUserThreadStart ", "._RtlUserThreadStart ") + " KiFastSystemCallRet"}
+_NAMES = {
+    "ntdll": FUNCTIONS["ntdll"].replace("RtlUserThreadStart ", "._RtlUserThreadStart ")
+    + " KiFastSystemCallRet"
+}
 _MODULES, _ROOM = 0x70000000, 0x20000
 
 
@@ -94,7 +97,9 @@ class Narrow:
         files: of other modules
     """
 
-    def __init__(self, owner: Union[Process, Wow64], bases: Bases, name: str, functions: str, files: Sequence[str]) -> None:
+    def __init__(
+        self, owner: Union[Process, Wow64], bases: Bases, name: str, functions: str, files: Sequence[str]
+    ) -> None:
         self.owner = owner
         self.space = owner.space
         self.name = name.rpartition(".")[0].lower()

@@ -10,7 +10,7 @@ from tests.forge.code import Routine
 from tests.forge.vad import EXECUTE_READ
 
 from .host64 import Host64, Program, Shows
-from .libraries import STUB_STEP, place_of, stub
+from .libraries import STUB_STEP, behind, place_of, stub
 
 WAIT_EX = "kernelbase!WaitForSingleObjectEx"
 _SANDBOXED = ("NtCreateFile", "NtOpenFile", "NtMapViewOfSection")
@@ -29,6 +29,15 @@ def browser(host: Host64) -> Shows:
         shows.append(made.waits("wWinMain", "chrome!ChromeMain", "chrome!base::WaitableEvent::Wait", WAIT_EX))
         shows.append(made.waits("chrome!content::RendererMain", WAIT_EX))
     return shows
+
+
+def in_a_thunk(host: Host64) -> Shows:
+    """A child that waits in a call of its sandbox: the browser calls the kernel by the copy of a patched stub."""
+    made = host.program("chrome.exe", "chrome.dll", functions="wWinMain")
+    copy = intercept(made) + 0x40 * _SANDBOXED.index("NtMapViewOfSection")
+    chain = ("wWinMain", "kernelbase!MapViewOfFile", "chrome!sandbox::TargetNtMapViewOfSection")
+    shown = made.waits(*chain, call="ntdll!NtMapViewOfSection", ip=copy + behind(host.later))
+    return [shown._replace(functions=("<private>", *shown.functions))]
 
 
 def intercept(made: Program) -> int:
@@ -63,7 +72,9 @@ def guarded(host: Host64) -> Shows:
         for function in ("ntdll!NtCreateFile", "ntdll!NtMapViewOfSection", "kernelbase!CreateFileW"):
             hook(made, function, "guard!HookNtCreateFile")
         shows.append(made.waits("wWinMain", WAIT_EX))
-        shows.append(made.waits("Open", "kernelbase!CreateFileW", "guard!HookNtCreateFile", call="ntdll!NtCreateFile"))
+        shows.append(
+            made.waits("Open", "kernelbase!CreateFileW", "guard!HookNtCreateFile", call="ntdll!NtCreateFile")
+        )
     return shows
 
 
@@ -110,4 +121,4 @@ def behind_no_return(host: Host64) -> Shows:
     return [host.program("aborted.exe", functions=functions, code=code).waits("main", "Fail", WAIT_EX)]
 
 
-SITUATIONS = (browser, guarded, interrupt_2e, entry_jumps, behind_no_return)
+SITUATIONS = (browser, in_a_thunk, guarded, interrupt_2e, entry_jumps, behind_no_return)

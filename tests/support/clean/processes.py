@@ -58,7 +58,9 @@ def minimal(host: Host64) -> Shows:
         made.eprocess["Minimal"] = 1
         made.region(0x1D0000000000, size=0x3000, file=file, protection=READONLY if file else 4)
         thread = host.system_thread(made, "ExpWorkerThread", "KeRemoveQueueEx")
-        shows.append(Shown(made.pid, thread.tid, "kernel", ("nt!KeRemoveQueueEx", "nt!ExpWorkerThread", *_STARTED)))
+        shows.append(
+            Shown(made.pid, thread.tid, "kernel", ("nt!KeRemoveQueueEx", "nt!ExpWorkerThread", *_STARTED))
+        )
     return shows
 
 

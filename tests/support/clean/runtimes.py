@@ -58,7 +58,9 @@ def v8(host: Host64) -> Shows:
     made.register((base, base + 0x8000))
     ground = ("wWinMain", "chrome!ChromeMain", "chrome!content::RendererMain", "chrome!v8::Execution::Call")
     return [
-        made.waits(*ground, "chrome!v8::Builtin_JSEntry", Private(base), "chrome!base::WaitableEvent::Wait", WAIT_EX),
+        made.waits(
+            *ground, "chrome!v8::Builtin_JSEntry", Private(base), "chrome!base::WaitableEvent::Wait", WAIT_EX
+        ),
         made.interrupted(*ground, "chrome!v8::Builtin_JSEntry", Private(base)),
     ]
 
@@ -68,7 +70,12 @@ def jvm(host: Host64) -> Shows:
     made = host.program("java.exe", "jvm.dll", "ucrtbase.dll", functions="main")
     base = made.jitted(0x8000, EXECUTE_READWRITE)
     made.register((base, base + 0x8000))
-    ground = ("ucrtbase!thread_start", "jvm!thread_native_entry", "jvm!JavaThread::run", "jvm!JavaCalls::call_helper")
+    ground = (
+        "ucrtbase!thread_start",
+        "jvm!thread_native_entry",
+        "jvm!JavaThread::run",
+        "jvm!JavaCalls::call_helper",
+    )
     return [made.waits(*ground, Private(base), "jvm!JVM_MonitorWait", "jvm!Monitor::wait", WAIT_EX)]
 
 
@@ -148,7 +155,9 @@ def fibre(host: Host64) -> Shows:
 def mapped_code(host: Host64) -> Shows:
     """A native image of .NET and code of a file that is mapped as an image: backed, though not by a DLL's name."""
     made = host.program("powershell.exe", "clr.dll", functions="main")
-    made.load("system.ni.dll", functions="Invoke Wait", path="C:\\Windows\\assembly\\NativeImages\\system.ni.dll")
+    made.load(
+        "system.ni.dll", functions="Invoke Wait", path="C:\\Windows\\assembly\\NativeImages\\system.ni.dll"
+    )
     assert EXECUTE_WRITECOPY in {vad.protection for vad in made.process.vads}
     return [made.waits(*_CLR, "system_ni!Invoke", "system_ni!Wait", *_WAITS, ground=GROUND)]
 

@@ -73,6 +73,9 @@ def _contexts(
     distance, raised = form.fields["Rip"].offset, 0
     for start, data in held.runs:
         for target, function in wanted.items():
+            # Those of the 64-bit modules of a WoW64 process are in no CONTEXT of 32 bits.
+            if target >> 8 * size:
+                continue
             for place in _places(data, target.to_bytes(size, "little"), size):
                 address = start + place - distance
                 bytes_ = held.read(address, form.size)

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from typing import Iterator, Tuple
+from typing import Iterator, Optional, Tuple
 
 from ...base.image import AddressSpace
 from ...flat.decode.schema import THREAD_KINDS, TRAP
@@ -27,12 +27,26 @@ def find(stack: FlatStack, facts: CheckFacts) -> Iterator[Finding]:
         if not facts.executable(stack.space, place.at):
             continue
         severity, lower, innocent = explained(stack.space, place.at, facts)
+        copied = _copied(stack.space, place.address, facts) if place.how == TRAP else None
+        if copied is not None:
+            severity, innocent = LOW, copied
         sure = place.how == TRAP and not lower
         confidence = CERTAIN if sure else POSSIBLE if lower and place.how != TRAP else LIKELY
         vad = facts.vad(stack.space, place.at)
         group = (stack.trace_id, None if vad is None else vad.start)
         evidence = facts.memory(stack.space, place.address)
         yield of_place(stack, place, severity, confidence, evidence, innocent, group)
+
+
+def _copied(space: AddressSpace, address: int, facts: CheckFacts) -> Optional[str]:
+    """Returns what explains a thread that made a system call by a copy of a stub, or None."""
+    from ..stubs import LONGEST, number_before, start_of
+
+    code = None if space.pointer_size != 8 else facts.image.memory(space).read(address - LONGEST, LONGEST)
+    number = None if code is None else number_before(code)
+    if code is None or number is None:
+        return None
+    return facts.patched_stubs(space).explains(start_of(code, address), number)
 
 
 def explained(space: AddressSpace, at: int, facts: CheckFacts) -> Tuple[str, bool, str]:
@@ -65,7 +79,7 @@ CHECK = Check(
     THREAD_KINDS,
     "A thread was interrupted in private memory that may be executed, or goes on there when a call returns.",
     "high; low where the process registered a function table for the range or its list of function tables is "
-    "not in the image, and of frames that a scan found",
+    "not in the image, in copies of stubs that a sandbox made, and of frames that a scan found",
     "Runtimes that make code (.NET, Java, JavaScript engines), sandboxes, and hooks of security products. A "
     "runtime that is only loaded is named in Innocent and lowers Confidence.",
     "Dump the range with windows.vadinfo --dump; look at the frames around it with windows.callstacks.",
