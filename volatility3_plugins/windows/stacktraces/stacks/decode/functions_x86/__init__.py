@@ -7,11 +7,11 @@ from __future__ import annotations
 import re
 from typing import Callable, Dict, List, Optional, Tuple, TypeVar
 
-from ...base.decode.memo import late_pattern
-from ...base.decode.pagetable import PAGE_SIZE
-from . import clues_x86
-from .flow_x86 import MAX_CODE, SEH_PROLOG, Flow, StackPlace
-from .frames import LONGEST_CALL, Read, direct_target
+from ....base.decode.memo import late_pattern
+from ....base.decode.pagetable import PAGE_SIZE
+from .. import clues_x86
+from ..flow_x86 import MAX_CODE, SEH_PROLOG, Flow, StackPlace
+from ..frames import LONGEST_CALL, Read, direct_target
 
 MAX_FOLLOWED = 5_000_000
 """Instructions that are followed in one address space, in all."""

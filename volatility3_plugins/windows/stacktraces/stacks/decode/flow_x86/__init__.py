@@ -14,9 +14,9 @@ from __future__ import annotations
 
 from typing import Callable, Dict, Iterator, List, Optional, Set, Tuple
 
-from ...base.decode.memo import late_pattern
-from ...base.decode.record import Record
-from . import clues_x86
+from ....base.decode.memo import late_pattern
+from ....base.decode.record import Record
+from .. import clues_x86
 
 MAX_INSTRUCTIONS = 2000
 MAX_ROUNDS = 4

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from typing import Iterator, List, Optional, Tuple
 
-from ...base.decode.pagetable import PAGE_SIZE
-from ...base.decode.record import Record
-from ...base.decode.status import Word
-from ...names.decode.unwindinfo import (
+from ....base.decode.pagetable import PAGE_SIZE
+from ....base.decode.record import Record
+from ....base.decode.status import Word
+from ....names.decode.unwindinfo import (
     ALLOC_LARGE,
     ALLOC_SMALL,
     PUSH_MACHFRAME,
@@ -31,10 +31,10 @@ from ...names.decode.unwindinfo import (
     UnwindDataError,
     UnwindInfo,
 )
-from . import epilogue
-from .epilogue import Epilogue
-from .frames import Read, UnwindError
-from .registers import MASK, NON_VOLATILE, NON_VOLATILE_XMM, RCX, RSP, Registers
+from .. import epilogue
+from ..epilogue import Epilogue
+from ..frames import Read, UnwindError
+from ..registers import MASK, NON_VOLATILE, NON_VOLATILE_XMM, RCX, RSP, Registers
 
 PROLOGUE, BODY, EPILOGUE, LEAF = "prologue", "body", "epilogue", "leaf"
 

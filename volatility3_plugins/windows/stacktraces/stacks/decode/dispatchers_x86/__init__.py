@@ -12,21 +12,18 @@ described (ReactOS, KiInitializeUserApc). That nothing else is taken for them is
 
 from __future__ import annotations
 
-from typing import Callable, Optional, Tuple
+from typing import Callable, Optional
 
-from ...base.decode.memo import late_pattern
-from ...base.decode.structure import Structures
-from .frames import Read
-from .registers import Registers32
+from ....base.decode.memo import late_pattern
+from ....base.decode.structure import Structures
+from ..frames import Read
+from ..registers import Registers32
 
 EXCEPTION = "KiUserExceptionDispatcher"
 APC = "KiUserApcDispatcher"
 CALLBACK = "KiUserCallbackDispatcher"
 NAMES = frozenset((EXCEPTION, APC, CALLBACK))
 """The functions of ntdll that nobody calls: the kernel has a thread go on in them."""
-
-FindDispatcher = Callable[[int], Optional[Tuple[int, str]]]
-"""address -> start and name of the dispatcher that ntdll's names say it is in, None if it is in none."""
 
 Together = Callable[[int, int], bool]
 """(address, address) -> whether both are known to lie on one stack"""
@@ -43,11 +40,6 @@ _MAX_PARAMETERS = 15
 _POINTER = 4
 _PAIR = 2 * _POINTER
 _APC_ARGUMENTS = 4 * _POINTER
-
-
-def nowhere(_address: int) -> Optional[Tuple[int, str]]:
-    """Finds the dispatchers where there are none, as in the kernel: a `FindDispatcher`."""
-    return None
 
 
 def named(label: str) -> Optional[str]:

@@ -16,8 +16,8 @@ from __future__ import annotations
 import re
 from typing import Iterator, Optional, Tuple
 
-from ...base.decode.memo import late_pattern
-from ...base.decode.record import Record
+from ....base.decode.memo import late_pattern
+from ....base.decode.record import Record
 
 EBP, ESP = 5, 4
 LONGEST = 32

@@ -13,12 +13,12 @@ from __future__ import annotations
 
 from typing import Collection, Optional
 
-from ...base.decode.status import Word
-from ...base.decode.structure import Structures
-from . import clues_x86, dispatchers_x86
-from .dispatchers_x86 import Contexts, FindDispatcher
-from .flow_x86 import CALLERS, OURS
-from .frames import (
+from ....base.decode.status import Word
+from ....base.decode.structure import Structures
+from .. import clues_x86, dispatchers_x86
+from ..dispatchers_x86 import Contexts
+from ..flow_x86 import CALLERS, OURS
+from ..frames import (
     FRAME_POINTER,
     LEAF,
     LONGEST_CALL,
@@ -26,16 +26,18 @@ from .frames import (
     TRAP,
     UNWIND,
     Border,
+    FindDispatcher,
     FindImage,
     MayExecute,
     Read,
     UnwindError,
     anywhere,
     lengths,
+    nowhere,
 )
-from .functions_x86 import Functions
-from .registers import Registers32
-from .walk import Taken, Walker
+from ..functions_x86 import Functions
+from ..registers import Registers32
+from ..walk import Taken, Walker
 
 MASK = 0xFFFFFFFF
 TRAP_MARK = 0xBADB0D00
@@ -80,7 +82,7 @@ class Walker32(Walker[Registers32]):
         trap_frames: Collection[int] = (),
         may_execute: MayExecute = anywhere,
         functions: Optional[Functions] = None,
-        find_dispatcher: FindDispatcher = dispatchers_x86.nowhere,
+        find_dispatcher: FindDispatcher = nowhere,
     ) -> None:
         super().__init__(find_image, read, may_execute)
         trap_frame = types["_KTRAP_FRAME"]

@@ -6,8 +6,8 @@ from __future__ import annotations
 
 from typing import Mapping, Optional, Tuple
 
-from ...base.decode.status import Word
-from .frames import (
+from ....base.decode.status import Word
+from ..frames import (
     LEAF,
     SCAN,
     TRAP,
@@ -22,10 +22,10 @@ from .frames import (
     anywhere,
     shared,
 )
-from .registers import Registers
-from .step_x64 import LEAF as LEAF_FUNCTION
-from .step_x64 import Step, Unwinder
-from .walk import Taken, Walker
+from ..registers import Registers
+from ..step_x64 import LEAF as LEAF_FUNCTION
+from ..step_x64 import Step, Unwinder
+from ..walk import Taken, Walker
 
 _CS = 8
 """Offset in a machine frame, of five slots: Rip, SegCs, EFlags, Rsp, SegSs."""

@@ -14,10 +14,10 @@ from __future__ import annotations
 import re
 from typing import Callable, Iterator, List, Optional, Tuple
 
-from ...base.decode.memo import late_pattern
-from ...base.decode.record import Record
-from ...names.decode.unwindinfo import Bytes
-from .registers import RSP
+from ....base.decode.memo import late_pattern
+from ....base.decode.record import Record
+from ....names.decode.unwindinfo import Bytes
+from ..registers import RSP
 
 LONGEST = 64
 """Bytes of code looked at: a lea of eight bytes, fifteen pops of two, and the longest jump, with room."""

@@ -13,9 +13,9 @@ from __future__ import annotations
 import re
 from typing import Mapping, Tuple
 
-from ...base.decode.memo import late_pattern
-from ...base.decode.structure import Structures
-from .frame import (
+from ....base.decode.memo import late_pattern
+from ....base.decode.structure import Structures
+from ..frame import (
     COMPUTED,
     EFLAGS_IF,
     EXCEPTION,

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from typing import FrozenSet, Optional, Sequence, Set, Tuple
 
-from ...base.decode.memo import late_pattern
-from ...base.decode.structure import Structures
-from ...names.decode.unwindinfo import (
+from ....base.decode.memo import late_pattern
+from ....base.decode.structure import Structures
+from ....names.decode.unwindinfo import (
     ALLOC_LARGE,
     ALLOC_SMALL,
     PUSH_MACHFRAME,
@@ -21,7 +21,7 @@ from ...names.decode.unwindinfo import (
     SAVE_NONVOL_FAR,
     UnwindInfo,
 )
-from .frame import (
+from ..frame import (
     COMPUTED,
     CS_USER_32,
     EFLAGS_IF,
