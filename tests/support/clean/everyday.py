@@ -41,20 +41,17 @@ def thread_pool(host: Host64) -> Shows:
     A callback that waits stands between RtlpTpTimerCallback and the wait: no wait is directly on it.
     """
     made = host.program("taskhost.exe", functions="main OnTimer OnSignal OnWork")
-    pool = {"start": "ntdll!TppWorkerThread"}
     return [
         made.waits("ntdll!TppWorkerThread", call="ntdll!NtWaitForWorkViaWorkerFactory"),
         made.waits(
             *("ntdll!TppWorkerThread", "ntdll!TppTimerpExecuteCallback", "ntdll!RtlpTpTimerCallback"),
             *("OnTimer", WAIT_EX),
-            **pool,
         ),
-        made.waits("ntdll!TppWorkerThread", "ntdll!RtlpTpWaitCallback", "OnSignal", WAIT_EX, **pool),
+        made.waits("ntdll!TppWorkerThread", "ntdll!RtlpTpWaitCallback", "OnSignal", WAIT_EX),
         made.waits(
             *("ntdll!TppWorkerThread", "ntdll!TppWorkpExecuteCallback", "ntdll!RtlpTpWorkCallback"),
             *("OnWork", "kernelbase!SleepEx"),
             call="ntdll!NtDelayExecution",
-            **pool,
         ),
     ]
 
@@ -108,7 +105,7 @@ def alertable(host: Host64) -> Shows:
 
 
 def exception(host: Host64) -> Shows:
-    """A program that crashed: its filter waits for the error report, with CONTEXT and EXCEPTION_RECORD below it.
+    """A program that crashed: its filter waits for the report, above CONTEXT and EXCEPTION_RECORD.
 
     The context's Rip is where the fault was, and the record beside it has the same address.
     """
@@ -175,7 +172,7 @@ def breaks_at(host: Host64, thread: Thread, address: int) -> None:
 
 
 def loading(host: Host64) -> Shows:
-    """A process that is being made: LdrInitializeThunk is the ground of its thread, whose DLL waits as it loads.
+    """A process that is being made: LdrInitializeThunk is the ground of its thread, and a DLL loads.
 
     The CONTEXT with which the thread will go on lies on the stack: its Rip is RtlUserThreadStart.
     """

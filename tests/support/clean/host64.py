@@ -9,8 +9,21 @@ from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tup
 
 from tests.forge import kernels
 from tests.forge import trapentries as entries
-from tests.forge.code import R12, R13, R14, R15, RBP, RBX, RDI, RSI, Routine, module_options
-from tests.forge.code import service_handler, swap_context, trap_handler
+from tests.forge.code import (
+    R12,
+    R13,
+    R14,
+    R15,
+    RBP,
+    RBX,
+    RDI,
+    RSI,
+    Routine,
+    module_options,
+    service_handler,
+    swap_context,
+    trap_handler,
+)
 from tests.forge.kernel import Kernel
 from tests.forge.module import Module
 from tests.forge.process import Process

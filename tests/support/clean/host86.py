@@ -1,6 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""A clean x86 Windows, and its situations. Function tables are none on x86: no code of a runtime is on a stack."""
+"""A clean x86 Windows, and its situations. x86 has no function tables: no code of a runtime is on a stack."""
 
 from __future__ import annotations
 

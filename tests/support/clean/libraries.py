@@ -2,7 +2,7 @@
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
 """The modules of clean images: which functions each has, where these lie, and what a system call stub is.
 
-Names are those of Microsoft's symbols; a name with a dot in front is in the PDB only, all others are exported.
+Names are those of Microsoft's symbols; one with a dot in front is in the PDB only, all others are exported.
 Functions lie 80h bytes apart from 1100h on, in the order of their names. Code is call sites and nothing else.
 """
 
@@ -36,7 +36,7 @@ FOLDERS = {
 FUNCTIONS = {
     "ntdll": "RtlUserThreadStart LdrInitializeThunk KiUserExceptionDispatcher KiUserApcDispatcher "
     "KiUserCallbackDispatcher RtlGetFunctionTableListHead ._LdrpInitialize .LdrpInitializeProcess "
-    ".LdrpCallInitRoutine .TppWorkerThread .TppTimerpExecuteCallback .RtlpTpTimerCallback .RtlpTpWaitCallback "
+    ".TppWorkerThread .TppTimerpExecuteCallback .RtlpTpTimerCallback .RtlpTpWaitCallback "
     ".TppWorkpExecuteCallback .TppAlpcpExecuteCallback .RtlDispatchException .RtlpExecuteHandlerForException "
     "RtlUserFiberStart .RtlpTpWorkCallback .LdrpDrainWorkQueue .RtlpWaitOnCriticalSection RtlDispatchAPC",
     "kernel32": "BaseThreadInitThunk BaseFiberStart",
@@ -50,8 +50,8 @@ FUNCTIONS = {
     ".DispatchToStubInCNoAvrf",
     "sechost": "StartServiceCtrlDispatcherW .QueryServiceDispatch .ScDispatcherLoop .ScSvcctrlThreadW",
     "ucrtbase": "._o__beginthreadex .thread_start",
-    "clr": ".Thread::intermediateThreadProc .ManagedThreadBase_DispatchOuter .MethodDescCallSite::CallTargetWorker "
-    ".CallDescrWorkerInternal .CLREvent::WaitEx .WaitHandleNative::CorWaitOneNative",
+    "clr": ".Thread::intermediateThreadProc .ManagedThreadBase_DispatchOuter "
+    ".MethodDescCallSite::CallTargetWorker .CallDescrWorkerInternal .CLREvent::WaitEx .WaitHandleNative::CorWaitOneNative",
     "chrome": "ChromeMain .content::RendererMain .v8::Execution::Call .v8::Builtin_JSEntry "
     ".v8::Builtins_WasmCompileLazy .base::WaitableEvent::Wait .sandbox::TargetNtMapViewOfSection "
     ".sandbox::TargetNtCreateFile",
@@ -109,7 +109,7 @@ def shaped(rva: int, number: int, name: str = "") -> Routine:
 
 
 def stub(number: int, later: bool) -> bytes:
-    """A system call stub of x64: mov r10, rcx; mov eax, number; (test, jne;) syscall; ret (; int 2Eh; ret)."""
+    """A system call stub of x64: mov r10, rcx; mov eax, number; (test, jne;) syscall; ret; (int 2Eh; ret)."""
     begin = b"\x4c\x8b\xd1\xb8" + struct.pack("<I", number)
     if not later:
         return begin + b"\x0f\x05\xc3"

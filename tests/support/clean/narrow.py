@@ -16,7 +16,7 @@ from tests.forge.process import Process
 from tests.forge.stacks86 import Stack86
 from tests.forge.wow64 import Wow64
 
-from .libraries import DATA, DATA_RVA, FIRST, FOLDERS, FUNCTIONS, RDATA, STEP, STUB_STEP, STUBS, TEXT, path_of
+from .libraries import DATA, FIRST, FOLDERS, FUNCTIONS, RDATA, STEP, STUB_STEP, STUBS, TEXT, path_of
 
 SIZE = 0x80
 BEHIND_STUB = 12
@@ -45,7 +45,7 @@ class Library32(NamedTuple):
 
 
 def code_of(routine: Routine) -> bytes:
-    """A function with a frame and calls through memory: push ebp; mov ebp, esp; inc eax ...; call [address]."""
+    """A function with a frame and calls: push ebp; mov ebp, esp; inc eax ...; call [address]."""
     code = bytearray(b"\x40" * SIZE)
     code[:3] = b"\x55\x8b\xec"
     for end in range(2 * SITE, SIZE, SITE):

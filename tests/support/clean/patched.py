@@ -32,7 +32,7 @@ def browser(host: Host64) -> Shows:
 
 
 def in_a_thunk(host: Host64) -> Shows:
-    """A child that waits in a call of its sandbox: the browser calls the kernel by the copy of a patched stub."""
+    """A child that waits in a call of its sandbox: the browser goes on by its copy of a patched stub."""
     made = host.program("chrome.exe", "chrome.dll", functions="wWinMain")
     copy = intercept(made) + 0x40 * _SANDBOXED.index("NtMapViewOfSection")
     chain = ("wWinMain", "kernelbase!MapViewOfFile", "chrome!sandbox::TargetNtMapViewOfSection")

@@ -49,7 +49,7 @@ def idle(host: Host64) -> Shows:
 
 
 def minimal(host: Host64) -> Shows:
-    """Registry and MemCompression (10 and later): page tables and memory of their own, threads of the kernel."""
+    """Registry and MemCompression (10 and later): memory of their own, threads of the kernel."""
     if not host.later:
         return []
     shows = []
@@ -65,7 +65,7 @@ def minimal(host: Host64) -> Shows:
 
 
 def secure(host: Host64) -> Shows:
-    """Secure System and a trustlet (10 and later): what VTL 1 has of them, PEB and stacks too, is in no image."""
+    """Secure System and a trustlet (10 and later): what VTL 1 has of them is in no image."""
     if not host.later:
         return []
     host.kernel.process("Secure System", pid=host.number(), minimal=True).eprocess["Minimal"] = 1
@@ -83,7 +83,7 @@ def secure(host: Host64) -> Shows:
 
 
 def pico(host: Host64) -> Shows:
-    """A process of the Subsystem for Linux (10 and later): an ELF file is mapped, and calls lxcore by `syscall`.
+    """A process of WSL (10 and later): an ELF file is mapped, and calls lxcore by `syscall`.
 
     Its code lies in views of files that are no images; it has no PEB and no ntdll.
     """
@@ -107,7 +107,7 @@ def pico(host: Host64) -> Shows:
 
 
 def exited(host: Host64) -> Shows:
-    """Processes that have ended: one is still listed, others only a pool scan finds; a thread that has ended."""
+    """Processes that have ended: one is listed, others only a pool scan finds; a thread that has ended."""
     host.kernel.process("done.exe", pid=host.number(), exited=True)
     for name in ("gone.exe", "gone2.exe", "setup.exe"):
         host.kernel.process(name, pid=host.number(), exited=True, listed=False)

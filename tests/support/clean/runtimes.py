@@ -80,7 +80,7 @@ def jvm(host: Host64) -> Shows:
 
 
 def warp(host: Host64) -> Shows:
-    """WARP draws without a graphics card: its workers wait in d3d10warp; the code that it made is on no stack.
+    """WARP draws without a graphics card: its workers wait in d3d10warp; code that it made is on no stack.
 
     Nothing published says whether it registers function tables: a thread that was interrupted in such code
     may be a finding.
@@ -92,7 +92,7 @@ def warp(host: Host64) -> Shows:
 
 
 def defender(host: Host64) -> Shows:
-    """Defender's engine translates what it examines to code in private memory; its threads wait in the engine.
+    """Defender's engine translates what it examines to private code; its threads wait in the engine.
 
     As for WARP nothing is known of function tables: at capture no translated code is on a stack.
     """
@@ -153,7 +153,7 @@ def fibre(host: Host64) -> Shows:
 
 
 def mapped_code(host: Host64) -> Shows:
-    """A native image of .NET and code of a file that is mapped as an image: backed, though not by a DLL's name."""
+    """A native image of .NET: backed by a file, though by none of the names that clr has."""
     made = host.program("powershell.exe", "clr.dll", functions="main")
     made.load(
         "system.ni.dll", functions="Invoke Wait", path="C:\\Windows\\assembly\\NativeImages\\system.ni.dll"

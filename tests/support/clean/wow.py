@@ -91,7 +91,7 @@ def faulting(host: Host64) -> Shows:
 
 
 def made_code(host: Host64) -> Shows:
-    """.NET in 32 bits: nothing registers function tables there. At capture no code that it made is on a stack.
+    """.NET in 32 bits: nothing registers function tables there. At capture none of it is on a stack.
 
     A frame in such code is a finding; that clr is loaded lowers its confidence.
     """

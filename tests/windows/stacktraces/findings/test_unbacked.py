@@ -132,7 +132,7 @@ def _with_other_code(forged: FindingImage) -> None:
 def test_function_tables_that_are_not_in_the_image(
     name: str, change: Callable[[FindingImage], None], severity: str
 ) -> None:
-    """What may be explained by what is missing is low, and that is said; what was changed explains nothing."""
+    """What is missing may explain it: low, and that is said. What was changed explains nothing."""
     forged = FindingImage(name)
     forged.private()
     forged.interrupted_at(PRIVATE + 0x20)

@@ -86,7 +86,8 @@ class UserModules:
                 bases.add(entry.base)
                 size, differs = _size(entry, vads)
                 said = status(said, differs)
-                module = found.setdefault(entry.base, _module(entry.base, size, entry.name, said))
+                name = entry.name or self._file_at(entry.base, vads)
+                module = found.setdefault(entry.base, _module(entry.base, size, name, said))
                 known.setdefault(entry.base, (half, entry))
                 if module.name.lower() == "ntdll":
                     ntdlls.setdefault(half.pointer_size, module)
@@ -114,6 +115,12 @@ class UserModules:
         """Returns the name of the file that backs a mapping; "" if none does, None if unreadable."""
         path = self._vads.file_name(vad.control_area)
         return text.file_name(path) if path else path
+
+    def _file_at(self, base: int, vads: Sequence[Vad]) -> str:
+        """Returns the file whose image is mapped at an address, for a loader entry whose name is not readable."""
+        vad = vad_at(vads, base)
+        mapped = vad is not None and vad.image and vad.start == base
+        return (self._vads.file_name(vad.control_area) or "") if vad is not None and mapped else ""
 
     def _unlisted(self, vads: Sequence[Vad]) -> List[Module]:
         images = [vad for vad in vads if vad.image]

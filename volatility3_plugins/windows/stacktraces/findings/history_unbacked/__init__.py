@@ -53,8 +53,7 @@ CHECK = Check(
     "A stack trace database, or the trace of a heap block, lock, handle or object has a caller in private "
     "memory: what ran then, though it may sleep under another protection now.",
     "high where the memory may be executed now; medium where it may not; low where the process registered a "
-    "function table for the range, where its list of them is not in the image, and where nothing is there any "
-    "more",
+    "function table for the range, where its list of them is not in the image, and where nothing is left",
     "As for unbacked; memory that was freed and used for something else since.",
     "Dump the range with windows.vadinfo --dump; windows.traces --unbacked shows all traces.",
     "no trace is kept in this image",

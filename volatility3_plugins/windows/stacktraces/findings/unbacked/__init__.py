@@ -11,6 +11,7 @@ from ...flat.decode.schema import THREAD_KINDS, TRAP
 from ...flat.stack import FlatStack
 from ..facts import CheckFacts
 from ..finding import CERTAIN, HIGH, LIKELY, LOW, NONE_KNOWN, POSSIBLE, Check, Finding, of_place, places
+from ..stubs import LONGEST, number_before, start_of
 
 NAME = "unbacked"
 PRIVATE, UNMAPPED = "private", "unmapped"
@@ -40,8 +41,6 @@ def find(stack: FlatStack, facts: CheckFacts) -> Iterator[Finding]:
 
 def _copied(space: AddressSpace, address: int, facts: CheckFacts) -> Optional[str]:
     """Returns what explains a thread that made a system call by a copy of a stub, or None."""
-    from ..stubs import LONGEST, number_before, start_of
-
     code = None if space.pointer_size != 8 else facts.image.memory(space).read(address - LONGEST, LONGEST)
     number = None if code is None else number_before(code)
     if code is None or number is None:
