@@ -51,7 +51,8 @@ FUNCTIONS = {
     "sechost": "StartServiceCtrlDispatcherW .QueryServiceDispatch .ScDispatcherLoop .ScSvcctrlThreadW",
     "ucrtbase": "._o__beginthreadex .thread_start",
     "clr": ".Thread::intermediateThreadProc .ManagedThreadBase_DispatchOuter "
-    ".MethodDescCallSite::CallTargetWorker .CallDescrWorkerInternal .CLREvent::WaitEx .WaitHandleNative::CorWaitOneNative",
+    ".MethodDescCallSite::CallTargetWorker .CallDescrWorkerInternal .CLREvent::WaitEx "
+    ".WaitHandleNative::CorWaitOneNative",
     "chrome": "ChromeMain .content::RendererMain .v8::Execution::Call .v8::Builtin_JSEntry "
     ".v8::Builtins_WasmCompileLazy .base::WaitableEvent::Wait .sandbox::TargetNtMapViewOfSection "
     ".sandbox::TargetNtCreateFile",

@@ -117,7 +117,7 @@ class UserModules:
         return text.file_name(path) if path else path
 
     def _file_at(self, base: int, vads: Sequence[Vad]) -> str:
-        """Returns the file whose image is mapped at an address, for a loader entry whose name is not readable."""
+        """Returns the file whose image is mapped at an address, where the loader's name is not readable."""
         vad = vad_at(vads, base)
         mapped = vad is not None and vad.image and vad.start == base
         return (self._vads.file_name(vad.control_area) or "") if vad is not None and mapped else ""
