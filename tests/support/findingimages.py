@@ -90,6 +90,13 @@ class FindingImage:
 
     def interrupted_at(self, address: int) -> None:
         """Lets the thread have been interrupted somewhere."""
+        self.enters_at(address)
+        if self.wide:
+            active = self.kernel.isf.offset("_KTRAP_FRAME", "ExceptionActive")
+            self.kernel.space.write_int(self.thread.kthread["TrapFrame"] + active, 0, 1)
+
+    def enters_at(self, address: int) -> None:
+        """Lets the system call of the thread have been made somewhere: it goes on at this address."""
         frame = self.thread.kthread["TrapFrame"]
         member = "Rip" if self.wide else "Eip"
         place = frame + self.kernel.isf.offset("_KTRAP_FRAME", member)

@@ -42,13 +42,13 @@ class Calling(FindingImage):
         code = system_call_stub(number, 0xA) if code is None else code
         self.private()
         self.app.space.write(COPY, code)
-        self.interrupted_at(COPY + len(code) - 1)
+        self.enters_at(COPY + len(code) - 1)
 
     def from_module(self, name: str, code: Optional[bytes] = None) -> Module:
         """The call was made in a module."""
         code = system_call_stub(NUMBER) if code is None else code
         module = self.app.module(name, contents={RVA: code})
-        self.interrupted_at(module.base + RVA + len(code) - 1)
+        self.enters_at(module.base + RVA + len(code) - 1)
         return module
 
     def numbered(self, newest: int, saved: int = -1) -> None:
@@ -125,7 +125,7 @@ def test_a_call_from_user32_beside_win32u(name: str) -> None:
 @pytest.mark.parametrize("name", X64)
 def test_a_place_that_makes_no_call(name: str) -> None:
     forged = Calling(name)
-    forged.interrupted_at(forged.stacks.modules["app"].base + 0x1115)
+    forged.enters_at(forged.stacks.modules["app"].base + 0x1115)
     (row,) = found(forged.image(), CHECK)
     assert (row["Severity"], row["Confidence"]) == ("medium", "likely")
     assert "not behind a system call" in row["Evidence"]
@@ -140,9 +140,9 @@ def test_where_the_kernel_sends_a_thread_is_silent(name: str, dispatcher: str) -
         address = forged.thread.ethread["StartAddress"]
     else:
         address = forged.stacks.modules["ntdll"].at(dispatcher)
-    forged.interrupted_at(address)
+    forged.enters_at(address)
     assert found(forged.image(), CHECK) == []
-    forged.interrupted_at(address + 4)
+    forged.enters_at(address + 4)
     assert severities(forged.image(), CHECK) == ["medium"]
 
 
@@ -151,7 +151,7 @@ def test_where_a_thread_was_to_go_on_is_silent(name: str) -> None:
     """NtContinue lets it go on anywhere."""
     forged = Calling(name)
     forged.stub_of("NtContinue", OTHER)
-    forged.interrupted_at(forged.stacks.modules["app"].base + 0x1115)
+    forged.enters_at(forged.stacks.modules["app"].base + 0x1115)
     forged.numbered(OTHER)
     assert found(forged.image(), CHECK) == []
 
