@@ -5,7 +5,8 @@
 from __future__ import annotations
 
 import bisect
-from typing import Dict, List, Mapping, Optional, Tuple
+import functools
+from typing import TYPE_CHECKING, Dict, List, Mapping, Optional, Tuple
 
 from volatility3.framework.layers import intel
 
@@ -19,6 +20,9 @@ from ..base.vads import PROTECTIONS, Vad
 from ..names.symbolizer import SpaceNames, Symbolizer
 from ..names.usermodules import vad_at
 from .functiontables import Range, registered
+
+if TYPE_CHECKING:
+    from .copies import Copies
 
 RUNTIMES = ("clr", "coreclr", "mscorwks", "jvm", "mono-2.0-sgen", "v8", "mozjs", "chakracore", "luajit")
 """Modules of runtimes that make code in private memory; V8 is linked into the program as a rule."""
@@ -149,6 +153,13 @@ class CheckFacts:
         process = self.names(space).process
         listed = () if process is None else process.modules
         return sorted({each.file for each in listed if each.name.lower() in RUNTIMES})
+
+    @functools.cached_property
+    def copies(self) -> Copies:
+        """What other processes have where a process has mapped an image."""
+        from .copies import Copies
+
+        return Copies(self.image)
 
     def memory(self, space: AddressSpace, address: int) -> str:
         """Returns what lies at an address in words: its VAD, its page, its first bytes."""
