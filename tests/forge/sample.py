@@ -9,7 +9,7 @@ process whose two threads wait for each other.
 
 from __future__ import annotations
 
-from typing import Any, List, Sequence, Union
+from typing import Any, List, Mapping, Optional, Sequence, Union
 
 from . import kernels, sampledeadlock, sampleheaps, sampleowners, samplestacks, samplethreads, std_bytes
 from .kernel import Kernel
@@ -34,9 +34,18 @@ _FUNCTION = 0x80
 
 
 class SampleModule:
-    """A module with functions of 0x80 bytes, by name; `exported` ones can be named without a PDB."""
+    """A module with functions of 0x80 bytes, by name; `exported` ones can be named without a PDB.
 
-    def __init__(self, exported: Sequence[str], inner: Sequence[str] = ()) -> None:
+    `calls` says where in a function a call ends (x64).
+    """
+
+    def __init__(
+        self,
+        exported: Sequence[str],
+        inner: Sequence[str] = (),
+        calls: Optional[Mapping[str, int]] = None,
+    ) -> None:
+        self.calls = calls or {}
         self.rvas = {name: 0x1000 + 0x100 * number for number, name in enumerate([*exported, *inner])}
         self.exports = {name: self.rvas[name] for name in exported}
         self.functions = [Function(rva, rva + _FUNCTION, _PLAIN_UNWIND) for rva in self.rvas.values()]
@@ -45,7 +54,8 @@ class SampleModule:
         """What the forge wants to know of it."""
         options: dict[str, Any] = {"exports": self.exports}
         if wide:
-            options.update(functions=self.functions, contents={_PLAIN_UNWIND: b"\x01\0\0\0"})
+            calls = {self.rvas[name] + end - 5: b"\xe8\0\0\0\0" for name, end in self.calls.items()}
+            options.update(functions=self.functions, contents={_PLAIN_UNWIND: b"\x01\0\0\0", **calls})
         return options
 
 
@@ -55,13 +65,18 @@ NTDLL = SampleModule(
     [
         *("RtlInitializeCriticalSectionEx", "RtlUserThreadStart", "LdrInitializeThunk"),
         *("RtlEnterCriticalSection", "NtWaitForSingleObject"),
-    ]
+    ],
+    calls={"RtlUserThreadStart": 0x21, "RtlEnterCriticalSection": 0x62},
 )
-KERNEL32 = SampleModule(["BaseThreadInitThunk", "CreateThread"])
-UPDATER = SampleModule(["main", "load_settings", "open_store"])
+KERNEL32 = SampleModule(["BaseThreadInitThunk", "CreateThread"], calls={"BaseThreadInitThunk": 0x14})
+UPDATER = SampleModule(
+    ["main", "load_settings", "open_store"],
+    calls={"main": 0x31, "load_settings": 0x47, "open_store": 0x22},
+)
 LEGACY = SampleModule(["WinMain", "read_ini"])
 SPOOLER = SampleModule(
-    [*("main", "create_queue", "open_log"), *("print_job", "write_log", "rotate_log", "count_jobs")]
+    [*("main", "create_queue", "open_log"), *("print_job", "write_log", "rotate_log", "count_jobs")],
+    calls={"print_job": 0x51, "write_log": 0x26, "rotate_log": 0x38, "count_jobs": 0x1D},
 )
 
 

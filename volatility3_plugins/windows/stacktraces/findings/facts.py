@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import bisect
 import functools
-from typing import TYPE_CHECKING, Dict, List, Mapping, Optional, Tuple
+from typing import TYPE_CHECKING, Dict, Iterator, List, Mapping, Optional, Tuple
 
 from volatility3.framework.layers import intel
 
@@ -31,6 +31,8 @@ _BYTES = 8
 _MAX_KEPT = 1 << 16
 _PROCESSES = 64
 """The most processes whose function tables are kept."""
+_NAMED = 4
+"""How many of the things that a check left out are named."""
 _END = 1 << 64
 
 
@@ -64,6 +66,7 @@ class CheckFacts:
         self._pages: Dict[Tuple[str, int], Optional[Page]] = {}
         self._said: Dict[Tuple[str, int], str] = {}
         self._entries: Tuple[object, Dict[int, str]] = (None, {})
+        self._left_out: Dict[str, Dict[str, Dict[str, None]]] = {}
 
     def names(self, space: AddressSpace) -> SpaceNames:
         """Returns the names of an address space."""
@@ -160,6 +163,18 @@ class CheckFacts:
         from .copies import Copies
 
         return Copies(self.image)
+
+    def leave_out(self, check: str, reason: str, what: str) -> None:
+        """Notes what a check could not look at, and why: `left_out` says so."""
+        found = self._left_out.setdefault(check, {}).setdefault(reason, {})
+        if len(found) < _MAX_KEPT:
+            found[what] = None
+
+    def left_out(self, check: str) -> Iterator[str]:
+        """Yields each reason why a check left something out, with what it left out."""
+        for reason, found in self._left_out.get(check, {}).items():
+            first, more = sorted(found)[:_NAMED], len(found) - _NAMED
+            yield f"{reason}: {', '.join(first)}" + (f" and {more} more" if more > 0 else "")
 
     def memory(self, space: AddressSpace, address: int) -> str:
         """Returns what lies at an address in words: its VAD, its page, its first bytes."""

@@ -38,6 +38,7 @@ CHECKS = (
     "context_on_stack",
     "start_mismatch",
     "debug_registers",
+    "modified_code",
 )
 """The names of all checks, which are the names of their packages. Of findings that are equally severe and
 sure those of an earlier check come first."""

@@ -130,6 +130,19 @@ class Copies:
             if each.space.layer_name != mapping.space.layer_name
         ]
 
+    def example(self, space: AddressSpace, start: int, end: int) -> Optional[Tuple[AddressSpace, bytes]]:
+        """Returns a process that has other bytes in a range than this one, and these; None if none has."""
+        mapping = self.mapping(space, start)
+        if mapping is None:
+            return None
+        rva, length = start - mapping.vad.start, end - start
+        mine = self._reader(mapping).read(rva, length)
+        for each in self._asked(mapping.vad.control_area):
+            data = self._reader(each).read(rva, length)
+            if data is not None and data != mine:
+                return each.space, data
+        return None
+
     def compare(self, space: AddressSpace, start: int, end: int) -> Comparison:
         """Compares a range of addresses of a process.
 
@@ -175,7 +188,7 @@ class Copies:
 
     def _asked(self, area: int) -> List[Mapping]:
         """Returns the mappings of a file whose pages are compared with any other of it."""
-        mappings = self._list()[area]
+        mappings = self._list().get(area, [])
         programs = len({each.space.process for each in mappings})
         return mappings[: min(programs, MAX_OTHERS + 1) if programs >= _ENOUGH else MAX_OTHERS + 1]
 
