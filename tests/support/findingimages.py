@@ -18,12 +18,13 @@ from tests.forge import context, kernels, sample
 from tests.forge.dump import Image
 from tests.forge.handles import OPEN, HandleTable, Ring
 from tests.forge.kernel import Kernel
+from tests.forge.phys import PAGE
 from tests.forge.process import Process
 from tests.forge.std import Std
 from tests.forge.vad import EXECUTE_READWRITE
 from tests.support import grid
 from tests.support.callstackimages import HEAD_RVA, StackImage
-from tests.support.callstackimages86 import StackImage86
+from tests.support.callstackimages86 import StackImage86, user_modules
 
 X64 = ("win7-x64", "win10-x64", "win11-x64")
 X86 = ("win7-x86", "win10-x86")
@@ -79,6 +80,19 @@ class FindingImage:
         start = self.stacks.modules["app"].base + 0x1100
         self.thread.ethread.maybe("StartAddress", start)
         self.thread.ethread.maybe("Win32StartAddress", start)
+
+    def beside(self, name: str, pid: int, ppid: int = 4) -> Process:
+        """Another process that has loaded the same modules, at the same addresses, with the same code."""
+        process = self.kernel.process(name, pid=pid, ppid=ppid)
+        if isinstance(self.stacks, StackImage):
+            self.stacks._user_modules(process)
+        else:
+            user_modules(process)
+        for module in self.app.modules:
+            for page in self.app.space.own_pages():
+                if module.base <= page < module.base + module.size:
+                    process.space.write(page, self.app.space.read(page, PAGE))
+        return process
 
     def private(self, protection: int = EXECUTE_READWRITE, file: Optional[str] = None) -> None:
         """Gives the process memory with something like code, in no file or in one."""

@@ -41,6 +41,7 @@ CHECKS = (
     "start_mismatch",
     "debug_registers",
     "syscall_outside",
+    "modified_code",
 )
 """The names of all checks, which are the names of their packages. Of findings that are equally severe and
 sure those of an earlier check come first."""

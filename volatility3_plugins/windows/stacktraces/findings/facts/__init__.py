@@ -5,7 +5,8 @@
 from __future__ import annotations
 
 import bisect
-from typing import Dict, List, Mapping, Optional, Tuple
+import functools
+from typing import Dict, Iterator, List, Mapping, Optional, Tuple
 
 from volatility3.framework.layers import intel
 
@@ -19,6 +20,7 @@ from ...base.vads import PROTECTIONS, Vad
 from ...names.symbolizer import SpaceNames, Symbolizer
 from ...names.usermodules import vad_at
 from .. import functiontables
+from ..copies import Copies
 from ..functiontables import Range
 from ..stubs import PatchedStubs
 
@@ -29,6 +31,8 @@ _BYTES = 8
 _MAX_KEPT = 1 << 16
 _PROCESSES = 64
 """The most processes whose function tables are kept."""
+_NAMED = 4
+"""How many of the things that a check left out are named."""
 _END = 1 << 64
 
 
@@ -66,6 +70,7 @@ class CheckFacts:
         self._pages: Dict[Tuple[str, int], Optional[Page]] = {}
         self._said: Dict[Tuple[str, int], str] = {}
         self._entries: Tuple[object, Dict[int, str]] = (None, {})
+        self._left_out: Dict[str, Dict[str, Dict[str, None]]] = {}
 
     def names(self, space: AddressSpace) -> SpaceNames:
         """Returns the names of an address space."""
@@ -180,6 +185,23 @@ class CheckFacts:
         process = self.names(space).process
         listed = () if process is None else process.modules
         return sorted({each.file for each in listed if each.name.lower() in RUNTIMES})
+
+    @functools.cached_property
+    def copies(self) -> Copies:
+        """What other processes have where a process has mapped an image."""
+        return Copies(self.image)
+
+    def leave_out(self, check: str, reason: str, what: str) -> None:
+        """Notes what a check could not look at, and why: `left_out` says so."""
+        found = self._left_out.setdefault(check, {}).setdefault(reason, {})
+        if len(found) < _MAX_KEPT:
+            found[what] = None
+
+    def left_out(self, check: str) -> Iterator[str]:
+        """Yields each reason why a check left something out, with what it left out."""
+        for reason, found in self._left_out.get(check, {}).items():
+            first, more = sorted(found)[:_NAMED], len(found) - _NAMED
+            yield f"{reason}: {', '.join(first)}" + (f" and {more} more" if more > 0 else "")
 
     def memory(self, space: AddressSpace, address: int) -> str:
         """Returns what lies at an address in words: its VAD, its page, its first bytes."""
