@@ -4,10 +4,15 @@
 
 from __future__ import annotations
 
+from typing import List
+
 import pytest
+from volatility3.plugins.windows.stacktraces.findings import hidden
 
 from tests.forge import kernels
+from tests.forge.handles import HandleTable
 from tests.forge.kernel import Kernel
+from tests.forge.obj import filetime, ring
 from tests.forge.process import Process
 from tests.support.findingimages import ALL, X64, FindingImage, answered, found, severities
 from tests.support.tracedkernels import new_kernel, put_database, traces_of
@@ -180,3 +185,42 @@ def test_what_only_a_scan_finds(name: str) -> None:
     rows = found(image, HIDDEN, scan=True)
     assert [(row["Severity"], row["Process"]) for row in rows] == [("high", "ghost.exe")]
     assert all(row["Severity"] for row in answered(image, check=[HIDDEN], scan=True))
+
+
+@pytest.mark.parametrize("name", ALL)
+@pytest.mark.parametrize(
+    ("holder", "exited", "expected"),
+    [("other", False, ["medium"]), ("itself", False, []), ("", False, []), ("other", True, [])],
+)
+def test_a_process_that_only_a_scan_and_a_handle_show(
+    name: str, holder: str, exited: bool, expected: List[str]
+) -> None:
+    """Without a thread only a handle of a process that is listed speaks for it; what has exited is left."""
+    kernel = processes(name)
+    ghost = kernel.process("ghost.exe", pid=2000, listed=False)
+    if exited:
+        ghost.eprocess["ExitTime.QuadPart"] = filetime(seconds=3600)
+    if holder:
+        table = HandleTable(kernel.processes[1] if holder == "other" else ghost)
+        table.add(0x84, ghost.eprocess)
+        table.finish()
+    image = kernel.image()
+    if holder == "itself":
+        # Nor does the kernel's list of tables know this one.
+        ring(kernel.space, [kernel.symbol("HandleTableListHead")])
+    rows = found(image, HIDDEN, scan=True)
+    assert [row["Severity"] for row in rows] == expected
+    if rows:
+        assert "handle 0x84 of PID 1000 leads to it" in rows[0]["Evidence"]
+    assert severities(image, HIDDEN) == []
+
+
+def test_few_handles_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    kernel = processes("win10-x64")
+    table = HandleTable(kernel.processes[1])
+    table.add(0x84, kernel.system.eprocess)
+    table.add(0x88, kernel.process("ghost.exe", pid=2000, listed=False).eprocess)
+    table.finish()
+    assert severities(kernel.image(), HIDDEN, scan=True) == ["medium"]
+    monkeypatch.setattr(hidden, "MAX_HANDLES", 1)
+    assert severities(kernel.image(), HIDDEN, scan=True) == []

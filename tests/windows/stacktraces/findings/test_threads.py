@@ -7,6 +7,7 @@ from __future__ import annotations
 import pytest
 
 from tests.forge.handles import named
+from tests.support.callstackimages import MAIN, USER_START
 from tests.support.findingimages import (
     ALL,
     PRIVATE,
@@ -56,6 +57,32 @@ def test_a_start_in_a_registered_range_is_low(name: str) -> None:
     forged.register_table(PRIVATE, PRIVATE + 0x800)
     forged.thread.ethread["Win32StartAddress"] = PRIVATE + 0x40
     assert severities(forged.image(), START) == ["low"]
+
+
+@pytest.mark.parametrize("name", X64)
+@pytest.mark.parametrize(
+    ("ground", "start", "expected"),
+    [
+        ("RtlUserThreadStart", "kernelbase", ["low"]),
+        ("BaseThreadInitThunk", "kernelbase", ["low"]),
+        ("RtlUserThreadStart", "app", []),
+        ("RtlUserThreadStart", "ntdll", []),
+        ("RtlSomethingElse", "kernelbase", []),
+    ],
+)
+def test_the_ground_called_another_image_than_that_of_the_start(
+    name: str, ground: str, start: str, expected: list[str]
+) -> None:
+    """Only the images count, and only above the function in which threads begin."""
+    forged = FindingImage(name, ground)
+    module = forged.stacks.modules[start]
+    rva = USER_START.rva if start == "ntdll" else MAIN.rva
+    forged.thread.ethread["Win32StartAddress"] = module.base + rva
+    rows = found(forged.image(), START)
+    assert [row["Severity"] for row in rows] == expected
+    if rows:
+        assert rows[0]["Innocent"].endswith(": stacks+0x1120")
+        assert (rows[0]["Confidence"], rows[0]["TID"]) == ("possible", TID)
 
 
 def test_before_vista_starts_are_not_checked() -> None:

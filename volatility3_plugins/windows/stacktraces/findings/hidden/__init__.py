@@ -4,9 +4,11 @@
 
 from __future__ import annotations
 
-from typing import Iterator, Optional, Tuple
+from typing import Dict, Iterator, Optional, Tuple
 
 from ...base.decode.status import Said, Status, Word, says, text
+from ...base.decode.structure import MissingMemberError
+from ...base.handletables import HandleTables
 from ...base.image import AddressSpace
 from ...base.processlist import CID_TABLE, POOL_SCAN, CidTable, process_member
 from ...base.spaces import SYSTEM_PID, AddressSpaces
@@ -20,17 +22,21 @@ _EXIT_TIME = "ExitTime.QuadPart"
 _UNFINISHED = "a process that is being made or taken apart: it has no thread"
 _SMEARED = "the image was taken while the thread was made"
 _MOVED = "the image was taken while page tables were changed"
+MAX_HANDLES = 1 << 20
+"""The most handles that are looked at for one that leads to a process which only the scan finds."""
+
 _INITIALIZED = 0
 """Initialized of KTHREAD_STATE: the thread never ran."""
 
 
 def find(facts: CheckFacts) -> Iterator[Finding]:
     """Yields live processes that the process list lacks, and those with the page tables of another."""
+    alone: Dict[int, AddressSpace] = {}
     for space in AddressSpaces.list_spaces(facts.image, facts.pids or None):
         if space.kernel or space.wow64 or _exited(space, facts):
             continue
         if says(space.remark, Word.NOT_IN_THE_PROCESS_LIST):
-            yield from _unlisted(space, facts)
+            yield from _unlisted(space, facts, alone)
         other = _sharing(space.status + space.remark)
         if other is not None and space.pid != SYSTEM_PID:
             said = text(space.status + space.remark)
@@ -38,9 +44,13 @@ def find(facts: CheckFacts) -> Iterator[Finding]:
             yield Finding(
                 MEDIUM, LIKELY, space, evidence, _MOVED, ("tables", space.eprocess), address=space.eprocess
             )
+    yield from _held(alone, facts) if alone else ()
 
 
-def _unlisted(space: AddressSpace, facts: CheckFacts) -> Iterator[Finding]:
+def _unlisted(
+    space: AddressSpace, facts: CheckFacts, alone: Dict[int, AddressSpace]
+) -> Iterator[Finding]:
+    """Yields a process that the list lacks; what only the scan finds, and has no thread, goes into `alone`."""
     scanned = POOL_SCAN in _witnesses(space.remark)
     threads = len(facts.image.part(CidTable).threads_of.get(space.eprocess, ()))
     where = CID_TABLE
@@ -48,6 +58,8 @@ def _unlisted(space: AddressSpace, facts: CheckFacts) -> Iterator[Finding]:
         # What only the scan finds may be left over: its page tables and a live thread speak for it.
         threads, where = _live(space, facts) if space.layer_name else 0, "its list"
         if not threads:
+            if space.layer_name:
+                alone[space.eprocess] = space
             return
     severity, confidence, innocent = HIGH, LIKELY if scanned else CERTAIN, NONE_KNOWN
     if not threads:
@@ -56,6 +68,28 @@ def _unlisted(space: AddressSpace, facts: CheckFacts) -> Iterator[Finding]:
     yield Finding(
         severity, confidence, space, evidence, innocent, ("process", space.eprocess), address=space.eprocess
     )
+
+
+def _held(alone: Dict[int, AddressSpace], facts: CheckFacts) -> Iterator[Finding]:
+    """Yields those processes that only the scan finds and to which a handle of another process leads."""
+    try:
+        tables = facts.image.part(HandleTables)
+    except MissingMemberError:
+        return
+    body, left = facts.image.types["_OBJECT_HEADER"].offset("Body"), MAX_HANDLES
+    for holder in AddressSpaces.list_spaces(facts.image):
+        unlisted = says(holder.remark, Word.NOT_IN_THE_PROCESS_LIST)
+        table = None if holder.kernel or holder.wow64 or unlisted else tables.of(holder.eprocess)
+        for entry in tables.entries(table) if table is not None and table.address else ():
+            left -= 1
+            if left < 0:
+                return
+            space = None if entry is None else alone.pop(entry.object_header + body, None)
+            if entry is not None and space is not None:
+                evidence = f"_EPROCESS {space.eprocess:#x}: {text(space.remark)}, no thread in its list; "
+                evidence += f"handle {entry.handle:#x} of PID {holder.pid} leads to it"
+                group = ("process", space.eprocess)
+                yield Finding(MEDIUM, LIKELY, space, evidence, _UNFINISHED, group, address=space.eprocess)
 
 
 def _live(space: AddressSpace, facts: CheckFacts) -> int:
@@ -113,8 +147,9 @@ CHECK = Check(
     THREAD_KINDS,
     "A live process or thread is missing from the list that Windows keeps, and another structure knows it; "
     "or two live processes have the same page tables.",
-    "high for a process with threads that its list lacks; medium for a thread, and for shared page tables; "
-    "low for a process without threads and a thread that never ran",
+    "high for a process with threads that its list lacks; medium for a thread, for shared page tables, and for "
+    "a process that only a scan and a handle of another process show; low for a process without threads and a "
+    "thread that never ran",
     "The image is no snapshot: what is made or ends meanwhile is on some lists only. Processes that have "
     "exited are left out.",
     "Compare windows.pslist, windows.psscan and windows.thrdscan; dump the process by its offset.",
