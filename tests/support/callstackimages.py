@@ -133,7 +133,11 @@ class StackImage:
         code[: len(entering)] = entering
         stub["contents"][STUB.rva] = bytes(code)
         made = {"app": process.module("stacks.exe", dll=False, **module_options([MAIN], 0x5800, 64))}
-        exports = {"NtWait": STUB.rva, **{name: each.rva for name, each in DISPATCHERS.items()}}
+        exports = {
+            "NtWait": STUB.rva,
+            "RtlUserThreadStart": USER_START.rva,
+            **{name: each.rva for name, each in DISPATCHERS.items()},
+        }
         exports["RtlGetFunctionTableListHead"] = GETTER_RVA
         made["ntdll"] = process.module("ntdll.dll", exports=exports, **stub)
         made["kernelbase"] = process.module(

@@ -39,6 +39,7 @@ CHECKS = (
     "start_mismatch",
     "debug_registers",
     "syscall_outside",
+    "truncated",
 )
 """The names of all checks, which are the names of their packages. Of findings that are equally severe and
 sure those of an earlier check come first."""
