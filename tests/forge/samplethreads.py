@@ -123,4 +123,7 @@ def add(kernel: Kernel, updater: Process, legacy: Process, injected: int) -> Non
         module = next(each for each in half.modules if each.name == "ntdll.dll")
         eip = module.at("RtlUserThreadStart") + 0x2F
         half.thread(thread, context=context32(eip=eip, esp=0x6FFD20, eax=0x30), teb=TEB32)
-        wait(thread, own.at("NtWaitForSingleObject") + BEHIND_SYSCALL, rsp=thread.user_stack_base - 0x1A8)
+        sp, ground = thread.user_stack_base - 0x1A8, own.at("RtlUserThreadStart") + 0x21
+        wait(thread, own.at("NtWaitForSingleObject") + BEHIND_SYSCALL, rsp=sp)
+        legacy.space.write_int(sp, ground, 8)
+        legacy.space.write(ground - 5, b"\xe8\0\0\0\0")

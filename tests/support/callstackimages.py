@@ -140,7 +140,11 @@ class StackImage:
             b"\x48\x8d\x05" + struct.pack("<i", HEAD_RVA - GETTER_RVA - 7) + b"\xc3"
         )
         made = {"app": process.module("stacks.exe", dll=False, **module_options([MAIN], 0x5800, 64))}
-        exports = {"NtWait": STUB.rva, **{name: each.rva for name, each in DISPATCHERS.items()}}
+        exports = {
+            "NtWait": STUB.rva,
+            "RtlUserThreadStart": USER_START.rva,
+            **{name: each.rva for name, each in DISPATCHERS.items()},
+        }
         exports["RtlGetFunctionTableListHead"] = GETTER_RVA
         made["ntdll"] = process.module("ntdll.dll", exports=exports, **stub)
         head = made["ntdll"].base + HEAD_RVA

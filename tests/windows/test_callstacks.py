@@ -236,14 +236,14 @@ def test_keys_repeat_and_quantities_do_not(opened: Opened) -> None:
     key = (1000, "stacks.exe", 1004, "user")
     assert (stack["PID"], stack["Process"], stack["TID"], stack["Part"]) == key
     assert (stack["State"], stack["WaitReason"], stack["Count"]) == ("Waiting", "UserRequest", 1)
-    assert stack["StartSymbol"] == "ntdll+0x1200"
+    assert stack["StartSymbol"] == "ntdll!RtlUserThreadStart"
     for frame in frames:
         assert (frame["PID"], frame["Process"], frame["TID"], frame["Part"]) == key
         assert frame["Depth"] is frame["BackTraceHash"] is frame["State"] is frame["Count"] is None
     assert [frame["Symbol"] for frame in frames] == [
-        *("ntdll!NtWait+0x14", "kernelbase!WaitEx+0x20", "stacks+0x1130", "ntdll+0x1220"),
+        *("ntdll!NtWait+0x14", "kernelbase!WaitEx+0x20", "stacks+0x1130", "ntdll!RtlUserThreadStart+0x20"),
     ]
-    assert [frame["Source"] for frame in frames] == ["nearest", "export", "module", "module"]
+    assert [frame["Source"] for frame in frames] == ["nearest", "export", "module", "export"]
 
 
 def test_only_return_addresses_are_captured(image: StackImage, opened: Opened) -> None:

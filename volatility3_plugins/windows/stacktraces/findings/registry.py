@@ -42,6 +42,7 @@ CHECKS = (
     "debug_registers",
     "syscall_outside",
     "modified_code",
+    "truncated",
 )
 """The names of all checks, which are the names of their packages. Of findings that are equally severe and
 sure those of an earlier check come first."""

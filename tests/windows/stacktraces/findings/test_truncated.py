@@ -1,0 +1,166 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""The check of stacks that end where no stack of Windows ends."""
+
+from __future__ import annotations
+
+from typing import List, Tuple
+
+import pytest
+
+from tests.forge.phys import PAGE
+from tests.forge.space import Space
+from tests.support.callstackimages import CALLBACK, WAIT_EX, StackImage
+from tests.support.callstackimages86 import StackImage86, Wow64Threads
+from tests.support.findingimages import TID, X64, X86, FindingImage, found
+
+CHECK = "truncated"
+
+
+def cut(forged: FindingImage, part: str = "user", left: int = 1) -> int:
+    """Writes 0 over the return address of one of the outermost frames; returns the frame's address."""
+    assert isinstance(forged.stacks, StackImage)
+    frames: List[Tuple[int, int, str]] = forged.stacks.expected[TID, part].frames
+    space = forged.app.space if part == "user" else forged.kernel.space
+    # The return address of a frame lies below the stack pointer of its caller.
+    space.write_int(frames[-left][1] - 8, 0, 8)
+    return int(frames[-left - 1][0])
+
+
+@pytest.mark.parametrize("name", X64)
+def test_a_stack_that_was_cut_off(name: str) -> None:
+    forged = FindingImage(name)
+    address = cut(forged)
+    (row,) = found(forged.image(), CHECK)
+    assert (row["Severity"], row["Confidence"], row["TID"], row["Kind"]) == ("medium", "likely", TID, "user")
+    assert (row["Address"], row["Frame"], row["How"]) == (address, 2, "unwind")
+    assert row["Symbol"].startswith("stacks+0x")
+    assert row["Evidence"].startswith("the outermost of 3 frames, Sp 0x")
+    assert row["Technique"] == "T1036"
+
+
+@pytest.mark.parametrize("name", X64)
+def test_whole_stacks_are_silent(name: str) -> None:
+    """Threads that wait, that fault, that a dispatcher has sent on, and one of the system."""
+    made = StackImage(name)
+    made.waiting(1004)
+    made.faulted(1008)
+    made.dispatched(1012, ("KiUserExceptionDispatcher", CALLBACK), 0x33)
+    made.system(12)
+    assert found(made.kernel.image(), CHECK) == []
+
+
+@pytest.mark.parametrize("name", X64)
+def test_a_kernel_stack_that_was_cut_off(name: str) -> None:
+    """Its outermost frame is in a driver."""
+    made = StackImage(name)
+    made.system(12)
+    frames = made.expected[12, "kernel"].frames
+    made.kernel.space.write_int(frames[-1][1] - 8, 0, 8)
+    (row,) = found(made.kernel.image(), CHECK)
+    assert (row["Severity"], row["Kind"], row["PID"]) == ("medium", "kernel", 4)
+    assert row["Symbol"].startswith("disk+0x")
+
+
+@pytest.mark.parametrize("name", X64)
+def test_a_walk_that_guessed_is_silent(name: str) -> None:
+    forged = FindingImage(name)
+    forged.app.region(0x21000000, b"\x90" * 0x100, size=0x1000, file="\\Windows\\code.bin")
+    forged.interrupted_at(0x21000020)
+    cut(forged)
+    assert found(forged.image(), CHECK) == []
+
+
+@pytest.mark.parametrize("name", X64)
+def test_where_no_function_has_a_name_it_is_silent(name: str) -> None:
+    """An ntdll whose exports are not in memory does not tell where stacks end."""
+    forged = FindingImage(name)
+    cut(forged)
+    image = forged.image()
+    ntdll = forged.stacks.modules["ntdll"]
+    forged.app.space.write(ntdll.base, bytes(0x400))
+    assert found(image, CHECK) == []
+
+
+@pytest.mark.parametrize("name", X64)
+def test_a_fiber_is_low(name: str) -> None:
+    forged = FindingImage(name)
+    cut(forged)
+    image = forged.image()
+    assert forged.thread.teb is not None
+    forged.thread.teb["HasFiberData"] = 1
+    (row,) = found(image, CHECK)
+    assert (row["Severity"], row["Innocent"]) == ("low", "a fiber: the TEB has fiber data")
+
+
+@pytest.mark.parametrize("name", X64)
+def test_a_page_of_zeros_is_low(name: str) -> None:
+    """Programs that take images write zeros for what they cannot read."""
+    forged = FindingImage(name)
+    forged.interrupted_at(forged.stacks.modules["kernelbase"].base + WAIT_EX.rva + 0x15)
+    image = forged.image()
+    assert isinstance(forged.stacks, StackImage)
+    sp = forged.stacks.expected[TID, "user"].frames[0][1]
+    forged.app.space.write(sp & ~0xFFF, bytes(0x1000))
+    (row,) = found(image, CHECK)
+    assert (row["Severity"], row["Symbol"]) == ("low", "kernelbase!WaitEx+0x15")
+    assert row["Innocent"].startswith("a page of the stack that was not read")
+
+
+@pytest.mark.parametrize("name", X64)
+@pytest.mark.parametrize("runtime", ["jvm.dll", "go.exe"])
+def test_a_runtime_that_switches_stacks_is_low(name: str, runtime: str) -> None:
+    forged = FindingImage(name)
+    cut(forged)
+    said = "Go"
+    if runtime == "jvm.dll":
+        forged.app.module(runtime)
+        said = runtime
+    image = forged.image()
+    if runtime == "go.exe":
+        program = forged.stacks.modules["app"].base
+        headers = forged.app.space.read(program, 0x400)
+        forged.app.space.write(program + headers.index(b".rdata\0\0"), b".symtab\0")
+    rows = found(image, CHECK)
+    assert [row["Severity"] for row in rows] == ["low"]
+    assert rows[0]["Innocent"] == f"{said}: a runtime that switches stacks"
+
+
+@pytest.mark.parametrize("name", ["win10-x64", "win11-x64"])
+@pytest.mark.parametrize("member", ["PicoContext", "Minimal", "Pcb.SecureState.SecureHandle"])
+def test_other_kinds_of_processes_are_silent(name: str, member: str) -> None:
+    forged = FindingImage(name)
+    cut(forged)
+    forged.app.eprocess[member] = 1
+    assert found(forged.image(), CHECK) == []
+
+
+@pytest.mark.parametrize("name", X86)
+@pytest.mark.parametrize("whole", [True, False])
+def test_on_x86_it_is_low(name: str, whole: bool) -> None:
+    made = StackImage86(name)
+    made.waiting(TID, interrupted=False)
+    if not whole:
+        cut86(made.app.space, made.expected[TID, "user"][-1][0])
+    rows = [row for row in found(made.kernel.image(), CHECK) if row["Kind"] == "user"]
+    assert [row["Severity"] for row in rows] == ([] if whole else ["low"])
+    assert all(row["Innocent"].startswith("with 32 bits") for row in rows)
+
+
+@pytest.mark.parametrize("name", X64)
+@pytest.mark.parametrize("whole", [True, False])
+def test_with_32_bits_it_is_low(name: str, whole: bool) -> None:
+    made = StackImage(name)
+    Wow64Threads(made).in_system_call(1016)
+    if not whole:
+        cut86(made.app.space, made.expected[1016, "wow64"].frames[-1][0])
+    rows = found(made.kernel.image(), CHECK)
+    assert [(row["Severity"], row["Kind"]) for row in rows] == ([] if whole else [("low", "wow64")])
+
+
+def cut86(space: Space, outermost: int) -> None:
+    """Ends the chain of frame pointers before the outermost frame, whose return address is given."""
+    wanted = outermost.to_bytes(4, "little")
+    pages = {page: space.read(page, PAGE) for page in space.own_pages()}
+    (slot,) = (page + data.index(wanted) for page, data in pages.items() if wanted in data)
+    space.write(slot - 4, bytes(8))
