@@ -39,6 +39,8 @@ CHECKS = (
     "start_mismatch",
     "debug_registers",
     "modified_code",
+    "module_mismatch",
+    "shadow_stack",
 )
 """The names of all checks, which are the names of their packages. Of findings that are equally severe and
 sure those of an earlier check come first."""
