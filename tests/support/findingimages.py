@@ -35,6 +35,7 @@ PRIVATE = 0x20000000
 CODE = b"\x90" * 0x100 + b"\xe8\0\0\0\0" + b"\x90" * 0x100
 """Something like code, in which a call ends at RETURNS."""
 RETURNS = PRIVATE + 0x105
+MAPPED = 0x21000000
 DATABASE = 0x22000000
 GENERATIONS = {"x64": "6.1", "x86": "6.1"}
 
@@ -115,6 +116,20 @@ class FindingImage:
         member = "Rip" if self.wide else "Eip"
         place = frame + self.kernel.isf.offset("_KTRAP_FRAME", member)
         self.kernel.space.write_int(place, address, 8 if self.wide else 4)
+
+    def guesses(self, module: str) -> None:
+        """Lets the caller of the system call's stub be a guess, in a module that it goes on in (x64).
+
+        The thread was interrupted in a mapped file, and nothing tells how to go on from there.
+        """
+        assert isinstance(self.stacks, StackImage)
+        self.app.region(MAPPED, b"\x90" * 0x100, size=0x1000, file="\\Windows\\code.bin")
+        self.interrupted_at(MAPPED + 0x20)
+        base, frames = self.stacks.modules[module].base, self.stacks.expected[TID, "user"].frames
+        returns = next(at for at, _, _ in frames if base <= at < base + self.stacks.modules[module].size)
+        trap = self.thread.kthread["TrapFrame"]
+        place = self.kernel.space.read_int(trap + self.kernel.isf.offset("_KTRAP_FRAME", "Rsp"))
+        self.app.space.write_int(place, returns, 8)
 
     def breaks_at(self, address: int, control: int) -> None:
         """Has the thread's first debug register saved, with what Dr7 enables, on its way into the kernel."""

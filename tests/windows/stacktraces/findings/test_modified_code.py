@@ -11,7 +11,7 @@ import pytest
 from volatility3.plugins.windows.stacktraces.findings.modified_code import led
 
 from tests.forge.process import Process
-from tests.support.callstackimages import MAIN, STUB, WAIT_EX, StackImage
+from tests.support.callstackimages import MAIN, STUB, WAIT_EX
 from tests.support.findingimages import ALL, TID, X64, FindingImage, answered, found, severities
 
 CHECK = "modified_code"
@@ -160,14 +160,7 @@ def test_a_thunk_that_not_every_child_has(hooked: int, program: str, parent: str
 def test_a_frame_that_a_scan_found_is_low(name: str) -> None:
     """Nothing tells how to go on from a mapped file, so that the caller is a guess."""
     forged = changed(name, WAIT_EX.rva, OTHER_CODE[:4], "kernelbase")
-    forged.app.region(0x21000000, b"\x90" * 0x100, size=0x1000, file="\\Windows\\code.bin")
-    forged.interrupted_at(0x21000020)
-    assert isinstance(forged.stacks, StackImage)
-    caller = forged.stacks.modules["kernelbase"].base + WAIT_EX.rva
-    frames = forged.stacks.expected[TID, "user"].frames
-    returns = next(at for at, _, _ in frames if caller < at < caller + 0x100)
-    place = forged.kernel.space.read_int(forged.thread.kthread["TrapFrame"] + 0x180)
-    forged.app.space.write_int(place, returns, 8)
+    forged.guesses("kernelbase")
     rows = found(forged.image(), CHECK)
     assert [(row["Severity"], row["Confidence"]) for row in rows] == [("low", "possible")]
 

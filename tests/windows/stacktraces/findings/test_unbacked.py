@@ -244,7 +244,9 @@ def test_an_x86_thread_that_is_to_return_to_memory_that_may_not_be_executed(name
     forged.forbid()
     forged.returns_to_86(RETURNS)
     rows = found(forged.image(), ASLEEP)
-    assert [(row["Severity"], row["How"], row["Address"]) for row in rows] == [("high", "framepointer", RETURNS)]
+    assert [(row["Severity"], row["How"], row["Address"]) for row in rows] == [
+        ("high", "framepointer", RETURNS)
+    ]
 
 
 @pytest.mark.parametrize("name", ALL)

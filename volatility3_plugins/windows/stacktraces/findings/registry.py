@@ -43,6 +43,8 @@ CHECKS = (
     "syscall_outside",
     "modified_code",
     "truncated",
+    "module_mismatch",
+    "shadow_stack",
 )
 """The names of all checks, which are the names of their packages. Of findings that are equally severe and
 sure those of an earlier check come first."""

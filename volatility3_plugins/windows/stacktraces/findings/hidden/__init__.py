@@ -47,9 +47,7 @@ def find(facts: CheckFacts) -> Iterator[Finding]:
     yield from _held(alone, facts) if alone else ()
 
 
-def _unlisted(
-    space: AddressSpace, facts: CheckFacts, alone: Dict[int, AddressSpace]
-) -> Iterator[Finding]:
+def _unlisted(space: AddressSpace, facts: CheckFacts, alone: Dict[int, AddressSpace]) -> Iterator[Finding]:
     """Yields a process that the list lacks; what only the scan finds, and has no thread, goes into `alone`."""
     scanned = POOL_SCAN in _witnesses(space.remark)
     threads = len(facts.image.part(CidTable).threads_of.get(space.eprocess, ()))
