@@ -168,6 +168,18 @@ def image(tmp_path_factory: pytest.TempPathFactory) -> Dict[str, pathlib.Path]:
 
 
 @pytest.mark.cli
+def test_the_demo_opens_with_what_matters_on_one_screen(image: Dict[str, pathlib.Path]) -> None:
+    first = demo.COMMANDS[0]
+    assert first.line == "windows.tracefindings --brief"
+    shown = vol.run(
+        image["file"], *first.line.split(), symbols=image["symbols"], renderer=first.renderer
+    ).stdout.splitlines()
+    assert max(map(len, shown)) <= 120
+    assert len(shown) <= 40
+    assert shown[2].split("|")[2].split() == ["unbacked"]
+
+
+@pytest.mark.cli
 @pytest.mark.parametrize("finding", demo.FINDINGS, ids=lambda finding: finding.line)
 def test_what_is_said_of_the_sample_is_shown(finding: demo.Finding, image: Dict[str, pathlib.Path]) -> None:
     assert finding.line in [command.line for command in demo.COMMANDS]

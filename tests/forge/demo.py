@@ -43,6 +43,7 @@ class Command(NamedTuple):
 
 
 COMMANDS = [
+    Command("windows.tracefindings --brief", "pretty", []),
     Command("windows.gflags", "pretty", ["Freed", "Unindexed", "Mismatched", "Unreadable", "Orphans"]),
     Command(
         "windows.stacktracedb --fold",
@@ -69,6 +70,11 @@ class Finding(NamedTuple):
 
 
 FINDINGS = [
+    Finding(
+        "A thread of updater.exe runs in memory that no file backs, the worst finding:",
+        "windows.tracefindings --brief",
+        {"Severity": "high", "Finding": "unbacked", "PID": 4312, "TID": 4320, "Symbol": "<private>"},
+    ),
     Finding(
         "A driver that is gone left a trace of itself, <unloaded:aimhook>: Index 3 of PID 0 in",
         "windows.stacktracedb --fold",
@@ -132,7 +138,8 @@ def main(folder: pathlib.Path, where: pathlib.Path) -> None:
     start_of_all = [short(executable, where), "-q", "--offline", "-f", short(file, where)]
     start_of_all += ["-s", short(symbols, where), "--cache-path", short(cache, where)]
     for line, renderer, hidden in COMMANDS:
-        run([*start_of_all, "--hide-columns", *hidden, "-r", renderer, *line.split()], where, cache)
+        without = ["--hide-columns", *hidden] if hidden else []
+        run([*start_of_all, *without, "-r", renderer, *line.split()], where, cache)
     print("\nWhat is wrong in this sample, and which row above shows it:")
     for number, finding in enumerate(FINDINGS, 1):
         print(f"{number}. {finding.said} {finding.line}")

@@ -150,14 +150,6 @@ class FindingImage:
         sp = next(sp for at, sp, how in frames if main.base <= at < main.base + main.size and how == "unwind")
         self.app.space.write_int(sp - 8, address, 8)
 
-    def returns_to_86(self, address: int) -> None:
-        """The same on x86, where the slot is known by what it holds."""
-        main, space = self.stacks.modules["app"], self.app.space
-        low, high = self.thread.user_stack_limit, self.thread.user_stack_base
-        slots = {space.read_int(slot, 4): slot for slot in range(low, high, 4)}
-        (slot,) = (slot for value, slot in slots.items() if main.base <= value < main.base + main.size)
-        space.write_int(slot, address, 4)
-
     def kernel_returns_to(self, address: int) -> None:
         """The same in the kernel: in the place of the return address of the function that waits (x64)."""
         assert isinstance(self.stacks, StackImage)

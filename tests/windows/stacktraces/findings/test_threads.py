@@ -4,10 +4,12 @@
 
 from __future__ import annotations
 
+from typing import Sequence
+
 import pytest
 
 from tests.forge.handles import named
-from tests.support.callstackimages import MAIN, USER_START
+from tests.support.clean.host64 import GROUND, Host64
 from tests.support.findingimages import (
     ALL,
     PRIVATE,
@@ -63,26 +65,26 @@ def test_a_start_in_a_registered_range_is_low(name: str) -> None:
 @pytest.mark.parametrize(
     ("ground", "start", "expected"),
     [
-        ("RtlUserThreadStart", "kernelbase", ["low"]),
-        ("BaseThreadInitThunk", "kernelbase", ["low"]),
-        ("RtlUserThreadStart", "app", []),
-        ("RtlUserThreadStart", "ntdll", []),
-        ("RtlSomethingElse", "kernelbase", []),
+        (GROUND, "kernelbase!SleepEx", ["low"]),
+        (GROUND[:1], "kernelbase!SleepEx", ["low"]),
+        (GROUND, "Work", []),
+        (GROUND[:1], "kernel32!BaseThreadInitThunk", []),
+        (("ntdll!RtlUserFiberStart",), "kernelbase!SleepEx", []),
     ],
 )
 def test_the_ground_called_another_image_than_that_of_the_start(
-    name: str, ground: str, start: str, expected: list[str]
+    name: str, ground: Sequence[str], start: str, expected: list[str]
 ) -> None:
-    """Only the images count, and only above the function in which threads begin."""
-    forged = FindingImage(name, ground)
-    module = forged.stacks.modules[start]
-    rva = USER_START.rva if start == "ntdll" else MAIN.rva
-    forged.thread.ethread["Win32StartAddress"] = module.base + rva
-    rows = found(forged.image(), START)
+    """Functions are never compared, only images; and only above the functions in which threads begin."""
+    host = Host64(name)
+    program = host.program("app.exe", functions="main Work")
+    thread = program.thread(start)
+    program.waits("main", "kernelbase!WaitForSingleObjectEx", ground=ground, thread=thread)
+    rows = found(host.kernel.image(), START)
     assert [row["Severity"] for row in rows] == expected
-    if rows:
-        assert rows[0]["Innocent"].endswith(": stacks+0x1120")
-        assert (rows[0]["Confidence"], rows[0]["TID"]) == ("possible", TID)
+    for row in rows:
+        assert (row["Confidence"], row["TID"], row["Kind"]) == ("possible", thread.tid, "user")
+        assert (row["Symbol"], row["Innocent"].partition(": ")[2]) == (start, "app!main+0x20")
 
 
 def test_before_vista_starts_are_not_checked() -> None:

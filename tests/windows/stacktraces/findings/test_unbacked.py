@@ -18,7 +18,6 @@ from tests.support.findingimages import (
     RETURNS,
     TID,
     X64,
-    X86,
     FindingImage,
     answered,
     found,
@@ -236,21 +235,9 @@ def test_a_thread_that_is_to_return_to_memory_that_may_not_be_executed(name: str
     assert "not executable" in rows[0]["Evidence"]
 
 
-@pytest.mark.parametrize("name", X86)
-def test_an_x86_thread_that_is_to_return_to_memory_that_may_not_be_executed(name: str) -> None:
-    """With PAE a page of x86 can forbid execution, too."""
-    forged = FindingImage(name)
-    forged.private(EXECUTE_READWRITE)
-    forged.forbid()
-    forged.returns_to_86(RETURNS)
-    rows = found(forged.image(), ASLEEP)
-    assert [(row["Severity"], row["How"], row["Address"]) for row in rows] == [
-        ("high", "framepointer", RETURNS)
-    ]
-
-
 @pytest.mark.parametrize("name", ALL)
 def test_a_jump_to_data_is_medium(name: str) -> None:
+    """On x86 too, where PAE's entries can forbid execution."""
     forged = FindingImage(name)
     forged.private(READWRITE)
     forged.forbid()

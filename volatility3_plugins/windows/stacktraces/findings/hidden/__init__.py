@@ -23,7 +23,7 @@ _UNFINISHED = "a process that is being made or taken apart: it has no thread"
 _SMEARED = "the image was taken while the thread was made"
 _MOVED = "the image was taken while page tables were changed"
 MAX_HANDLES = 1 << 20
-"""The most handles that are looked at for one that leads to a process which only the scan finds."""
+"""The most handles that are looked at for those that lead to what only the scan finds."""
 
 _INITIALIZED = 0
 """Initialized of KTHREAD_STATE: the thread never ran."""
@@ -48,7 +48,7 @@ def find(facts: CheckFacts) -> Iterator[Finding]:
 
 
 def _unlisted(space: AddressSpace, facts: CheckFacts, alone: Dict[int, AddressSpace]) -> Iterator[Finding]:
-    """Yields a process that the list lacks; what only the scan finds, and has no thread, goes into `alone`."""
+    """Yields a process that the list lacks; one that only the scan finds and without threads joins `alone`."""
     scanned = POOL_SCAN in _witnesses(space.remark)
     threads = len(facts.image.part(CidTable).threads_of.get(space.eprocess, ()))
     where = CID_TABLE
@@ -145,9 +145,9 @@ CHECK = Check(
     THREAD_KINDS,
     "A live process or thread is missing from the list that Windows keeps, and another structure knows it; "
     "or two live processes have the same page tables.",
-    "high for a process with threads that its list lacks; medium for a thread, for shared page tables, and for "
-    "a process that only a scan and a handle of another process show; low for a process without threads and a "
-    "thread that never ran",
+    "high for a process with threads that its list lacks; medium for a thread, for shared page tables, and "
+    "for a process that only a scan and a handle of another process show; low for a process without threads "
+    "and a thread that never ran",
     "The image is no snapshot: what is made or ends meanwhile is on some lists only. Processes that have "
     "exited are left out.",
     "Compare windows.pslist, windows.psscan and windows.thrdscan; dump the process by its offset.",
