@@ -9,7 +9,7 @@ process whose two threads wait for each other.
 
 from __future__ import annotations
 
-from typing import Any, List, Sequence, Tuple, Union
+from typing import Any, List, Mapping, Optional, Sequence, Union
 
 from . import kernels, sampledeadlock, sampleheaps, sampleowners, samplestacks, samplethreads, std_bytes
 from .code import system_call_stub
@@ -37,13 +37,19 @@ _FUNCTION = 0x80
 class SampleModule:
     """A module with functions of 0x80 bytes, by name; `exported` ones can be named without a PDB.
 
-    `calls` are those of them that are stubs of system calls, with their numbers.
+    `calls` says where in a function a call ends (x64), `services` which are stubs of system calls, and their
+    numbers.
     """
 
     def __init__(
-        self, exported: Sequence[str], inner: Sequence[str] = (), calls: Sequence[Tuple[str, int]] = ()
+        self,
+        exported: Sequence[str],
+        inner: Sequence[str] = (),
+        calls: Optional[Mapping[str, int]] = None,
+        services: Optional[Mapping[str, int]] = None,
     ) -> None:
-        self.calls = calls
+        self.calls = calls or {}
+        self.services = services or {}
         self.rvas = {name: 0x1000 + 0x100 * number for number, name in enumerate([*exported, *inner])}
         self.exports = {name: self.rvas[name] for name in exported}
         self.functions = [Function(rva, rva + _FUNCTION, _PLAIN_UNWIND) for rva in self.rvas.values()]
@@ -53,7 +59,8 @@ class SampleModule:
         options: dict[str, Any] = {"exports": self.exports}
         if wide:
             contents = {_PLAIN_UNWIND: b"\x01\0\0\0"}
-            contents.update((self.rvas[name], system_call_stub(number)) for name, number in self.calls)
+            contents.update((self.rvas[name] + end - 5, b"\xe8\0\0\0\0") for name, end in self.calls.items())
+            contents.update((self.rvas[name], system_call_stub(each)) for name, each in self.services.items())
             options.update(functions=self.functions, contents=contents)
         return options
 
@@ -65,13 +72,18 @@ NTDLL = SampleModule(
         *("RtlInitializeCriticalSectionEx", "RtlUserThreadStart", "LdrInitializeThunk"),
         *("RtlEnterCriticalSection", "NtWaitForSingleObject"),
     ],
-    calls=[("NtWaitForSingleObject", samplethreads.WAIT_NUMBER)],
+    calls={"RtlUserThreadStart": 0x21, "RtlEnterCriticalSection": 0x62},
+    services={"NtWaitForSingleObject": samplethreads.WAIT_NUMBER},
 )
-KERNEL32 = SampleModule(["BaseThreadInitThunk", "CreateThread"])
-UPDATER = SampleModule(["main", "load_settings", "open_store"])
+KERNEL32 = SampleModule(["BaseThreadInitThunk", "CreateThread"], calls={"BaseThreadInitThunk": 0x14})
+UPDATER = SampleModule(
+    ["main", "load_settings", "open_store"],
+    calls={"main": 0x31, "load_settings": 0x47, "open_store": 0x22},
+)
 LEGACY = SampleModule(["WinMain", "read_ini"])
 SPOOLER = SampleModule(
-    [*("main", "create_queue", "open_log"), *("print_job", "write_log", "rotate_log", "count_jobs")]
+    [*("main", "create_queue", "open_log"), *("print_job", "write_log", "rotate_log", "count_jobs")],
+    calls={"print_job": 0x51, "write_log": 0x26, "rotate_log": 0x38, "count_jobs": 0x1D},
 )
 
 

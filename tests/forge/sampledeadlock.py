@@ -67,6 +67,4 @@ def _waits(
     samplethreads.wait(thread, ntdll.at("NtWaitForSingleObject") + 0x14, rsp=sp, r10=0x40)
     calls = [ntdll.at("RtlEnterCriticalSection") + 0x62, *callers, *ground]
     samplestacks.put(thread, [*calls, 0])
-    for address in calls:
-        process.space.write(address - 5, b"\xe8\0\0\0\0")
     samplestacks.waits(kernel, thread, *_WAITS)

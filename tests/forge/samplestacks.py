@@ -71,8 +71,6 @@ def add(kernel: Kernel, updater: Process) -> None:
     calls = (("open_store", 0x22), ("load_settings", 0x47), ("main", 0x31))
     below = [program.at(name) + offset for name, offset in calls]
     put(first, [*below, *ground])
-    for address in (*below, *ground[:2]):
-        updater.space.write(address - 5, b"\xe8\0\0\0\0")
     # What the injected code has of its own on the stack, then who called it.
     put(second, [0x1D2B0000400, 0x30, 7, *ground])
     called = ("KiSystemCall64", "NtWaitForSingleObject", "KeWaitForSingleObject", "KiCommitThreadWait")

@@ -19,12 +19,13 @@ from tests.forge import context, kernels, sample
 from tests.forge.dump import Image
 from tests.forge.handles import OPEN, HandleTable, Ring
 from tests.forge.kernel import Kernel
+from tests.forge.phys import PAGE
 from tests.forge.process import Process
 from tests.forge.std import Std
 from tests.forge.vad import EXECUTE_READWRITE
 from tests.support import grid
 from tests.support.callstackimages import GETTER_RVA, StackImage
-from tests.support.callstackimages86 import StackImage86
+from tests.support.callstackimages86 import StackImage86, user_modules
 
 X64 = ("win7-x64", "win10-x64", "win11-x64")
 X86 = ("win7-x86", "win10-x86")
@@ -35,6 +36,7 @@ PRIVATE = 0x20000000
 CODE = b"\x90" * 0x100 + b"\xe8\0\0\0\0" + b"\x90" * 0x100
 """Something like code, in which a call ends at RETURNS."""
 RETURNS = PRIVATE + 0x105
+MAPPED = 0x21000000
 DATABASE = 0x22000000
 GENERATIONS = {"x64": "6.1", "x86": "6.1"}
 
@@ -85,6 +87,19 @@ class FindingImage:
         self.thread.ethread.maybe("StartAddress", start)
         self.thread.ethread.maybe("Win32StartAddress", start)
 
+    def beside(self, name: str, pid: int, ppid: int = 4) -> Process:
+        """Another process that has loaded the same modules, at the same addresses, with the same code."""
+        process = self.kernel.process(name, pid=pid, ppid=ppid)
+        if isinstance(self.stacks, StackImage):
+            self.stacks._user_modules(process)
+        else:
+            user_modules(process)
+        for module in self.app.modules:
+            for page in self.app.space.own_pages():
+                if module.base <= page < module.base + module.size:
+                    process.space.write(page, self.app.space.read(page, PAGE))
+        return process
+
     def private(self, protection: int = EXECUTE_READWRITE, file: Optional[str] = None) -> None:
         """Gives the process memory with something like code, in no file or in one."""
         self.app.region(PRIVATE, CODE, size=0x1000, protection=protection, file=file)
@@ -106,6 +121,20 @@ class FindingImage:
         member = "Rip" if self.wide else "Eip"
         place = frame + self.kernel.isf.offset("_KTRAP_FRAME", member)
         self.kernel.space.write_int(place, address, 8 if self.wide else 4)
+
+    def guesses(self, module: str) -> None:
+        """Lets the caller of the system call's stub be a guess, in a module that it goes on in (x64).
+
+        The thread was interrupted in a mapped file, and nothing tells how to go on from there.
+        """
+        assert isinstance(self.stacks, StackImage)
+        self.app.region(MAPPED, b"\x90" * 0x100, size=0x1000, file="\\Windows\\code.bin")
+        self.interrupted_at(MAPPED + 0x20)
+        base, frames = self.stacks.modules[module].base, self.stacks.expected[TID, "user"].frames
+        returns = next(at for at, _, _ in frames if base <= at < base + self.stacks.modules[module].size)
+        trap = self.thread.kthread["TrapFrame"]
+        place = self.kernel.space.read_int(trap + self.kernel.isf.offset("_KTRAP_FRAME", "Rsp"))
+        self.app.space.write_int(place, returns, 8)
 
     def breaks_at(self, address: int, control: int) -> None:
         """Has the thread's first debug register saved, with what Dr7 enables, on its way into the kernel."""

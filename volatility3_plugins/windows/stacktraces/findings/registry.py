@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import importlib
 from contextlib import nullcontext
-from typing import Collection, Dict, Hashable, Iterable, Iterator, List, Optional, Tuple
+from typing import TYPE_CHECKING, Collection, Dict, Hashable, Iterable, Iterator, List, Optional, Tuple
 
 from volatility3.framework import interfaces
 
@@ -24,8 +24,10 @@ from ..flat.recorded import Around
 from ..flat.stack import FlatStack, FlatWanted
 from ..flat.traces import FlatTraces
 from ..names.symbolizer import Symbolizer
-from .facts import CheckFacts
 from .finding import CONFIDENCES, SEVERITIES, Check, Finding
+
+if TYPE_CHECKING:
+    from .facts import CheckFacts
 
 CHECKS = (
     "unbacked",
@@ -40,6 +42,10 @@ CHECKS = (
     "debug_registers",
     "syscall_outside",
     "truncated",
+    "wait_in_dispatcher",
+    "modified_code",
+    "module_mismatch",
+    "shadow_stack",
 )
 """The names of all checks, which are the names of their packages. Of findings that are equally severe and
 sure those of an earlier check come first."""
@@ -145,6 +151,8 @@ class Findings(interfaces.configuration.VersionableInterface):
         scan: bool = False,
         around: Around = nullcontext,
     ) -> None:
+        from .facts import CheckFacts
+
         super().__init__()
         self._facts = CheckFacts(symbolizer, pids, scan)
         self._traces = FlatTraces(symbolizer, around)

@@ -1,0 +1,202 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""Modules of which the loader's lists and headers say something else than the VADs."""
+
+from __future__ import annotations
+
+import struct
+from typing import Any, Dict, Optional
+
+import pytest
+
+from tests.forge.obj import Obj
+from tests.forge.vad import Vad
+from tests.support.findingimages import ALL, TID, X64, FindingImage, answered, found
+
+CHECK = "module_mismatch"
+NT_HEADERS = 0x80
+TIMESTAMP, SIZE_OF_IMAGE = NT_HEADERS + 8, NT_HEADERS + 24 + 0x38
+DIRECTORIES = {True: NT_HEADERS + 24 + 0x70, False: NT_HEADERS + 24 + 0x60}
+
+
+def vad_of(forged: FindingImage, module: str = "app") -> Vad:
+    base = forged.stacks.modules[module].base
+    return next(vad for vad in forged.app.vads if vad.start == base)
+
+
+def the_row(forged: FindingImage) -> Dict[str, Any]:
+    (row,) = found(forged.image(), CHECK)
+    return row
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_modules_as_the_vads_say_are_silent(name: str) -> None:
+    assert answered(FindingImage(name).image(), check=[CHECK]) == []
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_private_memory_in_the_place_of_a_module(name: str) -> None:
+    forged = FindingImage(name)
+    vad = vad_of(forged)
+    vad.file = vad.section = None
+    vad.image = False
+    row = the_row(forged)
+    assert (row["Severity"], row["TID"], row["Technique"]) == ("high", TID, "T1055.012")
+    assert row["Evidence"].startswith("the loader lists a module where no file is mapped; VAD ")
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_another_file_in_the_place_of_a_module(name: str) -> None:
+    forged = FindingImage(name)
+    vad = vad_of(forged)
+    vad.file, vad.section = "\\Windows\\System32\\calc.exe", None
+    row = the_row(forged)
+    assert row["Severity"] == "high"
+    assert row["Evidence"].startswith("the loader names another file than the VAD; ")
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_a_module_without_vad(name: str) -> None:
+    forged = FindingImage(name)
+    forged.app.vads.remove(vad_of(forged))
+    row = the_row(forged)
+    assert (row["Severity"], row["Symbol"][:6]) == ("medium", "stacks")
+    assert row["Innocent"] == "the module was just unloaded"
+
+
+@pytest.mark.parametrize("name", ALL)
+@pytest.mark.parametrize(
+    ("rva", "severity", "said"),
+    [(TIMESTAMP, "high", "TimeDateStamp 0x4"), (SIZE_OF_IMAGE, "high", "SizeOfImage")],
+)
+def test_headers_of_another_image(name: str, rva: int, severity: str, said: str) -> None:
+    forged = FindingImage(name)
+    value = 0x40000000 if rva == TIMESTAMP else forged.stacks.modules["app"].size + 0x3000
+    forged.stacks.modules["app"].write(rva, struct.pack("<I", value))
+    row = the_row(forged)
+    assert row["Severity"] == "high"
+    assert said in row["Evidence"]
+    assert "those of the file" in row["Evidence"]
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_headers_that_are_written_to_with_the_same_are_silent(name: str) -> None:
+    forged = FindingImage(name)
+    forged.stacks.modules["app"].write(0x40, b"This program")
+    assert found(forged.image(), CHECK) == []
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_a_vad_of_another_size(name: str) -> None:
+    """Where nothing but the VAD says how long the file is."""
+    forged = FindingImage(name)
+    vad = vad_of(forged)
+    vad.section, vad.size = None, vad.size + 0x4000
+    row = the_row(forged)
+    assert row["Severity"] == "medium"
+    assert row["Evidence"].startswith("the headers say SizeOfImage ")
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_a_size_that_only_the_loader_says(name: str) -> None:
+    forged = FindingImage(name)
+    entry = forged.stacks.modules["app"].entry
+    assert entry is not None
+    entry["SizeOfImage"] = 0x30000
+    row = the_row(forged)
+    assert row["Severity"] == "medium"
+    assert row["Evidence"].startswith("the loader's SizeOfImage is not that of the VAD, ")
+
+
+def unlisted(name: str, managed: Optional[int] = None, runtime: str = "") -> FindingImage:
+    """An image that no loader list has, in which a thread was interrupted.
+
+    Args:
+        name: of the kernel
+        managed: Flags of its COR20 header; None: it has none
+        runtime: a module that the process has loaded
+    """
+    forged = FindingImage(name)
+    contents = {0x1000: b"\x90" * 0x100}
+    if managed is not None:
+        directory = DIRECTORIES[forged.wide] + 14 * 8
+        contents.update(
+            {directory: struct.pack("<II", 0x2000, 0x48), 0x2000: bytes(16) + struct.pack("<I", managed)}
+        )
+        contents[0x2020] = bytes(0x40)
+    module = forged.app.module("plain.dll", listed=False, contents=contents)
+    if runtime:
+        forged.app.module(runtime)
+    forged.interrupted_at(module.base + 0x1020)
+    return forged
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_an_image_that_no_list_has(name: str) -> None:
+    row = the_row(unlisted(name))
+    assert (row["Severity"], row["Symbol"]) == ("medium", "<mapped:plain.dll>+0x1020")
+    assert row["Evidence"].startswith("no loader list has the image <mapped:plain.dll>; VAD ")
+
+
+@pytest.mark.parametrize("name", ALL)
+@pytest.mark.parametrize(
+    ("managed", "runtime", "expected"),
+    [
+        (1, "clr.dll", []),
+        (1, "", []),
+        (0, "clr.dll", ["low"]),
+        (0, "", ["medium"]),
+        (None, "clr.dll", ["medium"]),
+    ],
+)
+def test_images_of_dot_net(name: str, managed: Optional[int], runtime: str, expected: list[str]) -> None:
+    """One without native code is none; one with it is mapped by the runtime, if there is one."""
+    rows = found(unlisted(name, managed, runtime).image(), CHECK)
+    assert [row["Severity"] for row in rows] == expected
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_lists_that_are_damaged_are_not_checked(name: str) -> None:
+    forged = unlisted(name)
+    assert forged.app.loader is not None
+    image = forged.image()
+    forged.app.space.write_int(forged.app.loader.head.at("InLoadOrderModuleList"), 0x1230)
+    rows = answered(image, check=[CHECK])
+    assert [(row["Severity"], row["Evidence"]) for row in rows] == [
+        (None, "the loader's lists cannot be followed: stacks.exe")
+    ]
+
+
+def file_of(forged: FindingImage) -> Obj:
+    """The _FILE_OBJECT of the program."""
+    section = forged.stacks.modules["app"].section
+    assert section is not None
+    space, isf = forged.kernel.space, forged.kernel.isf
+    pointer = space.read_int(section.control_area.at("FilePointer")) & ~(2 * space.pointer_size - 1)
+    return Obj(space, isf, "_FILE_OBJECT", pointer)
+
+
+@pytest.mark.parametrize("name", ALL)
+@pytest.mark.parametrize(("member", "size", "value"), [("DeletePending", 1, 1), ("FileName.Length", 2, 0)])
+def test_an_image_whose_file_is_gone(name: str, member: str, size: int, value: int) -> None:
+    forged = FindingImage(name)
+    forged.kernel.space.write_int(file_of(forged).at(member), value, size)
+    row = the_row(forged)
+    assert (row["Severity"], row["Technique"]) == ("high", "T1055.013")
+    assert row["Evidence"].startswith("the file of the image ")
+
+
+@pytest.mark.parametrize("name", X64)
+def test_a_frame_that_a_scan_found_is_low(name: str) -> None:
+    forged = FindingImage(name)
+    forged.app.vads.remove(vad_of(forged, "kernelbase"))
+    forged.guesses("kernelbase")
+    assert {row["Severity"] for row in found(forged.image(), CHECK)} == {"low"}
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_modules_without_frames_are_silent(name: str) -> None:
+    forged = FindingImage(name)
+    other = forged.app.module("other.dll")
+    forged.app.vads[:] = [vad for vad in forged.app.vads if vad.start != other.base]
+    assert found(forged.image(), CHECK) == []
