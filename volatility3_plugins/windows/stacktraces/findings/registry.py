@@ -43,6 +43,8 @@ CHECKS = (
     "syscall_outside",
     "truncated",
     "wait_in_dispatcher",
+    "no_call",
+    "gadget",
     "modified_code",
     "module_mismatch",
     "shadow_stack",

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import bisect
 import functools
-from typing import TYPE_CHECKING, Dict, Iterator, List, Mapping, Optional, Set, Tuple
+from typing import TYPE_CHECKING, Dict, Iterator, List, Mapping, Optional, Tuple
 
 from volatility3.framework.layers import intel
 
@@ -55,7 +55,7 @@ class CheckFacts:
     Attributes:
         image: the image
         pids, scan: as given
-        nameless_pools: whether `nameless_pool` has met an ntdll without symbols
+        call_sites: what `returns` remembers of return addresses, by layer and address
     """
 
     def __init__(self, symbolizer: Symbolizer, pids: Tuple[int, ...] = (), scan: bool = False) -> None:
@@ -65,8 +65,7 @@ class CheckFacts:
         self.scan = scan
         self._tables: Memo[AddressSpace, List[Range]] = Memo(self._registered)
         self._runtimes: Memo[AddressSpace, List[str]] = Memo(self._loaded)
-        self.nameless_pools = False
-        self._pools: Set[Tuple[str, int]] = set()
+        self.call_sites: Dict[Tuple[str, int], Tuple[Optional[bool], bool]] = {}
         self._stubs: Memo[AddressSpace, PatchedStubs] = Memo(self._patched)
         self._pages: Dict[Tuple[str, int], Optional[Page]] = {}
         self._said: Dict[Tuple[str, int], str] = {}
@@ -158,19 +157,6 @@ class CheckFacts:
         if len(self._stubs) >= _PROCESSES:
             self._stubs.clear()
         return self._stubs[space]
-
-    def nameless_pool(self, space: AddressSpace) -> None:
-        """Remembers whether the functions of ntdll's thread pool have names: no PDB, no names."""
-        key = (space.layer_name, space.pointer_size)
-        if key in self._pools:
-            return
-        if len(self._pools) >= _MAX_KEPT:
-            self._pools.clear()
-        self._pools.add(key)
-        names = self.names(space)
-        ntdll = None if names.process is None else names.process.ntdlls.get(space.pointer_size)
-        known = None if ntdll is None else names.module_at(ntdll.base)
-        self.nameless_pools = self.nameless_pools or known is None or known.image.symbols is None
 
     def _patched(self, space: AddressSpace) -> PatchedStubs:
         from ..stubs import PatchedStubs

@@ -10,12 +10,15 @@ from __future__ import annotations
 
 from typing import Iterator, List, Tuple
 
+from ...base.image import AddressSpace
 from ...flat.decode.schema import TRAP, USER, WOW64
 from ...flat.stack import FlatStack
 from ...names.decode.rules import NEAREST
 from ..facts import CheckFacts
 from ..finding import LIKELY, LOW, MEDIUM, Check, Finding, FramePlace, of_place, places, undecorated
 from ..unbacked import PRIVATE, UNMAPPED, explained
+
+NAME = "wait_in_dispatcher"
 
 POOL = (
     *("RtlpTpTimerCallback", "RtlpTpWorkCallback", "RtlpTpWaitCallback", "RtlpTpIoCallback"),
@@ -51,7 +54,7 @@ AROUND = (
 
 _MODULES = ("ntdll", "kernel32", "kernelbase")
 _JUMP = "a callback that ends with a jump to the wait"
-_NAMELESS = "the functions of ntdll's thread pool have no names: --fetch-symbols"
+_NAMELESS = "without symbols of ntdll (--fetch-symbols) the functions of its thread pool have no names"
 
 
 def find(stack: FlatStack, facts: CheckFacts) -> Iterator[Finding]:
@@ -59,7 +62,8 @@ def find(stack: FlatStack, facts: CheckFacts) -> Iterator[Finding]:
     first = next(places(stack), None)
     if first is None or first.number or first.how != TRAP or not _is_in(first, WAITS):
         return
-    facts.nameless_pool(stack.space)
+    if not _has_names(stack.space, facts):
+        facts.leave_out(NAME, _NAMELESS, stack.space.process)
     inner: List[FramePlace] = [first]
     for place in places(stack):
         if place.number and _is_in(place, POOL + APC) and place.name.source != NEAREST:
@@ -92,14 +96,21 @@ def _is_in(place: FramePlace, functions: Tuple[str, ...]) -> bool:
     return undecorated(frame.function) in functions and (frame.module or "").lower() in _MODULES
 
 
+def _has_names(space: AddressSpace, facts: CheckFacts) -> bool:
+    """Tells whether there are symbols of a process's ntdll."""
+    names = facts.names(space)
+    ntdll = None if names.process is None else names.process.ntdlls.get(space.pointer_size)
+    known = None if ntdll is None else names.module_at(ntdll.base)
+    return known is not None and known.image.symbols is not None
+
+
 def unchecked(facts: CheckFacts) -> Iterator[str]:
-    """Yields that the functions of the thread pool have no names, where that is so."""
-    if facts.nameless_pools:
-        yield _NAMELESS
+    """Yields of which processes the functions of the thread pool have no names."""
+    yield from facts.left_out(NAME)
 
 
 CHECK = Check(
-    "wait_in_dispatcher",
+    NAME,
     "T1497.003, T1055.004",
     (USER, WOW64),
     "A thread waits, and the thread pool or the dispatcher of APCs itself called the wait, with no callback "
