@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from typing import Iterator, Optional, Tuple
+from typing import Dict, Iterator, Optional, Tuple
 
 from ...base.decode.record import Record
 from ...base.decode.status import Word, says
@@ -23,7 +23,6 @@ _DISPATCHERS = "KiUser"
 _JUMP_LENGTH = 7
 _SHORTEST_JUMP = 3
 """Bytes that tell whether it is one: REX, FF, and the operand's first."""
-_MAX_SITES = 1 << 16
 _GROUP, _JUMP = 0xFF, 4
 _REX = range(0x40, 0x50)
 
@@ -74,16 +73,13 @@ def returned(stack: FlatStack, check: str, facts: CheckFacts) -> Iterator[Return
 
 def _site(space: AddressSpace, address: int, facts: CheckFacts) -> Tuple[Optional[bool], bool]:
     """Returns `called` and `jumps` of a return address (remembered: stacks share most of theirs)."""
-    key = space.layer_name, address
-    known = facts.call_sites.get(key)
+    sites: Dict[int, Tuple[Optional[bool], bool]] = facts.kept(__name__, space)
+    known = sites.get(address)
     if known is None:
         memory = facts.image.memory(space)
         before = memory.read(address - LONGEST_CALL, LONGEST_CALL)
         called = None if before is None else is_call(before)
-        known = called, jumps_on(memory.read(address, _SHORTEST_JUMP) or b"")
-        if len(facts.call_sites) >= _MAX_SITES:
-            facts.call_sites.clear()
-        facts.call_sites[key] = known
+        known = sites[address] = called, jumps_on(memory.read(address, _SHORTEST_JUMP) or b"")
     return known
 
 

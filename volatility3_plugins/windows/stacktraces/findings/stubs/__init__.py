@@ -16,6 +16,7 @@ from ...base.decode.record import Record
 from ...base.image import AddressSpace, Image
 from ...names.symbolizer import KnownModule, SpaceNames
 from ...names.usermodules import vad_at
+from ..facts import CheckFacts
 from ..modified_code import led
 
 ENTERING = (b"\x0f\x05", b"\xcd\x2e")
@@ -60,6 +61,14 @@ def start_of(code: bytes, address: int) -> int:
     """Returns where the stub starts that comes back at an address; `code` as for `number_before`."""
     before = (each for each in _DISTANCES if code[-each:].startswith(_LOAD) and len(code) >= each)
     return address - next(before, 0)
+
+
+def patched_stubs(space: AddressSpace, facts: CheckFacts) -> PatchedStubs:
+    """Returns which stubs of a process were patched (remembered)."""
+    kept: Dict[int, PatchedStubs] = facts.kept(__name__, space)
+    if not kept:
+        kept[0] = PatchedStubs(facts.image, space, facts.names(space))
+    return kept[0]
 
 
 class _Patched(Record):
