@@ -159,7 +159,7 @@ class CheckFacts:
     @functools.cached_property
     def copies(self) -> Copies:
         """What other processes have where a process has mapped an image."""
-        return Copies(self.image)
+        return Copies(self.image, self.vad)
 
     def kept(self, check: str, space: AddressSpace) -> Dict[int, Any]:
         """Returns where a check keeps what it found of addresses of a process, until another one comes."""

@@ -214,7 +214,7 @@ def _program_of_all(space: AddressSpace, changed: Ranges, facts: CheckFacts) -> 
 def _changed(mapping: Mapping, first: int, last: int, facts: CheckFacts) -> bool:
     """Tells whether another process has changes from the same RVA on."""
     base = mapping.vad.start
-    found = facts.copies.compare(mapping.space, base + first, base + last)
+    found = facts.copies.compare_mapping(mapping, base + first, base + last)
     return bool(found.ranges) and found.ranges[0][0] == base + first
 
 
