@@ -7,6 +7,7 @@ python3 dev.py test [ARG...]     install what the tests need and run them, in 10
 python3 dev.py lint              ruff and mypy
 python3 dev.py lowest [ARG...]   the tests on the lowest Volatility that setup.cfg allows
 python3 dev.py coverage [ARG...] the tests, and what of the plugins they leave out; fails above 5 %
+python3 dev.py attack            the ATT&CK techniques of the checks, compared with ATT&CK
 python3 dev.py docs              README and docs/ as a site, in site/
 python3 dev.py install-check     each way to install that README names, in about 3 minutes; needs a network
 
@@ -220,6 +221,11 @@ def docs(arguments: List[str]) -> None:
     run(python, ["-m", "tests.docs", "site"])
 
 
+def attack(arguments: List[str]) -> None:
+    """Compares the techniques that checks name with ATT&CK."""
+    run(environment("test", requirements("test")), ["-m", "tests.attack"])
+
+
 def main(arguments: List[str]) -> None:
     """Runs the command that the first argument names."""
     commands = {
@@ -228,6 +234,7 @@ def main(arguments: List[str]) -> None:
         "lint": lint,
         "lowest": lowest,
         "coverage": coverage,
+        "attack": attack,
         "docs": docs,
         "install-check": install_check,
     }

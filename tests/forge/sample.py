@@ -9,7 +9,7 @@ process whose two threads wait for each other.
 
 from __future__ import annotations
 
-from typing import Any, List, Mapping, Optional, Sequence, Tuple, Union
+from typing import Any, List, Mapping, Optional, Sequence, Union
 
 from . import kernels, sampledeadlock, sampleheaps, sampleowners, samplestacks, samplethreads, std_bytes
 from .code import system_call_stub
@@ -37,8 +37,8 @@ _FUNCTION = 0x80
 class SampleModule:
     """A module with functions of 0x80 bytes, by name; `exported` ones can be named without a PDB.
 
-    `calls` says where in a function a call ends (x64); `stubs` are those that are stubs of system calls,
-    with their numbers.
+    `calls` says where in a function a call ends (x64), `services` which are stubs of system calls, and their
+    numbers.
     """
 
     def __init__(
@@ -46,10 +46,10 @@ class SampleModule:
         exported: Sequence[str],
         inner: Sequence[str] = (),
         calls: Optional[Mapping[str, int]] = None,
-        stubs: Sequence[Tuple[str, int]] = (),
+        services: Optional[Mapping[str, int]] = None,
     ) -> None:
         self.calls = calls or {}
-        self.stubs = stubs
+        self.services = services or {}
         self.rvas = {name: 0x1000 + 0x100 * number for number, name in enumerate([*exported, *inner])}
         self.exports = {name: self.rvas[name] for name in exported}
         self.functions = [Function(rva, rva + _FUNCTION, _PLAIN_UNWIND) for rva in self.rvas.values()]
@@ -58,9 +58,9 @@ class SampleModule:
         """What the forge wants to know of it."""
         options: dict[str, Any] = {"exports": self.exports}
         if wide:
-            calls = {self.rvas[name] + end - 5: b"\xe8\0\0\0\0" for name, end in self.calls.items()}
-            contents = {_PLAIN_UNWIND: b"\x01\0\0\0", **calls}
-            contents.update((self.rvas[name], system_call_stub(number)) for name, number in self.stubs)
+            contents = {_PLAIN_UNWIND: b"\x01\0\0\0"}
+            contents.update((self.rvas[name] + end - 5, b"\xe8\0\0\0\0") for name, end in self.calls.items())
+            contents.update((self.rvas[name], system_call_stub(each)) for name, each in self.services.items())
             options.update(functions=self.functions, contents=contents)
         return options
 
@@ -73,7 +73,7 @@ NTDLL = SampleModule(
         *("RtlEnterCriticalSection", "NtWaitForSingleObject"),
     ],
     calls={"RtlUserThreadStart": 0x21, "RtlEnterCriticalSection": 0x62},
-    stubs=[("NtWaitForSingleObject", samplethreads.WAIT_NUMBER)],
+    services={"NtWaitForSingleObject": samplethreads.WAIT_NUMBER},
 )
 KERNEL32 = SampleModule(["BaseThreadInitThunk", "CreateThread"], calls={"BaseThreadInitThunk": 0x14})
 UPDATER = SampleModule(

@@ -126,4 +126,3 @@ def add(kernel: Kernel, updater: Process, legacy: Process, injected: int) -> Non
         sp, ground = thread.user_stack_base - 0x1A8, own.at("RtlUserThreadStart") + 0x21
         wait(thread, own.at("NtWaitForSingleObject") + BEHIND_SYSCALL, rsp=sp)
         legacy.space.write_int(sp, ground, 8)
-        legacy.space.write(ground - 5, b"\xe8\0\0\0\0")

@@ -11,7 +11,7 @@ from typing import Any, Dict, List, Sequence, Tuple
 import pytest
 from volatility3.plugins.windows.stacktraces.base.spaces import AddressSpaces
 from volatility3.plugins.windows.stacktraces.findings import copies
-from volatility3.plugins.windows.stacktraces.findings.copies import Comparison, Copies
+from volatility3.plugins.windows.stacktraces.findings.copies import Comparison, Copies, Mapping
 from volatility3.plugins.windows.stacktraces.findings.facts import CheckFacts
 from volatility3.plugins.windows.stacktraces.names.imagereader import ImageReader
 from volatility3.plugins.windows.stacktraces.names.symbolizer import Symbolizer
@@ -213,7 +213,7 @@ def test_each_page_of_a_file_is_read_once_of_a_few(
     for process in kernel.processes[1:]:
         process.space.write(at, b"\0")
     opened = context.open_image(kernel.image(), tmp_path)
-    known, read = Copies(opened.image), []
+    known, read = CheckFacts(Symbolizer(opened.image)).copies, []
     load = ImageReader.load
 
     def counted(self: ImageReader, rva: int, length: int) -> Any:
@@ -237,3 +237,21 @@ def test_no_more_pages_are_compared_than_that(
         build("win10-x64"), tmp_path, (1000, BASE + CODE, BASE + CODE + 4), (1000, BASE, BASE + 4)
     )
     assert (first.equal, other.reason) == (True, copies.TOO_MANY)
+
+
+def test_pages_of_the_section_need_no_list_of_processes(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path
+) -> None:
+    """The VADs of all processes are walked only where a process has a page of its own."""
+    kernel, walked = build("win10-x64"), []
+    change(kernel, 2000, BASE + CODE, HOOK)
+    listed = Copies.others
+
+    def counted(self: Copies, mapping: Mapping) -> Any:
+        walked.append(mapping.space.pid)
+        return listed(self, mapping)
+
+    monkeypatch.setattr(Copies, "others", counted)
+    range_ = BASE + CODE, BASE + CODE + 4
+    compared(kernel, tmp_path, (1000, *range_), (2000, *range_), (3000, *range_))
+    assert walked == [2000]

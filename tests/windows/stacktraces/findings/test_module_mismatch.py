@@ -11,6 +11,8 @@ import pytest
 
 from tests.forge.obj import Obj
 from tests.forge.vad import Vad
+from tests.support.callstackimages import StackImage
+from tests.support.callstackimages86 import Wow64Threads
 from tests.support.findingimages import ALL, TID, X64, FindingImage, answered, found
 
 CHECK = "module_mismatch"
@@ -106,6 +108,21 @@ def test_a_size_that_only_the_loader_says(name: str) -> None:
     row = the_row(forged)
     assert row["Severity"] == "medium"
     assert row["Evidence"].startswith("the loader's SizeOfImage is not that of the VAD, ")
+
+
+@pytest.mark.parametrize("name", X64)
+@pytest.mark.parametrize("mapped", [True, False])
+def test_both_lists_of_a_wow64_process(name: str, mapped: bool) -> None:
+    """A module of the 32-bit list alone is on a list."""
+    forged = FindingImage(name)
+    assert isinstance(forged.stacks, StackImage)
+    threads = Wow64Threads(forged.stacks)
+    threads.in_system_call(1008)
+    if not mapped:
+        base = threads.modules["app"].base
+        forged.app.vads[:] = [vad for vad in forged.app.vads if vad.start != base]
+    rows = found(forged.image(), CHECK)
+    assert [(row["Severity"], row["Kind"]) for row in rows] == ([] if mapped else [("medium", "wow64")])
 
 
 def unlisted(name: str, managed: Optional[int] = None, runtime: str = "") -> FindingImage:

@@ -131,6 +131,11 @@ class FramePlace(Record):
     guessed: bool
 
 
+def undecorated(function: Optional[str]) -> str:
+    """Returns the plain name of a function; those of 32 bits may begin with `_` or `@` and end with `@8`."""
+    return (function or "").lstrip("_@").partition("@")[0]
+
+
 def places(stack: FlatStack, *backings: str) -> Iterator[FramePlace]:
     """Yields the frames of a stack behind which one of several backings is (all frames without any)."""
     for number, frame in enumerate(stack.frames):

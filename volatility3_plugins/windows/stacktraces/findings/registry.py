@@ -41,8 +41,11 @@ CHECKS = (
     "start_mismatch",
     "debug_registers",
     "syscall_outside",
-    "modified_code",
     "truncated",
+    "wait_in_dispatcher",
+    "no_call",
+    "gadget",
+    "modified_code",
     "module_mismatch",
     "shadow_stack",
 )

@@ -29,7 +29,6 @@ from ...base.vads import Vad, Vads
 from ...names.decode.pe import HeaderError, read_headers
 from ...names.decode.unwindinfo import Bytes
 from ...names.imagereader import ImageReader
-from ...names.usermodules import vad_at
 
 MAX_OTHERS = 8
 """With how many other processes a page is compared at most."""
@@ -102,25 +101,27 @@ SHARED = Comparison()
 class Copies:
     """Knows which processes map a file as an image, and compares their pages.
 
+    The mappings of other processes are listed when a page is met that is not the section's.
+
     Args:
         image: the image
+        vad: returns the VAD at an address of a process, None if there is none
     """
 
-    def __init__(self, image: Image) -> None:
+    def __init__(self, image: Image, vad: Callable[[AddressSpace, int], Optional[Vad]]) -> None:
         self._image = image
+        self._vad = vad
         self._vads = image.part(Vads)
         self._sections = image.part(ImageSections)
         self._files: Optional[Dict[int, List[Mapping]]] = None
-        self._of: Dict[str, List[Vad]] = {}
         self._pages: Dict[Tuple[str, int], Comparison] = {}
         self._others: Memo[Tuple[int, int], List[_Copy]] = Memo(self._read_others)
         self._relocated: Memo[int, _Relocations] = Memo(self._relocations)
 
     def mapping(self, space: AddressSpace, address: int) -> Optional[Mapping]:
         """Returns the image that a process has mapped at an address, None if it has none there."""
-        self._list()
-        vad = vad_at(self._of.get(space.layer_name, ()), address)
-        return None if vad is None else Mapping(space, vad)
+        vad = self._vad(space, address)
+        return None if vad is None or not vad.image else Mapping(space, vad)
 
     def others(self, mapping: Mapping) -> List[Mapping]:
         """Returns the mappings of the same file in other processes: of each program one, then the next."""
@@ -156,6 +157,10 @@ class Copies:
         mapping = self.mapping(space, start)
         if mapping is None:
             return Comparison(reason=NO_IMAGE)
+        return self.compare_mapping(mapping, start, end)
+
+    def compare_mapping(self, mapping: Mapping, start: int, end: int) -> Comparison:
+        """Compares a range of addresses of an image that a process has mapped; see `compare`."""
         ranges: List[Tuple[int, int]] = []
         others, reason = 0, ""
         for page in range(start - start % PAGE_SIZE, min(end, mapping.vad.end), PAGE_SIZE):
@@ -176,12 +181,13 @@ class Copies:
             for space in AddressSpaces.list_spaces(self._image):
                 if space.kernel or space.wow64 or not space.layer_name:
                     continue
-                images = sorted(vad for vad in self._vads.list_vads(space)[0] if vad.image)
-                self._of[space.layer_name] = images[: MAX_MAPPINGS - count]
-                count += len(self._of[space.layer_name])
                 if says(space.remark, Word.NOT_IN_THE_PROCESS_LIST):
                     continue
-                for vad in self._of[space.layer_name]:
+                images = sorted(vad for vad in self._vads.list_vads(space)[0] if vad.image)
+                count += len(images)
+                if count > MAX_MAPPINGS:
+                    break
+                for vad in images:
                     found.setdefault(vad.control_area, []).append(Mapping(space, vad))
             self._files = {area: _mixed(mappings) for area, mappings in found.items()}
         return self._files

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import bisect
 import functools
-from typing import Dict, Iterator, List, Mapping, Optional, Tuple
+from typing import Any, Dict, Iterator, List, Mapping, Optional, Tuple
 
 from volatility3.framework.layers import intel
 
@@ -22,7 +22,6 @@ from ...names.usermodules import vad_at
 from .. import functiontables
 from ..copies import Copies
 from ..functiontables import Range
-from ..stubs import PatchedStubs
 
 RUNTIMES = ("clr", "coreclr", "mscorwks", "jvm", "mono-2.0-sgen", "v8", "mozjs", "chakracore", "luajit")
 """Modules of runtimes that make code in private memory; V8 is linked into the program as a rule."""
@@ -66,11 +65,11 @@ class CheckFacts:
         self.untold: Dict[int, Optional[int]] = {}
         self._tables: Memo[AddressSpace, functiontables.Tables] = Memo(self._registered)
         self._runtimes: Memo[AddressSpace, List[str]] = Memo(self._loaded)
-        self._stubs: Memo[AddressSpace, PatchedStubs] = Memo(self._patched)
         self._pages: Dict[Tuple[str, int], Optional[Page]] = {}
         self._said: Dict[Tuple[str, int], str] = {}
         self._entries: Tuple[object, Dict[int, str]] = (None, {})
         self._left_out: Dict[str, Dict[str, Dict[str, None]]] = {}
+        self._kept: Dict[str, Tuple[str, Dict[int, Any]]] = {}
 
     def names(self, space: AddressSpace) -> SpaceNames:
         """Returns the names of an address space."""
@@ -168,15 +167,6 @@ class CheckFacts:
             self._entries = key, found
         return self._entries[1]
 
-    def patched_stubs(self, space: AddressSpace) -> PatchedStubs:
-        """Returns which stubs of system calls of a process of x64 were patched."""
-        if len(self._stubs) >= _PROCESSES:
-            self._stubs.clear()
-        return self._stubs[space]
-
-    def _patched(self, space: AddressSpace) -> PatchedStubs:
-        return PatchedStubs(self.image, space, self.names(space))
-
     def runtimes(self, space: AddressSpace) -> List[str]:
         """Returns the files of the runtimes that a process has loaded."""
         return self._runtimes[space]
@@ -189,7 +179,14 @@ class CheckFacts:
     @functools.cached_property
     def copies(self) -> Copies:
         """What other processes have where a process has mapped an image."""
-        return Copies(self.image)
+        return Copies(self.image, self.vad)
+
+    def kept(self, check: str, space: AddressSpace) -> Dict[int, Any]:
+        """Returns where a check keeps what it found of addresses of a process, until another one comes."""
+        known = self._kept.get(check)
+        if known is None or known[0] != space.layer_name or len(known[1]) >= _MAX_KEPT:
+            known = self._kept[check] = space.layer_name, {}
+        return known[1]
 
     def leave_out(self, check: str, reason: str, what: str) -> None:
         """Notes what a check could not look at, and why: `left_out` says so."""

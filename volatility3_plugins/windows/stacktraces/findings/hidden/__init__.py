@@ -48,7 +48,7 @@ def find(facts: CheckFacts) -> Iterator[Finding]:
 
 
 def _unlisted(space: AddressSpace, facts: CheckFacts, alone: Dict[int, AddressSpace]) -> Iterator[Finding]:
-    """Yields a process that the list lacks; one that only the scan finds and without threads joins `alone`."""
+    """Yields a process that the list lacks; one that only the scan finds, without threads, joins `alone`."""
     scanned = POOL_SCAN in _witnesses(space.remark)
     threads = len(facts.image.part(CidTable).threads_of.get(space.eprocess, ()))
     where = CID_TABLE

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Callable, Iterator, List, Optional, Tuple
 
+from ...base.decode.record import Record
 from ...base.image import AddressSpace
 from ...base.processlist import process_member
 from ...flat.decode.schema import TRAP, USER, WOW64
@@ -49,26 +50,46 @@ _ONE_OTHER = "one other process maps the file, and may be the one that was chang
 Read = Callable[[int, int], Optional[bytes]]
 
 
+class _Judged(Record):
+    """What is found at an address: `entry` is that of its function, else the first changed byte."""
+
+    severity: str
+    innocent: str
+    entry: int
+    found: Comparison
+
+
 def find(stack: FlatStack, facts: CheckFacts) -> Iterator[Finding]:
     """Yields the frames in functions that most other processes have otherwise; of each function one."""
+    space = stack.space
     for place in places(stack, IMAGE, "mapped"):
         if not facts.is_user(place.at):
             continue
-        space = stack.space
-        entry, ranges = _function(space, place, facts)
-        found = _compared(facts.copies, space, ranges)
-        if found.reason not in ("", NO_IMAGE):
-            facts.leave_out(NAME, found.reason, place.frame.module or place.name.symbol.partition("+")[0])
-        if not found.ranges:
+        kept = facts.kept(NAME, space)
+        if place.at not in kept:
+            kept[place.at] = _judged(space, place, facts)
+        judged: Optional[_Judged] = kept[place.at]
+        if judged is None:
             continue
-        severity, innocent = _explained(space, entry, found.ranges, facts)
-        confidence = CERTAIN if place.how == TRAP else LIKELY
-        if found.others == 1:
-            confidence = POSSIBLE
-            innocent = _ONE_OTHER if innocent == NONE_KNOWN else innocent
-        evidence = f"{_shown(space, found, facts)}; {facts.memory(space, place.address)}"
-        group = (space.layer_name, entry or found.ranges[0])
-        yield of_place(stack, place, severity, confidence, evidence, innocent, group)
+        confidence = POSSIBLE if judged.found.others == 1 else CERTAIN if place.how == TRAP else LIKELY
+        evidence = f"{_shown(space, judged.found, facts)}; {facts.memory(space, place.address)}"
+        group = (space.layer_name, judged.entry)
+        yield of_place(stack, place, judged.severity, confidence, evidence, judged.innocent, group)
+
+
+def _judged(space: AddressSpace, place: FramePlace, facts: CheckFacts) -> Optional[_Judged]:
+    """Compares the function of a frame; None if there is nothing to say of it."""
+    entry, ranges = _function(space, place, facts)
+    found = _compared(facts.copies, space, ranges)
+    if found.reason not in ("", NO_IMAGE):
+        facts.leave_out(NAME, found.reason, place.frame.module or place.name.symbol.partition("+")[0])
+    if not found.ranges:
+        return None
+    entry = found.ranges[0][0] if entry is None else entry
+    severity, innocent = _explained(space, entry, found.ranges, facts)
+    if found.others == 1 and innocent == NONE_KNOWN:
+        innocent = _ONE_OTHER
+    return _Judged(severity, innocent, entry, found)
 
 
 def _function(
@@ -103,12 +124,9 @@ def _compared(copies: Copies, space: AddressSpace, ranges: List[Tuple[int, int]]
     return Comparison(tuple(changed), max(found.others for found in all_found), reason)
 
 
-def _explained(
-    space: AddressSpace, entry: Optional[int], changed: Ranges, facts: CheckFacts
-) -> Tuple[str, str]:
+def _explained(space: AddressSpace, entry: int, changed: Ranges, facts: CheckFacts) -> Tuple[str, str]:
     """Returns the severity of changed bytes of a function, and what explains them."""
     first = changed[0][0]
-    entry = first if entry is None else entry
     if not entry <= first or changed[-1][1] > entry + ENTRY:
         return HIGH, NONE_KNOWN
     # The first byte of a jump may be that which was there before.
@@ -196,7 +214,7 @@ def _program_of_all(space: AddressSpace, changed: Ranges, facts: CheckFacts) -> 
 def _changed(mapping: Mapping, first: int, last: int, facts: CheckFacts) -> bool:
     """Tells whether another process has changes from the same RVA on."""
     base = mapping.vad.start
-    found = facts.copies.compare(mapping.space, base + first, base + last)
+    found = facts.copies.compare_mapping(mapping, base + first, base + last)
     return bool(found.ranges) and found.ranges[0][0] == base + first
 
 

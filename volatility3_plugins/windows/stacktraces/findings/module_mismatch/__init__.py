@@ -11,6 +11,7 @@ from __future__ import annotations
 import struct
 from typing import Callable, Iterator, Optional, Tuple
 
+from ...base.decode.record import Record
 from ...base.decode.status import Said, Status, Word, says
 from ...base.image import AddressSpace, Image
 from ...base.vads import Vad, Vads
@@ -43,25 +44,45 @@ Reason = Tuple[str, str, str]
 """Severity, evidence, and what explains it."""
 
 
+class _Judged(Record):
+    """What is found at an address: `start` is that of its module; `gone`: the file is."""
+
+    reason: Reason
+    start: int
+    gone: bool
+
+
 def find(stack: FlatStack, facts: CheckFacts) -> Iterator[Finding]:
     """Yields the frames in modules about which lists, headers and VADs disagree; of each module one."""
+    space = stack.space
     for place in places(stack):
         if not facts.is_user(place.at):
             continue
-        vad = facts.vad(stack.space, place.at)
-        if says(place.name.status, Word.NO_LOADER_LIST):
-            facts.leave_out(NAME, _DAMAGED, stack.space.process)
-        gone = None if vad is None or not vad.image else _file_is_gone(facts.image, vad)
-        said = (HIGH, gone, NONE_KNOWN) if gone else _mismatch(stack.space, place, vad, facts)
-        if said is None:
+        kept = facts.kept(NAME, space)
+        if place.at not in kept:
+            kept[place.at] = _judged(space, place, facts)
+        judged: Optional[_Judged] = kept[place.at]
+        if judged is None:
             continue
-        severity, evidence, innocent = said
-        evidence = f"{evidence}; {facts.memory(stack.space, place.address)}"
-        module = facts.names(stack.space).module_at(place.at)
-        start = module.module.base if module is not None else place.at if vad is None else vad.start
-        group = (stack.space.layer_name, start)
+        severity, evidence, innocent = judged.reason
+        evidence = f"{evidence}; {facts.memory(space, place.address)}"
+        group = (space.layer_name, judged.start)
         found = of_place(stack, place, severity, LIKELY, evidence, innocent, group)
-        yield found._replace(technique=_NO_FILE) if gone else found
+        yield found._replace(technique=_NO_FILE) if judged.gone else found
+
+
+def _judged(space: AddressSpace, place: FramePlace, facts: CheckFacts) -> Optional[_Judged]:
+    """Judges the module of a frame; None if there is nothing to say of it."""
+    vad = facts.vad(space, place.at)
+    if says(place.name.status, Word.NO_LOADER_LIST):
+        facts.leave_out(NAME, _DAMAGED, space.process)
+    gone = "" if vad is None or not vad.image else _file_is_gone(facts.image, vad)
+    reason = (HIGH, gone, NONE_KNOWN) if gone else _mismatch(space, place, vad, facts)
+    if reason is None:
+        return None
+    known = facts.names(space).module_at(place.at)
+    start = known.module.base if known is not None else place.at if vad is None else vad.start
+    return _Judged(reason, start, bool(gone))
 
 
 def _mismatch(

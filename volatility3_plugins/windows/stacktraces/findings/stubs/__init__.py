@@ -10,14 +10,14 @@ resolver").
 
 from __future__ import annotations
 
-import struct
 from typing import Dict, Iterator, List, Optional, Sequence, Tuple
 
-from ...base.decode.memory import Memory
 from ...base.decode.record import Record
 from ...base.image import AddressSpace, Image
 from ...names.symbolizer import KnownModule, SpaceNames
 from ...names.usermodules import vad_at
+from ..facts import CheckFacts
+from ..modified_code import led
 
 ENTERING = (b"\x0f\x05", b"\xcd\x2e")
 """syscall, int 2Eh (Intel 64 and IA-32 Architectures Software Developer's Manual, volume 2)."""
@@ -63,19 +63,12 @@ def start_of(code: bytes, address: int) -> int:
     return address - next(before, 0)
 
 
-def jump(memory: Memory, address: int, code: bytes) -> Optional[int]:
-    """Returns where code at an address jumps at once, or None if it does not.
-
-    jmp rel32 (E9), jmp through memory (FF 25), mov rax or rdx and a jump through it.
-    """
-    if code[:1] == b"\xe9" and len(code) >= 5:
-        return address + 5 + int(struct.unpack_from("<i", code, 1)[0])
-    if code[:2] == b"\xff\x25" and len(code) >= 6:
-        return memory.pointer(address + 6 + int(struct.unpack_from("<i", code, 2)[0]))
-    for load, leave in ((b"\x48\xb8", b"\xff\xe0"), (b"\x48\xba", b"\xff\xe2")):
-        if code[:2] == load and code[10:12] == leave:
-            return int.from_bytes(code[2:10], "little")
-    return None
+def patched_stubs(space: AddressSpace, facts: CheckFacts) -> PatchedStubs:
+    """Returns which stubs of a process were patched (remembered)."""
+    kept: Dict[int, PatchedStubs] = facts.kept(__name__, space)
+    if not kept:
+        kept[0] = PatchedStubs(facts.image, space, facts.names(space))
+    return kept[0]
 
 
 class _Patched(Record):
@@ -147,7 +140,7 @@ class PatchedStubs:
                 continue
             kept = numbers[place]
             skipped = 0 if kept is None else _LOADED
-            target = jump(self._memory, base + rva + skipped, code[skipped:])
+            target = led(self._memory.read, base + rva + skipped, 8)
             number = _between(numbers, place) if kept is None else kept
             if target is not None and number is not None:
                 yield number, _Patched(f"{known.module.name}!{name}", target)

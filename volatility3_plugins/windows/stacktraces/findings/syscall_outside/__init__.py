@@ -21,7 +21,7 @@ from ...traps.decode.frame import SYSCALL
 from ...traps.state import State
 from ..facts import CheckFacts
 from ..finding import CERTAIN, HIGH, LIKELY, LOW, MEDIUM, Check, Finding, FramePlace, of_place, places
-from ..stubs import ENTERING, LONGEST, number_before, start_of
+from ..stubs import ENTERING, LONGEST, number_before, patched_stubs, start_of
 from ..unbacked import PRIVATE, UNMAPPED, explained
 
 STUBS = ("ntdll", "win32u", "wow64win", "wow64cpu")
@@ -147,7 +147,7 @@ def _judged(
         return MEDIUM, CERTAIN, _NOT_STUBS
     number = number_before(code)
     if number is not None:
-        innocent = facts.patched_stubs(space).explains(start_of(code, place.address), number)
+        innocent = patched_stubs(space, facts).explains(start_of(code, place.address), number)
         if innocent is not None:
             return LOW, LIKELY, innocent
     return HIGH, CERTAIN, explained(space, place.at, facts)[2]

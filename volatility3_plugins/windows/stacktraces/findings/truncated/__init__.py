@@ -19,7 +19,19 @@ from ...names.decode.rules import MODULE, NEAREST
 from ...names.places import IMAGE
 from ...threads.lister import TERMINATED, Thread
 from ..facts import CheckFacts
-from ..finding import LIKELY, LOW, MEDIUM, NONE_KNOWN, POSSIBLE, Check, Finding, FramePlace, of_place, places
+from ..finding import (
+    LIKELY,
+    LOW,
+    MEDIUM,
+    NONE_KNOWN,
+    POSSIBLE,
+    Check,
+    Finding,
+    FramePlace,
+    of_place,
+    places,
+    undecorated,
+)
 
 GROUND = (
     *("RtlUserThreadStart", "LdrInitializeThunk", "RtlUserFiberStart"),
@@ -40,7 +52,6 @@ the entries from user mode, such as KiSystemCall64 and KiPageFault."""
 _SINCE_VISTA, _BEFORE = ("ntdll", "RtlUserThreadStart"), ("kernel32", "BaseThreadStart")
 _GROUND_MODULES, _KERNEL_MODULES = ("ntdll", "kernel32"), ("nt",)
 _NO_NAME = (MODULE, NEAREST)
-_DECORATION = "_@"
 _SECURE = ("Pcb.SecureState.SecureHandle", "Pcb.SecurePid")
 
 _FIBER = "a fiber: the TEB has fiber data"
@@ -76,7 +87,7 @@ def find(stack: FlatStack, facts: CheckFacts) -> Iterator[Finding]:
 
 def _is_ground(function: Optional[str], kind: str) -> bool:
     """Tells whether stacks of a kind end in a function; names of 32 bits are decorated."""
-    plain = (function or "").lstrip(_DECORATION).partition("@")[0]
+    plain = undecorated(function)
     return plain.startswith(ENTRIES) if kind == KERNEL else plain in GROUND
 
 

@@ -11,7 +11,7 @@ from ...flat.decode.schema import THREAD_KINDS, TRAP
 from ...flat.stack import FlatStack
 from ..facts import CheckFacts
 from ..finding import CERTAIN, HIGH, LIKELY, LOW, NONE_KNOWN, POSSIBLE, Check, Finding, of_place, places
-from ..stubs import LONGEST, number_before, start_of
+from ..stubs import LONGEST, number_before, patched_stubs, start_of
 
 NAME = "unbacked"
 PRIVATE, UNMAPPED = "private", "unmapped"
@@ -45,7 +45,7 @@ def _copied(space: AddressSpace, address: int, facts: CheckFacts) -> Optional[st
     number = None if code is None else number_before(code)
     if code is None or number is None:
         return None
-    return facts.patched_stubs(space).explains(start_of(code, address), number)
+    return patched_stubs(space, facts).explains(start_of(code, address), number)
 
 
 def explained(space: AddressSpace, at: int, facts: CheckFacts) -> Tuple[str, bool, str]:

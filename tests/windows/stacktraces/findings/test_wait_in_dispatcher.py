@@ -1,0 +1,127 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""The check of waits that the thread pool, or the dispatcher of APCs, called itself."""
+
+from __future__ import annotations
+
+from typing import List, Optional, Tuple
+
+import pytest
+
+from tests.forge.code import Routine, module_options, system_call_stub
+from tests.forge.dump import Image
+from tests.support.callstackimages import BEHIND_SYSCALL, MAIN, NUMBER, StackImage
+from tests.support.findingimages import CODE, PRIVATE, RETURNS, TID, X64, answered, found
+
+CHECK = "wait_in_dispatcher"
+POOL = Routine(0x1100, pushes=(3,), alloc=0x40)
+STUB = Routine(0x1300, unwind=False)
+WAIT = Routine(0x1100, pushes=(3, 7), alloc=0x60)
+CALLBACK = ("app", MAIN, 1, "unwind")
+APC = "KiUserApcDispatcher"
+
+
+class Waiting(StackImage):
+    """A thread that waits, below a dispatcher.
+
+    Args:
+        name: of the kernel
+        dispatcher: its name: that of APCs, or a function of the thread pool
+        between: what stands between the dispatcher and the wait
+        waits: name of the system call
+        around: name of the function around it
+    """
+
+    def __init__(
+        self,
+        name: str,
+        dispatcher: str = "RtlpTpTimerCallback",
+        between: Tuple[Tuple[str, Routine, int, str], ...] = (),
+        waits: str = "NtWaitForSingleObject",
+        around: str = "WaitForSingleObjectEx",
+    ) -> None:
+        super().__init__(name)
+        options = module_options([POOL, STUB], 0x5800, 64)
+        options["contents"][STUB.rva] = system_call_stub(NUMBER)
+        exports = {waits: STUB.rva}
+        if dispatcher != APC:
+            exports[dispatcher] = POOL.rva
+        self.modules["pool"] = self.app.module("ntdll.dll", exports=exports, **options)
+        self.modules["waits"] = self.app.module(
+            "kernelbase.dll", exports={around: WAIT.rva}, **module_options([WAIT], 0x5800, 64)
+        )
+        wait = ("waits", WAIT, 0, "leaf")
+        if dispatcher == APC:
+            self.called = (*between, wait)
+            thread = self.dispatched(TID, (APC,), 0x33)
+        else:
+            self.called = (("pool", POOL, 0, "unwind"), *between, wait)
+            thread = self.waiting(TID)
+        place = thread.kthread["TrapFrame"] + self.kernel.isf.offset("_KTRAP_FRAME", "Rip")
+        self.kernel.space.write_int(place, self.modules["pool"].base + STUB.rva + BEHIND_SYSCALL, 8)
+
+    def callback_at(self, address: int) -> None:
+        """Puts a return address in the place of that which the callback has."""
+        frames: List[Tuple[int, int, str]] = self.expected[TID, "user"].frames
+        base = self.modules["app"].base
+        sp = next(sp for at, sp, _ in frames if base <= at < base + 0x2000)
+        self.app.space.write_int(sp - 8, address, 8)
+
+    def image(self) -> Image:
+        return self.kernel.image()
+
+
+@pytest.mark.parametrize("name", X64)
+@pytest.mark.parametrize("dispatcher", ["RtlpTpTimerCallback", "TppWorkpExecuteCallback", APC])
+def test_a_wait_that_a_dispatcher_called(name: str, dispatcher: str) -> None:
+    (row,) = found(Waiting(name, dispatcher).image(), CHECK)
+    assert (row["Severity"], row["Confidence"], row["How"]) == ("medium", "likely", "unwind")
+    assert (row["TID"], row["Kind"], row["Frame"]) == (TID, "user", 2)
+    assert row["Symbol"].startswith(f"ntdll!{dispatcher}+")
+    said = f"ntdll!NtWaitForSingleObject+0x14 called by ntdll!{dispatcher}+0x20; VAD"
+    assert row["Evidence"].startswith(said)
+    assert row["Technique"] == "T1497.003, T1055.004"
+
+
+@pytest.mark.parametrize("name", X64)
+@pytest.mark.parametrize("dispatcher", ["RtlpTpTimerCallback", APC])
+def test_a_callback_that_waits_is_silent(name: str, dispatcher: str) -> None:
+    assert found(Waiting(name, dispatcher, (CALLBACK,)).image(), CHECK) == []
+
+
+@pytest.mark.parametrize("name", X64)
+@pytest.mark.parametrize(
+    ("dispatcher", "waits", "around"),
+    [
+        ("RtlpTpTimerCallback", "NtWaitForWorkViaWorkerFactory", "WaitForSingleObjectEx"),
+        ("RtlpTpTimerCallback", "NtWaitForAlertByThreadId", "WaitForSingleObjectEx"),
+        ("RtlpTpTimerCallback", "NtWaitForSingleObject", "RtlpWaitOnCriticalSection"),
+        ("TppWorkerThread", "NtWaitForSingleObject", "WaitForSingleObjectEx"),
+    ],
+)
+def test_what_the_pool_itself_waits_for_is_silent(
+    name: str, dispatcher: str, waits: str, around: str
+) -> None:
+    """An idle worker, and locks of the pool."""
+    assert found(Waiting(name, dispatcher, waits=waits, around=around).image(), CHECK) == []
+
+
+@pytest.mark.parametrize("name", X64)
+@pytest.mark.parametrize("to", [RETURNS, None])
+def test_a_callback_in_private_memory_is_low(name: str, to: Optional[int]) -> None:
+    """Code in no module has no unwind data: the dispatcher is found by a scan."""
+    forged = Waiting(name, between=(CALLBACK,))
+    if to is not None:
+        forged.app.region(PRIVATE, CODE, size=0x1000, protection=6)
+        forged.callback_at(to)
+    rows = found(forged.image(), CHECK)
+    assert [(row["Severity"], row["How"]) for row in rows] == ([("low", "scan")] if to else [])
+    assert all(f"through {RETURNS:#x}; VAD" in row["Evidence"] for row in rows)
+
+
+@pytest.mark.parametrize("name", X64)
+def test_without_symbols_the_pool_is_not_checked(name: str) -> None:
+    rows = answered(Waiting(name).image(), check=[CHECK])
+    assert [row["Severity"] for row in rows] == ["medium", None]
+    assert rows[-1]["Evidence"].startswith("without symbols of ntdll (--fetch-symbols) ")
+    assert rows[-1]["Evidence"].endswith(": stacks.exe")
