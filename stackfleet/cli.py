@@ -13,6 +13,7 @@ import uuid
 from collections.abc import Sequence
 from typing import Optional
 
+from . import asking
 from .job import Custody, Limits, Reading
 from .lake import Lake, LakeError
 from .planning import Plan, Settings, WrongUseError, absolute, plan
@@ -70,6 +71,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="stackfleet", description=__doc__)
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     _add_run(commands)
+    asking.add_to(commands, count)
     return parser
 
 

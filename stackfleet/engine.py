@@ -7,6 +7,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import uuid
+import warnings
 from collections.abc import Iterator, Sequence
 from typing import Any, Optional
 
@@ -51,7 +52,16 @@ def connected(scheduler: Optional[str], workers: int) -> Iterator[distributed.Cl
                 {"distributed.scheduler.http.routes": [], "distributed.worker.http.routes": []},
             )
         )
-        cluster = distributed.LocalCluster(
+        cluster = held.enter_context(_embedded(workers))
+        yield held.enter_context(distributed.Client(cluster))
+
+
+def _embedded(workers: int) -> distributed.LocalCluster:
+    """Returns a scheduler within this program, and a worker of so many threads."""
+    with warnings.catch_warnings():
+        # Dask would rather not be asked for a worker without a dashboard.
+        warnings.simplefilter("ignore", UserWarning)
+        return distributed.LocalCluster(
             n_workers=1,
             threads_per_worker=workers,
             processes=False,
@@ -63,8 +73,6 @@ def connected(scheduler: Optional[str], workers: int) -> Iterator[distributed.Cl
             memory_limit=0,
             silence_logs=logging.CRITICAL,
         )
-        held.enter_context(cluster)
-        yield held.enter_context(distributed.Client(cluster))
 
 
 def run(
