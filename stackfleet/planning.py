@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import stat
 from collections.abc import Sequence
 from typing import Optional
 
@@ -70,6 +71,8 @@ def plan(
     for path in dict.fromkeys(map(absolute, images)):
         try:
             facts = os.stat(path)
+            if not (stat.S_ISREG(facts.st_mode) or stat.S_ISBLK(facts.st_mode)):
+                raise WrongUseError(f"{path} is no file")
             before = known.get(path)
             changed = None if before is None else reason(before, path, facts, settings.reading, found)
             if before is not None and before["status"] == DONE and not changed:
