@@ -43,9 +43,10 @@ def connected(scheduler: Optional[str], workers: int) -> Iterator[distributed.Cl
     with contextlib.ExitStack() as held:
         if scheduler is not None:
             try:
-                yield held.enter_context(distributed.Client(scheduler, timeout=CONNECT))
+                client = distributed.Client(scheduler, timeout=CONNECT)
             except (OSError, ValueError, TypeError) as error:
                 raise WrongUseError(f"--scheduler {scheduler}: {error}") from error
+            yield held.enter_context(client)
             return
         held.enter_context(
             dask.config.set(

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import tempfile
 from collections.abc import Sequence
-from typing import Any, Optional
+from typing import Any
 
 import distributed
 
@@ -96,8 +96,11 @@ class Joining(distributed.WorkerPlugin):
         worker.log_event(self._topic, {"state": "refused", "reason": self.refused})
         asyncio.ensure_future(worker.close(nanny=True, reason=self.refused))  # noqa: RUF006
 
-    def _look(self) -> Optional[str]:
+    def _look(self) -> str:
         """Returns in words what is different here."""
+        said = versions.differences(self._expected, versions.of_packages(), versions.HERE)
+        if said:
+            return "; ".join(said)
         try:
             self.found = checked(self._reading)
         except CheckFailedError as error:

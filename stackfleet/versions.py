@@ -9,6 +9,7 @@ import importlib
 import importlib.metadata
 import pathlib
 import platform
+from collections.abc import Sequence
 
 from . import VERSION
 
@@ -20,6 +21,9 @@ DECIDE = ("stackfleet", "volatility3", "plugins")
 
 MUST_AGREE = (*DECIDE, "python", "distributed", "dask", "pyarrow")
 """Of these the client and all workers must have the same."""
+
+HERE = tuple(name for name in MUST_AGREE if name != "plugins")
+"""Those that are known before the plugins are looked for."""
 
 
 def of_packages() -> dict[str, str]:
@@ -46,11 +50,19 @@ def of_plugins() -> dict[str, str]:
     return {"plugins": f"{facts.VERSION}+{_digest(folder)}", "volatility3": constants.PACKAGE_VERSION}
 
 
-def differences(mine: dict[str, str], theirs: dict[str, str]) -> list[str]:
-    """Returns in words in what two sets of versions differ that must agree."""
+def differences(
+    mine: dict[str, str], theirs: dict[str, str], names: Sequence[str] = MUST_AGREE
+) -> list[str]:
+    """Returns in words in what two sets of versions differ.
+
+    Args:
+        mine: those of the client
+        theirs: those of a worker
+        names: which must agree
+    """
     return [
         f"{name} {theirs.get(name, 'is missing')} instead of {mine.get(name, 'none')}"
-        for name in MUST_AGREE
+        for name in names
         if mine.get(name) != theirs.get(name)
     ]
 

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import datetime
 import os
 import pathlib
 import shutil
@@ -101,10 +102,14 @@ def test_failed_images_are_tried_again_only_if_asked(few: Fleet, tmp_path: pathl
 def test_an_attempt_that_may_succeed_is_repeated(few: Fleet, tmp_path: pathlib.Path) -> None:
     image, lake = tmp_path / "a.raw", tmp_path / "lake"
     image.write_bytes(b"WAIT" + bytes(1 << 16))
+    before = datetime.datetime.now(datetime.timezone.utc)
     done = fleet("run", image, "-o", lake, "--timeout", "2", "--retries", "1", *few.options)
     assert done.returncode == 3
-    assert "--timeout" in manifests(lake)["a.raw"]["reason"]
+    found = manifests(lake)["a.raw"]
+    assert "--timeout" in found["reason"]
     assert done.stderr.count("failed") == 1
+    # The manifest is that of the second attempt, and the first took two seconds.
+    assert (datetime.datetime.fromisoformat(found["started"]) - before).total_seconds() > 2
 
 
 def test_a_copy_is_read_whole_before_it_is_passed_over(few: Fleet, lake: pathlib.Path, tmp_path: pathlib.Path) -> None:
