@@ -12,7 +12,9 @@ from typing import IO, Callable
 
 from . import output, questions
 from .database import Database, SqlError
+from .export import LINES, Export
 from .lake import Lake
+from .layout import TABLES, TRACES
 from .planning import WrongUseError
 from .questions import KEYS, SEVERITIES, Question
 
@@ -40,6 +42,34 @@ def add_to(commands: Commands, count: Callable[[str], int]) -> None:  # type: ig
     differ.add_argument("first", metavar="A", help="image or group: ImageId, host, file, case=NAME; , between")
     differ.add_argument("second", metavar="B", help="what A is compared with")
     _of_stacks(differ)
+
+
+    _add_export(commands)
+
+
+def _add_export(commands: Commands) -> None:  # type: ignore[valid-type]
+    text = "stacks in the forms that other programs read"
+    made = commands.add_parser("export", help=text, description=text)  # type: ignore[attr-defined]
+    made.set_defaults(command=_export)
+    made.add_argument("lake", metavar="LAKE", help="folder of the lake")
+    made.add_argument("--to", required=True, choices=sorted(LINES), help="the form")
+    made.add_argument("--output", metavar="FILE", help="where it goes (default: standard output)")
+    made.add_argument("--table", choices=list(TABLES), default=TRACES, help="with --to jsonl: which table")
+    made.add_argument("--kind", action="append", default=[], help="only stacks of this kind; can be repeated")
+
+
+def _export(asked: argparse.Namespace) -> int:
+    try:
+        with Database(Lake(asked.lake)) as database, opened(asked.output) as stream:
+            export = Export(database, asked.table, asked.kind)
+            for line in export.lines(asked.to):
+                stream.write(line.encode("utf-8", "replace") + b"\n")
+            stream.flush()
+            for said in export.said:
+                print(said, file=sys.stderr)
+    except SqlError as error:
+        raise WrongUseError(str(error)) from error
+    return 0
 
 
 def _command(

@@ -8,7 +8,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Optional
 
 import duckdb
@@ -51,6 +51,10 @@ CREATE VIEW hosts AS
 SELECT ImageId, Host, dense_rank() OVER (ORDER BY Host) AS HostNumber
 FROM (SELECT ImageId, coalesce(upper(ComputerName), ImageId) AS Host FROM image)"""
 """An image that does not say on which computer it was taken is a host of its own."""
+
+
+ROWS = 4096
+"""Rows that are held at a time where not all are."""
 
 
 class SqlError(Exception):
@@ -117,18 +121,43 @@ class Database:
             LakeError: the lake has no image that is done
             SqlError: DuckDB does not take the query
         """
+        try:
+            return self._relation(sql).to_arrow_table()
+        except duckdb.Error as error:
+            raise SqlError(str(error)) from error
+
+    def rows(self, sql: str, hexadecimal: Sequence[str] = ()) -> Iterator[dict[str, Any]]:
+        """Yields the rows of a query in plain values; few are held at a time.
+
+        Args:
+            sql: the query
+            hexadecimal: Arrow types of columns whose numbers are written as hexadecimal text
+        """
+        reader = self._relation(sql).to_arrow_reader(ROWS)
+        written = [field.name for field in reader.schema if str(field.type) in hexadecimal]
+        for batch in reader:
+            for row in batch.to_pylist():
+                for name in written:
+                    if row[name] is not None:
+                        row[name] = f"{row[name]:#x}"
+                yield row
+
+    def value(self, sql: str) -> Any:
+        """Returns the only value of a query; see `table`."""
+        return self.table(sql).column(0)[0].as_py()
+
+    def _relation(self, sql: str) -> Any:
         if not self.images and not _mentions(sql, (MANIFESTS,)):
             raise LakeError(f"{self._folder}: no image of this lake is done (stackfleet status says why)")
         try:
             for statement in self.views(sql):
                 self._connection.execute(statement.replace("CREATE VIEW", "CREATE OR REPLACE VIEW", 1))
-            return self._connection.sql(sql).to_arrow_table()
+            relation = self._connection.sql(sql)
         except duckdb.Error as error:
             raise SqlError(str(error)) from error
-
-    def value(self, sql: str) -> Any:
-        """Returns the only value of a query; see `table`."""
-        return self.table(sql).column(0)[0].as_py()
+        if relation is None:
+            raise SqlError("this is no query: it has no rows")
+        return relation
 
     def _manifests_view(self) -> str:
         columns = ", ".join(f'"{name}": {quoted(kind)}' for name, kind in _COLUMNS.items())
