@@ -29,7 +29,9 @@ def add_to(commands: Commands, count: Callable[[str], int]) -> None:  # type: ig
         count: reads a number above 0
     """
     _command(commands, "status", _status, "what became of each image, and why some failed")
-    sql = _command(commands, "sql", _sql, "any query; there is a view for each table, and manifests and hosts")
+    sql = _command(
+        commands, "sql", _sql, "any query; there is a view for each table, and manifests and hosts"
+    )
     sql.add_argument("sql", help="the query, - for standard input")
     found = _command(commands, "findings", _findings, "what was found in all images, worst first, rare first")
     found.add_argument("--severity", choices=SEVERITIES, default=SEVERITIES[-1], help="the least")
@@ -39,10 +41,11 @@ def add_to(commands: Commands, count: Callable[[str], int]) -> None:  # type: ig
     rare.add_argument("--max-hosts", type=count, default=2, help="hosts that have a stack at most")
     rare.add_argument("--limit", type=int, default=50, help="rows, 0 for all")
     differ = _command(commands, "diff", _diff, "stacks that are new, gone or changed in count")
-    differ.add_argument("first", metavar="A", help="image or group: ImageId, host, file, case=NAME; , between")
+    differ.add_argument(
+        "first", metavar="A", help="image or group: ImageId, host, file, case=NAME; , between"
+    )
     differ.add_argument("second", metavar="B", help="what A is compared with")
     _of_stacks(differ)
-
 
     _add_export(commands)
 
@@ -90,7 +93,9 @@ def _command(
 
 def _of_stacks(command: argparse.ArgumentParser) -> None:
     command.add_argument("--by", choices=KEYS, default=KEYS[0], help="key by which stacks are the same")
-    command.add_argument("--kind", action="append", default=[], help="only stacks of this kind; can be repeated")
+    command.add_argument(
+        "--kind", action="append", default=[], help="only stacks of this kind; can be repeated"
+    )
     command.add_argument("--partial", action="store_true", help="also stacks whose keys are not exact")
 
 
@@ -161,7 +166,9 @@ def group(database: Database, text: str) -> list[str]:
     for selector in filter(None, (each.strip() for each in text.split(","))):
         ids = database.table(questions.selected(selector)).column(0).to_pylist()
         if not ids:
-            raise WrongUseError(f"{selector} is no ImageId, host or file of an image that is done, nor case=NAME")
+            raise WrongUseError(
+                f"{selector} is no ImageId, host or file of an image that is done, nor case=NAME"
+            )
         found.update(dict.fromkeys(ids))
     if not found:
         raise WrongUseError("a group of no images")

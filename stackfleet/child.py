@@ -130,7 +130,9 @@ def main() -> None:
     """Does the work that the first message names."""
     end_with_parent()
     line = Line()
-    logging.basicConfig(level=logging.WARNING, stream=sys.stderr, format="%(levelname)s %(name)s: %(message)s")
+    logging.basicConfig(
+        level=logging.WARNING, stream=sys.stderr, format="%(levelname)s %(name)s: %(message)s"
+    )
     job = line.hear()
     (check if job.get("check") else read)(line, job)
     sys.stderr.flush()

@@ -46,7 +46,9 @@ def quantity(units: dict[str, int], text: str) -> float:
     """Returns a number with a unit behind it, such as `90m` or `2G`."""
     found = re.fullmatch(r"(\d+(?:\.\d+)?)([a-z]?)i?b?", text.strip().lower())
     if not found or found[2] not in units or not float(found[1]):
-        raise argparse.ArgumentTypeError(f"{text} is not a number above 0 with one of {' '.join(units)} behind it")
+        raise argparse.ArgumentTypeError(
+            f"{text} is not a number above 0 with one of {' '.join(units)} behind it"
+        )
     return float(found[1]) * units[found[2]]
 
 

@@ -2,8 +2,8 @@
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
 """A lake as DuckDB sees it: a view for each table, over the files that manifests name and no others.
 
-    with Database(Lake(folder)) as database:
-        database.table("SELECT count(*) FROM traces")
+with Database(Lake(folder)) as database:
+    database.table("SELECT count(*) FROM traces")
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _COLUMNS = {
     "path": "VARCHAR",
     "size": "BIGINT",
     "files": "STRUCT(path VARCHAR, size BIGINT, sha256 VARCHAR)[]",
-    "identity": "STRUCT(own VARCHAR, \"of\" VARCHAR, compared VARCHAR, digests VARCHAR[])",
+    "identity": 'STRUCT(own VARCHAR, "of" VARCHAR, compared VARCHAR, digests VARCHAR[])',
     "copies": "VARCHAR[]",
     "tables": "MAP(VARCHAR, STRUCT(file VARCHAR, rows BIGINT, sha256 VARCHAR))",
     "versions": "MAP(VARCHAR, VARCHAR)",

@@ -50,16 +50,18 @@ class Export:
         return map(output.json_line, self._database.rows(f"SELECT * FROM {self._table} WHERE {where}"))
 
     def folded(self) -> Iterator[str]:
-        """Yields a line for each stack as flame graphs are made of: outermost first, and how often it is there."""
+        """Yields the lines of which flame graphs are made: stacks outermost first, with their counts."""
         for row in self._stacks():
             frames = (row["Host"], row["Process"], *_frames(row["Stack"]))
             yield f"{';'.join(each.replace(';', ':') for each in frames)} {row['Count']}"
 
     def speedscope(self) -> Iterator[str]:
-        """Yields a file of Speedscope: a profile for each image, whose weights are how often a stack is there."""
+        """Yields a file of Speedscope: a profile for each image. Weights say how often a stack is there."""
         numbers: dict[str, int] = {}
         yield f'{{"$schema": {json.dumps(_SCHEMA)}, "exporter": "stackfleet", "profiles": ['
-        image, samples, weights, first = "", [], [], True
+        samples: list[list[int]] = []
+        weights: list[int] = []
+        image, first = "", True
         for row in self._stacks():
             if row["ImageId"] != image and samples:
                 yield _profile(image, samples, weights, first)

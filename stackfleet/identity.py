@@ -76,17 +76,19 @@ class Identities:
         digests = [custody.sha256(file["path"], tick) for file in identified["files"] if file["local"]]
         self.known = Known(own, other["path"], _compared(other, digests, tick), digests)
         if self.known.compared == EQUAL:
-            return self._copy_of(other)
+            self.copy = self._copy_of(other)
+            return None
         image_id = other_id(own, digests)
         other = self._lake.manifest(image_id)
         # Its name is made of all its bytes: whoever has it is equal.
         if other is None or other["status"] != DONE or self._job.path == other["path"]:
             return image_id
-        return self._copy_of(other)
+        self.copy = self._copy_of(other)
+        return None
 
-    def _copy_of(self, other: Manifest) -> None:
+    def _copy_of(self, other: Manifest) -> Manifest:
         copies = dict.fromkeys((*other["copies"], self._job.path))
-        self.copy = {**other, "copies": list(copies)}
+        return {**other, "copies": list(copies)}
 
 
 EQUAL = "equal: all bytes of both were compared by SHA-256"

@@ -114,7 +114,10 @@ def to_json(value: Any) -> dict[str, Any]:
 
 def reading(said: dict[str, Any]) -> Reading:
     """Returns options from their JSON, in which tuples are lists."""
-    return Reading(**{name: tuple(each) if isinstance(each, list) else each for name, each in said.items()})
+    plain: dict[str, Any] = {
+        name: tuple(each) if isinstance(each, list) else each for name, each in said.items()
+    }
+    return Reading(**plain)
 
 
 def plugin_folders(asked: tuple[str, ...]) -> list[str]:

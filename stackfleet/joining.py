@@ -32,7 +32,7 @@ class CheckFailedError(Exception):
 
 
 def checked(reading: Reading) -> dict[str, str]:
-    """Returns the versions of all packages here, those of the plugins as a process that reads images has them.
+    """Returns the versions of all packages here; a process as for an image says those of the plugins.
 
     Raises:
         CheckFailedError: there are no plugins, or they cannot be imported
@@ -44,7 +44,9 @@ def checked(reading: Reading) -> dict[str, str]:
             process.end(1.0)
         if "versions" not in said:
             reason = said.get("failed", {}).get("reason") or tail(log).strip().rpartition("\n")[2]
-            raise CheckFailedError(f"the plugins cannot be used: {reason} (--plugin-dirs says where they are)")
+            raise CheckFailedError(
+                f"the plugins cannot be used: {reason} (--plugin-dirs says where they are)"
+            )
     return {**versions.of_packages(), **said["versions"]}
 
 
@@ -80,10 +82,11 @@ class Joining(distributed.WorkerPlugin):
         self._looked = embedded
 
     async def setup(self, worker: Any) -> None:
-        """Looks at a worker. One that was there before the run is left as it is; one that joins later goes."""
+        """Looks at a worker. One that was there before the run stays as it is; one that joins later goes."""
         if self._looked:
             return
-        late = worker.status == distributed.Status.init
+        # A worker that is just starting runs the plugins before it sends its first sign of life.
+        late = not worker.periodic_callbacks["heartbeat"].is_running()
         self.refused = f"worker {worker.address}: still being looked at"
         said = await asyncio.to_thread(self._look)
         self.refused = f"worker {worker.address}: {said}" if said else ""

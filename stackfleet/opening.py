@@ -1,6 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""Opens an image with Volatility, as its command line does. Only the process that reads an image does this."""
+"""Opens an image with Volatility, as its command line does: only in the process that reads the image."""
 
 from __future__ import annotations
 
@@ -52,10 +52,14 @@ def opened(path: str) -> Any:
     magics = automagic.choose_automagic(automagic.available(context), found)
     # The files that plugins write go nowhere: this program calls none that writes.
     try:
-        return plugins.construct_plugin(context, magics, found, "plugins", None, interfaces.plugins.FileHandlerInterface)
+        return plugins.construct_plugin(
+            context, magics, found, "plugins", None, interfaces.plugins.FileHandlerInterface
+        )
     except exceptions.UnsatisfiedException as error:
         wanted = ", ".join(sorted(error.unsatisfied))
-        raise NotOpenedError(f"Volatility finds no Windows kernel of which it has symbols ({wanted})") from error
+        raise NotOpenedError(
+            f"Volatility finds no Windows kernel of which it has symbols ({wanted})"
+        ) from error
     except (exceptions.VolatilityException, OSError, EOFError) as error:
         raise NotOpenedError(f"Volatility cannot open it: {error}") from error
 

@@ -83,4 +83,8 @@ def _cell(value: object) -> str:
     if isinstance(value, datetime.datetime):
         return value.isoformat(sep=" ")
     text = str(value)
-    return text if text.isprintable() else "".join(each if each.isprintable() else repr(each)[1:-1] for each in text)
+    return (
+        text
+        if text.isprintable()
+        else "".join(each if each.isprintable() else repr(each)[1:-1] for each in text)
+    )

@@ -53,9 +53,7 @@ class Plan:
     again: dict[str, int] = dataclasses.field(default_factory=dict)
 
 
-def plan(
-    images: Sequence[str], lake: Lake, settings: Settings, found: dict[str, str]
-) -> Plan:
+def plan(images: Sequence[str], lake: Lake, settings: Settings, found: dict[str, str]) -> Plan:
     """Returns what is to be done.
 
     Args:

@@ -91,7 +91,9 @@ class Progress:
             for each in shown[:MOST_SHOWN]:
                 rows = f"{each['rows']:,} rows" if each.get("rows") else ""
                 memory = f"{each['memory'] >> 20} MiB" if "memory" in each else ""
-                table.add_row("  running", Text(each["path"]), f"{each.get('seconds', 0):.0f} s", memory, rows)
+                table.add_row(
+                    "  running", Text(each["path"]), f"{each.get('seconds', 0):.0f} s", memory, rows
+                )
             return Group(Text(self._total(len(shown))), table)
 
     def _total(self, running: int) -> str:

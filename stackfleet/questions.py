@@ -56,13 +56,16 @@ def rare(by: str, kinds: Sequence[str], max_hosts: int, limit: int, images: int,
         module_set, of_key = "min(ModuleSet)", "SELECT Key, ModuleSet FROM few"
     else:
         module_set = "NULL"
-        of_key = f"SELECT DISTINCT {by} AS Key, ModuleSet FROM traces SEMI JOIN few ON Key = {by} WHERE {where}"
+        of_key = (
+            f"SELECT DISTINCT {by} AS Key, ModuleSet FROM traces SEMI JOIN few ON Key = {by} WHERE {where}"
+        )
     # Of those that are equally rare, stacks through code in no file come first.
     order = "Comparable DESC, Hosts / Among, Outside DESC, Among DESC, Key"
     version = "Module, coalesce(ModuleStamp, 0) AS Stamp, coalesce(ModuleSize, 0) AS Size"
     sql = f"""\
 WITH few AS (
-    SELECT {by} AS Key, count(DISTINCT HostNumber) AS Hosts, {module_set} AS ModuleSet, max(Unbacked) > 0 AS Outside
+    SELECT {by} AS Key, count(DISTINCT HostNumber) AS Hosts, {module_set} AS ModuleSet,
+           max(Unbacked) > 0 AS Outside
     FROM traces JOIN hosts USING (ImageId)
     WHERE {where}
     GROUP BY {by}
@@ -106,7 +109,9 @@ def _left_out(asked: str) -> str:
     return f"SELECT count(*) FROM traces WHERE {asked} AND NOT ({EXACT})"
 
 
-def diff(first: Sequence[str], second: Sequence[str], by: str, kinds: Sequence[str], partial: bool) -> Question:
+def diff(
+    first: Sequence[str], second: Sequence[str], by: str, kinds: Sequence[str], partial: bool
+) -> Question:
     """Returns in what the stacks of two groups of images differ.
 
     A stack of a process is one with the same kind, name of the process, bitness and key. Counts are compared
@@ -155,7 +160,7 @@ def selected(selector: str) -> str:
     """
     if selector.startswith("case="):
         case = quoted(selector[len("case=") :])
-        return f'SELECT image_id FROM manifests WHERE status = \'done\' AND "case" = {case} ORDER BY image_id'
+        return f"SELECT image_id FROM manifests WHERE status = 'done' AND \"case\" = {case} ORDER BY image_id"
     text = quoted(selector)
     return f"""\
 SELECT image_id FROM manifests LEFT JOIN hosts ON ImageId = image_id
@@ -183,8 +188,8 @@ WITH every AS (
 ), spread AS (
     SELECT Finding, Same, count(DISTINCT Host) AS Hosts FROM every GROUP BY ALL
 )
-SELECT Severity, Confidence, Finding, Hosts, Host, PID, Process, TID, Kind, Frame, Address, Symbol, How, Evidence,
-       Innocent, Technique, StackKey, TraceId, ImageId, Status
+SELECT Severity, Confidence, Finding, Hosts, Host, PID, Process, TID, Kind, Frame, Address, Symbol, How,
+       Evidence, Innocent, Technique, StackKey, TraceId, ImageId, Status
 FROM every JOIN spread USING (Finding, Same)
 ORDER BY {order} NULLS LAST, Hosts, {sure}, Finding, Host, ImageId, PID, TID, Address"""
     if unchecked:

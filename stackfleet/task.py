@@ -46,7 +46,7 @@ class Place:
         self._topic = topic
         self.name = str(self._worker.address)
         self.versions: dict[str, str] = {}
-        plugin = self._worker.plugins.get(PLUGIN)
+        plugin: Any = self._worker.plugins.get(PLUGIN)
         if plugin is not None:
             if plugin.refused:
                 # It has told the scheduler that it goes; another worker gets the task.

@@ -66,7 +66,9 @@ class Events:
             f"WHERE {self._where} AND ThreadCreateTime IS NULL AND ProcessCreateTime IS NULL"
         )
         made = [f"{stacks:,} stacks have no time and are left out"] if stacks else []
-        return made + ([f"{self.cut:,} fields were longer than {MOST_BYTES} bytes and are cut"] if self.cut else [])
+        return made + (
+            [f"{self.cut:,} fields were longer than {MOST_BYTES} bytes and are cut"] if self.cut else []
+        )
 
     def _line(self, row: dict[str, Any], message: str, kind: str) -> str:
         event = {

@@ -50,9 +50,7 @@ def of_plugins() -> dict[str, str]:
     return {"plugins": f"{facts.VERSION}+{_digest(folder)}", "volatility3": constants.PACKAGE_VERSION}
 
 
-def differences(
-    mine: dict[str, str], theirs: dict[str, str], names: Sequence[str] = MUST_AGREE
-) -> list[str]:
+def differences(mine: dict[str, str], theirs: dict[str, str], names: Sequence[str] = MUST_AGREE) -> list[str]:
     """Returns in words in what two sets of versions differ.
 
     Args:

@@ -58,7 +58,15 @@ class Cluster:
         return str(self._address())
 
     def worker(self, first_path: Optional[pathlib.Path] = None) -> "subprocess.Popen[bytes]":
-        options = [self.address, "--nthreads", "1", "--host", "127.0.0.1", "--dashboard-address", "127.0.0.1:0"]
+        options = [
+            self.address,
+            "--nthreads",
+            "1",
+            "--host",
+            "127.0.0.1",
+            "--dashboard-address",
+            "127.0.0.1:0",
+        ]
         options += ["--local-directory", str(self._folder)]
         return self._start(WORKER, options, first_path)
 
@@ -130,7 +138,7 @@ def test_a_killed_worker_costs_nothing(
     with started(*arguments(images, lake, cluster)) as client:
         wait(lambda: (lake / "manifest").is_dir() and manifests(lake) and children())
         (pid, *_) = children()
-        psutil.Process(pid).parent().kill()  # type: ignore[union-attr]
+        psutil.Process(pid).parent().kill()
         wait(lambda: not psutil.pid_exists(pid) or psutil.Process(pid).status() == "zombie", PATIENCE)
         assert client.wait(120) == 0
     assert len(manifests(lake)) == NUMBER

@@ -20,7 +20,9 @@ pytestmark = pytest.mark.skipif(os.name == "nt", reason="sends signals that Wind
 
 
 @pytest.fixture(params=["WAIT", "HANG"])
-def stuck(request: pytest.FixtureRequest, tmp_path: pathlib.Path) -> Iterator[Tuple[pathlib.Path, pathlib.Path]]:
+def stuck(
+    request: pytest.FixtureRequest, tmp_path: pathlib.Path
+) -> Iterator[Tuple[pathlib.Path, pathlib.Path]]:
     """An image that keeps its process busy for hours, and a lake."""
     assert not children()
     image = tmp_path / "stuck.raw"

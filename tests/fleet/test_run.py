@@ -44,7 +44,9 @@ def test_done_images_are_passed_over(few: Fleet, lake: pathlib.Path) -> None:
     assert attempts(manifests(lake)) == before
 
 
-def test_left_over_files_go_and_are_never_read(few: Fleet, lake: pathlib.Path, tmp_path: pathlib.Path) -> None:
+def test_left_over_files_go_and_are_never_read(
+    few: Fleet, lake: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
     mine = copy(lake, tmp_path)
     expected = rows(mine, "traces")
     file = next((mine / "traces").glob("*/*.parquet"))
@@ -112,7 +114,9 @@ def test_an_attempt_that_may_succeed_is_repeated(few: Fleet, tmp_path: pathlib.P
     assert (datetime.datetime.fromisoformat(found["started"]) - before).total_seconds() > 2
 
 
-def test_a_copy_is_read_whole_before_it_is_passed_over(few: Fleet, lake: pathlib.Path, tmp_path: pathlib.Path) -> None:
+def test_a_copy_is_read_whole_before_it_is_passed_over(
+    few: Fleet, lake: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
     mine, same = copy(lake, tmp_path), tmp_path / "same.dmp"
     shutil.copy(few.paths[0], same)
     done = fleet("run", same, "-o", mine, *few.options)

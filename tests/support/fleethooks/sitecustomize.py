@@ -20,7 +20,7 @@ def _watch() -> None:
     opened = physical.FileLayer.__init__
 
     def watched(self: object, *arguments: object, **named: object) -> None:
-        opened(self, *arguments, **named)  # type: ignore[arg-type]
+        opened(self, *arguments, **named)
         word = self._file.read(4)  # type: ignore[attr-defined]
         if word == _HANG:
             # One search that takes years, and holds Python's lock all the time.
@@ -31,7 +31,7 @@ def _watch() -> None:
         while word == _EAT:
             held.append(bytearray(1 << 24))
 
-    physical.FileLayer.__init__ = watched  # type: ignore[method-assign]
+    physical.FileLayer.__init__ = watched
 
 
 if any("stackfleet.child" in each for each in getattr(sys, "orig_argv", ())):

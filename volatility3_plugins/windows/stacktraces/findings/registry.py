@@ -163,7 +163,7 @@ class Findings(interfaces.configuration.VersionableInterface):
         self.end()
 
     def see(self, stack: FlatStack) -> None:
-        """Runs the checks on a stack. Who lists the stacks for other ends, too, calls this, and then `end`."""
+        """Runs the checks on a stack. Who lists the stacks for other ends calls this, and then `end`."""
         for each in self._gathered:
             if stack.kind in each.check.kinds:
                 each.ran = each.ran or bool(stack.frames)
