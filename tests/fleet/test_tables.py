@@ -69,7 +69,7 @@ def of_plugin(opened: Opened, table: str) -> List[Dict[str, Any]]:
 def test_a_table_has_the_rows_of_its_plugin(
     table: str, opened: Opened, paths: Dict[str, pathlib.Path]
 ) -> None:
-    found = pq.read_table(paths[table])
+    found = pq.ParquetFile(paths[table]).read()
     assert found.schema.equals(SCHEMAS[table])
     rows = found.drop_columns(OWN.get(table, [])).to_pylist()
     expected = of_plugin(opened, table)
@@ -91,13 +91,13 @@ def test_files_are_packed_and_have_microseconds(paths: Dict[str, pathlib.Path]) 
 def test_module_sets_are_the_versions_in_the_frames(paths: Dict[str, pathlib.Path]) -> None:
     """Made again from the frames that the lake has."""
     frames: Dict[str, List[Dict[str, Any]]] = {}
-    for row in pq.read_table(paths[FRAMES]).to_pylist():
+    for row in pq.ParquetFile(paths[FRAMES]).read().to_pylist():
         frames.setdefault(row["TraceId"], []).append(row)
     listed: Dict[int, set[Any]] = {}
-    for row in pq.read_table(paths[MODULE_SETS]).to_pylist():
+    for row in pq.ParquetFile(paths[MODULE_SETS]).read().to_pylist():
         listed.setdefault(row["ModuleSet"], set()).add((row["Module"], row["ModuleStamp"], row["ModuleSize"]))
     seen = 0
-    for trace in pq.read_table(paths[TRACES]).to_pylist():
+    for trace in pq.ParquetFile(paths[TRACES]).read().to_pylist():
         counted = {
             (row["Module"].lower(), row["ModuleStamp"], row["ModuleSize"])
             for row in frames.get(trace["TraceId"], [])
