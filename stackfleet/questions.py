@@ -203,7 +203,7 @@ def status() -> Question:
     return Question(
         """\
 SELECT status AS Status, path AS Path, image_id AS ImageId, reason AS Reason,
-       coalesce(list_sum(list_transform(map_values(tables), lambda each: each.rows)), 0)::BIGINT AS Rows,
+       coalesce(list_sum([each.rows for each in map_values(tables)]), 0)::BIGINT AS Rows,
        seconds AS Seconds, memory // 1048576 AS MiB, warnings AS Warnings, "exit" AS Exit, started AS Started,
        ended AS Ended, "case" AS "Case", note AS Note, identity.compared AS SameIdAs, copies AS Copies
 FROM manifests

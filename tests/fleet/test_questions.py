@@ -53,7 +53,11 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
         rows = [stack("all"), stack("old", OLD)] if app == OLD else [stack("all")]
         known = [COMMON, app]
         if number == 0:
-            rows += [stack("one of six", OLD), stack("plant", Unbacked=2), stack("vague", KeyQuality="partial")]
+            rows += [
+                stack("one of six", OLD),
+                stack("plant", Unbacked=2),
+                stack("vague", KeyQuality="partial"),
+            ]
         if number == 1:
             rows += [stack("one of eight"), stack("own", OWN), stack("cut", Incomplete=True)]
             known.append(OWN)
@@ -66,7 +70,9 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
         found = [{"Severity": "high", "Finding": "unbacked", "Symbol": "<private>", "Confidence": "likely"}]
         found.append({"Severity": None, "Finding": "hidden"})
         if number == 4:
-            found.append({"Severity": "high", "Finding": "unbacked", "StackKey": "x", "Confidence": "possible"})
+            found.append(
+                {"Severity": "high", "Finding": "unbacked", "StackKey": "x", "Confidence": "possible"}
+            )
             found.append({"Severity": "medium", "Finding": "start_mismatch", "Confidence": "certain"})
         host = None if number == 7 else f"pc-{number}"
         fleetlakes.add(made, f"i{number}", host=host, traces=rows, modulesets=sets(*known), findings=found)
@@ -133,7 +139,9 @@ def test_status_has_the_failed_first(lake: pathlib.Path) -> None:
     assert rows[1]["Rows"] > 0
 
 
-@pytest.mark.parametrize("command", [["rare"], ["findings"], ["status"], ["diff"], ["rare", "--by", "ShapeKey"]])
+@pytest.mark.parametrize(
+    "command", [["rare"], ["findings"], ["status"], ["diff"], ["rare", "--by", "ShapeKey"]]
+)
 def test_the_sql_that_is_shown_gives_the_same_rows(command: List[str], lake: pathlib.Path) -> None:
     pair = ["pc-0", "pc-1"] if command == ["diff"] else []
     arguments = [command[0], lake, *pair, *command[1:]]
