@@ -118,11 +118,11 @@ def synthetic(folder: pathlib.Path) -> None:
         ]
         keys = [*own, *(int(common * chance.random() ** 3) for _ in range(each - len(own)))]
         rows = pa.table(_columns(f"i{number}", keys), schema=SCHEMAS[TRACES])
+        versions = [{"Version": each, "Module": f"m{each}"} for each in range(100 + number % 3)]
         sets = [
-            {"ModuleSet": each + 1, "Module": f"m{each % 40}", "ModuleStamp": each % 7 if number % 3 else 0}
-            for each in range(_SETS)
+            {"ModuleSet": each + 1, "Versions": [each % 40, each % 70, each % 103]} for each in range(_SETS)
         ]
-        fleetlakes.add(lake, f"i{number}", host=f"pc-{number % _HOSTS}", traces=rows, modulesets=sets)
+        fleetlakes.add(lake, f"i{number}", host=f"pc-{number % _HOSTS}", traces=rows, modules=versions, modulesets=sets)
 
 
 def _columns(image_id: str, keys: List[int]) -> Any:

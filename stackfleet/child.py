@@ -14,6 +14,7 @@ When its input ends, whoever started it is gone, and it ends at once, with all t
 from __future__ import annotations
 
 import ctypes
+import importlib
 import json
 import logging
 import os
@@ -21,11 +22,14 @@ import queue
 import signal
 import sys
 import threading
+import time
 import traceback
-from typing import Any
+from typing import Any, Optional
 
 _END_WITH_PARENT = 1
 """PR_SET_PDEATHSIG of prctl(2)."""
+
+_TRIES, _PAUSE = 50, 0.1
 
 
 class Line:
@@ -77,12 +81,36 @@ def end_with_parent() -> None:
         ctypes.CDLL(None).prctl(_END_WITH_PARENT, signal.SIGKILL)
 
 
+def use_cache(folder: Optional[str]) -> None:
+    """Tells Volatility where its cache is, before anything of it is imported that looks there.
+
+    Args:
+        folder: the cache; None for Volatility's own place
+    """
+    from volatility3.framework import constants
+
+    if folder is not None:
+        os.makedirs(folder, exist_ok=True)
+        constants.CACHE_PATH = folder
+    for left in reversed(range(_TRIES)):
+        try:
+            importlib.import_module("volatility3.schemas")
+            return
+        except ValueError:
+            # Another process is just writing the list of tables that were found to be valid.
+            if not left:
+                raise
+            time.sleep(_PAUSE)
+
+
 def read(line: Line, job: dict[str, Any]) -> None:
     """Reads an image and writes its tables."""
     from .job import reading
-    from .opening import NotOpenedError, opened, prepare
 
     options = reading(job["reading"])
+    use_cache(options.cache_path)
+    from .opening import NotOpenedError, opened, prepare
+
     prepare(options)
     from volatility3.framework import exceptions
     from volatility3.plugins.windows.stacktraces.base.tables import MissingTableError
@@ -112,9 +140,12 @@ def read(line: Line, job: dict[str, Any]) -> None:
 def check(line: Line, job: dict[str, Any]) -> None:
     """Says which versions the plugins and Volatility have, and fills Volatility's cache of symbol tables."""
     from .job import reading
+
+    options = reading(job["reading"])
+    use_cache(options.cache_path)
     from .opening import prepare, warm_cache
 
-    prepare(reading(job["reading"]))
+    prepare(options)
     from .versions import of_plugins
 
     try:

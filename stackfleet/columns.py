@@ -15,7 +15,7 @@ import pyarrow as pa
 from volatility3.plugins.windows.stacktraces.flat.decode import schema
 from volatility3.plugins.windows.stacktraces.rows.columns import COLUMNS, PLUGINS, Hex
 
-from .layout import FINDINGS, FRAMES, IMAGE, MODULE_SETS, TRACES, TRAP_FRAMES
+from .layout import FINDINGS, FRAMES, IMAGE, MODULE_SETS, MODULES, TRACES, TRAP_FRAMES
 
 TIME = pa.timestamp("us", tz="UTC")
 
@@ -49,13 +49,20 @@ SCHEMAS: dict[str, Any] = {
     IMAGE: pa.schema(_flat(schema.IMAGE)),
     FINDINGS: pa.schema(_listed("tracefindings")),
     TRAP_FRAMES: pa.schema([*_KEYS, *_listed("trapframes")]),
+    MODULES: pa.schema(
+        [
+            *_KEYS,
+            pa.field("Version", pa.uint64(), False),
+            pa.field("Module", pa.string(), False),
+            pa.field("ModuleStamp", pa.uint64()),
+            pa.field("ModuleSize", pa.uint64()),
+        ]
+    ),
     MODULE_SETS: pa.schema(
         [
             *_KEYS,
             pa.field("ModuleSet", pa.uint64(), False),
-            pa.field("Module", pa.string(), False),
-            pa.field("ModuleStamp", pa.uint64()),
-            pa.field("ModuleSize", pa.uint64()),
+            pa.field("Versions", pa.list_(pa.field("item", pa.uint64(), False)), False),
         ]
     ),
 }

@@ -11,7 +11,7 @@ from __future__ import annotations
 import pathlib
 
 TRACES, FRAMES, FINDINGS, IMAGE, TRAP_FRAMES = "traces", "frames", "findings", "image", "trapframes"
-MODULE_SETS = "modulesets"
+MODULES, MODULE_SETS = "modules", "modulesets"
 
 TABLES: dict[str, str] = {
     TRACES: "every stack",
@@ -19,7 +19,8 @@ TABLES: dict[str, str] = {
     FINDINGS: "which stacks matter, and why",
     IMAGE: "what the image is",
     TRAP_FRAMES: "register states that the kernel saved",
-    MODULE_SETS: "versions of modules: those in the key of a stack, by its ModuleSet",
+    MODULES: "versions of modules that are in stacks",
+    MODULE_SETS: "of which of these the key of a stack is made, by its ModuleSet",
 }
 """The tables of a lake and what they hold."""
 

@@ -29,9 +29,6 @@ def prepare(reading: Reading) -> None:
     framework.require_interface_version(2, 0, 0)
     volatility3.plugins.__path__ = [*plugin_folders(reading.plugin_dirs), *constants.PLUGINS_PATH]
     volatility3.symbols.__path__ = [*reading.symbol_dirs, *constants.SYMBOL_BASEPATHS]
-    if reading.cache_path:
-        constants.CACHE_PATH = reading.cache_path
-        pathlib.Path(reading.cache_path).mkdir(parents=True, exist_ok=True)
     if reading.offline:
         constants.OFFLINE = True
 

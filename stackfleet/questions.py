@@ -61,7 +61,6 @@ def rare(by: str, kinds: Sequence[str], max_hosts: int, limit: int, images: int,
         )
     # Of those that are equally rare, stacks through code in no file come first.
     order = "Comparable DESC, Hosts / Among, Outside DESC, Among DESC, Key"
-    version = "Module, coalesce(ModuleStamp, 0) AS Stamp, coalesce(ModuleSize, 0) AS Size"
     sql = f"""\
 WITH few AS (
     SELECT {by} AS Key, count(DISTINCT HostNumber) AS Hosts, {module_set} AS ModuleSet,
@@ -71,14 +70,14 @@ WITH few AS (
     GROUP BY {by}
     HAVING count(DISTINCT HostNumber) <= {max_hosts}
 ), versions AS (
-    SELECT {version}, bitstring_agg(HostNumber, 1, {max(images, 1)}) AS Bits
-    FROM (SELECT DISTINCT Module, ModuleStamp, ModuleSize, HostNumber
-          FROM modulesets JOIN hosts USING (ImageId))
-    GROUP BY ALL
+    SELECT Version, bitstring_agg(HostNumber, 1, {max(images, 1)}) AS Bits
+    FROM modules JOIN hosts USING (ImageId)
+    GROUP BY Version
 ), of_set AS (
     SELECT ModuleSet, bit_and(Bits) AS Bits
-    FROM (SELECT DISTINCT ModuleSet, {version} FROM modulesets SEMI JOIN ({of_key}) USING (ModuleSet))
-    JOIN versions USING (Module, Stamp, Size)
+    FROM (SELECT ModuleSet, unnest(any_value(Versions)) AS Version
+          FROM modulesets SEMI JOIN ({of_key}) USING (ModuleSet) GROUP BY ModuleSet)
+    JOIN versions USING (Version)
     GROUP BY ModuleSet
 ), of_key AS (
     SELECT Key, bit_count(bit_or(Bits)) AS Among

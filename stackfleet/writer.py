@@ -9,6 +9,7 @@ batch, and a column of frames is that, taken by number: no row of frames exists 
 from __future__ import annotations
 
 import hashlib
+import struct
 from array import array
 from collections.abc import Iterable, Sequence
 from typing import Any, Optional
@@ -21,7 +22,7 @@ from volatility3.plugins.windows.stacktraces.flat.stack import FlatStack
 from volatility3.plugins.windows.stacktraces.flat.tables import FRAME, FlatTables
 
 from .columns import SCHEMAS
-from .layout import FRAMES, MODULE_SETS, TABLES, TRACES, table_file
+from .layout import FRAMES, MODULE_SETS, MODULES, TABLES, TRACES, table_file
 
 BATCH = 1 << 14
 """Stacks of a batch, if they have few frames."""
@@ -30,6 +31,8 @@ MOST_FRAMES = 1 << 18
 
 _Version = tuple[str, Optional[int], Optional[int]]
 """Name in lower case, TimeDateStamp, SizeOfImage."""
+_NONE = {0}
+"""The number of a frame in no module, among those of versions."""
 
 
 class TableFiles:
@@ -89,8 +92,9 @@ class StackWriter:
     def __init__(self, tables: FlatTables, files: TableFiles) -> None:
         self._tables = tables
         self._files = files
-        self._sets: dict[frozenset[Optional[_Version]], int] = {}
-        self._keys: Optional[tuple[object, ...]] = None
+        self._modules: dict[_Version, int] = {}
+        self._sets: set[int] = set()
+        self._keys: tuple[object, ...] = ()
         self._begin()
 
     def add(self, stack: FlatStack) -> None:
@@ -110,13 +114,10 @@ class StackWriter:
             self._write()
 
     def finish(self) -> None:
-        """Writes what is left, and the module sets of all stacks."""
+        """Writes what is left, and the versions of modules."""
         self._write()
-        keys = self._keys or ()
-        # Sets that differ by frames in no module only have the same number.
-        sets = {number: _sorted(known) for known, number in self._sets.items()}
-        rows = ((*keys, number, *each) for number, versions in sets.items() for each in versions)
-        self._files.write_rows(MODULE_SETS, rows)
+        rows = ((*self._keys, number, *version) for version, number in self._modules.items())
+        self._files.write_rows(MODULES, rows)
 
     def _begin(self) -> None:
         self._traces: list[tuple[object, ...]] = []
@@ -127,7 +128,8 @@ class StackWriter:
         self._distinct: list[tuple[object, ...]] = []
         # The frame is kept beside its place, so that no other frame gets its address.
         self._known: dict[int, tuple[FlatFrame, int]] = {}
-        self._versions: list[Optional[_Version]] = []
+        self._versions = array("Q")
+        self._new_sets: list[tuple[object, ...]] = []
 
     def _of_frames(self, stack: FlatStack) -> list[int]:
         """Returns the places of the frames of a stack among the distinct ones of the batch."""
@@ -147,7 +149,7 @@ class StackWriter:
 
     def _new(self, frame: FlatFrame, walked: Any = None) -> int:
         self._distinct.append(self._tables.frame(frame, walked))
-        self._versions.append(_version(frame))
+        self._versions.append(0 if frame.module is None else self._version(frame.module, frame))
         return len(self._distinct) - 1
 
     def _module_set(self, stack: FlatStack, places: Sequence[int]) -> Optional[int]:
@@ -163,15 +165,26 @@ class StackWriter:
                 for number, (place, walked) in enumerate(zip(places, stack.walked))
                 if walked.how != schema.SCAN and (number or walked.how != schema.TRAP)
             ]
-        known = frozenset(map(self._versions.__getitem__, places))
-        number = self._sets.get(known)
+        known = sorted(set(map(self._versions.__getitem__, places)) - _NONE)
+        if not known:
+            return None
+        number = module_set(known)
+        if number not in self._sets:
+            self._sets.add(number)
+            self._new_sets.append((*self._keys, number, known))
+        return number
+
+    def _version(self, module: str, frame: FlatFrame) -> int:
+        """Returns the number of the version of a module in which a frame is."""
+        version = module.lower(), frame.stamp, frame.size
+        number = self._modules.get(version)
         if number is None:
-            versions = _sorted(known)
-            number = self._sets[known] = module_set(versions) if versions else 0
-        return number or None
+            number = self._modules[version] = version_number(*version)
+        return number
 
     def _write(self) -> None:
         """Writes the batch, and begins the next one."""
+        self._files.write_rows(MODULE_SETS, self._new_sets)
         if self._traces:
             columns = _transposed(TRACES, self._traces)
             self._files.write(TRACES, columns)
@@ -197,23 +210,22 @@ class StackWriter:
         return columns
 
 
-def module_set(versions: Iterable[_Version]) -> int:
-    """Returns the number of a set of module versions: the first 8 bytes of a SHA-256, equal everywhere.
+def version_number(module: str, stamp: Optional[int], size: Optional[int]) -> int:
+    """Returns the number of a version of a module: 8 bytes of a SHA-256, equal everywhere."""
+    return _first(f"{module},{stamp},{size}".encode("utf-8", "replace"))
+
+
+def module_set(versions: Sequence[int]) -> int:
+    """Returns the number of a set of versions: 8 bytes of a SHA-256, equal everywhere.
 
     Args:
-        versions: sorted
+        versions: their numbers, in ascending order
     """
-    lines = ("".join((name, f",{stamp},{size}\n")) for name, stamp, size in versions)
-    return int.from_bytes(hashlib.sha256("".join(lines).encode("utf-8", "replace")).digest()[:8], "big")
+    return _first(struct.pack(f"<{len(versions)}Q", *versions))
 
 
-def _version(frame: FlatFrame) -> Optional[_Version]:
-    return None if frame.module is None else (frame.module.lower(), frame.stamp, frame.size)
-
-
-def _sorted(known: Iterable[Optional[_Version]]) -> list[_Version]:
-    versions = [each for each in known if each is not None]
-    return sorted(versions, key=lambda each: (each[0], each[1] or -1, each[2] or -1))
+def _first(data: bytes) -> int:
+    return int.from_bytes(hashlib.sha256(data).digest()[:8], "big")
 
 
 def _numbers(kind: Any, values: array[int]) -> Any:

@@ -22,21 +22,18 @@ from tests.support.fleetrun import fleet
 Row = Dict[str, Any]
 
 COMMON, OLD, NEW, OWN = 1, 2, 3, 4
-"""Sets of module versions: on all hosts, on six, on two."""
-SETS = {
-    COMMON: [("ntdll", 1)],
-    OLD: [("ntdll", 1), ("app", 1)],
-    NEW: [("ntdll", 1), ("app", 2)],
-    OWN: [("oem", 9)],
-}
+"""Sets of module versions: on all hosts, on six, on two, on one."""
+SETS = {COMMON: [10], OLD: [10, 20], NEW: [10, 21], OWN: [90]}
+"""The numbers of the versions in each."""
 
 
-def sets(*numbers: int) -> List[Row]:
-    return [
-        {"ModuleSet": number, "Module": name, "ModuleStamp": stamp, "ModuleSize": 0x1000}
-        for number in numbers
-        for name, stamp in SETS[number]
-    ]
+def modules(*numbers: int) -> Dict[str, List[Row]]:
+    """The tables of an image that has these sets."""
+    versions = sorted({version for number in numbers for version in SETS[number]})
+    return {
+        "modules": [{"Version": version, "Module": f"m{version // 10}"} for version in versions],
+        "modulesets": [{"ModuleSet": number, "Versions": SETS[number]} for number in numbers],
+    }
 
 
 def stack(key: str, module_set: int = COMMON, **more: Any) -> Row:
@@ -75,8 +72,8 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
             )
             found.append({"Severity": "medium", "Finding": "start_mismatch", "Confidence": "certain"})
         host = None if number == 7 else f"pc-{number}"
-        fleetlakes.add(made, f"i{number}", host=host, traces=rows, modulesets=sets(*known), findings=found)
-    fleetlakes.add(made, "i0again", host="PC-0", traces=[stack("plant", Unbacked=2)], modulesets=sets(COMMON))
+        fleetlakes.add(made, f"i{number}", host=host, traces=rows, findings=found, **modules(*known))
+    fleetlakes.add(made, "i0again", host="PC-0", traces=[stack("plant", Unbacked=2)], **modules(COMMON))
     made.publish(fleetlakes.manifest("u1", {}, status="failed", reason="no kernel", path="/images/bad.raw"))
     return folder
 

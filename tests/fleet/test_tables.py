@@ -15,9 +15,9 @@ from volatility3.plugins.windows.stacktraces.flat.imagefacts import Warnings
 
 from stackfleet.columns import SCHEMAS
 from stackfleet.job import Reading
-from stackfleet.layout import FINDINGS, FRAMES, IMAGE, MODULE_SETS, TABLES, TRACES, TRAP_FRAMES
+from stackfleet.layout import FINDINGS, FRAMES, IMAGE, MODULE_SETS, MODULES, TABLES, TRACES, TRAP_FRAMES
 from stackfleet.reading import ImageTables
-from stackfleet.writer import TableFiles, module_set
+from stackfleet.writer import TableFiles, module_set, version_number
 from tests.forge import context, kernels, sample
 from tests.forge.context import Opened
 from tests.forge.kernel import Kernel
@@ -93,9 +93,14 @@ def test_module_sets_are_the_versions_in_the_frames(paths: Dict[str, pathlib.Pat
     frames: Dict[str, List[Dict[str, Any]]] = {}
     for row in pq.ParquetFile(paths[FRAMES]).read().to_pylist():
         frames.setdefault(row["TraceId"], []).append(row)
-    listed: Dict[int, set[Any]] = {}
-    for row in pq.ParquetFile(paths[MODULE_SETS]).read().to_pylist():
-        listed.setdefault(row["ModuleSet"], set()).add((row["Module"], row["ModuleStamp"], row["ModuleSize"]))
+    versions = {
+        row["Version"]: (row["Module"], row["ModuleStamp"], row["ModuleSize"])
+        for row in pq.ParquetFile(paths[MODULES]).read().to_pylist()
+    }
+    listed = {
+        row["ModuleSet"]: {versions[number] for number in row["Versions"]}
+        for row in pq.ParquetFile(paths[MODULE_SETS]).read().to_pylist()
+    }
     seen = 0
     for trace in pq.ParquetFile(paths[TRACES]).read().to_pylist():
         counted = {
@@ -105,7 +110,7 @@ def test_module_sets_are_the_versions_in_the_frames(paths: Dict[str, pathlib.Pat
         }
         if counted:
             assert listed[trace["ModuleSet"]] == counted
-            assert module_set(sorted(counted)) == trace["ModuleSet"]
+            assert module_set(sorted(version_number(*each) for each in counted)) == trace["ModuleSet"]
             seen += 1
         else:
             assert trace["ModuleSet"] is None
