@@ -1,6 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""stackfleet: Parquet against Volatility's renderer, two workers against one, and what is rare in a large lake."""
+"""stackfleet: Parquet against Volatility's renderer, two workers against one, what is rare in a large lake."""
 
 from __future__ import annotations
 
@@ -122,7 +122,8 @@ def synthetic(folder: pathlib.Path) -> None:
         sets = [
             {"ModuleSet": each + 1, "Versions": [each % 40, each % 70, each % 103]} for each in range(_SETS)
         ]
-        fleetlakes.add(lake, f"i{number}", host=f"pc-{number % _HOSTS}", traces=rows, modules=versions, modulesets=sets)
+        tables = {"traces": rows, "modules": versions, "modulesets": sets}
+        fleetlakes.add(lake, f"i{number}", host=f"pc-{number % _HOSTS}", **tables)
 
 
 def _columns(image_id: str, keys: List[int]) -> Any:

@@ -2,8 +2,8 @@
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
 """Writes the tables of one image as Parquet, batch by batch; no batch holds more than BATCH rows.
 
-Stacks share most of their frames. What is to be said of a frame is made once for each distinct frame of a
-batch, and a column of frames is that, taken by number: no row of frames exists in Python.
+Stacks share most of their frames. What is to be said of a frame is made once for each distinct frame, and a
+column of frames is that, taken by number: no row of frames exists in Python.
 """
 
 from __future__ import annotations
@@ -28,6 +28,15 @@ BATCH = 1 << 14
 """Stacks of a batch, if they have few frames."""
 MOST_FRAMES = 1 << 18
 """Frames of a batch."""
+MOST_DISTINCT = 1 << 15
+"""Distinct frames that are kept for the next batch."""
+
+MOST_LETTERS = 1 << 26
+"""Letters of the texts of a batch: paths that an image makes up may have thousands each."""
+
+_STACK = [column.name for column in schema.TRACES].index("Stack")
+_SAID = schema.FRAMES[FRAME + 1 :]
+"""What is said of a frame wherever it is."""
 
 _Version = tuple[str, Optional[int], Optional[int]]
 """Name in lower case, TimeDateStamp, SizeOfImage."""
@@ -96,21 +105,22 @@ class StackWriter:
         self._sets: set[int] = set()
         self._keys: tuple[object, ...] = ()
         self._begin()
+        self._forget()
 
     def add(self, stack: FlatStack) -> None:
         """Takes a stack."""
         self._keys = self._tables.key(stack)[:2]
         places = self._of_frames(stack)
-        self._traces.append((*self._tables.trace(stack), self._module_set(stack, places)))
+        row = self._tables.trace(stack)
+        self._traces.append((*row, self._module_set(stack, places)))
+        self._letters += len(row[_STACK] or "") + sum(map(self._sizes.__getitem__, places))  # type: ignore[arg-type]
         if places:
             self._depths.append(len(places))
             self._with_frames.append(len(self._traces) - 1)
             self._places.extend(places)
             self._numbers.extend(range(len(stack.frames)))
-            if len(self._places) >= MOST_FRAMES:
-                self._write()
-                return
-        if len(self._traces) >= BATCH:
+        full = len(self._traces) >= BATCH or len(self._places) >= MOST_FRAMES
+        if full or self._letters >= MOST_LETTERS:
             self._write()
 
     def finish(self) -> None:
@@ -120,16 +130,24 @@ class StackWriter:
         self._files.write_rows(MODULES, rows)
 
     def _begin(self) -> None:
+        """Begins a batch."""
         self._traces: list[tuple[object, ...]] = []
         self._with_frames = array("i")
         self._depths = array("i")
         self._places = array("i")
         self._numbers = array("q")
+        self._new_sets: list[tuple[object, ...]] = []
+        self._letters = 0
+
+    def _forget(self) -> None:
+        """Forgets the distinct frames."""
         self._distinct: list[tuple[object, ...]] = []
+        self._columns: list[Any] = [[] for _ in _SAID]
+        self._made = 0
         # The frame is kept beside its place, so that no other frame gets its address.
         self._known: dict[int, tuple[FlatFrame, int]] = {}
         self._versions = array("Q")
-        self._new_sets: list[tuple[object, ...]] = []
+        self._sizes = array("q")
 
     def _of_frames(self, stack: FlatStack) -> list[int]:
         """Returns the places of the frames of a stack among the distinct ones of the batch."""
@@ -148,7 +166,9 @@ class StackWriter:
         return found[1]
 
     def _new(self, frame: FlatFrame, walked: Any = None) -> int:
-        self._distinct.append(self._tables.frame(frame, walked))
+        said = self._tables.frame(frame, walked)
+        self._distinct.append(said)
+        self._sizes.append(sum(len(each) for each in said if isinstance(each, str)))
         self._versions.append(0 if frame.module is None else self._version(frame.module, frame))
         return len(self._distinct) - 1
 
@@ -191,6 +211,8 @@ class StackWriter:
             if self._places:
                 self._files.write(FRAMES, self._frame_columns(columns))
         self._begin()
+        if len(self._distinct) > MOST_DISTINCT:
+            self._forget()
 
     def _frame_columns(self, traces: Sequence[Any]) -> list[Any]:
         owners = array("i")
@@ -204,10 +226,19 @@ class StackWriter:
         ]
         columns.append(_numbers(pa.int64(), self._numbers))
         places = _numbers(pa.int32(), self._places)
-        said = schema.FRAMES[FRAME + 1 :]
-        for column, values in zip(said, zip(*self._distinct)):
-            columns.append(_array(FRAMES, column.name, values).take(places))
-        return columns
+        return [*columns, *(said.take(places) for said in self._said())]
+
+    def _said(self) -> list[Any]:
+        """Returns the columns of the distinct frames; what was made for earlier batches is kept."""
+        new = self._distinct[self._made :]
+        self._made = len(self._distinct)
+        if new:
+            made = [_array(FRAMES, column.name, values) for column, values in zip(_SAID, zip(*new))]
+            self._columns = [
+                pa.chunked_array([old, each]).combine_chunks() if len(old) else each
+                for old, each in zip(self._columns, made)
+            ]
+        return self._columns
 
 
 def version_number(module: str, stamp: Optional[int], size: Optional[int]) -> int:
