@@ -1,6 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""stackfleet: Parquet against Volatility's renderer, two workers against one, what is rare in a large lake."""
+"""stackfleet: Parquet against Volatility's renderer, two workers against one, rare stacks of a large lake."""
 
 from __future__ import annotations
 

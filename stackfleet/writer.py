@@ -113,7 +113,7 @@ class StackWriter:
         places = self._of_frames(stack)
         row = self._tables.trace(stack)
         self._traces.append((*row, self._module_set(stack, places)))
-        self._letters += len(row[_STACK] or "") + sum(map(self._sizes.__getitem__, places))  # type: ignore[arg-type]
+        self._letters += len(row[_STACK] or "") + sum(map(self._sizes.__getitem__, places))
         if places:
             self._depths.append(len(places))
             self._with_frames.append(len(self._traces) - 1)

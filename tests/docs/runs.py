@@ -41,8 +41,9 @@ for row in rows:
 class Runner:
     """The sample image in a folder, and commands that run there.
 
-    `vol` is Volatility with the plugins of this checkout, `stackfleet` that of this checkout. They get the options that whoever has run
-    `dev.py demo` has in an alias (docs/sample.md). Their banners and warnings are left out.
+    `vol` is Volatility with the plugins of this checkout, `stackfleet` that of this checkout. They get the
+    options that whoever has run `dev.py demo` has in an alias (docs/sample.md). Banners and warnings are left
+    out.
 
     Args:
         folder: an empty folder

@@ -84,7 +84,7 @@ class Stub(http.server.BaseHTTPRequestHandler):
 
     events: List[Dict[str, Any]] = []
 
-    def do_POST(self) -> None:  # noqa: N802
+    def do_POST(self) -> None:
         body = self.rfile.read(int(self.headers["Content-Length"]))
         head = f"Content-Type: {self.headers['Content-Type']}\r\n\r\n".encode()
         for part in email.message_from_bytes(head + body).walk():

@@ -8,7 +8,7 @@ import csv
 import io
 import json
 import pathlib
-from typing import Any, Dict, List
+from typing import Any, Dict, List, Optional
 
 import duckdb
 import pyarrow.parquet as pq
@@ -36,7 +36,7 @@ def modules(*numbers: int) -> Dict[str, List[Row]]:
     }
 
 
-def stack(key: str, module_set: int = COMMON, **more: Any) -> Row:
+def stack(key: str, module_set: Optional[int] = COMMON, **more: Any) -> Row:
     return {"StackKey": key, "ShapeKey": f"shape-{key}", "ModuleSet": module_set, "Stack": key, **more}
 
 
@@ -63,7 +63,7 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
         if number == 6:
             rows.append(stack("one of two", NEW))
         if number == 5:
-            rows.append(stack("nowhere", 0) | {"ModuleSet": None})
+            rows.append(stack("nowhere", None))
         found = [{"Severity": "high", "Finding": "unbacked", "Symbol": "<private>", "Confidence": "likely"}]
         found.append({"Severity": None, "Finding": "hidden"})
         if number == 4:

@@ -59,7 +59,8 @@ def test_the_loop_over_vol_keeps_what_failed(
     program.chmod(0o755)
     known: Dict[str, str] = dict(os.environ, PATH=f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
     subprocess.run(["sh", "-c", block("sh", "vol -q")], cwd=folder, env=known, check=True)
-    codes = dict(reversed(line.split()) for line in (folder / "codes.txt").read_text().splitlines())
+    lines = [line.split() for line in (folder / "codes.txt").read_text().splitlines()]
+    codes = {image: code for code, image in lines}
     assert codes.pop("cut.dmp") == "1"
     assert set(codes.values()) == {"0"}
     assert len(list(folder.glob("*.dmp.parquet"))) == 2
