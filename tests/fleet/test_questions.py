@@ -64,7 +64,9 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
             rows.append(stack("one of two", NEW))
         if number == 5:
             rows.append(stack("nowhere", None))
-        found = [{"Severity": "high", "Finding": "unbacked", "Symbol": "<private>", "Confidence": "likely"}]
+        found: List[Row] = [
+            {"Severity": "high", "Finding": "unbacked", "Symbol": "<private>", "Confidence": "likely"}
+        ]
         found.append({"Severity": None, "Finding": "hidden"})
         if number == 4:
             found.append(
