@@ -42,7 +42,15 @@ LEAST_BRANCHES = 95
 """Percent of the branches of the plugins that the tests take."""
 
 PIP = ["-m", "pip", "--disable-pip-version-check"]
-PACKAGED = ["setup.py", "setup.cfg", "pyproject.toml", "LICENSE", "volatility3_plugins", "symbols"]
+PACKAGED = [
+    "setup.py",
+    "setup.cfg",
+    "pyproject.toml",
+    "LICENSE",
+    "volatility3_plugins",
+    "symbols",
+    "stackfleet",
+]
 """The files and folders of which the wheel is made (README is its description only)."""
 
 NO_VENV = """\

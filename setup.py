@@ -25,7 +25,12 @@ from setuptools.command.editable_wheel import editable_wheel
 
 PLUGINS = "volatility3.plugins.windows"
 SYMBOLS = "volatility3.symbols.windows.stacktraces"
-FOLDERS: Dict[str, str] = {PLUGINS: "volatility3_plugins/windows", SYMBOLS: "symbols/windows/stacktraces"}
+FLEET = "stackfleet"
+FOLDERS: Dict[str, str] = {
+    PLUGINS: "volatility3_plugins/windows",
+    SYMBOLS: "symbols/windows/stacktraces",
+    FLEET: "stackfleet",
+}
 
 NOTE = """\
 volatility3-stacktraces has put files into this folder, which is Volatility's.

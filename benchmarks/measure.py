@@ -14,7 +14,7 @@ import pathlib
 import subprocess
 import sys
 import tempfile
-from typing import Callable, List, NamedTuple, Sequence
+from typing import Callable, List, NamedTuple, Optional, Sequence
 
 from tests.forge.vol import REPOSITORY
 
@@ -88,15 +88,29 @@ def launched(
     """
     executable = pathlib.Path(sys.executable).with_name("vol")
     with tempfile.TemporaryDirectory() as folder:
+        command = [sys.executable, *python, str(executable), *(["-o", folder] if output_folder else [])]
+        return measured([*command, *arguments], keep, XDG_CACHE_HOME=str(cache))
+
+
+def measured(
+    command: Sequence[str], keep: bool = False, cwd: Optional[pathlib.Path] = None, **variables: str
+) -> Run:
+    """Runs a command; what it costs has all processes in it for which it waits.
+
+    Args:
+        command: the command
+        keep: return what is printed
+        cwd: the folder in which it runs
+        variables: of its environment
+    """
+    with tempfile.TemporaryDirectory() as folder:
         files = {name: pathlib.Path(folder) / name for name in ("cost", "output", "errors")}
-        command = [sys.executable, str(_HERE / "launch.py"), str(files["cost"])]
-        command += [sys.executable, *python, str(executable), *(["-o", folder] if output_folder else [])]
-        command += arguments
-        environment = dict(os.environ, XDG_CACHE_HOME=str(cache))
+        environment = dict(os.environ, **variables)
         # Users have Volatility's bytecode cached, whatever the machine that measures is set to.
         environment.pop("PYTHONDONTWRITEBYTECODE", None)
+        whole = [sys.executable, str(_HERE / "launch.py"), str(files["cost"]), *command]
         with files["output"].open("wb") as output, files["errors"].open("wb") as errors:
-            subprocess.run(command, stdout=output, stderr=errors, env=environment, check=True)
+            subprocess.run(whole, stdout=output, stderr=errors, env=environment, cwd=cwd, check=True)
         figures = json.loads(files["cost"].read_text(encoding="utf-8"))
         if figures["code"]:
             raise RunFailedError(files["errors"].read_text(encoding="utf-8"))

@@ -85,6 +85,7 @@ def test_the_wheel_holds_the_tree_and_nothing_else(wheel: pathlib.Path) -> None:
         for path in folder.rglob("*")
         if path.suffix in (".py", ".json", ".typed")
     }
+    expected |= {f"stackfleet/{path.name}" for path in (ROOT / "stackfleet").glob("*.py")}
     note = "volatility3-stacktraces.txt"
     expected |= {f"volatility3/{note}", f"volatility3/symbols/windows/{note}"}
     with zipfile.ZipFile(wheel) as archive:

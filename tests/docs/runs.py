@@ -41,8 +41,9 @@ for row in rows:
 class Runner:
     """The sample image in a folder, and commands that run there.
 
-    `vol` is Volatility with the plugins of this checkout. It gets the options that whoever has run
-    `dev.py demo` has in an alias (docs/sample.md). Its banner and its warnings are left out.
+    `vol` is Volatility with the plugins of this checkout, `stackfleet` that of this checkout. They get the
+    options that whoever has run `dev.py demo` has in an alias (docs/sample.md). Banners and warnings are left
+    out.
 
     Args:
         folder: an empty folder
@@ -63,6 +64,14 @@ class Runner:
         program = programs / "vol"
         text = f"#!/bin/bash\nset -o pipefail\n{shlex.join(words)} \"$@\" | sed -e '1{{/^{_BANNER}/d}}'\n"
         program.write_text(text)
+        program.chmod(0o755)
+        fleet = [sys.executable, "-m", "stackfleet"]
+        reading = ["--symbol-dirs", str(symbols), "--cache-path", str(folder / "cache"), "--offline"]
+        program = programs / "stackfleet"
+        program.write_text(
+            f'#!/bin/bash\nif [ "$1" = run ]; then\n    {shlex.join(fleet)} "$@" {shlex.join(reading)}\n'
+            f'else\n    {shlex.join(fleet)} "$@"\nfi\n'
+        )
         program.chmod(0o755)
         self._environment = dict(
             os.environ,
@@ -126,7 +135,9 @@ class Runner:
         for numbers in pages.commands(block):
             words = [block.lines[number] for number in numbers]
             command = " ".join(word.rstrip("\\") for word in words)[2:]
-            assert command.startswith("vol "), f"not a command that reads the sample: {command}"
+            assert command.startswith(("vol ", "stackfleet ")), (
+                f"not a command that reads the sample: {command}"
+            )
             printed = self.output(command)
             lines += [*([""] if spoke else []), *words, *(printed if any(printed) else ())]
             spoke = any(printed)

@@ -273,6 +273,10 @@ class Image:
         """
         return self._once(make, make)
 
+    def set_part(self, make: Callable[[Image], Part], made: Part) -> None:
+        """Puts something into the place of what `make(image)` gives, for `part` to return."""
+        self._parts[make] = made
+
     def _counted(self, layer_name: str, start: int, length: int) -> Extents:
         """Reads a range of a layer, and counts the pages of it."""
         found = bulk.read_extents(self.context, layer_name, start, length)

@@ -170,13 +170,21 @@ class Findings(interfaces.configuration.VersionableInterface):
         kinds = tuple({kind: None for each in self._gathered for kind in each.check.kinds})
         wanted = FlatWanted(kinds, facts.pids, scan_threads=facts.scan)
         for stack in self._traces.list_stacks(wanted) if kinds else ():
-            for each in self._gathered:
-                if stack.kind in each.check.kinds:
-                    each.ran = each.ran or bool(stack.frames)
-                    each.add(each.check.of_stack(stack, facts) if each.check.of_stack else ())
+            self.see(stack)
             yield stack
+        self.end()
+
+    def see(self, stack: FlatStack) -> None:
+        """Runs the checks on a stack. Who lists the stacks for other ends calls this, and then `end`."""
         for each in self._gathered:
-            each.add(each.check.of_image(facts) if each.check.of_image else ())
+            if stack.kind in each.check.kinds:
+                each.ran = each.ran or bool(stack.frames)
+                each.add(each.check.of_stack(stack, self._facts) if each.check.of_stack else ())
+
+    def end(self) -> None:
+        """Runs the checks that look at the image as a whole."""
+        for each in self._gathered:
+            each.add(each.check.of_image(self._facts) if each.check.of_image else ())
 
     def found(self) -> List[Outcome]:
         """Returns what `examine` has found, worst first, and then why checks could not run."""

@@ -1,0 +1,26 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""Where `stackfleet` and `python3 -m stackfleet` begin: packages that are missing are named."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+
+NEEDED = ("distributed", "duckdb", "psutil", "pyarrow", "rich", "volatility3")
+"""What the extra brings."""
+
+
+def main() -> int:
+    """Runs the command line; returns the exit code."""
+    missing = [name for name in NEEDED if importlib.util.find_spec(name) is None]
+    if missing:
+        print(f"stackfleet needs {', '.join(missing)}: pip install '.[fleet]'", file=sys.stderr)
+        return 2
+    from . import cli
+
+    return cli.main()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

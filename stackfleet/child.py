@@ -1,0 +1,175 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""The process that reads one image. It takes lines of JSON on its input and writes such on its output.
+
+    in   {"path": ..., "lake": ..., "attempt": ..., "reading": {...}}
+    out  {"identified": {"image_id": ..., "files": [...]}}
+    in   {"image_id": ...}                                      under which the tables are to be written
+    out  {"rows": 4096}                                         now and then
+    out  {"done": {...}} or {"failed": {"reason": ..., "final": true}}
+
+When its input ends, whoever started it is gone, and it ends at once, with all that it has started.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import importlib
+import json
+import logging
+import os
+import queue
+import signal
+import sys
+import threading
+import time
+import traceback
+from typing import Any, Optional
+
+_END_WITH_PARENT = 1
+"""PR_SET_PDEATHSIG of prctl(2)."""
+
+_TRIES, _PAUSE = 50, 0.1
+
+
+class Line:
+    """The line to whoever started this process.
+
+    Output goes elsewhere from here on: what libraries print must not get between the messages.
+    """
+
+    def __init__(self) -> None:
+        self._out = os.fdopen(os.dup(1), "w", encoding="utf-8")
+        os.dup2(2, 1)
+        self._heard: queue.Queue[dict[str, Any]] = queue.Queue()
+        threading.Thread(target=self._listen, daemon=True).start()
+
+    def hear(self) -> dict[str, Any]:
+        """Returns the next message; waits for it."""
+        return self._heard.get()
+
+    def tell(self, **message: Any) -> None:
+        """Sends a message."""
+        self._out.write(json.dumps(message) + "\n")
+        self._out.flush()
+
+    def _listen(self) -> None:
+        held = b""
+        while True:
+            data = os.read(0, 1 << 16)
+            if not data:
+                end_all()
+            *lines, held = (held + data).split(b"\n")
+            for line in lines:
+                self._heard.put(json.loads(line))
+
+
+def end_all() -> None:
+    """Ends this process and all that it has started."""
+    if hasattr(os, "killpg") and os.getpgrp() == os.getpid():
+        os.killpg(os.getpgrp(), signal.SIGKILL)
+    os._exit(1)
+
+
+def end_with_parent() -> None:
+    """Asks Linux to end this process with the thread that started it.
+
+    What holds Python's lock, such as one long search by a regular expression, keeps the thread that listens
+    from running.
+    """
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_END_WITH_PARENT, signal.SIGKILL)
+
+
+def use_cache(folder: Optional[str]) -> None:
+    """Tells Volatility where its cache is, before anything of it is imported that looks there.
+
+    Args:
+        folder: the cache; None for Volatility's own place
+    """
+    from volatility3.framework import constants
+
+    if folder is not None:
+        os.makedirs(folder, exist_ok=True)
+        constants.CACHE_PATH = folder
+    for left in reversed(range(_TRIES)):
+        try:
+            importlib.import_module("volatility3.schemas")
+            return
+        except ValueError:
+            # Another process is just writing the list of tables that were found to be valid.
+            if not left:
+                raise
+            time.sleep(_PAUSE)
+
+
+def read(line: Line, job: dict[str, Any]) -> None:
+    """Reads an image and writes its tables."""
+    from .job import reading
+
+    options = reading(job["reading"])
+    use_cache(options.cache_path)
+    from .opening import NotOpenedError, opened, prepare
+
+    prepare(options)
+    from volatility3.framework import exceptions
+    from volatility3.plugins.windows.stacktraces.base.tables import MissingTableError
+    from volatility3.plugins.windows.stacktraces.flat.imagefacts import Warnings
+
+    from .reading import ImageTables
+    from .writer import TableFiles
+
+    try:
+        with Warnings() as warnings:
+            tables = ImageTables(opened(job["path"]), options)
+            known = tables.identity()
+            line.tell(identified=known)
+            image_id = line.hear()["image_id"]
+            if image_id != known["image_id"]:
+                tables.rename(image_id)
+            files = TableFiles(job["lake"], image_id, job["attempt"])
+            facts = tables.write(files, warnings, lambda rows: line.tell(rows=rows))
+        line.tell(done={**facts, "rows": files.rows})
+    except (NotOpenedError, MissingTableError) as error:
+        line.tell(failed={"reason": str(error), "final": True})
+    except (exceptions.VolatilityException, OSError, MemoryError) as error:
+        traceback.print_exc()
+        line.tell(failed={"reason": f"{type(error).__name__}: {error}", "final": False})
+
+
+def check(line: Line, job: dict[str, Any]) -> None:
+    """Says which versions the plugins and Volatility have, and fills Volatility's cache of symbol tables."""
+    from .job import reading
+
+    options = reading(job["reading"])
+    use_cache(options.cache_path)
+    from .opening import prepare, warm_cache
+
+    prepare(options)
+    from .versions import of_plugins
+
+    try:
+        versions = of_plugins()
+        warm_cache()
+    except (ImportError, OSError) as error:
+        line.tell(failed={"reason": f"{error}", "final": True})
+    else:
+        line.tell(versions=versions)
+
+
+def main() -> None:
+    """Does the work that the first message names."""
+    end_with_parent()
+    line = Line()
+    logging.basicConfig(
+        level=logging.WARNING, stream=sys.stderr, format="%(levelname)s %(name)s: %(message)s"
+    )
+    job = line.hear()
+    (check if job.get("check") else read)(line, job)
+    sys.stderr.flush()
+    # The thread that listens is in a call of the system: an orderly end would wait for it.
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,169 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""The command line: `stackfleet run`, and what asks a lake."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import shlex
+import sys
+import uuid
+from collections.abc import Sequence
+from typing import Optional
+
+from . import asking
+from .job import Custody, Limits, Reading
+from .lake import Lake, LakeError
+from .planning import Plan, Settings, WrongUseError, absolute, plan
+
+ALL_DONE, WRONG_USE, SOME_FAILED, INTERRUPTED = 0, 2, 3, 130
+
+_SIZES = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
+_TIMES = {"": 1, "s": 1, "m": 60, "h": 3600}
+
+
+def main(arguments: Optional[Sequence[str]] = None) -> int:
+    """Runs a command; returns the exit code."""
+    parser = _parser()
+    asked = parser.parse_args(arguments)
+    try:
+        return int(asked.command(asked))
+    except (LakeError, WrongUseError) as error:
+        print(f"stackfleet: {error}", file=sys.stderr)
+        return WRONG_USE
+    except KeyboardInterrupt:
+        print("stackfleet: interrupted", file=sys.stderr)
+        return INTERRUPTED
+    except BrokenPipeError:
+        # Whoever read the output has seen enough. Python would complain when it closes it.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        return ALL_DONE
+
+
+def quantity(units: dict[str, int], text: str) -> float:
+    """Returns a number with a unit behind it, such as `90m` or `2G`."""
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)([a-z]?)i?b?", text.strip().lower())
+    if not found or found[2] not in units or not float(found[1]):
+        raise argparse.ArgumentTypeError(
+            f"{text} is not a number above 0 with one of {' '.join(units)} behind it"
+        )
+    return float(found[1]) * units[found[2]]
+
+
+def seconds(text: str) -> float:
+    """Returns the seconds of a time such as `90m`."""
+    return quantity(_TIMES, text)
+
+
+def size(text: str) -> int:
+    """Returns the bytes of a size such as `2G`."""
+    return int(quantity(_SIZES, text))
+
+
+def count(text: str) -> int:
+    """Returns a number above 0."""
+    if not text.isdigit() or not int(text):
+        raise argparse.ArgumentTypeError(f"{text} is not a number above 0")
+    return int(text)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="stackfleet", description=__doc__)
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    _add_run(commands)
+    asking.add_to(commands, count)
+    return parser
+
+
+def _add_run(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    run = commands.add_parser("run", help="read images and write their tables to a lake")
+    run.set_defaults(command=_run)
+    run.add_argument("images", nargs="+", metavar="IMAGE", help="memory images; done ones are passed over")
+    run.add_argument("-o", "--lake", required=True, help="folder of the lake; it is made if there is none")
+    dask = run.add_argument_group("where it runs")
+    dask.add_argument("--workers", type=count, help="images at a time in this program (default: processors)")
+    dask.add_argument("--scheduler", help="address of a Dask scheduler, tcp://... or tls://...")
+    limits = run.add_argument_group("limits of an image")
+    limits.add_argument("--timeout", type=seconds, help="seconds, or 90m, or 2h: then its process is killed")
+    limits.add_argument("--memory", type=size, help="resident memory, such as 4G: above it is killed")
+    limits.add_argument("--retries", type=int, default=0, help="further attempts after one that failed")
+    run.add_argument("--retry-failed", action="store_true", help="try again what failed in an earlier run")
+    kept = run.add_argument_group("what the manifests say")
+    kept.add_argument("--case", default="", help="name of the case")
+    kept.add_argument("--note", default="", help="any text")
+    kept.add_argument("--sha256", action="store_true", help="read all files for their SHA-256")
+    reading = run.add_argument_group("how images are read (see windows.traces)")
+    for name in ("carve", "scan-stacks", "scan-threads", "scan-processes", "processors", "fetch-symbols"):
+        reading.add_argument(f"--{name}", action="store_true")
+    volatility = run.add_argument_group("Volatility")
+    volatility.add_argument("--plugin-dirs", default="", help="folders of plugins, with ; between")
+    volatility.add_argument("--symbol-dirs", default="", help="folders of symbol tables, with ; between")
+    volatility.add_argument("--cache-path", help="folder in which Volatility caches")
+    volatility.add_argument("--offline", action="store_true", help="download nothing")
+
+
+def _folders(text: str) -> tuple[str, ...]:
+    return tuple(absolute(each) for each in text.split(";") if each)
+
+
+def _settings(asked: argparse.Namespace) -> Settings:
+    reading = Reading(
+        plugin_dirs=_folders(asked.plugin_dirs),
+        symbol_dirs=_folders(asked.symbol_dirs),
+        cache_path=asked.cache_path and absolute(asked.cache_path),
+        offline=asked.offline,
+        fetch_symbols=asked.fetch_symbols,
+        carve=asked.carve,
+        scan_stacks=asked.scan_stacks,
+        scan_threads=asked.scan_threads,
+        scan_processes=asked.scan_processes,
+        processors=asked.processors,
+        sha256=asked.sha256,
+    )
+    custody = Custody(tuple(sys.argv), asked.case, asked.note, f"stackfleet-{uuid.uuid4().hex}")
+    return Settings(reading, Limits(asked.timeout, asked.memory, asked.retries), custody, asked.retry_failed)
+
+
+def _run(asked: argparse.Namespace) -> int:
+    # What asks a lake needs none of this, and starts faster without it.
+    from . import engine
+    from .joining import CheckFailedError, RefusedError, checked
+    from .progress import Progress
+
+    if asked.retries < 0:
+        raise WrongUseError(f"--retries is {asked.retries}: it takes 0 or more")
+    settings, lake = _settings(asked), Lake(asked.lake, create=True)
+    with lake.alone():
+        try:
+            found = checked(settings.reading)
+            lake.clean()
+            planned = plan(asked.images, lake, settings, found)
+            _say(planned, asked.lake)
+            missing = 0
+            if planned.jobs:
+                sizes = {job.path: job.size for job in planned.jobs}
+                workers = asked.workers or os.cpu_count() or 1
+                embedded = asked.scheduler is None
+                with engine.connected(asked.scheduler, workers) as client, Progress(sizes) as progress:
+                    missing = engine.run(
+                        client, planned.jobs, lake, settings.reading, found, progress, embedded
+                    )
+        except (CheckFailedError, RefusedError) as error:
+            raise WrongUseError(str(error)) from error
+    missing += len(planned.failed)
+    if missing:
+        where = shlex.quote(asked.lake)
+        print(f"{missing} images are not done; the reasons: stackfleet status {where}", file=sys.stderr)
+    return SOME_FAILED if missing else ALL_DONE
+
+
+def _say(planned: Plan, lake: str) -> None:
+    """Says what is passed over, and what is read again."""
+    if planned.done:
+        print(f"{planned.done} images were done before", file=sys.stderr)
+    if planned.failed:
+        print(f"{len(planned.failed)} images failed before: --retry-failed tries them again", file=sys.stderr)
+    for reason, number in planned.again.items():
+        print(f"{number} images are read again: {reason}", file=sys.stderr)

@@ -1,0 +1,74 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""Which file is which: probes, digests of whole files, times as manifests have them."""
+
+from __future__ import annotations
+
+import datetime
+import hashlib
+import os
+import pathlib
+from typing import Callable, Union
+
+CHUNK = 1 << 20
+_PIECE = 1 << 16
+_PIECES = 64
+
+
+def now() -> str:
+    """Returns the time in UTC as ISO 8601 has it."""
+    return datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="microseconds")
+
+
+def sha256(path: Union[str, pathlib.Path], tick: Callable[[], None] = lambda: None) -> str:
+    """Returns the SHA-256 of a whole file, as `sha256sum` prints it.
+
+    Args:
+        path: the file
+        tick: is called now and then; may raise to end this
+
+    Raises:
+        OSError: the file cannot be read
+    """
+    whole = hashlib.sha256()
+    with open(path, "rb") as stream:
+        while True:
+            data = stream.read(CHUNK)
+            if not data:
+                return whole.hexdigest()
+            whole.update(data)
+            tick()
+
+
+def probe(path: str) -> str:
+    """Returns a digest of the size, both ends and some pieces of a file: do two machines see the same one?
+
+    Raises:
+        OSError: the file cannot be read
+    """
+    with open(path, "rb") as stream:
+        size = stream.seek(0, os.SEEK_END)
+        whole = hashlib.sha256(size.to_bytes(8, "little"))
+        for number in range(_PIECES + 1):
+            stream.seek(max(size - _PIECE, 0) * number // _PIECES)
+            whole.update(stream.read(_PIECE if number in (0, _PIECES) else 4096))
+    return whole.hexdigest()[:32]
+
+
+def difference(path: str, size: int, seen: str) -> str:
+    """Returns in words how a file differs from what another machine saw; empty if it does not.
+
+    Args:
+        path: the file
+        size: its bytes there
+        seen: its probe there
+    """
+    try:
+        here = os.stat(path).st_size
+        if here != size:
+            return f"{path} has {here} bytes here, and {size} where the run was started"
+        if probe(path) != seen:
+            return f"{path} has other content here than where the run was started"
+    except OSError as error:
+        return f"{path} cannot be read here: {error.strerror}"
+    return ""

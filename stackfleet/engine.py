@@ -1,0 +1,135 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""Runs images on Dask: on workers within this program, or on those of a scheduler that is there already."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import uuid
+import warnings
+from collections.abc import Iterator, Sequence
+from typing import Any, Optional
+
+import dask.config
+import distributed
+
+from .job import Job, Reading
+from .joining import Joining
+from .lake import Lake
+from .planning import WrongUseError
+from .progress import Progress
+from .task import AttemptFailedError, lost, run_image
+
+CONNECT = 10
+"""Seconds in which a scheduler must answer, also one that was lost."""
+
+LOOPBACK = "127.0.0.1:0"
+"""Any free port."""
+
+
+@contextlib.contextmanager
+def connected(scheduler: Optional[str], workers: int) -> Iterator[distributed.Client]:
+    """Yields a client of a scheduler, or of one within this program.
+
+    Args:
+        scheduler: address of a scheduler; None for one within this program, whose workers are threads: each
+            task has a process of its own
+        workers: how many of these
+
+    Raises:
+        WrongUseError: there is no such scheduler
+    """
+    with contextlib.ExitStack() as held:
+        if scheduler is not None:
+            try:
+                client = distributed.Client(scheduler, timeout=CONNECT)
+            except (OSError, ValueError, TypeError) as error:
+                raise WrongUseError(f"--scheduler {scheduler}: {error}") from error
+            yield held.enter_context(client)
+            return
+        held.enter_context(
+            dask.config.set(
+                {"distributed.scheduler.http.routes": [], "distributed.worker.http.routes": []},
+            )
+        )
+        cluster = held.enter_context(_embedded(workers))
+        yield held.enter_context(distributed.Client(cluster))
+
+
+def _embedded(workers: int) -> distributed.LocalCluster:
+    """Returns a scheduler within this program, and a worker of so many threads."""
+    with warnings.catch_warnings():
+        # Dask would rather not be asked for a worker without a dashboard.
+        warnings.simplefilter("ignore", UserWarning)
+        return distributed.LocalCluster(
+            n_workers=1,
+            threads_per_worker=workers,
+            processes=False,
+            # Dask opens two servers in any case: here they serve nothing, to this machine only.
+            dashboard_address=LOOPBACK,
+            worker_dashboard_address=LOOPBACK,
+            scheduler_kwargs={"dashboard": False},
+            dashboard=False,
+            memory_limit=0,
+            silence_logs=logging.CRITICAL,
+        )
+
+
+def run(
+    client: distributed.Client,
+    jobs: Sequence[Job],
+    lake: Lake,
+    reading: Reading,
+    found: dict[str, str],
+    progress: Progress,
+    embedded: bool,
+) -> int:
+    """Runs images; returns how many of them are not done.
+
+    Args:
+        client: of a scheduler
+        jobs: the images
+        lake: where their tables go
+        reading: how they are read
+        found: the client's versions
+        progress: is told how it goes
+        embedded: whether the workers are threads of this program
+
+    Raises:
+        RefusedError: a worker has other versions, or sees other files
+    """
+    topic = jobs[0].custody.run
+    client.subscribe_topic(topic, lambda event: progress.event(event[1]))
+    try:
+        client.register_plugin(Joining(reading, found, jobs, topic, embedded))
+        by_key = {f"image-{uuid.uuid4().hex}": job for job in jobs}
+        futures = [
+            client.submit(run_image, job, key=key, pure=False, retries=job.limits.retries)
+            for key, job in by_key.items()
+        ]
+        missing = 0
+        for future in distributed.as_completed(futures):
+            missing += not _ended(future, by_key[future.key], lake, progress)
+        return missing
+    finally:
+        with contextlib.suppress(OSError, ValueError):
+            client.unregister_worker_plugin(Joining.name)
+            client.unsubscribe_topic(topic)
+
+
+def _ended(future: Any, job: Job, lake: Lake, progress: Progress) -> bool:
+    """Takes the end of a task; returns whether the image is done."""
+    if future.status == "finished":
+        return progress.ended(future.result())
+    if future.status != "error":
+        return progress.ended({"path": job.path, "status": "unfinished", "reason": "the scheduler is gone"})
+    error = future.exception()
+    if isinstance(error, AttemptFailedError):
+        return progress.ended(error.report)
+    if isinstance(error, distributed.scheduler.KilledWorker):
+        reason = "its workers died, one after the other"
+    else:
+        reason = f"{type(error).__name__}: {error}"
+    lake.publish(lost(job, reason))
+    return progress.ended({"path": job.path, "status": "failed", "reason": reason})

@@ -1,0 +1,90 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""Writes the rows of a query: as a table to read, CSV, JSON lines or Parquet."""
+
+from __future__ import annotations
+
+import csv
+import datetime
+import io
+import json
+from collections.abc import Iterator
+from typing import IO, Any
+
+import pyarrow.parquet as pq
+
+TABLE, CSV, JSONL, PARQUET = "table", "csv", "jsonl", "parquet"
+FORMATS = (TABLE, CSV, JSONL, PARQUET)
+
+_ROWS = 4096
+
+
+def write(table: Any, form: str, stream: IO[bytes]) -> None:
+    """Writes rows.
+
+    Args:
+        table: an Arrow table
+        form: of FORMATS
+        stream: where they go
+    """
+    if form == PARQUET:
+        # Parquet needs to know where it is in its file, which a pipe does not say.
+        held = io.BytesIO()
+        pq.write_table(table, held, compression="zstd")
+        stream.write(held.getbuffer())
+        return
+    lines = {TABLE: _aligned, CSV: _csv, JSONL: _jsonl}[form](table)
+    for line in lines:
+        stream.write(line.encode("utf-8", "replace") + b"\n")
+    stream.flush()
+
+
+def rows(table: Any) -> Iterator[dict[str, Any]]:
+    """Yields rows in plain values, a batch at a time."""
+    for batch in table.to_batches(max_chunksize=_ROWS):
+        yield from batch.to_pylist()
+
+
+def json_line(row: dict[str, Any]) -> str:
+    """Returns a row as a line of JSON; times as ISO 8601 has them."""
+    return json.dumps(row, default=_json, ensure_ascii=False)
+
+
+def _json(value: object) -> object:
+    if isinstance(value, (datetime.datetime, datetime.date)):
+        return value.isoformat()
+    return str(value)
+
+
+def _jsonl(table: Any) -> Iterator[str]:
+    return map(json_line, rows(table))
+
+
+def _csv(table: Any) -> Iterator[str]:
+    for line in (table.column_names, *([_cell(each) for each in row.values()] for row in rows(table))):
+        held = io.StringIO()
+        csv.writer(held, lineterminator="").writerow(line)
+        yield held.getvalue()
+
+
+def _aligned(table: Any) -> Iterator[str]:
+    lines = [table.column_names, *([_cell(each) for each in row.values()] for row in rows(table))]
+    widths = [max(map(len, column)) for column in zip(*lines)]
+    for line in lines:
+        yield " | ".join(cell.ljust(width) for cell, width in zip(line, widths)).rstrip()
+
+
+def _cell(value: object) -> str:
+    """Returns a value as a cell of text; what would break the line is escaped."""
+    if value is None:
+        return ""
+    if isinstance(value, list):
+        return ", ".join(map(_cell, value))
+    if isinstance(value, datetime.datetime):
+        return value.isoformat(sep=" ")
+    text = str(value)
+    return (
+        text
+        if text.isprintable()
+        else "".join(each if each.isprintable() else repr(each)[1:-1] for each in text)
+    )

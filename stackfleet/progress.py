@@ -1,0 +1,110 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""How a run goes, on standard error: a live view on a terminal, else a line for each image that ended."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+import types
+from typing import Any, Optional
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from .lake import DONE
+
+MOST_SHOWN = 16
+"""Images that are shown while they run."""
+COPY = "copy"
+
+
+class Progress:
+    """What a run has done so far (a context).
+
+    Args:
+        sizes: bytes of the images to read, by path
+        console: where it is shown
+    """
+
+    def __init__(self, sizes: dict[str, int], console: Optional[Console] = None) -> None:
+        self._sizes = sizes
+        self._console = console or Console(stderr=True, highlight=False)
+        self._running: dict[str, dict[str, Any]] = {}
+        self._lock = threading.Lock()
+        self._begin = time.monotonic()
+        self._bytes = self._rows = self.done = self.failed = self.copies = 0
+        self._live: Optional[Live] = None
+
+    def __enter__(self) -> Progress:
+        if self._console.is_terminal:
+            self._live = Live(console=self._console, get_renderable=self._view, refresh_per_second=4)
+            self._live.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: Optional[type[BaseException]],
+        error: Optional[BaseException],
+        trace: Optional[types.TracebackType],
+    ) -> None:
+        if self._live is not None:
+            self._live.stop()
+
+    def event(self, message: dict[str, Any]) -> None:
+        """Takes what a worker tells."""
+        with self._lock:
+            if message["state"] == "refused":
+                self._say(f"refused: {message['reason']}")
+            else:
+                self._running[message["path"]] = message
+
+    def ended(self, report: dict[str, Any]) -> bool:
+        """Takes the report of an image that came to its end; returns whether it is done."""
+        with self._lock:
+            self._running.pop(report["path"], None)
+            self._bytes += self._sizes.get(report["path"], 0)
+            rows, done = report.get("rows", 0), report["status"] in (DONE, COPY)
+            self._rows += rows
+            self.done += report["status"] == DONE
+            self.copies += report["status"] == COPY
+            self.failed += not done
+            said = f"{report['status']:<10} {report['path']}"
+            if report["status"] == DONE:
+                said += f"  {rows:,} rows, {report['seconds']:.1f} s, {report['memory'] >> 20} MiB"
+            elif report.get("reason"):
+                said += f": {report['reason']}"
+            if not (self._live and done):
+                self._say(f"[{self.done + self.copies + self.failed}/{len(self._sizes)}] {said}")
+        return done
+
+    def _say(self, text: str) -> None:
+        self._console.print(Text(text), soft_wrap=True)
+
+    def _view(self) -> Group:
+        with self._lock:
+            shown = sorted(self._running.values(), key=lambda each: -each.get("seconds", 0))
+            table = Table.grid(padding=(0, 2))
+            for each in shown[:MOST_SHOWN]:
+                rows = f"{each['rows']:,} rows" if each.get("rows") else ""
+                memory = f"{each['memory'] >> 20} MiB" if "memory" in each else ""
+                table.add_row(
+                    "  running", Text(each["path"]), f"{each.get('seconds', 0):.0f} s", memory, rows
+                )
+            return Group(Text(self._total(len(shown))), table)
+
+    def _total(self, running: int) -> str:
+        left = len(self._sizes) - self.done - self.copies - self.failed - running
+        text = f"{self.done + self.copies} done, {self.failed} failed, {running} running, {left} waiting"
+        return f"{text}, {self._rows:,} rows, {self._left()}"
+
+    def _left(self) -> str:
+        """Returns how long the rest will take, if it is read as fast as what was."""
+        spent, total = time.monotonic() - self._begin, sum(self._sizes.values())
+        with contextlib.suppress(ZeroDivisionError):
+            seconds = int(spent * (total - self._bytes) / self._bytes)
+            return f"{seconds // 3600}:{seconds // 60 % 60:02}:{seconds % 60:02} left"
+        return "time left unknown"

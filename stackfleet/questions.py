@@ -1,0 +1,210 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""What is asked of a lake, in SQL: what is rare, what differs, what was found, what became of images."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+
+from .database import one_of, quoted
+
+KEYS = ("StackKey", "ShapeKey")
+LEAST_HOSTS = 5
+"""With fewer hosts that have the same versions of modules, nothing can be said to be rare among them."""
+
+EXACT = "KeyQuality = 'exact' AND NOT Incomplete"
+"""The stacks whose keys can be compared."""
+
+SEVERITIES = ("high", "medium", "low")
+CONFIDENCES = ("certain", "likely", "possible")
+
+
+@dataclasses.dataclass(frozen=True)
+class Question:
+    """A query, and one for what it leaves out.
+
+    Attributes:
+        sql: the query
+        left_out: a query for a number; empty if nothing is left out
+        said: what is said of that number, with {} for it
+    """
+
+    sql: str
+    left_out: str = ""
+    said: str = ""
+
+
+def rare(by: str, kinds: Sequence[str], max_hosts: int, limit: int, images: int, partial: bool) -> Question:
+    """Returns the stacks that few hosts have, the rarest first.
+
+    How rare a stack is says the share of hosts that have it among those that have the same versions of all
+    its modules. Where these are fewer than LEAST_HOSTS the share says nothing: such stacks come last.
+
+    Args:
+        by: of KEYS
+        kinds: of the stacks; all when empty
+        max_hosts: on how many hosts a stack is at most
+        limit: how many rows; 0 for all
+        images: how many images the lake has
+        partial: whether stacks count whose keys are not exact
+    """
+    asked = f"{by} IS NOT NULL" + (f" AND {one_of('Kind', kinds)}" if kinds else "")
+    where = asked if partial else f"{asked} AND {EXACT}"
+    if by == "StackKey":
+        # All that have the same key have the same modules.
+        module_set, of_key = "min(ModuleSet)", "SELECT Key, ModuleSet FROM few"
+    else:
+        module_set = "NULL"
+        of_key = (
+            f"SELECT DISTINCT {by} AS Key, ModuleSet FROM traces SEMI JOIN few ON Key = {by} WHERE {where}"
+        )
+    # Of those that are equally rare, stacks through code in no file come first.
+    order = "Comparable DESC, Hosts / Among, Outside DESC, Among DESC, Key"
+    sql = f"""\
+WITH few AS (
+    SELECT {by} AS Key, count(DISTINCT HostNumber) AS Hosts, {module_set} AS ModuleSet,
+           max(Unbacked) > 0 AS Outside
+    FROM traces JOIN hosts USING (ImageId)
+    WHERE {where}
+    GROUP BY {by}
+    HAVING count(DISTINCT HostNumber) <= {max_hosts}
+), versions AS (
+    SELECT Version, bitstring_agg(HostNumber, 1, {max(images, 1)}) AS Bits
+    FROM modules JOIN hosts USING (ImageId)
+    GROUP BY Version
+), of_set AS (
+    SELECT ModuleSet, bit_and(Bits) AS Bits
+    FROM (SELECT ModuleSet, unnest(any_value(Versions)) AS Version
+          FROM modulesets SEMI JOIN ({of_key}) USING (ModuleSet) GROUP BY ModuleSet)
+    JOIN versions USING (Version)
+    GROUP BY ModuleSet
+), of_key AS (
+    SELECT Key, bit_count(bit_or(Bits)) AS Among
+    FROM ({of_key}) JOIN of_set USING (ModuleSet)
+    GROUP BY Key
+), ranked AS (
+    SELECT Key, Hosts, Outside, coalesce(Among, (SELECT max(HostNumber) FROM hosts)) AS Among,
+           coalesce(Among, (SELECT max(HostNumber) FROM hosts)) >= {LEAST_HOSTS} AS Comparable
+    FROM few LEFT JOIN of_key USING (Key)
+    ORDER BY {order}{f" LIMIT {limit}" if limit else ""}
+)
+SELECT Key AS {by}, Hosts, Among, Comparable, list_sort(list(DISTINCT Host)) AS Hostnames,
+       list_sort(list(DISTINCT Kind)) AS Kinds, list_sort(list(DISTINCT Process))[1:8] AS Processes,
+       sum(Count)::BIGINT AS Count, max(Unbacked) AS Unbacked, min(Stack) AS Stack
+FROM ranked JOIN traces ON {by} = Key JOIN hosts USING (ImageId)
+WHERE {where}
+GROUP BY Key, Hosts, Among, Comparable, Outside
+ORDER BY {order}"""
+    if partial:
+        return Question(sql)
+    return Question(sql, _left_out(asked), _SAID)
+
+
+_SAID = "{} stacks are left out: their keys are not exact, or they are incomplete (--partial adds them)"
+
+
+def _left_out(asked: str) -> str:
+    return f"SELECT count(*) FROM traces WHERE {asked} AND NOT ({EXACT})"
+
+
+def diff(
+    first: Sequence[str], second: Sequence[str], by: str, kinds: Sequence[str], partial: bool
+) -> Question:
+    """Returns in what the stacks of two groups of images differ.
+
+    A stack of a process is one with the same kind, name of the process, bitness and key. Counts are compared
+    where both groups are one image: groups of other sizes have other counts.
+
+    Args:
+        first: ImageIds of one group
+        second: ImageIds of the other
+        by: of KEYS
+        kinds: of the stacks; all when empty
+        partial: whether stacks count whose keys are not exact
+    """
+    asked = f"{by} IS NOT NULL" + (f" AND {one_of('Kind', kinds)}" if kinds else "")
+    where = asked if partial else f"{asked} AND {EXACT}"
+    counted = "a.Count IS DISTINCT FROM b.Count" if len(first) == len(second) == 1 else "false"
+
+    def side(ids: Sequence[str]) -> str:
+        return f"""\
+    SELECT Kind, Process, Arch, {by} AS Key, sum(Count)::BIGINT AS Count, count(DISTINCT ImageId) AS Images,
+           max(Unbacked) AS Unbacked, min(Stack) AS Stack
+    FROM traces WHERE {one_of("ImageId", ids)} AND {where}
+    GROUP BY ALL"""
+
+    sql = f"""\
+WITH a AS (
+{side(first)}
+), b AS (
+{side(second)}
+)
+SELECT CASE WHEN a.Key IS NULL THEN 'new' WHEN b.Key IS NULL THEN 'gone' ELSE 'changed' END AS Change,
+       Kind, Process, Arch, Key AS {by}, a.Images AS ImagesBefore, b.Images AS ImagesAfter,
+       a.Count AS CountBefore, b.Count AS CountAfter, coalesce(b.Unbacked, a.Unbacked) AS Unbacked,
+       coalesce(b.Stack, a.Stack) AS Stack
+FROM a FULL JOIN b USING (Kind, Process, Arch, Key)
+WHERE a.Key IS NULL OR b.Key IS NULL OR {counted}
+ORDER BY Change DESC, Unbacked DESC, Kind, Process, Arch, Key"""
+    both = one_of("ImageId", dict.fromkeys((*first, *second)))
+    return Question(sql) if partial else Question(sql, _left_out(f"{asked} AND {both}"), _SAID)
+
+
+def selected(selector: str) -> str:
+    """Returns the query for the ImageIds that a selector names.
+
+    Args:
+        selector: an ImageId or its beginning, a host, the path or name of a file, or case=NAME
+    """
+    if selector.startswith("case="):
+        case = quoted(selector[len("case=") :])
+        return f"SELECT image_id FROM manifests WHERE status = 'done' AND \"case\" = {case} ORDER BY image_id"
+    text = quoted(selector)
+    return f"""\
+SELECT image_id FROM manifests LEFT JOIN hosts ON ImageId = image_id
+WHERE status = 'done' AND (starts_with(image_id, {text}) OR Host = upper({text}) OR path = {text}
+      OR parse_filename(path) = {text})
+ORDER BY image_id"""
+
+
+def findings(severity: str, unchecked: bool) -> Question:
+    """Returns what was found in all images: the worst first, and of equals what the fewest hosts have.
+
+    Args:
+        severity: the least
+        unchecked: whether checks that could not run are rows, at the end
+    """
+    severities = SEVERITIES[: SEVERITIES.index(severity) + 1]
+    where = one_of("Severity", severities) + (" OR Severity IS NULL" if unchecked else "")
+    order = f"list_position({list(SEVERITIES)}, Severity)"
+    sure = f"list_position({list(CONFIDENCES)}, Confidence)"
+    sql = f"""\
+WITH every AS (
+    SELECT *, coalesce(StackKey, regexp_replace(Symbol, '[+]0x[0-9a-f]+$', ''), '') AS Same
+    FROM findings JOIN hosts USING (ImageId)
+    WHERE {where}
+), spread AS (
+    SELECT Finding, Same, count(DISTINCT Host) AS Hosts FROM every GROUP BY ALL
+)
+SELECT Severity, Confidence, Finding, Hosts, Host, PID, Process, TID, Kind, Frame, Address, Symbol, How,
+       Evidence, Innocent, Technique, StackKey, TraceId, ImageId, Status
+FROM every JOIN spread USING (Finding, Same)
+ORDER BY {order} NULLS LAST, Hosts, {sure}, Finding, Host, ImageId, PID, TID, Address"""
+    if unchecked:
+        return Question(sql)
+    said = "{} checks could not run on an image (--unchecked lists them)"
+    return Question(sql, "SELECT count(*) FROM findings WHERE Severity IS NULL", said)
+
+
+def status() -> Question:
+    """Returns what became of each image, the failed ones first."""
+    return Question(
+        """\
+SELECT status AS Status, path AS Path, image_id AS ImageId, reason AS Reason,
+       coalesce(list_sum([each.rows for each in map_values(tables)]), 0)::BIGINT AS Rows,
+       seconds AS Seconds, memory // 1048576 AS MiB, warnings AS Warnings, "exit" AS Exit, started AS Started,
+       ended AS Ended, "case" AS "Case", note AS Note, identity.compared AS SameIdAs, copies AS Copies
+FROM manifests
+ORDER BY status = 'done', path, image_id"""
+    )

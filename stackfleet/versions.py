@@ -1,0 +1,73 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""Versions of everything that decides what tables hold, and of what workers and client must share."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import importlib.metadata
+import pathlib
+import platform
+from collections.abc import Sequence
+
+from . import VERSION
+
+PACKAGES = ("volatility3", "distributed", "dask", "pyarrow", "duckdb", "psutil", "pefile")
+"""What manifests name besides Python, this package and the plugins."""
+
+DECIDE = ("stackfleet", "volatility3", "plugins")
+"""Of these another version means that images are read again."""
+
+MUST_AGREE = (*DECIDE, "python", "distributed", "dask", "pyarrow")
+"""Of these the client and all workers must have the same."""
+
+HERE = tuple(name for name in MUST_AGREE if name != "plugins")
+"""Those that are known before the plugins are looked for."""
+
+
+def of_packages() -> dict[str, str]:
+    """Returns the versions of packages by name; a package that is not there is left out."""
+    found = {"stackfleet": VERSION, "python": ".".join(platform.python_version_tuple()[:2])}
+    for name in PACKAGES:
+        try:
+            found[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def of_plugins() -> dict[str, str]:
+    """Returns the versions of the plugins that this process finds, and of Volatility.
+
+    Raises:
+        ImportError: there are no plugins
+    """
+    library = importlib.import_module("volatility3.plugins.windows.stacktraces")
+    facts = importlib.import_module("volatility3.plugins.windows.stacktraces.flat.imagefacts")
+    constants = importlib.import_module("volatility3.framework.constants")
+    folder = pathlib.Path(str(library.__file__)).parent
+    return {"plugins": f"{facts.VERSION}+{_digest(folder)}", "volatility3": constants.PACKAGE_VERSION}
+
+
+def differences(mine: dict[str, str], theirs: dict[str, str], names: Sequence[str] = MUST_AGREE) -> list[str]:
+    """Returns in words in what two sets of versions differ.
+
+    Args:
+        mine: those of the client
+        theirs: those of a worker
+        names: which must agree
+    """
+    return [
+        f"{name} {theirs.get(name, 'is missing')} instead of {mine.get(name, 'none')}"
+        for name in names
+        if mine.get(name) != theirs.get(name)
+    ]
+
+
+def _digest(folder: pathlib.Path) -> str:
+    """Returns a digest of the code in a folder: a version number stays the same while code is worked on."""
+    whole = hashlib.sha256()
+    for path in sorted(folder.rglob("*.py")):
+        whole.update(path.relative_to(folder).as_posix().encode() + b"\0" + path.read_bytes())
+    return whole.hexdigest()[:8]

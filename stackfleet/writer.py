@@ -1,0 +1,282 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""Writes the tables of one image as Parquet, batch by batch; no batch holds more than BATCH rows.
+
+Stacks share most of their frames. What is to be said of a frame is made once for each distinct frame, and a
+column of frames is that, taken by number: no row of frames exists in Python.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+from array import array
+from collections.abc import Iterable, Sequence
+from typing import Any, Optional
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from volatility3.plugins.windows.stacktraces.flat.decode import schema
+from volatility3.plugins.windows.stacktraces.flat.frames import FlatFrame
+from volatility3.plugins.windows.stacktraces.flat.stack import FlatStack
+from volatility3.plugins.windows.stacktraces.flat.tables import FRAME, FlatTables
+
+from .columns import SCHEMAS
+from .layout import FRAMES, MODULE_SETS, MODULES, TABLES, TRACES, table_file
+
+BATCH = 1 << 14
+"""Stacks of a batch, if they have few frames."""
+MOST_FRAMES = 1 << 18
+"""Frames of a batch."""
+MOST_DISTINCT = 1 << 15
+"""Distinct frames that are kept for the next batch."""
+
+MOST_LETTERS = 1 << 26
+"""Letters of the texts of a batch: paths that an image makes up may have thousands each."""
+
+_STACK = [column.name for column in schema.TRACES].index("Stack")
+_SAID = schema.FRAMES[FRAME + 1 :]
+"""What is said of a frame wherever it is."""
+
+_Version = tuple[str, Optional[int], Optional[int]]
+"""Name in lower case, TimeDateStamp, SizeOfImage."""
+_NONE = {0}
+"""The number of a frame in no module, among those of versions."""
+
+
+class TableFiles:
+    """The files of one attempt, one for each table; a table without rows has a file with its schema.
+
+    Args:
+        lake: the folder of the lake
+        image_id: the image
+        attempt: the attempt
+    """
+
+    def __init__(self, lake: str, image_id: str, attempt: str) -> None:
+        self.rows = dict.fromkeys(TABLES, 0)
+        self.paths = {name: table_file(lake, name, image_id, attempt) for name in TABLES}
+        self._writers = {}
+        for name, path in self.paths.items():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._writers[name] = pq.ParquetWriter(path, SCHEMAS[name], compression="zstd")
+
+    def write(self, table: str, columns: Sequence[Any]) -> None:
+        """Writes a batch of rows.
+
+        Args:
+            table: its name
+            columns: an Arrow array for each column
+        """
+        batch = pa.record_batch(list(columns), schema=SCHEMAS[table])
+        if batch.num_rows:
+            self._writers[table].write_batch(batch)
+            self.rows[table] += batch.num_rows
+
+    def write_rows(self, table: str, rows: Iterable[Sequence[object]]) -> None:
+        """Writes rows in plain values of Python, None for no value."""
+        held: list[Sequence[object]] = []
+        for row in rows:
+            held.append(row)
+            if len(held) == BATCH:
+                self.write(table, _transposed(table, held))
+                held = []
+        if held:
+            self.write(table, _transposed(table, held))
+
+    def close(self) -> None:
+        """Ends all files."""
+        for each in self._writers.values():
+            each.close()
+
+
+class StackWriter:
+    """Writes stacks, their frames, and the versions of modules that are in their keys.
+
+    Args:
+        tables: makes what is said of stacks and frames
+        files: where it goes
+    """
+
+    def __init__(self, tables: FlatTables, files: TableFiles) -> None:
+        self._tables = tables
+        self._files = files
+        self._modules: dict[_Version, int] = {}
+        self._sets: set[int] = set()
+        self._keys: tuple[object, ...] = ()
+        self._begin()
+        self._forget()
+
+    def add(self, stack: FlatStack) -> None:
+        """Takes a stack."""
+        self._keys = self._tables.key(stack)[:2]
+        places = self._of_frames(stack)
+        row = self._tables.trace(stack)
+        self._traces.append((*row, self._module_set(stack, places)))
+        self._letters += len(row[_STACK] or "") + sum(map(self._sizes.__getitem__, places))
+        if places:
+            self._depths.append(len(places))
+            self._with_frames.append(len(self._traces) - 1)
+            self._places.extend(places)
+            self._numbers.extend(range(len(stack.frames)))
+        full = len(self._traces) >= BATCH or len(self._places) >= MOST_FRAMES
+        if full or self._letters >= MOST_LETTERS:
+            self._write()
+
+    def finish(self) -> None:
+        """Writes what is left, and the versions of modules."""
+        self._write()
+        rows = ((*self._keys, number, *version) for version, number in self._modules.items())
+        self._files.write_rows(MODULES, rows)
+
+    def _begin(self) -> None:
+        """Begins a batch."""
+        self._traces: list[tuple[object, ...]] = []
+        self._with_frames = array("i")
+        self._depths = array("i")
+        self._places = array("i")
+        self._numbers = array("q")
+        self._new_sets: list[tuple[object, ...]] = []
+        self._letters = 0
+
+    def _forget(self) -> None:
+        """Forgets the distinct frames."""
+        self._distinct: list[tuple[object, ...]] = []
+        self._columns: list[Any] = [[] for _ in _SAID]
+        self._made = 0
+        # The frame is kept beside its place, so that no other frame gets its address.
+        self._known: dict[int, tuple[FlatFrame, int]] = {}
+        self._versions = array("Q")
+        self._sizes = array("q")
+
+    def _of_frames(self, stack: FlatStack) -> list[int]:
+        """Returns the places of the frames of a stack among the distinct ones of the batch."""
+        if stack.walked:
+            return [self._new(frame, walked) for frame, walked in zip(stack.frames, stack.walked)]
+        known = self._known
+        try:
+            return [known[id(frame)][1] for frame in stack.frames]
+        except KeyError:
+            return [self._place(frame) for frame in stack.frames]
+
+    def _place(self, frame: FlatFrame) -> int:
+        found = self._known.get(id(frame))
+        if found is None:
+            found = self._known[id(frame)] = frame, self._new(frame)
+        return found[1]
+
+    def _new(self, frame: FlatFrame, walked: Any = None) -> int:
+        said = self._tables.frame(frame, walked)
+        self._distinct.append(said)
+        self._sizes.append(sum(len(each) for each in said if isinstance(each, str)))
+        self._versions.append(0 if frame.module is None else self._version(frame.module, frame))
+        return len(self._distinct) - 1
+
+    def _module_set(self, stack: FlatStack, places: Sequence[int]) -> Optional[int]:
+        """Returns the number of the versions of modules in the key of a stack; None if there are none.
+
+        Args:
+            stack: the stack
+            places: those of its frames
+        """
+        if stack.walked:
+            places = [
+                place
+                for number, (place, walked) in enumerate(zip(places, stack.walked))
+                if walked.how != schema.SCAN and (number or walked.how != schema.TRAP)
+            ]
+        known = sorted(set(map(self._versions.__getitem__, places)) - _NONE)
+        if not known:
+            return None
+        number = module_set(known)
+        if number not in self._sets:
+            self._sets.add(number)
+            self._new_sets.append((*self._keys, number, known))
+        return number
+
+    def _version(self, module: str, frame: FlatFrame) -> int:
+        """Returns the number of the version of a module in which a frame is."""
+        version = module.lower(), frame.stamp, frame.size
+        number = self._modules.get(version)
+        if number is None:
+            number = self._modules[version] = version_number(*version)
+        return number
+
+    def _write(self) -> None:
+        """Writes the batch, and begins the next one."""
+        self._files.write_rows(MODULE_SETS, self._new_sets)
+        if self._traces:
+            columns = _transposed(TRACES, self._traces)
+            self._files.write(TRACES, columns)
+            if self._places:
+                self._files.write(FRAMES, self._frame_columns(columns))
+        self._begin()
+        if len(self._distinct) > MOST_DISTINCT:
+            self._forget()
+
+    def _frame_columns(self, traces: Sequence[Any]) -> list[Any]:
+        owners = array("i")
+        for place, depth in zip(self._with_frames, self._depths):
+            owners.extend([place] * depth)
+        of_owner = _numbers(pa.int32(), owners)
+        names = SCHEMAS[TRACES].names
+        columns = [
+            traces[names.index(name)].take(of_owner)
+            for name in (column.name for column in schema.FRAMES[:FRAME])
+        ]
+        columns.append(_numbers(pa.int64(), self._numbers))
+        places = _numbers(pa.int32(), self._places)
+        return [*columns, *(said.take(places) for said in self._said())]
+
+    def _said(self) -> list[Any]:
+        """Returns the columns of the distinct frames; what was made for earlier batches is kept."""
+        new = self._distinct[self._made :]
+        self._made = len(self._distinct)
+        if new:
+            made = [_array(FRAMES, column.name, values) for column, values in zip(_SAID, zip(*new))]
+            self._columns = [
+                pa.chunked_array([old, each]).combine_chunks() if len(old) else each
+                for old, each in zip(self._columns, made)
+            ]
+        return self._columns
+
+
+def version_number(module: str, stamp: Optional[int], size: Optional[int]) -> int:
+    """Returns the number of a version of a module: 8 bytes of a SHA-256, equal everywhere."""
+    return _first(f"{module},{stamp},{size}".encode("utf-8", "replace"))
+
+
+def module_set(versions: Sequence[int]) -> int:
+    """Returns the number of a set of versions: 8 bytes of a SHA-256, equal everywhere.
+
+    Args:
+        versions: their numbers, in ascending order
+    """
+    return _first(struct.pack(f"<{len(versions)}Q", *versions))
+
+
+def _first(data: bytes) -> int:
+    return int.from_bytes(hashlib.sha256(data).digest()[:8], "big")
+
+
+def _numbers(kind: Any, values: array[int]) -> Any:
+    """Returns an Arrow array of what an array holds, which is not copied."""
+    return pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(values)])
+
+
+def _array(table: str, name: str, values: Sequence[object]) -> Any:
+    kind = SCHEMAS[table].field(name).type
+    try:
+        return pa.array(values, kind)
+    except UnicodeEncodeError:
+        # Half a character of UTF-16 has no form in UTF-8.
+        return pa.array([_encodable(value) for value in values], kind)
+
+
+def _encodable(value: object) -> object:
+    return value.encode("utf-8", "replace").decode() if isinstance(value, str) else value
+
+
+def _transposed(table: str, rows: Sequence[Sequence[object]]) -> list[Any]:
+    """Returns the columns of rows."""
+    return [_array(table, name, values) for name, values in zip(SCHEMAS[table].names, zip(*rows))]

@@ -1,0 +1,143 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""`stackfleet export`, read by what reads such files. The server of Timesketch is a stub of ours."""
+
+from __future__ import annotations
+
+import datetime
+import email
+import http.server
+import json
+import pathlib
+import threading
+import types
+from typing import Any, Dict, Iterator, List
+
+import pytest
+
+from stackfleet.timesketch import MOST_BYTES
+from tests.support import fleetlakes
+from tests.support.fleetrun import fleet
+
+START = datetime.datetime(2026, 1, 2, 3, 4, 5, 678901, tzinfo=datetime.timezone.utc)
+
+
+@pytest.fixture(scope="module")
+def lake(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
+    folder = tmp_path_factory.mktemp("lake") / "lake"
+    made = fleetlakes.new_lake(folder)
+    thread = {"Kind": "user", "PID": 8, "Process": "a;b.exe", "TID": 12, "ThreadCreateTime": START}
+    stacks = [
+        {**thread, "Stack": "ntdll!Wait+0x14; <private>; app!main+0x20", "ProcessOffset": 1 << 63},
+        {"PID": 8, "Process": "a;b.exe", "ProcessCreateTime": START, "Stack": "é" * MOST_BYTES, "Count": 3},
+        {"Stack": "nt!KeWait+0x10; nt!Start+0x5", "Count": 2},
+        {"Stack": None, "Count": None, "Status": "unreadable"},
+    ]
+    found = [
+        {"Severity": "high", "Finding": "unbacked", "PID": 8, "Process": "a;b.exe", "TraceId": "std:0"},
+        {"Severity": "low", "Finding": "hidden", "PID": 0, "Process": "nt", "TraceId": None},
+        {"Severity": None, "Finding": "start_mismatch"},
+    ]
+    image = [{"ComputerName": "pc", "CaptureTime": START + datetime.timedelta(hours=1)}]
+    fleetlakes.add(made, "i1", traces=stacks, findings=found, image=image)
+    fleetlakes.add(made, "i2", host="other", traces=[{"Stack": "nt!KeWait+0x99; nt!Start+0x5"}])
+    return folder
+
+
+def export(lake: pathlib.Path, form: str, *options: str) -> List[str]:
+    done = fleet("export", lake, "--to", form, *options)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
+
+
+def test_folded(lake: pathlib.Path) -> None:
+    lines = export(lake, "folded", "--kind", "user")
+    assert lines == ["PC;a:b.exe;app!main;<private>;ntdll!Wait 1"]
+    assert "PC;nt;nt!Start;nt!KeWait 2" in export(lake, "folded")
+
+
+def test_speedscope(lake: pathlib.Path) -> None:
+    file = json.loads("\n".join(export(lake, "speedscope")))
+    assert "speedscope" in file["$schema"]
+    names = [each["name"] for each in file["shared"]["frames"]]
+    assert len(set(names)) == len(names)
+    assert [each["name"] for each in file["profiles"]] == ["i2", "i1"]
+    for profile in file["profiles"]:
+        assert profile["type"] == "sampled"
+        assert len(profile["samples"]) == len(profile["weights"])
+        assert profile["endValue"] == sum(profile["weights"])
+        assert all(0 <= number < len(names) for sample in profile["samples"] for number in sample)
+    (sample,) = file["profiles"][0]["samples"]
+    assert [names[number] for number in sample] == ["nt", "nt!Start", "nt!KeWait"]
+
+
+def test_jsonl(lake: pathlib.Path) -> None:
+    rows = [json.loads(line) for line in export(lake, "jsonl")]
+    assert len(rows) == 5
+    assert rows[0]["ThreadCreateTime"] == START.isoformat()
+    findings = [json.loads(line) for line in export(lake, "jsonl", "--table", "findings")]
+    assert [row["Finding"] for row in findings] == ["unbacked", "hidden", "start_mismatch"]
+
+
+class Stub(http.server.BaseHTTPRequestHandler):
+    """A server that takes uploads as Timesketch's does, and keeps the events."""
+
+    events: List[Dict[str, Any]] = []
+
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        head = f"Content-Type: {self.headers['Content-Type']}\r\n\r\n".encode()
+        for part in email.message_from_bytes(head + body).walk():
+            if part.get_param("name", header="Content-Disposition") == "events":
+                content = part.get_payload(decode=True)
+                assert isinstance(content, bytes)
+                self.events += [json.loads(line) for line in content.splitlines()]
+        answer = json.dumps({"objects": [{"id": 1, "searchindex": {"index_name": "stub"}}], "meta": {}})
+        self.send_response(200)
+        self.send_header("Content-Type", "application/json")
+        self.end_headers()
+        self.wfile.write(answer.encode())
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.fixture
+def server() -> Iterator[str]:
+    with http.server.HTTPServer(("127.0.0.1", 0), Stub) as listening:
+        thread = threading.Thread(target=listening.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{listening.server_port}"
+        listening.shutdown()
+        thread.join()
+
+
+def test_the_client_of_timesketch_sends_the_whole_file(
+    lake: pathlib.Path, tmp_path: pathlib.Path, server: str
+) -> None:
+    importer = pytest.importorskip("timesketch_import_client.importer")
+    file = tmp_path / "events.jsonl"
+    done = fleet("export", lake, "--to", "timesketch", "--output", file)
+    assert done.returncode == 0
+    assert "3 stacks have no time and are left out" in done.stderr
+    assert "2 fields were longer" in done.stderr
+    requests = pytest.importorskip("requests")
+    api = types.SimpleNamespace(session=requests.Session(), api_root=server)
+    sketch = types.SimpleNamespace(api=api, id=1, my_acl=["write"])
+    with importer.ImportStreamer() as streamer:
+        streamer.set_sketch(sketch)
+        streamer.set_timeline_name("stacks")
+        streamer.add_file(str(file))
+    assert len(Stub.events) == len(file.read_text().splitlines()) == 4
+    for event in Stub.events:
+        assert event["message"]
+        assert event["timestamp_desc"] in ("Thread started", "Process started", "Memory captured")
+        assert event["datetime"].startswith("2026-01-02T0")
+        assert all(len(str(value).encode()) <= MOST_BYTES for value in event.values())
+        assert not [name for name, value in event.items() if isinstance(value, int) and value >= 1 << 63]
+        assert event["Host"] == "PC"
+    found = {event["Finding"]: event["timestamp_desc"] for event in Stub.events if "Finding" in event}
+    assert found == {"unbacked": "Thread started", "hidden": "Memory captured"}
+    thread = Stub.events[0]
+    assert thread["ProcessOffset"] == "0x8000000000000000"
+    assert datetime.datetime.fromisoformat(thread["datetime"]) == START

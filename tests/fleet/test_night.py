@@ -1,0 +1,66 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""Many images in one run, as they come: every one ends in a manifest, and the plant is found."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+
+from tests.fleet.conftest import IMAGES, Night
+from tests.support.fleetrun import children, fleet, manifests
+
+
+def test_every_image_ends_in_a_manifest(night: Night) -> None:
+    found = manifests(night.lake)
+    assert len(found) == IMAGES
+    assert night.code == 3
+    failed = {name: each["reason"] for name, each in found.items() if each["status"] == "failed"}
+    assert "--timeout" in failed.pop("hangs.raw")
+    assert "--memory" in failed.pop("eats.raw")
+    for number in range(len(night.bad) - 2):
+        assert "no Windows kernel" in failed.pop(f"garbage{number}.raw")
+    # Of those that were overwritten at random some cannot be opened: their manifests say so.
+    assert all("kernel" in reason or "Error" in reason for reason in failed.values()), failed
+    assert f"{len(failed) + len(night.bad)} images are not done" in night.said
+    assert not children()
+
+
+def test_a_manifest_names_its_files(night: Night) -> None:
+    for each in manifests(night.lake).values():
+        assert (each["case"], each["note"]) == ("night", "a test")
+        assert "--case" in each["command"]
+        assert {"stackfleet", "volatility3", "plugins", "pyarrow"} <= each["versions"].keys()
+        assert each["started"] < each["ended"]
+        assert each["memory"] > 0
+        if each["status"] == "done":
+            assert each["exit"] == "0"
+            for table in each["tables"].values():
+                content = (night.lake / table["file"]).read_bytes()
+                assert hashlib.sha256(content).hexdigest() == table["sha256"]
+        else:
+            assert each["tables"] == {}
+
+
+def test_nothing_else_is_in_the_lake(night: Night) -> None:
+    named = {table["file"] for each in manifests(night.lake).values() for table in each["tables"].values()}
+    there = {path.relative_to(night.lake).as_posix() for path in night.lake.rglob("*.parquet")}
+    assert there == named
+
+
+def test_the_plant_is_among_the_first_ten_of_what_is_rare(night: Night) -> None:
+    shown = fleet("rare", night.lake, "--format", "jsonl", "--limit", "10")
+    rows = [json.loads(line) for line in shown.stdout.splitlines()]
+    assert len(rows) == 10
+    (plant,) = [row for row in rows if row["Stack"].startswith("<no-module>")]
+    assert plant["Hostnames"] == [night.planted.host]
+    assert plant["Hosts"] == 1
+    assert plant["Among"] >= 5
+    assert "stacks are left out" in shown.stderr
+
+
+def test_what_was_found_comes_worst_and_rarest_first(night: Night) -> None:
+    shown = fleet("findings", night.lake, "--format", "jsonl", "--severity", "high")
+    rows = [json.loads(line) for line in shown.stdout.splitlines()]
+    assert night.planted.host in [row["Host"] for row in rows if row["Finding"] == "kernel_no_module"]
+    assert [row["Hosts"] for row in rows] == sorted(row["Hosts"] for row in rows)

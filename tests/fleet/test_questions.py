@@ -1,0 +1,235 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""What is asked of a lake: rare, diff, findings, status, sql."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import pathlib
+from typing import Any, Dict, List, Optional
+
+import duckdb
+import pyarrow.parquet as pq
+import pytest
+
+from stackfleet.lake import Lake
+from tests.support import fleetlakes
+from tests.support.fleetimages import Fleet, Machine, new_fleet
+from tests.support.fleetrun import fleet
+
+Row = Dict[str, Any]
+
+COMMON, OLD, NEW, OWN = 1, 2, 3, 4
+"""Sets of module versions: on all hosts, on six, on two, on one."""
+SETS = {COMMON: [10], OLD: [10, 20], NEW: [10, 21], OWN: [90]}
+"""The numbers of the versions in each."""
+
+
+def modules(*numbers: int) -> Dict[str, List[Row]]:
+    """The tables of an image that has these sets."""
+    versions = sorted({version for number in numbers for version in SETS[number]})
+    return {
+        "modules": [{"Version": version, "Module": f"m{version // 10}"} for version in versions],
+        "modulesets": [{"ModuleSet": number, "Versions": SETS[number]} for number in numbers],
+    }
+
+
+def stack(key: str, module_set: Optional[int] = COMMON, **more: Any) -> Row:
+    return {"StackKey": key, "ShapeKey": f"shape-{key}", "ModuleSet": module_set, "Stack": key, **more}
+
+
+@pytest.fixture(scope="module")
+def lake(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
+    """Eight hosts. The first has two images, and the last does not say its name."""
+    folder = tmp_path_factory.mktemp("lake") / "lake"
+    made = fleetlakes.new_lake(folder)
+    for number in range(8):
+        app = OLD if number < 6 else NEW
+        rows = [stack("all"), stack("old", OLD)] if app == OLD else [stack("all")]
+        known = [COMMON, app]
+        if number == 0:
+            rows += [
+                stack("one of six", OLD),
+                stack("plant", Unbacked=2),
+                stack("vague", KeyQuality="partial"),
+            ]
+        if number == 1:
+            rows += [stack("one of eight"), stack("own", OWN), stack("cut", Incomplete=True)]
+            known.append(OWN)
+        if number in (2, 3):
+            rows.append(stack("two of six", OLD, Kind="lock"))
+        if number == 6:
+            rows.append(stack("one of two", NEW))
+        if number == 5:
+            rows.append(stack("nowhere", None))
+        found: List[Row] = [
+            {"Severity": "high", "Finding": "unbacked", "Symbol": "<private>", "Confidence": "likely"}
+        ]
+        found.append({"Severity": None, "Finding": "hidden"})
+        if number == 4:
+            found.append(
+                {"Severity": "high", "Finding": "unbacked", "StackKey": "x", "Confidence": "possible"}
+            )
+            found.append({"Severity": "medium", "Finding": "start_mismatch", "Confidence": "certain"})
+        host = None if number == 7 else f"pc-{number}"
+        fleetlakes.add(made, f"i{number}", host=host, traces=rows, findings=found, **modules(*known))
+    fleetlakes.add(made, "i0again", host="PC-0", traces=[stack("plant", Unbacked=2)], **modules(COMMON))
+    made.publish(fleetlakes.manifest("u1", {}, status="failed", reason="no kernel", path="/images/bad.raw"))
+    return folder
+
+
+def ask(*arguments: object) -> List[Row]:
+    done = fleet(*arguments, "--format", "jsonl")
+    assert done.returncode == 0, done.stderr
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def test_rare_counts_hosts_and_ranks_by_share(lake: pathlib.Path) -> None:
+    rows = ask("rare", lake)
+    assert [(row["StackKey"], row["Hosts"], row["Among"], row["Comparable"]) for row in rows] == [
+        # Equally rare: what runs outside all files comes first. Two images of one host are one host.
+        ("plant", 1, 8, True),
+        ("nowhere", 1, 8, True),
+        ("one of eight", 1, 8, True),
+        ("one of six", 1, 6, True),
+        ("two of six", 2, 6, True),
+        # Versions on few hosts are a class of their own.
+        ("one of two", 1, 2, False),
+        ("own", 1, 1, False),
+    ]
+    assert rows[0]["Hostnames"] == ["PC-0"]
+    assert rows[0]["Count"] == 2
+
+
+def test_what_rare_leaves_out_is_said(lake: pathlib.Path) -> None:
+    assert "2 stacks are left out" in fleet("rare", lake).stderr
+    done = fleet("rare", lake, "--partial", "--format", "csv")
+    assert "left out" not in done.stderr
+    assert {"vague", "cut"} <= {row["StackKey"] for row in csv.DictReader(io.StringIO(done.stdout))}
+
+
+def test_rare_can_be_asked_for_less_and_more(lake: pathlib.Path) -> None:
+    assert [row["StackKey"] for row in ask("rare", lake, "--kind", "lock")] == ["two of six"]
+    assert len(ask("rare", lake, "--limit", "3")) == 3
+    assert {"old", "two of six"} <= {row["StackKey"] for row in ask("rare", lake, "--max-hosts", "6")}
+    shapes = ask("rare", lake, "--by", "ShapeKey")
+    assert [row["Among"] for row in shapes] == [8, 8, 8, 6, 6, 2, 1]
+
+
+def test_findings_come_worst_and_rarest_first(lake: pathlib.Path) -> None:
+    rows = ask("findings", lake)
+    assert [(row["Severity"], row["Finding"], row["Hosts"]) for row in rows[:2]] == [
+        ("high", "unbacked", 1),
+        ("high", "unbacked", 8),
+    ]
+    assert rows[-1]["Finding"] == "start_mismatch"
+    assert len(rows) == 10
+    assert "8 checks could not run" in fleet("findings", lake).stderr
+    assert len(ask("findings", lake, "--severity", "high")) == 9
+    assert ask("findings", lake, "--unchecked")[-1]["Finding"] == "hidden"
+
+
+def test_status_has_the_failed_first(lake: pathlib.Path) -> None:
+    rows = ask("status", lake)
+    assert len(rows) == 10
+    assert (rows[0]["Status"], rows[0]["Reason"], rows[0]["Rows"]) == ("failed", "no kernel", 0)
+    assert rows[1]["Rows"] > 0
+
+
+@pytest.mark.parametrize(
+    "command", [["rare"], ["findings"], ["status"], ["diff"], ["rare", "--by", "ShapeKey"]]
+)
+def test_the_sql_that_is_shown_gives_the_same_rows(command: List[str], lake: pathlib.Path) -> None:
+    pair = ["pc-0", "pc-1"] if command == ["diff"] else []
+    arguments = [command[0], lake, *pair, *command[1:]]
+    shown = fleet(*arguments, "--show-sql")
+    with duckdb.connect() as connection:
+        *before, query = [each for each in shown.stdout.split(";\n") if each.strip()]
+        for statement in before:
+            connection.execute(statement)
+        # A time with a zone would need another package in Python.
+        found = connection.sql(query).to_arrow_table().num_rows
+    assert found == len(ask(*arguments)) > 0
+
+
+def test_formats(lake: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    table = fleet("rare", lake).stdout.splitlines()
+    assert len(table) == 8
+    assert table[1].startswith("plant ")
+    rows = list(csv.DictReader(io.StringIO(fleet("rare", lake, "--format", "csv").stdout)))
+    assert rows[0]["Hostnames"] == "PC-0"
+    file = tmp_path / "rare.parquet"
+    assert fleet("rare", lake, "--format", "parquet", "--output", file).returncode == 0
+    assert pq.read_table(file).column("StackKey")[0].as_py() == "plant"
+    assert fleet("rare", lake, "--output", tmp_path / "no" / "file").returncode == 2
+
+
+def test_sql(lake: pathlib.Path) -> None:
+    (row,) = ask("sql", lake, "SELECT count(*) AS Images, count(DISTINCT Host) AS Hosts FROM hosts")
+    assert row == {"Images": 9, "Hosts": 8}
+    bad = fleet("sql", lake, "SELECT nonsense FROM traces")
+    assert bad.returncode == 2
+    assert "nonsense" in bad.stderr
+    assert "Traceback" not in bad.stderr
+
+
+def test_a_lake_without_a_done_image(tmp_path: pathlib.Path) -> None:
+    made = fleetlakes.new_lake(tmp_path / "lake")
+    assert ask("status", made.folder) == []
+    made.publish(fleetlakes.manifest("u1", {}, status="failed", reason="no kernel"))
+    assert len(ask("status", made.folder)) == 1
+    done = fleet("rare", made.folder)
+    assert done.returncode == 2
+    assert "no image of this lake is done" in done.stderr
+
+
+def test_a_damaged_manifest_is_named(tmp_path: pathlib.Path) -> None:
+    made = fleetlakes.new_lake(tmp_path / "lake")
+    (made.manifests_folder / "i1.json").write_text("{")
+    done = fleet("rare", made.folder)
+    assert done.returncode == 2
+    assert "i1.json" in done.stderr
+
+
+def test_a_group_may_be_named_in_many_ways(lake: pathlib.Path) -> None:
+    assert ask("diff", lake, "i0,i0again", "PC-0") == []
+    assert ask("diff", lake, "/images/i1.raw", "i1.raw") == []
+    assert fleet("diff", lake, "nobody", "PC-0").returncode == 2
+    assert fleet("diff", lake, ",", "PC-0").returncode == 2
+    assert fleet("diff", lake, "case=none", "PC-0").returncode == 2
+
+
+@pytest.fixture(scope="module")
+def reboots(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
+    """A machine before and after a reboot, with other bases, other pages and a plant."""
+    made: Fleet = new_fleet(tmp_path_factory.mktemp("reboots") / "images")
+    before = Machine(1, own=5)
+    made.add(before, "before")
+    made.add(Machine(1, own=5, boot=3, planted=True), "after")
+    made.ready()
+    lake = made.folder / "lake"
+    assert fleet("run", *made.paths, "-o", lake, *made.options).returncode == 0
+    assert len(Lake(str(lake)).manifests()) == 2
+    return lake
+
+
+def test_after_a_reboot_only_the_plant_is_new(reboots: pathlib.Path) -> None:
+    (row,) = ask("diff", reboots, "before.dmp", "after.dmp")
+    assert (row["Change"], row["Unbacked"]) == ("new", 1)
+    assert row["Stack"].startswith("<no-module>")
+    (row,) = ask("diff", reboots, "after.dmp", "before.dmp")
+    assert row["Change"] == "gone"
+
+
+def test_an_image_against_itself_is_nothing(reboots: pathlib.Path) -> None:
+    assert ask("diff", reboots, "after.dmp", "after.dmp", "--partial") == []
+
+
+def test_counts_are_compared(tmp_path: pathlib.Path) -> None:
+    made = fleetlakes.new_lake(tmp_path / "lake")
+    fleetlakes.add(made, "i1", traces=[stack("a", Count=2), stack("b")])
+    fleetlakes.add(made, "i2", traces=[stack("a", Count=5), stack("b")])
+    (row,) = ask("diff", made.folder, "i1", "i2")
+    assert (row["Change"], row["CountBefore"], row["CountAfter"]) == ("changed", 2, 5)

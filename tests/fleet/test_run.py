@@ -1,0 +1,208 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""`stackfleet run`: what it reads, what it passes over, and what it refuses."""
+
+from __future__ import annotations
+
+import datetime
+import os
+import pathlib
+import shutil
+from typing import Any, Dict
+
+import pytest
+
+from stackfleet.lake import unopened
+from tests.support.fleetimages import Fleet, Machine, new_fleet
+from tests.support.fleetrun import fleet, manifests, rows
+
+Manifests = Dict[str, Dict[str, Any]]
+
+
+@pytest.fixture(scope="module")
+def lake(few: Fleet, tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
+    """A lake of three images."""
+    made = tmp_path_factory.mktemp("lake") / "lake"
+    done = fleet("run", *few.paths, "-o", made, *few.options)
+    assert done.returncode == 0, done.stderr
+    return made
+
+
+def copy(lake: pathlib.Path, tmp_path: pathlib.Path) -> pathlib.Path:
+    return pathlib.Path(shutil.copytree(lake, tmp_path / "lake"))
+
+
+def attempts(found: Manifests) -> Dict[str, str]:
+    return {name: each["attempt"] for name, each in found.items()}
+
+
+def test_done_images_are_passed_over(few: Fleet, lake: pathlib.Path) -> None:
+    before = attempts(manifests(lake))
+    done = fleet("run", *few.paths, "-o", lake, *few.options)
+    assert done.returncode == 0
+    assert "3 images were done before" in done.stderr
+    assert attempts(manifests(lake)) == before
+
+
+def test_left_over_files_go_and_are_never_read(
+    few: Fleet, lake: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
+    mine = copy(lake, tmp_path)
+    expected = rows(mine, "traces")
+    file = next((mine / "traces").glob("*/*.parquet"))
+    left = [file.with_name("2026-cut.parquet"), mine / "traces" / "image=i0" / "a.parquet"]
+    left.append(mine / "manifest" / ".i0.json.abc")
+    left[1].parent.mkdir()
+    for path in left:
+        path.write_bytes(b"half a file")
+    assert rows(mine, "traces") == expected
+    assert fleet("run", *few.paths, "-o", mine, *few.options).returncode == 0
+    assert not any(path.exists() for path in left)
+    assert not left[1].parent.exists()
+    assert rows(mine, "traces") == expected
+
+
+def test_other_options_redo_and_say_so(few: Fleet, lake: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    mine = copy(lake, tmp_path)
+    done = fleet("run", few.paths[0], "-o", mine, *few.options, "--carve", "--sha256")
+    assert done.returncode == 0
+    assert "1 images are read again: other options" in done.stderr
+    found = manifests(mine)[pathlib.Path(few.paths[0]).name]
+    assert found["reading"]["carve"] is True
+    assert len(found["files"][0]["sha256"]) == 64
+    assert len(rows(mine, "image")) == 3
+
+
+def test_other_versions_redo_and_say_so(few: Fleet, lake: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    mine = copy(lake, tmp_path)
+    for path in (mine / "manifest").glob("*.json"):
+        path.write_text(path.read_text().replace('"volatility3": "2', '"volatility3": "1'))
+    done = fleet("run", few.paths[0], "-o", mine, *few.options)
+    assert "1 images are read again: volatility3 1" in done.stderr
+
+
+def test_failed_images_are_tried_again_only_if_asked(few: Fleet, tmp_path: pathlib.Path) -> None:
+    image, lake = tmp_path / "a.dmp", tmp_path / "lake"
+    image.write_bytes(b"no image")
+    run = ("run", image, "-o", lake, *few.options)
+    assert fleet(*run).returncode == 3
+    first = manifests(lake)["a.dmp"]
+    assert first["image_id"] == unopened(str(image))
+    again = fleet(*run)
+    assert again.returncode == 3
+    assert "--retry-failed" in again.stderr
+    assert manifests(lake)["a.dmp"]["attempt"] == first["attempt"]
+    fleet(*run, "--retry-failed")
+    assert manifests(lake)["a.dmp"]["attempt"] != first["attempt"]
+    # Once it can be opened it has an ImageId, and only one manifest.
+    shutil.copy(few.paths[0], image)
+    assert fleet(*run).returncode == 0
+    assert len(list((lake / "manifest").glob("*.json"))) == 1
+    assert manifests(lake)["a.dmp"]["status"] == "done"
+
+
+def test_an_attempt_that_may_succeed_is_repeated(few: Fleet, tmp_path: pathlib.Path) -> None:
+    image, lake = tmp_path / "a.raw", tmp_path / "lake"
+    image.write_bytes(b"WAIT" + bytes(1 << 16))
+    before = datetime.datetime.now(datetime.timezone.utc)
+    done = fleet("run", image, "-o", lake, "--timeout", "2", "--retries", "1", *few.options)
+    assert done.returncode == 3
+    found = manifests(lake)["a.raw"]
+    assert "--timeout" in found["reason"]
+    assert done.stderr.count("failed") == 1
+    # The manifest is that of the second attempt, and the first took two seconds.
+    assert (datetime.datetime.fromisoformat(found["started"]) - before).total_seconds() > 2
+
+
+def test_a_copy_is_read_whole_before_it_is_passed_over(
+    few: Fleet, lake: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
+    mine, same = copy(lake, tmp_path), tmp_path / "same.dmp"
+    shutil.copy(few.paths[0], same)
+    done = fleet("run", same, "-o", mine, *few.options)
+    assert done.returncode == 0, done.stderr
+    assert len(list((mine / "manifest").glob("*.json"))) == 3
+    assert manifests(mine)[pathlib.Path(few.paths[0]).name]["copies"] == [str(same)]
+    assert "1 images were done before" in fleet("run", same, "-o", mine, *few.options).stderr
+
+
+def test_two_images_that_differ_in_one_page_that_was_not_sampled(few: Fleet, tmp_path: pathlib.Path) -> None:
+    """The middle of an image of which only pieces are in the ImageId."""
+    lake, images = tmp_path / "lake", [tmp_path / "a.dmp", tmp_path / "b.dmp"]
+    data = bytearray(pathlib.Path(few.paths[0]).read_bytes())
+    # So large that 4096 blocks of 4 KiB leave gaps.
+    data += bytes((1 << 26) - len(data))
+    images[0].write_bytes(data)
+    data[(1 << 25) + 0x3000] = 1
+    images[1].write_bytes(data)
+    done = fleet("run", *images, "-o", lake, "--workers", "2", *few.options)
+    assert done.returncode == 0, done.stderr
+    found = manifests(lake)
+    assert len(found) == 2
+    (renamed,) = [each for each in found.values() if each["identity"] is not None]
+    (first,) = [each for each in found.values() if each["identity"] is None]
+    assert renamed["identity"]["own"] == first["image_id"] != renamed["image_id"]
+    assert renamed["identity"]["of"] == first["path"]
+    assert "unequal" in renamed["identity"]["compared"]
+    assert {row[0] for row in rows(lake, "image")} == {each["image_id"] for each in found.values()}
+    assert len({row[0] for row in rows(lake, "traces")}) == 2
+
+
+def test_an_image_whose_file_was_moved_is_not_taken_for_a_copy(few: Fleet, tmp_path: pathlib.Path) -> None:
+    lake, first, second = tmp_path / "lake", tmp_path / "a.dmp", tmp_path / "b.dmp"
+    shutil.copy(few.paths[0], first)
+    assert fleet("run", first, "-o", lake, *few.options).returncode == 0
+    first.rename(second)
+    assert fleet("run", second, "-o", lake, *few.options).returncode == 0
+    assert "not compared" in manifests(lake)["b.dmp"]["identity"]["compared"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["run", "IMAGE", "-o", "s3://bucket/lake"], "s3://"),
+        (["run", "/nowhere/a.dmp", "-o", "LAKE"], "/nowhere/a.dmp cannot be read"),
+        (["run", os.curdir, "-o", "LAKE"], "is no file"),
+        (["run", "IMAGE", "-o", "LAKE", "--timeout", "soon"], "soon"),
+        (["run", "IMAGE", "-o", "LAKE", "--retries", "-1"], "--retries"),
+        (["run", "IMAGE", "-o", "LAKE", "--scheduler", "tcp://127.0.0.1:9"], "--scheduler"),
+        (["status", "LAKE"], "no lake"),
+        (["rare", "s3://bucket/lake"], "s3://"),
+        (["nonsense"], "nonsense"),
+        ([], "COMMAND"),
+    ],
+)
+def test_wrong_use(arguments: list[str], said: str, few: Fleet, tmp_path: pathlib.Path) -> None:
+    words = {"IMAGE": few.paths[0], "LAKE": str(tmp_path / "lake")}
+    done = fleet(*(words.get(each, each) for each in arguments))
+    assert done.returncode == 2, done.stderr
+    assert said in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_one_run_at_a_time(few: Fleet, lake: pathlib.Path) -> None:
+    from stackfleet.lake import Lake
+
+    with Lake(str(lake)).alone():
+        done = fleet("run", few.paths[0], "-o", lake, *few.options)
+    assert done.returncode == 2
+    assert "another run" in done.stderr
+
+
+def test_where_the_plugins_are_can_be_said(few: Fleet, tmp_path: pathlib.Path) -> None:
+    folder = tmp_path / "plugins" / "windows"
+    folder.mkdir(parents=True)
+    (folder / "traces.py").write_text("raise ImportError('the plugins of this folder were used')\n")
+    done = fleet("run", few.paths[0], "-o", tmp_path / "lake", "--plugin-dirs", folder.parent, *few.options)
+    assert done.returncode == 3
+    assert "the plugins of this folder were used" in manifests(tmp_path / "lake").popitem()[1]["log"]
+
+
+def test_a_machine_of_each_name(tmp_path: pathlib.Path) -> None:
+    """Names of files may have any character."""
+    made = new_fleet(tmp_path / "images")
+    made.add(Machine(1), "it's a; [b] {c} é")
+    made.ready()
+    lake = tmp_path / "the 'lake'"
+    assert fleet("run", *made.paths, "-o", lake, *made.options).returncode == 0
+    assert len(rows(lake, "image")) == 1

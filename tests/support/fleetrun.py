@@ -1,0 +1,108 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""Runs the real `stackfleet`, and looks at the processes that it starts."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import time
+from typing import Any, Dict, Iterator, List, Tuple
+
+import psutil
+
+from stackfleet.attempt import PROGRAM
+from stackfleet.database import Database
+from stackfleet.lake import Lake
+from tests.conftest import ROOT
+
+HOOKS = ROOT / "tests" / "support" / "fleethooks"
+COMMAND = (sys.executable, "-m", "stackfleet")
+PATIENCE = 10.0
+"""Seconds after which no process that reads an image may be left."""
+
+
+MARK = f"{os.getpid()}"
+"""Tells the processes of these tests from those of others that run at the same time."""
+
+
+def environment() -> Dict[str, str]:
+    """The environment of a run in which some images hang: see `fleethooks`."""
+    path = os.pathsep.join(filter(None, (str(HOOKS), str(ROOT), os.environ.get("PYTHONPATH"))))
+    return dict(os.environ, PYTHONPATH=path, STACKFLEET_TEST=MARK)
+
+
+def fleet(*arguments: object, timeout: float = 300) -> "subprocess.CompletedProcess[str]":
+    """Runs `stackfleet` to its end."""
+    return subprocess.run(
+        [*COMMAND, *map(str, arguments)],
+        cwd=ROOT,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        check=False,
+    )
+
+
+@contextlib.contextmanager
+def started(*arguments: object, command: Tuple[str, ...] = COMMAND) -> Iterator["subprocess.Popen[bytes]"]:
+    """Starts `stackfleet`, or another program, and ends it with all that it has started."""
+    with subprocess.Popen(
+        [*command, *map(str, arguments)],
+        cwd=ROOT,
+        env=environment(),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    ) as process:
+        try:
+            yield process
+        finally:
+            kill(process.pid)
+
+
+def kill(pid: int) -> None:
+    """Kills a process and all that it has started."""
+    with contextlib.suppress(psutil.Error):
+        whole = psutil.Process(pid)
+        for each in [*whole.children(recursive=True), whole]:
+            with contextlib.suppress(psutil.Error):
+                each.kill()
+
+
+def children() -> List[int]:
+    """The processes that read images, of these tests."""
+    found = []
+    for each in psutil.process_iter(["pid", "cmdline", "status"]):
+        with contextlib.suppress(psutil.Error):
+            alive = each.info["status"] != psutil.STATUS_ZOMBIE
+            if alive and PROGRAM in (each.info["cmdline"] or ()):
+                if each.environ().get("STACKFLEET_TEST") == MARK:
+                    found.append(each.info["pid"])
+    return found
+
+
+def wait(condition: Any, seconds: float = 60) -> None:
+    """Waits until something is so."""
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "it did not come about in time"
+        time.sleep(0.1)
+
+
+def manifests(lake: pathlib.Path) -> Dict[str, Dict[str, Any]]:
+    """The manifests of a lake by the name of the file of the image."""
+    found = [json.loads(path.read_text()) for path in (lake / "manifest").glob("*.json")]
+    return {pathlib.Path(each["path"]).name: each for each in found}
+
+
+def rows(lake: pathlib.Path, table: str) -> List[Tuple[Any, ...]]:
+    """All rows of a view of a lake, sorted."""
+    with Database(Lake(str(lake))) as database:
+        found = database.table(f"SELECT * FROM {table} ORDER BY ALL")
+    return list(zip(*(column.to_pylist() for column in found.columns)))
