@@ -244,7 +244,7 @@ class Tree {
 function hue(/** @type {string} */ text) {
   let sum = 7;
   for (let i = 0; i < text.length; i++) sum = (sum * 31 + text.toLowerCase().charCodeAt(i)) % 65521;
-  return 40 + ((sum * 47) % 270);
+  return 40 + ((sum * 101) % 270);
 }
 
 /** A flame graph with its controls and the list of the stacks below a box. */
@@ -282,7 +282,6 @@ class Flame {
     this.view.addEventListener("click", (event) => this.press(event));
     this.view.addEventListener("mouseover", (event) => this.hover(event));
     new ResizeObserver(() => this.draw()).observe(this.view);
-    this.zoom(0);
   }
 
   controls() {
@@ -402,6 +401,7 @@ class Flame {
       least *= 2;
       boxes = this.boxes(first, last, least);
     }
+    boxes.sort((a, b) => a.level - b.level || a.left - b.left);
     const held = this.view.contains(document.activeElement);
     this.inner.replaceChildren(...boxes.map((box) => this.box(box, whole)));
     if (held) this.take();
@@ -413,7 +413,8 @@ class Flame {
     const text = more ? `… ${more}` : tree.text(node);
     const name = this.data.names[node] ?? -1;
     const look = more ? "rest" : node ? this.look(node, name) : "level";
-    const made = make("div", `box ${look}`, weight > whole / 60 || !more ? text : "");
+    const fits = weight * this.inner.clientWidth >= 22 * whole;
+    const made = make("div", `box ${look}`, fits ? text : "");
     made.style.left = `${whole ? (100 * left) / whole : 0}%`;
     made.style.width = `${whole ? (100 * weight) / whole : 100}%`;
     made.style.top = `${(this.flipped ? this.deepest - level : level) * LINE}px`;

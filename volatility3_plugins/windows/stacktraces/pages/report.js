@@ -11,7 +11,11 @@ function parsed(id) {
 function start() {
   const data = parsed("data");
   const main = /** @type {HTMLElement} */ (document.getElementById("main"));
-  if (data.flame) main.append(make("section", "", new Flame(data.flame).element));
+  if (data.flame) {
+    const flame = new Flame(data.flame);
+    main.append(make("section", "", flame.element));
+    flame.zoom(0);
+  }
 }
 
 start();
