@@ -1,6 +1,8 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
 
+from __future__ import annotations
+
 import datetime
 from typing import Iterator, List, Tuple, Union
 
@@ -12,7 +14,6 @@ from .stacktraces.base.decode.text import moment
 from .stacktraces.flat.traces import started
 from .stacktraces.names.symbolizer import Symbolizer
 from .stacktraces.rows import options
-from .stacktraces.rows import stacks as rows
 from .stacktraces.rows.grid import UNREADABLE, Row
 from .stacktraces.rows.plugin import Listing, tree
 from .stacktraces.stacks.lister import CallStack, StackLister
@@ -65,6 +66,8 @@ class CallStacks(interfaces.plugins.PluginInterface, timeliner.TimeLinerInterfac
         ]
 
     def _generator(self) -> Iterator[Row]:
+        from .stacktraces.rows import stacks as rows
+
         with Listing(self, _NOTHING, "stacks", kernel=False) as listing:
             image = options.image(self)
             names = options.symbolizer(self, image)
@@ -97,7 +100,9 @@ class CallStacks(interfaces.plugins.PluginInterface, timeliner.TimeLinerInterfac
             yield each.description, timeliner.TimeLinerType.CREATED, time or UNREADABLE
 
     def run(self) -> interfaces.renderers.TreeGrid:
-        return tree(self, rows.GRID, self._generator())
+        from .stacktraces.rows.stacks import GRID
+
+        return tree(self, GRID, self._generator())
 
 
 def _work(thread: Thread) -> str:

@@ -1,6 +1,8 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
 
+from __future__ import annotations
+
 from typing import Iterator, List, Optional
 
 from volatility3.framework import interfaces
@@ -15,7 +17,6 @@ from .stacktraces.names.pdbsymbols import PdbSymbols
 from .stacktraces.rows import options
 from .stacktraces.rows.grid import Row
 from .stacktraces.rows.plugin import Listing, tree
-from .stacktraces.rows.traces import FLAGS, FlagRows
 from .stacktraces.tracedb.finder import Databases
 
 
@@ -39,6 +40,8 @@ class GFlags(interfaces.plugins.PluginInterface):
         ]
 
     def _generator(self) -> Iterator[Row]:
+        from .stacktraces.rows.traces import FlagRows
+
         with Listing(self) as listing:
             image = options.image(self)
             finder = Databases(image, ModuleIndexes(image, PdbSymbols(image)))
@@ -54,6 +57,8 @@ class GFlags(interfaces.plugins.PluginInterface):
                     yield 1, rows.database(each, finder.open(each))
 
     def run(self) -> interfaces.renderers.TreeGrid:
+        from .stacktraces.rows.traces import FLAGS
+
         return tree(self, FLAGS, self._generator())
 
 

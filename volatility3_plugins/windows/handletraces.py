@@ -1,6 +1,8 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
 
+from __future__ import annotations
+
 from typing import Iterator, List
 
 from volatility3.framework import interfaces
@@ -12,7 +14,6 @@ from .stacktraces.handles.rings import HandleEvent
 from .stacktraces.names.symbolizer import Symbolizer
 from .stacktraces.rows import options
 from .stacktraces.rows.grid import Row
-from .stacktraces.rows.handles import HANDLES, HandleRows
 from .stacktraces.rows.plugin import Listing, advice, tree
 from .stacktraces.tracedb.finder import Databases
 
@@ -46,6 +47,8 @@ class HandleTraces(interfaces.plugins.PluginInterface):
         ]
 
     def _generator(self) -> Iterator[Row]:
+        from .stacktraces.rows.handles import HandleRows
+
         with Listing(self, _NOTHING, "events", kernel=False) as listing:
             image = options.image(self)
             names = options.symbolizer(self, image)
@@ -81,6 +84,8 @@ class HandleTraces(interfaces.plugins.PluginInterface):
         return (not handles or event.handle in handles) and (leak or not self.config.get("leaks", False))
 
     def run(self) -> interfaces.renderers.TreeGrid:
+        from .stacktraces.rows.handles import HANDLES
+
         return tree(self, HANDLES, self._generator())
 
 

@@ -1,24 +1,27 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
 
+from __future__ import annotations
+
 import logging
-from typing import Iterator, List, Optional, Tuple
+from typing import TYPE_CHECKING, Iterator, List, Optional, Tuple
 
 from volatility3.framework import exceptions, interfaces
 from volatility3.framework.configuration import requirements
 
 from .stacktraces.base.image import AddressSpace, Image
 from .stacktraces.base.spaces import AddressSpaces
-from .stacktraces.heaps.decode import umdh
-from .stacktraces.heaps.decode.contents import Contents
 from .stacktraces.heaps.lister import Heaps
-from .stacktraces.heaps.umdh_log import loaded_modules, log_of
 from .stacktraces.names.symbolizer import Symbolizer
 from .stacktraces.rows import options, plugin
 from .stacktraces.rows.frames import Selection, SpaceStacks
 from .stacktraces.rows.grid import Row
-from .stacktraces.rows.heaps import GRID, HeapRows
 from .stacktraces.tracedb.finder import Databases
+
+if TYPE_CHECKING:
+    from .stacktraces.heaps.decode import umdh
+    from .stacktraces.heaps.decode.contents import Contents
+    from .stacktraces.rows.heaps import HeapRows
 
 vollog = logging.getLogger(__name__)
 
@@ -60,6 +63,8 @@ class HeapTraces(interfaces.plugins.PluginInterface):
         ]
 
     def _generator(self, baseline: Optional[umdh.UmdhLog]) -> Iterator[Row]:
+        from .stacktraces.rows.heaps import HeapRows
+
         with plugin.Listing(self, _NOTHING, "traces", kernel=False) as listing:
             image = options.image(self)
             names = options.symbolizer(self, image)
@@ -89,6 +94,9 @@ class HeapTraces(interfaces.plugins.PluginInterface):
         baseline: Optional[umdh.UmdhLog],
         selection: Selection,
     ) -> Iterator[Row]:
+        from .stacktraces.heaps.decode.umdh import Growth
+        from .stacktraces.heaps.umdh_log import loaded_modules
+
         modules: Tuple[umdh.UmdhModule, ...] = ()
         if baseline is not None or self.config.get("dump", False):
             modules = loaded_modules(image, space)
@@ -98,7 +106,7 @@ class HeapTraces(interfaces.plugins.PluginInterface):
             if selection.takes(frames):
                 yield 0, rows.owner(owner, frames, file_output)
                 yield from rows.owner_frames(owner, frames)
-        growth = umdh.Growth(baseline, modules, contents.groups) if baseline is not None else None
+        growth = Growth(baseline, modules, contents.groups) if baseline is not None else None
         grown = growth.compared() if growth is not None else [(group, None) for group in contents.groups]
         for group, change in grown:
             frames = rows.frames(group.trace)
@@ -123,6 +131,8 @@ class HeapTraces(interfaces.plugins.PluginInterface):
         path = self.config.get("baseline")
         if not path:
             return None
+        from .stacktraces.heaps.decode import umdh
+
         try:
             with open(path, encoding="utf-8", errors="replace") as file:
                 return umdh.parse(file)
@@ -133,6 +143,9 @@ class HeapTraces(interfaces.plugins.PluginInterface):
         """Writes a UMDH log if that is wanted; returns the name of the file."""
         if not self.config.get("dump", False):
             return plugin.DISABLED
+        from .stacktraces.heaps.decode import umdh
+        from .stacktraces.heaps.umdh_log import log_of
+
         log, left_out = log_of(contents.groups, modules)
         if left_out:
             vollog.warning(
@@ -143,6 +156,8 @@ class HeapTraces(interfaces.plugins.PluginInterface):
         return plugin.write_file(self, name, (piece.encode("utf-8") for piece in umdh.write(log)))
 
     def run(self) -> interfaces.renderers.TreeGrid:
+        from .stacktraces.rows.heaps import GRID
+
         return plugin.tree(self, GRID, self._generator(self._baseline()))
 
 

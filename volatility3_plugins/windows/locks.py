@@ -1,7 +1,9 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
 
-from typing import Iterator, List, Union
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Iterator, List, Union
 
 from volatility3.framework import interfaces
 
@@ -13,8 +15,10 @@ from .stacktraces.names.symbolizer import Symbolizer
 from .stacktraces.rows import options, plugin
 from .stacktraces.rows.frames import SpaceStacks
 from .stacktraces.rows.grid import Row
-from .stacktraces.rows.locks import GRID, LockRows
 from .stacktraces.tracedb.finder import Databases
+
+if TYPE_CHECKING:
+    from .stacktraces.rows.locks import LockRows
 
 _NOTHING = "No lock is known in the address spaces that are shown"
 _NO_TRACES = (
@@ -50,6 +54,8 @@ class Locks(interfaces.plugins.PluginInterface):
         ]
 
     def _generator(self) -> Iterator[Row]:
+        from .stacktraces.rows.locks import LockRows
+
         with plugin.Listing(self, _NOTHING, "locks") as listing:
             image = options.image(self)
             names = options.symbolizer(self, image)
@@ -109,6 +115,8 @@ class Locks(interfaces.plugins.PluginInterface):
         return plugin.write_file(self, name, [lister.buffer(space, locks)])
 
     def run(self) -> interfaces.renderers.TreeGrid:
+        from .stacktraces.rows.locks import GRID
+
         return plugin.tree(self, GRID, self._generator())
 
 

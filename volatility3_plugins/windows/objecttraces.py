@@ -1,6 +1,8 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
 
+from __future__ import annotations
+
 from typing import Iterator, List
 
 from volatility3.framework import interfaces
@@ -9,7 +11,6 @@ from .stacktraces.names.symbolizer import Symbolizer
 from .stacktraces.objects.lister import ObjectTraceLister
 from .stacktraces.rows import options
 from .stacktraces.rows.grid import Row
-from .stacktraces.rows.handles import OBJECTS, ObjectRows
 from .stacktraces.rows.plugin import Listing, tree
 
 _NOTHING = (
@@ -38,6 +39,8 @@ class ObjectTraces(interfaces.plugins.PluginInterface):
         ]
 
     def _generator(self) -> Iterator[Row]:
+        from .stacktraces.rows.handles import ObjectRows
+
         with Listing(self, _NOTHING, "events") as listing:
             image = options.image(self)
             rows = ObjectRows(image, options.symbolizer(self, image), self.config.get("fold", False))
@@ -54,4 +57,6 @@ class ObjectTraces(interfaces.plugins.PluginInterface):
                     yield from rows.frame_rows(event, frames)
 
     def run(self) -> interfaces.renderers.TreeGrid:
+        from .stacktraces.rows.handles import OBJECTS
+
         return tree(self, OBJECTS, self._generator())

@@ -1,9 +1,11 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
 
+from __future__ import annotations
+
 import itertools
 import logging
-from typing import Iterable, Iterator, List
+from typing import TYPE_CHECKING, Iterable, Iterator, List
 
 from volatility3.framework import interfaces
 
@@ -16,13 +18,15 @@ from .stacktraces.rows import options, plugin
 from .stacktraces.rows.frames import SpaceStacks
 from .stacktraces.rows.grid import Row
 from .stacktraces.rows.options import Asked
-from .stacktraces.rows.traces import TRACES, TraceRows, missing, unread
 from .stacktraces.tracedb.decode import backtraces
 from .stacktraces.tracedb.decode.database import StdDatabase
 from .stacktraces.tracedb.decode.heaplog import HeapLog
 from .stacktraces.tracedb.decode.judge import Trace
 from .stacktraces.tracedb.finder import Databases
 from .stacktraces.tracedb.found import Database
+
+if TYPE_CHECKING:
+    from .stacktraces.rows.traces import TraceRows
 
 vollog = logging.getLogger(__name__)
 
@@ -61,6 +65,8 @@ class StackTraceDb(interfaces.plugins.PluginInterface):
         ]
 
     def _generator(self) -> Iterator[Row]:
+        from .stacktraces.rows.traces import TraceRows, missing, unread
+
         with plugin.Listing(self, _NO_DATABASE, "back traces") as listing:
             image = options.image(self)
             names = options.symbolizer(self, image)
@@ -138,6 +144,8 @@ class StackTraceDb(interfaces.plugins.PluginInterface):
         return plugin.write_file(self, name, backtraces.encode(opened.buffer(), opened.records(), layout))
 
     def run(self) -> interfaces.renderers.TreeGrid:
+        from .stacktraces.rows.traces import TRACES
+
         return plugin.tree(self, TRACES, self._generator())
 
 

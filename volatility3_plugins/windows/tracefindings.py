@@ -1,6 +1,8 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
 
+from __future__ import annotations
+
 from typing import Iterator, List
 
 from volatility3.framework import interfaces
@@ -11,7 +13,6 @@ from .stacktraces.findings.finding import SEVERITIES
 from .stacktraces.findings.registry import CHECKS, Findings
 from .stacktraces.flat.stack import FlatStack
 from .stacktraces.flat.traces import FlatTraces
-from .stacktraces.rows import findings as rows
 from .stacktraces.rows import options
 from .stacktraces.rows.grid import Row
 from .stacktraces.rows.plugin import Listing, collector_paused, tree
@@ -56,6 +57,8 @@ class TraceFindings(interfaces.plugins.PluginInterface):
         ]
 
     def _generator(self) -> Iterator[Row]:
+        from .stacktraces.rows import findings as rows
+
         checks = rows.chosen(self, "check", CHECKS)
         severities = rows.severities(self)
         pids = tuple(self.config.get("pid") or ())
@@ -68,6 +71,8 @@ class TraceFindings(interfaces.plugins.PluginInterface):
             yield from rows.rows(image, findings.found(), severities)
 
     def run(self) -> interfaces.renderers.TreeGrid:
+        from .stacktraces.rows import findings as rows
+
         check = self.config.get("explain")
         if check is not None:
             return rows.explained(check)

@@ -1,6 +1,8 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
 
+from __future__ import annotations
+
 from typing import Iterator, List
 
 from volatility3.framework import interfaces
@@ -9,7 +11,7 @@ from volatility3.plugins.windows import thrdscan
 from .stacktraces.base.image import Image
 from .stacktraces.base.processlist import ProcessList
 from .stacktraces.names.symbolizer import Symbolizer
-from .stacktraces.rows import options, traps
+from .stacktraces.rows import options
 from .stacktraces.rows.columns import BRIEF_MEMBERS
 from .stacktraces.rows.grid import Row
 from .stacktraces.rows.plugin import Listing, tree
@@ -55,10 +57,12 @@ class TrapFrames(interfaces.plugins.PluginInterface):
         ]
 
     def _generator(self) -> Iterator[Row]:
+        from .stacktraces.rows.traps import TrapRows
+
         with Listing(self, _NOTHING) as listing:
             image = options.image(self)
             names = options.symbolizer(self, image)
-            rows = traps.TrapRows(names)
+            rows = TrapRows(names)
             listed = TrapStates.list_states(
                 image,
                 names,
@@ -85,8 +89,10 @@ class TrapFrames(interfaces.plugins.PluginInterface):
         return len(set(self.config.get("pid") or ())) or len(image.part(ProcessList).processes())
 
     def run(self) -> interfaces.renderers.TreeGrid:
+        from .stacktraces.rows.traps import GRID
+
         kept = BRIEF_MEMBERS if self.config.get("members", False) else ()
-        return tree(self, traps.GRID, self._generator(), kept)
+        return tree(self, GRID, self._generator(), kept)
 
 
 def _work(state: State) -> str:

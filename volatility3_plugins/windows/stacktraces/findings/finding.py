@@ -8,7 +8,7 @@ finds. Severities are words of fixed meaning and no scores.
 
 from __future__ import annotations
 
-from typing import Callable, Hashable, Iterator, Optional, Tuple
+from typing import TYPE_CHECKING, Callable, Hashable, Iterator, Optional, Tuple
 
 from ..base.decode.record import Record
 from ..base.decode.status import NOTHING, Status
@@ -18,7 +18,9 @@ from ..flat.frames import FlatFrame
 from ..flat.stack import FlatStack
 from ..names.places import Name
 from ..threads.lister import Thread
-from .facts import CheckFacts
+
+if TYPE_CHECKING:
+    from .facts import CheckFacts
 
 HIGH, MEDIUM, LOW = "high", "medium", "low"
 SEVERITIES = (HIGH, MEDIUM, LOW)
@@ -72,9 +74,9 @@ class Finding(Record):
     status: Status = NOTHING
 
 
-OfStack = Callable[[FlatStack, CheckFacts], Iterator[Finding]]
-OfImage = Callable[[CheckFacts], Iterator[Finding]]
-Unchecked = Callable[[CheckFacts], Iterator[str]]
+OfStack = Callable[[FlatStack, "CheckFacts"], Iterator[Finding]]
+OfImage = Callable[["CheckFacts"], Iterator[Finding]]
+Unchecked = Callable[["CheckFacts"], Iterator[str]]
 
 
 class Check(Record):

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import importlib
 from contextlib import nullcontext
-from typing import Collection, Dict, Hashable, Iterable, Iterator, List, Optional, Tuple
+from typing import TYPE_CHECKING, Collection, Dict, Hashable, Iterable, Iterator, List, Optional, Tuple
 
 from volatility3.framework import interfaces
 
@@ -24,8 +24,10 @@ from ..flat.recorded import Around
 from ..flat.stack import FlatStack, FlatWanted
 from ..flat.traces import FlatTraces
 from ..names.symbolizer import Symbolizer
-from .facts import CheckFacts
 from .finding import CONFIDENCES, SEVERITIES, Check, Finding
+
+if TYPE_CHECKING:
+    from .facts import CheckFacts
 
 CHECKS = (
     "unbacked",
@@ -143,6 +145,8 @@ class Findings(interfaces.configuration.VersionableInterface):
         scan: bool = False,
         around: Around = nullcontext,
     ) -> None:
+        from .facts import CheckFacts
+
         super().__init__()
         self._facts = CheckFacts(symbolizer, pids, scan)
         self._traces = FlatTraces(symbolizer, around)

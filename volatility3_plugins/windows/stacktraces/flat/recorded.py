@@ -5,7 +5,18 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
-from typing import Callable, Collection, ContextManager, Dict, Iterable, Iterator, Optional, Sequence, Tuple
+from typing import (
+    TYPE_CHECKING,
+    Callable,
+    Collection,
+    ContextManager,
+    Dict,
+    Iterable,
+    Iterator,
+    Optional,
+    Sequence,
+    Tuple,
+)
 
 from ..base import globalflag
 from ..base.decode.status import Said, Status, Word, says, status, text
@@ -13,8 +24,6 @@ from ..base.image import AddressSpace, Image
 from ..base.objectheaders import ObjectInfo
 from ..handles.lister import ActingSpaces, HandleLister
 from ..handles.rings import HandleEvent
-from ..heaps.decode.block import Group
-from ..heaps.decode.contents import HeapOwner
 from ..heaps.lister import Heaps
 from ..locks.lister import LockLister
 from ..locks.lock import WAITING, Lock, LockGap
@@ -31,6 +40,10 @@ from .decode.schema import HANDLE, HEAP, HEAPLOG, LOCK, OBJECT, STD
 from .frames import FlatFrames
 from .imagefacts import Totals
 from .stack import Distinct, FlatStack, gap
+
+if TYPE_CHECKING:
+    from ..heaps.decode.block import Group
+    from ..heaps.decode.contents import HeapOwner
 
 BLOCKS = "blocks"
 """OwnerName of the stacks that allocated heap blocks; those of heaps and segments say what they are."""

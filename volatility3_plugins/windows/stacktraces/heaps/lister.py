@@ -8,14 +8,15 @@ for space in AddressSpaces.list_spaces(image):
     if contents:
         contents.owners, contents.groups
 
-`HeapSpace` is what is read: the structures of heaps, private memory, and what the PEB lists.
+`HeapSpace` is what is read: the structures of heaps, private memory, and what the PEB lists. The decoders are
+imported when a heap is read.
 """
 
 from __future__ import annotations
 
 import functools
 import logging
-from typing import Dict, Iterator, List, Optional, Sequence, Tuple
+from typing import TYPE_CHECKING, Dict, Iterator, List, Optional, Sequence, Tuple
 
 from volatility3.framework import interfaces
 
@@ -29,12 +30,11 @@ from ..base.vads import Vads
 from ..tracedb.decode import status as tracestatus
 from ..tracedb.finder import Databases
 from ..tracedb.found import STD, Database
-from .decode.contents import Contents, HeapTypes, find, read_contents
-from .decode.nt import logs_no_block, read_heap
-from .decode.page import PageHeapTypes
-from .decode.segmentheap import SegmentHeapTypes
-from .decode.trace import DATABASE, BlockTrace, Traces
-from .decode.types import nt_types
+
+if TYPE_CHECKING:
+    from .decode.contents import Contents, HeapTypes
+    from .decode.segmentheap import SegmentHeapTypes
+    from .decode.trace import BlockTrace, Traces
 
 MAX_HEAPS = 0x10000
 
@@ -70,6 +70,10 @@ def load_types(image: Image, pointer_size: int) -> HeapTypes:
     Raises:
         tables.MissingTableError: when one of our symbol tables is missing
     """
+    from .decode.contents import HeapTypes
+    from .decode.page import PageHeapTypes
+    from .decode.types import nt_types
+
     arch = ARCHES[pointer_size]
     kernel = image.types if pointer_size == image.pointer_size else None
     ours = [image.our_types(f"heap-{name}-{arch}") for name in tables.generations("heap", arch)]
@@ -141,6 +145,8 @@ def _read_list(image: Image, space: AddressSpace) -> Tuple[Optional[int], Option
 
 def _segment_types(types: Structures, pointer_size: int) -> Optional[SegmentHeapTypes]:
     """Returns the structures of segment heaps, None if the kernel's symbols lack a member that is read."""
+    from .decode.segmentheap import SegmentHeapTypes
+
     try:
         return SegmentHeapTypes(types, pointer_size)
     except MissingMemberError:
@@ -189,6 +195,8 @@ class Heaps(interfaces.configuration.VersionableInterface):
         Raises:
             tables.MissingTableError: when one of our symbol tables is missing
         """
+        from .decode.contents import Contents
+
         if space.kernel:
             return Contents([], [], 0, space.remark) if space.remark else None
         contents = self._read(space, keep) if space.layer_name else None
@@ -205,6 +213,8 @@ class Heaps(interfaces.configuration.VersionableInterface):
         Raises:
             tables.MissingTableError: when one of our symbol tables is missing
         """
+        from .decode.nt import logs_no_block, read_heap
+
         listed = listed_heaps(self._image, space) if space.layer_name and not space.kernel else None
         if not listed:
             return False
@@ -213,6 +223,8 @@ class Heaps(interfaces.configuration.VersionableInterface):
         return any(heap is not None and logs_no_block(memory, heap) for heap in heaps)
 
     def _read(self, space: AddressSpace, keep: bool) -> Optional[Contents]:
+        from .decode.contents import find, read_contents
+
         types = self._types_of(space)
         flagged = self._flagged(space)
         listed = listed_heaps(self._image, space)
@@ -251,6 +263,8 @@ class Heaps(interfaces.configuration.VersionableInterface):
 
     def _any_traced(self, space: AddressSpace, types: HeapTypes, listed: List[int]) -> bool:
         """Tells whether a listed heap remembers, by its own words: cheaper than a look at all memory."""
+        from .decode.contents import find
+
         everything = ((0, 1 << 8 * space.pointer_size),)
         return find(self._image.memory_within(space, everything), types, listed).traced
 
@@ -262,6 +276,8 @@ class Heaps(interfaces.configuration.VersionableInterface):
             memory: its memory
             paged: whether it has page heap, whose blocks name entries of the database
         """
+        from .decode.trace import DATABASE, BlockTrace, Traces
+
         known = self._databases.layouts(space)
         listed = functools.lru_cache(maxsize=1)(lambda: self._stds(space))
         layouts = [found.header.layout for found in listed() if found.header] if paged else []

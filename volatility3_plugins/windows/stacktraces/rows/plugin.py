@@ -20,7 +20,7 @@ from volatility3.framework import exceptions, interfaces
 
 from ..base.image import Image
 from ..base.processlist import ProcessList
-from . import brief, options
+from . import options
 from .frames import Selection
 from .grid import Grid, Row
 from .options import UNREAD, Asked, sentences
@@ -193,6 +193,8 @@ def tree(
     if not plugin.config.get("brief", False):
         return grid.tree(rows)
     stack = {"Symbol": "Stack"} if plugin.config.get("fold", False) else {}
+    from . import brief
+
     return brief.tree(grid.names, [stack.get(name, name) for name in kept or grid.brief], rows)
 
 

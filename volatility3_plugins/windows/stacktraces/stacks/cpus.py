@@ -2,6 +2,8 @@
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
 """What differs between the processors: where a walk begins, and what walks.
 
+Each processor is a package, `cpu_x64` and `cpu_x86`, imported when an image has it.
+
 KSWITCH_FRAME is in no public symbols. Source of its layout, which is in our tables: SwapContext of 2003 SP2
 x64, XP SP3 and 2003 SP2 x86; published listings of 14393 x64 agree.
 """
@@ -9,21 +11,28 @@ x64, XP SP3 and 2003 SP2 x86; published listings of 14393 x64 agree.
 from __future__ import annotations
 
 import abc
-from typing import Dict, Generic, List, Mapping, Optional, Sequence, Tuple, TypeVar, Union
+from typing import TYPE_CHECKING, Generic, List, Mapping, Optional, Sequence, Tuple, TypeVar, Union
 
 from ..base.decode.memory import Memory
 from ..base.decode.structure import Structure
 from ..base.image import Image
 from ..threads.kernelstacks import Segment
 from ..traps.state import State, register_types
-from .decode import dispatchers_x86
-from .decode.dispatchers_x86 import FindDispatcher
-from .decode.frames import Border, FindImage, MayExecute, OwnCopy, StackWalk, shared
-from .decode.functions_x86 import Functions
+from .decode.frames import (
+    Border,
+    FindDispatcher,
+    FindImage,
+    MayExecute,
+    OwnCopy,
+    StackWalk,
+    nowhere,
+    shared,
+)
 from .decode.registers import GENERAL, NON_VOLATILE, RSP, Registers, Registers32
 from .decode.walk import Walker
-from .decode.walk_x64 import Walker64
-from .decode.walk_x86 import Walker32
+
+if TYPE_CHECKING:
+    from .decode.functions_x86 import Functions
 
 Range = Tuple[int, int]
 
@@ -34,9 +43,6 @@ NO_TRAPS: Traps = {}
 
 KEPT = tuple(GENERAL[number] for number in sorted(NON_VOLATILE - {RSP}))
 """The registers that functions keep for their callers, so that a walk can tell what they were."""
-
-_MOST_PUSHED = 0x40
-"""Bytes below the return address that a callback of x86 may have pushed, and more."""
 
 R = TypeVar("R", Registers, Registers32)
 
@@ -50,9 +56,6 @@ class Scene:
         may_execute: tells which memory in no module may be code
         own_copy: tells which code of modules the process has changed
         find_dispatcher: finds the dispatchers of its 32-bit ntdll
-
-    Attributes:
-        functions: what walks found out of its 32-bit functions
     """
 
     def __init__(
@@ -61,14 +64,23 @@ class Scene:
         memory: Memory,
         may_execute: MayExecute,
         own_copy: OwnCopy = shared,
-        find_dispatcher: FindDispatcher = dispatchers_x86.nowhere,
+        find_dispatcher: FindDispatcher = nowhere,
     ) -> None:
         self.find = find
         self.memory = memory
         self.may_execute = may_execute
         self.own_copy = own_copy
         self.find_dispatcher = find_dispatcher
-        self.functions = Functions(memory.read)
+        self._functions: Optional[Functions] = None
+
+    @property
+    def functions(self) -> Functions:
+        """What walks found out of its 32-bit functions."""
+        if self._functions is None:
+            from .decode.functions_x86 import Functions
+
+            self._functions = Functions(self.memory.read)
+        return self._functions
 
 
 class WalkStart(Generic[R]):
@@ -162,126 +174,3 @@ class Cpu(abc.ABC, Generic[R]):
     def saved(self, trap_frame: Structure) -> int:
         """Returns where in a trap frame the address lies by which a walk knows it."""
         return 0
-
-
-class Cpu64(Cpu[Registers]):
-    """x64."""
-
-    pointer_size = 8
-    tells_registers = True
-
-    def __init__(self, image: Image) -> None:
-        super().__init__(image)
-        self._exception = image.types.find("_KEXCEPTION_FRAME")
-        trap_frame = image.types.find("_KTRAP_FRAME")
-        self._trap_size = 0 if trap_frame is None else trap_frame.size
-
-    def walker(self, scene: Scene, traps: Traps) -> Walker64:
-        """Returns what walks stacks in an address space."""
-        known = {address: saved for address, saved in traps.items() if saved is not None}
-        return Walker64(scene.find, scene.memory.read, known, scene.may_execute, scene.own_copy)
-
-    def registers(self, state: State) -> Registers:
-        """Returns the registers of a state that has Rip and Rsp, those left out that it is not sure of."""
-        known = {name: value for name, value in state.registers.items() if name not in state.unsure}
-        return Registers.of(state.registers["Rip"], state.registers["Rsp"], known)
-
-    def switched(self, data: bytes, address: int) -> Registers:
-        """Returns the registers of the caller of SwapContext."""
-        frame = self._switch.view(data)
-        return Registers.of(frame["Return"], address + self._switch.size, {"Rbp": frame["Rbp"]})
-
-    def called_out(
-        self, scene: Scene, segments: Sequence[Segment], callee: int
-    ) -> Optional[WalkStart[Registers]]:
-        """Returns where a callback will return to: its frame names the trap frame above it."""
-        frame, segment = self._exception, segments[0]
-        data = None if frame is None else scene.memory.read(segment.kernel_stack, frame.size)
-        places = [each.initial - self._trap_size for each in segments]
-        if frame is None or data is None or segment.trap_frame not in places:
-            return None
-        view = frame.view(data)
-        known = {name: view[name] for name in KEPT}
-        registers = Registers.of(view["Return"], segment.kernel_stack + frame.size, known)
-        if self.walker(scene, {}).is_return(registers.ip) is False:
-            return None
-        return WalkStart(self, registers, False)
-
-    def kept(self, registers: Registers, border: Border) -> Registers:
-        """Returns user-mode registers completed by the non-volatile ones that the kernel stack kept."""
-        if border.registers is None or not border.sure:
-            return registers
-        kept = zip(registers.general, border.registers.general)
-        general = tuple(saved if saved is not None else walked for saved, walked in kept)
-        return registers._replace(general=general, xmm=border.registers.xmm)
-
-    def beside(self, state: State) -> Optional[Registers]:
-        """Returns the registers saved beside the machine frame of a trap frame."""
-        return self.registers(state)
-
-    def saved(self, trap_frame: Structure) -> int:
-        """Returns where the machine frame lies in a trap frame."""
-        return trap_frame.offset("Rip")
-
-
-class Cpu86(Cpu[Registers32]):
-    """x86, and the 32-bit mode of x64."""
-
-    pointer_size = 4
-
-    def walker(self, scene: Scene, traps: Traps) -> Walker32:
-        """Returns what walks stacks in an address space."""
-        return Walker32(
-            scene.find,
-            scene.memory.read,
-            self.types,
-            traps,
-            scene.may_execute,
-            scene.functions,
-            scene.find_dispatcher,
-        )
-
-    def registers(self, state: State) -> Registers32:
-        """Returns the registers of a state that has Rip and Rsp."""
-        return Registers32(state.registers["Rip"], state.registers["Rsp"], state.registers.get("Rbp"))
-
-    def switched(self, data: bytes, address: int) -> Registers32:
-        """Returns the registers of the caller of SwapContext, whose own frame follows the switch frame."""
-        frame = self._switch.view(data)
-        sp, slot = (address + self._switch.offset(name) for name in ("CallerEbp", "CallerReturn"))
-        return Registers32(frame["Return"], sp, frame["CallerEbp"], return_slot=slot)
-
-    def called_out(
-        self, scene: Scene, segments: Sequence[Segment], callee: int
-    ) -> Optional[WalkStart[Registers32]]:
-        """Returns where a callback will return to: behind a call that goes to KiCallUserMode.
-
-        That pushes Ebp first, and a few words more until KernelStack is what it is.
-        """
-        low = segments[0].kernel_stack
-        for slot in range(low + self.pointer_size, low + _MOST_PUSHED, self.pointer_size):
-            address, bp = (scene.memory.pointer(place) for place in (slot, slot - self.pointer_size))
-            if address and callee and callee in scene.functions.targets(address):
-                return WalkStart(self, Registers32(address, slot + self.pointer_size, bp, exact=False), False)
-        return None
-
-
-AnyCpu = Union[Cpu64, Cpu86]
-
-
-class Cpus:
-    """The processors of an image by pointer size, each made when it is met: `image.part(Cpus)`."""
-
-    def __init__(self, image: Image) -> None:
-        self._image = image
-        self._made: Dict[int, AnyCpu] = {}
-
-    def of(self, pointer_size: int) -> AnyCpu:
-        """Returns the processor (or its mode) that has pointers of a size.
-
-        Raises:
-            tables.MissingTableError: when our table of its structures is missing
-        """
-        if pointer_size not in self._made:
-            self._made[pointer_size] = (Cpu64 if pointer_size == 8 else Cpu86)(self._image)
-        return self._made[pointer_size]

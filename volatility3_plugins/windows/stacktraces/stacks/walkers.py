@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from typing import Dict, List, Optional, Sequence, Tuple
+from typing import TYPE_CHECKING, Dict, List, Optional, Sequence, Tuple, Union
 
 from volatility3.framework import exceptions
 from volatility3.framework.layers import intel
@@ -18,9 +18,14 @@ from ..names.decode.unwindinfo import ReadRva
 from ..names.imagereader import ImageReader
 from ..names.symbolizer import KnownModule, SpaceNames, Symbolizer
 from ..threads.kernelstacks import Segment
-from .cpus import NO_TRAPS, AnyStart, Cpus, Range, Scene, Traps
-from .decode import dispatchers_x86
+from .cpus import NO_TRAPS, AnyStart, Range, Scene, Traps
 from .decode.frames import CodeImage, StackWalk
+
+if TYPE_CHECKING:
+    from .cpu_x64 import Cpu64
+    from .cpu_x86 import Cpu86
+
+    AnyCpu = Union[Cpu64, Cpu86]
 
 MAX_SCENES = 4
 """Address spaces whose modules are kept: threads come process by process."""
@@ -29,6 +34,33 @@ _CODE = 0x20000020
 """IMAGE_SCN_MEM_EXECUTE, IMAGE_SCN_CNT_CODE."""
 
 _NTDLL = "ntdll"
+
+
+class Cpus:
+    """The processors of an image by pointer size, each made when it is met: `image.part(Cpus)`."""
+
+    def __init__(self, image: Image) -> None:
+        self._image = image
+        self._made: Dict[int, AnyCpu] = {}
+
+    def of(self, pointer_size: int) -> AnyCpu:
+        """Returns the processor (or its mode) that has pointers of a size.
+
+        Raises:
+            tables.MissingTableError: when our table of its structures is missing
+        """
+        if pointer_size not in self._made:
+            self._made[pointer_size] = self._make(pointer_size)
+        return self._made[pointer_size]
+
+    def _make(self, pointer_size: int) -> AnyCpu:
+        if pointer_size == 8:
+            from .cpu_x64 import Cpu64
+
+            return Cpu64(self._image)
+        from .cpu_x86 import Cpu86
+
+        return Cpu86(self._image)
 
 
 class StackWalkers:
@@ -141,6 +173,8 @@ class _Modules:
 
     def find_dispatcher(self, address: int) -> Optional[Tuple[int, str]]:
         """Returns start and name of the dispatcher of ntdll that an address is in, None if it is in none."""
+        from .decode import dispatchers_x86
+
         known = self._names.module_at(address)
         if known is None or known.module.name.lower() != _NTDLL:
             return None

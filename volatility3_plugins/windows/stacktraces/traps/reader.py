@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import logging
-from typing import Dict, FrozenSet, Iterator, List, Optional, Tuple, Type
+from typing import FrozenSet, Iterator, List, Optional, Tuple, Type
 
 from ..base import bulk
 from ..base.decode.memo import Memo, late_pattern
@@ -28,19 +28,25 @@ from .decode.frame import (
     TrapForm,
     TrapFrame,
 )
-from .decode.kinds_x64 import TrapForm64
-from .decode.kinds_x86 import TrapForm86
 from .state import State, register_types
 
 vollog = logging.getLogger(__name__)
-
-FORMS: Dict[int, Type[TrapForm]] = {8: TrapForm64, 4: TrapForm86}
-"""How trap frames look, by pointer size."""
 
 _FUNCTION = late_pattern(r"nt!(\w+)(?:\+0x[0-9a-f]+)?$")
 _PDB = "pdb"
 _BELOW = 0x200
 """Bytes below a trap frame that hold an exception frame and the return address below that."""
+
+
+def _form(pointer_size: int) -> Type[TrapForm]:
+    """Returns how trap frames look: what tells them is imported when an image has such."""
+    if pointer_size == 8:
+        from .decode.kinds_x64 import TrapForm64
+
+        return TrapForm64
+    from .decode.kinds_x86 import TrapForm86
+
+    return TrapForm86
 
 
 class TrapKernel:
@@ -64,7 +70,7 @@ class TrapKernel:
         self._names = symbolizer.names(image.kernel)
         self._functions: Memo[int, str] = Memo(self._function)
         self._stored: Memo[int, Optional[FrozenSet[str]]] = Memo(self._stored_by)
-        self.form = FORMS[image.pointer_size](image.types["_KTRAP_FRAME"])
+        self.form = _form(image.pointer_size)(image.types["_KTRAP_FRAME"])
         types = register_types(image, image.pointer_size)
         self.tops = self.form.tops(types)
         exception = image.types.find(self.form.exception_type) if self.form.exception_type else None

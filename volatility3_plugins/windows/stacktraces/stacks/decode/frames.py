@@ -80,9 +80,11 @@ Read = Callable[[int, int], Optional[Bytes]]
 MayExecute = Callable[[int], bool]
 """address -> whether it may be code, as far as that is known; asked of readable memory in no module."""
 
-
 OwnCopy = Callable[[int], bool]
 """address -> whether the process has a copy of its own of that page of a module: it was changed there."""
+
+FindDispatcher = Callable[[int], Optional[Tuple[int, str]]]
+"""address -> start and name of the dispatcher that ntdll's names say it is in, None if it is in none."""
 
 
 def shared(_address: int) -> bool:
@@ -93,6 +95,11 @@ def shared(_address: int) -> bool:
 def anywhere(_address: int) -> bool:
     """What may be code where nothing is known of it: a `MayExecute`."""
     return True
+
+
+def nowhere(_address: int) -> Optional[Tuple[int, str]]:
+    """Finds the dispatchers where there are none, as in the kernel: a `FindDispatcher`."""
+    return None
 
 
 class UnwindError(Exception):
