@@ -335,6 +335,7 @@ PLUGINS: Dict[str, Tuple[str, ...]] = {
         "Status",
     ),
     "tracegraph": ("File output", "Kind", "Stacks", "Frames", "Weight", "Status"),
+    "tracereport": ("File output", "Kind", "Stacks", "Frames", "Weight", "Status"),
 }
 """The columns of each plugin, from left to right."""
 
