@@ -27,7 +27,7 @@ export default [
         "error",
         ...["innerHTML", "outerHTML", "insertAdjacentHTML", "write"].map((property) => ({ property })),
       ],
-      "no-unused-vars": ["error", { varsIgnorePattern: "^(button|Flame|List|Tree|field|share|count)$" }],
+      "no-unused-vars": ["error", { varsIgnorePattern: "^(button|Flame|field|count)$" }],
       "no-var": "error",
       "prefer-const": "error",
     },

@@ -171,7 +171,7 @@ def test_shares_add_up_on_every_level(page: Page, written: Written) -> None:
     total = sum(sums(written.traces).values())
     levels = sorted({box["level"] for box in boxes})
     assert levels == list(range(levels[-1] + 1)) and levels[-1] > 8
-    own = {node: page.run(f"new Tree(parsed('data').flame).own({node})") for node in nodes(boxes)}
+    own = {node: page.run(f"new Tree(JSON.parse(document.getElementById('data').textContent).flame).own({node})") for node in nodes(boxes)}
     ended = 0
     for level in levels:
         here = [box for box in boxes if box["level"] == level]
@@ -205,9 +205,9 @@ def test_zoom_flip_and_search(page: Page) -> None:
     page.type("PRIVATE")
     found = page.run("new Promise((done) => setTimeout(() => done([document.querySelector('.found').innerText, "
                      "document.querySelector('.found').dataset.touched, document.querySelectorAll('.match')"
-                     ".length, parsed('data').flame.texts.length]), 400))")
+                     ".length, JSON.parse(document.getElementById('data').textContent).flame.texts.length]), 400))")
     assert found[0].startswith("1 names, ") or found[0].startswith("2 names, ")
-    stacks = page.run("parsed('data').flame").get("unit")
+    stacks = page.run("JSON.parse(document.getElementById('data').textContent).flame").get("unit")
     assert stacks in found[0] and "%" in found[0]
     assert int(found[1]) == found[3]
     assert found[2] >= 5
@@ -266,7 +266,7 @@ def test_hostile_names_stay_text(browser: Browser, tmp_path: pathlib.Path) -> No
     shown = opened.run("document.body.innerText")
     for name in (HOSTILE[0], HOSTILE[1], "\\u202egnp.exe", HOSTILE[4], HOSTILE[5], "\\u2028&amp;\\x00"):
         assert name in shown
-    assert opened.run("Math.max(...parsed('data').flame.texts.map((text) => text.length))") <= 600
+    assert opened.run("Math.max(...JSON.parse(document.getElementById('data').textContent).flame.texts.map((text) => text.length))") <= 600
     assert opened.faults == [] and opened.requests == [path.as_uri()]
     opened.close()
 
