@@ -5,7 +5,7 @@ import js from "@eslint/js";
 
 const browser = ["document", "window", "setTimeout", "clearTimeout", "ResizeObserver", "Element", "Node"];
 const types = ["HTMLElement", "KeyboardEvent", "Event", "HTMLElementTagNameMap"];
-const ours = ["make", "button", "field", "share", "count", "List", "Tree", "Flame", "GUESSED", "LOOKS"];
+const ours = ["make", "button", "field", "share", "count", "some", "List", "Tree", "Flame", "GUESSED", "LOOKS"];
 const known = (names) => Object.fromEntries(names.map((name) => [name, "readonly"]));
 
 export default [
@@ -27,7 +27,7 @@ export default [
         "error",
         ...["innerHTML", "outerHTML", "insertAdjacentHTML", "write"].map((property) => ({ property })),
       ],
-      "no-unused-vars": ["error", { varsIgnorePattern: "^(button|Flame|field|count)$" }],
+      "no-unused-vars": ["error", { varsIgnorePattern: "^(button|Flame|field|some|count)$" }],
       "no-var": "error",
       "prefer-const": "error",
     },

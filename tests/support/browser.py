@@ -2,12 +2,12 @@
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
 """A headless Chromium without network, driven through a pipe by its DevTools protocol.
 
-    with Browser(folder) as browser:
-        page = browser.open(path)
-        page.run("document.title")
-        page.key("Enter")
-        page.png(folder / "page.png")
-        assert page.faults == [] and page.requests == [path.as_uri()]
+with Browser(folder) as browser:
+    page = browser.open(path)
+    page.run("document.title")
+    page.key("Enter")
+    page.png(folder / "page.png")
+    assert page.faults == [] and page.requests == [path.as_uri()]
 """
 
 from __future__ import annotations

@@ -25,7 +25,9 @@ def _installed() -> str:
         return "npm is not installed"
     if (FOLDER / "node_modules" / ".package-lock.json").exists():
         return ""
-    done = subprocess.run([npm, "ci", "--no-audit", "--no-fund"], cwd=FOLDER, capture_output=True, check=False)
+    done = subprocess.run(
+        [npm, "ci", "--no-audit", "--no-fund"], cwd=FOLDER, capture_output=True, check=False
+    )
     return f"npm ci ended with {done.returncode}" if done.returncode else ""
 
 

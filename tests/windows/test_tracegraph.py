@@ -7,6 +7,7 @@ from __future__ import annotations
 import collections
 import json
 import pathlib
+import re
 import shutil
 from typing import Any, Counter, Dict, Iterator, List, Tuple
 
@@ -48,9 +49,7 @@ class Written:
     def run(self, plugin: str, *options: str, output: str = "") -> List[Row]:
         folder = self.folder / output
         folder.mkdir(exist_ok=True)
-        return vol.run(
-            self.file, plugin, *options, symbols=self.symbols, arguments=["-o", str(folder)]
-        ).rows
+        return vol.run(self.file, plugin, *options, symbols=self.symbols, arguments=["-o", str(folder)]).rows
 
 
 @pytest.fixture(scope="module")
@@ -148,7 +147,9 @@ def test_speedscope_s_own_page_shows_the_names(written: Written, browser: Browse
     index.write_text(index.read_text(encoding="utf-8").replace("<script", spy + "<script", 1))
     opened = browser.open(index, fragment=f"#localProfilePath={(folder / 'profile.js').as_uri()[7:]}")
     wait = "new Promise((done) => { let left = 100; const look = () => [...window.drawn].some((text) => text.includes('!')) || !left--"
-    wait += " ? done([...window.drawn].join(' ') + document.body.innerText) : setTimeout(look, 100); look(); })"
+    wait += (
+        " ? done([...window.drawn].join(' ') + document.body.innerText) : setTimeout(look, 100); look(); })"
+    )
     shown = opened.run(wait)
     assert "heap updater.exe (4312)" in shown
     assert "KERNEL32!BaseThreadInitThunk" in shown
@@ -162,8 +163,10 @@ def test_the_page_shows_the_names_and_asks_for_nothing(page: Page) -> None:
     assert "<unloaded:aimhook>+0x1a34" in page.run("document.querySelector('.list').innerText") + text
     assert page.run("document.querySelector('.box.unloaded') !== null")
     assert page.run("document.querySelector('.box.code.guessed, .box.unbacked.guessed') !== null")
-    assert page.run("document.querySelectorAll('[style]').length > 0 && !document.documentElement.outerHTML"
-                    ".slice(0, 2000).includes('style=')")
+    assert page.run(
+        "document.querySelectorAll('[style]').length > 0 && !document.documentElement.outerHTML"
+        ".slice(0, 2000).includes('style=')"
+    )
 
 
 def test_shares_add_up_on_every_level(page: Page, written: Written) -> None:
@@ -171,7 +174,10 @@ def test_shares_add_up_on_every_level(page: Page, written: Written) -> None:
     total = sum(sums(written.traces).values())
     levels = sorted({box["level"] for box in boxes})
     assert levels == list(range(levels[-1] + 1)) and levels[-1] > 8
-    own = {node: page.run(f"new Tree(JSON.parse(document.getElementById('data').textContent).flame).own({node})") for node in nodes(boxes)}
+    own = {
+        node: page.run(f"new Tree(JSON.parse(document.getElementById('data').textContent).flame).own({node})")
+        for node in nodes(boxes)
+    }
     ended = 0
     for level in levels:
         here = [box for box in boxes if box["level"] == level]
@@ -191,7 +197,9 @@ def test_zoom_flip_and_search(page: Page) -> None:
     find = "[...document.querySelectorAll('.boxes > .box')].find((box) => box.textContent === '{}')".format
     page.click(find("updater!load_settings"))
     assert "24 stacks, 32.9 %" in page.run("document.querySelector('.detail').innerText")
-    assert page.run("document.querySelector('.flamegraph h3').innerText").startswith("1 different stacks below")
+    assert page.run("document.querySelector('.flamegraph h3').innerText").startswith(
+        "1 different stack below"
+    )
     assert page.run(f"{find('updater!load_settings')}.style.width") == "100%"
     page.click("[...document.querySelectorAll('button')].find((each) => each.innerText === 'All')")
     tops = "['all', 'updater!load_settings'].map((name) => [...document.querySelectorAll('.boxes > .box')]"
@@ -203,10 +211,12 @@ def test_zoom_flip_and_search(page: Page) -> None:
     assert root > leaf
     page.run("document.querySelector('input[type=search]').focus()")
     page.type("PRIVATE")
-    found = page.run("new Promise((done) => setTimeout(() => done([document.querySelector('.found').innerText, "
-                     "document.querySelector('.found').dataset.touched, document.querySelectorAll('.match')"
-                     ".length, JSON.parse(document.getElementById('data').textContent).flame.texts.length]), 400))")
-    assert found[0].startswith("1 names, ") or found[0].startswith("2 names, ")
+    found = page.run(
+        "new Promise((done) => setTimeout(() => done([document.querySelector('.found').innerText, "
+        "document.querySelector('.found').dataset.touched, document.querySelectorAll('.match')"
+        ".length, JSON.parse(document.getElementById('data').textContent).flame.texts.length]), 400))"
+    )
+    assert re.match(r"1 name, |2 names, ", found[0])
     stacks = page.run("JSON.parse(document.getElementById('data').textContent).flame").get("unit")
     assert stacks in found[0] and "%" in found[0]
     assert int(found[1]) == found[3]
@@ -216,7 +226,9 @@ def test_zoom_flip_and_search(page: Page) -> None:
 def test_the_search_has_the_weight_of_the_stacks_that_match(page: Page, written: Written) -> None:
     page.run("document.querySelector('input[type=search]').focus()")
     page.type("rtluserthreadstart")
-    shown = page.run("new Promise((done) => setTimeout(() => done(document.querySelector('.found').innerText), 400))")
+    shown = page.run(
+        "new Promise((done) => setTimeout(() => done(document.querySelector('.found').innerText), 400))"
+    )
     weight = sum(
         weight
         for names, weight in parsed(written.folder / "tracegraph.folded")
@@ -235,7 +247,9 @@ def test_the_keyboard_is_enough(page: Page) -> None:
     for _ in range(3):
         page.key("ArrowDown")
     page.key("Enter")
-    assert page.run(focused) == "KERNEL32!BaseThreadInitThunk" or page.run(focused) == "ntdll!RtlUserThreadStart"
+    assert (
+        page.run(focused) == "KERNEL32!BaseThreadInitThunk" or page.run(focused) == "ntdll!RtlUserThreadStart"
+    )
     assert page.run("document.activeElement.style.width") == "100%"
     page.key("ArrowUp")
     page.key("Escape")
@@ -248,8 +262,15 @@ def test_the_keyboard_is_enough(page: Page) -> None:
     assert page.run("document.activeElement.tagName") == "INPUT"
 
 
-HOSTILE = ("</title><script>window.owned = 1</script>", "</script><img src=x onerror=owned=1>",
-           "\u202egnp.exe", "a" * 65536, "<!--<script>", '" onfocus="owned=1', "\u2028&amp;\0")
+HOSTILE = (
+    "</title><script>window.owned = 1</script>",
+    "</script><img src=x onerror=owned=1>",
+    "\u202egnp.exe",
+    "a" * 65536,
+    "<!--<script>",
+    '" onfocus="owned=1',
+    "\u2028&amp;\0",
+)
 
 
 def test_hostile_names_stay_text(browser: Browser, tmp_path: pathlib.Path) -> None:
@@ -257,7 +278,9 @@ def test_hostile_names_stay_text(browser: Browser, tmp_path: pathlib.Path) -> No
     for name in HOSTILE:
         tree.add([tree.name(name), tree.name(name, name)], 3)
     path = tmp_path / "hostile.html"
-    path.write_text("".join(html.page(HOSTILE[0], {"flame": html.flame_data(tree, "stacks")})), encoding="utf-8")
+    path.write_text(
+        "".join(html.page(HOSTILE[0], {"flame": html.flame_data(tree, "stacks")})), encoding="utf-8"
+    )
     opened = browser.open(path)
     assert opened.run("window.owned") is None
     assert opened.run("document.title") == HOSTILE[0]
@@ -266,7 +289,12 @@ def test_hostile_names_stay_text(browser: Browser, tmp_path: pathlib.Path) -> No
     shown = opened.run("document.body.innerText")
     for name in (HOSTILE[0], HOSTILE[1], "\\u202egnp.exe", HOSTILE[4], HOSTILE[5], "\\u2028&amp;\\x00"):
         assert name in shown
-    assert opened.run("Math.max(...JSON.parse(document.getElementById('data').textContent).flame.texts.map((text) => text.length))") <= 600
+    assert (
+        opened.run(
+            "Math.max(...JSON.parse(document.getElementById('data').textContent).flame.texts.map((text) => text.length))"
+        )
+        <= 600
+    )
     assert opened.faults == [] and opened.requests == [path.as_uri()]
     opened.close()
 
@@ -283,7 +311,10 @@ def test_the_document_stays_small(browser: Browser, tmp_path: pathlib.Path) -> N
     opened = browser.open(path)
     elements = "document.querySelectorAll('*').length"
     assert opened.run(elements) < 3000
-    for code in ("document.querySelector('.flame').scrollTop = 2000", "document.querySelector('.list').scrollTop = 9e5"):
+    for code in (
+        "document.querySelector('.flame').scrollTop = 2000",
+        "document.querySelector('.list').scrollTop = 9e5",
+    ):
         opened.run(code)
         opened.run("new Promise((done) => setTimeout(done, 100))")
         assert opened.run(elements) < 3000
@@ -292,7 +323,9 @@ def test_the_document_stays_small(browser: Browser, tmp_path: pathlib.Path) -> N
     opened.close()
 
 
-def test_a_baseline_shows_growth_and_shrinkage(written: Written, browser: Browser, tmp_path: pathlib.Path) -> None:
+def test_a_baseline_shows_growth_and_shrinkage(
+    written: Written, browser: Browser, tmp_path: pathlib.Path
+) -> None:
     lines = [
         "heap;updater.exe (999);ntdll!RtlUserThreadStart;KERNEL32!BaseThreadInitThunk;updater!main;"
         "updater!load_settings 20",
@@ -303,13 +336,17 @@ def test_a_baseline_shows_growth_and_shrinkage(written: Written, browser: Browse
     baseline.write_text("\n".join(lines), encoding="utf-8")
     written.run("windows.tracegraph", "--kinds", "heap", "--baseline", str(baseline), output="growth")
     opened = browser.open(written.folder / "growth" / "tracegraph.html")
-    kinds = opened.run("Object.fromEntries([...document.querySelectorAll('.boxes > .box')].map((box) => "
-                       "[box.textContent, box.className]))")
+    kinds = opened.run(
+        "Object.fromEntries([...document.querySelectorAll('.boxes > .box')].map((box) => "
+        "[box.textContent, box.className]))"
+    )
     assert "grown" in kinds["updater!load_settings"]
     assert "updater.exe" in kinds
     opened.click("document.querySelector('input[type=checkbox]')")
-    kinds = opened.run("Object.fromEntries([...document.querySelectorAll('.boxes > .box')].map((box) => "
-                       "[box.textContent, box.className]))")
+    kinds = opened.run(
+        "Object.fromEntries([...document.querySelectorAll('.boxes > .box')].map((box) => "
+        "[box.textContent, box.className]))"
+    )
     assert "shrunk" in kinds["gone!gone"]
     assert opened.faults == []
     opened.close()
@@ -336,7 +373,9 @@ def test_options_without_a_meaning(options: Dict[str, Any], said: str, opened: O
 
 
 def test_options_select_stacks(written: Written, opened: Opened, tmp_path: pathlib.Path) -> None:
-    rows = grid.rendered(opened, tracegraph.TraceGraph, tmp_path, unbacked=True, kinds=["std"], format=["folded"])
+    rows = grid.rendered(
+        opened, tracegraph.TraceGraph, tmp_path, unbacked=True, kinds=["std"], format=["folded"]
+    )
     ((kind, weight),) = [(row["Kind"], row["Weight"]) for row in rows]
     stacks = parsed(tmp_path / "tracegraph.folded")
     wanted = sum(row["Count"] for row in written.traces if row["Kind"] == "std" and row["Unbacked"])

@@ -6,6 +6,7 @@
 const LINE = 19;
 const MOST_BOXES = 1000;
 const ROW = 26;
+const MOST_ROWS = 60;
 const GUESSED = 8;
 const LOOKS = ["code", "unbacked", "unloaded", "level", "rest", "unreadable"];
 const LEGEND = [
@@ -84,6 +85,11 @@ function count(value) {
   return value.toLocaleString("en");
 }
 
+/** @param {number} value @param {string} thing in singular */
+function some(value, thing) {
+  return `${count(value)} ${thing}${value === 1 ? "" : "s"}`;
+}
+
 /** A list of rows of one height, of which only those in view are elements. */
 class List {
   /**
@@ -104,6 +110,8 @@ class List {
     this.element.addEventListener("scroll", () => this.draw());
     this.element.addEventListener("keydown", (event) => this.key(event));
     new ResizeObserver(() => this.draw()).observe(this.element);
+    window.addEventListener("beforeprint", () => this.size(MOST_ROWS));
+    window.addEventListener("afterprint", () => this.size(12));
   }
 
   /** @param {number} length */
@@ -111,14 +119,19 @@ class List {
     this.length = length;
     this.current = 0;
     this.element.scrollTop = 0;
-    this.element.style.height = `${Math.min(Math.max(length, 1), 12) * ROW + 4}px`;
     this.inner.style.height = `${length * ROW}px`;
+    this.size(12);
+  }
+
+  /** @param {number} most rows in view */
+  size(most) {
+    this.element.style.height = `${Math.min(Math.max(this.length, 1), most) * ROW + 4}px`;
     this.draw();
   }
 
   draw() {
     const first = Math.max(Math.floor(this.element.scrollTop / ROW) - 2, 0);
-    const last = Math.min(first + Math.ceil(this.element.clientHeight / ROW) + 4, this.length, first + 60);
+    const last = Math.min(first + Math.ceil(this.element.clientHeight / ROW) + 4, this.length, first + MOST_ROWS);
     const rows = [];
     for (let row = first; row < last; row++) {
       const made = make("div", row === this.current ? "row current" : "row");
@@ -548,7 +561,7 @@ class Flame {
       }
       this.matched = matched;
       const all = share(weight, this.tree.total(0));
-      this.found.textContent = `${count(matched.size)} names, ${count(weight)} ${this.data.unit}, ${all}`;
+      this.found.textContent = `${some(matched.size, "name")}, ${count(weight)} ${this.data.unit}, ${all}`;
     }
     this.found.dataset["touched"] = String(this.touched);
     this.draw();
@@ -569,7 +582,7 @@ class Flame {
     });
     this.ends.sort((a, b) => (own[b - node] || 0) - (own[a - node] || 0));
     const shown = node ? ` below ${tree.text(node)}` : "";
-    this.listed.textContent = `${count(this.ends.length)} different stacks${shown}`;
+    this.listed.textContent = `${some(this.ends.length, "different stack")}${shown}`;
     this.list.show(this.ends.length);
     this.stack.textContent = "";
     if (this.ends.length) this.tell(0);

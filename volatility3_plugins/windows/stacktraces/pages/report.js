@@ -92,7 +92,7 @@ function table(label, things, columns, text, stack) {
     label,
     (row) => columns.map(({ kind, value }) => {
       const cell = value(thing(row));
-      return make("span", kind, typeof cell === "number" ? count(cell) : cell);
+      return make("span", kind, typeof cell !== "number" ? cell : kind.includes("plain") ? String(cell) : count(cell));
     }),
     (row) => { below.textContent = stack(thing(row)); },
   );
@@ -147,7 +147,7 @@ function imagePart(image) {
   const made = make("div", "", make("h3", "", "How complete it is"), complete);
   if (image.warnings.length) {
     const texts = image.warnings.slice(0, 100).map((each) => make("li", "", each));
-    made.append(make("details", "", make("summary", "", `${count(image.warnings.length)} warnings`), make("ul", "", ...texts)));
+    made.append(make("details", "", make("summary", "", some(image.warnings.length, "warning")), make("ul", "", ...texts)));
   }
   made.append(make("details", "", make("summary", "", "All that is known of it"), facts));
   return made;
@@ -158,8 +158,10 @@ function findingsPart(data, findings) {
   const { cards, total, unchecked, checks } = findings;
   const kinds = ["high", "medium", "low"].map((severity) =>
     `${count(cards.filter((card) => card.severity === severity).length)} ${severity}`);
-  const said = cards.length ? `${count(total)} findings: ${kinds.join(", ")}.` : "The checks found nothing.";
+  const said = cards.length ? `${some(total, "finding")}: ${kinds.join(", ")}.` : "The checks found nothing.";
+  const key = "In stacks ! stands before what no image and no mapped file backs, ? before a guess, ◀ behind the frame that was found.";
   const made = make("div", "", make("p", "", said));
+  if (cards.length) made.append(make("p", "note", key));
   const place = make("div", "cards");
   let first = 0;
   const where = make("output", "found");
@@ -307,7 +309,7 @@ function drawing(locks, group) {
     const [ux, uy] = [(x2 - x1) / length, (y2 - y1) / length];
     const tip = `${x2},${y2} ${x2 - 10 * ux - 5 * uy},${y2 - 10 * uy + 5 * ux} ${x2 - 10 * ux + 5 * uy},${y2 - 10 * uy - 5 * ux}`;
     picture.append(svg("line", { x1, y1, x2: x2 - 6 * ux, y2: y2 - 6 * uy, class: name }), svg("polygon", { points: tip, class: name }));
-    picture.append(svg("text", { x: (x1 + x2) / 2 + 6, y: (y1 + y2) / 2 - 4, class: "edge" }, kind === "waits" ? "waits for" : "held by"));
+    picture.append(svg("text", { x: (x1 + x2) / 2, y: (y1 + y2) / 2 + 4, class: "edge" }, kind === "waits" ? "waits for" : "held by"));
   };
   for (const [thread, lock] of locks.waits) arrow(`t${thread}`, `l${lock}`, "waits");
   for (const lock of group.locks) for (const holder of locks.locks[lock]?.holders ?? []) arrow(`l${lock}`, `t${holder}`, "held");
@@ -340,7 +342,7 @@ function locksPart(locks) {
     { name: "Lock", kind: "where wide", value: (lock) => lock.text },
     { name: "Held by", kind: "frames", value: (lock) => names(lock.holders) },
     { name: "Waiters", kind: "number", value: (lock) => lock.waiters },
-    { name: "Status", kind: "where", value: (lock) => lock.status },
+    { name: "Status", kind: "where lesser", value: (lock) => lock.status },
   ], (lock) => `${lock.text} ${names(lock.holders)} ${lock.status}`, (lock) => {
     const number = locks.locks.indexOf(lock);
     const waits = locks.waits.filter((wait) => wait[1] === number);
@@ -349,7 +351,7 @@ function locksPart(locks) {
   const waiting = table("Waiting threads", locks.waits, [
     { name: "Thread", kind: "where wide", value: (wait) => locks.threads[wait[0]] ?? "" },
     { name: "Waits for", kind: "frames", value: (wait) => locks.locks[wait[1]]?.text ?? "a lock that is not known" },
-    { name: "In", kind: "where", value: (wait) => wait[4] },
+    { name: "In", kind: "where lesser", value: (wait) => wait[4] },
   ], (wait) => `${locks.threads[wait[0]]} ${locks.locks[wait[1]]?.text} ${wait[4]}`, (wait) => wait[2]);
   made.append(make("h3", "", "Locks that are held, or that somebody waits for"), held.element,
     make("h3", "", "Threads that wait for a lock"), waiting.element);
@@ -361,10 +363,10 @@ function threadsPart(data, threads) {
   const inner = (/** @type {Thread} */ thread) => stackText(data, thread.frames.slice(0, 8)).split("\n").join(" ← ");
   return table("Stacks of threads", threads, [
     { name: "Process", kind: "where", value: (thread) => thread.process },
-    { name: "TID", kind: "number", value: (thread) => thread.tid },
+    { name: "TID", kind: "number plain", value: (thread) => thread.tid },
     { name: "Kind", kind: "short", value: (thread) => thread.kind },
-    { name: "State", kind: "where", value: (thread) => thread.state },
-    { name: "Unbacked", kind: "number", value: (thread) => thread.unbacked },
+    { name: "State", kind: "where lesser", value: (thread) => thread.state },
+    { name: "Unbacked", kind: "number lesser", value: (thread) => thread.unbacked },
     { name: "Stack", kind: "frames", value: inner },
   ], (thread) => `${thread.process} ${thread.tid} ${thread.kind} ${thread.state} ${stackText(data, thread.frames)} ${thread.status}`,
   (thread) => [stackText(data, thread.frames), thread.status && `Status: ${thread.status}`].filter(Boolean).join("\n\n"));

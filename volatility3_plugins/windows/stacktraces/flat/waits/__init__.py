@@ -252,7 +252,11 @@ def _holders(each: Lock, names: Dict[ThreadKey, str]) -> Iterator[ThreadKey]:
     owners = [each.owner, *(owner.owner for owner in each.owners if owner.kind != WAITING)]
     if each.type == CRITICAL_SECTION:
         owners = [owner for owner in owners if owner is not None and owner.pid == each.space.pid]
-    known = [_thread(owner, names) for owner in owners if owner is not None and not says(owner.status, Word.NO_THREAD)]
+    known = [
+        _thread(owner, names)
+        for owner in owners
+        if owner is not None and not says(owner.status, Word.NO_THREAD)
+    ]
     yield from dict.fromkeys(known)
 
 

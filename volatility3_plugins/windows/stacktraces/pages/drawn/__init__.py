@@ -14,7 +14,18 @@ from ...flat.decode.schema import SCAN, THREAD_KINDS
 from ...flat.frames import FlatFrame, OfFrames
 from ...flat.stack import FlatStack
 from ...names.decode.rules import UNLOADED as UNLOADED_BACKING
-from ..prefixes import CODE, GUESSED, LEVEL, MAX_NODES, NO_FRAMES, REST, UNBACKED, UNLOADED, UNREADABLE, Prefixes
+from ..prefixes import (
+    CODE,
+    GUESSED,
+    LEVEL,
+    MAX_NODES,
+    NO_FRAMES,
+    REST,
+    UNBACKED,
+    UNLOADED,
+    UNREADABLE,
+    Prefixes,
+)
 
 COUNT, BYTES, THREADS = "count", "bytes", "threads"
 WEIGHTS: Dict[str, str] = {COUNT: "stacks", BYTES: "bytes", THREADS: "threads"}

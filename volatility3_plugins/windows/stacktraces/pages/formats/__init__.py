@@ -62,7 +62,13 @@ def read_folded(lines: Iterable[str]) -> Folded:
         text, _, weight = line.rstrip("\r\n").rpartition(" ")
         if not line.strip():
             continue
-        if not text or not weight.isascii() or not weight.isdigit() or len(weight) > 16 or len(line) > MAX_LINE:
+        if (
+            not text
+            or not weight.isascii()
+            or not weight.isdigit()
+            or len(weight) > 16
+            or len(line) > MAX_LINE
+        ):
             bad += 1
             continue
         stacks.append((text.split(";"), int(weight)))
@@ -82,7 +88,7 @@ def speedscope(tree: Prefixes, title: str, weight: str) -> Iterator[str]:
         profiles.setdefault(tuple(names[:LEVELS]), []).append((names[LEVELS:], own))
     frames = [{"name": box.text, **({"file": box.module} if box.module else {})} for box in tree.boxes]
     head = {"$schema": SCHEMA, "exporter": EXPORTER, "name": title, "activeProfileIndex": 0}
-    yield f"{json.dumps(head)[:-1]}, \"shared\": {json.dumps({'frames': frames})}, \"profiles\": ["
+    yield f'{json.dumps(head)[:-1]}, "shared": {json.dumps({"frames": frames})}, "profiles": ['
     for number, (level, stacks) in enumerate(profiles.items()):
         profile = {
             "type": "sampled",

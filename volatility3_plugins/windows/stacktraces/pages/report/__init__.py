@@ -13,6 +13,7 @@
 from __future__ import annotations
 
 import datetime
+import json
 from typing import Any, Dict, Iterable, List, Optional, Sequence, Tuple
 
 from ...base.decode.status import Word, text
@@ -141,7 +142,11 @@ class Report:
             finding, check = each.finding, each.check
             if len(cards) >= MAX_FINDINGS:
                 continue
-            checks[check.name] = {"meaning": check.meaning, "innocent": check.innocent, "next": check.next_steps}
+            checks[check.name] = {
+                "meaning": check.meaning,
+                "innocent": check.innocent,
+                "next": check.next_steps,
+            }
             cards.append(
                 {
                     "severity": finding.severity,
@@ -172,6 +177,8 @@ def image_part(facts: ImageFacts) -> Dict[str, Any]:
     """
     rows = []
     for column, value in zip(schema.IMAGE, image_values(facts)):
+        if column.name == "Files":
+            value = _files(str(value))
         if column.name not in ("Schema", "Warnings", "WarningText") and value not in (None, ""):
             rows.append([column.name, _plain(value), column.description])
     warnings = facts.warning_text.split(JOINED) if facts.warning_text else []
@@ -268,6 +275,17 @@ def _sentence(graph: WaitGraph, cycle: Sequence[Any]) -> str:
 
 def _largest(heap: Tuple[int, int, str, Tuple[int, ...], str]) -> Tuple[int, int]:
     return -heap[0], -heap[1]
+
+
+def _files(text: str) -> str:
+    """Returns the column Files in words."""
+    files = json.loads(text)
+    said = (f"{file['path']} ({file['size']} bytes{_digest(file['sha256'])})" for file in files)
+    return "; ".join(said)
+
+
+def _digest(sha256: Optional[str]) -> str:
+    return f", SHA-256 {sha256}" if sha256 else ""
 
 
 def _plain(value: object) -> str:
