@@ -102,7 +102,7 @@ def build(scenario: Scenario) -> DeadlockImage:
     owner = scenario.holds.get(RESOURCE, 0)
     held = resources.add(
         active=int(bool(owner)),
-        exclusive=threads[owner] if owner in threads else None,
+        exclusive=threads.get(owner),
         waiting_exclusive=waited.count(RESOURCE),
     )
     resources.link()

@@ -1,6 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""`windows.tracegraph` through the command line: what its files add up to, and what a browser shows of them."""
+"""`windows.tracegraph` through the command line: sums of its files, and what a browser shows of them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,8 @@ SUMS = """
 (() => {
   const boxes = [...document.querySelectorAll('.boxes > .box')].map((box) => ({
     level: Number(box.dataset.level), node: Number(box.dataset.node), more: Number(box.dataset.more),
-    weight: Number(box.dataset.weight), left: parseFloat(box.style.left), width: parseFloat(box.style.width)}));
+    weight: Number(box.dataset.weight), left: parseFloat(box.style.left),
+    width: parseFloat(box.style.width)}));
   return boxes;
 })()
 """
@@ -146,10 +147,17 @@ def test_speedscope_s_own_page_shows_the_names(written: Written, browser: Browse
     spy += "{ window.drawn.add(text); return was.call(this, text, ...rest); };</script>"
     index.write_text(index.read_text(encoding="utf-8").replace("<script", spy + "<script", 1))
     opened = browser.open(index, fragment=f"#localProfilePath={(folder / 'profile.js').as_uri()[7:]}")
-    wait = "new Promise((done) => { let left = 100; const look = () => [...window.drawn].some((text) => text.includes('!')) || !left--"
-    wait += (
-        " ? done([...window.drawn].join(' ') + document.body.innerText) : setTimeout(look, 100); look(); })"
-    )
+    wait = """
+    new Promise((done) => {
+      let left = 100;
+      const look = () => {
+        const named = [...window.drawn].some((text) => text.includes('!'));
+        if (named || !left--) done([...window.drawn].join(' ') + document.body.innerText);
+        else setTimeout(look, 100);
+      };
+      look();
+    })
+    """
     shown = opened.run(wait)
     assert "heap updater.exe (4312)" in shown
     assert "KERNEL32!BaseThreadInitThunk" in shown
@@ -291,7 +299,8 @@ def test_hostile_names_stay_text(browser: Browser, tmp_path: pathlib.Path) -> No
         assert name in shown
     assert (
         opened.run(
-            "Math.max(...JSON.parse(document.getElementById('data').textContent).flame.texts.map((text) => text.length))"
+            "Math.max(...JSON.parse(document.getElementById('data').textContent)"
+            ".flame.texts.map((text) => text.length))"
         )
         <= 600
     )

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import pathlib
 import random
-from typing import Any, Dict, List, Tuple
+from typing import Any, Dict, List, Set, Tuple
 
 import pytest
 from volatility3.plugins.windows import tracereport
@@ -146,7 +146,8 @@ def test_each_cycle_is_one() -> None:
 
 def reaches(start: int, waits: Dict[int, int], holders: Dict[int, List[int]]) -> bool:
     """Whether a thread waits for itself, however many others lie between."""
-    seen, level = set(), {start}
+    seen: Set[int] = set()
+    level = {start}
     while level:
         level = {other for thread in level if thread in waits for other in holders.get(waits[thread], ())}
         if start in level:

@@ -57,7 +57,8 @@ class TraceGraph(interfaces.plugins.PluginInterface):
         ]
 
     def _generator(self, wanted: FlatWanted, formats: Sequence[str], baseline: Any) -> Iterator[Row]:
-        from .stacktraces.pages import drawn, formats as files, html
+        from .stacktraces.pages import drawn, html
+        from .stacktraces.pages import formats as files
         from .stacktraces.rows import graph
 
         weight = self.config["weight"]

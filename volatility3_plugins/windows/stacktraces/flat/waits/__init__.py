@@ -41,10 +41,14 @@ _MOST_STACK = 1 << 14
 _HOME = 4
 """Pointers above a frame in which the called function may keep its arguments."""
 
-_SECTION = ("rtlentercriticalsection", "rtlpentercriticalsection", "rtlpwaitoncriticalsection")
-_SECTION += ("rtlpwaitforcriticalsection",)
-_RESOURCE = ("exacquireresource", "exacquireshared", "expacquireresource", "expwaitforresource")
-_RESOURCE += ("exenterpriorityregionandacquire", "exentercriticalregionandacquire", "exacquirefastresource")
+_SECTION = (
+    *("rtlentercriticalsection", "rtlpentercriticalsection", "rtlpwaitoncriticalsection"),
+    "rtlpwaitforcriticalsection",
+)
+_RESOURCE = (
+    *("exacquireresource", "exacquireshared", "expacquireresource", "expwaitforresource"),
+    *("exenterpriorityregionandacquire", "exentercriticalregionandacquire", "exacquirefastresource"),
+)
 """How the functions begin that take critical sections and resources."""
 
 ThreadKey = Tuple[Optional[int], int]

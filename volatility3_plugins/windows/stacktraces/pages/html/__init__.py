@@ -129,7 +129,8 @@ def _shown(value: Any) -> Any:
     if isinstance(value, str):
         return value if value.isprintable() else printable(value, len(value) + 1)
     if isinstance(value, (list, tuple)):
-        return value if value and isinstance(value[0], int) else [_shown(each) for each in value]
+        # Most lists are long and of numbers.
+        return value if all(type(each) is int for each in value) else [_shown(each) for each in value]
     if isinstance(value, Mapping):
         return {_shown(key): _shown(each) for key, each in value.items()}
     return value

@@ -19,8 +19,8 @@ from typing import Dict, Iterable, Iterator, List, Optional, Sequence, Tuple
 from ...base.decode.record import Record
 
 CODE, UNBACKED, UNLOADED, LEVEL, REST, UNREADABLE = range(6)
-"""How a box looks: code of a module or file; in memory that none backs; of a module that is gone; no frame but
-a kind or a process; what stands for several; an address that cannot be read."""
+"""How a box looks: code of a module or file; in memory that none backs; of a module that is gone; no frame
+but a kind or a process; what stands for several; an address that cannot be read."""
 GUESSED = 8
 """Is added to these: the frame is a guess, or was found by way of one."""
 
@@ -124,10 +124,10 @@ class Prefixes:
         for names, weight in stacks:
             numbers = []
             for each in names:
-                number = texts.get(_short(each))
-                if number is None:
-                    number = texts[_short(each)] = self.name(each)
-                numbers.append(number)
+                text = _short(each)
+                if text not in texts:
+                    texts[text] = self.name(each)
+                numbers.append(texts[text])
             node, _ = self._node(numbers)
             self._before += [0] * (len(self._names) - len(self._before))
             weight = min(weight, MAX_SUM - total)

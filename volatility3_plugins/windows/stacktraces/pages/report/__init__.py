@@ -14,9 +14,9 @@ from __future__ import annotations
 
 import datetime
 import json
-from typing import Any, Dict, Iterable, List, Optional, Sequence, Tuple
+from typing import Any, Dict, List, Optional, Sequence, Tuple
 
-from ...base.decode.status import Word, text
+from ...base.decode.status import text
 from ...findings.registry import Outcome
 from ...flat.decode import schema
 from ...flat.decode.schema import HEAP, SCAN, THREAD_KINDS
@@ -133,7 +133,8 @@ class Report:
         }
 
     def _findings(self, found: Sequence[Outcome]) -> Dict[str, Any]:
-        cards, unchecked = [], []
+        cards: List[Dict[str, Any]] = []
+        unchecked: List[List[str]] = []
         checks: Dict[str, Dict[str, str]] = {}
         for each in found:
             if each.finding is None:
@@ -207,7 +208,7 @@ def locks_part(graph: WaitGraph) -> Dict[str, Any]:
     waited = {wait.lock for wait in graph.waits if wait.lock is not None}
     # What somebody is known to wait for comes first.
     order = sorted(graph.locks, key=lambda key: key not in waited)
-    locks = []
+    locks: List[Dict[str, Any]] = []
     for key in order[:MAX_SHOWN_LOCKS]:
         numbers[key] = len(locks)
         each = graph.locks[key]
@@ -264,9 +265,8 @@ def _sentence(graph: WaitGraph, cycle: Sequence[Any]) -> str:
     for number, step in enumerate(cycle):
         following = cycle[(number + 1) % len(cycle)].thread
         held = "it holds itself" if len(cycle) == 1 else f"{thread_text(following, graph.names)} holds"
-        steps.append(
-            f"{thread_text(step.thread, graph.names)} waits for {lock_text(graph.locks[step.lock])}, which {held}"
-        )
+        lock = lock_text(graph.locks[step.lock])
+        steps.append(f"{thread_text(step.thread, graph.names)} waits for {lock}, which {held}")
     sure = all(known[step.thread].sure for step in cycle)
     hows = "; ".join(sorted({known[step.thread].how for step in cycle}))
     begin = "Deadlock" if sure else "Deadlock, by inference"

@@ -8,12 +8,13 @@ several owners waits for all of them, so one owner in the cycle is enough.
 
 from __future__ import annotations
 
-from typing import Dict, Hashable, Iterable, List, Mapping, Sequence, Set, Tuple
+from typing import Any, Dict, Iterable, List, Mapping, Sequence, Set, Tuple
 
 from ....base.decode.record import Record
 
-Thread = Hashable
-Lock = Hashable
+Thread = Any
+Lock = Any
+"""Any keys: what tells one from another is all that is asked of them."""
 
 
 class Step(Record):
