@@ -198,7 +198,8 @@ def test_text_can_be_told_from_its_ground(scheme: str, page: Page) -> None:
             return [255, 255, 255];
           };
           let worst = [99, ''];
-          for (const each of document.querySelectorAll('.box, .severity, .row span, dt, dd, .note, .detail, pre')) {
+          const texts = '.box, .severity, .row span, dt, dd, .note, .detail, pre';
+          for (const each of document.querySelectorAll(texts)) {
             if (!each.textContent || each.closest('.dim, .above')) continue;
             const [a, b] = [light(parse(getComputedStyle(each).color)), light(ground(each))];
             const contrast = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);

@@ -253,11 +253,14 @@ class Tree {
   }
 }
 
-/** A number that stays the same for a name: the hue of its module; red is left to what is unbacked. */
-function hue(/** @type {string} */ text) {
-  let sum = 7;
-  for (let i = 0; i < text.length; i++) sum = (sum * 31 + text.toLowerCase().charCodeAt(i)) % 65521;
-  return 40 + ((sum * 101) % 270);
+/**
+ * The hue of a module, the same on every page (FNV-1a); red is left to what is unbacked.
+ * @param {string} text
+ */
+function hue(text) {
+  let sum = 0x811c9dc5;
+  for (const letter of text.toLowerCase()) sum = Math.imul(sum ^ letter.charCodeAt(0), 0x01000193) >>> 0;
+  return 40 + (((sum ^ (sum >>> 11)) >>> 0) % 270);
 }
 
 /** A flame graph with its controls and the list of the stacks below a box. */

@@ -17,14 +17,14 @@ Lock = Any
 """Any keys: what tells one from another is all that is asked of them."""
 
 
-class Step(Record):
+class CycleStep(Record):
     """A thread of a cycle, and the lock for which it waits, which the next thread holds."""
 
     thread: Thread
     lock: Lock
 
 
-Cycle = Tuple[Step, ...]
+Cycle = Tuple[CycleStep, ...]
 
 
 def cycles(waits: Mapping[Thread, Lock], holders: Mapping[Lock, Sequence[Thread]]) -> List[Cycle]:
@@ -62,7 +62,7 @@ def _cycle(
                     path = [thread]
                     while path[-1] != first:
                         path.append(before[path[-1]])
-                    return tuple(Step(each, waits[each]) for each in reversed(path))
+                    return tuple(CycleStep(each, waits[each]) for each in reversed(path))
                 if other in group and other not in before:
                     before[other] = thread
                     following.append(other)
