@@ -215,6 +215,33 @@ def test_the_decoders_need_no_volatility(bare: pathlib.Path) -> None:
     )
 
 
+PAGE = """
+import sys
+sys.path.insert(0, {folder!r})
+from {package}.pages import formats, html, prefixes
+assert not [name for name in sys.modules if name.startswith("pefile") or name.startswith({absent!r})]
+tree = prefixes.Prefixes()
+tree.add([tree.name("kind"), tree.name("process"), tree.name("nt!NtCreateFile")], 3)
+text = "".join(html.page("A title", {{"flame": html.flame_data(tree, "stacks")}}))
+assert "class Flame" in text and ".flame" in text and "nt!NtCreateFile" in text
+assert list(formats.folded(tree)) == ["kind;process;nt!NtCreateFile 3\\n"]
+"""
+
+
+def test_pages_are_made_without_volatility() -> None:
+    """Whoever has data makes pages of it: the standard library is all that is imported."""
+    code = PAGE.format(folder=str(PLUGINS / "windows"), package="stacktraces", absent="volatility3")
+    subprocess.run([sys.executable, "-S", "-c", code], check=True)
+
+
+def test_the_wheel_has_what_pages_are_made_of(wheel: pathlib.Path, bare: pathlib.Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(bare)
+    package = "volatility3.plugins.windows.stacktraces"
+    code = PAGE.format(folder=str(bare), package=package, absent="volatility3.plugins.windows.traces")
+    subprocess.run([sys.executable, "-S", "-c", code], check=True)
+
+
 OLD_FILES = {
     "volatility3/plugins/windows/gflags.py": "raise SystemExit('the plugin of an older copy ran')\n",
     "volatility3/plugins/windows/tracing/__init__.py": "",

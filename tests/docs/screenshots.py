@@ -2,7 +2,8 @@
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
 """The pictures of pages in README and docs: what a browser shows of the sample.
 
-They are made anew by `python3 -m tests.docs screenshots`. No test compares them: browsers draw texts differently.
+They are made anew by `python3 -m tests.docs screenshots`. No test compares them, for browsers draw texts
+differently.
 """
 
 from __future__ import annotations

@@ -7,6 +7,7 @@ const LINE = 19;
 const MOST_BOXES = 1000;
 const ROW = 26;
 const MOST_ROWS = 60;
+const MOST_SORTED = 20000;
 const GUESSED = 8;
 const LOOKS = ["code", "unbacked", "unloaded", "level", "rest", "unreadable"];
 const LEGEND = [
@@ -19,17 +20,16 @@ const LEGEND = [
 ];
 
 /**
- * @typedef {object} FlameData a prefix tree, parents before their children
+ * @typedef {object} FlameData stacks, those with the same beginning together
  * @property {string} unit what the weights count
  * @property {string[]} notes
  * @property {string[]} texts distinct names
  * @property {number[]} looks of the names
  * @property {number[]} of number of the module of each name
  * @property {string[]} modules
- * @property {number[]} depths of the nodes
- * @property {number[]} names of the nodes; -1 for the root
- * @property {number[]} own weights of the stacks that end at the nodes
- * @property {number[] | null} before the same in the baseline
+ * @property {boolean} compared whether there is a baseline
+ * @property {number[]} stacks for each: how many names it shares with the one before, how many others there are,
+ *   these, outermost first, its weight, and with a baseline the weight in that
  */
 
 /**
@@ -177,29 +177,47 @@ class List {
 class Tree {
   /** @param {FlameData} data */
   constructor(data) {
-    const size = data.depths.length;
+    const coded = data.stacks;
+    let size = 1;
+    for (let at = 0; at < coded.length; at += (coded[at + 1] || 0) + (data.compared ? 4 : 3)) size += coded[at + 1] || 0;
     this.data = data;
     this.size = size;
+    this.names = new Int32Array(size).fill(-1);
+    this.depths = new Int32Array(size);
     this.parent = new Int32Array(size).fill(-1);
-    this.end = new Int32Array(size);
-    this.now = Float64Array.from(data.own);
-    this.before = data.before ? Float64Array.from(data.before) : null;
+    this.end = new Int32Array(size).fill(size, 0, 1);
+    this.now = new Float64Array(size);
+    this.before = data.compared ? new Float64Array(size) : null;
     this.totals = this.now;
-    const path = [];
-    for (let node = 0; node < size; node++) {
-      const depth = data.depths[node] ?? 0;
-      path.length = depth;
-      this.parent[node] = depth ? /** @type {number} */ (path[depth - 1]) : -1;
-      path.push(node);
+    /** @type {Map<number, number[]>} */
+    this.sorted = new Map();
+    const path = [0];
+    let made = 1;
+    for (let at = 0; at < coded.length; ) {
+      path.length = (coded[at++] || 0) + 1;
+      for (let left = coded[at++] || 0; left; left--) {
+        this.names[made] = coded[at++] ?? -1;
+        this.depths[made] = path.length;
+        this.parent[made] = path[path.length - 1] || 0;
+        path.push(made++);
+      }
+      const node = path[path.length - 1] || 0;
+      this.now[node] = coded[at++] || 0;
+      if (this.before) this.before[node] = coded[at++] || 0;
     }
-    for (let node = size - 1; node >= 0; node--) {
-      this.end[node] = Math.max(this.end[node] || 0, node + 1);
-      const parent = this.parent[node] ?? -1;
-      if (parent < 0) continue;
-      this.end[parent] = Math.max(this.end[parent] || 0, this.end[node] || 0);
+    for (let node = size - 1; node > 0; node--) {
+      this.end[node] = Math.max(this.at(this.end, node), node + 1);
+      const parent = this.at(this.parent, node);
+      this.end[parent] = Math.max(this.at(this.end, parent), this.at(this.end, node));
       this.now[parent] = this.at(this.now, parent) + this.at(this.now, node);
       if (this.before) this.before[parent] = this.at(this.before, parent) + this.at(this.before, node);
     }
+  }
+
+  /** Draws the weights of the baseline, or those of now. @param {boolean} baseline */
+  weigh(baseline) {
+    this.totals = (baseline && this.before) || this.now;
+    this.sorted.clear();
   }
 
   /** @param {Float64Array | Int32Array} array @param {number} node */
@@ -221,21 +239,26 @@ class Tree {
 
   /** @param {number} node @returns {number[]} the heaviest first */
   children(node) {
+    const known = this.sorted.get(node);
+    if (known) return known;
     const found = [];
     for (let child = node + 1; child < this.at(this.end, node); child = this.at(this.end, child)) {
       if (this.total(child)) found.push(child);
     }
-    return this.totals === this.now && !this.before ? found : found.sort((a, b) => this.total(b) - this.total(a));
+    found.sort((a, b) => this.total(b) - this.total(a));
+    if (this.sorted.size > MOST_SORTED) this.sorted.clear();
+    this.sorted.set(node, found);
+    return found;
   }
 
   /** @param {number} node */
   depth(node) {
-    return this.data.depths[node] || 0;
+    return this.at(this.depths, node);
   }
 
   /** @param {number} node */
   text(node) {
-    return node ? (this.data.texts[this.data.names[node] ?? 0] ?? "") : "all";
+    return node ? (this.data.texts[this.at(this.names, node)] ?? "") : "all";
   }
 
   /** @param {number} node */
@@ -321,7 +344,7 @@ class Flame {
       const box = make("input");
       box.type = "checkbox";
       box.addEventListener("change", () => {
-        this.tree.totals = (box.checked && this.tree.before) || this.tree.now;
+        this.tree.weigh(box.checked);
         this.zoom(0);
       });
       bar.append(make("label", "", box, " widths of the baseline"));
@@ -427,7 +450,7 @@ class Flame {
   box({ node, level, left, weight, more }, whole) {
     const tree = this.tree;
     const text = more ? `… ${more}` : tree.text(node);
-    const name = this.data.names[node] ?? -1;
+    const name = this.tree.names[node] ?? -1;
     const look = more ? "rest" : node ? this.look(node, name) : "level";
     const fits = weight * this.inner.clientWidth >= 22 * whole;
     const made = make("div", `box ${look}`, fits ? text : "");
@@ -546,7 +569,7 @@ class Flame {
   /** Finds names, and the weight of the stacks that have one. @param {string} text */
   find(text) {
     const wanted = text.trim().toLowerCase();
-    const { texts, names } = this.data;
+    const { texts } = this.data;
     this.matched = null;
     this.touched = 0;
     this.found.textContent = "";
@@ -558,7 +581,7 @@ class Flame {
       }
       let weight = 0;
       for (let node = 1; node < this.tree.size; ) {
-        const hit = matched.has(names[node] ?? -1);
+        const hit = matched.has(this.tree.names[node]);
         if (hit) weight += this.tree.total(node);
         node = hit ? this.tree.at(this.tree.end, node) : node + 1;
       }

@@ -18,7 +18,7 @@ from ..prefixes import (
     CODE,
     GUESSED,
     LEVEL,
-    MAX_NODES,
+    MAX_KEPT,
     NO_FRAMES,
     REST,
     UNBACKED,
@@ -55,14 +55,14 @@ class Drawn:
     Args:
         weight: of WEIGHTS
         merged: whether processes of one name are one, as for a comparison with another image
-        most: nodes of the tree
+        most: names that the tree keeps
 
     Attributes:
         tree: the prefix tree
         kinds: what was drawn, by kind
     """
 
-    def __init__(self, weight: str = COUNT, merged: bool = False, most: int = MAX_NODES) -> None:
+    def __init__(self, weight: str = COUNT, merged: bool = False, most: int = MAX_KEPT) -> None:
         self.tree = Prefixes(most)
         self.kinds: Dict[str, KindFigures] = {}
         self._weight = weight

@@ -14,15 +14,12 @@ import json
 from typing import Dict, Iterable, Iterator, List, Tuple
 
 from ...base.decode.record import Record
-from ..prefixes import Prefixes
+from ..prefixes import LEVELS, Prefixes
 
 SCHEMA = "https://www.speedscope.app/file-format-schema.json"
 EXPORTER = "volatility3-stacktraces"
 UNITS = {"bytes": "bytes"}
 """The units of speedscope for our weights; `none` for all others."""
-
-LEVELS = 2
-"""Names before the frames: kind and process."""
 
 MAX_LINE = 1 << 20
 MAX_LINES = 1 << 20
@@ -34,8 +31,9 @@ _LINE = str.maketrans({";": ":", "\n": " ", "\r": " "})
 def folded(tree: Prefixes) -> Iterator[str]:
     """Yields the lines of a folded file."""
     texts = [box.text.translate(_LINE) for box in tree.boxes]
-    for names, weight in tree.stacks():
-        yield f"{';'.join(texts[name] for name in names)} {weight}\n"
+    for names, weight, _ in tree.stacks():
+        if weight:
+            yield f"{';'.join(texts[name] for name in names)} {weight}\n"
 
 
 class Folded(Record):
@@ -84,12 +82,16 @@ def speedscope(tree: Prefixes, title: str, weight: str) -> Iterator[str]:
         weight: what the weights count: `count`, `bytes` or `threads`
     """
     profiles: Dict[Tuple[int, ...], List[Tuple[List[int], int]]] = {}
-    for names, own in tree.stacks():
+    for names, own, _ in tree.stacks():
+        if not own:
+            continue
         profiles.setdefault(tuple(names[:LEVELS]), []).append((names[LEVELS:], own))
     frames = [{"name": box.text, **({"file": box.module} if box.module else {})} for box in tree.boxes]
     head = {"$schema": SCHEMA, "exporter": EXPORTER, "name": title, "activeProfileIndex": 0}
     yield f'{json.dumps(head)[:-1]}, "shared": {json.dumps({"frames": frames})}, "profiles": ['
-    for number, (level, stacks) in enumerate(profiles.items()):
+    # speedscope opens the first one.
+    heaviest = sorted(profiles.items(), key=_weight, reverse=True)
+    for number, (level, stacks) in enumerate(heaviest):
         profile = {
             "type": "sampled",
             "name": " ".join(tree.boxes[name].text for name in level),
@@ -101,3 +103,8 @@ def speedscope(tree: Prefixes, title: str, weight: str) -> Iterator[str]:
         }
         yield ("," if number else "") + json.dumps(profile, separators=(",", ":"))
     yield "]}\n"
+
+
+def _weight(profile: Tuple[Tuple[int, ...], List[Tuple[List[int], int]]]) -> int:
+    """Returns the weight of the stacks of a profile."""
+    return sum(own for _, own in profile[1])

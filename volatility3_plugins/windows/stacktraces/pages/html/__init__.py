@@ -16,7 +16,7 @@ import hashlib
 import html
 import json
 import pathlib
-from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence
+from typing import Any, Dict, Iterator, List, Mapping, Sequence
 
 from ...base.decode.text import printable
 from ..prefixes import Prefixes
@@ -76,17 +76,15 @@ def flame_data(tree: Prefixes, unit: str, notes: Sequence[str] = ()) -> Dict[str
         notes: sentences that stand above the picture
     """
     modules: Dict[str, int] = {"": 0}
-    depths: List[int] = []
-    names: List[int] = []
-    own: List[int] = []
-    before: Optional[List[int]] = [] if tree.compared else None
-    for depth, name, weight, then in tree.preorder():
-        depths.append(depth)
-        names.append(name)
-        own.append(weight)
-        if before is not None:
-            before.append(then)
     of = [modules.setdefault(box.module, len(modules)) for box in tree.boxes]
+    coded: List[int] = []
+    last: List[int] = []
+    for names, weight, before in tree.stacks():
+        shared = _shared(last, names)
+        coded += (shared, len(names) - shared, *names[shared:], weight)
+        if tree.compared:
+            coded.append(before)
+        last = names
     return {
         "unit": unit,
         "notes": list(notes),
@@ -94,11 +92,17 @@ def flame_data(tree: Prefixes, unit: str, notes: Sequence[str] = ()) -> Dict[str
         "looks": [box.look for box in tree.boxes],
         "of": of,
         "modules": list(modules),
-        "depths": depths,
-        "names": names,
-        "own": own,
-        "before": before,
+        "compared": tree.compared,
+        "stacks": coded,
     }
+
+
+def _shared(one: Sequence[int], other: Sequence[int]) -> int:
+    """Returns how many names two stacks begin with in common."""
+    for place, (left, right) in enumerate(zip(one, other)):
+        if left != right:
+            return place
+    return min(len(one), len(other))
 
 
 def _json(data: Mapping[str, Any]) -> Iterator[str]:

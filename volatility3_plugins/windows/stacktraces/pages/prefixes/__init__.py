@@ -1,19 +1,20 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""A prefix tree of stacks: equal beginnings are one node, so memory goes by distinct prefixes.
+"""A prefix tree of stacks: equal beginnings are one box.
 
     tree = Prefixes()
     names = [tree.name("nt!NtCreateFile", "nt"), tree.name("<private>", look=UNBACKED)]
     tree.add(names, 3)                      # outermost first
-    for depth, name, own, before in tree.preorder(): ...
+    for names, weight, before in tree.stacks(): ...         # those with the same beginning together
 
-Beyond the limit of nodes the rest of a stack is one box, CUT, which keeps the weight: nothing is lost of the
-sums.
+Each distinct stack is kept once, as the numbers of its names. Beyond a limit a stack is its kind, its process
+and a box CUT, which keeps the weight: nothing is lost of the sums.
 """
 
 from __future__ import annotations
 
 import hashlib
+from array import array
 from typing import Dict, Iterable, Iterator, List, Optional, Sequence, Tuple
 
 from ...base.decode.record import Record
@@ -28,14 +29,20 @@ CUT = "…"
 NO_FRAMES = "<no frames>"
 """The box of a stack without frames."""
 
-MAX_NODES = 1 << 19
-"""Nodes of a tree: each takes some 200 bytes, and some 15 in a page."""
+MAX_KEPT = 1 << 22
+"""The most names of which the distinct stacks of a tree consist: each takes 4 bytes, each stack some 150 more."""
 MAX_SUM = (1 << 53) - 1
 """The largest sum of weights: the largest whole number that is exact in JSON and JavaScript."""
+MAX_NAMES = 1 << 20
+"""Distinct names of a tree. What would be one more is CUT."""
 MAX_NAME = 512
 """Characters of a name. A longer one is cut, and a digest tells it from others."""
 
-ROOT = 0
+LEVELS = 2
+"""Names before the frames: kind and process."""
+
+_SIZE = 4
+"""Bytes of a name's number."""
 
 
 class Box(Record):
@@ -53,10 +60,10 @@ class Box(Record):
 
 
 class Prefixes:
-    """Sums the weights of stacks by their prefixes.
+    """Sums the weights of stacks.
 
     Args:
-        most: how many nodes are made; those that stand for what is cut may double them
+        most: how many names the distinct stacks may have in all; what stands for others is not counted
 
     Attributes:
         boxes: the names, by number
@@ -65,27 +72,26 @@ class Prefixes:
         capped: the weight that was left out because the sum would be larger than MAX_SUM
     """
 
-    def __init__(self, most: int = MAX_NODES) -> None:
+    def __init__(self, most: int = MAX_KEPT) -> None:
         self.boxes: List[Box] = []
         self.total = self.cut = self.capped = 0
-        self._most = most
+        self._room = most
         self._numbers: Dict[Box, int] = {}
-        self._children: Dict[int, int] = {}
-        self._names: List[int] = [-1]
-        self._parents: List[int] = [-1]
-        self._own: List[int] = [0]
-        self._before: Optional[List[int]] = None
+        self._own: Dict[bytes, int] = {}
+        self._before: Optional[Dict[bytes, int]] = None
         self._cut = self.name(CUT, look=REST)
 
     def __len__(self) -> int:
-        """Returns how many nodes there are, the root among them."""
-        return len(self._names)
+        """Returns how many distinct stacks there are."""
+        return len(self._own)
 
     def name(self, text: str, module: str = "", look: int = CODE) -> int:
-        """Returns the number of a name, which is made at its first use."""
+        """Returns the number of a name, which is made at its first use; that of CUT beyond MAX_NAMES."""
         box = Box(_short(text), module, look)
         found = self._numbers.get(box)
         if found is None:
+            if len(self.boxes) >= MAX_NAMES:
+                return self._cut
             found = self._numbers[box] = len(self.boxes)
             self.boxes.append(box)
         return found
@@ -103,10 +109,8 @@ class Prefixes:
         room = MAX_SUM - self.total
         self.capped += max(weight - room, 0)
         weight = min(weight, room)
-        node, whole = self._node(names)
-        self._own[node] += weight
         self.total += weight
-        if not whole:
+        if self._put(self._own, names, weight):
             self.cut += weight
         return weight
 
@@ -119,8 +123,8 @@ class Prefixes:
         texts: Dict[str, int] = {}
         for number, box in enumerate(self.boxes):
             texts.setdefault(box.text, number)
-        self._before = self._before or []
-        total = 0
+        before = self._before = self._before or {}
+        total = sum(before.values())
         for names, weight in stacks:
             numbers = []
             for each in names:
@@ -128,72 +132,38 @@ class Prefixes:
                 if text not in texts:
                     texts[text] = self.name(each)
                 numbers.append(texts[text])
-            node, _ = self._node(numbers)
-            self._before += [0] * (len(self._names) - len(self._before))
             weight = min(weight, MAX_SUM - total)
-            self._before[node] += weight
             total += weight
-
-    def preorder(self) -> Iterator[Tuple[int, int, int, int]]:
-        """Yields (depth, name, own weight, own weight in the baseline), parents first, the heaviest first.
-
-        The root comes first, its name is -1.
-        """
-        before = [0] * len(self._names)
-        before[: len(self._before or ())] = self._before or ()
-        sums = [max(now, then) for now, then in zip(self._own, before)]
-        below: Dict[int, List[int]] = {}
-        # A child has a higher number than its parent.
-        for node in range(len(sums) - 1, ROOT, -1):
-            sums[self._parents[node]] += sums[node]
-            below.setdefault(self._parents[node], []).append(node)
-        waiting = [(ROOT, 0)]
-        while waiting:
-            node, depth = waiting.pop()
-            yield depth, self._names[node], self._own[node], before[node]
-            children = below.get(node)
-            if children:
-                children.sort(key=sums.__getitem__)
-                waiting += [(child, depth + 1) for child in children]
+            self._put(before, numbers, weight)
 
     @property
     def compared(self) -> bool:
         """Whether there is a baseline."""
         return self._before is not None
 
-    def stacks(self) -> Iterator[Tuple[List[int], int]]:
-        """Yields each stack that has a weight: its names, outermost first, and the weight."""
-        path: List[int] = []
-        for depth, name, own, _ in self.preorder():
-            if depth:
-                del path[depth - 1 :]
-                path.append(name)
-            if own:
-                yield list(path), own
+    def stacks(self) -> Iterator[Tuple[List[int], int, int]]:
+        """Yields each stack: its names, outermost first, its weight, and that in the baseline.
 
-    def _node(self, names: Iterable[int]) -> Tuple[int, bool]:
-        """Returns the node of a stack, and whether it is that of the whole stack."""
-        node, children = ROOT, self._children
-        for name in names:
-            key = node << 32 | name
-            child = children.get(key)
-            if child is None:
-                if len(self._names) >= self._most:
-                    return self._child(node, self._cut), False
-                child = self._child(node, name)
-            node = child
-        return node, True
+        Those with the same beginning follow each other, the shorter ones first.
+        """
+        before = self._before or {}
+        keys = sorted(self._own.keys() | before.keys()) if before else sorted(self._own)
+        for key in keys:
+            yield array("I", key).tolist(), self._own.get(key, 0), before.get(key, 0)
 
-    def _child(self, node: int, name: int) -> int:
-        """Returns the child of a node that has a name; it is made if it is not there."""
-        key = node << 32 | name
-        found = self._children.get(key)
+    def _put(self, weights: Dict[bytes, int], names: Iterable[int], weight: int) -> bool:
+        """Adds to the weight of a stack; returns whether the stack is cut."""
+        key = array("I", names).tobytes()
+        found = weights.get(key)
+        cut = False
         if found is None:
-            found = self._children[key] = len(self._names)
-            self._names.append(name)
-            self._parents.append(node)
-            self._own.append(0)
-        return found
+            self._room -= len(key) // _SIZE
+            if self._room < 0:
+                self._room += len(key) // _SIZE
+                key = key[: LEVELS * _SIZE] + array("I", [self._cut]).tobytes()
+                found, cut = weights.get(key), True
+        weights[key] = weight if found is None else found + weight
+        return cut
 
 
 def _short(text: str) -> str:
