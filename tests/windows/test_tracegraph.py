@@ -169,10 +169,10 @@ def test_the_page_shows_the_names_and_asks_for_nothing(page: Page) -> None:
     for name in ("updater!load_settings", "KERNEL32!BaseThreadInitThunk", "nt!NtCreateFile", "<private>"):
         assert name in text
     gone = page.run(
-        "[...document.querySelectorAll('.box.unloaded')].map((box) => box.getAttribute('aria-label'))"
+        "[...document.querySelectorAll('.boxes > .unloaded')].map((box) => box.getAttribute('aria-label'))"
     )
     assert any(each.startswith("<unloaded:aimhook>+0x1a34, ") for each in gone)
-    assert page.run("document.querySelector('.box.code.guessed, .box.unbacked.guessed') !== null")
+    assert page.run("document.querySelector('.boxes > .guessed') !== null")
     assert page.run(
         "document.querySelectorAll('[style]').length > 0 && !document.documentElement.outerHTML"
         ".slice(0, 2000).includes('style=')"

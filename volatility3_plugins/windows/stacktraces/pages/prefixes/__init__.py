@@ -30,7 +30,7 @@ NO_FRAMES = "<no frames>"
 """The box of a stack without frames."""
 
 MAX_KEPT = 1 << 22
-"""The most names of which the distinct stacks of a tree consist: each takes 4 bytes, each stack some 150 more."""
+"""The most names of which the distinct stacks consist: each takes 4 bytes, each stack some 150 more."""
 MAX_SUM = (1 << 53) - 1
 """The largest sum of weights: the largest whole number that is exact in JSON and JavaScript."""
 MAX_NAMES = 1 << 20
