@@ -9,7 +9,7 @@ import pathlib
 import tempfile
 from typing import Callable, Dict, List
 
-from . import decoding, flat, growth, holding, listing, results, startup
+from . import decoding, drawing, flat, growth, holding, listing, results, startup
 from .results import Line
 
 BENCHMARKS: Dict[str, Callable[[pathlib.Path], List[Line]]] = {
@@ -19,6 +19,7 @@ BENCHMARKS: Dict[str, Callable[[pathlib.Path], List[Line]]] = {
     "flags": listing.flags,
     "filters": listing.filters,
     "flat": flat.lines,
+    "drawing": drawing.lines,
     "holding": holding.lines,
     "growth": growth.lines,
     "startup": startup.lines,

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import collections
+import io
 import json
 import pathlib
 import re
@@ -402,6 +403,20 @@ def test_what_is_cut_keeps_its_weight() -> None:
     assert tree.cut == 100 - 2 * 4
     assert len(tree) == 4 + 46
     assert {tree.boxes[names[-1]].text for names, _, _ in tree.stacks()} == {"g", "…"}
+
+
+@pytest.mark.parametrize(
+    ("text", "stacks", "bad"),
+    [
+        ("a;b 3\nc 1\n", [(["a", "b"], 3), (["c"], 1)], 0),
+        ("a b;c d 12\r\n\n", [(["a b", "c d"], 12)], 0),
+        ("a;b\n7\na -1\na 1.5\na \u0663\na 99999999999999999999\n", [], 6),
+        ("", [], 0),
+    ],
+)
+def test_folded_stacks_are_read(text: str, stacks: List[Any], bad: int) -> None:
+    found = formats.read_folded(io.StringIO(text))
+    assert (found.stacks, found.bad, found.cut) == (stacks, bad, False)
 
 
 def test_a_sum_stays_exact() -> None:

@@ -120,6 +120,8 @@ def test_the_page_has_its_parts_and_its_links_work(page: Page) -> None:
     assert page.run("document.querySelectorAll('h1').length") == 1
     unlabelled = "[...document.querySelectorAll('section')].filter((each) => !document.getElementById("
     assert page.run(unlabelled + "each.getAttribute('aria-labelledby'))).length") == 0
+    names = "[...document.querySelectorAll('[id]')].map((each) => each.id)"
+    assert page.run(f"new Set({names}).size === {names}.length")
     assert page.run("[...document.querySelectorAll('button')].every((each) => each.innerText)")
     assert page.run("[...document.querySelectorAll('input, select')].every((each) => each.labels.length)")
     assert page.run(ELEMENTS) < 3000

@@ -92,6 +92,9 @@ function some(value, thing) {
 
 /** A list of rows of one height, of which only those in view are elements. */
 class List {
+  /** How many lists there are: their elements have names of their own. */
+  static made = 0;
+
   /**
    * @param {string} label for who cannot see it
    * @param {(row: number) => (Node | string)[]} cells
@@ -103,7 +106,9 @@ class List {
     this.length = 0;
     this.current = 0;
     this.inner = make("div", "rows");
+    this.inner.setAttribute("role", "none");
     this.element = make("div", "list", this.inner);
+    this.element.id = `list-${List.made++}`;
     this.element.tabIndex = 0;
     this.element.setAttribute("role", "listbox");
     this.element.setAttribute("aria-label", label);
@@ -139,14 +144,14 @@ class List {
       made.setAttribute("aria-selected", String(row === this.current));
       made.setAttribute("aria-posinset", String(row + 1));
       made.setAttribute("aria-setsize", String(this.length));
-      made.id = `${this.element.id || "list"}-${row}`;
+      made.id = `${this.element.id}-${row}`;
       made.style.top = `${row * ROW}px`;
       made.append(...this.cells(row));
       made.addEventListener("click", () => this.choose(row));
       rows.push(made);
     }
     this.inner.replaceChildren(...rows);
-    this.element.setAttribute("aria-activedescendant", `${this.element.id || "list"}-${this.current}`);
+    this.element.setAttribute("aria-activedescendant", `${this.element.id}-${this.current}`);
   }
 
   /** @param {number} row */
@@ -306,6 +311,7 @@ class Flame {
     this.detail.setAttribute("aria-live", "polite");
     this.found = make("output", "found");
     this.inner = make("div", "boxes");
+    this.inner.setAttribute("role", "none");
     this.view = make("div", "flame", this.inner);
     this.view.setAttribute("role", "tree");
     this.view.setAttribute("aria-label", "Flame graph: arrow keys move, Enter zooms, Escape goes back");

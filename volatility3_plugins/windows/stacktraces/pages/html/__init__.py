@@ -67,14 +67,16 @@ def page(title: str, data: Mapping[str, Any]) -> Iterator[str]:
     yield f"</script>\n<script>{script}</script>\n</body>\n</html>\n"
 
 
-def flame_data(tree: Prefixes, unit: str, notes: Sequence[str] = ()) -> Dict[str, Any]:
+def flame_data(tree: Prefixes, unit: str) -> Dict[str, Any]:
     """Returns what `flame.js` draws.
 
     Args:
         tree: the stacks
-        unit: what the weights count
-        notes: sentences that stand above the picture
+        unit: what the weights count, in plural
     """
+    notes = [f"{tree.cut} {unit} are of stacks that were cut: boxes … have their weight."] if tree.cut else []
+    if tree.capped:
+        notes.append(f"{tree.capped} {unit} are left out, for the sum would be too large.")
     modules: Dict[str, int] = {"": 0}
     of = [modules.setdefault(box.module, len(modules)) for box in tree.boxes]
     coded: List[int] = []
@@ -87,7 +89,7 @@ def flame_data(tree: Prefixes, unit: str, notes: Sequence[str] = ()) -> Dict[str
         last = names
     return {
         "unit": unit,
-        "notes": list(notes),
+        "notes": notes,
         "texts": [box.text for box in tree.boxes],
         "looks": [box.look for box in tree.boxes],
         "of": of,

@@ -99,11 +99,10 @@ class Report:
         heaps = self._heaps[:MAX_HEAPS]
         self.cut += len(self._heaps) - len(heaps)
         tree = self.drawn.tree
-        notes = [f"{tree.cut} stacks were cut: boxes … have their weight."] if tree.cut else []
         return {
             "image": image_part(facts),
             "findings": self._findings(found),
-            "flame": flame_data(tree, "stacks", notes),
+            "flame": flame_data(tree, "stacks"),
             "threads": self._threads,
             "locks": locks_part(graph),
             "heaps": [list(each) for each in heaps],
