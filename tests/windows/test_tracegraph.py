@@ -87,6 +87,7 @@ def parsed(path: pathlib.Path) -> List[Tuple[List[str], int]]:
     return [(line.rpartition(" ")[0].split(";"), int(line.rpartition(" ")[2])) for line in lines]
 
 
+@pytest.mark.cli
 def test_the_rows_are_those_of_the_stacks(written: Written) -> None:
     names = ["tracegraph.html", "tracegraph.speedscope.json", "tracegraph.folded"]
     assert list(dict.fromkeys(row["File output"] for row in written.rows)) == names
@@ -100,6 +101,7 @@ def test_the_rows_are_those_of_the_stacks(written: Written) -> None:
     assert len(counted) == 9
 
 
+@pytest.mark.cli
 def test_folded_stacks_add_up_to_the_rows(written: Written) -> None:
     found: Counter[str] = collections.Counter()
     for names, weight in parsed(written.folder / "tracegraph.folded"):
@@ -109,6 +111,7 @@ def test_folded_stacks_add_up_to_the_rows(written: Written) -> None:
     assert (again.stacks, again.bad, again.cut) == (parsed(written.folder / "tracegraph.folded"), 0, False)
 
 
+@pytest.mark.cli
 def test_the_weight_may_be_bytes_or_threads(written: Written) -> None:
     rows = written.run("windows.tracegraph", "--weight", "bytes", output="bytes")
     wanted = sum(row["Bytes"] or 0 for row in written.traces)

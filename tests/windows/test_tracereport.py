@@ -7,6 +7,7 @@ from __future__ import annotations
 import copy
 import json
 import pathlib
+import random
 from typing import Any, Dict, Iterator, List
 
 import pytest
@@ -70,6 +71,25 @@ def test_vol_writes_one_page(tmp_path: pathlib.Path) -> None:
     shown = vol.run(file, "windows.tracereport", symbols=symbols, arguments=["-o", str(tmp_path / "out")])
     assert {row["File output"] for row in shown.rows} == {"tracereport.html"}
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["tracereport.html"]
+
+
+@pytest.mark.cli
+@pytest.mark.parametrize("seed", range(3))
+def test_a_damaged_image_has_a_page(seed: int, tmp_path: pathlib.Path) -> None:
+    """Every 200th word of the pages behind the first 4 MB points to another one."""
+    image = sample.build().image()
+    file, symbols = image.save(tmp_path / "image.dmp"), image.install(tmp_path / "symbols")
+    data, chance = bytearray(file.read_bytes()), random.Random(seed)
+    words = range(4 << 20, len(data) - 8, 8)
+    for place in chance.sample(words, len(words) // 200):
+        other = chance.choice(words)
+        data[place : place + 8] = data[other : other + 8]
+    file.write_bytes(data)
+    shown = vol.run(file, "windows.tracereport", symbols=symbols, arguments=["-o", str(tmp_path)])
+    assert shown.returncode == 0 and "Traceback" not in shown.stderr, shown.stderr
+    found = pagedata.data(tmp_path / "tracereport.html")
+    assert {row["Kind"]: row["Stacks"] for row in shown.rows}
+    assert set(found) >= {"image", "findings", "flame", "threads", "locks", "heaps", "texts"}
 
 
 def test_findings_are_those_of_tracefindings(reported: Reported) -> None:
