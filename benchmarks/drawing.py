@@ -30,7 +30,7 @@ def lines(folder: pathlib.Path) -> List[Line]:
             partial(cost, full, "windows.tracereport"),
             partial(cost, full, "windows.stacktracedb --fold", "jsonl"),
         ],
-        3,
+        2,
     )
     written = folder / "written"
     written.mkdir()

@@ -61,7 +61,9 @@ def test_no_package_marker_where_volatility_has_its_own() -> None:
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
     folder = tmp_path_factory.mktemp("wheel")
     source = folder / "source"
-    ignored = shutil.ignore_patterns(".git", ".venv", "__pycache__", ".*_cache", ".demo", "build")
+    ignored = shutil.ignore_patterns(
+        ".git", ".venv", "__pycache__", ".*_cache", ".demo", "build", "node_modules"
+    )
     shutil.copytree(ROOT, source, ignore=ignored)
     build = ["-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "-w", str(folder)]
     # What an earlier build left must not go into the wheel.

@@ -15,13 +15,14 @@ from typing import Any, Counter, Dict, Iterator, List, Tuple
 import jsonschema
 import pytest
 from volatility3.framework import exceptions
-from volatility3.plugins.windows import tracegraph
+from volatility3.plugins.windows import tracegraph, traces
 from volatility3.plugins.windows.stacktraces.pages import formats, html
 from volatility3.plugins.windows.stacktraces.pages.prefixes import MAX_SUM, Prefixes
 
-from tests.forge import context, sample, vol
+from tests.conftest import ROOT
+from tests.forge import context, real_sets, sample, vol
 from tests.forge.context import Opened
-from tests.support import grid, nodemodules
+from tests.support import grid, nodemodules, realtruth
 from tests.support.browser import Browser, Page
 
 Row = Dict[str, Any]
@@ -406,6 +407,22 @@ def test_what_is_cut_keeps_its_weight() -> None:
     assert tree.cut == 100 - 2 * 4
     assert len(tree) == 4 + 46
     assert {tree.boxes[names[-1]].text for names, _, _ in tree.stacks()} == {"g", "…"}
+
+
+def test_heaps_of_windows_add_up(tmp_path: pathlib.Path) -> None:
+    """Blocks that an ntdll of Windows 10 21H2 allocated, with its stack traces."""
+    path = ROOT / "tests" / "data" / "real_std" / "19044.1766-x64-heap.tar.xz"
+    image = realtruth.image_of(real_sets.load(path), "win10-x64", symbols=False)
+    opened = context.open_image(image, tmp_path)
+    rows = grid.rendered(
+        opened, tracegraph.TraceGraph, tmp_path, kinds=["heap"], weight="bytes", format=["folded"]
+    )
+    (row,) = rows
+    wanted = [node.row["Bytes"] or 0 for node in grid.run(opened, traces.StackTraces, kinds=["heap"])]
+    stacks = parsed(tmp_path / "tracegraph.folded")
+    assert row["Weight"] == sum(wanted) == sum(weight for _, weight in stacks) > 10000
+    assert row["Stacks"] == len(wanted)
+    assert any("ntdll" in name for names, _ in stacks for name in names)
 
 
 @pytest.mark.parametrize(
