@@ -116,6 +116,8 @@ class Browser:
         for domain in ("Page", "Runtime", "Log", "Network"):
             page.ask(f"{domain}.enable")
         page.size(width, height)
+        # What lies behind another page is not drawn, and hears of no scrolling.
+        page.ask("Page.bringToFront")
         page.ask("Page.navigate", {"url": path.as_uri() + fragment})
         while not page.loaded:
             self._take()

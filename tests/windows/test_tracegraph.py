@@ -37,6 +37,27 @@ SUMS = """
 })()
 """
 
+LEVELS = """
+(() => {
+  const tree = new Tree(JSON.parse(document.getElementById('data').textContent).flame);
+  const boxes = [...document.querySelectorAll('.boxes > .box')].map((box) => box.dataset);
+  const root = boxes.filter((box) => box.level === boxes[0].level);
+  const [wrong, levels] = [[], new Map()];
+  for (const box of boxes) levels.set(Number(box.level), [...(levels.get(Number(box.level)) || []), box]);
+  const whole = Math.min(...boxes.filter((box) => !Number(box.more) && Number(box.weight) ===
+    Math.max(...boxes.map((each) => Number(each.weight)))).map((box) => Number(box.weight)));
+  let ended = 0;
+  for (const [level, here] of [...levels].sort((a, b) => a[0] - b[0])) {
+    const sum = here.reduce((all, box) => all + Number(box.weight), 0);
+    if (sum + ended !== whole) wrong.push([level, sum, ended, whole]);
+    // What stands for several boxes has nothing below it.
+    for (const box of here) ended += Number(box.more) ? Number(box.weight) : tree.own(Number(box.node));
+  }
+  return wrong;
+})()
+"""
+"""The levels in view whose boxes, with the stacks that end above, are not the whole."""
+
 
 class Written:
     """The sample and the files that the plugin has written of it."""
@@ -327,15 +348,18 @@ def test_the_document_stays_small(browser: Browser, tmp_path: pathlib.Path) -> N
     opened = browser.open(path)
     elements = "document.querySelectorAll('*').length"
     assert opened.run(elements) < 3000
+    assert opened.run("document.querySelectorAll('.boxes > .rest').length") > 0
+    assert opened.run(LEVELS) == []
+    opened.click("document.querySelectorAll('.boxes > .box')[1]")
+    assert opened.run(LEVELS) == []
     for code in (
         "document.querySelector('.flame').scrollTop = 2000",
         "document.querySelector('.list').scrollTop = 9e5",
     ):
         opened.run(code)
-        opened.run("new Promise((done) => setTimeout(done, 100))")
+        opened.run("new Promise((done) => requestAnimationFrame(() => setTimeout(done, 50)))")
         assert opened.run(elements) < 3000
-    boxes = [box for box in opened.run(SUMS) if box["level"] == max(box["level"] for box in opened.run(SUMS))]
-    assert boxes
+    assert int(opened.run("document.querySelector('.boxes > .box').dataset.level")) > 90
     opened.close()
 
 

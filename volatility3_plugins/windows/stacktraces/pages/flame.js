@@ -313,6 +313,7 @@ class Flame {
     this.inner = make("div", "boxes");
     this.inner.setAttribute("role", "none");
     this.view = make("div", "flame", this.inner);
+    this.view.tabIndex = -1;
     this.view.setAttribute("role", "tree");
     this.view.setAttribute("aria-label", "Flame graph: arrow keys move, Enter zooms, Escape goes back");
     this.stack = make("pre", "stack");
@@ -449,7 +450,14 @@ class Flame {
     boxes.sort((a, b) => a.level - b.level || a.left - b.left);
     const held = this.view.contains(document.activeElement);
     this.inner.replaceChildren(...boxes.map((box) => this.box(box, whole)));
-    if (held) this.take();
+    // Who scrolls away from the box with the focus keeps the keyboard.
+    if (held) (this.focused() ?? this.view).focus({ preventScroll: true });
+  }
+
+  /** Returns the element of the box that has the focus of the keyboard, if it is in view. */
+  focused() {
+    const box = this.inner.querySelector(`[data-node="${this.focus}"][data-more="0"]`);
+    return box instanceof HTMLElement ? box : null;
   }
 
   /** @param {{node: number, level: number, left: number, weight: number, more: number}} box @param {number} whole */
@@ -530,17 +538,14 @@ class Flame {
 
   /** Puts the focus of the keyboard on the box that has it, and scrolls there. */
   take() {
-    const find = () => this.inner.querySelector(`[data-node="${this.focus}"][data-more="0"]`);
-    if (!find()) {
+    if (!this.focused()) {
       const level = this.tree.depth(this.focus);
       this.view.scrollTop = (this.flipped ? this.deepest - level : level) * LINE - this.view.clientHeight / 2;
       this.draw();
     }
-    const box = find();
-    if (box instanceof HTMLElement) {
-      box.tabIndex = 0;
-      box.focus({ preventScroll: false });
-    }
+    const box = this.focused();
+    if (box) box.tabIndex = 0;
+    box?.focus();
   }
 
   /** @param {KeyboardEvent} event */
