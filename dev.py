@@ -4,7 +4,7 @@
 
 python3 dev.py demo              install the plugins and run them on a sample image built on the spot
 python3 dev.py test [ARG...]     install what the tests need and run them, in 10 to 20 minutes on two cores
-python3 dev.py lint              ruff and mypy
+python3 dev.py lint              ruff, mypy; ESLint and TypeScript where npm is installed
 python3 dev.py lowest [ARG...]   the tests on the lowest Volatility that setup.cfg allows
 python3 dev.py coverage [ARG...] the tests, and what of the plugins they leave out; fails above 5 %
 python3 dev.py attack            the ATT&CK techniques of the checks, compared with ATT&CK
@@ -32,6 +32,7 @@ import json
 import os
 import pathlib
 import re
+import shutil
 import subprocess
 import time
 from typing import Iterator, List, Optional
@@ -208,6 +209,20 @@ def lint(arguments: List[str]) -> None:
     run(python, ["-m", "ruff", "check", "."])
     run(python, ["-m", "ruff", "format", "--check", "."])
     run(python, ["-m", "mypy"])
+    lint_scripts()
+
+
+def lint_scripts() -> None:
+    """Checks the scripts of the pages with ESLint and the compiler of TypeScript, which npm installs."""
+    npm = shutil.which("npm")
+    if npm is None:
+        print("The scripts of the pages are not checked: npm is not installed.", flush=True)
+        return
+    folder = str(ROOT / "tests" / "pages")
+    if not (ROOT / "tests" / "pages" / "node_modules" / ".package-lock.json").exists():
+        with step("Installing what checks the scripts of the pages"):
+            subprocess.run([npm, "ci", "--silent", "--no-audit", "--no-fund"], cwd=folder, check=True)
+    subprocess.run([npm, "run", "--silent", "lint"], cwd=folder, check=True)
 
 
 def install_check(arguments: List[str]) -> None:

@@ -9,7 +9,7 @@ import pathlib
 import tempfile
 from typing import Callable, Dict, List
 
-from . import decoding, flat, fleet, growth, holding, listing, results, startup
+from . import decoding, drawing, flat, fleet, growth, holding, listing, results, startup
 from .results import Line
 
 BENCHMARKS: Dict[str, Callable[[pathlib.Path], List[Line]]] = {
@@ -20,6 +20,7 @@ BENCHMARKS: Dict[str, Callable[[pathlib.Path], List[Line]]] = {
     "filters": listing.filters,
     "flat": flat.lines,
     "fleet": fleet.lines,
+    "drawing": drawing.lines,
     "holding": holding.lines,
     "growth": growth.lines,
     "startup": startup.lines,

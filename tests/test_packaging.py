@@ -61,7 +61,9 @@ def test_no_package_marker_where_volatility_has_its_own() -> None:
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
     folder = tmp_path_factory.mktemp("wheel")
     source = folder / "source"
-    ignored = shutil.ignore_patterns(".git", ".venv", "__pycache__", ".*_cache", ".demo", "build")
+    ignored = shutil.ignore_patterns(
+        ".git", ".venv", "__pycache__", ".*_cache", ".demo", "build", "node_modules"
+    )
     shutil.copytree(ROOT, source, ignore=ignored)
     build = ["-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "-w", str(folder)]
     # What an earlier build left must not go into the wheel.
@@ -83,7 +85,7 @@ def test_the_wheel_holds_the_tree_and_nothing_else(wheel: pathlib.Path) -> None:
         f"{prefix}/{path.relative_to(folder).as_posix()}"
         for prefix, folder in sources.items()
         for path in folder.rglob("*")
-        if path.suffix in (".py", ".json", ".typed")
+        if path.suffix in (".py", ".json", ".typed", ".js", ".css")
     }
     expected |= {f"stackfleet/{path.name}" for path in (ROOT / "stackfleet").glob("*.py")}
     note = "volatility3-stacktraces.txt"
@@ -214,6 +216,33 @@ def test_the_decoders_need_no_volatility(bare: pathlib.Path) -> None:
         env={"PYTHONPATH": str(PLUGINS / "windows")},
         check=True,
     )
+
+
+PAGE = """
+import sys
+sys.path.insert(0, {folder!r})
+from {package}.pages import formats, html, prefixes
+assert not [name for name in sys.modules if name.startswith("pefile") or name.startswith({absent!r})]
+tree = prefixes.Prefixes()
+tree.add([tree.name("kind"), tree.name("process"), tree.name("nt!NtCreateFile")], 3)
+text = "".join(html.page("A title", {{"flame": html.flame_data(tree, "stacks")}}))
+assert "class Flame" in text and ".flame" in text and "nt!NtCreateFile" in text
+assert list(formats.folded(tree)) == ["kind;process;nt!NtCreateFile 3\\n"]
+"""
+
+
+def test_pages_are_made_without_volatility() -> None:
+    """Whoever has data makes pages of it: the standard library is all that is imported."""
+    code = PAGE.format(folder=str(PLUGINS / "windows"), package="stacktraces", absent="volatility3")
+    subprocess.run([sys.executable, "-S", "-c", code], check=True)
+
+
+def test_the_wheel_has_what_pages_are_made_of(wheel: pathlib.Path, bare: pathlib.Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(bare)
+    package = "volatility3.plugins.windows.stacktraces"
+    code = PAGE.format(folder=str(bare), package=package, absent="volatility3.plugins.windows.traces")
+    subprocess.run([sys.executable, "-S", "-c", code], check=True)
 
 
 OLD_FILES = {

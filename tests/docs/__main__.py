@@ -3,6 +3,7 @@
 """Makes what README and docs have from programs, and the site of them.
 
 python3 -m tests.docs update [PAGE...]   tables, quoted outputs, the picture, the JSON schemas
+python3 -m tests.docs screenshots        the pictures of pages, with Chromium
 python3 -m tests.docs site               the site, in site/
 """
 
@@ -46,6 +47,12 @@ def update(names: List[str]) -> None:
 def main(arguments: List[str]) -> None:
     if arguments[:1] == ["update"]:
         update(arguments[1:])
+    elif arguments == ["screenshots"]:
+        import tests.conftest  # noqa: F401 - as above
+
+        from . import screenshots
+
+        screenshots.make()
     elif arguments == ["site"]:
         site.build(ROOT / "site")
     else:

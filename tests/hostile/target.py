@@ -14,7 +14,7 @@ import logging
 import pathlib
 from typing import Any, Callable, Dict, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Set, Tuple
 
-from volatility3.plugins.windows.stacktraces.rows.columns import PLUGINS
+from volatility3.plugins.windows.stacktraces.rows.columns import PLUGINS, WRITERS
 
 from tests import conftest  # noqa: F401  (our plugins, in front of any installed ones)
 from tests.forge import context, sample, sampleowners
@@ -99,7 +99,7 @@ class Target:
         # The flat tables have what these plugins find, in other columns.
         # Findings are made of the stacks that the other plugins list: these are judged.
         self._plugins = {
-            name: each for name, each in found.items() if name in set(PLUGINS) - {"tracefindings"}
+            name: each for name, each in found.items() if name in set(PLUGINS) - {"tracefindings", *WRITERS}
         }
         self._own = set(self.opened.context.layers)
         self._clean: Dict[Tuple[str, str], Answer] = {}

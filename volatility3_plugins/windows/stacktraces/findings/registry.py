@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Collection, Dict, Hashable, Iterable, Iterator
 from volatility3.framework import interfaces
 
 from ..base.decode.record import Record
+from ..flat.imagefacts import Totals
 from ..flat.recorded import Around
 from ..flat.stack import FlatStack, FlatWanted
 from ..flat.traces import FlatTraces
@@ -160,8 +161,11 @@ class Findings(interfaces.configuration.VersionableInterface):
         self._traces = FlatTraces(symbolizer, around)
         self._gathered = [_Gathering(check_named(each)) for each in CHECKS if not checks or each in checks]
 
-    def examine(self) -> Iterator[FlatStack]:
+    def examine(self, totals: Optional[Totals] = None) -> Iterator[FlatStack]:
         """Runs the checks, and yields each stack that they have seen.
+
+        Args:
+            totals: counts threads, their stacks, and databases
 
         Raises:
             tables.MissingTableError: when one of our symbol tables is missing
@@ -169,7 +173,7 @@ class Findings(interfaces.configuration.VersionableInterface):
         facts = self._facts
         kinds = tuple({kind: None for each in self._gathered for kind in each.check.kinds})
         wanted = FlatWanted(kinds, facts.pids, scan_threads=facts.scan)
-        for stack in self._traces.list_stacks(wanted) if kinds else ():
+        for stack in self._traces.list_stacks(wanted, totals) if kinds else ():
             self.see(stack)
             yield stack
         self.end()

@@ -80,7 +80,10 @@ COLUMNS: Dict[str, Column] = {
         "module), `unloaded` or `user` (a user address in a kernel stack).",
     ),
     "Status": (str, PLAIN, "What is wrong with the row, in fixed words; empty if nothing is."),
-    "File output": (str, PLAIN, "Name of the file that `--dump` wrote."),
+    "File output": (str, PLAIN, "Name of the file that the plugin wrote."),
+    "Stacks": (int, PLAIN, "Number of rows of windows.traces that are in the file, or in a part of it."),
+    "Frames": (int, PLAIN, "Number of their frames."),
+    "Weight": (int, PLAIN, "Sum of what `--weight` counts."),
     # A trace that Windows keeps.
     "Database": (Hex, ADDRESS, "Address of the stack trace database, or of the heap's trace log."),
     "Index": (
@@ -331,8 +334,13 @@ PLUGINS: Dict[str, Tuple[str, ...]] = {
         *("Frame", "Address", "Symbol", "How", "Evidence", "Innocent", "Technique", "StackKey", "TraceId"),
         "Status",
     ),
+    "tracegraph": ("File output", "Kind", "Stacks", "Frames", "Weight", "Status"),
+    "tracereport": ("File output", "Kind", "Stacks", "Frames", "Weight", "Status"),
 }
 """The columns of each plugin, from left to right."""
+
+WRITERS = frozenset(("tracegraph", "tracereport"))
+"""Plugins that write files: a row is of a file, or of a part of it, and of no process."""
 
 _PROCESS = ("PID", "Process")
 _SAID = ("Symbol", "Status")

@@ -189,7 +189,7 @@ def tree(
     options.check(plugin)
     options.check_tables(plugin)
     if plugin.config.get("dump", False):
-        _check_folder(plugin)
+        check_folder(plugin)
     if not plugin.config.get("brief", False):
         return grid.tree(rows)
     stack = {"Symbol": "Stack"} if plugin.config.get("fold", False) else {}
@@ -264,7 +264,7 @@ def write_file(plugin: interfaces.plugins.PluginInterface, name: str, pieces: It
     return file.close()
 
 
-def _check_folder(plugin: interfaces.plugins.PluginInterface) -> None:
+def check_folder(plugin: interfaces.plugins.PluginInterface) -> None:
     """Raises RenderException when no file can be made where the user wants files to go."""
     # Only the command line's files have this method; it needs nothing of a file but its name.
     final = getattr(plugin.open, "_get_final_filename", None)

@@ -401,6 +401,13 @@ class Word(_Words):
     # Findings.
     NOT_CHECKED = "not checked"
     """The check of this name, or a part of it, could not run; Evidence says why."""
+    # Pictures.
+    STACKS_CUT = "stacks cut"
+    """There are more different stacks than are drawn: boxes `…` have the weight of what was cut."""
+    SUM_LIMIT = "sum limit"
+    """The weights add up to more than 9007199254740991: the rest is left out."""
+    NOT_WRITTEN = "not written"
+    """The file cannot be written; the log says why."""
 
 
 class Said(Record):

@@ -1,0 +1,475 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""`windows.tracegraph` through the command line: sums of its files, and what a browser shows of them."""
+
+from __future__ import annotations
+
+import collections
+import io
+import json
+import pathlib
+import re
+import shutil
+from typing import Any, Counter, Dict, Iterator, List, Tuple
+
+import jsonschema
+import pytest
+from volatility3.framework import exceptions
+from volatility3.plugins.windows import tracegraph, traces
+from volatility3.plugins.windows.stacktraces.pages import formats, html
+from volatility3.plugins.windows.stacktraces.pages.prefixes import MAX_SUM, Prefixes
+
+from tests.conftest import ROOT
+from tests.forge import context, real_sets, sample, vol
+from tests.forge.context import Opened
+from tests.support import grid, nodemodules, realtruth
+from tests.support.browser import Browser, Page
+
+Row = Dict[str, Any]
+
+SUMS = """
+(() => {
+  const boxes = [...document.querySelectorAll('.boxes > .box')].map((box) => ({
+    level: Number(box.dataset.level), node: Number(box.dataset.node), more: Number(box.dataset.more),
+    weight: Number(box.dataset.weight), left: parseFloat(box.style.left),
+    width: parseFloat(box.style.width)}));
+  return boxes;
+})()
+"""
+
+LEVELS = """
+(() => {
+  const tree = new Tree(JSON.parse(document.getElementById('data').textContent).flame);
+  const boxes = [...document.querySelectorAll('.boxes > .box')].map((box) => box.dataset);
+  const root = boxes.filter((box) => box.level === boxes[0].level);
+  const [wrong, levels] = [[], new Map()];
+  for (const box of boxes) levels.set(Number(box.level), [...(levels.get(Number(box.level)) || []), box]);
+  const whole = Math.min(...boxes.filter((box) => !Number(box.more) && Number(box.weight) ===
+    Math.max(...boxes.map((each) => Number(each.weight)))).map((box) => Number(box.weight)));
+  let ended = 0;
+  for (const [level, here] of [...levels].sort((a, b) => a[0] - b[0])) {
+    const sum = here.reduce((all, box) => all + Number(box.weight), 0);
+    if (sum + ended !== whole) wrong.push([level, sum, ended, whole]);
+    // What stands for several boxes has nothing below it.
+    for (const box of here) ended += Number(box.more) ? Number(box.weight) : tree.own(Number(box.node));
+  }
+  return wrong;
+})()
+"""
+"""The levels in view whose boxes, with the stacks that end above, are not the whole."""
+
+
+class Written:
+    """The sample and the files that the plugin has written of it."""
+
+    def __init__(self, folder: pathlib.Path) -> None:
+        image = sample.build().image()
+        self.folder = folder
+        self.file = image.save(folder / "image.dmp")
+        self.symbols = image.install(folder / "symbols")
+        self.rows = self.run("windows.tracegraph", "--format", "html", "speedscope", "folded")
+        self.traces = self.run("windows.traces")
+
+    def run(self, plugin: str, *options: str, output: str = "") -> List[Row]:
+        folder = self.folder / output
+        folder.mkdir(exist_ok=True)
+        return vol.run(self.file, plugin, *options, symbols=self.symbols, arguments=["-o", str(folder)]).rows
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> Written:
+    return Written(tmp_path_factory.mktemp("graph"))
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    with Browser(tmp_path_factory.mktemp("profile")) as running:
+        yield running
+
+
+@pytest.fixture()
+def page(written: Written, browser: Browser) -> Iterator[Page]:
+    opened = browser.open(written.folder / "tracegraph.html")
+    yield opened
+    assert opened.faults == []
+    assert opened.requests == [(written.folder / "tracegraph.html").as_uri()]
+    opened.close()
+
+
+def sums(rows: List[Row]) -> Counter[str]:
+    found: Counter[str] = collections.Counter()
+    for row in rows:
+        found[row["Kind"]] += row["Count"] or 0
+    return found
+
+
+def parsed(path: pathlib.Path) -> List[Tuple[List[str], int]]:
+    """The stacks of a folded file, read as flamegraph.pl reads it."""
+    lines = path.read_text(encoding="utf-8").splitlines()
+    return [(line.rpartition(" ")[0].split(";"), int(line.rpartition(" ")[2])) for line in lines]
+
+
+@pytest.mark.cli
+def test_the_rows_are_those_of_the_stacks(written: Written) -> None:
+    names = ["tracegraph.html", "tracegraph.speedscope.json", "tracegraph.folded"]
+    assert list(dict.fromkeys(row["File output"] for row in written.rows)) == names
+    counted = sums(written.traces)
+    stacks = collections.Counter(row["Kind"] for row in written.traces)
+    for name in names:
+        rows = {row["Kind"]: row for row in written.rows if row["File output"] == name}
+        assert {kind: row["Weight"] for kind, row in rows.items()} == dict(counted)
+        assert {kind: row["Stacks"] for kind, row in rows.items()} == dict(stacks)
+        assert {row["Status"] for row in rows.values()} == {""}
+    assert len(counted) == 9
+
+
+@pytest.mark.cli
+def test_folded_stacks_add_up_to_the_rows(written: Written) -> None:
+    found: Counter[str] = collections.Counter()
+    for names, weight in parsed(written.folder / "tracegraph.folded"):
+        found[names[0]] += weight
+    assert found == sums(written.traces)
+    again = formats.read_folded((written.folder / "tracegraph.folded").open(encoding="utf-8"))
+    assert (again.stacks, again.bad, again.cut) == (parsed(written.folder / "tracegraph.folded"), 0, False)
+
+
+@pytest.mark.cli
+def test_the_weight_may_be_bytes_or_threads(written: Written) -> None:
+    rows = written.run("windows.tracegraph", "--weight", "bytes", output="bytes")
+    wanted = sum(row["Bytes"] or 0 for row in written.traces)
+    assert sum(row["Weight"] for row in rows) == wanted > 1000
+    rows = written.run("windows.tracegraph", "--weight", "threads", output="threads")
+    threads = {(row["Kind"], row["Owner"]) for row in written.traces if row["TID"] and row["Count"]}
+    threads = {each for each in threads if each[0] in ("kernel", "user", "wow64")}
+    assert sum(row["Weight"] for row in rows) == len(threads) > 5
+
+
+def test_speedscope_s_schema_takes_the_file(written: Written) -> None:
+    path = nodemodules.folder("speedscope") / "dist" / "release" / "file-format-schema.json"
+    data = json.loads((written.folder / "tracegraph.speedscope.json").read_text(encoding="utf-8"))
+    jsonschema.validate(data, json.loads(path.read_text(encoding="utf-8")))
+    assert sum(sum(each["weights"]) for each in data["profiles"]) == sum(sums(written.traces).values())
+    for each in data["profiles"]:
+        assert sum(each["weights"]) == each["endValue"]
+    named = {each["name"] for each in data["profiles"]}
+    assert {"std nt (0)", "heap updater.exe (4312)", "user spooler.exe (6200)"} <= named
+
+
+def test_speedscope_s_own_page_shows_the_names(written: Written, browser: Browser) -> None:
+    """Its page takes a profile as a script that stands beside it."""
+    release = nodemodules.folder("speedscope") / "dist" / "release"
+    folder = written.folder / "speedscope"
+    shutil.copytree(release, folder)
+    text = (written.folder / "tracegraph.speedscope.json").read_text(encoding="utf-8")
+    (folder / "profile.js").write_text(
+        "speedscope.loadFileFromBase64('tracegraph.speedscope.json', btoa("
+        f"unescape(encodeURIComponent({json.dumps(text)}))));",
+        encoding="utf-8",
+    )
+    # speedscope draws on a canvas: what it draws is noted before its script runs.
+    index = folder / "index.html"
+    spy = "<script>window.drawn = new Set(); const was = CanvasRenderingContext2D.prototype.fillText; "
+    spy += "CanvasRenderingContext2D.prototype.fillText = function (text, ...rest) "
+    spy += "{ window.drawn.add(text); return was.call(this, text, ...rest); };</script>"
+    index.write_text(index.read_text(encoding="utf-8").replace("<script", spy + "<script", 1))
+    opened = browser.open(index, fragment=f"#localProfilePath={(folder / 'profile.js').as_uri()[7:]}")
+    wait = """
+    new Promise((done) => {
+      let left = 100;
+      const look = () => {
+        const named = [...window.drawn].some((text) => text.includes('!'));
+        if (named || !left--) done([...window.drawn].join(' ') + document.body.innerText);
+        else setTimeout(look, 100);
+      };
+      look();
+    })
+    """
+    shown = opened.run(wait)
+    assert "heap updater.exe (4312)" in shown
+    assert "KERNEL32!BaseThreadInitThunk" in shown
+    opened.close()
+
+
+def test_the_page_shows_the_names_and_asks_for_nothing(page: Page) -> None:
+    text = page.run("document.body.innerText")
+    for name in ("updater!load_settings", "KERNEL32!BaseThreadInitThunk", "nt!NtCreateFile", "<private>"):
+        assert name in text
+    gone = page.run(
+        "[...document.querySelectorAll('.boxes > .unloaded')].map((box) => box.getAttribute('aria-label'))"
+    )
+    assert any(each.startswith("<unloaded:aimhook>+0x1a34, ") for each in gone)
+    assert page.run("document.querySelector('.boxes > .guessed') !== null")
+    assert page.run(
+        "document.querySelectorAll('[style]').length > 0 && !document.documentElement.outerHTML"
+        ".slice(0, 2000).includes('style=')"
+    )
+
+
+def test_shares_add_up_on_every_level(page: Page, written: Written) -> None:
+    boxes = page.run(SUMS)
+    total = sum(sums(written.traces).values())
+    levels = sorted({box["level"] for box in boxes})
+    assert levels == list(range(levels[-1] + 1)) and levels[-1] > 8
+    own = {
+        node: page.run(f"new Tree(JSON.parse(document.getElementById('data').textContent).flame).own({node})")
+        for node in nodes(boxes)
+    }
+    ended = 0
+    for level in levels:
+        here = [box for box in boxes if box["level"] == level]
+        assert sum(box["weight"] for box in here) + ended == total
+        assert sum(box["width"] for box in here) == pytest.approx(100 * (total - ended) / total, abs=0.01)
+        ended += sum(own[box["node"]] for box in here if not box["more"])
+    lefts = sorted((box["level"], box["left"], box["width"]) for box in boxes)
+    for (level, left, width), (other, following, _) in zip(lefts, lefts[1:]):
+        assert level != other or left + width <= following + 0.01
+
+
+def nodes(boxes: List[Row]) -> List[int]:
+    return sorted({box["node"] for box in boxes})
+
+
+def test_zoom_flip_and_search(page: Page) -> None:
+    find = "[...document.querySelectorAll('.boxes > .box')].find((box) => box.textContent === '{}')".format
+    page.click(find("updater!load_settings"))
+    assert "24 stacks, 32.9 %" in page.run("document.querySelector('.detail').innerText")
+    assert page.run("document.querySelector('.flamegraph h3').innerText").startswith(
+        "1 different stack below"
+    )
+    assert page.run(f"{find('updater!load_settings')}.style.width") == "100%"
+    page.click("[...document.querySelectorAll('button')].find((each) => each.innerText === 'All')")
+    tops = "['all', 'updater!load_settings'].map((name) => [...document.querySelectorAll('.boxes > .box')]"
+    tops += ".find((box) => box.textContent === name).getBoundingClientRect().top)"
+    root, leaf = page.run(tops)
+    assert root < leaf
+    page.click("[...document.querySelectorAll('button')].find((each) => each.innerText === 'Flip')")
+    root, leaf = page.run(tops)
+    assert root > leaf
+    page.run("document.querySelector('input[type=search]').focus()")
+    page.type("PRIVATE")
+    found = page.run(
+        "new Promise((done) => setTimeout(() => done([document.querySelector('.found').innerText, "
+        "document.querySelector('.found').dataset.touched, document.querySelectorAll('.match')"
+        ".length, JSON.parse(document.getElementById('data').textContent).flame.texts.length]), 400))"
+    )
+    assert re.match(r"1 name, |2 names, ", found[0])
+    stacks = page.run("JSON.parse(document.getElementById('data').textContent).flame").get("unit")
+    assert stacks in found[0] and "%" in found[0]
+    assert int(found[1]) == found[3]
+    assert found[2] >= 5
+
+
+def test_the_search_has_the_weight_of_the_stacks_that_match(page: Page, written: Written) -> None:
+    page.run("document.querySelector('input[type=search]').focus()")
+    page.type("rtluserthreadstart")
+    shown = page.run(
+        "new Promise((done) => setTimeout(() => done(document.querySelector('.found').innerText), 400))"
+    )
+    weight = sum(
+        weight
+        for names, weight in parsed(written.folder / "tracegraph.folded")
+        if any("rtluserthreadstart" in name.lower() for name in names)
+    )
+    assert f" {weight} stacks, " in shown
+
+
+def test_the_keyboard_is_enough(page: Page) -> None:
+    focused = "document.activeElement.textContent"
+    page.run("document.querySelector('.boxes > [tabindex=\"0\"]').focus()")
+    assert page.run(focused) == "all"
+    for key, name in (("ArrowDown", "heap"), ("ArrowRight", "std"), ("ArrowLeft", "heap")):
+        page.key(key)
+        assert page.run(focused) == name
+    for _ in range(3):
+        page.key("ArrowDown")
+    page.key("Enter")
+    assert (
+        page.run(focused) == "KERNEL32!BaseThreadInitThunk" or page.run(focused) == "ntdll!RtlUserThreadStart"
+    )
+    assert page.run("document.activeElement.style.width") == "100%"
+    page.key("ArrowUp")
+    page.key("Escape")
+    page.key("Home")
+    assert page.run(focused) == "all"
+    before = page.run("document.activeElement.getBoundingClientRect().top")
+    page.key("f")
+    assert page.run("document.activeElement.getBoundingClientRect().top") > before
+    page.key("/")
+    assert page.run("document.activeElement.tagName") == "INPUT"
+
+
+HOSTILE = (
+    "</title><script>window.owned = 1</script>",
+    "</script><img src=x onerror=owned=1>",
+    "\u202egnp.exe",
+    "a" * 65536,
+    "<!--<script>",
+    '" onfocus="owned=1',
+    "\u2028&amp;\0",
+)
+
+
+def test_hostile_names_stay_text(browser: Browser, tmp_path: pathlib.Path) -> None:
+    tree = Prefixes()
+    for name in HOSTILE:
+        tree.add([tree.name(name), tree.name(name, name)], 3)
+    path = tmp_path / "hostile.html"
+    path.write_text(
+        "".join(html.page(HOSTILE[0], {"flame": html.flame_data(tree, "stacks")})), encoding="utf-8"
+    )
+    opened = browser.open(path)
+    assert opened.run("window.owned") is None
+    assert opened.run("document.title") == HOSTILE[0]
+    assert opened.run("document.images.length") == 0
+    assert opened.run("document.scripts.length") == 2
+    shown = opened.run("document.body.innerText")
+    for name in (HOSTILE[0], HOSTILE[1], "\\u202egnp.exe", HOSTILE[4], HOSTILE[5], "\\u2028&amp;\\x00"):
+        assert name in shown
+    assert (
+        opened.run(
+            "Math.max(...JSON.parse(document.getElementById('data').textContent)"
+            ".flame.texts.map((text) => text.length))"
+        )
+        <= 600
+    )
+    assert opened.faults == [] and opened.requests == [path.as_uri()]
+    opened.close()
+
+
+def test_the_document_stays_small(browser: Browser, tmp_path: pathlib.Path) -> None:
+    """A tree of 60,000 nodes, 200 levels deep, with a level of 20,000 boxes."""
+    tree = Prefixes()
+    for number in range(20000):
+        tree.add([tree.name(f"m{number % 50}!f{number}"), tree.name("g")], 1 + number % 7)
+    for number in range(100):
+        tree.add([tree.name(f"m!deep{level}") for level in range(200)] + [tree.name(f"leaf{number}")], 900)
+    path = tmp_path / "large.html"
+    path.write_text("".join(html.page("Large", {"flame": html.flame_data(tree, "stacks")})), encoding="utf-8")
+    opened = browser.open(path)
+    elements = "document.querySelectorAll('*').length"
+    assert opened.run(elements) < 3000
+    assert opened.run("document.querySelectorAll('.boxes > .rest').length") > 0
+    assert opened.run(LEVELS) == []
+    opened.click("document.querySelectorAll('.boxes > .box')[1]")
+    assert opened.run(LEVELS) == []
+    for code in (
+        "document.querySelector('.flame').scrollTop = 2000",
+        "document.querySelector('.list').scrollTop = 9e5",
+    ):
+        opened.run(code)
+        opened.run("new Promise((done) => requestAnimationFrame(() => setTimeout(done, 50)))")
+        assert opened.run(elements) < 3000
+    assert int(opened.run("document.querySelector('.boxes > .box').dataset.level")) > 90
+    opened.close()
+
+
+def test_a_baseline_shows_growth_and_shrinkage(
+    written: Written, browser: Browser, tmp_path: pathlib.Path
+) -> None:
+    lines = [
+        "heap;updater.exe (999);ntdll!RtlUserThreadStart;KERNEL32!BaseThreadInitThunk;updater!main;"
+        "updater!load_settings 20",
+        "heap;updater.exe (999);ntdll!RtlUserThreadStart;gone!gone 5",
+        "no stack",
+    ]
+    baseline = tmp_path / "old.folded"
+    baseline.write_text("\n".join(lines), encoding="utf-8")
+    written.run("windows.tracegraph", "--kinds", "heap", "--baseline", str(baseline), output="growth")
+    opened = browser.open(written.folder / "growth" / "tracegraph.html")
+    kinds = opened.run(
+        "Object.fromEntries([...document.querySelectorAll('.boxes > .box')].map((box) => "
+        "[box.textContent, box.className]))"
+    )
+    assert "grown" in kinds["updater!load_settings"]
+    assert "updater.exe" in kinds
+    opened.click("document.querySelector('input[type=checkbox]')")
+    kinds = opened.run(
+        "Object.fromEntries([...document.querySelectorAll('.boxes > .box')].map((box) => "
+        "[box.textContent, box.className]))"
+    )
+    assert "shrunk" in kinds["gone!gone"]
+    assert opened.faults == []
+    opened.close()
+
+
+@pytest.fixture(scope="module")
+def opened(tmp_path_factory: pytest.TempPathFactory) -> Opened:
+    return context.open_image(sample.build().image(), tmp_path_factory.mktemp("graphs"))
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"weight": "size"}, "--weight: there is no size; there are count, bytes, threads"),
+        ({"format": ["svg"]}, "--format: there is no svg; there are html, speedscope, folded"),
+        ({"baseline": "/nowhere"}, "The baseline cannot be used: "),
+        ({"baseline": __file__.replace(".py", ".none")}, "The baseline cannot be used: "),
+    ],
+)
+def test_options_without_a_meaning(options: Dict[str, Any], said: str, opened: Opened) -> None:
+    with pytest.raises(exceptions.RenderException) as caught:
+        grid.run(opened, tracegraph.TraceGraph, **options)
+    assert str(caught.value).startswith(said)
+
+
+def test_options_select_stacks(written: Written, opened: Opened, tmp_path: pathlib.Path) -> None:
+    rows = grid.rendered(
+        opened, tracegraph.TraceGraph, tmp_path, unbacked=True, kinds=["std"], format=["folded"]
+    )
+    ((kind, weight),) = [(row["Kind"], row["Weight"]) for row in rows]
+    stacks = parsed(tmp_path / "tracegraph.folded")
+    wanted = sum(row["Count"] for row in written.traces if row["Kind"] == "std" and row["Unbacked"])
+    assert kind == "std" and weight == sum(weight for _, weight in stacks) == wanted > 2
+    assert all(any(name.startswith("<") for name in names) for names, _ in stacks)
+
+
+def test_what_is_cut_keeps_its_weight() -> None:
+    tree = Prefixes(most=3 * 4)
+    for number in range(50):
+        tree.add([tree.name("same"), tree.name(f"f{number}"), tree.name("g")], 2)
+    assert tree.total == 100 == sum(weight for _, weight, _ in tree.stacks())
+    assert tree.cut == 100 - 2 * 4
+    assert len(tree) == 4 + 46
+    assert {tree.boxes[names[-1]].text for names, _, _ in tree.stacks()} == {"g", "…"}
+
+
+def test_heaps_of_windows_add_up(tmp_path: pathlib.Path) -> None:
+    """Blocks that an ntdll of Windows 10 21H2 allocated, with its stack traces."""
+    path = ROOT / "tests" / "data" / "real_std" / "19044.1766-x64-heap.tar.xz"
+    image = realtruth.image_of(real_sets.load(path), "win10-x64", symbols=False)
+    opened = context.open_image(image, tmp_path)
+    rows = grid.rendered(
+        opened, tracegraph.TraceGraph, tmp_path, kinds=["heap"], weight="bytes", format=["folded"]
+    )
+    (row,) = rows
+    wanted = [node.row["Bytes"] or 0 for node in grid.run(opened, traces.StackTraces, kinds=["heap"])]
+    stacks = parsed(tmp_path / "tracegraph.folded")
+    assert row["Weight"] == sum(wanted) == sum(weight for _, weight in stacks) > 10000
+    assert row["Stacks"] == len(wanted)
+    assert any("ntdll" in name for names, _ in stacks for name in names)
+
+
+@pytest.mark.parametrize(
+    ("text", "stacks", "bad"),
+    [
+        ("a;b 3\nc 1\n", [(["a", "b"], 3), (["c"], 1)], 0),
+        ("a b;c d 12\r\n\n", [(["a b", "c d"], 12)], 0),
+        ("a;b\n7\na -1\na 1.5\na \u0663\na 99999999999999999999\n", [], 6),
+        ("", [], 0),
+    ],
+)
+def test_folded_stacks_are_read(text: str, stacks: List[Any], bad: int) -> None:
+    found = formats.read_folded(io.StringIO(text))
+    assert (found.stacks, found.bad, found.cut) == (stacks, bad, False)
+
+
+def test_a_sum_stays_exact() -> None:
+    tree = Prefixes()
+    tree.add([tree.name("a")], MAX_SUM - 1)
+    assert tree.add([tree.name("b")], 5) == 1
+    assert (tree.total, tree.capped) == (MAX_SUM, 4)
+
+
+def test_the_scripts_are_checked() -> None:
+    """ESLint and the compiler of TypeScript find nothing in the scripts of the pages."""
+    nodemodules.lint()

@@ -1,0 +1,316 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""`windows.tracereport`: what the page says is what the other plugins say, and a browser shows it."""
+
+from __future__ import annotations
+
+import copy
+import json
+import pathlib
+import random
+from typing import Any, Dict, Iterator, List
+
+import pytest
+from volatility3.plugins.windows import tracefindings, traceimage, tracereport, traces
+from volatility3.plugins.windows.stacktraces.pages import html
+
+from tests.forge import context, sample, vol
+from tests.support import grid, pagedata
+from tests.support.browser import Browser, Page
+
+Row = Dict[str, Any]
+PARTS = ["findings", "image", "locks", "graph", "threads", "heaps"]
+ELEMENTS = "document.querySelectorAll('*').length"
+HOSTILE = "</script><script>window.owned=1</script>\u202egnp.exe"
+
+
+class Reported:
+    """The report of the sample, and what other plugins say of it."""
+
+    def __init__(self, folder: pathlib.Path) -> None:
+        opened = context.open_image(sample.build().image(), folder)
+        self.rows = grid.rendered(opened, tracereport.TraceReport, folder)
+        self.path = folder / "tracereport.html"
+        self.data = pagedata.data(self.path)
+        self.findings = [node.row for node in grid.run(opened, tracefindings.TraceFindings)]
+        self.traces = [node.row for node in grid.run(opened, traces.StackTraces)]
+        (self.image,) = [node.row for node in grid.run(opened, traceimage.TraceImage)]
+
+
+@pytest.fixture(scope="module")
+def reported(tmp_path_factory: pytest.TempPathFactory) -> Reported:
+    return Reported(tmp_path_factory.mktemp("report"))
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    with Browser(tmp_path_factory.mktemp("profile")) as running:
+        yield running
+
+
+@pytest.fixture()
+def page(reported: Reported, browser: Browser) -> Iterator[Page]:
+    opened = browser.open(reported.path)
+    yield opened
+    assert opened.faults == []
+    assert {each.partition("#")[0] for each in opened.requests} == {reported.path.as_uri()}
+    opened.close()
+
+
+def written(folder: pathlib.Path, data: Dict[str, Any], title: str = "A report") -> pathlib.Path:
+    path = folder / "page.html"
+    path.write_text("".join(html.page(title, data)), encoding="utf-8")
+    return path
+
+
+@pytest.mark.cli
+def test_vol_writes_one_page(tmp_path: pathlib.Path) -> None:
+    image = sample.build().image()
+    file, symbols = image.save(tmp_path / "image.dmp"), image.install(tmp_path / "symbols")
+    (tmp_path / "out").mkdir()
+    shown = vol.run(file, "windows.tracereport", symbols=symbols, arguments=["-o", str(tmp_path / "out")])
+    assert {row["File output"] for row in shown.rows} == {"tracereport.html"}
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["tracereport.html"]
+
+
+@pytest.mark.cli
+@pytest.mark.parametrize("seed", range(3))
+def test_a_damaged_image_has_a_page(seed: int, tmp_path: pathlib.Path) -> None:
+    """Every 200th word of the pages behind the first 4 MB points to another one."""
+    image = sample.build().image()
+    file, symbols = image.save(tmp_path / "image.dmp"), image.install(tmp_path / "symbols")
+    data, chance = bytearray(file.read_bytes()), random.Random(seed)
+    words = range(4 << 20, len(data) - 8, 8)
+    for place in chance.sample(words, len(words) // 200):
+        other = chance.choice(words)
+        data[place : place + 8] = data[other : other + 8]
+    file.write_bytes(data)
+    shown = vol.run(file, "windows.tracereport", symbols=symbols, arguments=["-o", str(tmp_path)])
+    assert shown.returncode == 0 and "Traceback" not in shown.stderr, shown.stderr
+    found = pagedata.data(tmp_path / "tracereport.html")
+    assert {row["Kind"]: row["Stacks"] for row in shown.rows}
+    assert set(found) >= {"image", "findings", "flame", "threads", "locks", "heaps", "texts"}
+
+
+def test_findings_are_those_of_tracefindings(reported: Reported) -> None:
+    cards = reported.data["findings"]["cards"]
+    found = [row for row in reported.findings if row["Severity"]]
+    assert [(card["severity"], card["check"], card["tid"], card["symbol"]) for card in cards] == [
+        (row["Severity"], row["Finding"], row["TID"], row["Symbol"]) for row in found
+    ]
+    for card, row in zip(cards, found):
+        assert row["Evidence"].startswith(card["evidence"])
+        assert card["innocent"] == row["Innocent"]
+    unchecked = [[row["Finding"], row["Evidence"]] for row in reported.findings if not row["Severity"]]
+    assert reported.data["findings"]["unchecked"] == unchecked != []
+
+
+def test_the_image_is_that_of_traceimage(reported: Reported) -> None:
+    said = {name: value for name, value, _ in reported.data["image"]["rows"]}
+    for name in ("ImageId", "KernelBuild", "Processes", "Threads", "Stacks", "StacksIncomplete", "Databases"):
+        assert said[name] == str(reported.image[name])
+    complete = {text: (part, whole) for text, part, whole in reported.data["image"]["complete"]}
+    assert complete["stacks of threads are incomplete"] == (
+        reported.image["StacksIncomplete"],
+        reported.image["Stacks"],
+    )
+
+
+def test_the_rows_add_up_to_the_stacks(reported: Reported) -> None:
+    for row in reported.rows:
+        here = [each for each in reported.traces if each["Kind"] == row["Kind"]]
+        assert row["Stacks"] == len(here)
+        assert row["Weight"] == sum(each["Count"] or 0 for each in here)
+    assert len(reported.rows) == 9
+    heaps = sorted((row["Bytes"] for row in reported.traces if row["Bytes"]), reverse=True)
+    assert [heap[0] for heap in reported.data["heaps"]] == heaps
+    threads = [row for row in reported.traces if row["Kind"] in ("kernel", "user", "wow64")]
+    assert [(each["kind"], each["tid"]) for each in reported.data["threads"]] == [
+        (row["Kind"], row["TID"]) for row in threads
+    ]
+
+
+def test_the_page_has_its_parts_and_its_links_work(page: Page) -> None:
+    assert page.run("[...document.querySelectorAll('section')].map((each) => each.id)") == PARTS
+    links = page.run("[...document.querySelectorAll('a')].map((each) => each.getAttribute('href'))")
+    assert links == [f"#{part}" for part in PARTS]
+    page.click("document.querySelector('a[href=\"#threads\"]')")
+    assert abs(page.run("document.querySelector('#threads').getBoundingClientRect().top")) < 900
+    assert page.run("document.documentElement.lang") == "en"
+    assert page.run("document.querySelectorAll('h1').length") == 1
+    unlabelled = "[...document.querySelectorAll('section')].filter((each) => !document.getElementById("
+    assert page.run(unlabelled + "each.getAttribute('aria-labelledby'))).length") == 0
+    names = "[...document.querySelectorAll('[id]')].map((each) => each.id)"
+    assert page.run(f"new Set({names}).size === {names}.length")
+    assert page.run("[...document.querySelectorAll('button')].every((each) => each.innerText)")
+    assert page.run("[...document.querySelectorAll('input, select')].every((each) => each.labels.length)")
+    assert page.run(ELEMENTS) < 3000
+
+
+def test_findings_come_first_with_their_evidence(page: Page, reported: Reported) -> None:
+    first = page.run("document.querySelector('.card').innerText")
+    assert first.split()[0] == "high" and "PAGE_EXECUTE_READWRITE" in first and "! <private>" in first
+    assert page.run("[...document.querySelectorAll('.card')].every((each) => each.open)")
+    shown = page.run("document.querySelector('#findings').innerText")
+    for card in reported.data["findings"]["cards"]:
+        assert card["evidence"] in shown
+    assert "Not checked" in shown
+
+
+def test_the_deadlock_is_drawn_and_said(page: Page) -> None:
+    said = page.run("document.querySelector('.deadlock').innerText")
+    assert said.startswith(
+        "Deadlock, by inference: thread 6204 of spooler.exe (6200) waits for critical section"
+    )
+    assert page.run("document.querySelectorAll('svg rect.cycle').length") == 4
+    assert page.run("document.querySelectorAll('svg line.cycle').length") == 4
+    texts = page.run("[...document.querySelectorAll('svg text.node')].map((each) => each.textContent)")
+    assert {"thread 6204", "thread 6208", "spooler.exe (6200)"} <= set(texts)
+
+
+def test_threads_can_be_searched_and_sorted(page: Page, reported: Reported) -> None:
+    rows = "[...document.querySelectorAll('#threads .row')].map((row) => row.children[1].textContent)"
+    page.click("[...document.querySelectorAll('#threads .heads button')][1]")
+    assert page.run(rows)[0] == "6208"
+    page.click("[...document.querySelectorAll('#threads .heads button')][1]")
+    assert page.run(rows)[0] == "4316"
+    page.run("document.querySelector('#threads input').focus()")
+    page.type("rtlentercriticalsection")
+    page.run("new Promise((done) => setTimeout(done, 300))")
+    assert page.run(rows) == ["6204", "6208"]
+    assert page.run("document.querySelector('#threads .found').innerText") == "2 of 13"
+    page.run("document.querySelector('#threads .list').focus()")
+    page.key("ArrowDown")
+    stack = page.run("document.querySelector('#threads pre').innerText")
+    assert "spooler!count_jobs+0x1d" in stack and "ntdll!RtlUserThreadStart+0x21" in stack
+    assert page.run("document.querySelector('#threads .current').children[1].textContent") == "6208"
+
+
+def test_heaps_are_sorted_by_bytes(page: Page) -> None:
+    shown = page.run(
+        "[...document.querySelectorAll('#heaps .row')].map((row) => row.children[0].textContent)"
+    )
+    figures = [int(each.replace(",", "")) for each in shown]
+    assert figures == sorted(figures, reverse=True) and figures[0] == 98304
+
+
+def test_print_has_rows_and_no_controls(page: Page, tmp_path: pathlib.Path) -> None:
+    page.media(kind="print")
+    assert page.run("getComputedStyle(document.querySelector('.bar')).display") == "none"
+    page.pdf(tmp_path / "page.pdf")
+    assert (tmp_path / "page.pdf").read_bytes()[:5] == b"%PDF-"
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_text_can_be_told_from_its_ground(scheme: str, page: Page) -> None:
+    """The contrast of WCAG 2, level AA, of all texts in boxes, cards and lists."""
+    page.media(scheme)
+    worst = page.run(
+        """
+        (() => {
+          const parse = (text) => text.match(/[\\d.]+/g).map(Number);
+          const light = (rgb) => rgb.slice(0, 3).map((each) => each / 255)
+            .map((each) => each <= 0.03928 ? each / 12.92 : ((each + 0.055) / 1.055) ** 2.4)
+            .reduce((sum, each, place) => sum + each * [0.2126, 0.7152, 0.0722][place], 0);
+          const ground = (element) => {
+            for (let each = element; each; each = each.parentElement) {
+              const color = parse(getComputedStyle(each).backgroundColor);
+              if (color.length < 4 || color[3] > 0) return color;
+            }
+            return [255, 255, 255];
+          };
+          let worst = [99, ''];
+          const texts = '.box, .severity, .row span, dt, dd, .note, .detail, pre';
+          for (const each of document.querySelectorAll(texts)) {
+            if (!each.textContent || each.closest('.dim, .above')) continue;
+            const [a, b] = [light(parse(getComputedStyle(each).color)), light(ground(each))];
+            const contrast = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+            if (contrast < worst[0]) worst = [contrast, each.className + ' ' + each.textContent];
+          }
+          return worst;
+        })()
+        """
+    )
+    assert worst[0] >= 4.5, worst
+
+
+def test_a_large_report_stays_a_small_document(
+    reported: Reported, browser: Browser, tmp_path: pathlib.Path
+) -> None:
+    data = copy.deepcopy(reported.data)
+    data["threads"] = [dict(data["threads"][0], tid=tid) for tid in range(20000)]
+    data["heaps"] = [[100000 - number, 1, "a (1)", [0, 1], ""] for number in range(10000)]
+    data["findings"]["cards"] = data["findings"]["cards"] * 400
+    data["findings"]["unchecked"] = data["findings"]["unchecked"] * 500
+    data["image"]["warnings"] = [f"warning {number}" for number in range(256)]
+    locks = data["locks"]
+    locks["locks"] = [dict(locks["locks"][0], holders=[0]) for _ in range(3000)]
+    locks["threads"] = [f"thread {tid} of a (1)" for tid in range(3000)]
+    locks["waits"] = [[tid, tid, "so", True, "f"] for tid in range(1, 3000)]
+    opened = browser.open(written(tmp_path, data))
+    assert opened.run(ELEMENTS) < 3000
+    for place in ("#threads .list", "#heaps .list"):
+        opened.run(f"document.querySelector('{place}').scrollTop = 50000")
+    opened.run("new Promise((done) => setTimeout(done, 200))")
+    opened.pdf(tmp_path / "page.pdf")
+    assert opened.run(ELEMENTS) < 3000
+    assert opened.faults == []
+    opened.close()
+
+
+def hostile(value: Any) -> Any:
+    """The data with a hostile text in the place of each text that an image may choose."""
+    if isinstance(value, str):
+        return HOSTILE if value not in KEPT else value
+    if isinstance(value, list):
+        return [hostile(each) for each in value]
+    if isinstance(value, dict):
+        return {key: hostile(each) for key, each in value.items()}
+    return value
+
+
+KEPT: List[str] = ["high", "medium", "low", "kernel", "user", "wow64"]
+
+
+def test_hostile_texts_stay_texts(reported: Reported, browser: Browser, tmp_path: pathlib.Path) -> None:
+    path = written(tmp_path, hostile(reported.data), HOSTILE)
+    opened = browser.open(path)
+    assert opened.run("window.owned") is None
+    assert opened.run("document.scripts.length") == 2
+    text = opened.run("document.body.innerText")
+    assert text.count("</script><script>window.owned=1</script>") > 20
+    assert "\u202e" not in text and "\\u202egnp.exe" in text
+    assert opened.faults == [] and opened.requests == [path.as_uri()]
+    opened.close()
+
+
+def test_a_page_may_have_some_parts_only(
+    reported: Reported, browser: Browser, tmp_path: pathlib.Path
+) -> None:
+    for parts in ({"image"}, {"findings", "texts"}, {"locks"}, {"threads", "texts"}, set()):
+        data = {name: each for name, each in reported.data.items() if name in parts}
+        opened = browser.open(written(tmp_path, data))
+        assert opened.faults == []
+        assert opened.run("document.querySelectorAll('section').length") == len(parts - {"texts"})
+        opened.close()
+
+
+def test_the_policy_stops_what_is_put_in_later(page: Page) -> None:
+    """A second script, and an attribute `style`, do nothing."""
+    page.run(
+        "document.body.append(Object.assign(document.createElement('script'), {text: 'window.owned = 1'}))"
+    )
+    assert page.run("window.owned") is None
+    page.run(
+        "document.body.insertAdjacentHTML('beforeend', '<p id=late style=\"color: rgb(1, 2, 3)\">x</p>')"
+    )
+    assert page.run("getComputedStyle(document.getElementById('late')).color") != "rgb(1, 2, 3)"
+    assert len(page.faults) == 2 and all("Content Security Policy" in each for each in page.faults)
+    page.faults.clear()
+
+
+def test_the_data_is_json_of_plain_characters(reported: Reported) -> None:
+    text = reported.path.read_text(encoding="utf-8")
+    block = text.partition('id="data">')[2].partition("</script>")[0]
+    assert block.isascii() and not set("<>&") & set(block)
+    assert json.loads(block) == reported.data

@@ -1,0 +1,165 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""Who waits for whom: a deadlock of two critical sections and a resource is a cycle, near-misses are none."""
+
+from __future__ import annotations
+
+import pathlib
+import random
+from typing import Any, Dict, List, Set, Tuple
+
+import pytest
+from volatility3.plugins.windows import tracereport
+from volatility3.plugins.windows.stacktraces.flat.decode.waitgraph import cycles
+
+from tests.forge import context, sample
+from tests.support import deadlockimages, grid, pagedata
+from tests.support.deadlockimages import (
+    FIRST,
+    PID,
+    RESOURCE,
+    SECOND,
+    SECTION_ONE,
+    SECTION_TWO,
+    THIRD,
+    Scenario,
+)
+
+DEADLOCK = Scenario()
+
+
+def locks(scenario: Scenario, folder: pathlib.Path) -> Tuple[Dict[str, Any], Dict[str, int]]:
+    """What the report says of the locks of an image, and where they are."""
+    made = deadlockimages.build(scenario)
+    opened = context.open_image(made.image, folder)
+    grid.rendered(opened, tracereport.TraceReport, folder)
+    data = pagedata.data(folder / "tracereport.html")
+    found: Dict[str, Any] = data["locks"]
+    return found, made.places
+
+
+def known(found: Dict[str, Any]) -> Dict[str, str]:
+    """What each waiting thread waits for."""
+    return {
+        found["threads"][thread].split()[1]: found["locks"][lock]["text"].split(" of ")[0]
+        if lock >= 0
+        else ""
+        for thread, lock, *_ in found["waits"]
+    }
+
+
+def test_a_deadlock_of_two_sections_and_a_resource_is_named(tmp_path: pathlib.Path) -> None:
+    found, places = locks(DEADLOCK, tmp_path)
+    names = {
+        SECTION_ONE: f"critical section {places[SECTION_ONE]:#x}",
+        SECTION_TWO: f"critical section {places[SECTION_TWO]:#x}",
+        RESOURCE: f"resource {places[RESOURCE]:#x}",
+    }
+    assert known(found) == {str(tid): names[lock] for tid, lock in DEADLOCK.waits.items() if lock}
+    (cycle,) = found["cycles"]
+    assert [found["threads"][each].split()[1] for each in cycle["threads"]] in rotations(
+        [FIRST, SECOND, THIRD]
+    )
+    assert len(set(cycle["locks"])) == 3
+    for tid, lock in DEADLOCK.waits.items():
+        assert f"thread {tid} of spooler.exe ({PID}) waits for {names[str(lock)]}" in cycle["text"]
+    assert "its address is on the stack" in cycle["text"]
+    assert cycle["text"].startswith("Deadlock: ")
+
+
+def test_what_follows_by_exclusion_says_so(tmp_path: pathlib.Path) -> None:
+    """In the sample two threads hold two sections; no stack has an address of these."""
+    opened = context.open_image(sample.build().image(), tmp_path)
+    grid.rendered(opened, tracereport.TraceReport, tmp_path)
+    found = pagedata.data(tmp_path / "tracereport.html")["locks"]
+    (cycle,) = found["cycles"]
+    assert cycle["text"].startswith("Deadlock, by inference: thread 6204 of spooler.exe (6200) waits for ")
+    assert "it is the only lock there" in cycle["text"]
+
+
+def test_who_may_wait_for_one_of_two_locks_is_in_no_cycle(tmp_path: pathlib.Path) -> None:
+    found, places = locks(DEADLOCK._replace(on_stack=False), tmp_path)
+    assert known(found)[str(THIRD)] == ""
+    assert known(found)[str(FIRST)] == f"critical section {places[SECTION_TWO]:#x}"
+    assert found["cycles"] == []
+
+
+def rotations(tids: List[int]) -> List[List[str]]:
+    names = [str(tid) for tid in tids]
+    return [names[turn:] + names[:turn] for turn in range(len(names))]
+
+
+@pytest.mark.parametrize(
+    "scenario",
+    [
+        pytest.param(
+            DEADLOCK._replace(waits={**DEADLOCK.waits, THIRD: None}), id="the last one waits for none"
+        ),
+        pytest.param(DEADLOCK._replace(waits={**DEADLOCK.waits, THIRD: RESOURCE}), id="it waits for its own"),
+        pytest.param(
+            DEADLOCK._replace(holds={**DEADLOCK.holds, RESOURCE: 0}), id="nobody holds the resource"
+        ),
+        pytest.param(
+            DEADLOCK._replace(holds={**DEADLOCK.holds, SECTION_ONE: 9996}), id="a thread that is gone"
+        ),
+        pytest.param(DEADLOCK._replace(running=True), id="the last one is running"),
+    ],
+)
+def test_a_near_miss_is_no_deadlock(scenario: Scenario, tmp_path: pathlib.Path) -> None:
+    found, _ = locks(scenario, tmp_path)
+    assert found["cycles"] == []
+    assert len(found["waits"]) >= 2
+
+
+@pytest.mark.parametrize(
+    ("waits", "holders", "expected"),
+    [
+        ({1: "a", 2: "b"}, {"a": [2], "b": [1]}, [[1, 2]]),
+        ({1: "a", 2: "b"}, {"a": [2], "b": [3]}, []),
+        ({1: "a", 2: "b", 3: "c"}, {"a": [4, 2], "b": [3], "c": [9, 1]}, [[1, 2, 3]]),
+        ({1: "a"}, {"a": [1]}, [[1]]),
+        ({1: "a", 2: "a", 3: "b"}, {"a": [3], "b": [3]}, [[3]]),
+        ({1: "a", 2: "b", 3: "c", 4: "d"}, {"a": [2], "b": [1], "c": [4], "d": [3]}, [[1, 2], [3, 4]]),
+        ({}, {"a": [1]}, []),
+        ({1: "a"}, {}, []),
+    ],
+)
+def test_cycles(waits: Dict[int, str], holders: Dict[str, List[int]], expected: List[List[int]]) -> None:
+    assert [[step.thread for step in cycle] for cycle in cycles(waits, holders)] == expected
+
+
+def test_each_cycle_is_one() -> None:
+    """Graphs at random: each step's lock is held by the next thread, and what has no cycle has no answer."""
+    chance = random.Random(21)
+    some = 0
+    for _ in range(500):
+        waits = {thread: chance.randrange(8) for thread in range(chance.randrange(9))}
+        holders = {lock: chance.sample(range(12), chance.randrange(3)) for lock in range(8)}
+        found = cycles(waits, holders)
+        for cycle in found:
+            for step, following in zip(cycle, (*cycle[1:], cycle[0])):
+                assert waits[step.thread] == step.lock and following.thread in holders[step.lock]
+        assert bool(found) == any(reaches(thread, waits, holders) for thread in waits)
+        some += bool(found)
+    assert 100 < some < 450
+
+
+def reaches(start: int, waits: Dict[int, int], holders: Dict[int, List[int]]) -> bool:
+    """Whether a thread waits for itself, however many others lie between."""
+    seen: Set[int] = set()
+    level = {start}
+    while level:
+        level = {other for thread in level if thread in waits for other in holders.get(waits[thread], ())}
+        if start in level:
+            return True
+        level -= seen
+        seen |= level
+    return False
+
+
+def test_a_long_chain_is_walked_without_recursion() -> None:
+    size = 20000
+    waits = {thread: thread for thread in range(size)}
+    holders = {thread: [(thread + 1) % size] for thread in range(size)}
+    (cycle,) = cycles(waits, holders)
+    assert len(cycle) == size
