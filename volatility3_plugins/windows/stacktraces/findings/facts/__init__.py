@@ -63,7 +63,7 @@ class CheckFacts:
         self.pids = pids
         self.scan = scan
         self.untold: Dict[int, Optional[int]] = {}
-        self._tables: Memo[AddressSpace, functiontables.Tables] = Memo(self._registered)
+        self._tables: Memo[AddressSpace, functiontables.FunctionTables] = Memo(self._registered)
         self._runtimes: Memo[AddressSpace, List[str]] = Memo(self._loaded)
         self._pages: Dict[Tuple[str, int], Optional[Page]] = {}
         self._said: Dict[Tuple[str, int], str] = {}
@@ -134,7 +134,7 @@ class CheckFacts:
         self.untold.setdefault(space.eprocess, space.pid)
         return True
 
-    def _tables_of(self, space: AddressSpace) -> Optional[functiontables.Tables]:
+    def _tables_of(self, space: AddressSpace) -> Optional[functiontables.FunctionTables]:
         """Returns the function tables of a process; None where there are none, on x86 and in the kernel."""
         if space.kernel or space.pointer_size == 4 or not space.layer_name:
             return None
@@ -142,7 +142,7 @@ class CheckFacts:
             self._tables.clear()
         return self._tables[space]
 
-    def _registered(self, space: AddressSpace) -> functiontables.Tables:
+    def _registered(self, space: AddressSpace) -> functiontables.FunctionTables:
         names = self.names(space)
         return functiontables.registered(
             self.image.memory(space), self.image, names, lambda address: self.vad(space, address) is not None

@@ -40,7 +40,7 @@ class Range(Record):
         return f"function table registered for {self.start:#x}-{self.end - 1:#x}"
 
 
-class Tables(Record):
+class FunctionTables(Record):
     """The function tables of a process.
 
     Attributes:
@@ -53,7 +53,9 @@ class Tables(Record):
     whole: bool
 
 
-def registered(memory: Memory, image: Image, names: SpaceNames, known: Callable[[int], bool]) -> Tables:
+def registered(
+    memory: Memory, image: Image, names: SpaceNames, known: Callable[[int], bool]
+) -> FunctionTables:
     """Returns the function tables that a process registered.
 
     Args:
@@ -82,7 +84,7 @@ def registered(memory: Memory, image: Image, names: SpaceNames, known: Callable[
             whole = whole and start is not None and end is not None
             if start and end and start < end:
                 found.append((start, end, node))
-    return Tables([Range(*each) for each in ranges.flatten(found)], whole)
+    return FunctionTables([Range(*each) for each in ranges.flatten(found)], whole)
 
 
 def _missing(end: links.Break, known: Callable[[int], bool]) -> bool:

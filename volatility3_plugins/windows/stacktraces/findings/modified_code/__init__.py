@@ -155,13 +155,19 @@ def led(read: Read, address: int, pointer_size: int) -> Optional[int]:
         address: of the first jump
         pointer_size: 4 or 8
     """
-    found = None
+    way = hops(read, address, pointer_size)
+    return way[-1] if way else None
+
+
+def hops(read: Read, address: int, pointer_size: int) -> Tuple[int, ...]:
+    """Returns where each of the jumps that follow each other leads to; the arguments are those of `led`."""
+    way: Tuple[int, ...] = ()
     for _ in range(_MAX_HOPS):
         target = _jump(read, address, pointer_size)
         if target is None:
             break
-        found = address = target
-    return found
+        way, address = (*way, target), target
+    return way
 
 
 def _jump(read: Read, at: int, pointer_size: int) -> Optional[int]:

@@ -17,7 +17,7 @@ from ...base.image import AddressSpace, Image
 from ...names.symbolizer import KnownModule, SpaceNames
 from ...names.usermodules import vad_at
 from ..facts import CheckFacts
-from ..modified_code import led
+from ..modified_code import hops
 
 ENTERING = (b"\x0f\x05", b"\xcd\x2e")
 """syscall, int 2Eh (Intel 64 and IA-32 Architectures Software Developer's Manual, volume 2)."""
@@ -72,10 +72,10 @@ def patched_stubs(space: AddressSpace, facts: CheckFacts) -> PatchedStubs:
 
 
 class _Patched(Record):
-    """A stub that jumps elsewhere: its name, and the address to which it jumps."""
+    """A stub that jumps elsewhere: its name, and where the jumps on its way lead to, the last one last."""
 
     name: str
-    target: int
+    way: Tuple[int, ...]
 
 
 class PatchedStubs:
@@ -106,11 +106,13 @@ class PatchedStubs:
         patched = self._found.get(number)
         if patched is None or self._names.process is None:
             return None
-        said = f"a sandbox: {patched.name} was patched and leads to {patched.target:#x}, "
+        target = patched.way[-1]
+        said = f"a sandbox: {patched.name} was patched and leads to {target:#x}, "
         vads = self._names.process.vads
-        if vad_at(vads, start) == vad_at(vads, patched.target):
-            return said + "beside this copy of it"
-        known = self._names.module_at(patched.target)
+        # A thunk beside the copy may jump on into the sandbox's module.
+        if any(vad_at(vads, start) == vad_at(vads, each) for each in patched.way):
+            return said + "by way of what lies beside this copy of it"
+        known = self._names.module_at(target)
         if known is not None and self._keeps(known, start):
             return said + f"in {known.module.file}, which keeps the address of this copy of it"
         return None
@@ -140,10 +142,10 @@ class PatchedStubs:
                 continue
             kept = numbers[place]
             skipped = 0 if kept is None else _LOADED
-            target = led(self._memory.read, base + rva + skipped, 8)
+            way = hops(self._memory.read, base + rva + skipped, 8)
             number = _between(numbers, place) if kept is None else kept
-            if target is not None and number is not None:
-                yield number, _Patched(f"{known.module.name}!{name}", target)
+            if way and number is not None:
+                yield number, _Patched(f"{known.module.name}!{name}", way)
 
 
 def _number(code: Optional[bytes]) -> Optional[int]:
