@@ -16,7 +16,7 @@ from tests.support.fleetimages import GENERATIONS, PATCH_LEVELS, Fleet, Machine,
 from tests.support.fleetrun import fleet
 
 IMAGES = int(os.environ.get("STACKFLEET_IMAGES", "24"))
-"""How many images the large test has. `python3 -m benchmarks fleet` runs it with 200."""
+"""How many images the large test has: `STACKFLEET_IMAGES=200 dev.py test tests/fleet/test_night.py`."""
 OWN_STACKS = 50
 GARBAGE = max(IMAGES // 40, 2)
 HOSTILE = IMAGES * 3 // 20
