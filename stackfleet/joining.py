@@ -109,8 +109,10 @@ class Joining(distributed.WorkerPlugin):
         except CheckFailedError as error:
             return str(error)
         said = versions.differences(self._expected, self.found)
-        files = [text for text in (custody.difference(*each) for each in self._files) if text]
-        said += files[:MOST_SAID]
-        if len(files) > MOST_SAID:
-            said.append(f"and {len(files) - MOST_SAID} more paths")
-        return "; ".join(said)
+        return "; ".join(filter(None, (*said, self._files_said())))
+
+    def _files_said(self) -> str:
+        """Returns in words which paths lead to other files here."""
+        said = [text for text in (custody.difference(*each) for each in self._files) if text]
+        more = [f"and {len(said) - MOST_SAID} more paths"] if len(said) > MOST_SAID else []
+        return "; ".join(said[:MOST_SAID] + more)

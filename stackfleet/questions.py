@@ -53,9 +53,8 @@ def rare(by: str, kinds: Sequence[str], max_hosts: int, limit: int, images: int,
     where = asked if partial else f"{asked} AND {EXACT}"
     if by == "StackKey":
         # All that have the same key have the same modules.
-        module_set, of_key = "min(ModuleSet)", "SELECT Key, ModuleSet FROM few"
+        of_key = "SELECT Key, ModuleSet FROM few"
     else:
-        module_set = "NULL"
         of_key = (
             f"SELECT DISTINCT {by} AS Key, ModuleSet FROM traces SEMI JOIN few ON Key = {by} WHERE {where}"
         )
@@ -63,12 +62,11 @@ def rare(by: str, kinds: Sequence[str], max_hosts: int, limit: int, images: int,
     order = "Comparable DESC, Hosts / Among, Outside DESC, Among DESC, Key"
     sql = f"""\
 WITH few AS (
-    SELECT {by} AS Key, count(DISTINCT HostNumber) AS Hosts, {module_set} AS ModuleSet,
-           max(Unbacked) > 0 AS Outside
-    FROM traces JOIN hosts USING (ImageId)
-    WHERE {where}
-    GROUP BY {by}
-    HAVING count(DISTINCT HostNumber) <= {max_hosts}
+    SELECT Key, count(*) AS Hosts, min(ModuleSet) AS ModuleSet, bool_or(Outside) AS Outside
+    FROM (SELECT {by} AS Key, HostNumber, min(ModuleSet) AS ModuleSet, max(Unbacked) > 0 AS Outside
+          FROM traces JOIN hosts USING (ImageId) WHERE {where} GROUP BY {by}, HostNumber)
+    GROUP BY Key
+    HAVING count(*) <= {max_hosts}
 ), versions AS (
     SELECT Version, bitstring_agg(HostNumber, 1, {max(images, 1)}) AS Bits
     FROM modules JOIN hosts USING (ImageId)

@@ -1,89 +1,32 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""Images and lakes that several tests look at."""
+"""Without the extra of stackfleet its tests are skipped; else they have the fixtures of `fleetnight`."""
 
 from __future__ import annotations
 
-import dataclasses
-import os
+import importlib.util
 import pathlib
-import random
-from typing import Dict
+from typing import Any, List, Optional
 
 import pytest
 
-from tests.support.fleetimages import GENERATIONS, PATCH_LEVELS, Fleet, Machine, new_fleet
-from tests.support.fleetrun import fleet
+MISSING: List[str] = [
+    name
+    for name in ("distributed", "duckdb", "psutil", "pyarrow", "rich")
+    if importlib.util.find_spec(name) is None
+]
 
-IMAGES = int(os.environ.get("STACKFLEET_IMAGES", "24"))
-"""How many images the large test has. `python3 -m benchmarks fleet` runs it with 200."""
-OWN_STACKS = 50
-GARBAGE = max(IMAGES // 40, 2)
-HOSTILE = IMAGES * 3 // 20
-
-
-@dataclasses.dataclass
-class Night:
-    """Images of a night, what was done with them, and where the tables went."""
-
-    fleet: Fleet
-    lake: pathlib.Path
-    code: int
-    said: str
-    bad: Dict[str, pathlib.Path]
-    planted: Machine
+if not MISSING:
+    from tests.support.fleetnight import few, night  # noqa: F401
 
 
-def machines(count: int) -> Dict[int, Machine]:
-    """Most machines are of one generation, as in a company."""
-    found = {}
-    for number in range(count):
-        generation = "win10-x64" if number % 2 else GENERATIONS[number // 2 % len(GENERATIONS)]
-        patch = 0 if number % 3 else number % PATCH_LEVELS
-        found[number] = Machine(
-            number, generation, patch, number % 7, OWN_STACKS, planted=number == 1, paging=number
-        )
-    return found
+class SkippedModule(pytest.Module):
+    """A module that cannot be imported here."""
+
+    def collect(self) -> Any:
+        pytest.skip(f"pip install '.[fleet]': {', '.join(MISSING)} missing", allow_module_level=True)
 
 
-def hostile(data: bytes, seed: int) -> bytes:
-    """An image in which pages, and words of pages, are overwritten at random."""
-    chance, changed = random.Random(seed), bytearray(data)
-    for _ in range(60):
-        place = chance.randrange(0x2000, len(changed) - 8)
-        changed[place : place + 8] = chance.choice((bytes(8), b"\xff" * 8, chance.randbytes(8)))
-    return bytes(changed)
-
-
-@pytest.fixture(scope="session")
-def night(tmp_path_factory: pytest.TempPathFactory) -> Night:
-    """The large run: all kinds of images, some of which cannot be read."""
-    folder = tmp_path_factory.mktemp("fleet")
-    made = new_fleet(folder / "images")
-    known = machines(IMAGES - GARBAGE - 2)
-    for number, machine in known.items():
-        path = made.add(machine)
-        if 2 <= number < 2 + HOSTILE:
-            path.write_bytes(hostile(path.read_bytes(), number))
-    bad = {}
-    for number in range(GARBAGE):
-        bad[f"garbage{number}"] = random.Random(number).randbytes(1 << 18)
-    bad.update(hangs=b"HANG" + bytes(1 << 16), eats=b"EATS" + bytes(1 << 16))
-    paths = {name: made.folder / f"{name}.raw" for name in bad}
-    for name, data in bad.items():
-        paths[name].write_bytes(data)
-    made.ready()
-    lake = folder / "lake"
-    limits = ("--timeout", "40", "--memory", "600M", "--workers", "2", "--case", "night", "--note", "a test")
-    done = fleet("run", *made.paths, *paths.values(), "-o", lake, *limits, *made.options, timeout=3600)
-    return Night(made, lake, done.returncode, done.stderr, paths, known[1])
-
-
-@pytest.fixture(scope="session")
-def few(tmp_path_factory: pytest.TempPathFactory) -> Fleet:
-    """Three images that all can be read."""
-    made = new_fleet(tmp_path_factory.mktemp("few") / "images")
-    for number in range(3):
-        made.add(Machine(number, own=3))
-    made.ready()
-    return made
+def pytest_pycollect_makemodule(module_path: pathlib.Path, parent: Any) -> Optional[pytest.Module]:
+    """Puts a module that is skipped into the place of each, if something is missing."""
+    return SkippedModule.from_parent(parent, path=module_path) if MISSING else None

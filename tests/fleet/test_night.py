@@ -7,7 +7,7 @@ from __future__ import annotations
 import hashlib
 import json
 
-from tests.fleet.conftest import IMAGES, Night
+from tests.support.fleetnight import IMAGES, Night
 from tests.support.fleetrun import children, fleet, manifests
 
 

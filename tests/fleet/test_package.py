@@ -1,0 +1,78 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""The package beside the plugins: what it imports, what is missing, what listens, which files are equal."""
+
+from __future__ import annotations
+
+import ast
+import pathlib
+import subprocess
+import sys
+
+import psutil
+import pytest
+
+from stackfleet import custody
+from stackfleet.engine import connected
+from stackfleet.job import Job, Reading
+from stackfleet.joining import Joining
+from stackfleet.versions import differences, of_packages
+from tests.conftest import ROOT
+
+SOURCES = sorted((ROOT / "stackfleet").glob("*.py"))
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.name))
+def test_source_is_python_3_9_and_no_longer_than_a_subject(path: pathlib.Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    ast.parse(text, feature_version=(3, 9))
+    assert text.count("\n") <= 450
+
+
+def test_no_plugin_imports_it() -> None:
+    plugins = (ROOT / "volatility3_plugins").rglob("*.py")
+    assert not [path for path in plugins if "stackfleet" in path.read_text(encoding="utf-8")]
+
+
+def test_without_its_extra_it_says_what_is_missing() -> None:
+    command = [sys.executable, "-S", "-m", "stackfleet", "status", "lake"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert "stackfleet needs distributed, duckdb" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_nothing_listens_but_to_this_machine() -> None:
+    before = {each.laddr for each in psutil.Process().net_connections() if each.status == "LISTEN"}
+    with connected(None, 1):
+        here = {each.laddr for each in psutil.Process().net_connections() if each.status == "LISTEN"}
+    assert {address.ip for address in here - before} <= {"127.0.0.1"}
+
+
+def test_other_versions_are_named() -> None:
+    mine = of_packages()
+    assert differences(mine, mine) == []
+    assert differences(mine, {**mine, "pyarrow": "1"}) == [f"pyarrow 1 instead of {mine['pyarrow']}"]
+    assert "dask is missing" in differences(mine, {k: v for k, v in mine.items() if k != "dask"})[0]
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda path: None, ""),
+        (lambda path: path.write_bytes(b"longer" * 100000), "bytes here"),
+        (lambda path: path.write_bytes(bytes(99999) + b"x"), "other content"),
+        (lambda path: path.unlink(), "cannot be read here"),
+    ],
+)
+def test_a_path_that_leads_to_another_file_is_named(
+    change: object, said: str, tmp_path: pathlib.Path
+) -> None:
+    path = tmp_path / "a.raw"
+    path.write_bytes(bytes(100000))
+    seen = custody.probe(str(path))
+    change(path)  # type: ignore[operator]
+    assert said in custody.difference(str(path), 100000, seen)
+    job = Job(str(path), 100000, 0, seen, str(tmp_path), Reading())
+    joining = Joining(Reading(), of_packages(), [job] * 9, "topic")
+    assert bool(said) == ("and 6 more paths" in joining._files_said())
