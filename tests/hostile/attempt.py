@@ -16,10 +16,11 @@ from typing import Any, Dict, Iterator, List, NamedTuple, Set, Tuple
 from volatility3 import framework
 from volatility3.cli import CommandLine, text_renderer
 from volatility3.framework import interfaces
+from volatility3.plugins.windows.stacktraces.rows.columns import WRITERS
 
 from tests.forge.context import Opened
 
-from .plugins import Options, Plugin
+from .plugins import Options, Plugin, full_name
 
 # The lowest Volatility that is supported has no renderer for Parquet.
 if importlib.util.find_spec("volatility3.plugins.renderers"):
@@ -72,7 +73,8 @@ def perform(opened: Opened, plugin: Plugin, options: Options) -> Outcome:
         wrong += _cells(columns, rows)
         for renderer in renderers():
             wrong += _rendered(renderer, grid, columns)
-        wrong += _files(pathlib.Path(folder), output, bool(options.get("dump")))
+        writes = bool(options.get("dump")) or full_name(plugin).partition(".")[2] in WRITERS
+        wrong += _files(pathlib.Path(folder), output, writes)
         os.chdir("/")
     return Outcome(columns, rows, wrong)
 

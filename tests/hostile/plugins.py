@@ -23,6 +23,8 @@ Plugin = Type[interfaces.plugins.PluginInterface]
 Options = Dict[str, Any]
 
 _NETWORK = "fetch_symbols"
+_WORDS = ("weight", "baseline")
+"""Options that take a word of a few, or a file: nothing else gets as far as an image."""
 _GLOBS = ("*!*", "nt!*", "*0x1*", "<*", "[!a-m]*")
 
 
@@ -61,7 +63,7 @@ def options(plugin: Plugin, chance: random.Random) -> Options:
             chosen[each.name] = True
         elif isinstance(each, requirements.StringRequirement) and chance.random() < 0.3:
             chosen[each.name] = chance.choice(_GLOBS)
-    return chosen
+    return {name: value for name, value in chosen.items() if name not in _WORDS}
 
 
 def switches(plugin: Plugin) -> Options:

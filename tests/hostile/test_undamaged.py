@@ -9,7 +9,7 @@ from typing import List, Set
 
 import pytest
 from volatility3.plugins.windows.stacktraces.base.decode.status import Word
-from volatility3.plugins.windows.stacktraces.rows.columns import PLUGINS
+from volatility3.plugins.windows.stacktraces.rows.columns import PLUGINS, WRITERS
 
 from tests.conftest import SHARED
 from tests.forge import context, kernels, real_sets
@@ -51,8 +51,8 @@ def alarms(image: Image, folder: pathlib.Path, scan_processes: bool = False) -> 
     found: Set[str] = set()
     for plugin in plugins.discover():
         name = plugins.full_name(plugin)
-        # The flat tables have what these plugins find, in other columns.
-        if name.rpartition(".")[2] not in PLUGINS:
+        # The flat tables and the pages have what these plugins find, in another form.
+        if name.rpartition(".")[2] not in set(PLUGINS) - WRITERS:
             continue
         options = {**plugins.switches(plugin), "scan_processes": scan_processes}
         answer = answer_of(opened, plugin, options)
