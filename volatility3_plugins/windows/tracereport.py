@@ -67,7 +67,7 @@ class TraceReport(interfaces.plugins.PluginInterface):
         written = graph.write(self, "tracereport.html", html.page(title, report.data(facts, found, waiting)))
         tree = report.drawn.tree
         said = (
-            Word.STACKS_CUT if tree.cut or report.cut else None,
+            Word.STACKS_CUT if tree.cut or report.lists.cut else None,
             Word.SUM_LIMIT if tree.capped else None,
         )
         for kind, figures in report.drawn.kinds.items():

@@ -32,7 +32,6 @@ from .imagefiles import ImageFile, content, image_files, sha256
 VERSION = "2.0.0"
 """Version of this set of plugins."""
 
-JOINED = " | "
 MAX_WARNINGS = 256
 MAX_WARNING = 1000
 """Warnings whose text is kept, and the characters of each."""
@@ -203,7 +202,7 @@ def gather(image: Image, totals: Totals, warnings: Warnings, hashes: bool = Fals
         pages_wanted=image.pages_wanted,
         pages_missing=image.pages_missing,
         warnings=warnings.count,
-        warning_text=JOINED.join(warnings.texts),
+        warning_text=schema.WARNING_SEPARATOR.join(warnings.texts),
         status=said,
     )
 

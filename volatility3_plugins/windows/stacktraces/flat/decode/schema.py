@@ -57,6 +57,8 @@ ARCHES = ("x64", "x86")
 
 STACK_SEPARATOR = "; "
 """What stands between the frames in a column Stack."""
+WARNING_SEPARATOR = " | "
+"""What stands between the warnings in WarningText."""
 
 TRAP, SCAN, RECORDED = "trap", "scan", "recorded"
 HOWS: Dict[str, str] = {

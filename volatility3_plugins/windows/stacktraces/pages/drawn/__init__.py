@@ -7,25 +7,14 @@ Of all modules of this room only this one knows the stacks of `flat`.
 
 from __future__ import annotations
 
-from typing import Dict, Iterable, List, Set, Tuple
+from typing import Dict, List, Sequence, Set, Tuple
 
 from ...base.decode.record import Record
 from ...flat.decode.schema import SCAN, THREAD_KINDS
 from ...flat.frames import FlatFrame, OfFrames
 from ...flat.stack import FlatStack
 from ...names.decode.rules import UNLOADED as UNLOADED_BACKING
-from ..prefixes import (
-    CODE,
-    GUESSED,
-    LEVEL,
-    MAX_KEPT,
-    NO_FRAMES,
-    REST,
-    UNBACKED,
-    UNLOADED,
-    UNREADABLE,
-    Prefixes,
-)
+from ..prefixes import MAX_KEPT, Prefixes
 
 COUNT, BYTES, THREADS = "count", "bytes", "threads"
 WEIGHTS: Dict[str, str] = {COUNT: "stacks", BYTES: "bytes", THREADS: "threads"}
@@ -68,9 +57,8 @@ class Drawn:
         self._weight = weight
         self._merged = merged
         self._threads: Set[Tuple[str, object]] = set()
-        self._frames = OfFrames(lambda frame: self._name(frame, 0))
-        self._guesses = OfFrames(lambda frame: self._name(frame, GUESSED))
-        self._none = self.tree.name(NO_FRAMES, look=REST)
+        self._frames = OfFrames(lambda frame: self._name(frame, False))
+        self._guesses = OfFrames(lambda frame: self._name(frame, True))
 
     def add(self, stack: FlatStack) -> None:
         """Draws a stack. What is no stack, and what weighs nothing, is counted with the weight 0."""
@@ -79,8 +67,7 @@ class Drawn:
         if weight:
             space = stack.space
             process = space.process if self._merged else f"{space.process} ({space.pid})"
-            levels = [self.tree.name(stack.kind, look=LEVEL), self.tree.name(process, look=LEVEL)]
-            weight = self.tree.add([*levels, *self._names(stack)], weight)
+            weight = self.tree.add_stack(stack.kind, process, self._names(stack), weight)
         self.kinds[stack.kind] = KindFigures(
             known.stacks + 1, known.frames + len(stack.frames), known.weight + weight
         )
@@ -98,25 +85,23 @@ class Drawn:
         self._threads.add(thread)
         return 1
 
-    def _names(self, stack: FlatStack) -> Iterable[int]:
+    def _names(self, stack: FlatStack) -> Sequence[int]:
         """Returns the names of the frames, outermost first."""
-        if not stack.frames:
-            return [self._none]
         if not stack.walked:
-            return map(self._frames.__getitem__, reversed(stack.frames))
+            return list(map(self._frames.__getitem__, reversed(stack.frames)))
         names: List[int] = []
         for frame, walked in zip(stack.frames, stack.walked):
             guessed = walked.how == SCAN or not walked.sure
             names.append(self._guesses[frame] if guessed else self._frames[frame])
-        return reversed(names)
+        return names[::-1]
 
-    def _name(self, frame: FlatFrame, guessed: int) -> int:
-        if frame.name is None:
-            return self.tree.name(frame.shown, look=UNREADABLE | guessed)
-        look = CODE
-        if frame.name.backing == UNLOADED_BACKING:
-            look = UNLOADED
-        elif frame.unbacked:
-            look = UNBACKED
-        text = f"{frame.module}!{frame.function}" if frame.module and frame.function else frame.shown
-        return self.tree.name(text, frame.module or "", look | guessed)
+    def _name(self, frame: FlatFrame, guessed: bool) -> int:
+        return self.tree.frame(
+            frame.shown,
+            frame.module,
+            frame.function,
+            readable=frame.name is not None,
+            unloaded=frame.name is not None and frame.name.backing == UNLOADED_BACKING,
+            unbacked=frame.unbacked,
+            guessed=guessed,
+        )

@@ -80,6 +80,7 @@ class Prefixes:
         self._own: Dict[bytes, int] = {}
         self._before: Optional[Dict[bytes, int]] = None
         self._cut = self.name(CUT, look=REST)
+        self._none = self.name(NO_FRAMES, look=REST)
 
     def __len__(self) -> int:
         """Returns how many distinct stacks there are."""
@@ -95,6 +96,34 @@ class Prefixes:
             found = self._numbers[box] = len(self.boxes)
             self.boxes.append(box)
         return found
+
+    def frame(
+        self,
+        shown: str,
+        module: Optional[str],
+        function: Optional[str],
+        *,
+        readable: bool,
+        unloaded: bool,
+        unbacked: bool,
+        guessed: bool,
+    ) -> int:
+        """Returns the number of the name of a frame: all calls from one function have the same.
+
+        Args:
+            shown: the frame in words
+            module, function: where the code is; None where that is not known
+            readable: whether the address is in the image
+            unloaded: whether a module lay there that is gone
+            unbacked: whether no image and no mapped file backs it
+            guessed: whether it is a guess, or was found by way of one
+        """
+        guess = GUESSED if guessed else 0
+        if not readable:
+            return self.name(shown, look=UNREADABLE | guess)
+        look = UNLOADED if unloaded else UNBACKED if unbacked else CODE
+        text = f"{module}!{function}" if module and function else shown
+        return self.name(text, module or "", look | guess)
 
     def add(self, names: Iterable[int], weight: int) -> int:
         """Adds a stack.
@@ -113,6 +142,18 @@ class Prefixes:
         if self._put(self._own, names, weight):
             self.cut += weight
         return weight
+
+    def add_stack(self, kind: str, process: str, frames: Sequence[int], weight: int) -> int:
+        """Adds a stack below its kind and its process; see `add`.
+
+        Args:
+            kind: what the stack is
+            process: in words
+            frames: numbers of the names of its frames, outermost first; none for a stack without frames
+            weight: how much it counts
+        """
+        levels = [self.name(kind, look=LEVEL), self.name(process, look=LEVEL)]
+        return self.add([*levels, *(frames or [self._none])], weight)
 
     def compare(self, stacks: Iterable[Tuple[Sequence[str], int]]) -> None:
         """Adds the weights of a baseline.
