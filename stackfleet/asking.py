@@ -13,9 +13,10 @@ from typing import IO, Callable
 from . import output, questions
 from .database import Database, SqlError
 from .export import LINES, Export
+from .job import Reading
 from .lake import Lake
 from .layout import TABLES, TRACES
-from .planning import WrongUseError
+from .planning import WrongUseError, folders
 from .questions import KEYS, SEVERITIES, Question
 
 Commands = "argparse._SubParsersAction[argparse.ArgumentParser]"
@@ -48,6 +49,46 @@ def add_to(commands: Commands, count: Callable[[str], int]) -> None:  # type: ig
     _of_stacks(differ)
 
     _add_export(commands)
+    _add_report(commands)
+
+
+def _add_report(commands: Commands) -> None:  # type: ignore[valid-type]
+    text = "pages to read: one of all images, and one for each image"
+    made = commands.add_parser("report", help=text, description=text)  # type: ignore[attr-defined]
+    made.set_defaults(command=_report)
+    made.add_argument("lake", metavar="LAKE", help="folder of the lake")
+    made.add_argument(
+        "-o",
+        "--output",
+        metavar="FILE.html|FOLDER",
+        default="stackfleet-report",
+        help="the page of all images, or the folder for all pages (default: %(default)s)",
+    )
+    made.add_argument("--memory-limit", metavar="SIZE", help="the most that DuckDB may hold, such as 4GB")
+    made.add_argument("--plugin-dirs", default="", help="folders of plugins, with ; between")
+
+
+def _report(asked: argparse.Namespace) -> int:
+    from .opening import prepare
+
+    prepare(Reading(plugin_dirs=folders(asked.plugin_dirs)))
+    try:
+        # The plugins have the form of the pages.
+        from .report import Report, place
+    except ImportError as error:
+        raise WrongUseError(
+            f"the plugins are not found, --plugin-dirs names their folder: {error}"
+        ) from error
+    where = place(asked.output)
+    try:
+        report = Report(Lake(asked.lake), where, asked.memory_limit)
+        report.write()
+    except SqlError as error:
+        raise WrongUseError(str(error)) from error
+    except OSError as error:
+        raise WrongUseError(f"{error.filename or where.first} cannot be written: {error.strerror}") from error
+    print(f"{where.first}: {report.images} images done, {report.failed} failed")
+    return 0
 
 
 def _add_export(commands: Commands) -> None:  # type: ignore[valid-type]

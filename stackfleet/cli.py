@@ -16,7 +16,7 @@ from typing import Optional
 from . import asking
 from .job import Custody, Limits, Reading
 from .lake import Lake, LakeError
-from .planning import Plan, Settings, WrongUseError, absolute, plan
+from .planning import Plan, Settings, WrongUseError, absolute, folders, plan
 
 ALL_DONE, WRONG_USE, SOME_FAILED, INTERRUPTED = 0, 2, 3, 130
 
@@ -104,14 +104,10 @@ def _add_run(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     volatility.add_argument("--offline", action="store_true", help="download nothing")
 
 
-def _folders(text: str) -> tuple[str, ...]:
-    return tuple(absolute(each) for each in text.split(";") if each)
-
-
 def _settings(asked: argparse.Namespace) -> Settings:
     reading = Reading(
-        plugin_dirs=_folders(asked.plugin_dirs),
-        symbol_dirs=_folders(asked.symbol_dirs),
+        plugin_dirs=folders(asked.plugin_dirs),
+        symbol_dirs=folders(asked.symbol_dirs),
         cache_path=asked.cache_path and absolute(asked.cache_path),
         offline=asked.offline,
         fetch_symbols=asked.fetch_symbols,

@@ -13,7 +13,7 @@ from typing import Any, Optional
 
 import duckdb
 
-from .lake import DONE, Lake, LakeError
+from .lake import DONE, Lake, LakeError, Manifest
 from .layout import TABLES, manifest_file
 
 MANIFESTS = "manifests"
@@ -68,13 +68,20 @@ class Database:
         lake: the lake
         memory: the most that DuckDB may hold, such as `1GB`; None for its own limit
         threads: how many it uses; None for one a processor
+        manifests: those of the images that the views have; None for all of the lake
     """
 
-    def __init__(self, lake: Lake, memory: Optional[str] = None, threads: Optional[int] = None) -> None:
+    def __init__(
+        self,
+        lake: Lake,
+        memory: Optional[str] = None,
+        threads: Optional[int] = None,
+        manifests: Optional[Sequence[Manifest]] = None,
+    ) -> None:
         self.images = 0
         self._files: dict[str, list[str]] = {name: [] for name in TABLES}
         self._manifests = []
-        for manifest in lake.manifests():
+        for manifest in lake.manifests() if manifests is None else manifests:
             self._manifests.append(str(manifest_file(str(lake.folder), manifest["image_id"])))
             if manifest["status"] == DONE:
                 self.images += 1

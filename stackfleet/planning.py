@@ -105,6 +105,11 @@ def absolute(path: str) -> str:
     return os.path.abspath(path)
 
 
+def folders(text: str) -> tuple[str, ...]:
+    """Returns the folders that an option names, with ; between."""
+    return tuple(absolute(each) for each in text.split(";") if each)
+
+
 def reason(
     before: Manifest, path: str, facts: os.stat_result, reading: Reading, found: dict[str, str]
 ) -> Optional[str]:

@@ -89,7 +89,8 @@ WITH few AS (
 )
 SELECT Key AS {by}, Hosts, Among, Comparable, list_sort(list(DISTINCT Host)) AS Hostnames,
        list_sort(list(DISTINCT Kind)) AS Kinds, list_sort(list(DISTINCT Process))[1:8] AS Processes,
-       sum(Count)::BIGINT AS Count, max(Unbacked) AS Unbacked, min(Stack) AS Stack
+       sum(Count)::BIGINT AS Count, max(Unbacked) AS Unbacked, min(Stack) AS Stack,
+       list_sort(list(DISTINCT ImageId))[1:8] AS ImageIds
 FROM ranked JOIN traces ON {by} = Key JOIN hosts USING (ImageId)
 WHERE {where}
 GROUP BY Key, Hosts, Among, Comparable, Outside
@@ -166,17 +167,19 @@ WHERE status = 'done' AND (starts_with(image_id, {text}) OR Host = upper({text})
 ORDER BY image_id"""
 
 
-def findings(severity: str, unchecked: bool) -> Question:
+def findings(severity: str, unchecked: bool, limit: int = 0) -> Question:
     """Returns what was found in all images: the worst first, and of equals what the fewest hosts have.
 
     Args:
         severity: the least
         unchecked: whether checks that could not run are rows, at the end
+        limit: how many rows; 0 for all
     """
     severities = SEVERITIES[: SEVERITIES.index(severity) + 1]
     where = one_of("Severity", severities) + (" OR Severity IS NULL" if unchecked else "")
     order = f"list_position({list(SEVERITIES)}, Severity)"
     sure = f"list_position({list(CONFIDENCES)}, Confidence)"
+    few = f" LIMIT {limit}" if limit else ""
     sql = f"""\
 WITH every AS (
     SELECT *, coalesce(StackKey, regexp_replace(Symbol, '[+]0x[0-9a-f]+$', ''), '') AS Same
@@ -188,7 +191,7 @@ WITH every AS (
 SELECT Severity, Confidence, Finding, Hosts, Host, PID, Process, TID, Kind, Frame, Address, Symbol, How,
        Evidence, Innocent, Technique, StackKey, TraceId, ImageId, Status
 FROM every JOIN spread USING (Finding, Same)
-ORDER BY {order} NULLS LAST, Hosts, {sure}, Finding, Host, ImageId, PID, TID, Address"""
+ORDER BY {order} NULLS LAST, Hosts, {sure}, Finding, Host, ImageId, PID, TID, Address{few}"""
     if unchecked:
         return Question(sql)
     said = "{} checks could not run on an image (--unchecked lists them)"

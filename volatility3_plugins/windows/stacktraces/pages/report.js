@@ -24,6 +24,10 @@ const MOST_FRAMES = 1100;
  * @property {number | null} frame
  * @property {number[]} frames
  * @property {string} status
+ * @property {number} [hosts] how many hosts have the same
+ * @property {Link} [image] the page of its image
+ *
+ * @typedef {[string, string]} Link where it leads, and what it says
  *
  * @typedef {object} Thread
  * @property {string} process
@@ -49,7 +53,33 @@ const MOST_FRAMES = 1100;
  * @property {[string, string][]} unchecked
  * @property {Record<string, {meaning: string, innocent: string, next: string}>} checks
  *
+ * @typedef {object} FleetImage
+ * @property {string} name
+ * @property {string} path
+ * @property {string} host
+ * @property {string} status
+ * @property {string} reason why it failed
+ * @property {string} taken
+ * @property {string} windows
+ * @property {number[]} found how many findings, the severe ones first
+ * @property {Link | null} page
+ *
+ * @typedef {object} RareStack
+ * @property {number} hosts
+ * @property {number} among
+ * @property {boolean} comparable
+ * @property {string} names
+ * @property {string} kinds
+ * @property {string} processes
+ * @property {number} count
+ * @property {number} unbacked
+ * @property {number[]} frames
+ * @property {Link[]} images
+ *
  * @typedef {object} Data
+ * @property {Link} [up]
+ * @property {{images: FleetImage[], done: number, failed: number, hosts: number}} [lake]
+ * @property {{stacks: RareStack[], notes: string[]}} [rare]
  * @property {{rows: [string, string, string][], complete: [string, number, number][], warnings: string[]}} [image]
  * @property {Findings} [findings]
  * @property {FlameData} [flame]
@@ -69,6 +99,11 @@ function stackText(data, frames, marked = null) {
   return texts.join("\n");
 }
 
+/** @param {Data} data @param {number[]} frames */
+function innermost(data, frames) {
+  return stackText(data, frames.slice(0, 8)).split("\n").join(" ← ");
+}
+
 /**
  * A list with a search, columns by which it can be sorted, and the stack of the chosen row below it.
  * @template T
@@ -77,8 +112,9 @@ function stackText(data, frames, marked = null) {
  * @param {{name: string, kind: string, value: (thing: T) => string | number}[]} columns
  * @param {(thing: T) => string} text what is searched
  * @param {(thing: T) => string} stack what stands below the list
+ * @param {(thing: T) => Link[]} [links] stand there, too
  */
-function table(label, things, columns, text, stack) {
+function table(label, things, columns, text, stack, links = () => []) {
   /** @type {string[]} */
   const texts = [];
   let shown = things.map((_, place) => place);
@@ -87,6 +123,11 @@ function table(label, things, columns, text, stack) {
   const below = make("pre", "stack");
   below.tabIndex = 0;
   const found = make("output", "found");
+  const leads = make("p", "links");
+  const choose = (/** @type {T | undefined} */ chosen) => {
+    below.textContent = chosen === undefined ? "" : stack(chosen);
+    leads.replaceChildren(...(chosen === undefined ? [] : links(chosen)).map(link));
+  };
   const thing = (/** @type {number} */ row) => /** @type {T} */ (things[shown[row] ?? 0]);
   const list = new List(
     label,
@@ -94,12 +135,12 @@ function table(label, things, columns, text, stack) {
       const cell = value(thing(row));
       return make("span", kind, typeof cell !== "number" ? cell : kind.includes("plain") ? String(cell) : count(cell));
     }),
-    (row) => { below.textContent = stack(thing(row)); },
+    (row) => choose(thing(row)),
   );
   const show = () => {
     found.textContent = `${count(shown.length)} of ${count(things.length)}`;
     list.show(shown.length);
-    below.textContent = shown.length ? stack(thing(0)) : "";
+    choose(shown.length ? thing(0) : undefined);
   };
   const search = field("Search", (wanted) => {
     const word = wanted.trim().toLowerCase();
@@ -127,8 +168,58 @@ function table(label, things, columns, text, stack) {
     press.disabled = !things.length;
     head.append(press);
   });
-  const element = make("div", "", make("div", "bar", search.label, found), head, list.element, below);
+  const element = make("div", "", make("div", "bar", search.label, found), head, list.element, leads, below);
   return { element, show };
+}
+
+/** @param {Link} to */
+function link([page, text]) {
+  const made = make("a", "", text);
+  made.href = page;
+  return made;
+}
+
+/** @param {NonNullable<Data["lake"]>} lake */
+function lakePart(lake) {
+  const said = `${some(lake.done, "image")} of ${some(lake.hosts, "host")} ${lake.done === 1 ? "is" : "are"} done, ${count(lake.failed)} failed.`;
+  const made = make("div", "", make("p", "", said));
+  const more = lake.done + lake.failed - lake.images.length;
+  if (more) made.append(make("p", "note", `${some(more, "more image")} with fewer findings ${more === 1 ? "has a page and is" : "have pages and are"} not in the list.`));
+  const found = ["High", "Medium", "Low"].map((name, place) =>
+    ({ name, kind: "number", value: (/** @type {FleetImage} */ image) => image.found[place] ?? 0 }));
+  const list = table("Images", lake.images, [
+    { name: "Image", kind: "where", value: (image) => image.name },
+    { name: "Host", kind: "where lesser", value: (image) => image.host },
+    { name: "Status", kind: "short", value: (image) => image.status },
+    ...found,
+    { name: "Taken", kind: "where lesser", value: (image) => image.taken },
+    { name: "About", kind: "frames", value: (image) => image.reason || `Windows ${image.windows}` },
+  ], (image) => `${image.path} ${image.host} ${image.status} ${image.reason} ${image.windows}`,
+  (image) => [image.path, image.reason].filter(Boolean).join("\n"),
+  (image) => image.page ? [image.page] : []);
+  made.append(list.element);
+  return { element: made, show: list.show };
+}
+
+/** @param {Data} data @param {NonNullable<Data["rare"]>} rare */
+function rarePart(data, rare) {
+  const made = make("div", "", make("p", "note", "Counted are hosts. Of those that have the same versions of all modules in a stack, few have the stack; the rarest come first, and last those that too few hosts can have."));
+  for (const each of rare.notes) made.append(make("p", "note", each));
+  const list = table("Rare stacks", rare.stacks, [
+    { name: "Hosts", kind: "number", value: (stack) => stack.hosts },
+    { name: "Among", kind: "number", value: (stack) => stack.among },
+    { name: "Unbacked", kind: "number lesser", value: (stack) => stack.unbacked },
+    { name: "Count", kind: "number lesser", value: (stack) => stack.count },
+    { name: "Host", kind: "where", value: (stack) => stack.names },
+    { name: "Process", kind: "where lesser", value: (stack) => stack.processes },
+    { name: "Stack", kind: "frames", value: (stack) => innermost(data, stack.frames) },
+  ], (stack) => `${stack.names} ${stack.kinds} ${stack.processes} ${stackText(data, stack.frames)}`,
+  (stack) => {
+    const said = stack.comparable ? "" : "Too few hosts have these versions of modules to say that it is rare.";
+    return [`${stack.kinds} of ${stack.processes}`, said, stackText(data, stack.frames)].filter(Boolean).join("\n\n");
+  }, (stack) => stack.images);
+  made.append(list.element);
+  return { element: made, show: list.show };
 }
 
 /** @param {NonNullable<Data["image"]>} image */
@@ -161,6 +252,7 @@ function findingsPart(data, findings) {
   const said = cards.length ? `${some(total, "finding")}: ${kinds.join(", ")}.` : "The checks found nothing.";
   const key = "In stacks ! stands before what no image and no mapped file backs, ? before a guess, ◀ behind the frame that was found.";
   const made = make("div", "", make("p", "", said));
+  if (cards.length < total) made.append(make("p", "note", `The first ${count(cards.length)} are shown.`));
   if (cards.length) made.append(make("p", "note", key));
   const place = make("div", "cards");
   let first = 0;
@@ -196,6 +288,7 @@ function cardOf(data, card, check) {
   const rows = [
     ["Evidence", card.evidence],
     ["Confidence", card.confidence],
+    ["Seen on", card.hosts ? some(card.hosts, "host") : ""],
     ["Seen in", card.stacks > 1 ? `${count(card.stacks)} stacks` : ""],
     ["Innocent", card.innocent],
     ["Meaning", check ? check.meaning : ""],
@@ -206,6 +299,7 @@ function cardOf(data, card, check) {
   for (const [name, value] of rows) {
     if (value) facts.append(make("div", "", make("dt", "", name), make("dd", "", value)));
   }
+  if (card.image) facts.append(make("div", "", make("dt", "", "Image"), make("dd", "", link(card.image))));
   const made = make("details", `card ${card.severity}`, title, facts);
   if (card.frames.length) made.append(make("pre", "stack", stackText(data, card.frames, card.frame)));
   made.open = true;
@@ -360,14 +454,13 @@ function locksPart(locks) {
 
 /** @param {Data} data @param {Thread[]} threads */
 function threadsPart(data, threads) {
-  const inner = (/** @type {Thread} */ thread) => stackText(data, thread.frames.slice(0, 8)).split("\n").join(" ← ");
   return table("Stacks of threads", threads, [
     { name: "Process", kind: "where", value: (thread) => thread.process },
     { name: "TID", kind: "number plain", value: (thread) => thread.tid },
     { name: "Kind", kind: "short", value: (thread) => thread.kind },
     { name: "State", kind: "where lesser", value: (thread) => thread.state },
     { name: "Unbacked", kind: "number lesser", value: (thread) => thread.unbacked },
-    { name: "Stack", kind: "frames", value: inner },
+    { name: "Stack", kind: "frames", value: (thread) => innermost(data, thread.frames) },
   ], (thread) => `${thread.process} ${thread.tid} ${thread.kind} ${thread.state} ${stackText(data, thread.frames)} ${thread.status}`,
   (thread) => [stackText(data, thread.frames), thread.status && `Status: ${thread.status}`].filter(Boolean).join("\n\n"));
 }
@@ -378,7 +471,7 @@ function heapsPart(data, heaps) {
     { name: "Bytes", kind: "number", value: (heap) => heap[0] },
     { name: "Blocks", kind: "number", value: (heap) => heap[1] },
     { name: "Process", kind: "where", value: (heap) => heap[2] },
-    { name: "Stack", kind: "frames", value: (heap) => stackText(data, heap[3].slice(0, 8)).split("\n").join(" ← ") },
+    { name: "Stack", kind: "frames", value: (heap) => innermost(data, heap[3]) },
   ], (heap) => `${heap[2]} ${stackText(data, heap[3])} ${heap[4]}`, (heap) => stackText(data, heap[3]));
 }
 
@@ -398,9 +491,7 @@ function start() {
     section.id = id;
     section.setAttribute("aria-labelledby", heading.id);
     main.append(section);
-    const link = make("a", "", title);
-    link.href = `#${id}`;
-    links.append(link);
+    links.append(link([`#${id}`, title]));
   };
   const widget = (/** @type {string} */ id, /** @type {string} */ title, /** @type {{element: HTMLElement, show: () => void}} */ part) => {
     add(id, title, part.element);
@@ -411,9 +502,12 @@ function start() {
     const said = [row("ComputerName"), `Windows ${row("KernelBuild")} ${row("Arch")} ${row("Product")}`, row("CaptureTime")];
     main.append(make("p", "note", said.filter(Boolean).join(" · ")));
   }
+  if (data.up) main.append(make("p", "", link(data.up)));
   if (data.findings) main.append(links);
   if (data.cut) main.append(make("p", "note", `${count(data.cut)} rows of lists are left out: the largest are shown.`));
   if (data.findings) add("findings", "Findings", findingsPart(data, data.findings));
+  if (data.rare) widget("rare", "Rare stacks", rarePart(data, data.rare));
+  if (data.lake) widget("lake", "Images", lakePart(data.lake));
   if (data.image) add("image", "The image", imagePart(data.image));
   if (data.locks) widget("locks", "Who waits for whom", locksPart(data.locks));
   if (data.flame) {

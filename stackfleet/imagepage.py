@@ -1,0 +1,198 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""The page of one image of a lake, from its tables. It needs the plugins, which have the form of pages."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any, Optional
+
+from volatility3.plugins.windows.stacktraces.base.decode.status import Word
+from volatility3.plugins.windows.stacktraces.findings.registry import CHECKS, check_named
+from volatility3.plugins.windows.stacktraces.flat.decode import schema
+from volatility3.plugins.windows.stacktraces.names.decode.rules import UNLOADED
+from volatility3.plugins.windows.stacktraces.names.places import UNBACKED
+from volatility3.plugins.windows.stacktraces.pages.html import flame_data
+from volatility3.plugins.windows.stacktraces.pages.lists import MAX_FINDINGS, Frames, Lists, image_part
+from volatility3.plugins.windows.stacktraces.pages.prefixes import CUT, MAX_NAMES, REST, Prefixes
+from volatility3.plugins.windows.stacktraces.pages.report import check_texts
+
+from .database import Database, quoted
+from .lake import Manifest
+
+_SAME = "Shown, Module, Function, Backing, Unread"
+_FRAMES = f"""\
+of_frames AS (
+    SELECT TraceId, Frame, coalesce(Symbol, '<' || string_split(Status, ', ')[1] || '>') AS Shown, Module,
+           Function, Backing, Symbol IS NULL AS Unread,
+           How = {quoted(schema.SCAN)}
+           OR list_contains(string_split(Status, ', '), {quoted(Word.UNSURE.value)}) AS Guess
+    FROM frames
+), numbered AS (
+    SELECT row_number() OVER (ORDER BY {_SAME}) - 1 AS Number, *
+    FROM (SELECT DISTINCT {_SAME} FROM of_frames)
+)"""
+_DISTINCT = f"WITH {_FRAMES} SELECT * FROM numbered ORDER BY Number LIMIT {MAX_NAMES}"
+"""The distinct frames of an image. What stands for an address that cannot be read is its Status."""
+
+_EQUAL = " AND ".join(f"n.{name} IS NOT DISTINCT FROM f.{name}" for name in _SAME.split(", "))
+_STACKS = f"""\
+WITH {_FRAMES}, of_trace AS (
+    SELECT f.TraceId, list(2 * Number + Guess::BIGINT ORDER BY Frame) AS Frames
+    FROM of_frames f JOIN numbered n ON {_EQUAL}
+    GROUP BY f.TraceId
+)
+SELECT Kind, PID, Process, TID, Owner, Count, Bytes, Unbacked, Status, TraceId, Frames
+FROM traces LEFT JOIN of_trace USING (TraceId)
+ORDER BY Kind, Process, PID, TID, TraceId"""
+"""Each stack, and its frames, innermost first: twice the number of the distinct frame, and 1 for a guess."""
+
+
+_FINDINGS = "SELECT * FROM findings WHERE Severity"
+
+
+class ImagePage:
+    """What the page of an image says.
+
+    Args:
+        database: the views of this image alone
+        manifest: the manifest of the image
+    """
+
+    def __init__(self, database: Database, manifest: Manifest) -> None:
+        self._database = database
+        self._manifest = manifest
+        self._lists = Lists()
+        self._tree = Prefixes()
+        self._kept: dict[str, Frames] = {}
+
+    def data(self, wanted: Collection[str] = ()) -> dict[str, Any]:
+        """Returns the parts of the page.
+
+        Args:
+            wanted: TraceIds of stacks that `stack` will be asked for
+        """
+        # The table has the order of windows.tracefindings.
+        found = list(self._database.rows(f"{_FINDINGS} IS NOT NULL LIMIT {MAX_FINDINGS}"))
+        self._read_stacks({*wanted, *(row["TraceId"] for row in found)})
+        for row in found:
+            made = card(row, self._kept.get(row["TraceId"], ()))
+            self._lists.finding(made, of_check(row["Finding"]))
+        for row in self._database.rows(f"{_FINDINGS} IS NULL LIMIT {MAX_FINDINGS}"):
+            self._lists.unchecked(row["Finding"], row["Evidence"] or "")
+        total = self._database.value("SELECT count(Severity) FROM findings")
+        return {
+            "image": self._image(),
+            "findings": self._lists.findings(total),
+            "flame": flame_data(self._tree, "stacks"),
+            **self._lists.data(),
+        }
+
+    def stack(self, trace_id: str) -> list[str]:
+        """Returns the frames of a stack that `data` was told of, innermost first."""
+        return self._lists.texts(self._kept.get(trace_id, ()))
+
+    def _image(self) -> dict[str, Any]:
+        (row,) = self._database.rows("SELECT * FROM image LIMIT 1")
+        part = image_part([row[column.name] for column in schema.IMAGE])
+        manifest = self._manifest
+        custody = [
+            ("Path", manifest["path"], "Where the image lay when it was read."),
+            ("Case", manifest["case"], "What --case said."),
+            ("Note", manifest["note"], "What --note said."),
+            ("Read", manifest["ended"], "When the reading ended."),
+        ]
+        part["rows"] = [[name, text, meaning] for name, text, meaning in custody if text] + part["rows"]
+        return part
+
+    def _read_stacks(self, wanted: Collection[str]) -> None:
+        """Takes all stacks; keeps the frames of those that are wanted, by TraceId."""
+        lists, tree = self._lists, self._tree
+        frames = list(self._database.rows(_DISTINCT))
+        names: dict[int, int] = {}
+        for row in self._database.rows(_STACKS):
+            places = row["Frames"] or []
+            process = f"{row['Process']} ({row['PID']})"
+            if row["Count"]:
+                for place in places:
+                    if place not in names:
+                        names[place] = self._name(frames, place)
+                tree.add_stack(
+                    row["Kind"], process, [names[place] for place in reversed(places)], row["Count"]
+                )
+            shown: Optional[Frames] = None
+            if row["Kind"] in schema.THREAD_KINDS and row["Owner"] is not None:
+                if lists.room_for_thread():
+                    shown = self._shown(frames, places)
+                    lists.thread(
+                        row["PID"],
+                        row["Process"],
+                        row["TID"],
+                        kind=row["Kind"],
+                        state="",
+                        unbacked=row["Unbacked"] or 0,
+                        frames=shown,
+                        status=row["Status"],
+                    )
+            elif row["Kind"] == schema.HEAP and row["Bytes"]:
+                shown = self._shown(frames, places)
+                lists.heap(row["Bytes"], row["Count"] or 0, process, shown, row["Status"])
+            if row["TraceId"] in wanted:
+                self._kept[row["TraceId"]] = self._shown(frames, places) if shown is None else shown
+
+    def _name(self, frames: list[dict[str, Any]], place: int) -> int:
+        number, guessed = divmod(place, 2)
+        if number >= len(frames):
+            return self._tree.name(CUT, look=REST)
+        frame = frames[number]
+        return self._tree.frame(
+            frame["Shown"],
+            frame["Module"],
+            frame["Function"],
+            readable=not frame["Unread"],
+            unloaded=frame["Backing"] == UNLOADED,
+            unbacked=frame["Backing"] in UNBACKED,
+            guessed=bool(guessed),
+        )
+
+    def _shown(self, frames: list[dict[str, Any]], places: list[int]) -> Frames:
+        made = []
+        for place in places:
+            number, guessed = divmod(place, 2)
+            if number >= len(frames):
+                made.append((CUT, bool(guessed), False))
+            else:
+                frame = frames[number]
+                made.append((frame["Shown"], bool(guessed), frame["Backing"] in UNBACKED))
+        return self._lists.frames(made)
+
+
+def card(row: dict[str, Any], frames: Frames) -> dict[str, Any]:
+    """Returns what a page says of a finding.
+
+    Args:
+        row: of `questions.findings`
+        frames: the numbers of its stack's frames on the page
+    """
+    return {
+        "severity": row["Severity"],
+        "confidence": row["Confidence"] or "",
+        "check": row["Finding"],
+        "process": f"{row['Process']} ({row['PID']})",
+        "tid": row["TID"],
+        "kind": row["Kind"],
+        "symbol": row["Symbol"],
+        "evidence": row["Evidence"] or "",
+        # What is seen in several stacks says so in its evidence.
+        "stacks": 1,
+        "innocent": row["Innocent"] or "",
+        "technique": row["Technique"] or "",
+        "frame": row["Frame"],
+        "frames": frames,
+        "status": row["Status"] or "",
+    }
+
+
+def of_check(name: str) -> Optional[dict[str, str]]:
+    """Returns what pages say of a check; None for one that these plugins do not have."""
+    return check_texts(check_named(name)) if name in CHECKS else None

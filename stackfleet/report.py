@@ -1,0 +1,250 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""The pages of a lake: one of all images, and one for each image. It needs the plugins, as `imagepage` does.
+
+report = Report(lake, place("out"))
+report.write()
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import pathlib
+import re
+import urllib.parse
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple, Optional
+
+from volatility3.plugins.windows.stacktraces.flat.decode.schema import STACK_SEPARATOR
+from volatility3.plugins.windows.stacktraces.pages.html import page
+from volatility3.plugins.windows.stacktraces.pages.lists import MAX_FINDINGS, Lists
+
+from . import questions
+from .database import Database
+from .imagepage import ImagePage, card, of_check
+from .lake import DONE, Lake, Manifest
+
+MAX_RARE = 1 << 10
+MAX_IMAGES = 1 << 14
+MAX_UNCHECKED = 1 << 8
+"""The most of each that the page of all images has; it says so where there are more."""
+MAX_HOSTS = 2
+"""On how many hosts a stack is at most that is called rare."""
+MAX_FRAMES = 1100
+"""Frames of a rare stack that the page has."""
+
+_NAME = re.compile(r"[A-Za-z0-9]{1,64}")
+
+
+class Place(NamedTuple):
+    """Where the pages go.
+
+    Attributes:
+        first: the page of all images
+        folder: of the pages of images
+    """
+
+    first: pathlib.Path
+    folder: pathlib.Path
+
+
+def place(output: str) -> Place:
+    """Returns where pages go: into a folder, or into a file and a folder beside it.
+
+    Args:
+        output: what -o says; a file ends in `.html`
+    """
+    path = pathlib.Path(output)
+    if path.suffix.lower() in (".html", ".htm"):
+        return Place(path, path.with_name(f"{path.stem}-images"))
+    return Place(path / "index.html", path)
+
+
+class Report:
+    """Writes the pages of a lake.
+
+    Args:
+        lake: the lake
+        where: where they go
+        memory: the most that DuckDB may hold; see `Database`
+
+    Attributes:
+        images, failed: how many of them there are
+    """
+
+    def __init__(self, lake: Lake, where: Place, memory: Optional[str] = None) -> None:
+        self._lake, self._where, self._memory = lake, where, memory
+        self._manifests = sorted(lake.manifests(), key=lambda each: (each["path"], each["image_id"]))
+        self._by_id = {each["image_id"]: each for each in self._manifests}
+        self._lists = Lists()
+        self._hosts: dict[str, dict[str, Any]] = {}
+        self.images = sum(each["status"] == DONE for each in self._manifests)
+        self.failed = len(self._manifests) - self.images
+
+    def write(self) -> None:
+        """Writes all pages, that of all images last: its links lead to pages that are there.
+
+        Raises:
+            OSError: a page cannot be written
+            SqlError: a table cannot be read
+        """
+        self._where.folder.mkdir(parents=True, exist_ok=True)
+        parts: dict[str, Any] = {}
+        if self.images:
+            with Database(self._lake, self._memory, manifests=self._manifests) as database:
+                parts = self._of_all(database)
+        else:
+            self._write_images({})
+        data = {"lake": self._images_part(), **parts, "texts": self._lists.data()["texts"]}
+        _write(self._where.first, "Stacks of many images", data)
+
+    def _of_all(self, database: Database) -> dict[str, Any]:
+        for row in database.rows(
+            "SELECT ImageId, Host, CaptureTime, KernelBuild, Arch FROM image JOIN hosts USING (ImageId)"
+        ):
+            self._hosts[row["ImageId"]] = row
+        severities: dict[str, dict[str, int]] = {}
+        for row in database.rows("SELECT ImageId, Severity, count(*) AS Count FROM findings GROUP BY ALL"):
+            severities.setdefault(row["ImageId"], {})[row["Severity"]] = row["Count"]
+        for image_id, host in self._hosts.items():
+            host["Severities"] = severities.get(image_id, {})
+        found = list(database.rows(questions.findings("low", False, MAX_FINDINGS).sql))
+        wanted: dict[str, set[str]] = {}
+        for row in found:
+            if row["TraceId"] is not None:
+                wanted.setdefault(row["ImageId"], set()).add(row["TraceId"])
+        stacks = self._write_images(wanted)
+        for row in found:
+            frames = self._lists.frames(
+                (text, False, False) for text in stacks.get((row["ImageId"], row["TraceId"]), ())
+            )
+            made = {**card(row, frames), "hosts": row["Hosts"], "image": self._link(row["ImageId"])}
+            self._lists.finding(made, of_check(row["Finding"]))
+        for row in database.rows(_unchecked()):
+            said = f"{row['Evidence']} ({row['Images']} of {self.images} images)"
+            self._lists.unchecked(row["Finding"], said)
+        total = database.value("SELECT count(Severity) FROM findings")
+        return {"findings": self._lists.findings(total), "rare": self._rare_part(database)}
+
+    def _write_images(self, wanted: Mapping[str, set[str]]) -> dict[tuple[str, str], list[str]]:
+        """Writes the pages of images; returns the frames of stacks that findings name.
+
+        Args:
+            wanted: the TraceIds of these stacks, by ImageId
+        """
+        found: dict[tuple[str, str], list[str]] = {}
+        back = [self._address(self._where.folder, self._where.first), "All images"]
+        for manifest in self._manifests:
+            if manifest["status"] != DONE:
+                continue
+            image_id = manifest["image_id"]
+            with Database(self._lake, self._memory, manifests=[manifest]) as database:
+                made = ImagePage(database, manifest)
+                data = {"up": back, **made.data(wanted.get(image_id, ()))}
+            for trace_id in wanted.get(image_id, ()):
+                found[image_id, trace_id] = made.stack(trace_id)
+            _write(self._page(image_id), f"Stacks of {self._called(image_id)}", data)
+        return found
+
+    def _images_part(self) -> dict[str, Any]:
+        """Returns the list of images: those that failed first, then the worst."""
+        images = sorted(map(self._image, self._manifests), key=_worst)
+        return {
+            "images": images[:MAX_IMAGES],
+            "done": self.images,
+            "failed": self.failed,
+            "hosts": len({each["Host"] for each in self._hosts.values()}),
+        }
+
+    def _image(self, manifest: Manifest) -> dict[str, Any]:
+        image_id = manifest["image_id"]
+        known = self._hosts.get(image_id, {})
+        taken = known.get("CaptureTime")
+        severities = known.get("Severities", {})
+        return {
+            "name": _file(manifest),
+            "path": manifest["path"],
+            "host": known.get("Host") or "",
+            "status": manifest["status"],
+            "reason": manifest["reason"] or "",
+            "taken": "" if taken is None else taken.strftime("%Y-%m-%d %H:%M:%S"),
+            "windows": f"{known['KernelBuild'] or '?'} {known['Arch']}" if known else "",
+            "found": [severities.get(each, 0) for each in questions.SEVERITIES],
+            "page": self._link(image_id) if known else None,
+        }
+
+    def _rare_part(self, database: Database) -> dict[str, Any]:
+        """Returns the part with rare stacks, as `stackfleet rare` lists them."""
+        asked = questions.rare(questions.KEYS[0], (), MAX_HOSTS, MAX_RARE + 1, database.images, False)
+        rows = list(database.rows(asked.sql))
+        notes = []
+        left = database.value(asked.left_out)
+        if left:
+            notes.append(f"{asked.said.format(f'{left:,}').partition(' (')[0]}.")
+        if len(rows) > MAX_RARE:
+            notes.append(f"There are more: the {MAX_RARE:,} rarest are shown.")
+        stacks = [
+            {
+                "hosts": row["Hosts"],
+                "among": row["Among"],
+                "comparable": row["Comparable"],
+                "names": ", ".join(row["Hostnames"]),
+                "kinds": ", ".join(row["Kinds"]),
+                "processes": ", ".join(row["Processes"]),
+                "count": row["Count"] or 0,
+                "unbacked": row["Unbacked"] or 0,
+                "frames": self._lists.frames(_texts(row["Stack"])),
+                "images": [self._link(each) for each in row["ImageIds"]],
+            }
+            for row in rows[:MAX_RARE]
+        ]
+        return {"stacks": stacks, "notes": notes}
+
+    def _link(self, image_id: str) -> list[str]:
+        """Returns where the page of an image is, and what a link to it says."""
+        return [self._address(self._where.first.parent, self._page(image_id)), self._called(image_id)]
+
+    def _called(self, image_id: str) -> str:
+        """Returns what an image is called: its host, where it says that, and its file."""
+        host, file = self._hosts[image_id]["Host"], _file(self._by_id[image_id])
+        return file if host == image_id else f"{host}, {file}"
+
+    def _page(self, image_id: str) -> pathlib.Path:
+        name = image_id
+        if not _NAME.fullmatch(image_id):
+            name = hashlib.sha256(image_id.encode("utf-8", "surrogatepass")).hexdigest()
+        return self._where.folder / f"image-{name}.html"
+
+    @staticmethod
+    def _address(folder: pathlib.Path, target: pathlib.Path) -> str:
+        """Returns the address of a page, relative to the folder of the page that links to it."""
+        path = pathlib.Path(os.path.relpath(target, folder)).as_posix()
+        return urllib.parse.quote(path, safe="/")
+
+
+def _unchecked() -> str:
+    """Returns the query for checks that could not run, those with the most images first."""
+    return (
+        "SELECT Finding, coalesce(Evidence, '') AS Evidence, count(DISTINCT ImageId) AS Images FROM findings "
+        f"WHERE Severity IS NULL GROUP BY ALL ORDER BY Images DESC, Finding, Evidence LIMIT {MAX_UNCHECKED}"
+    )
+
+
+def _texts(stack: Optional[str]) -> Iterable[tuple[str, bool, bool]]:
+    frames = stack.split(STACK_SEPARATOR, MAX_FRAMES)[:MAX_FRAMES] if stack else []
+    return ((text, False, False) for text in frames)
+
+
+def _file(manifest: Manifest) -> str:
+    return pathlib.PurePath(manifest["path"]).name
+
+
+def _worst(image: dict[str, Any]) -> tuple[Any, ...]:
+    return image["status"] == DONE, [-each for each in image["found"]], image["path"]
+
+
+def _write(path: pathlib.Path, title: str, data: dict[str, Any]) -> None:
+    with path.open("wb") as stream:
+        for piece in page(title, data):
+            stream.write(piece.encode())
