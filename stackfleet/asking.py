@@ -87,7 +87,7 @@ def _report(asked: argparse.Namespace) -> int:
         raise WrongUseError(str(error)) from error
     except OSError as error:
         raise WrongUseError(f"{error.filename or where.first} cannot be written: {error.strerror}") from error
-    print(f"{where.first}: {report.images} images done, {report.failed} failed")
+    print(f"{where.first}: images: {report.images} done, {report.failed} failed")
     return 0
 
 

@@ -1,0 +1,303 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""`stackfleet report`: what the pages say is what the tables say, and a browser shows them."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+import urllib.parse
+from typing import Any, Dict, Iterator, List
+
+import pytest
+from volatility3.plugins.windows import tracereport
+
+from tests.forge import context, sample, vol
+from tests.support import fleetlakes, grid, pagedata
+from tests.support.browser import Browser
+from tests.support.fleetrun import fleet
+
+Row = Dict[str, Any]
+HOSTILE = "</script><script>window.owned=1</script>\u202egnp.exe"
+LINKS = "[...document.querySelectorAll('a')].map((each) => each.href)"
+IDS = "[...document.querySelectorAll('section')].map((each) => each.id)"
+
+
+def ask(*arguments: object) -> List[Row]:
+    done = fleet(*arguments, "--format", "jsonl")
+    assert done.returncode == 0, done.stderr
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def reported(lake: pathlib.Path, output: pathlib.Path) -> str:
+    done = fleet("report", lake, "-o", output)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def frame(trace: str, number: int, symbol: Any, backing: str = "image", **more: Any) -> Row:
+    module, _, function = (symbol or "").partition("!")
+    known = {"Module": module, "Function": function} if function else {}
+    row = {"TraceId": trace, "Frame": number, "Symbol": symbol, "How": "unwind", "Backing": backing}
+    return {**row, **known, **more}
+
+
+@pytest.fixture(scope="module")
+def lake(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
+    """Three hosts and an image that failed. What an image may choose is hostile on the second."""
+    folder = tmp_path_factory.mktemp("lake") / "lake"
+    made = fleetlakes.new_lake(folder)
+    for number in range(3):
+        name = HOSTILE if number == 1 else "app.exe"
+        thread = {"Kind": "user", "PID": 8, "Process": name, "TID": 12, "Owner": "0x80"}
+        frames = [
+            frame("user:1", 0, "<private>", "private"),
+            frame("user:1", 1, f"{name}!main+0x20", How="scan"),
+            frame("user:1", 2, None, Status="overwritten, unsure"),
+        ]
+        stacks = [
+            {**thread, "TraceId": "user:1", "Stack": f"<private>; {name}!main+0x20", "Unbacked": 1},
+            {"StackKey": "all", "Stack": "nt!Common+0x1", "Count": 3},
+            {"StackKey": f"own {number}", "Stack": f"nt!Own{number}+0x1; {name}", "Unbacked": number},
+            {"Kind": "heap", "Process": name, "Bytes": 4096 + number, "Count": 2, "Stack": "a!b"},
+        ]
+        found: List[Row] = [{"Severity": None, "Finding": "hidden", "Evidence": "no threads"}]
+        if number != 2:
+            card: Row = {
+                "Severity": ["medium", "high"][number],
+                "Confidence": "likely",
+                "Finding": "unbacked",
+            }
+            card.update(PID=8, Process=name, TID=12, Evidence=f"memory of {name}", TraceId="user:1")
+            found.append({**card, "Symbol": "<private>", "Frame": 0})
+        fleetlakes.add(
+            made,
+            f"i{number}",
+            host=f"pc{number}{HOSTILE if number == 1 else ''}",
+            traces=stacks,
+            frames=frames,
+            findings=found,
+        )
+    path = f"/images/{HOSTILE}/bad.raw"
+    failed = fleetlakes.manifest("u1", {}, status="failed", reason=f"no kernel {HOSTILE}", path=path)
+    made.publish(failed)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def pages(lake: pathlib.Path, tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
+    folder = tmp_path_factory.mktemp("pages") / "out"
+    said = reported(lake, folder)
+    assert said == f"{folder / 'index.html'}: images: 3 done, 1 failed\n"
+    return folder
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    with Browser(tmp_path_factory.mktemp("profile")) as running:
+        yield running
+
+
+def visible(text: str) -> str:
+    """A text as pages have it."""
+    return text.replace("\u202e", "\\u202e")
+
+
+def test_a_page_from_tables_says_what_that_of_the_image_says(tmp_path: pathlib.Path) -> None:
+    image = sample.build().image()
+    opened = context.open_image(image, tmp_path, "sample.dmp")
+    symbols = image.install(tmp_path / "symbols")
+    vol.trust(symbols, tmp_path / "cache")
+    options = ["--symbol-dirs", symbols, "--cache-path", tmp_path / "cache", "--offline", "--workers", "1"]
+    file = tmp_path / "sample.dmp"
+    assert fleet("run", file, "-o", tmp_path / "lake", *options).returncode == 0
+    reported(tmp_path / "lake", tmp_path / "out")
+    grid.rendered(opened, tracereport.TraceReport, tmp_path)
+    (path,) = (tmp_path / "out").glob("image-*.html")
+    one, other = pagedata.data(tmp_path / "tracereport.html"), pagedata.data(path)
+    assert pagedata.flame(other) == pagedata.flame(one) != {}
+    for part in ("threads", "heaps"):
+        assert sorted(plain(other, part)) == sorted(plain(one, part)) != []
+    assert cards(other) == cards(one) != []
+    assert other["findings"]["checks"] == one["findings"]["checks"]
+    assert other["findings"]["unchecked"] == one["findings"]["unchecked"]
+    # How many pages are read depends on what else is: a report of an image looks at all locks.
+    (row,) = ask("sql", tmp_path / "lake", "SELECT PagesMissing, PagesWanted FROM image")
+    pages, *others = other["image"]["complete"]
+    assert pages[1:] == list(row.values())
+    assert others == one["image"]["complete"][1:] != []
+    facts = [each for each in one["image"]["rows"] if not each[0].startswith("Pages")]
+    assert [each for each in facts if each not in other["image"]["rows"]] == []
+
+
+def plain(page: Row, part: str) -> List[str]:
+    """The rows of a list without numbers of texts. Tables do not have the state of threads."""
+    found = []
+    for row in page[part]:
+        cells = dict(enumerate(row)) if isinstance(row, list) else {**row, "state": ""}
+        places = cells.pop("frames" if isinstance(row, dict) else 3)
+        found.append(repr((cells, pagedata.frames(page, places))))
+    return found
+
+
+def cards(page: Row) -> List[Row]:
+    """The findings. Tables say in Evidence in how many stacks something was seen."""
+    found = []
+    for each in page["findings"]["cards"]:
+        made = {**each, "frames": pagedata.frames(page, each["frames"])}
+        seen = made.pop("stacks")
+        if seen > 1:
+            made["evidence"] += f"; {seen} stacks"
+        found.append(made)
+    return found
+
+
+def test_the_first_page_has_all_findings(lake: pathlib.Path, pages: pathlib.Path) -> None:
+    page = pagedata.data(pages / "index.html")
+    rows = ask("findings", lake)
+    assert [(each["severity"], each["check"], each["hosts"]) for each in page["findings"]["cards"]] == [
+        (row["Severity"], row["Finding"], row["Hosts"]) for row in rows
+    ]
+    assert [each["severity"] for each in page["findings"]["cards"]] == ["high", "medium"]
+    assert [each["image"][0] for each in page["findings"]["cards"]] == ["image-i1.html", "image-i0.html"]
+    last = page["findings"]["cards"][-1]
+    expected = ["! <private>", "? app.exe!main+0x20", "? <overwritten>"]
+    assert pagedata.frames(page, last["frames"]) == expected
+    assert page["findings"]["unchecked"] == [["hidden", "no threads (3 of 3 images)"]]
+
+
+def test_the_first_page_has_the_rare_stacks(lake: pathlib.Path, pages: pathlib.Path) -> None:
+    page = pagedata.data(pages / "index.html")
+    rows = ask("rare", lake)
+    assert len(rows) == 3
+    for each, row in zip(page["rare"]["stacks"], rows):
+        assert "; ".join(pagedata.frames(page, each["frames"])) == visible(row["Stack"])
+        assert (each["hosts"], each["among"]) == (row["Hosts"], row["Among"])
+        assert each["unbacked"] == row["Unbacked"]
+        assert [link[0] for link in each["images"]] == [f"image-{row['ImageIds'][0]}.html"]
+
+
+def test_the_first_page_has_all_images(lake: pathlib.Path, pages: pathlib.Path) -> None:
+    known = pagedata.data(pages / "index.html")["lake"]
+    assert (known["done"], known["failed"], known["hosts"]) == (3, 1, 3)
+    assert [each["status"] for each in known["images"]] == ["failed", "done", "done", "done"]
+    failed = known["images"][0]
+    assert failed["page"] is None
+    assert failed["reason"] == visible(f"no kernel {HOSTILE}")
+    assert [each["found"] for each in known["images"][1:]] == [[1, 0, 0], [0, 1, 0], [0, 0, 0]]
+    for each in known["images"][1:]:
+        assert (pages / each["page"][0]).is_file()
+
+
+def test_the_page_of_an_image_has_that_image_alone(pages: pathlib.Path) -> None:
+    page = pagedata.data(pages / "image-i2.html")
+    assert page["findings"]["cards"] == []
+    assert [(each[0], each[1]) for each in page["heaps"]] == [(4098, 2)]
+    assert sum(pagedata.flame(page).values()) == 7
+    facts = {name: value for name, value, _ in page["image"]["rows"]}
+    assert (facts["ImageId"], facts["Path"]) == ("i2", "/images/i2.raw")
+
+
+def test_pages_lead_to_each_other(pages: pathlib.Path, browser: Browser) -> None:
+    opened = browser.open(pages / "index.html")
+    assert opened.run(IDS) == ["findings", "rare", "lake"]
+    leads = [urllib.parse.urlsplit(each) for each in opened.run(LINKS)]
+    assert {urllib.parse.unquote(each.path) for each in leads} >= {
+        str(pages / f"image-i{number}.html") for number in (0, 1)
+    }
+    assert all(pathlib.Path(urllib.parse.unquote(each.path)).is_file() for each in leads)
+    assert all(opened.run(f"!!document.getElementById({each.fragment!r})") for each in leads if each.fragment)
+    opened.run("document.querySelector('#lake .list').focus()")
+    opened.key("End")
+    opened.run("document.querySelector('#lake .links a').click()")
+    opened.run("new Promise((done) => setTimeout(done, 300))")
+    assert opened.run("location.pathname.split('/').pop()") == "image-i2.html"
+    assert opened.run(IDS) == ["findings", "image", "graph", "threads", "heaps"]
+    opened.run("document.querySelector('main > p a').click()")
+    opened.run("new Promise((done) => setTimeout(done, 300))")
+    assert opened.run("location.pathname.split('/').pop()") == "index.html"
+    assert opened.faults == []
+    assert all(each.startswith("file://") for each in opened.requests)
+    opened.close()
+
+
+def test_lists_of_all_images_can_be_searched(pages: pathlib.Path, browser: Browser) -> None:
+    opened = browser.open(pages / "index.html")
+    opened.run("document.querySelector('#rare input').focus()")
+    opened.type("own0")
+    opened.run("new Promise((done) => setTimeout(done, 300))")
+    assert opened.run("document.querySelector('#rare .found').innerText") == "1 of 3"
+    assert "nt!Own0+0x1" in opened.run("document.querySelector('#rare pre').innerText")
+    assert opened.run("document.querySelector('#rare .links').innerText") == "PC0, i0.raw"
+    opened.close()
+
+
+@pytest.mark.parametrize("name", ["index.html", "image-i1.html"])
+def test_hostile_texts_stay_texts(name: str, pages: pathlib.Path, browser: Browser) -> None:
+    opened = browser.open(pages / name)
+    assert opened.run("window.owned") is None
+    assert opened.run("document.scripts.length") == 2
+    text = opened.run("document.body.innerText")
+    assert text.count("<script>window.owned=1</script>") > 3
+    assert "\u202e" not in text
+    assert opened.faults == [] and opened.requests == [(pages / name).as_uri()]
+    opened.close()
+
+
+def test_one_file_has_its_pages_beside_it(
+    lake: pathlib.Path, tmp_path: pathlib.Path, browser: Browser
+) -> None:
+    first = tmp_path / "a #1 100%.html"
+    reported(lake, first)
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["a #1 100%-images", "a #1 100%.html"]
+    opened = browser.open(first)
+    opened.run("document.querySelector('.card dd a').click()")
+    opened.run("new Promise((done) => setTimeout(done, 300))")
+    assert opened.run("location.pathname.split('/').pop()") == "image-i1.html"
+    opened.run("document.querySelector('main > p a').click()")
+    opened.run("new Promise((done) => setTimeout(done, 300))")
+    assert opened.run("decodeURIComponent(location.pathname.split('/').pop())") == first.name
+    assert opened.faults == []
+    opened.close()
+
+
+def test_what_is_left_out_is_said(tmp_path: pathlib.Path, browser: Browser) -> None:
+    made = fleetlakes.new_lake(tmp_path / "lake")
+    thread = {"Kind": "user", "Owner": "0x1", "Count": 1}
+    threads = [{**thread, "TID": number} for number in range((1 << 15) + 7)]
+    found = [{"Severity": "low", "Finding": "hidden", "PID": number} for number in range((1 << 12) + 5)]
+    own = [{"StackKey": f"k{number}", "Stack": "a!b", "TraceId": f"k:{number}"} for number in range(1100)]
+    fleetlakes.add(made, "i0", traces=[*threads, *own], findings=found)
+    reported(tmp_path / "lake", tmp_path / "out")
+    image = pagedata.data(tmp_path / "out" / "image-i0.html")
+    assert (len(image["threads"]), image["cut"]) == (1 << 15, 7)
+    assert sum(pagedata.flame(image).values()) == len(threads) + len(own)
+    for name in ("index.html", "image-i0.html"):
+        page = pagedata.data(tmp_path / "out" / name)
+        assert (len(page["findings"]["cards"]), page["findings"]["total"]) == (1 << 12, len(found))
+        opened = browser.open(tmp_path / "out" / name)
+        assert "The first 4,096 are shown." in opened.run("document.querySelector('#findings').innerText")
+        assert opened.run("document.querySelectorAll('*').length") < 3000
+        if name == "index.html":
+            assert "the 1,024 rarest are shown" in opened.run("document.querySelector('#rare').innerText")
+        assert opened.faults == []
+        opened.close()
+
+
+def test_a_lake_of_failures_has_a_page(tmp_path: pathlib.Path, browser: Browser) -> None:
+    made = fleetlakes.new_lake(tmp_path / "lake")
+    made.publish(fleetlakes.manifest("u1", {}, status="failed", reason="no kernel", path="/images/bad.raw"))
+    assert "images: 0 done, 1 failed" in reported(tmp_path / "lake", tmp_path / "out")
+    opened = browser.open(tmp_path / "out" / "index.html")
+    assert opened.run(IDS) == ["lake"]
+    assert "no kernel" in opened.run("document.querySelector('#lake').innerText")
+    assert opened.faults == []
+    opened.close()
+
+
+def test_what_cannot_be_is_said(lake: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    (tmp_path / "file").write_text("")
+    done = fleet("report", lake, "-o", tmp_path / "file" / "out")
+    assert done.returncode == 2 and "cannot be written" in done.stderr and "Traceback" not in done.stderr
+    assert fleet("report", tmp_path, "-o", tmp_path / "out").returncode == 2
+    assert not (tmp_path / "out").exists()
