@@ -221,11 +221,13 @@ def test_the_decoders_need_no_volatility(bare: pathlib.Path) -> None:
 PAGE = """
 import sys
 sys.path.insert(0, {folder!r})
-from {package}.pages import formats, html, prefixes
+from {package}.pages import formats, html, lists, prefixes
 assert not [name for name in sys.modules if name.startswith("pefile") or name.startswith({absent!r})]
 tree = prefixes.Prefixes()
 tree.add([tree.name("kind"), tree.name("process"), tree.name("nt!NtCreateFile")], 3)
-text = "".join(html.page("A title", {{"flame": html.flame_data(tree, "stacks")}}))
+made = lists.Lists()
+made.heap(8, 1, "a (1)", made.frames([("nt!NtCreateFile", False, False)]), "")
+text = "".join(html.page("A title", {{"flame": html.flame_data(tree, "stacks"), **made.data()}}))
 assert "class Flame" in text and ".flame" in text and "nt!NtCreateFile" in text
 assert list(formats.folded(tree)) == ["kind;process;nt!NtCreateFile 3\\n"]
 """
