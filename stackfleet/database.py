@@ -96,8 +96,12 @@ class Database:
 
     def __enter__(self) -> Database:
         self._connection = duckdb.connect()
-        for statement in self._settings:
-            self._connection.execute(statement)
+        try:
+            for statement in self._settings:
+                self._connection.execute(statement)
+        except duckdb.Error as error:
+            self._connection.close()
+            raise SqlError(str(error)) from error
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -139,7 +143,16 @@ class Database:
         Args:
             sql: the query
             hexadecimal: Arrow types of columns whose numbers are written as hexadecimal text
+
+        Raises:
+            LakeError, SqlError: see `table`; the query may fail when rows were yielded
         """
+        try:
+            yield from self._batches(sql, hexadecimal)
+        except (duckdb.Error, OSError) as error:
+            raise SqlError(str(error)) from error
+
+    def _batches(self, sql: str, hexadecimal: Sequence[str]) -> Iterator[dict[str, Any]]:
         reader = self._relation(sql).to_arrow_reader(ROWS)
         written = [field.name for field in reader.schema if str(field.type) in hexadecimal]
         for batch in reader:

@@ -299,5 +299,8 @@ def test_what_cannot_be_is_said(lake: pathlib.Path, tmp_path: pathlib.Path) -> N
     (tmp_path / "file").write_text("")
     done = fleet("report", lake, "-o", tmp_path / "file" / "out")
     assert done.returncode == 2 and "cannot be written" in done.stderr and "Traceback" not in done.stderr
+    done = fleet("report", lake, "-o", tmp_path / "out", "--memory-limit", "much")
+    assert done.returncode == 2 and "Memory must have a number" in done.stderr
+    assert "Traceback" not in done.stderr
     assert fleet("report", tmp_path, "-o", tmp_path / "out").returncode == 2
-    assert not (tmp_path / "out").exists()
+    assert not (tmp_path / "out" / "index.html").exists()

@@ -186,7 +186,7 @@ function lakePart(lake) {
   const more = lake.done + lake.failed - lake.images.length;
   if (more) made.append(make("p", "note", `${some(more, "more image")} with fewer findings ${more === 1 ? "has a page and is" : "have pages and are"} not in the list.`));
   const found = ["High", "Medium", "Low"].map((name, place) =>
-    ({ name, kind: "number", value: (/** @type {FleetImage} */ image) => image.found[place] ?? 0 }));
+    ({ name, kind: place ? "number lesser" : "number", value: (/** @type {FleetImage} */ image) => image.found[place] ?? 0 }));
   const list = table("Images", lake.images, [
     { name: "Image", kind: "where", value: (image) => image.name },
     { name: "Host", kind: "where lesser", value: (image) => image.host },
@@ -203,7 +203,7 @@ function lakePart(lake) {
 
 /** @param {Data} data @param {NonNullable<Data["rare"]>} rare */
 function rarePart(data, rare) {
-  const made = make("div", "", make("p", "note", "Counted are hosts. Of those that have the same versions of all modules in a stack, few have the stack; the rarest come first, and last those that too few hosts can have."));
+  const made = make("div", "", make("p", "note", "Counted are hosts. Of those that have the same versions of all modules in a stack, few have the stack; the rarest come first, and last those of versions that too few hosts have."));
   for (const each of rare.notes) made.append(make("p", "note", each));
   const list = table("Rare stacks", rare.stacks, [
     { name: "Hosts", kind: "number", value: (stack) => stack.hosts },
