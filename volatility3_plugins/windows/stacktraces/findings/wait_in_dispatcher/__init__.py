@@ -140,7 +140,8 @@ CHECK = Check(
     "between; or the callback is in private memory.",
     "medium; low where the walk had to guess its way to the dispatcher, with 32 bits also where it followed "
     "frame pointers, and where the process registered a function table for the callback",
-    "A callback that ends with a jump to the wait is on no stack. Callbacks that wait are no finding.",
+    "A callback that ends with a jump to the wait is on no stack; with 32 bits one without frame pointer may "
+    "be on none. Callbacks that wait are no finding.",
     "Look at the timers and the other threads of the process; see context_on_stack and history_unbacked.",
     "no thread has a stack in user mode",
     of_stack=find,
