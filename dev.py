@@ -168,9 +168,17 @@ def demo(arguments: List[str]) -> None:
     run(python, ["-m", "tests.forge.demo", str(ROOT / ".demo"), os.getcwd()])
 
 
+def testing() -> pathlib.Path:
+    """Makes the environment of the tests and of what checks style and types; returns its Python.
+
+    It is one for both: the types of all that the tests import are checked.
+    """
+    return environment("test", requirements("test") + requirements("lint")[len(requirements()) :])
+
+
 def test(arguments: List[str]) -> None:
     """Runs the tests on the newest Volatility."""
-    python = environment("test", requirements("test"))
+    python = testing()
     if not arguments:
         print("All tests take 10 to 20 minutes on two cores.", flush=True)
     run(python, ["-m", "pytest", "-rs"] + (arguments or ["-n", "auto"]))
@@ -185,7 +193,7 @@ def lowest(arguments: List[str]) -> None:
 
 def coverage(arguments: List[str]) -> None:
     """Runs the tests as `test` does and shows which branches they leave out; fails if these are too many."""
-    python = environment("test", requirements("test"))
+    python = testing()
     # What is measured takes longer than the images that claim to be huge are given.
     left_out = ["--ignore", "tests/hostile/test_amplifiers.py"]
     run(python, ["-m", "coverage", "erase"])
@@ -205,7 +213,7 @@ def coverage(arguments: List[str]) -> None:
 
 def lint(arguments: List[str]) -> None:
     """Checks style and types."""
-    python = environment("lint", requirements("test") + requirements("lint"))
+    python = testing()
     run(python, ["-m", "ruff", "check", "."])
     run(python, ["-m", "ruff", "format", "--check", "."])
     run(python, ["-m", "mypy"])
@@ -227,7 +235,7 @@ def lint_scripts() -> None:
 
 def install_check(arguments: List[str]) -> None:
     """Installs the plugins in each way that README names, in environments that are thrown away."""
-    python = environment("test", requirements("test"))
+    python = testing()
     print("Each way to install, in about 3 minutes on two cores.", flush=True)
     options = ["-m", "install", "-rs", "--durations", "0", "--durations-min", "1"]
     # By file: the tests of one file share the environments that are made for them.
@@ -246,7 +254,7 @@ def docs(arguments: List[str]) -> None:
 
 def attack(arguments: List[str]) -> None:
     """Compares the techniques that checks name with ATT&CK."""
-    run(environment("test", requirements("test")), ["-m", "tests.attack"])
+    run(testing(), ["-m", "tests.attack"])
 
 
 def main(arguments: List[str]) -> None:

@@ -9,7 +9,7 @@ import pathlib
 import tempfile
 from typing import Callable, Dict, List
 
-from . import decoding, drawing, flat, fleet, growth, holding, listing, results, startup
+from . import checks, decoding, drawing, flat, fleet, growth, holding, listing, results, startup
 from .results import Line
 
 BENCHMARKS: Dict[str, Callable[[pathlib.Path], List[Line]]] = {
@@ -19,6 +19,7 @@ BENCHMARKS: Dict[str, Callable[[pathlib.Path], List[Line]]] = {
     "flags": listing.flags,
     "filters": listing.filters,
     "flat": flat.lines,
+    "checks": checks.lines,
     "fleet": fleet.lines,
     "drawing": drawing.lines,
     "holding": holding.lines,

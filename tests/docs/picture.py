@@ -19,11 +19,10 @@ from .pages import Block
 from .runs import Runner
 
 PATH = ROOT / "docs" / "terminal.svg"
-WIDTH = 118
+WIDTH = 120
 COMMANDS = """\
+$ vol -r pretty -f sample.dmp windows.tracefindings --brief
 $ vol -r pretty -f sample.dmp windows.callstacks --unbacked --brief
-$ vol -r pretty --hide-columns Arch Process By Sequence ObjectT Source Ba Unb Frame Address Event Stack \\
-      -f sample.dmp windows.handletraces --unbacked --leaks
 """
 
 _THEME = TerminalTheme(
@@ -58,8 +57,8 @@ font-size: {char_height}px; line-height: {line_height}px; }}
 """
 """As rich's own, without the fonts that it loads from the network."""
 
-_EVIL = re.compile(r"<(?:private|unmapped|no-module|unloaded:[^>]*)>(?:\+0x[0-9a-f]+)?")
-_SAID = re.compile(r"code in no module|hash unsure|unsure|running|scan(?= )")
+_EVIL = re.compile(r"<(?:private|unmapped|no-module|unloa[^>]*)>(?:\+0x[0-9a-f]+)?|\bhigh\b")
+_SAID = re.compile(r"code in no module|hash unsure|unsure|running|scan(?= )|\bmedium\b|\blow\b|not checked")
 
 
 def make(runner: Runner) -> str:
@@ -85,7 +84,7 @@ def _coloured(lines: List[str]) -> List[Text]:
     for line in lines:
         assert len(line) <= WIDTH, f"wider than the picture: {line}"
         typed = line.startswith("$ ") or (typed and shown[-1].plain.endswith("\\"))
-        text = Text(line, Style(color="green", bold=True) if typed else Style(bold=line.startswith("   |")))
+        text = Text(line, Style(color="green", bold=True) if typed else Style(bold=line.startswith("  ")))
         if not typed:
             text.highlight_regex(_EVIL, Style(color="red", bold=True))
             text.highlight_regex(_SAID, Style(color="yellow"))

@@ -101,6 +101,21 @@ def test_a_return_address_that_was_changed_on_the_stack() -> None:
     assert (row["Severity"], row["Frame"], row["Address"]) == ("medium", 1, changed & 0xFFFFFFFFFFFF)
 
 
+@pytest.mark.parametrize(("agrees", "how"), [(True, "shadow"), (False, "unwind")])
+def test_a_shadow_stack_confirms_what_other_checks_find(agrees: bool, how: str) -> None:
+    """A driver without a module called: the processor noted where that will return to."""
+    forged = FindingImage(KERNEL)
+    frames = walked(forged)
+    address = 0xFFFFFA8000100105
+    forged.kernel.space.map(address & -PAGE, PAGE)
+    forged.kernel.space.write(address - 5, b"\xe8\0\0\0\0")
+    forged.kernel_returns_to(address)
+    known = [frames[0], address if agrees else frames[1], *frames[2:]]
+    shadow(forged, [*known, TOKEN])
+    (row,) = found(forged.image(), "kernel_no_module")
+    assert (row["Frame"], row["Address"], row["How"]) == (1, address & 0xFFFFFFFFFFFF, how)
+
+
 @pytest.mark.parametrize(
     ("state", "said"),
     [

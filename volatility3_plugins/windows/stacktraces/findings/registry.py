@@ -20,12 +20,13 @@ from typing import TYPE_CHECKING, Collection, Dict, Hashable, Iterable, Iterator
 from volatility3.framework import interfaces
 
 from ..base.decode.record import Record
+from ..flat.decode.schema import KERNEL, SHADOW
 from ..flat.imagefacts import Totals
 from ..flat.recorded import Around
 from ..flat.stack import FlatStack, FlatWanted
 from ..flat.traces import FlatTraces
 from ..names.symbolizer import Symbolizer
-from .finding import CONFIDENCES, SEVERITIES, Check, Finding
+from .finding import CONFIDENCES, SEVERITIES, Check, Finding, OfStack
 
 if TYPE_CHECKING:
     from .facts import CheckFacts
@@ -183,7 +184,17 @@ class Findings(interfaces.configuration.VersionableInterface):
         for each in self._gathered:
             if stack.kind in each.check.kinds:
                 each.ran = each.ran or bool(stack.frames)
-                each.add(each.check.of_stack(stack, self._facts) if each.check.of_stack else ())
+                each.add(self._found_in(stack, each.check.of_stack) if each.check.of_stack else ())
+
+    def _found_in(self, stack: FlatStack, find: OfStack) -> Iterator[Finding]:
+        """Yields what a check finds in a stack; How says where a shadow stack confirms the frame."""
+        for finding in find(stack, self._facts):
+            if stack.kind == KERNEL and finding.frame is not None:
+                from .shadow_stack import confirmed
+
+                if finding.frame in confirmed(stack, self._facts):
+                    finding = finding._replace(how=SHADOW)
+            yield finding
 
     def end(self) -> None:
         """Runs the checks that look at the image as a whole."""

@@ -135,7 +135,7 @@ COLUMNS: Dict[str, Column] = {
         str,
         PLAIN,
         "How the address was found: `trap`, `unwind`, `leaf`, `framepointer`, `scan` (a guess) "
-        "or `recorded`.",
+        "or `recorded`. Of a finding `shadow` where the thread's shadow stack has the address, too.",
     ),
     "State": (str, PLAIN, "Scheduling state of the thread."),
     "WaitReason": (str, PLAIN, "Why the thread waits."),

@@ -11,7 +11,7 @@ members of _KTHREAD (public symbols of Windows 11). That they are used so is inf
 from __future__ import annotations
 
 import struct
-from typing import Iterator, List, Optional, Tuple
+from typing import Iterator, List, Optional, Set, Tuple
 
 from ...flat.decode.schema import KERNEL
 from ...flat.stack import FlatStack
@@ -40,25 +40,35 @@ _RAN = "the thread ran while the image was taken"
 
 def find(stack: FlatStack, facts: CheckFacts) -> Iterator[Finding]:
     """Yields the first frame of a stack of the kernel that its shadow stack has otherwise."""
-    thread = stack.thread
-    if thread is None or not stack.frames or thread.unusable or thread.state in (RUNNING, TERMINATED):
+    thread, agreed = stack.thread, 0
+    if thread is None or not _waits(stack, thread):
         return
     _note_user(thread, facts)
     entries = _entries(thread, facts)
-    if entries is None:
-        return
-    start, shadow = entries
-    found = _first_other(stack, shadow)
-    if found is None:
-        return
-    number, agreed, value = found
-    place = next((each for each in places(stack) if each.number == number), None)
-    if place is None:
-        return
-    name = facts.names(facts.image.kernel).name(value)
-    evidence = f"shadow stack {start:#x} has {value:#x} {name.symbol}, {agreed} frames before agree"
-    group = (thread.ethread, thread.tid)
-    yield of_place(stack, place, MEDIUM, LIKELY, evidence, _RAN, group)
+    for number, value in _compared(stack, entries[1]) if entries is not None else ():
+        if value is None:
+            agreed += 1
+            continue
+        for place in places(stack):
+            if place.number == number and entries is not None:
+                name = facts.names(facts.image.kernel).name(value)
+                evidence = (
+                    f"shadow stack {entries[0]:#x} has {value:#x} {name.symbol}, {agreed} frames before agree"
+                )
+                group = (thread.ethread, thread.tid)
+                yield of_place(stack, place, MEDIUM, LIKELY, evidence, _RAN, group)
+
+
+def confirmed(stack: FlatStack, facts: CheckFacts) -> Set[int]:
+    """Returns the numbers of the frames of a stack of the kernel that its shadow stack has, too."""
+    if stack.thread is None or not _waits(stack, stack.thread):
+        return set()
+    entries = _entries(stack.thread, facts)
+    return set() if entries is None else {at for at, other in _compared(stack, entries[1]) if other is None}
+
+
+def _waits(stack: FlatStack, thread: Thread) -> bool:
+    return bool(stack.frames) and not thread.unusable and thread.state not in (RUNNING, TERMINATED)
 
 
 def _note_user(thread: Thread, facts: CheckFacts) -> None:
@@ -90,25 +100,26 @@ def _entries(thread: Thread, facts: CheckFacts) -> Optional[Tuple[int, List[int]
     return start, [value for value in values if value >= _KERNEL_HALF and not low <= value <= end]
 
 
-def _first_other(stack: FlatStack, shadow: List[int]) -> Optional[Tuple[int, int, int]]:
-    """Returns the number of the first frame that differs, how many agree before, and what is in its place.
+def _compared(stack: FlatStack, shadow: List[int]) -> Iterator[Tuple[int, Optional[int]]]:
+    """Yields the numbers of the frames that agree, and last the first other one with what is in its place.
 
-    None: all frames agree up to where the shadow stack ends, or the first guess of the walk.
+    It ends where the shadow stack ends, and at the first guess of the walk.
     """
     position, agreed = 0, 0
     for number, walked in enumerate(stack.walked):
         if not walked.sure or position >= len(shadow):
-            return None
+            return
         if not walked.returns:
             # An interrupt may be on the shadow stack; what a dispatcher goes on with is not.
             position += shadow[position] == walked.address
             continue
         reach = shadow[position : position + (1 if agreed else _LEAD + 1)]
         if walked.address not in reach:
-            return number, agreed, shadow[position]
+            yield number, shadow[position]
+            return
+        yield number, None
         position += reach.index(walked.address) + 1
         agreed += 1
-    return None
 
 
 def unchecked(facts: CheckFacts) -> Iterator[str]:

@@ -69,6 +69,9 @@ HOWS: Dict[str, str] = {
 }
 """The values of `How`: how the address of a frame was found."""
 
+SHADOW = "shadow"
+"""What stands in their place where the processor's shadow stack confirms the address: in findings only."""
+
 BACKINGS: Dict[str, str] = {
     "image": "a module",
     "mapped": "a mapped file that no loader list has",
