@@ -23,6 +23,7 @@ from typing import Dict, Iterable, List, NamedTuple, Sequence
 from volatility3.framework import interfaces
 from volatility3.framework.configuration import requirements
 from volatility3.plugins.windows.stacktraces.base.decode import status
+from volatility3.plugins.windows.stacktraces.findings import registry
 from volatility3.plugins.windows.stacktraces.flat.decode import schema
 from volatility3.plugins.windows.stacktraces.rows import columns
 
@@ -111,6 +112,7 @@ def make(what: str) -> str:
         "options": _options,
         "words": _words,
         "duckdb": _duckdb,
+        "checks": _checks,
     }
     return "".join(f"{line}\n" for line in makers[kind](rest))
 
@@ -187,6 +189,12 @@ def _options(name: str) -> List[str]:
             takes = " TEXT ..." if each.element_type is str else " N ..."
         rows.append([f"`{option}{takes}`", each.description])
     return _table(["option", "what it does"], rows)
+
+
+def _checks(_: str) -> List[str]:
+    known = [registry.check_named(name) for name in registry.CHECKS]
+    rows = [[f"`{each.name}`", each.innocent, each.next_steps] for each in known]
+    return _table(["check", "what else gives such findings", "what to do next"], rows)
 
 
 def _words(wanted: str) -> List[str]:

@@ -11,6 +11,8 @@ from volatility3.plugins.windows.stacktraces.findings.returns import jumps_on
 
 from tests.forge.code import Routine, module_options
 from tests.forge.module import Module
+from tests.forge.paging import State
+from tests.forge.phys import PAGE
 from tests.support.findingimages import TID, X64, FindingImage, answered, found
 
 NO_CALL, GADGET = "no_call", "gadget"
@@ -92,6 +94,50 @@ def test_code_that_the_process_changed_is_silent(name: str, beside: bool) -> Non
     assert [row["Evidence"] for row in rows] == (
         [] if beside else ["no second process maps the file: stacks"]
     )
+
+
+def crossing(name: str, code: bytes, kept: bool) -> FindingImage:
+    """A thread that returns to the first bytes of a page; the process lacks the page before.
+
+    Args:
+        name: of the kernel
+        code: what is there
+        kept: the image section has that page
+    """
+    forged = FindingImage(name)
+    routine = Routine(0x1FF0, pushes=(3,), alloc=0x28)
+    options = module_options([routine], 0x5800, 64)
+    made = bytearray(options["contents"][routine.rva])
+    made[0x12 : 0x12 + len(code)] = code
+    options["contents"][routine.rva] = bytes(made)
+    module = forged.app.module("library.dll", **options)
+    assert module.section is not None
+    forged.app.space.set_state(module.base + 0x1000, PAGE, State.PROTOTYPE)
+    if not kept:
+        module.section.set_state(0x1000, PAGE, State.PAGEFILE)
+    forged.returns_to(module.base + 0x2002)
+    return forged
+
+
+@pytest.mark.parametrize("name", X64)
+@pytest.mark.parametrize("code", [b"", JUMP])
+def test_code_before_a_return_address_that_cannot_be_read(name: str, code: bytes) -> None:
+    """Nothing tells whether a call is there: that is said, and a jump behind it is no more than low."""
+    image = crossing(name, code, kept=False).image()
+    rows = answered(image, check=[NO_CALL])
+    assert [(row["Severity"], row["Evidence"]) for row in rows] == [
+        (None, "the page is not in memory: library")
+    ]
+    jumps = found(image, GADGET)
+    assert [(row["Severity"], row["Confidence"]) for row in jumps] == [("low", "possible")] * bool(code)
+    assert all(", code that cannot be read before it; " in row["Evidence"] for row in jumps)
+
+
+@pytest.mark.parametrize("name", X64)
+@pytest.mark.parametrize(("check", "code"), [(NO_CALL, b""), (GADGET, JUMP)])
+def test_code_before_a_return_address_that_only_the_section_has(name: str, check: str, code: bytes) -> None:
+    (row,) = found(crossing(name, code, kept=True).image(), check)
+    assert (row["Severity"], row["Symbol"]) == ("medium", "library+0x2002")
 
 
 @pytest.mark.parametrize(

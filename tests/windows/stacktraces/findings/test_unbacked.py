@@ -10,6 +10,7 @@ import pytest
 from volatility3.plugins.windows.stacktraces.findings import functiontables
 
 from tests.forge.paging import State
+from tests.forge.phys import PAGE
 from tests.forge.vad import EXECUTE_READWRITE, READWRITE
 from tests.support.callstackimages import GETTER_RVA, HEAD_RVA
 from tests.support.findingimages import (
@@ -105,44 +106,122 @@ def _link(forged: FindingImage, element: int) -> None:
     forged.app.space.write(head, element.to_bytes(8, "little") * 2)
 
 
+def _with_a_page_of_zeros(forged: FindingImage) -> None:
+    head = forged.stacks.modules["ntdll"].base + HEAD_RVA
+    forged.app.space.write(head - head % PAGE, bytes(PAGE))
+
+
 def _without_range(forged: FindingImage) -> None:
     _link(forged, ELSEWHERE)
 
 
 def _with_zeros(forged: FindingImage) -> None:
+    """The page holds other data, so that it was read."""
     _link(forged, 0)
+    forged.app.space.write_int(forged.stacks.modules["ntdll"].base + HEAD_RVA + 0x20, 1, 8)
+
+
+def _with_code(forged: FindingImage, code: bytes) -> None:
+    forged.app.space.write(forged.stacks.modules["ntdll"].base + GETTER_RVA, code)
 
 
 def _with_other_code(forged: FindingImage) -> None:
-    forged.app.space.write(forged.stacks.modules["ntdll"].base + GETTER_RVA, b"\x90" * 0x10)
+    _with_code(forged, b"\x90" * 8)
+
+
+def _with_no_code(forged: FindingImage) -> None:
+    _with_code(forged, bytes(8))
+
+
+def _with_another_head(forged: FindingImage) -> None:
+    """It would lie on a page that is not in memory."""
+    _with_code(forged, b"\x48\x8d\x05" + (HEAD_RVA - 0x1000 - GETTER_RVA - 7).to_bytes(4, "little") + b"\xc3")
+    page = forged.stacks.modules["ntdll"].base + HEAD_RVA - 0x1000
+    forged.app.space.set_state(page - page % PAGE, PAGE, State.PAGEFILE)
+
+
+def _without_headers(forged: FindingImage) -> None:
+    forged.app.space.write(forged.stacks.modules["ntdll"].base + 0x3C, bytes(8))
+
+
+def _with_other_exports(forged: FindingImage) -> None:
+    base, space = forged.stacks.modules["ntdll"].base, forged.app.space
+    directory = base + space.read_int(base + 0x3C, 4) + 0x88
+    space.write(directory, (0x7FFF0000).to_bytes(4, "little") + space.read(directory + 4, 4))
+
+
+def _element(forged: FindingImage) -> int:
+    """Registers an element that explains nothing; returns its address."""
+    forged.register_table(ELSEWHERE, ELSEWHERE + 0x1000, count=3)
+    return forged.app.space.read_int(forged.stacks.modules["ntdll"].base + HEAD_RVA, 8)
+
+
+def _with_a_link_to_nothing(forged: FindingImage) -> None:
+    forged.app.space.write_int(_element(forged), 0, 8)
+
+
+def _with_an_element_back_to_nothing(forged: FindingImage) -> None:
+    forged.app.space.write_int(_element(forged) + 8, 0, 8)
+
+
+def _with_a_range_of_everything(forged: FindingImage) -> None:
+    element = _element(forged)
+    forged.app.space.write_int(element + 0x20, 0x10000, 8)
+    forged.app.space.write_int(element + 0x28, 0x7FFFFFFF0000, 8)
+
+
+def _with_half_an_element(forged: FindingImage) -> None:
+    """Its links end where the memory ends."""
+    head, end = forged.stacks.modules["ntdll"].base + HEAD_RVA, ELSEWHERE + 0x1000
+    forged.app.region(ELSEWHERE, head.to_bytes(8, "little") * 0x200, size=0x1000)
+    _link(forged, end - 0x10)
 
 
 @pytest.mark.parametrize("name", X64)
 @pytest.mark.parametrize(
-    ("change", "severity"),
+    ("change", "lacks"),
     [
-        (_without_getter, "low"),
-        (_without_head, "low"),
-        (_without_element, "low"),
-        (_with_zeros, "low"),
-        (_without_range, "high"),
-        (_with_other_code, "high"),
+        (_without_getter, "the code of RtlGetFunctionTableListHead"),
+        (_without_head, "the head of their list at 0x"),
+        (_with_a_page_of_zeros, "the head of their list at 0x"),
+        (_without_element, f"the element at {ELSEWHERE:#x}"),
     ],
 )
 def test_function_tables_that_are_not_in_the_image(
-    name: str, change: Callable[[FindingImage], None], severity: str
+    name: str, change: Callable[[FindingImage], None], lacks: str
 ) -> None:
-    """What is missing may explain it: low, and that is said. What was changed explains nothing."""
+    """What is missing may explain it: low, and a row says what is missing of which process."""
     forged = FindingImage(name)
     forged.private()
     forged.interrupted_at(PRIVATE + 0x20)
     forged.recorded(RETURNS)
     change(forged)
     for check in (UNBACKED, HISTORY):
-        row, *rest = answered(forged.image(), check=[check])
-        assert row["Severity"] == severity
-        told = "function tables are not in the image: private code is low in PID 1000"
-        assert [each["Evidence"] for each in rest] == [told] * (severity == "low")
+        row, told = answered(forged.image(), check=[check])
+        assert row["Severity"] == "low"
+        assert told["Status"] == "not checked"
+        said = f"function tables are not in the image, and private code is low: PID 1000, {lacks}"
+        assert told["Evidence"].startswith(said)
+
+
+@pytest.mark.parametrize("name", X64)
+@pytest.mark.parametrize(
+    "change",
+    [
+        *(_without_range, _with_zeros, _with_other_code, _with_no_code, _with_another_head),
+        *(_without_headers, _with_other_exports, _with_a_link_to_nothing, _with_an_element_back_to_nothing),
+        *(_with_a_range_of_everything, _with_half_an_element),
+    ],
+)
+def test_function_tables_that_were_changed(name: str, change: Callable[[FindingImage], None]) -> None:
+    """A few bytes that the process wrote explain nothing: its private code stays high."""
+    forged = FindingImage(name)
+    forged.private()
+    forged.interrupted_at(PRIVATE + 0x20)
+    image = forged.image()
+    change(forged)
+    rows = answered(image, check=[UNBACKED])
+    assert [row["Severity"] for row in rows] == ["high"]
 
 
 def test_a_list_of_function_tables_that_never_ends(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,12 +11,17 @@ import pytest
 from tests.forge.code import Routine, module_options, system_call_stub
 from tests.forge.dump import Image
 from tests.support.callstackimages import BEHIND_SYSCALL, MAIN, NUMBER, StackImage
-from tests.support.findingimages import CODE, PRIVATE, RETURNS, TID, X64, answered, found
+from tests.support.clean.host64 import Host64
+from tests.support.clean.host86 import Host86, Program86
+from tests.support.clean.narrow import WAIT_EX
+from tests.support.clean.wow import Program32
+from tests.support.findingimages import CODE, PRIVATE, RETURNS, TID, X64, X86, answered, found
 
 CHECK = "wait_in_dispatcher"
 POOL = Routine(0x1100, pushes=(3,), alloc=0x40)
 STUB = Routine(0x1300, unwind=False)
 WAIT = Routine(0x1100, pushes=(3, 7), alloc=0x60)
+TIMER = "ntdll!RtlpTpTimerCallback"
 CALLBACK = ("app", MAIN, 1, "unwind")
 APC = "KiUserApcDispatcher"
 
@@ -125,3 +130,43 @@ def test_without_symbols_the_pool_is_not_checked(name: str) -> None:
     assert [row["Severity"] for row in rows] == ["medium", None]
     assert rows[-1]["Evidence"].startswith("without symbols of ntdll (--fetch-symbols) ")
     assert rows[-1]["Evidence"].endswith(": stacks.exe")
+
+
+def narrow(name: str, *chain: str) -> Image:
+    """An image with a thread of 32 bits that waits below some functions, with x64 in a WoW64 process."""
+    if name in X86:
+        host = Host86(name)
+        Program86(host, "sleeps.exe").waits(*chain)
+        return host.kernel.image()
+    wide = Host64(name)
+    Program32(wide, "sleeps.exe").waits(*chain)
+    return wide.kernel.image()
+
+
+@pytest.mark.parametrize("name", [*X86, *X64])
+@pytest.mark.parametrize("dispatcher", [TIMER, f"ntdll!{APC}"])
+def test_with_32_bits_a_system_call_that_a_dispatcher_made(name: str, dispatcher: str) -> None:
+    """Code proves each step: the stub has no frame."""
+    (row,) = found(narrow(name, dispatcher), CHECK)
+    assert (row["Severity"], row["Confidence"], row["How"]) == ("medium", "likely", "leaf")
+    assert row["Kind"] == ("user" if name in X86 else "wow64")
+    assert row["Symbol"].startswith(f"{dispatcher}+0x")
+    assert row["Evidence"].startswith("ntdll!NtWaitForSingleObject+0xc called by ntdll!")
+
+
+@pytest.mark.parametrize("name", [*X86, *X64])
+@pytest.mark.parametrize("dispatcher", [TIMER, f"ntdll!{APC}"])
+def test_with_32_bits_a_wait_that_the_chain_leads_from_is_low(name: str, dispatcher: str) -> None:
+    """A callback without frame pointer is not on the chain."""
+    (row,) = found(narrow(name, dispatcher, WAIT_EX), CHECK)
+    assert (row["Severity"], row["How"]) == ("low", "framepointer")
+    assert row["Innocent"].startswith("with 32 bits")
+
+
+@pytest.mark.parametrize("name", [*X86, *X64])
+@pytest.mark.parametrize("dispatcher", [TIMER, f"ntdll!{APC}"])
+@pytest.mark.parametrize("last", [(), (WAIT_EX,)])
+def test_with_32_bits_a_callback_that_waits_is_silent(
+    name: str, dispatcher: str, last: Tuple[str, ...]
+) -> None:
+    assert found(narrow(name, dispatcher, "main", *last), CHECK) == []

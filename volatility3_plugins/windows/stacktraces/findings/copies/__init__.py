@@ -131,6 +131,19 @@ class Copies:
             if each.space.layer_name != mapping.space.layer_name
         ]
 
+    def read(self, space: AddressSpace, address: int, length: int) -> Optional[bytes]:
+        """Returns memory of a process; of an image that it has mapped what only the section has, too."""
+        data = self._image.memory(space).read(address, length)
+        mapping = self.mapping(space, address) if data is None else None
+        return data if mapping is None else self._reader(mapping).read(address - mapping.vad.start, length)
+
+    def original(self, space: AddressSpace, address: int) -> Optional[ImageReader]:
+        """Returns what reads the section of the image that a process has mapped at an address, by RVA."""
+        mapping = self.mapping(space, address)
+        if mapping is None or self._sections.of(mapping.vad) is None:
+            return None
+        return self._reader(mapping, pristine=True)
+
     def example(self, space: AddressSpace, start: int, end: int) -> Optional[Tuple[AddressSpace, bytes]]:
         """Returns a process that has other bytes in a range than this one, and these; None if none has."""
         mapping = self.mapping(space, start)

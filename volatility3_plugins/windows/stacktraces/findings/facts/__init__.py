@@ -53,8 +53,8 @@ class CheckFacts:
     Attributes:
         image: the image
         pids, scan: as given
-        untold: the IDs of processes whose function tables are not all in the image, where that mattered, by
-            _EPROCESS
+        untold: processes whose function tables are not all in the image, where that mattered: their IDs and
+            what is missing, by _EPROCESS
     """
 
     def __init__(self, symbolizer: Symbolizer, pids: Tuple[int, ...] = (), scan: bool = False) -> None:
@@ -62,7 +62,7 @@ class CheckFacts:
         self.image = symbolizer.image
         self.pids = pids
         self.scan = scan
-        self.untold: Dict[int, Optional[int]] = {}
+        self.untold: Dict[int, Tuple[Optional[int], str]] = {}
         self._tables: Memo[AddressSpace, functiontables.FunctionTables] = Memo(self._registered)
         self._runtimes: Memo[AddressSpace, List[str]] = Memo(self._loaded)
         self._pages: Dict[Tuple[str, int], Optional[Page]] = {}
@@ -129,9 +129,9 @@ class CheckFacts:
     def lacks_tables(self, space: AddressSpace) -> bool:
         """Tells whether function tables of a process may be missing from the image; `untold` has it then."""
         tables = self._tables_of(space)
-        if tables is None or tables.whole:
+        if tables is None or not tables.missing:
             return False
-        self.untold.setdefault(space.eprocess, space.pid)
+        self.untold.setdefault(space.eprocess, (space.pid, tables.missing))
         return True
 
     def _tables_of(self, space: AddressSpace) -> Optional[functiontables.FunctionTables]:
@@ -144,9 +144,9 @@ class CheckFacts:
 
     def _registered(self, space: AddressSpace) -> functiontables.FunctionTables:
         names = self.names(space)
-        return functiontables.registered(
-            self.image.memory(space), self.image, names, lambda address: self.vad(space, address) is not None
-        )
+        vads = () if names.process is None else names.process.vads
+        original = functools.partial(self.copies.original, space)
+        return functiontables.registered(self.image.memory(space), self.image, names, vads, original)
 
     def entry_points(self, space: AddressSpace, wanted: Mapping[str, Tuple[str, ...]]) -> Dict[int, str]:
         """Returns functions of a process by their addresses, as they are written in Symbol.

@@ -9,13 +9,20 @@ RtlAddGrowableFunctionTable put an element on it (described: Microsoft's documen
 
 from __future__ import annotations
 
-from typing import Callable, List, Optional, Tuple
+import bisect
+from typing import Callable, List, Optional, Sequence, Tuple
 
 from ...base.decode import links, ranges
 from ...base.decode.memory import Memory
+from ...base.decode.pagetable import PAGE_SIZE
 from ...base.decode.record import Record
+from ...base.decode.status import Word, says
 from ...base.image import Image
+from ...base.vads import Vad
+from ...names.decode import pe
+from ...names.imagereader import ImageReader
 from ...names.symbolizer import KnownModule, SpaceNames
+from ...names.usermodules import vad_at
 
 MAX_TABLES = 1 << 16
 """The most function tables of a process that are read."""
@@ -25,6 +32,8 @@ _LOAD = bytes.fromhex("488d05")
 """lea rax, [rip + disp32] (Intel 64 and IA-32 Architectures Software Developer's Manual, volume 2)."""
 _LENGTH = len(_LOAD) + 4
 _RETURN = 0xC3
+_EXPORTS = "the exports of ntdll"
+_UNREAD = (Word.HEADERS_UNREADABLE, Word.EXPORTS_UNREADABLE, Word.EXPORTS_INCOMPLETE)
 
 
 class Range(Record):
@@ -44,17 +53,22 @@ class FunctionTables(Record):
     """The function tables of a process.
 
     Attributes:
-        ranges: those that could be read, disjoint and ascending
-        whole: nothing of them is missing from the image. What was read and is no such code or list counts as
-            whole: it was changed, and is not missing
+        ranges: those that could be read, disjoint and ascending; none reaches over a mapped image, because
+            code that a runtime makes lies in memory of its own
+        missing: what is missing from the image, in words; empty if nothing is. What was read and is no such
+            code or list was changed, and is not missing
     """
 
     ranges: List[Range]
-    whole: bool
+    missing: str
 
 
 def registered(
-    memory: Memory, image: Image, names: SpaceNames, known: Callable[[int], bool]
+    memory: Memory,
+    image: Image,
+    names: SpaceNames,
+    vads: Sequence[Vad],
+    original: Callable[[int], Optional[ImageReader]],
 ) -> FunctionTables:
     """Returns the function tables that a process registered.
 
@@ -62,48 +76,80 @@ def registered(
         memory: that of the process
         image: the image
         names: the names of the process
-        known: tells whether an address is in a range of the process
+        vads: of the process, ascending
+        original: returns what reads the section of the image that is mapped at an address
 
     Raises:
         tables.MissingTableError: when our symbol table of user mode is missing
     """
     table = image.process_types(8)["_DYNAMIC_FUNCTION_TABLE"]
     low, high = table.field("MinimumAddress"), table.field("MaximumAddress")
+    images = [vad.start for vad in vads if vad.image]
     found: List[Tuple[int, int, int]] = []
-    whole = True
+    missing: List[str] = []
     for ntdll in names.modules("ntdll"):
-        head, told = _head(ntdll)
-        whole = whole and told
+        head, lacks = _head(ntdll, memory, original(ntdll.module.base))
+        missing += [lacks] if lacks else []
         if head is None:
             continue
         walk = links.walk(head, memory.links, MAX_TABLES)
-        if walk.gap is not None:
-            whole = whole and not any(_missing(each, known) for each in walk.gap)
+        for each in walk.gap or ():
+            if each.reason == links.HEAD or (not each.link and _zeros(memory, head)):
+                missing.append(f"the head of their list at {head:#x}")
+            elif each.reason == links.UNREADABLE and vad_at(vads, each.link) is not None:
+                missing.append(f"the element at {each.link:#x}")
         for node in walk.nodes:
             start, end = memory.member(node, low), memory.member(node, high)
-            whole = whole and start is not None and end is not None
-            if start and end and start < end:
+            if (start is None or end is None) and vad_at(vads, node + high.offset) is not None:
+                missing.append(f"the element at {node:#x}")
+            if start and end and start < end and not _reaches(start, end, images):
                 found.append((start, end, node))
-    return FunctionTables([Range(*each) for each in ranges.flatten(found)], whole)
+    return FunctionTables([Range(*each) for each in ranges.flatten(found)], next(iter(missing), ""))
 
 
-def _missing(end: links.Break, known: Callable[[int], bool]) -> bool:
-    """Tells whether a walk ended where the process has memory that is not in the image.
+def _reaches(start: int, end: int, images: Sequence[int]) -> bool:
+    """Tells whether an image is mapped from an address in a range on; `images` ascend."""
+    place = bisect.bisect_left(images, start)
+    return place < len(images) and images[place] < end
 
-    Tools that acquire memory write zeros for what they cannot read, and no link of such a list is 0.
+
+def _zeros(memory: Memory, address: int) -> bool:
+    """Tells whether the page of an address is all zeros: what tools write that could not read a page."""
+    data = memory.read(address - address % PAGE_SIZE, PAGE_SIZE)
+    return data is not None and not any(data)
+
+
+def _head(ntdll: KnownModule, memory: Memory, section: Optional[ImageReader]) -> Tuple[Optional[int], str]:
+    """Returns the address of the list's head, None if nothing tells, and what is missing, empty if nothing.
+
+    What no process can write goes first: the section of ntdll.
     """
-    return end.reason in (links.UNREADABLE, links.HEAD) and (not end.link or known(end.link))
-
-
-def _head(ntdll: KnownModule) -> Tuple[Optional[int], bool]:
-    """Returns the address of the list's head, None if nothing tells, and whether all could be read."""
+    base = ntdll.module.base
     rva = ntdll.image.names.rva_of(_GETTER)
-    if rva is None or ntdll.open is None:
-        return None, not ntdll.image.status
-    code = ntdll.open().read(rva, _LENGTH + 1)
-    if code is None or not any(code):
-        return None, False
+    if ntdll.image.status and section is not None:
+        rva = _exported(section) or rva
+    if rva is None:
+        zeros = says(ntdll.image.status, Word.HEADERS_INVALID) and _zeros(memory, base)
+        return None, _EXPORTS if zeros or says(ntdll.image.status, *_UNREAD) else ""
+    code = None if section is None else section.read(rva, _LENGTH + 1)
+    if code is None:
+        code = memory.read(base + rva, _LENGTH + 1)
+    if code is None or (not any(code) and _zeros(memory, base + rva)):
+        return None, f"the code of {_GETTER}"
     if not code.startswith(_LOAD) or code[_LENGTH] != _RETURN:
-        return None, True
+        return None, ""
     distance = int.from_bytes(code[len(_LOAD) : _LENGTH], "little", signed=True)
-    return ntdll.module.base + rva + _LENGTH + distance, True
+    head = base + rva + _LENGTH + distance
+    return (head if base <= head < base + ntdll.module.size else None), ""
+
+
+def _exported(section: ImageReader) -> Optional[int]:
+    """Returns the RVA of the getter by the export table of the section, None if that is not in memory."""
+    try:
+        headers = pe.read_headers(section.read)
+    except pe.HeaderError:
+        return None
+    for rva, label in pe.read_exports(section.load, headers, pe.MAX_EXPORTS).entries:
+        if label == _GETTER:
+            return rva
+    return None

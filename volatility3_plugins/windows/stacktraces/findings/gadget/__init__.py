@@ -43,7 +43,7 @@ CHECK = Check(
     (USER,),
     "A return address, found by unwind data, in an image that is as other processes have it, is that of a "
     "jump through a register or memory: who returns there goes on elsewhere.",
-    "medium; low with a call before it, and where the walk is unsure for another reason",
+    "medium; low with a call or code that is not in memory before it, and where the walk is unsure",
     "A call that is followed by a jump through a pointer, such as a thunk's.",
     "Look at the frames around it with windows.callstacks --tid: registers say where the jump leads.",
     "no thread has a stack in user mode",

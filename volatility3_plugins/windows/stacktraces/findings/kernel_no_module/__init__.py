@@ -38,7 +38,7 @@ CHECK = Check(
     "The kernel ran code at an address that is in no module, and where none was unloaded from.",
     "high; low where a list of modules is damaged, and of frames that a scan found",
     "The firmware's runtime services and the hypervisor's call page are in no module.",
-    "Read the memory there with windows.volshell; compare windows.modules with windows.modscan.",
+    "Read the memory there with volshell -w; compare windows.modules with windows.modscan.",
     "no stack has a frame",
     of_stack=find,
 )

@@ -12,7 +12,7 @@ from ...base.image import AddressSpace
 from ...flat.stack import FlatStack
 from ...names.places import IMAGE
 from ...stacks.decode.frames import LONGEST_CALL, UNWIND, is_call
-from ..copies import NO_IMAGE
+from ..copies import NO_IMAGE, NOT_IN_MEMORY
 from ..facts import CheckFacts
 from ..finding import FramePlace, places, undecorated
 
@@ -62,9 +62,15 @@ def returned(stack: FlatStack, check: str, facts: CheckFacts) -> Iterator[Return
         if frame.how != UNWIND or not facts.is_user(address) or place.name.backing != IMAGE:
             continue
         called, jumps = _site(stack.space, address, facts)
-        if (called is not False and not jumps) or _by_name(place):
+        if (called and not jumps) or _by_name(place):
             continue
-        found = facts.copies.compare(stack.space, address - LONGEST_CALL, address + _JUMP_LENGTH)
+        if called is None:
+            facts.leave_out(check, NOT_IN_MEMORY, place.frame.module or place.name.symbol)
+            if not jumps:
+                continue
+        # What is not in memory cannot be compared, and a jump is one whatever lies before it.
+        start = address if called is None else address - LONGEST_CALL
+        found = facts.copies.compare(stack.space, start, address + _JUMP_LENGTH)
         if found.reason and found.reason != NO_IMAGE:
             facts.leave_out(check, found.reason, place.frame.module or place.name.symbol)
         if found.equal:
@@ -76,10 +82,10 @@ def _site(space: AddressSpace, address: int, facts: CheckFacts) -> Tuple[Optiona
     sites: Dict[int, Tuple[Optional[bool], bool]] = facts.kept(__name__, space)
     known = sites.get(address)
     if known is None:
-        memory = facts.image.memory(space)
-        before = memory.read(address - LONGEST_CALL, LONGEST_CALL)
+        before = facts.copies.read(space, address - LONGEST_CALL, LONGEST_CALL)
         called = None if before is None else is_call(before)
-        known = sites[address] = called, jumps_on(memory.read(address, _SHORTEST_JUMP) or b"")
+        behind = facts.copies.read(space, address, _SHORTEST_JUMP)
+        known = sites[address] = called, behind is not None and jumps_on(behind)
     return known
 
 

@@ -139,7 +139,7 @@ CHECK = Check(
     "of a thread in the kernel has this frame: the stack was changed.",
     "medium; frames that a scan found are not compared",
     "The image is no snapshot: a thread that ran meanwhile has a newer shadow stack than stack.",
-    "Compare the frames with those of windows.callstacks --tid; look at both stacks with volshell.",
+    "Compare the frames with those of windows.callstacks --tid; look at both stacks with volshell -w.",
     "no stack of a thread could be walked",
     of_stack=find,
     unchecked=unchecked,

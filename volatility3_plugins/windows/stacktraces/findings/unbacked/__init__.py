@@ -65,11 +65,12 @@ def explained(space: AddressSpace, at: int, facts: CheckFacts) -> Tuple[str, boo
 
 
 def untold(facts: CheckFacts) -> Iterator[str]:
-    """Yields the processes whose function tables could not be read, where a finding became `low` for that."""
-    pids = sorted(pid for pid in facts.untold.values() if pid is not None)
-    if pids:
-        named = ", ".join(map(str, pids[:_MOST_NAMED])) + (", ..." if len(pids) > _MOST_NAMED else "")
-        yield f"function tables are not in the image: private code is low in PID {named}"
+    """Yields in which processes findings became `low` for missing function tables, and what is missing."""
+    lacking = sorted((pid, missing) for pid, missing in facts.untold.values() if pid is not None)
+    if lacking:
+        named = "; ".join(f"PID {pid}, {missing}" for pid, missing in lacking[:_MOST_NAMED])
+        named += "; ..." if len(lacking) > _MOST_NAMED else ""
+        yield f"function tables are not in the image, and private code is low: {named}"
 
 
 CHECK = Check(

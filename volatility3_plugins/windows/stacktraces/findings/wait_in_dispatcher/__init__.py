@@ -14,8 +14,20 @@ from ...base.image import AddressSpace
 from ...flat.decode.schema import TRAP, USER, WOW64
 from ...flat.stack import FlatStack
 from ...names.decode.rules import NEAREST
+from ...stacks.decode.frames import FRAME_POINTER
 from ..facts import CheckFacts
-from ..finding import LIKELY, LOW, MEDIUM, Check, Finding, FramePlace, of_place, places, undecorated
+from ..finding import (
+    LIKELY,
+    LOW,
+    MEDIUM,
+    NONE_KNOWN,
+    Check,
+    Finding,
+    FramePlace,
+    of_place,
+    places,
+    undecorated,
+)
 from ..unbacked import PRIVATE, UNMAPPED, explained
 
 NAME = "wait_in_dispatcher"
@@ -52,21 +64,30 @@ AROUND = (
 )
 """What Windows has around these."""
 
+RETURN = "KiFastSystemCallRet"
+"""Where a system call that x86 makes by sysenter comes back: a return, to the stub that made it."""
+
 _MODULES = ("ntdll", "kernel32", "kernelbase")
 _JUMP = "a callback that ends with a jump to the wait"
+_CHAIN = "with 32 bits, a callback that keeps no frame pointer: it is not on the chain"
 _NAMELESS = "without symbols of ntdll (--fetch-symbols) the functions of its thread pool have no names"
 
 
 def find(stack: FlatStack, facts: CheckFacts) -> Iterator[Finding]:
     """Yields the dispatcher that called a wait, or that called a callback in private memory that waits."""
-    first = next(places(stack), None)
-    if first is None or first.number or first.how != TRAP or not _is_in(first, WAITS):
+    frames = places(stack)
+    first = next(frames, None)
+    if first is None or first.number or first.how != TRAP:
+        return
+    if _is_in(first, (RETURN,)):
+        first = next(frames, None)
+    if first is None or not _is_in(first, WAITS):
         return
     if not _has_names(stack.space, facts):
         facts.leave_out(NAME, _NAMELESS, stack.space.process)
     inner: List[FramePlace] = [first]
-    for place in places(stack):
-        if place.number and _is_in(place, POOL + APC) and place.name.source != NEAREST:
+    for place in frames:
+        if _is_in(place, POOL + APC) and place.name.source != NEAREST:
             yield from _called(stack, inner, place, facts)
             return
         inner.append(place)
@@ -87,6 +108,8 @@ def _called(
         evidence += f"; {facts.memory(stack.space, dispatcher.address)}"
     else:
         return
+    if stack.space.pointer_size == 4 and any(each.how == FRAME_POINTER for each in (*inner, dispatcher)):
+        severity, innocent = LOW, _CHAIN if innocent in (_JUMP, NONE_KNOWN) else f"{_CHAIN}; {innocent}"
     yield of_place(stack, dispatcher, severity, LIKELY, evidence, innocent, stack.trace_id)
 
 
@@ -115,9 +138,10 @@ CHECK = Check(
     (USER, WOW64),
     "A thread waits, and the thread pool or the dispatcher of APCs itself called the wait, with no callback "
     "between; or the callback is in private memory.",
-    "medium; low where the walk had to guess its way to the dispatcher, and where the process registered a "
-    "function table for the callback",
-    "A callback that ends with a jump to the wait is on no stack. Callbacks that wait are no finding.",
+    "medium; low where the walk had to guess its way to the dispatcher, with 32 bits also where it followed "
+    "frame pointers, and where the process registered a function table for the callback",
+    "A callback that ends with a jump to the wait is on no stack; with 32 bits one without frame pointer may "
+    "be on none. Callbacks that wait are no finding.",
     "Look at the timers and the other threads of the process; see context_on_stack and history_unbacked.",
     "no thread has a stack in user mode",
     of_stack=find,
