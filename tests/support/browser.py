@@ -221,7 +221,7 @@ class Page:
             self.ask("Input.dispatchMouseEvent", {"type": kind, **mouse})
 
     def follow(self, code: str) -> None:
-        """Follows a link, which an expression returns, and waits until the page that it leads to is loaded."""
+        """Follows a link, which an expression returns, and waits until that page is loaded."""
         self.loaded = False
         self.run(f"void {code}.click()")
         while not self.loaded:
