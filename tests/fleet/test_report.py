@@ -209,12 +209,10 @@ def test_pages_lead_to_each_other(pages: pathlib.Path, browser: Browser) -> None
     assert all(opened.run(f"!!document.getElementById({each.fragment!r})") for each in leads if each.fragment)
     opened.run("document.querySelector('#lake .list').focus()")
     opened.key("End")
-    opened.run("document.querySelector('#lake .links a').click()")
-    opened.run("new Promise((done) => setTimeout(done, 300))")
+    opened.follow("document.querySelector('#lake .links a')")
     assert opened.run("location.pathname.split('/').pop()") == "image-i2.html"
     assert opened.run(IDS) == ["findings", "image", "graph", "threads", "heaps"]
-    opened.run("document.querySelector('main > p a').click()")
-    opened.run("new Promise((done) => setTimeout(done, 300))")
+    opened.follow("document.querySelector('main > p a')")
     assert opened.run("location.pathname.split('/').pop()") == "index.html"
     assert opened.faults == []
     assert all(each.startswith("file://") for each in opened.requests)
@@ -251,11 +249,9 @@ def test_one_file_has_its_pages_beside_it(
     reported(lake, first)
     assert sorted(each.name for each in tmp_path.iterdir()) == ["a #1 100%-images", "a #1 100%.html"]
     opened = browser.open(first)
-    opened.run("document.querySelector('.card dd a').click()")
-    opened.run("new Promise((done) => setTimeout(done, 300))")
+    opened.follow("document.querySelector('.card dd a')")
     assert opened.run("location.pathname.split('/').pop()") == "image-i1.html"
-    opened.run("document.querySelector('main > p a').click()")
-    opened.run("new Promise((done) => setTimeout(done, 300))")
+    opened.follow("document.querySelector('main > p a')")
     assert opened.run("decodeURIComponent(location.pathname.split('/').pop())") == first.name
     assert opened.faults == []
     opened.close()

@@ -220,6 +220,13 @@ class Page:
             mouse = {"x": x, "y": y, "button": "left", "clickCount": 1}
             self.ask("Input.dispatchMouseEvent", {"type": kind, **mouse})
 
+    def follow(self, code: str) -> None:
+        """Follows a link, which an expression returns, and waits until that page is loaded."""
+        self.loaded = False
+        self.run(f"void {code}.click()")
+        while not self.loaded:
+            self._browser._take()
+
     def middle(self, code: str) -> Tuple[float, float]:
         """Returns the middle of an element in the page's view, to which it scrolls."""
         place = self.run(
