@@ -173,7 +173,12 @@ def testing() -> pathlib.Path:
 
     It is one for both: the types of all that the tests import are checked.
     """
-    return environment("test", requirements("test") + requirements("lint")[len(requirements()) :])
+    return environment("test", of_testing())
+
+
+def of_testing() -> List[str]:
+    """Returns the requirements of that environment."""
+    return requirements("test") + requirements("lint")[len(requirements()) :]
 
 
 def test(arguments: List[str]) -> None:

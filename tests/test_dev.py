@@ -100,7 +100,7 @@ def test_ctrl_c_ends_quietly(tmp_path: pathlib.Path) -> None:
     slow.chmod(0o755)
     program = copy(tmp_path)
     module = load_dev()
-    (slow.parents[1] / "installed").write_text(module.fingerprint(module.requirements("test")))
+    (slow.parents[1] / "installed").write_text(module.fingerprint(module.of_testing()))
     command = [sys.executable, str(program), "test", "-x"]
     with subprocess.Popen(
         command,

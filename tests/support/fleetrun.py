@@ -8,6 +8,7 @@ import contextlib
 import json
 import os
 import pathlib
+import signal
 import subprocess
 import sys
 import time
@@ -59,11 +60,17 @@ def started(*arguments: object, command: Tuple[str, ...] = COMMAND) -> Iterator[
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         start_new_session=True,
+        # What runs in the background of a shell ignores the signal, and all that it starts does.
+        preexec_fn=None if os.name == "nt" else _heed_interrupts,
     ) as process:
         try:
             yield process
         finally:
             kill(process.pid)
+
+
+def _heed_interrupts() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def kill(pid: int) -> None:
