@@ -179,7 +179,7 @@ def _module() -> str:
     while frame is not None:
         _, found, name = frame.f_code.co_filename.rpartition("/stacktraces/")
         if found and name not in _READERS:
-            return name[: -len(".py")]
+            return name[: -len("/__init__.py" if name.endswith("/__init__.py") else ".py")]
         frame = frame.f_back
     return ""
 
