@@ -39,7 +39,7 @@ def test_trap_frames_of_a_thread_of_which_a_part_is_paged_out(
     states = [state._replace(status=status(word)) for state in walks.states(thread)]
     border = next(walks.pieces(thread, states)).walk.border
     assert border is not None and border.registers is not None
-    assert border.registers.named("Rax") == (registers_64("user64")["rax"] if told else None)
+    assert border.registers.named("Rdx") == (registers_64("user64")["rdx"] if told else None)
 
 
 def test_the_last_few_address_spaces_are_kept(tmp_path: pathlib.Path) -> None:
