@@ -209,7 +209,7 @@ def test_code_that_no_file_backs(data: bool, tmp_path: pathlib.Path) -> None:
     assert [frame["Symbol"].split("+")[0] for frame in frames[:2]] == ["ntdll!NtWait", "kernelbase!WaitEx"]
     assert [frame["Symbol"].split("+")[0] for frame in frames[2:]] == [
         *["<private>"] * (2 if data else 3),
-        "ntdll",
+        "ntdll!RtlUserThreadStart",
     ]
     callers = [PRIVATE[0], *PRIVATE[1 + data :]]
     assert told(frames)[2:-1] == [
