@@ -125,7 +125,7 @@ def _wait(kernel: Kernel, thread: Thread, ntdll: Module, lock: Optional[str], ke
     """
     space = thread.process.space
     sp = thread.user_stack_base - 0x248
-    samplethreads.wait(thread, ntdll.at("NtWaitForSingleObject") + 0x14, rsp=sp, rax=4, r10=0x40)
+    samplethreads.wait(thread, ntdll.at("NtWaitForSingleObject") + 0x14, rsp=sp, r10=0x40)
     values: List[int] = []
     if lock in (SECTION_ONE, SECTION_TWO):
         values = [ntdll.at(_ENTER) + 0x62, 0, kept, 0, 0, 0]
