@@ -12,6 +12,7 @@ from typing import Dict, Optional
 from volatility3.framework import exceptions
 
 from .decode import text
+from .decode.memo import Memo
 from .decode.record import Record
 from .decode.status import NOTHING, Status, Word, status
 from .decode.structure import Field
@@ -168,14 +169,10 @@ class Objects:
         self._has_cookie = cookie is not None
         self._cookie = 0 if cookie is None else self._memory.number(cookie, 1) or 0
         self._type_names: Dict[int, Optional[str]] = {}
-        self._known: Dict[int, ObjectInfo] = {}
+        self._known: Memo[int, ObjectInfo] = Memo(self._describe, _MAX_KNOWN)
 
     def describe(self, header: int) -> ObjectInfo:
         """Returns the description of the object whose header is at a canonical address."""
-        if header not in self._known:
-            if len(self._known) >= _MAX_KNOWN:
-                self._known.clear()
-            self._known[header] = self._describe(header)
         return self._known[header]
 
     def creator(self, header: int) -> Optional[ObjectCreator]:

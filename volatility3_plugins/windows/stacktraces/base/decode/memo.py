@@ -16,14 +16,19 @@ class Memo(Dict[Key, Value]):
 
     Args:
         make: makes the value of a key
+        most: so many values are kept: all are forgotten when one more comes. 0 for any number
     """
 
-    def __init__(self, make: Callable[[Key], Value]) -> None:
+    def __init__(self, make: Callable[[Key], Value], most: int = 0) -> None:
         super().__init__()
         self._make = make
+        self._most = most
 
     def __missing__(self, key: Key) -> Value:
-        value = self[key] = self._make(key)
+        value = self._make(key)
+        if self._most and len(self) >= self._most:
+            self.clear()
+        self[key] = value
         return value
 
 

@@ -115,8 +115,8 @@ class Copies:
         self._sections = image.part(ImageSections)
         self._files: Optional[Dict[int, List[Mapping]]] = None
         self._pages: Dict[Tuple[str, int], Comparison] = {}
-        self._others: Memo[Tuple[int, int], List[_Copy]] = Memo(self._read_others)
-        self._relocated: Memo[int, _Relocations] = Memo(self._relocations)
+        self._others: Memo[Tuple[int, int], List[_Copy]] = Memo(self._read_others, _PAGES_KEPT)
+        self._relocated: Memo[int, _Relocations] = Memo(self._relocations, _FILES_KEPT)
 
     def mapping(self, space: AddressSpace, address: int) -> Optional[Mapping]:
         """Returns the image that a process has mapped at an address, None if it has none there."""
@@ -230,8 +230,6 @@ class Copies:
             return SHARED
         if not self.others(mapping):
             return Comparison(reason=NO_SECOND)
-        if len(self._others) >= _PAGES_KEPT:
-            self._others.clear()
         mine = self._copy(mapping, rva, data)
         known = self._relocated[mapping.vad.control_area].known(rva)
         others = [
@@ -260,8 +258,6 @@ class Copies:
 
     def _copy(self, mapping: Mapping, rva: int, data: Bytes) -> _Copy:
         """Returns a page of a process without what its address has added to it."""
-        if len(self._relocated) >= _FILES_KEPT:
-            self._relocated.clear()
         base = mapping.vad.start
         undone = self._relocated[mapping.vad.control_area].undone(base, rva, bytes(data))
         return _Copy(mapping.space.layer_name, base, undone)
