@@ -8,7 +8,7 @@ import struct
 from typing import Dict, List, Optional
 
 import pytest
-from volatility3.plugins.windows.stacktraces.findings.modified_code import led
+from volatility3.plugins.windows.stacktraces.findings.jumps import led
 
 from tests.forge.process import Process
 from tests.support.callstackimages import MAIN, STUB, WAIT_EX

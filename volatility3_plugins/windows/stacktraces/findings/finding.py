@@ -93,7 +93,7 @@ class Check(Record):
         needs: why it could not run where no such stack was found
         of_stack: finds in a stack
         of_image: finds in the image
-        unchecked: yields why parts of it could not run
+        unchecked: yields why parts of it could not run; by itself `CheckFacts.left_out` of its name
     """
 
     name: str

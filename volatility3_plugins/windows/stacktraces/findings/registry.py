@@ -112,10 +112,14 @@ class _Gathering:
         """Yields why the check, or a part of it, could not run."""
         if not self.ran:
             yield Outcome(self.check, None, reason=self.check.needs)
-        for reason in self.check.unchecked(facts) if self.check.unchecked is not None else ():
+        for reason in (self.check.unchecked or self._left_out)(facts):
             yield Outcome(self.check, None, reason=reason)
         if self._cut:
             yield Outcome(self.check, None, reason=_CUT)
+
+    def _left_out(self, facts: CheckFacts) -> Iterator[str]:
+        """Yields what the check told the facts that it left out."""
+        return facts.left_out(self.check.name)
 
 
 def check_named(name: str) -> Check:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import bisect
 import functools
-from typing import Any, Dict, Iterator, List, Mapping, Optional, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Tuple, TypeVar
 
 from volatility3.framework.layers import intel
 
@@ -33,6 +33,8 @@ _PROCESSES = 64
 _NAMED = 4
 """How many of the things that a check left out are named."""
 _END = 1 << 64
+
+Made = TypeVar("Made")
 
 
 class Page(Record):
@@ -63,10 +65,10 @@ class CheckFacts:
         self.pids = pids
         self.scan = scan
         self.untold: Dict[int, Tuple[Optional[int], str]] = {}
-        self._tables: Memo[AddressSpace, functiontables.FunctionTables] = Memo(self._registered)
+        self._tables: Memo[AddressSpace, functiontables.FunctionTables] = Memo(self._registered, _PROCESSES)
         self._runtimes: Memo[AddressSpace, List[str]] = Memo(self._loaded)
-        self._pages: Dict[Tuple[str, int], Optional[Page]] = {}
-        self._said: Dict[Tuple[str, int], str] = {}
+        self._pages: Memo[Tuple[str, int], Optional[Page]] = Memo(self._page, _MAX_KEPT)
+        self._said: Memo[Tuple[AddressSpace, int], str] = Memo(self._described, _MAX_KEPT)
         self._entries: Tuple[object, Dict[int, str]] = (None, {})
         self._left_out: Dict[str, Dict[str, Dict[str, None]]] = {}
         self._kept: Dict[str, Tuple[str, Dict[int, Any]]] = {}
@@ -96,16 +98,11 @@ class CheckFacts:
 
     def page(self, space: AddressSpace, address: int) -> Optional[Page]:
         """Returns the page of an address; None if it is not in memory, or no page table tells."""
-        layer = self.image.layer_of(space)
-        key = (str(layer.name), address // pagetable.PAGE_SIZE)
-        if key not in self._pages:
-            if len(self._pages) >= _MAX_KEPT:
-                self._pages.clear()
-            self._pages[key] = self._page(layer, address) if isinstance(layer, intel.Intel) else None
-        return self._pages[key]
+        return self._pages[str(self.image.layer_of(space).name), address // pagetable.PAGE_SIZE]
 
-    def _page(self, layer: intel.Intel, address: int) -> Optional[Page]:
-        if not bulk.is_canonical(layer, address):
+    def _page(self, key: Tuple[str, int]) -> Optional[Page]:
+        layer, address = self.image.context.layers[key[0]], key[1] * pagetable.PAGE_SIZE
+        if not isinstance(layer, intel.Intel) or not bulk.is_canonical(layer, address):
             return None
         found = Tables(self.image.context, layer).entry(bulk.masked(layer, address))
         if found is None or not pagetable.leads(found[0]):
@@ -138,8 +135,6 @@ class CheckFacts:
         """Returns the function tables of a process; None where there are none, on x86 and in the kernel."""
         if space.kernel or space.pointer_size == 4 or not space.layer_name:
             return None
-        if len(self._tables) >= _PROCESSES:
-            self._tables.clear()
         return self._tables[space]
 
     def _registered(self, space: AddressSpace) -> functiontables.FunctionTables:
@@ -181,12 +176,15 @@ class CheckFacts:
         """What other processes have where a process has mapped an image."""
         return Copies(self.image, self.vad)
 
-    def kept(self, check: str, space: AddressSpace) -> Dict[int, Any]:
-        """Returns where a check keeps what it found of addresses of a process, until another one comes."""
+    def once(self, check: str, space: AddressSpace, address: int, make: Callable[[], Made]) -> Made:
+        """Returns what a check finds of an address of a process: made once, until another process comes."""
         known = self._kept.get(check)
         if known is None or known[0] != space.layer_name or len(known[1]) >= _MAX_KEPT:
             known = self._kept[check] = space.layer_name, {}
-        return known[1]
+        if address not in known[1]:
+            known[1][address] = make()
+        made: Made = known[1][address]
+        return made
 
     def leave_out(self, check: str, reason: str, what: str) -> None:
         """Notes what a check could not look at, and why: `left_out` says so."""
@@ -202,14 +200,10 @@ class CheckFacts:
 
     def memory(self, space: AddressSpace, address: int) -> str:
         """Returns what lies at an address in words: its VAD, its page, its first bytes."""
-        key = (space.layer_name, address)
-        if key not in self._said:
-            if len(self._said) >= _MAX_KEPT:
-                self._said.clear()
-            self._said[key] = self._described(space, address)
-        return self._said[key]
+        return self._said[space, address]
 
-    def _described(self, space: AddressSpace, address: int) -> str:
+    def _described(self, key: Tuple[AddressSpace, int]) -> str:
+        space, address = key
         said = []
         if self.is_user(address):
             vad = self.vad(space, address)

@@ -1,13 +1,11 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""The check `modified_code`: code of an image is not what other processes have, where a thread goes on.
-
-Source of the jumps: Intel 64 and IA-32 Architectures Software Developer's Manual, volume 2.
-"""
+"""The check `modified_code`: code of an image is not what other processes have, where a thread goes on."""
 
 from __future__ import annotations
 
-from typing import Callable, Iterator, List, Optional, Tuple
+import functools
+from typing import Iterator, List, Optional, Tuple
 
 from ...base.decode.record import Record
 from ...base.image import AddressSpace
@@ -30,24 +28,19 @@ from ..finding import (
     of_place,
     places,
 )
+from ..jumps import ENTRY, Read, led
 
 NAME = "modified_code"
-
-ENTRY = 16
-"""Bytes of a function's entry that a jump may have taken the place of: no form of it has more."""
 
 _AROUND = 0x40
 """Bytes around a frame that are compared where no function is known."""
 _FARTHEST = 0x1000
 """Of a longer function only so much is compared, before and behind the frame, and its entry."""
 _SHOWN = 16
-_MAX_HOPS = 4
 _MAX_SIBLINGS = 8
 
 _PARENT = "InheritedFromUniqueProcessId"
 _ONE_OTHER = "one other process maps the file, and may be the one that was changed"
-
-Read = Callable[[int, int], Optional[bytes]]
 
 
 class _Judged(Record):
@@ -65,10 +58,7 @@ def find(stack: FlatStack, facts: CheckFacts) -> Iterator[Finding]:
     for place in places(stack, IMAGE, "mapped"):
         if not facts.is_user(place.at):
             continue
-        kept = facts.kept(NAME, space)
-        if place.at not in kept:
-            kept[place.at] = _judged(space, place, facts)
-        judged: Optional[_Judged] = kept[place.at]
+        judged = facts.once(NAME, space, place.at, functools.partial(_judged, space, place, facts))
         if judged is None:
             continue
         confidence = POSSIBLE if judged.found.others == 1 else CERTAIN if place.how == TRAP else LIKELY
@@ -145,59 +135,6 @@ def _explained(space: AddressSpace, entry: int, changed: Ranges, facts: CheckFac
 
 def _reader(space: AddressSpace, facts: CheckFacts) -> Read:
     return facts.image.memory(space).read
-
-
-def led(read: Read, address: int, pointer_size: int) -> Optional[int]:
-    """Returns where jumps at an address lead to, None if there is none.
-
-    Args:
-        read: (address, length) -> bytes, None if any of them is missing
-        address: of the first jump
-        pointer_size: 4 or 8
-    """
-    way = hops(read, address, pointer_size)
-    return way[-1] if way else None
-
-
-def hops(read: Read, address: int, pointer_size: int) -> Tuple[int, ...]:
-    """Returns where each of the jumps that follow each other leads to; the arguments are those of `led`."""
-    way: Tuple[int, ...] = ()
-    for _ in range(_MAX_HOPS):
-        target = _jump(read, address, pointer_size)
-        if target is None:
-            break
-        way, address = (*way, target), target
-    return way
-
-
-def _jump(read: Read, at: int, pointer_size: int) -> Optional[int]:
-    """Returns where one jump leads to, None if there is none or its target cannot be read."""
-    wide, limit = pointer_size == 8, (1 << 8 * pointer_size) - 1
-    code = next(filter(None, (read(at, size) for size in range(ENTRY, 1, -1))), b"").ljust(ENTRY, b"\xcc")
-    if code[0] == 0xEB:
-        return at + 2 + int.from_bytes(code[1:2], "little", signed=True) & limit
-    if code[0] == 0xE9:
-        return at + 5 + int.from_bytes(code[1:5], "little", signed=True) & limit
-    if code[:2] == b"\xff\x25":
-        place = int.from_bytes(code[2:6], "little", signed=wide) + (at + 6 if wide else 0)
-        data = read(place & limit, pointer_size)
-        return None if data is None else int.from_bytes(data, "little")
-    if wide and code[0] & 0xFE == 0x48 and code[1] & 0xF8 == 0xB8:
-        # mov register, imm64; jmp register
-        rest = code[10:13] if code[0] & 1 else b"\x41" + code[10:12]
-        return (
-            int.from_bytes(code[2:10], "little") if rest == bytes((0x41, 0xFF, 0xE0 | code[1] & 7)) else None
-        )
-    if not wide and code[0] & 0xF8 == 0xB8 and code[5:7] == bytes((0xFF, 0xE0 | code[0] & 7)):
-        return int.from_bytes(code[1:5], "little")
-    if code[0] == 0x68:
-        # push imm32, in 64-bit code with its upper half after that; ret
-        low = int.from_bytes(code[1:5], "little", signed=wide) & limit
-        if code[5] == 0xC3:
-            return low
-        if wide and code[5:9] == b"\xc7\x44\x24\x04" and code[13] == 0xC3:
-            return low & 0xFFFFFFFF | int.from_bytes(code[9:13], "little") << 32
-    return None
 
 
 def _program_of_all(space: AddressSpace, changed: Ranges, facts: CheckFacts) -> Optional[str]:

@@ -8,6 +8,7 @@ ECMA-335, part II, "CLI header".
 
 from __future__ import annotations
 
+import functools
 import struct
 from typing import Callable, Iterator, Optional, Tuple
 
@@ -58,10 +59,7 @@ def find(stack: FlatStack, facts: CheckFacts) -> Iterator[Finding]:
     for place in places(stack):
         if not facts.is_user(place.at):
             continue
-        kept = facts.kept(NAME, space)
-        if place.at not in kept:
-            kept[place.at] = _judged(space, place, facts)
-        judged: Optional[_Judged] = kept[place.at]
+        judged = facts.once(NAME, space, place.at, functools.partial(_judged, space, place, facts))
         if judged is None:
             continue
         severity, evidence, innocent = judged.reason
@@ -170,11 +168,6 @@ def _file_is_gone(image: Image, vad: Vad) -> str:
     return "the file of the image is about to be deleted" if gone else ""
 
 
-def unchecked(facts: CheckFacts) -> Iterator[str]:
-    """Yields the processes whose lists say nothing."""
-    yield from facts.left_out(NAME)
-
-
 CHECK = Check(
     NAME,
     "T1055.012",
@@ -189,5 +182,4 @@ CHECK = Check(
     "Compare windows.ldrmodules with windows.vadinfo, and dump both: windows.vadinfo --dump.",
     "no thread has a stack in user mode",
     of_stack=find,
-    unchecked=unchecked,
 )

@@ -4,7 +4,8 @@
 
 from __future__ import annotations
 
-from typing import Dict, Iterator, Optional, Tuple
+import functools
+from typing import Iterator, Optional, Tuple
 
 from ...base.decode.record import Record
 from ...base.decode.status import Word, says
@@ -61,7 +62,9 @@ def returned(stack: FlatStack, check: str, facts: CheckFacts) -> Iterator[Return
         sure = frame.sure
         if frame.how != UNWIND or not facts.is_user(address) or place.name.backing != IMAGE:
             continue
-        called, jumps = _site(stack.space, address, facts)
+        site = functools.partial(_site, stack.space, address, facts)
+        # Stacks share most of their return addresses.
+        called, jumps = facts.once(__name__, stack.space, address, site)
         if (called and not jumps) or _by_name(place):
             continue
         if called is None:
@@ -78,15 +81,10 @@ def returned(stack: FlatStack, check: str, facts: CheckFacts) -> Iterator[Return
 
 
 def _site(space: AddressSpace, address: int, facts: CheckFacts) -> Tuple[Optional[bool], bool]:
-    """Returns `called` and `jumps` of a return address (remembered: stacks share most of theirs)."""
-    sites: Dict[int, Tuple[Optional[bool], bool]] = facts.kept(__name__, space)
-    known = sites.get(address)
-    if known is None:
-        before = facts.copies.read(space, address - LONGEST_CALL, LONGEST_CALL)
-        called = None if before is None else is_call(before)
-        behind = facts.copies.read(space, address, _SHORTEST_JUMP)
-        known = sites[address] = called, behind is not None and jumps_on(behind)
-    return known
+    """Returns `called` and `jumps` of a return address."""
+    before = facts.copies.read(space, address - LONGEST_CALL, LONGEST_CALL)
+    behind = facts.copies.read(space, address, _SHORTEST_JUMP)
+    return None if before is None else is_call(before), behind is not None and jumps_on(behind)
 
 
 def jumps_on(code: bytes) -> bool:

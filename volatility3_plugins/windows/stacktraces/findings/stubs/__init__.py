@@ -17,7 +17,7 @@ from ...base.image import AddressSpace, Image
 from ...names.symbolizer import KnownModule, SpaceNames
 from ...names.usermodules import vad_at
 from ..facts import CheckFacts
-from ..modified_code import hops
+from ..jumps import hops
 
 ENTERING = (b"\x0f\x05", b"\xcd\x2e")
 """syscall, int 2Eh (Intel 64 and IA-32 Architectures Software Developer's Manual, volume 2)."""
@@ -65,10 +65,7 @@ def start_of(code: bytes, address: int) -> int:
 
 def patched_stubs(space: AddressSpace, facts: CheckFacts) -> PatchedStubs:
     """Returns which stubs of a process were patched (remembered)."""
-    kept: Dict[int, PatchedStubs] = facts.kept(__name__, space)
-    if not kept:
-        kept[0] = PatchedStubs(facts.image, space, facts.names(space))
-    return kept[0]
+    return facts.once(__name__, space, 0, lambda: PatchedStubs(facts.image, space, facts.names(space)))
 
 
 class _Patched(Record):

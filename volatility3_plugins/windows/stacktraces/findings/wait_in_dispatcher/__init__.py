@@ -127,11 +127,6 @@ def _has_names(space: AddressSpace, facts: CheckFacts) -> bool:
     return known is not None and known.image.symbols is not None
 
 
-def unchecked(facts: CheckFacts) -> Iterator[str]:
-    """Yields of which processes the functions of the thread pool have no names."""
-    yield from facts.left_out(NAME)
-
-
 CHECK = Check(
     NAME,
     "T1497.003, T1055.004",
@@ -145,5 +140,4 @@ CHECK = Check(
     "Look at the timers and the other threads of the process; see context_on_stack and history_unbacked.",
     "no thread has a stack in user mode",
     of_stack=find,
-    unchecked=unchecked,
 )
