@@ -13,12 +13,13 @@ import json
 import os
 import pathlib
 import re
+import shutil
 import uuid
 from collections.abc import Iterator
 from typing import Any, Optional
 
 from . import custody
-from .layout import MANIFEST, TABLES, manifest_file, table_file
+from .layout import MANIFEST, PIECES, TABLES, manifest_file, pieces_folder, table_file
 
 Manifest = dict[str, Any]
 
@@ -128,6 +129,13 @@ class Lake:
             with contextlib.suppress(OSError):
                 path.parent.rmdir()
 
+    def drop_pieces(self, attempt: str) -> None:
+        """Removes what the helpers of an attempt wrote."""
+        folder = pieces_folder(str(self.folder), attempt)
+        shutil.rmtree(folder, ignore_errors=True)
+        with contextlib.suppress(OSError):
+            folder.parent.rmdir()
+
     def clean(self) -> int:
         """Removes what no manifest names: what ended attempts left; returns how many files these were."""
         named = {each["file"] for known in self.manifests() for each in known["tables"].values()}
@@ -135,6 +143,7 @@ class Lake:
         for name in TABLES:
             files = (self.folder / name).glob("image=*/*.parquet")
             left += [path for path in files if path.relative_to(self.folder).as_posix() not in named]
+        shutil.rmtree(self.folder / PIECES, ignore_errors=True)
         for path in left:
             path.unlink(missing_ok=True)
             if path.parent != self.manifests_folder:

@@ -25,11 +25,18 @@ TABLES: dict[str, str] = {
 """The tables of a lake and what they hold."""
 
 MANIFEST = "manifest"
+PIECES = "pieces"
+"""The folder of what helpers read of an image, until its own process has put it into the tables."""
 
 
 def table_file(lake: str, table: str, image_id: str, attempt: str) -> pathlib.Path:
     """Returns the file that an attempt writes for a table."""
     return pathlib.Path(lake, table, f"image={image_id}", f"{attempt}.parquet")
+
+
+def pieces_folder(lake: str, attempt: str) -> pathlib.Path:
+    """Returns the folder into which the helpers of an attempt write."""
+    return pathlib.Path(lake, PIECES, attempt)
 
 
 def manifest_file(lake: str, image_id: str) -> pathlib.Path:

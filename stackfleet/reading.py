@@ -1,15 +1,15 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""Reads an image once and writes all its tables."""
+"""Reads an image once and writes all its tables, share by share."""
 
 from __future__ import annotations
 
 import json
+import pathlib
 import time
-from collections.abc import Iterable, Iterator
-from typing import Any, Callable
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Callable, Optional
 
-from volatility3.framework import interfaces
 from volatility3.plugins.windows.stacktraces.base.image import Image
 from volatility3.plugins.windows.stacktraces.base.processlist import ProcessList
 from volatility3.plugins.windows.stacktraces.findings.registry import Findings
@@ -19,17 +19,23 @@ from volatility3.plugins.windows.stacktraces.flat.stack import FlatWanted
 from volatility3.plugins.windows.stacktraces.flat.tables import FlatTables, image_values
 from volatility3.plugins.windows.stacktraces.flat.traces import FlatTraces
 from volatility3.plugins.windows.stacktraces.names.symbolizer import Symbolizer
-from volatility3.plugins.windows.stacktraces.rows import findings as finding_rows
 from volatility3.plugins.windows.stacktraces.rows.plugin import collector_paused
 from volatility3.plugins.windows.stacktraces.rows.traps import TrapRows
 from volatility3.plugins.windows.stacktraces.traps.lister import TrapStates
 
+from . import foundrows, shares
+from .foundrows import FoundRows
 from .job import Reading
 from .layout import FINDINGS, IMAGE, TRAP_FRAMES
-from .writer import StackWriter, TableFiles
+from .pieces import Piece, PieceFiles
+from .shares import Share
+from .writer import StackWriter, TableFiles, Tables
 
 _OFTEN = 1.0
 """Seconds between two reports of how many rows there are."""
+
+Told = Callable[[int], None]
+"""Is told the number of rows now and then."""
 
 
 class ImageTables:
@@ -38,12 +44,15 @@ class ImageTables:
     Args:
         plugin: a plugin that is built on the image
         reading: how it is read
+        scanned: addresses of processes that a pool scan has found; None if this process is to scan
     """
 
-    def __init__(self, plugin: Any, reading: Reading) -> None:
+    def __init__(self, plugin: Any, reading: Reading, scanned: Optional[Iterable[int]] = None) -> None:
         self._reading = reading
         self._image = Image(plugin.context, plugin.config["kernel"], plugin.config_path)
-        if reading.scan_processes:
+        if scanned is not None:
+            self._image.part(ProcessList).take(scanned)
+        elif reading.scan_processes:
             self._image.part(ProcessList).scan()
 
     def identity(self) -> dict[str, Any]:
@@ -57,62 +66,177 @@ class ImageTables:
         known = self._image.part(identity)
         self._image.set_part(identity, known._replace(image_id=image_id))
 
-    def write(self, files: TableFiles, warnings: Warnings, told: Callable[[int], None]) -> dict[str, Any]:
-        """Writes all tables.
+    def shares(self, least: int) -> Sequence[Share]:
+        """Returns the shares of the image; two if it has less than so many threads."""
+        few = shares.threads(self._image) < least
+        return shares.WHOLE if few else shares.plan(self._image, self._reading)
+
+    def scanned(self) -> list[int]:
+        """Returns the addresses of the processes that only the pool scan has found."""
+        return self._image.part(ProcessList).scanned()
+
+    def reader(self, told: Told) -> ShareReader:
+        """Returns what reads the shares of the image."""
+        return ShareReader(self._image, self._reading, told)
+
+    def write(self, files: TableFiles, warnings: Warnings, told: Told) -> dict[str, Any]:
+        """Writes all tables; see `TableWriter.finish`."""
+        writer = self.writer(files, warnings, told)
+        for share in shares.WHOLE:
+            writer.read(share)
+        return writer.finish()
+
+    def writer(self, files: TableFiles, warnings: Warnings, told: Told) -> TableWriter:
+        """Returns what writes the tables.
 
         Args:
             files: where they go
             warnings: those that were logged since the image was opened
             told: is told the number of rows now and then
-
-        Returns:
-            What the manifest says of the image.
         """
-        image, reading, totals = self._image, self._reading, Totals()
-        symbolizer = Symbolizer(image, reading.fetch_symbols)
-        tables = FlatTables(image)
-        writer = StackWriter(tables, files)
-        findings = Findings(symbolizer, scan=reading.scan_threads, around=collector_paused)
+        return TableWriter(self._image, self._reading, files, warnings, told)
+
+
+class ShareReader:
+    """Reads shares of an image.
+
+    Args:
+        image: the image
+        reading: how it is read
+        told: is told the number of rows now and then
+    """
+
+    def __init__(self, image: Image, reading: Reading, told: Told) -> None:
+        self.image = image
+        self.tables = FlatTables(image)
+        self._reading = reading
+        self._told = told
+        self._last = time.monotonic()
+        self._symbolizer = Symbolizer(image, reading.fetch_symbols)
+        self._traces = FlatTraces(self._symbolizer, collector_paused)
+        self.findings = Findings(self._symbolizer, scan=reading.scan_threads, around=collector_paused)
+        self._trap_rows = TrapRows(self._symbolizer)
+
+    def read(self, share: Share, writer: StackWriter, files: Tables, totals: Totals) -> None:
+        """Reads a share.
+
+        Args:
+            share: the share
+            writer: takes its stacks
+            files: take its trap frames
+            totals: counts threads, their stacks, and databases
+        """
+        if share.traps:
+            files.write_rows(TRAP_FRAMES, self._trap_frames(share))
+            return
+        reading = self._reading
         wanted = FlatWanted(
+            kinds=share.kinds,
             carve=reading.carve,
             scan_stacks=reading.scan_stacks,
             scan_threads=reading.scan_threads,
             processors=reading.processors,
+            only=share.only,
         )
-        last = time.monotonic()
-        for stack in FlatTraces(symbolizer, collector_paused).list_stacks(wanted, totals):
-            findings.see(stack)
+        for stack in self._traces.list_stacks(wanted, totals):
+            self.findings.see(stack)
             writer.add(stack)
-            if time.monotonic() - last > _OFTEN:
-                last = time.monotonic()
-                told(sum(files.rows.values()))
-        findings.end()
-        writer.finish()
-        files.write_rows(FINDINGS, _plain(finding_rows.rows(image, findings.found())))
-        files.write_rows(TRAP_FRAMES, self._trap_frames(symbolizer))
-        facts = gather(image, totals, warnings, reading.sha256)
-        files.write_rows(IMAGE, [image_values(facts)])
-        files.close()
-        return {"files": json.loads(facts.files), "warnings": warnings.count, "texts": warnings.texts}
+            if time.monotonic() - self._last > _OFTEN:
+                self._last = time.monotonic()
+                self._told(sum(files.rows.values()))
 
-    def _trap_frames(self, symbolizer: Symbolizer) -> Iterator[tuple[object, ...]]:
-        rows, image_id = TrapRows(symbolizer), self._image.part(identity).image_id
+    def piece(self, share: Share, path: pathlib.Path) -> None:
+        """Reads a share for another process.
+
+        Args:
+            share: the share
+            path: where that process looks for it
+        """
+        image, totals, files = self.image, Totals(), PieceFiles(path)
+        before = image.pages_wanted, image.pages_missing
+        with Warnings() as warnings:
+            writer = StackWriter(self.tables, files)
+            self.read(share, writer, files, totals)
+            writer.finish()
+        pages = image.pages_wanted - before[0], image.pages_missing - before[1]
+        files.publish(
+            {
+                "totals": totals.numbers(),
+                "pages": pages,
+                "warnings": [warnings.count, warnings.texts],
+                "found": foundrows.said(image, self.findings),
+            }
+        )
+
+    def _trap_frames(self, share: Share) -> Iterator[tuple[object, ...]]:
+        image_id = self.image.part(identity).image_id
         states = TrapStates.list_states(
-            self._image,
-            symbolizer,
+            self.image,
+            self._symbolizer,
             scan_stacks=self._reading.scan_stacks,
             scan_threads=self._reading.scan_threads,
             processors=self._reading.processors,
+            only=share.only,
         )
         for state in states:
-            yield (image_id, SCHEMA, *_values(rows.row(state)))
+            yield (image_id, SCHEMA, *foundrows.values(self._trap_rows.row(state)))
 
 
-def _plain(rows: Iterable[tuple[int, tuple[object, ...]]]) -> Iterator[list[object]]:
-    for _, cells in rows:
-        yield _values(cells)
+class TableWriter:
+    """Writes the tables of an image, whose shares come in their order.
 
+    The arguments are those of `ImageTables.writer`.
+    """
 
-def _values(cells: Iterable[object]) -> list[object]:
-    """Returns cells in plain values: what is absent is None."""
-    return [None if isinstance(cell, interfaces.renderers.BaseAbsentValue) else cell for cell in cells]
+    def __init__(
+        self, image: Image, reading: Reading, files: TableFiles, warnings: Warnings, told: Told
+    ) -> None:
+        self._image = image
+        self._hashes = reading.sha256
+        self._files = files
+        self._warnings = warnings
+        self._reader = ShareReader(image, reading, told)
+        self._stacks = StackWriter(self._reader.tables, files)
+        self._found = FoundRows()
+        self._totals = Totals()
+        self._totals.walked_threads = self._totals.walked_databases = True
+
+    def read(self, share: Share) -> None:
+        """Reads a share."""
+        self._reader.read(share, self._stacks, self._files, self._totals)
+
+    def take(self, path: pathlib.Path) -> None:
+        """Takes a share that another process has read."""
+        self._find()
+        piece = Piece(path)
+        self._stacks.take(piece.batches())
+        facts, image = piece.facts, self._image
+        self._found.add(facts["found"])
+        self._totals.take(facts["totals"])
+        self._warnings.take(*facts["warnings"])
+        image.pages_wanted += facts["pages"][0]
+        image.pages_missing += facts["pages"][1]
+
+    def finish(self) -> dict[str, Any]:
+        """Writes what is said of the whole image, and ends all tables.
+
+        Returns:
+            What the manifest says of the image.
+        """
+        image, files, findings = self._image, self._files, self._reader.findings
+        findings.end()
+        self._find()
+        self._stacks.finish()
+        files.write_rows(FINDINGS, self._found.rows(image, findings))
+        facts = gather(image, self._totals, self._warnings, self._hashes)
+        files.write_rows(IMAGE, [image_values(facts)])
+        files.close()
+        return {
+            "files": json.loads(facts.files),
+            "warnings": self._warnings.count,
+            "texts": self._warnings.texts,
+        }
+
+    def _find(self) -> None:
+        """Takes what was found in the shares that were read here since the last one that was not."""
+        self._found.add(foundrows.said(self._image, self._reader.findings))

@@ -8,6 +8,7 @@ column of frames is that, taken by number: no row of frames exists in Python.
 
 from __future__ import annotations
 
+import abc
 import hashlib
 import struct
 from array import array
@@ -44,22 +45,19 @@ _NONE = {0}
 """The number of a frame in no module, among those of versions."""
 
 
-class TableFiles:
-    """The files of one attempt, one for each table; a table without rows has a file with its schema.
+class Tables(abc.ABC):
+    """Takes the rows of tables.
 
-    Args:
-        lake: the folder of the lake
-        image_id: the image
-        attempt: the attempt
+    Attributes:
+        rows: how many there are, by table
     """
 
-    def __init__(self, lake: str, image_id: str, attempt: str) -> None:
+    def __init__(self) -> None:
         self.rows = dict.fromkeys(TABLES, 0)
-        self.paths = {name: table_file(lake, name, image_id, attempt) for name in TABLES}
-        self._writers = {}
-        for name, path in self.paths.items():
-            path.parent.mkdir(parents=True, exist_ok=True)
-            self._writers[name] = pq.ParquetWriter(path, SCHEMAS[name], compression="zstd")
+
+    @abc.abstractmethod
+    def put(self, table: str, batch: Any) -> None:
+        """Writes an Arrow batch, which is not empty."""
 
     def write(self, table: str, columns: Sequence[Any]) -> None:
         """Writes a batch of rows.
@@ -70,7 +68,7 @@ class TableFiles:
         """
         batch = pa.record_batch(list(columns), schema=SCHEMAS[table])
         if batch.num_rows:
-            self._writers[table].write_batch(batch)
+            self.put(table, batch)
             self.rows[table] += batch.num_rows
 
     def write_rows(self, table: str, rows: Iterable[Sequence[object]]) -> None:
@@ -83,6 +81,32 @@ class TableFiles:
                 held = []
         if held:
             self.write(table, _transposed(table, held))
+
+    @abc.abstractmethod
+    def close(self) -> None:
+        """Ends all files."""
+
+
+class TableFiles(Tables):
+    """The files of one attempt, one for each table; a table without rows has a file with its schema.
+
+    Args:
+        lake: the folder of the lake
+        image_id: the image
+        attempt: the attempt
+    """
+
+    def __init__(self, lake: str, image_id: str, attempt: str) -> None:
+        super().__init__()
+        self.paths = {name: table_file(lake, name, image_id, attempt) for name in TABLES}
+        self._writers = {}
+        for name, path in self.paths.items():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._writers[name] = pq.ParquetWriter(path, SCHEMAS[name], compression="zstd")
+
+    def put(self, table: str, batch: Any) -> None:
+        """Writes an Arrow batch."""
+        self._writers[table].write_batch(batch)
 
     def close(self) -> None:
         """Ends all files."""
@@ -98,7 +122,7 @@ class StackWriter:
         files: where it goes
     """
 
-    def __init__(self, tables: FlatTables, files: TableFiles) -> None:
+    def __init__(self, tables: FlatTables, files: Tables) -> None:
         self._tables = tables
         self._files = files
         self._modules: dict[_Version, int] = {}
@@ -122,6 +146,35 @@ class StackWriter:
         full = len(self._traces) >= BATCH or len(self._places) >= MOST_FRAMES
         if full or self._letters >= MOST_LETTERS:
             self._write()
+
+    def take(self, batches: Iterable[tuple[str, Any]]) -> None:
+        """Takes the rows that another process has made of a share.
+
+        Args:
+            batches: (table, Arrow batch)
+        """
+        self._write()
+        for table, batch in batches:
+            if table == MODULES:
+                self._take_modules(batch)
+            elif table == MODULE_SETS:
+                self._take_sets(batch)
+            else:
+                self._files.write(table, batch.columns)
+
+    def _take_modules(self, batch: Any) -> None:
+        image_id, schema_version, numbers, *versions = (column.to_pylist() for column in batch.columns)
+        self._keys = image_id[0], schema_version[0]
+        for number, version in zip(numbers, zip(*versions)):
+            self._modules.setdefault(version, number)
+
+    def _take_sets(self, batch: Any) -> None:
+        new = []
+        for place, number in enumerate(batch.column("ModuleSet").to_pylist()):
+            if number not in self._sets:
+                self._sets.add(number)
+                new.append(place)
+        self._files.write(MODULE_SETS, batch.take(pa.array(new, pa.int64())).columns)
 
     def finish(self) -> None:
         """Writes what is left, and the versions of modules."""

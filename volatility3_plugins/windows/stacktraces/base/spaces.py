@@ -47,6 +47,7 @@ class AddressSpaces(interfaces.configuration.VersionableInterface):
         image: Image,
         pids: Optional[Collection[int]] = None,
         offset: Optional[int] = None,
+        only: Optional[Collection[int]] = None,
     ) -> Iterator[AddressSpace]:
         """Yields the kernel, then each process; a WoW64 process is followed by its 32-bit half.
 
@@ -55,15 +56,18 @@ class AddressSpaces(interfaces.configuration.VersionableInterface):
             pids: the process IDs wanted, 0 for the kernel; all when None or empty
             offset: virtual or physical address of an _EPROCESS that no list holds; then only this process is
                 yielded
+            only: canonical addresses of the _EPROCESSes wanted, 0 for the kernel; all when None
 
         Yields:
             The address spaces. One whose page tables cannot be read says so in its `status`; that a process
             is not in the process list, and how it was found, is in its `remark`. The kernel's `remark` says
             that the list is damaged.
         """
-        if offset is None and (not pids or KERNEL_PID in pids):
+        if offset is None and (not pids or KERNEL_PID in pids) and (only is None or 0 in only):
             yield image.kernel._replace(remark=image.part(ProcessList).status)
         for process in cls._list_processes(image, offset):
+            if only is not None and process.eprocess not in only:
+                continue
             eprocess = image.object_at("_EPROCESS", process.eprocess)
             try:
                 pid = int(eprocess.UniqueProcessId)

@@ -29,7 +29,7 @@ from ..names.symbolizer import Symbolizer
 from .finding import CONFIDENCES, SEVERITIES, Check, Finding, OfStack
 
 if TYPE_CHECKING:
-    from .facts import CheckFacts
+    from .facts import CheckFacts, Notes
 
 CHECKS = (
     "unbacked",
@@ -76,6 +76,39 @@ class Outcome(Record):
     reason: str = ""
 
 
+class Group(Record):
+    """Findings of one check that are one row.
+
+    Attributes:
+        group: as the findings have it
+        finding: the worst of them
+        stacks: how many stacks show it
+        first, last: the TraceIds of the first and the last one
+    """
+
+    group: Hashable
+    finding: Finding
+    stacks: int
+    first: Optional[str]
+    last: Optional[str]
+
+
+class Gathered(Record):
+    """What one check found in a part of the stacks.
+
+    Attributes:
+        check: the check
+        ran: whether it met a stack that it can look at
+        cut: whether it found more than is kept
+        groups: what it found, in the order in which it was met
+    """
+
+    check: Check
+    ran: bool
+    cut: bool
+    groups: List[Group]
+
+
 class _Gathering:
     """What one check finds: of each group the worst, and in how many stacks.
 
@@ -86,22 +119,31 @@ class _Gathering:
     def __init__(self, check: Check) -> None:
         self.check = check
         self.ran = not check.kinds or not check.needs
+        self.cut = False
+        self._begin()
+
+    def _begin(self) -> None:
         self._worst: Dict[Hashable, Finding] = {}
-        self._stacks: Dict[Hashable, Tuple[int, Optional[str]]] = {}
-        self._cut = False
+        self._stacks: Dict[Hashable, Tuple[int, Optional[str], Optional[str]]] = {}
 
     def add(self, findings: Iterable[Finding]) -> None:
         """Takes findings."""
         for each in findings:
             before = self._worst.get(each.group)
             if before is None and len(self._worst) >= MAX_FINDINGS:
-                self._cut = True
+                self.cut = True
                 continue
             if before is None or rank(each) < rank(before):
                 self._worst[each.group] = each
-            count, last = self._stacks.get(each.group, (0, None))
+            count, first, last = self._stacks.get(each.group, (0, each.trace_id, None))
             if not count or last != each.trace_id:
-                self._stacks[each.group] = count + 1, each.trace_id
+                self._stacks[each.group] = count + 1, first, each.trace_id
+
+    def part(self) -> Gathered:
+        """Returns what was found since the last call."""
+        groups = [Group(group, found, *self._stacks[group]) for group, found in self._worst.items()]
+        self._begin()
+        return Gathered(self.check, self.ran, self.cut, groups)
 
     def found(self) -> Iterator[Outcome]:
         """Yields what was found."""
@@ -114,7 +156,7 @@ class _Gathering:
             yield Outcome(self.check, None, reason=self.check.needs)
         for reason in (self.check.unchecked or self._left_out)(facts):
             yield Outcome(self.check, None, reason=reason)
-        if self._cut:
+        if self.cut:
             yield Outcome(self.check, None, reason=_CUT)
 
     def _left_out(self, facts: CheckFacts) -> Iterator[str]:
@@ -205,12 +247,34 @@ class Findings(interfaces.configuration.VersionableInterface):
         for each in self._gathered:
             each.add(each.check.of_image(self._facts) if each.check.of_image else ())
 
+    def part(self) -> Tuple[List[Gathered], Notes]:
+        """Returns what was found since the last call, check by check, and what could not be looked at.
+
+        Who sees the stacks of an image in parts, here and in other processes, takes these in the order of the
+        stacks instead of `found`, and then calls `reasons`.
+        """
+        return [each.part() for each in self._gathered], self._facts.notes()
+
+    def reasons(self, ran: Collection[str], cut: Collection[str], notes: Iterable[Notes]) -> List[Outcome]:
+        """Returns why checks could not run.
+
+        Args:
+            ran, cut: the names of checks of which a part said so
+            notes: of all parts
+        """
+        for noted in notes:
+            self._facts.take(noted)
+        for each in self._gathered:
+            each.ran = each.ran or each.check.name in ran
+            each.cut = each.cut or each.check.name in cut
+        return [each for gathered in self._gathered for each in gathered.reasons(self._facts)]
+
     def found(self) -> List[Outcome]:
         """Returns what `examine` has found, worst first, and then why checks could not run."""
         found = [each for gathered in self._gathered for each in gathered.found()]
         # The sort is stable: the order of the checks decides among equals.
         found.sort(key=_rank)
-        return found + [each for gathered in self._gathered for each in gathered.reasons(self._facts)]
+        return found + self.reasons((), (), ())
 
 
 def _rank(found: Outcome) -> Tuple[int, int]:

@@ -15,7 +15,7 @@ from __future__ import annotations
 import json
 import logging
 import types
-from typing import Dict, List, Optional, Type
+from typing import Dict, Iterable, List, Optional, Sequence, Type
 
 from volatility3.framework import constants
 
@@ -52,6 +52,16 @@ class Totals:
         self.walked_threads = self.walked_databases = False
         self.threads = self.stacks = self.incomplete = self.databases = 0
 
+    def numbers(self) -> List[int]:
+        """Returns threads, stacks, incomplete ones and databases: another process may `take` them."""
+        return [self.threads, self.stacks, self.incomplete, self.databases]
+
+    def take(self, numbers: Sequence[int]) -> None:
+        """Adds what was counted of another part of the image."""
+        threads, stacks, incomplete, databases = numbers
+        self.threads, self.stacks = self.threads + threads, self.stacks + stacks
+        self.incomplete, self.databases = self.incomplete + incomplete, self.databases + databases
+
     def stack(self, incomplete: bool) -> None:
         """Counts a stack of a thread."""
         self.stacks += 1
@@ -79,6 +89,13 @@ class Warnings(logging.Handler):
         self.count += 1
         if len(self._texts) < MAX_WARNINGS:
             self._texts[printable(record.getMessage(), MAX_WARNING)] = None
+
+    def take(self, count: int, texts: Iterable[str]) -> None:
+        """Adds the warnings of another process that read a part of the image."""
+        self.count += count
+        for each in texts:
+            if len(self._texts) < MAX_WARNINGS:
+                self._texts[each] = None
 
     def __enter__(self) -> Warnings:
         logging.getLogger(_logger()).addHandler(self)

@@ -13,6 +13,7 @@ thread has a line for each of its stacks, because the TraceId in it is the key o
 
 from __future__ import annotations
 
+import functools
 from contextlib import nullcontext
 from typing import Collection, Iterator, Optional
 
@@ -81,7 +82,7 @@ class FlatTraces(interfaces.configuration.VersionableInterface):
     def _listed(self, wanted: FlatWanted, totals: Totals) -> Iterator[FlatStack]:
         if wanted.has(*THREAD_KINDS):
             totals.walked_threads = True
-            threads = ThreadStacks(self._symbolizer, self._frames)
+            threads = ThreadStacks(self._symbolizer, self._frames, self._lister)
             for thread in threads.list_threads(wanted):
                 totals.threads += thread.ethread != 0 or thread.tid is not None
                 for stack in threads.of_thread(thread, wanted.scan_stacks):
@@ -96,13 +97,11 @@ class FlatTraces(interfaces.configuration.VersionableInterface):
             for space in self._spaces(wanted):
                 yield from traces.of_space(space, kinds, wanted.carve, totals)
         if not wanted.tids and wanted.has(HEAP):
-            heaps = HeapStacks(self._frames, Heaps(self._image, self._databases))
             for space in self._spaces(wanted):
-                yield from heaps.of_space(space)
+                yield from self._heaps.of_space(space)
         if wanted.has(LOCK):
-            locks = LockStacks(self._frames, LockLister(self._image, self._databases))
             for space in self._spaces(wanted):
-                yield from locks.of_space(space)
+                yield from self._locks.of_space(space)
         if wanted.has(HANDLE):
             lister = HandleLister(self._image, self._databases)
             yield from HandleStacks(self._image, self._frames, lister).list_stacks(wanted.pids)
@@ -110,7 +109,20 @@ class FlatTraces(interfaces.configuration.VersionableInterface):
             yield from ObjectStacks(self._image, self._frames, ObjectTraceLister(self._image)).list_stacks()
 
     def _spaces(self, wanted: FlatWanted) -> Iterator[AddressSpace]:
-        return AddressSpaces.list_spaces(self._image, wanted.pids)
+        return AddressSpaces.list_spaces(self._image, wanted.pids, only=wanted.only)
+
+    # Made once: who lists a large image part by part asks many times.
+    @functools.cached_property
+    def _lister(self) -> StackLister:
+        return StackLister(self._image, self._symbolizer)
+
+    @functools.cached_property
+    def _heaps(self) -> HeapStacks:
+        return HeapStacks(self._frames, Heaps(self._image, self._databases))
+
+    @functools.cached_property
+    def _locks(self) -> LockStacks:
+        return LockStacks(self._frames, LockLister(self._image, self._databases))
 
 
 class ThreadStacks:
@@ -119,17 +131,20 @@ class ThreadStacks:
     Args:
         symbolizer: knows the modules of every address space
         frames: looks up their frames
+        lister: walks them
     """
 
-    def __init__(self, symbolizer: Symbolizer, frames: FlatFrames) -> None:
+    def __init__(self, symbolizer: Symbolizer, frames: FlatFrames, lister: StackLister) -> None:
         self._image = symbolizer.image
         self._frames = frames
-        self._lister = StackLister(self._image, symbolizer)
+        self._lister = lister
         self._distinct = Distinct()
 
     def list_threads(self, wanted: FlatWanted) -> Iterator[Thread]:
         """Yields the threads that are wanted, process by process, and what stands for damaged lists."""
-        yield from Threads.list_threads(self._image, wanted.pids, None, wanted.tids, wanted.scan_threads)
+        yield from Threads.list_threads(
+            self._image, wanted.pids, None, wanted.tids, wanted.scan_threads, wanted.only
+        )
         if wanted.processors and not wanted.tids and (not wanted.pids or KERNEL_PID in wanted.pids):
             yield from Threads.list_idle(self._image)
 
@@ -224,7 +239,7 @@ def started(
         address = bulk.masked(image.layer, space.eprocess)
         said = f"Process started: PID {space.pid} {space.process}, _EPROCESS {address:#x}"
         yield Started(said, create_time(image, space.eprocess))
-    stacks = ThreadStacks(symbolizer, FlatFrames(symbolizer))
+    stacks = ThreadStacks(symbolizer, FlatFrames(symbolizer), StackLister(image, symbolizer))
     for thread in Threads.list_threads(image, pids, offset, tids):
         if thread.unusable:
             continue

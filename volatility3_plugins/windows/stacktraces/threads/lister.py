@@ -117,11 +117,14 @@ class Process(Record):
 
 
 def processes(
-    image: Image, pids: Optional[Collection[int]] = None, offset: Optional[int] = None
+    image: Image,
+    pids: Optional[Collection[int]] = None,
+    offset: Optional[int] = None,
+    only: Optional[Collection[int]] = None,
 ) -> Iterator[Process]:
     """Yields the processes of an image; the arguments are those of `AddressSpaces.list_spaces`."""
     native: Optional[AddressSpace] = None
-    for space in AddressSpaces.list_spaces(image, pids, offset):
+    for space in AddressSpaces.list_spaces(image, pids, offset, only):
         # The 32-bit half follows its native one.
         if native is not None:
             yield Process(native, space if space.wow64 else None)
@@ -221,6 +224,7 @@ class Threads(interfaces.configuration.VersionableInterface):
         offset: Optional[int] = None,
         tids: Optional[Collection[int]] = None,
         scan: bool = False,
+        only: Optional[Collection[int]] = None,
     ) -> Iterator[Thread]:
         """Yields threads, process by process.
 
@@ -230,6 +234,7 @@ class Threads(interfaces.configuration.VersionableInterface):
             offset: address of an _EPROCESS that no list holds; then only its threads are listed
             tids: the threads wanted; all when None or empty
             scan: add the threads that only a scan for their pool blocks finds
+            only: the processes wanted, see `AddressSpaces.list_spaces`
 
         Yields:
             The threads. If one cannot be read or is not a thread, its `status` says so. A damaged list ends
@@ -241,9 +246,9 @@ class Threads(interfaces.configuration.VersionableInterface):
         if not image.table_name:
             return
         finder = cls(image)
-        owners = list(processes(image, pids, offset))
+        owners = list(processes(image, pids, offset, only))
         damaged = image.part(ProcessList).status
-        if damaged and not pids and offset is None:
+        if damaged and not pids and offset is None and (only is None or 0 in only):
             yield finder._nothing(Process(image.kernel, None), damaged)
         seen: List[int] = []
         for process in owners:

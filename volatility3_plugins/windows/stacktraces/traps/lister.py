@@ -170,6 +170,7 @@ class TrapStates(interfaces.configuration.VersionableInterface):
         scan_threads: bool = False,
         members: bool = False,
         complete: Optional[Complete] = None,
+        only: Optional[Collection[int]] = None,
     ) -> Iterator[State]:
         """Yields the register states of threads, then those of processors.
 
@@ -184,11 +185,12 @@ class TrapStates(interfaces.configuration.VersionableInterface):
             scan_threads: add the threads that only a pool scan finds
             members: fill `State.members`
             complete: adds to a thread's states what walking its kernel stack tells
+            only: the processes wanted, see `AddressSpaces.list_spaces`
         """
         finder = cls(image, symbolizer, members)
         running: Dict[int, Thread] = {}
         seen: List[int] = []
-        for thread in Threads.list_threads(image, pids, offset, tids, scan_threads):
+        for thread in Threads.list_threads(image, pids, offset, tids, scan_threads, only):
             if thread.processor is not None:
                 running[thread.processor] = thread
             states = finder._threads.of_thread(thread, scan_stacks)

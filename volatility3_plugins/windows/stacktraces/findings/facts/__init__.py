@@ -44,6 +44,18 @@ class Page(Record):
     executable: bool
 
 
+class Notes(Record):
+    """What checks could not look at, in plain values.
+
+    Attributes:
+        left_out: by check and reason what was left out
+        untold: (_EPROCESS, process ID, what is missing) of processes without all of their function tables
+    """
+
+    left_out: Dict[str, Dict[str, List[str]]]
+    untold: List[Tuple[int, Optional[int], str]]
+
+
 class CheckFacts:
     """The facts of an image.
 
@@ -194,9 +206,28 @@ class CheckFacts:
 
     def left_out(self, check: str) -> Iterator[str]:
         """Yields each reason why a check left something out, with what it left out."""
-        for reason, found in self._left_out.get(check, {}).items():
+        for reason, found in sorted(self._left_out.get(check, {}).items()):
             first, more = sorted(found)[:_NAMED], len(found) - _NAMED
             yield f"{reason}: {', '.join(first)}" + (f" and {more} more" if more > 0 else "")
+
+    def notes(self) -> Notes:
+        """Returns what was noted while stacks were looked at, and forgets it: `take` puts it back."""
+        left_out = {
+            check: {reason: list(what) for reason, what in known.items()}
+            for check, known in self._left_out.items()
+        }
+        noted = Notes(left_out, [(eprocess, *said) for eprocess, said in self.untold.items()])
+        self._left_out, self.untold = {}, {}
+        return noted
+
+    def take(self, noted: Notes) -> None:
+        """Adds what was noted of other stacks of the image, here or in another process."""
+        for check, known in noted.left_out.items():
+            for reason, names in known.items():
+                for what in names:
+                    self.leave_out(check, reason, what)
+        for eprocess, pid, missing in noted.untold:
+            self.untold.setdefault(eprocess, (pid, missing))
 
     def memory(self, space: AddressSpace, address: int) -> str:
         """Returns what lies at an address in words: its VAD, its page, its first bytes."""

@@ -47,8 +47,6 @@ def _row(image: Image, image_id: str, found: Outcome) -> Tuple[object, ...]:
     space = finding.space
     evidence = finding.evidence
     keys = None if finding.stack is None else finding.stack.keys()
-    if found.stacks > 1:
-        evidence = f"{evidence}{_BETWEEN}{found.stacks} stacks"
     return _FOUND(
         image_id,
         finding.severity,
@@ -63,13 +61,18 @@ def _row(image: Image, image_id: str, found: Outcome) -> Tuple[object, ...]:
         _address(image, finding.address),
         given(finding.symbol),
         given(finding.how),
-        evidence,
+        counted(evidence, found.stacks),
         finding.innocent,
         finding.technique or found.check.technique,
         given(None if keys is None else keys.stack),
         given(finding.trace_id),
         text(finding.status),
     )
+
+
+def counted(evidence: str, stacks: int) -> str:
+    """Returns the column Evidence: what was found, and how many stacks show it."""
+    return f"{evidence}{_BETWEEN}{stacks} stacks" if stacks > 1 else evidence
 
 
 def _address(image: Image, address: Optional[int]) -> object:
