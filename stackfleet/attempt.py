@@ -75,8 +75,9 @@ class Attempt:
     Args:
         job: the image
         name: of the attempt
-        decide: takes what the image is and `tick`, returns the ImageId under which the tables are to be
-            written; None if the image is not to be read at all
+        asked: what the process is told beside the image
+        answer: takes what the process asks and `tick`, which it calls while it waits; returns the answer,
+            None if the process is not to go on
         wanted: tells whether the attempt is still wanted
         told: is told how it goes: seconds, memory, rows
     """
@@ -85,12 +86,13 @@ class Attempt:
         self,
         job: Job,
         name: str,
-        decide: Callable[[dict[str, Any], Callable[[], None]], Optional[str]],
+        asked: dict[str, Any],
+        answer: Callable[[dict[str, Any], Callable[[], None]], Optional[dict[str, Any]]],
         wanted: Callable[[], bool],
         told: Callable[[dict[str, Any]], None],
     ) -> None:
         self._job, self._name = job, name
-        self._decide, self._wanted, self._told = decide, wanted, told
+        self._asked, self._answer, self._wanted, self._told = asked, answer, wanted, told
         self._outcome = Outcome()
         self._rows = 0
         self._start = self._told_at = time.monotonic()
@@ -106,6 +108,7 @@ class Attempt:
             "lake": self._job.lake,
             "attempt": self._name,
             "reading": to_json(self._job.reading),
+            **self._asked,
         }
         with tempfile.TemporaryFile() as log:
             with Process(log) as process:
@@ -150,14 +153,7 @@ class Attempt:
             message = process.hear(OFTEN)
             if message is None:
                 continue
-            if "identified" in message:
-                outcome.identified = message["identified"]
-                decided = self._decide(outcome.identified, self.tick)
-                if decided is None:
-                    return
-                outcome.image_id = decided
-                process.tell({"image_id": decided})
-            elif "rows" in message:
+            if "rows" in message:
                 self._rows = message["rows"]
             elif "failed" in message:
                 outcome.reason, outcome.final = message["failed"]["reason"], message["failed"]["final"]
@@ -165,9 +161,16 @@ class Attempt:
             elif "done" in message:
                 outcome.facts = message["done"]
                 return
-            else:
+            elif "ended" in message:
                 outcome.reason = "its process ended before it was done"
                 return
+            else:
+                outcome.identified = message.get("identified", outcome.identified)
+                answer = self._answer(message, self.tick)
+                if answer is None:
+                    return
+                outcome.image_id = answer.get("image_id", outcome.image_id)
+                process.tell(answer)
 
 
 class Process:

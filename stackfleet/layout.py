@@ -39,6 +39,16 @@ def pieces_folder(lake: str, attempt: str) -> pathlib.Path:
     return pathlib.Path(lake, PIECES, attempt)
 
 
+def piece_file(folder: pathlib.Path, number: int) -> pathlib.Path:
+    """Returns the file that is there when a helper has read a share.
+
+    Args:
+        folder: what `pieces_folder` returns
+        number: of the share
+    """
+    return folder / f"{number}.json"
+
+
 def manifest_file(lake: str, image_id: str) -> pathlib.Path:
     """Returns the manifest of an image."""
     return pathlib.Path(lake, MANIFEST, f"{image_id}.json")

@@ -7,6 +7,8 @@ from __future__ import annotations
 import json
 import pathlib
 import time
+import uuid
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Callable, Optional
 
@@ -116,6 +118,7 @@ class ShareReader:
         self._traces = FlatTraces(self._symbolizer, collector_paused)
         self.findings = Findings(self._symbolizer, scan=reading.scan_threads, around=collector_paused)
         self._trap_rows = TrapRows(self._symbolizer)
+        self._helper = uuid.uuid4().hex
 
     def read(self, share: Share, writer: StackWriter, files: Tables, totals: Totals) -> None:
         """Reads a share.
@@ -163,7 +166,8 @@ class ShareReader:
             {
                 "totals": totals.numbers(),
                 "pages": pages,
-                "warnings": [warnings.count, warnings.texts],
+                "warnings": warnings.counts,
+                "helper": self._helper,
                 "found": foundrows.said(image, self.findings),
             }
         )
@@ -198,6 +202,7 @@ class TableWriter:
         self._reader = ShareReader(image, reading, told)
         self._stacks = StackWriter(self._reader.tables, files)
         self._found = FoundRows()
+        self._others: dict[str, Counter[str]] = {}
         self._totals = Totals()
         self._totals.walked_threads = self._totals.walked_databases = True
 
@@ -213,7 +218,7 @@ class TableWriter:
         facts, image = piece.facts, self._image
         self._found.add(facts["found"])
         self._totals.take(facts["totals"])
-        self._warnings.take(*facts["warnings"])
+        self._others.setdefault(facts["helper"], Counter()).update(facts["warnings"])
         image.pages_wanted += facts["pages"][0]
         image.pages_missing += facts["pages"][1]
 
@@ -228,6 +233,8 @@ class TableWriter:
         self._find()
         self._stacks.finish()
         files.write_rows(FINDINGS, self._found.rows(image, findings))
+        for counts in self._others.values():
+            self._warnings.take(counts)
         facts = gather(image, self._totals, self._warnings, self._hashes)
         files.write_rows(IMAGE, [image_values(facts)])
         files.close()

@@ -28,9 +28,6 @@ from volatility3.plugins.windows.stacktraces.flat.decode.schema import (
 
 from .job import Reading
 
-LEAST_THREADS = 512
-"""Threads of an image that is worth the start of a second process."""
-
 _PARTS = 32
 """Shares of one kind, about: the last one that is read is what others may have to wait for."""
 _TRACED = 64

@@ -15,6 +15,7 @@ from distributed.worker import thread_state
 
 from . import custody, versions
 from .attempt import Attempt, Outcome, StoppedError
+from .crew import Crew, Help
 from .identity import Identities, Known
 from .job import Job, to_json
 from .lake import DONE, FAILED, MANIFEST_VERSION, Lake, Manifest, unopened
@@ -35,6 +36,10 @@ class AttemptFailedError(Exception):
     def __init__(self, report: Report) -> None:
         super().__init__(report)
         self.report = report
+
+
+LEAST_THREADS = 512
+"""Threads of an image that is worth the start of a second process."""
 
 
 class Place:
@@ -59,6 +64,11 @@ class Place:
         task = self._worker.state.tasks.get(self._key)
         running = (distributed.Status.running, distributed.Status.paused)
         return status in running and task is not None and task.state != "cancelled"
+
+    def stop_if_unwanted(self) -> None:
+        """Raises StoppedError if the task is not wanted any more."""
+        if not self.wanted():
+            raise StoppedError
 
     def tell(self, report: Report) -> None:
         """Tells the client how it goes."""
@@ -96,11 +106,12 @@ def run_at(job: Job, place: Place) -> Report:
     place.tell({"path": job.path, "state": "started"})
     differs = custody.difference(job.path, job.size, job.probe)
     with contextlib.ExitStack() as held:
+        crew = held.enter_context(Crew(job, attempt, run_helper))
         identities = Identities(job, lake, lambda name, tick: held.enter_context(place.lock(name, tick)))
         if differs:
             outcome = Outcome(reason=f"worker {place.name}: {differs}", final=True)
         else:
-            outcome = _attempt(job, attempt, identities, place, lake)
+            outcome = _attempt(job, attempt, identities, place, lake, crew)
         report = {
             "path": job.path,
             "image_id": outcome.image_id,
@@ -114,36 +125,84 @@ def run_at(job: Job, place: Place) -> Report:
             lake.publish(identities.copy)
             return {**report, "image_id": identities.copy["image_id"], "status": COPY}
         made = manifest(job, outcome, identities.known, place)
-        made.update(attempt=attempt, started=started, ended=custody.now())
+        made.update(attempt=attempt, started=started, ended=custody.now(), helpers=crew.reports)
+        made["memory"] = max(outcome.memory, *(each["memory"] for each in crew.reports), 0)
         if outcome.facts is not None:
             made["tables"] = lake.tables(outcome.image_id, attempt, outcome.facts["rows"])
             report.update(status=DONE, rows=sum(outcome.facts["rows"].values()))
         elif outcome.image_id:
             lake.forget(outcome.image_id, attempt)
+            before = lake.manifest(outcome.image_id)
+            if before is not None and before["status"] == DONE:
+                # What an earlier attempt has read stays as it is; that this one failed is said beside it.
+                made["image_id"] = unopened(job.path)
         lake.publish(made)
     if report["status"] == FAILED and not outcome.final:
         raise AttemptFailedError(report)
     return report
 
 
-def _attempt(job: Job, name: str, identities: Identities, place: Place, lake: Lake) -> Outcome:
+def _attempt(job: Job, name: str, identities: Identities, place: Place, lake: Lake, crew: Crew) -> Outcome:
     decided = ""
 
-    def decide(identified: dict[str, Any], tick: Callable[[], None]) -> Optional[str]:
+    def answer(message: dict[str, Any], tick: Callable[[], None]) -> Optional[dict[str, Any]]:
         nonlocal decided
-        found = identities.decide(identified, tick)
-        decided = found or ""
-        return found
+        if "identified" in message:
+            decided = identities.decide(message["identified"], tick) or ""
+            return {"image_id": decided} if decided else None
+        if "shares" in message:
+            return {"alone": not crew.share({"image_id": decided, **message})}
+        return crew.next(message["next"], tick)
 
     def told(state: Report) -> None:
         place.tell({"path": job.path, "state": "running", **state})
 
     try:
-        return Attempt(job, name, decide, place.wanted, told).run()
+        outcome = Attempt(job, name, {"least": _least(job)}, answer, place.wanted, told).run()
+        crew.end(place.stop_if_unwanted)
+        return outcome
     except StoppedError:
         if decided:
             lake.forget(decided, name)
         raise
+
+
+def _least(job: Job) -> Optional[int]:
+    """Returns how many threads make an image worth helpers; None if it is to have none."""
+    if job.limits.split is None:
+        return LEAST_THREADS
+    return 0 if job.limits.split > 1 else None
+
+
+def run_helper(help: Help) -> Report:
+    """Reads shares of an image for its own process, on any worker of Dask.
+
+    Returns:
+        worker, machine, shares, exit, reason, seconds, memory and log.
+    """
+    job, place = help.job, Place(help.job.custody.run)
+    differs = custody.difference(job.path, job.size, job.probe)
+    outcome, read = Outcome(reason=differs), 0
+
+    def answer(message: dict[str, Any], tick: Callable[[], None]) -> dict[str, Any]:
+        nonlocal read
+        number = help.next(tick)
+        read += number is not None
+        return {"end": True} if number is None else {"read": number}
+
+    if not differs:
+        asked = {"help": help.asked}
+        outcome = Attempt(job, help.attempt, asked, answer, place.wanted, lambda state: None).run()
+    return {
+        "worker": place.name,
+        "machine": platform.node(),
+        "shares": read,
+        "exit": outcome.exit,
+        "reason": outcome.reason,
+        "seconds": outcome.seconds,
+        "memory": outcome.memory,
+        "log": outcome.log,
+    }
 
 
 def manifest(job: Job, outcome: Outcome, known: Optional[Known], place: Place) -> Manifest:

@@ -176,7 +176,7 @@ class ProcessList:
             self._add(eprocess, POOL_SCAN)
 
     def scanned(self) -> List[int]:
-        """Returns the addresses of those that only the pool scan found: a twin of this list may `take` them."""
+        """Returns the addresses of those that only the pool scan found, for a twin of this list."""
         return [eprocess for eprocess, said in self._found.items() if set(found_by(POOL_SCAN)) & set(said)]
 
     def processes(self) -> List[ListedProcess]:

@@ -15,7 +15,7 @@ from __future__ import annotations
 import json
 import logging
 import types
-from typing import Dict, Iterable, List, Optional, Sequence, Type
+from typing import Dict, List, Mapping, Optional, Sequence, Type
 
 from volatility3.framework import constants
 
@@ -79,7 +79,7 @@ class Warnings(logging.Handler):
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
         self.count = 0
-        self._texts: Dict[str, None] = {}
+        self._texts: Dict[str, int] = {}
 
     @property
     def texts(self) -> List[str]:
@@ -87,15 +87,25 @@ class Warnings(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         self.count += 1
-        if len(self._texts) < MAX_WARNINGS:
-            self._texts[printable(record.getMessage(), MAX_WARNING)] = None
+        said = printable(record.getMessage(), MAX_WARNING)
+        if said in self._texts or len(self._texts) < MAX_WARNINGS:
+            self._texts[said] = self._texts.get(said, 0) + 1
 
-    def take(self, count: int, texts: Iterable[str]) -> None:
-        """Adds the warnings of another process that read a part of the image."""
-        self.count += count
-        for each in texts:
-            if len(self._texts) < MAX_WARNINGS:
-                self._texts[each] = None
+    @property
+    def counts(self) -> Dict[str, int]:
+        """How often each text was logged."""
+        return dict(self._texts)
+
+    def take(self, counts: Mapping[str, int]) -> None:
+        """Adds the warnings of another process that read other parts of the image.
+
+        What both have logged counts as often as the one logged it that logged it more often.
+        """
+        for each, count in counts.items():
+            known = self._texts.get(each, 0)
+            self.count += max(count - known, 0)
+            if known or len(self._texts) < MAX_WARNINGS:
+                self._texts[each] = max(count, known)
 
     def __enter__(self) -> Warnings:
         logging.getLogger(_logger()).addHandler(self)

@@ -145,8 +145,8 @@ class FlatWanted(Record):
         scan_stacks: stacks from trap frames that only a scan of the kernel stacks finds, too
         scan_threads: threads that only a pool scan finds, too
         processors: stacks of processors that were idle, too
-        only: canonical addresses of the _EPROCESSes wanted, 0 for the kernel; all when None. Handles and objects
-            are listed in any case
+        only: canonical addresses of the _EPROCESSes wanted, 0 for the kernel; all when None. Handles and
+            objects are listed in any case
     """
 
     kinds: Collection[str] = ()

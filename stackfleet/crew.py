@@ -1,0 +1,198 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""Who reads an image: its own process, and helpers on workers of Dask that have nothing else to do.
+
+The shares of an image are a line. Its own process takes them from the front, so that its rows go straight
+into the tables. Helpers take them from the back, by a queue of Dask into which only a few are put at a time,
+and leave each in the lake. What a helper took and did not finish is read by the image's own process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import collections
+import contextlib
+import dataclasses
+import time
+import uuid
+from typing import Any, Callable, Optional
+
+import distributed
+
+from .job import Job
+from .lake import Lake
+from .layout import piece_file, pieces_folder
+
+Tick = Callable[[], None]
+
+OFTEN = 0.05
+"""Seconds between two looks for a share that a helper is reading."""
+PATIENCE = 5.0
+"""Seconds in which helpers end when there is nothing more to read."""
+SELDOM = 1.0
+"""Seconds between two looks for workers that have nothing to do."""
+AHEAD = 1
+"""Shares that wait for each helper."""
+BEHIND_IMAGES = -1
+"""The priority of helpers: images go first."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Help:
+    """What a helper is told.
+
+    Attributes:
+        job: the image
+        attempt: whose helper it is
+        queue: name of the queue of shares
+        asked: the image's ImageId, its shares, and which of its processes only a scan has found
+    """
+
+    job: Job
+    attempt: str
+    queue: str
+    asked: dict[str, Any]
+
+    def next(self, tick: Tick) -> Optional[int]:
+        """Returns the next share; None when there are no more.
+
+        Args:
+            tick: is called now and then; may raise to end this
+        """
+        queue = distributed.Queue(self.queue)
+        while True:
+            tick()
+            with contextlib.suppress(asyncio.TimeoutError):
+                number: Optional[int] = queue.get(timeout=SELDOM)
+                if number is None:
+                    # The other helpers are to see it, too.
+                    queue.put(None)
+                return number
+
+
+class Crew:
+    """The helpers of one attempt at an image (a context).
+
+    Args:
+        job: the image
+        attempt: its name
+        run: what a helper runs; takes a `Help` and returns a report
+
+    Attributes:
+        reports: what the helpers did, once they have ended
+    """
+
+    def __init__(self, job: Job, attempt: str, run: Callable[[Help], dict[str, Any]]) -> None:
+        self.reports: list[dict[str, Any]] = []
+        self._job = job
+        self._attempt = attempt
+        self._run = run
+        self._folder = pieces_folder(job.lake, attempt)
+        self._waiting: collections.deque[int] = collections.deque()
+        self._back: set[int] = set()
+        self._futures: list[Any] = []
+        self._queue: Any = None
+        self._looked = 0.0
+
+    def __enter__(self) -> Crew:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._queue is None:
+            return
+        with contextlib.suppress(OSError, ValueError, RuntimeError):
+            if self._futures:
+                self._client.cancel(self._futures)
+            self._queue.close()
+        Lake(self._job.lake).drop_pieces(self._attempt)
+
+    def share(self, asked: dict[str, Any]) -> bool:
+        """Takes the shares of the image; returns whether there may be helpers.
+
+        Args:
+            asked: see `Help`
+        """
+        self._client = distributed.get_client()
+        if self._most() < 1:
+            return False
+        self._waiting.extend(range(len(asked["shares"])))
+        name = f"stackfleet-{self._attempt}"
+        self._queue = distributed.Queue(name, client=self._client)
+        self._help = Help(self._job, self._attempt, name, asked)
+        return True
+
+    def next(self, number: int, tick: Tick) -> dict[str, Any]:
+        """Returns whether the image's own process is to read a share: `read`, or else `taken`.
+
+        Args:
+            number: of the share; each is asked for once, in their order
+            tick: is called while this waits; may raise to end this
+        """
+        self._hire()
+        if self._waiting and self._waiting[0] == number:
+            self._waiting.popleft()
+            self._offer()
+            return {"read": number}
+        self._withdraw()
+        path = piece_file(self._folder, number)
+        while number not in self._back and not path.exists() and self._at_work():
+            tick()
+            time.sleep(OFTEN)
+        return {"taken": number} if path.exists() else {"read": number}
+
+    def end(self, tick: Tick) -> None:
+        """Takes the reports of the helpers, once these have ended; those that have not begun never will.
+
+        Args:
+            tick: is called while this waits; may raise to end this
+        """
+        begun = self._at_work()
+        until = time.monotonic() + PATIENCE
+        while self._at_work() and time.monotonic() < until:
+            tick()
+            time.sleep(OFTEN)
+        for future in self._futures:
+            if future.status == "finished":
+                self.reports.append(future.result())
+            elif future.status != "pending" or future.key in begun:
+                self.reports.append({"reason": f"its task is {future.status}", "memory": 0})
+
+    def _at_work(self) -> set[str]:
+        """Returns the keys of the helpers that workers have begun, and not ended."""
+        begun = (
+            {key for keys in self._client.processing().values() for key in keys} if self._futures else set()
+        )
+        return {future.key for future in self._futures if future.key in begun and not future.done()}
+
+    def _most(self) -> int:
+        """Returns how many helpers there may be."""
+        if self._job.limits.split is not None:
+            return self._job.limits.split - 1
+        return sum(self._client.nthreads().values()) - 1
+
+    def _hire(self) -> None:
+        """Asks for a helper for each worker that has nothing to do."""
+        if time.monotonic() - self._looked < SELDOM or not self._waiting:
+            return
+        self._looked = time.monotonic()
+        busy = sum(map(len, self._client.processing().values()))
+        free = sum(self._client.nthreads().values()) - busy
+        for _ in range(min(free, self._most() - len(self._futures))):
+            key = f"help-{uuid.uuid4().hex}"
+            made = self._client.submit(self._run, self._help, key=key, pure=False, priority=BEHIND_IMAGES)
+            self._futures.append(made)
+        self._offer()
+
+    def _offer(self) -> None:
+        """Puts shares from the back into the queue, a few for each helper."""
+        if not self._futures:
+            return
+        for _ in range(AHEAD * len(self._futures) - self._queue.qsize()):
+            if self._waiting:
+                self._queue.put(self._waiting.pop())
+
+    def _withdraw(self) -> None:
+        """Takes shares back that no helper has taken, when none is left at the front."""
+        if self._futures and not self._waiting:
+            self._back.update(number for number in self._queue.get(batch=True) if number is not None)
+            self._queue.put(None)
