@@ -6,14 +6,14 @@ from __future__ import annotations
 
 import functools
 import pathlib
-from typing import Any, Dict, List, Tuple
+from typing import Any, Dict, List, Mapping, Sequence, Tuple
 
 from tests.forge import code
 from tests.forge import trapentries as entries
 from tests.forge.code import R12, R14, RBX, RDI, RSI, Routine
 from tests.forge.module import Module
 from tests.forge.process import Process
-from tests.forge.stacks64 import NAMES, Stack64
+from tests.forge.stacks64 import NAMES, Expected, Stack64
 from tests.forge.thread import Thread
 from tests.forge.trapentries import Entry
 from tests.support.callstackimages import (
@@ -42,23 +42,64 @@ _LIBRARIES, _FILTERS = 9, 4
 _USER_CALLS, _KERNEL_CALLS = 12, 9
 _ZERO = filled(b"\0")
 
-_ROUTINES = (
+ROUTINES = (
     Routine(0x1100, pushes=(RBX, RSI), alloc=0x28),
     Routine(0x1200, pushes=(RDI,), alloc=0x58),
     Routine(0x1300, alloc=0x88, saves={RBX: 0x60, RDI: 0x68}),
     Routine(0x1400, pushes=(RBX, R12, R14), alloc=0x20),
 )
-_Called = List[Tuple[int, Routine]]
+Called = List[Tuple[int, Routine]]
 
 
-class ManyStacks(StackImage):
+class DeepStacks(StackImage):
+    """A kernel with processes whose threads wait in a system call, called through libraries and drivers."""
+
+    def wait_deep(
+        self, thread: Thread, base: Mapping[str, int], libraries: Called, filters: Called
+    ) -> List[Expected]:
+        """Lets a thread wait, called through functions of libraries and of filter drivers.
+
+        Args:
+            thread: the thread
+            base: of the modules ntdll, app and kernelbase of its process
+            libraries, filters: what it calls, the outermost first
+
+        Returns:
+            Its frames, those of the user part first, the outermost first in each part.
+        """
+        user = Stack64(thread.process.space, thread.user_stack_base).start()
+        call(user, [(base["ntdll"], USER_START), (base["app"], MAIN)])
+        call(user, libraries)
+        call(user, [(base["kernelbase"], WAIT_EX)])
+        ip = base["ntdll"] + STUB.rva + BEHIND_SYSCALL
+        kernel = self._enter(thread, user, ip)
+        call(kernel, [(self.nt, SERVICE_ENTRY), (self.nt, NT_WAIT)])
+        call(kernel, filters)
+        call(kernel, [(self.nt, each) for each in (WAIT, SWAP_THREAD, SWAP)])
+        thread.kthread["KernelStack"] = kernel.switch_out()
+        return [*user.frames, Expected(ip, user.sp, "trap", {}), *kernel.frames]
+
+    def _enter(self, thread: Thread, user: Stack64, ip: int) -> Stack64:
+        registers = registers_64("user64")
+        registers.update({name: user.registers[number] for number, name in NAMES.items()})
+        registers.update(rip=ip, rsp=user.sp)
+        stack = Stack64(self.kernel.space, thread.stack_base)
+        frame = thread.stack_base - TRAP_FRAME
+        stack.trap_frame(Entry(entries.SYSCALL, "user64", mitigated=True), registers, frame, _ZERO)
+        thread.kthread["TrapFrame"] = frame
+        return stack
+
+
+class ManyStacks(DeepStacks):
     """A kernel, and processes with the same modules at the same addresses."""
 
     def __init__(self) -> None:
         super().__init__()
         for number in range(DRIVERS):
             self.kernel.module(f"driver{number:03}.sys", **module_options(8))
-        filters = [self.kernel.module(f"filter{number}.sys", **_options()) for number in range(_FILTERS)]
+        filters = [
+            self.kernel.module(f"filter{number}.sys", **library_options()) for number in range(_FILTERS)
+        ]
         self._filters = _called(filters)
         self._libraries = _called(_load(self.app))
 
@@ -71,28 +112,11 @@ class ManyStacks(StackImage):
 
     def waiting_deep(self, tid: int, process: Process) -> None:
         """A thread that waits, called through libraries and drivers."""
-        thread = self.thread(tid, process)
         base = {name: module.base for name, module in self.modules.items()}
-        user = Stack64(process.space, thread.user_stack_base).start()
-        _call(user, [(base["ntdll"], USER_START), (base["app"], MAIN)])
-        _call(user, _some(self._libraries, tid, _USER_CALLS))
-        _call(user, [(base["kernelbase"], WAIT_EX)])
-        kernel = self._enter(thread, user, base["ntdll"] + STUB.rva + BEHIND_SYSCALL)
-        _call(kernel, [(self.nt, SERVICE_ENTRY), (self.nt, NT_WAIT)])
-        _call(kernel, _some(self._filters, tid, _KERNEL_CALLS))
-        _call(kernel, [(self.nt, each) for each in (WAIT, SWAP_THREAD, SWAP)])
-        thread.kthread["KernelStack"] = kernel.switch_out()
-        assert len(user.frames) + 1 + len(kernel.frames) == FRAMES
-
-    def _enter(self, thread: Thread, user: Stack64, ip: int) -> Stack64:
-        registers = registers_64("user64")
-        registers.update({name: user.registers[number] for number, name in NAMES.items()})
-        registers.update(rip=ip, rsp=user.sp)
-        stack = Stack64(self.kernel.space, thread.stack_base)
-        frame = thread.stack_base - TRAP_FRAME
-        stack.trap_frame(Entry(entries.SYSCALL, "user64", mitigated=True), registers, frame, _ZERO)
-        thread.kthread["TrapFrame"] = frame
-        return stack
+        libraries = some(self._libraries, tid, _USER_CALLS)
+        filters = some(self._filters, tid, _KERNEL_CALLS)
+        frames = self.wait_deep(self.thread(tid, process), base, libraries, filters)
+        assert len(frames) == FRAMES
 
 
 @functools.lru_cache(maxsize=None)
@@ -112,24 +136,27 @@ def many(folder: pathlib.Path, count: int) -> Image:
     return threads(folder, processes, count // processes)
 
 
-def _options() -> Dict[str, Any]:
-    exports = {f"Called{number}": routine.rva for number, routine in enumerate(_ROUTINES)}
-    return {**code.module_options(_ROUTINES, 0x5800, 64), "exports": exports}
+def library_options(routines: Sequence[Routine] = ROUTINES) -> Dict[str, Any]:
+    """Options of a module (`Spec`) whose functions are on stacks and exported."""
+    exports = {f"Called{number}": routine.rva for number, routine in enumerate(routines)}
+    return {**code.module_options(routines, 0x5800, 64), "exports": exports}
 
 
 def _load(process: Process) -> List[Module]:
-    return [process.module(f"library{number}.dll", **_options()) for number in range(_LIBRARIES)]
+    return [process.module(f"library{number}.dll", **library_options()) for number in range(_LIBRARIES)]
 
 
-def _called(modules: List[Module]) -> _Called:
-    return [(module.base, routine) for routine in _ROUTINES for module in modules]
+def _called(modules: List[Module]) -> Called:
+    return [(module.base, routine) for routine in ROUTINES for module in modules]
 
 
-def _some(called: _Called, start: int, count: int) -> _Called:
+def some(called: Called, start: int, count: int) -> Called:
+    """So many of some functions, others for another start."""
     return [called[(start + number * 5) % len(called)] for number in range(count)]
 
 
-def _call(stack: Stack64, called: _Called) -> None:
+def call(stack: Stack64, called: Called) -> None:
+    """Lets functions call each other, and the last one something else."""
     for module, routine in called:
         stack.enter(module, routine)
         stack.call(module, routine)

@@ -8,8 +8,10 @@ runs of pages) and 5 (bitmap, "active memory").
 
 from __future__ import annotations
 
+import bisect
 import hashlib
 import io
+import itertools
 import lzma
 import pathlib
 import struct
@@ -88,10 +90,7 @@ class Image:
                 file.seek(number * PAGE)
                 file.write(data)
             end = (number + 1) * PAGE
-        size = max(end, _RAW_MINIMUM[self.bits])
-        if file.tell() < size:
-            file.seek(size - 1)
-            file.write(b"\0")
+        _extend(file, max(end, _RAW_MINIMUM[self.bits]))
 
     def _full(self, file: BinaryIO) -> None:
         runs = self._phys.runs()
@@ -105,8 +104,15 @@ class Image:
             descriptor = struct.pack("<II", len(runs), pages)
             descriptor += b"".join(struct.pack("<II", *run) for run in runs)
         file.write(self._header(_FULL, descriptor))
-        for first, count in runs:
-            self._pages(file, range(first, first + count))
+        start = file.tell()
+        firsts = [first for first, _ in runs]
+        before = list(itertools.accumulate((count for _, count in runs), initial=0))
+        for number, data in self._phys.pages():
+            if data is not None:
+                run = bisect.bisect(firsts, number) - 1
+                file.seek(start + (before[run] + number - firsts[run]) * PAGE)
+                file.write(data)
+        _extend(file, start + pages * PAGE)
 
     def _bitmap(self, file: BinaryIO) -> None:
         if self.bits != 64:
@@ -154,6 +160,13 @@ class Image:
             put(3976, "I", dump_type)
             put(4032, "Q", filetime())
         return bytes(header)
+
+
+def _extend(file: BinaryIO, size: int) -> None:
+    """Fills a file with zeros up to a size, as holes where the file can have them."""
+    if file.tell() < size:
+        file.seek(size - 1)
+        file.write(b"\0")
 
 
 def _merged(runs: list[tuple[int, int]], most: int) -> list[tuple[int, int]]:

@@ -11,6 +11,7 @@ ring.event(OPEN, 0x84, pid=1000, tid=1004, frames=[...])
 
 from __future__ import annotations
 
+import struct
 from typing import Dict, List, Optional, Sequence, Tuple
 
 from .kernel import Kernel
@@ -93,6 +94,27 @@ class HandleTable:
         for handle, (header, creator, access) in self.entries.items():
             page, slot = divmod(handle // STEP, per_page)
             self._entry(self.pages[page] + slot * size, header, creator, access)
+        self.obj["TableCode"] = self._directory(self.level, 0) | self.level
+
+    def fill(self, headers: Sequence[int], access: int) -> None:
+        """Writes a table (8 and later) of handles to the objects behind some headers, in place of `finish`."""
+        kernel, isf = self.kernel, self.kernel.isf
+        offsets = [
+            isf.place("_HANDLE_TABLE_ENTRY", name) for name in ("ObjectPointerBits", "GrantedAccessBits")
+        ]
+        (pointer, _), (granted, _) = [each.bits or (0, 0) for each in offsets]
+        size = isf.size("_HANDLE_TABLE_ENTRY")
+        # The first entry of each page is of no handle.
+        per_page = PAGE // size - 1
+        for number in range(-(-len(headers) // per_page) or 1):
+            page = self.pages[number] = kernel.space.allocate(PAGE, PAGE)
+            part = headers[number * per_page : (number + 1) * per_page]
+            words = [
+                word
+                for each in part
+                for word in ((each >> 4 & (1 << 44) - 1) << pointer | 1, access << granted)
+            ]
+            kernel.space.write(page + size, struct.pack(f"<{len(words)}Q", *words))
         self.obj["TableCode"] = self._directory(self.level, 0) | self.level
 
     def _directory(self, level: int, first: int) -> int:

@@ -45,6 +45,7 @@ class Kernel:
         low_stub, kdbg: whether the image has these two hints to the kernel's base (x64; both).
         large_pages: its image lies in 2 MiB pages, as on real machines.
         shuffle: seed for shuffled page frames, None for ascending ones.
+        phys: the image's frames, instead.
     """
 
     def __init__(
@@ -64,13 +65,14 @@ class Kernel:
         kdbg: bool = True,
         large_pages: bool = False,
         shuffle: Optional[int] = None,
+        phys: Optional[PhysicalMemory] = None,
     ) -> None:
         wide = isf.pointer_size == 8
         self.isf = isf
         self.bits = isf.pointer_size * 8
         self.version = version or finding.guess_version(isf)
         self.base = base or (0xFFFFF80312200000 if wide else 0x82600000)
-        self.phys = PhysicalMemory(shuffle)
+        self.phys = phys or PhysicalMemory(shuffle)
         arenas = (0xFFFFE00010000000, 0xFFFFE10000000000) if wide else (0x86000000, 0x90000000)
         self.space = Space(self.phys, self.bits, *arenas)
         self.space.write(self.kuser, bytes(PAGE))

@@ -69,6 +69,13 @@ class Loader:
                 self._entries[order].append(entry)
         return module
 
+    def adopt(self, module: Module, entry: int) -> None:
+        """Lists a module that is mapped already, with an entry that is written but for its links."""
+        module.entry = Obj(self._space, self._isf, "_LDR_DATA_TABLE_ENTRY", entry)
+        self.modules.append(module)
+        for entries in self._entries.values():
+            entries.append(module.entry)
+
     def link(self) -> None:
         """Closes the rings."""
         for order, links in _ORDERS.items():

@@ -160,10 +160,7 @@ def load(
         table = isf.new(pe.pdb.name, pe.pdb.guid, bits // 8, dict(spec.symbols), age=pe.pdb.age)
     pieces = [*pe.pieces().items(), *spec.contents.items()]
     pieces = [(rva, data) for rva, data in pieces if rva or spec.headers]
-    section = None
-    if sections is not None:
-        starts = {0, *(each.rva for each in pe.sections if 0 < each.rva < pe.size)}
-        section = sections.of(path, pe.size, sorted(starts))
+    section = None if sections is None else _section(sections, path, pe)
     if section is not None:
         _share(space, base, section, _pages(pieces, pe.size if spec.resident else 0))
     if spec.resident:
@@ -172,6 +169,22 @@ def load(
         if not space.shares(base + rva):
             space.write(base + rva, data)
     return Module(space, pe, path, table, section)
+
+
+def section_of(name: str, base: int, path: str, spec: Spec, sections: Sections) -> tuple[Pe, ImageSection]:
+    """The section of a 64-bit module, with all pages of it; no process has mapped it yet."""
+    pe = spec.pe(name, 64, base)
+    section = _section(sections, path, pe)
+    if section is None:
+        raise ValueError(f"{path} has a section of another size")
+    for rva, data in _pages([*pe.pieces().items(), *spec.contents.items()], 0).items():
+        section.put(rva, data)
+    return pe, section
+
+
+def _section(sections: Sections, path: str, pe: Pe) -> Optional[ImageSection]:
+    starts = {0, *(each.rva for each in pe.sections if 0 < each.rva < pe.size)}
+    return sections.of(path, pe.size, sorted(starts))
 
 
 def _share(space: Space, base: int, section: ImageSection, pages: Mapping[int, bytes]) -> None:

@@ -21,8 +21,9 @@ _WRITE_COPY = 7 << 5  # MM_EXECUTE_WRITECOPY
 _SHARED = 0x21  # present, accessed: not writable, not dirty
 _TRANSITION = 1 << 11
 _PROTOTYPE = 1 << 10
-_LOOK_IN_THE_VAD = 0xFFFFFFFF << 32
 _ADDRESS = 0x000F_FFFF_FFFF_F000
+IN_THE_VAD = 0xFFFFFFFF << 32 | _PROTOTYPE | _WRITE_COPY
+"""The entry of a page that a process shares and has not touched: its prototype PTE is found by the VAD."""
 
 
 class State(enum.Enum):
@@ -63,6 +64,16 @@ def prototype_entry(bits: int, state: State, frame: Optional[int], subsection: i
         State.PROTOTYPE: subsection << (16 if bits == 64 else 32) | _PROTOTYPE | _WRITE_COPY,
     }
     return entries[state] & (1 << 64) - 1
+
+
+def shared_entry(frame: int) -> int:
+    """The entry of a process for a page of a section, which it cannot write."""
+    return frame << 12 | _SHARED | _USER
+
+
+def private_entry(frame: int) -> int:
+    """The entry of a process for a page of its own."""
+    return frame << 12 | _TABLE | _USER
 
 
 class PageTables:
@@ -122,9 +133,15 @@ class PageTables:
             State.ABSENT: 0,
             State.DEMAND_ZERO: _READ_WRITE,
             State.PAGEFILE: (page + 1) << 32 | _READ_WRITE,
-            State.PROTOTYPE: _LOOK_IN_THE_VAD | _PROTOTYPE | _WRITE_COPY,
+            State.PROTOTYPE: IN_THE_VAD,
         }
         self._set(address, entries[state])
+
+    def put_table(self, address: int, entries: bytes) -> None:
+        """Puts a whole page table of a process, which maps the 2 MiB at an address and is the first there."""
+        frame = self._phys.allocate()
+        self._phys.frame(frame)[:] = entries
+        self._set(address, frame << 12 | _TABLE | _USER, 21)
 
     def forbid_execution(self, address: int) -> None:
         """Sets NX in the entry of a valid page."""

@@ -134,10 +134,10 @@ class Pe:
         dll_name = string(self.name)
         name_rvas = [string(name) for name in names]
         functions = [self.ordinals.get(ordinal, 0) for ordinal in range(1, count + 1)]
-        for name in names:
+        first = max(self.ordinals, default=0)
+        for ordinal, name in enumerate(names, first):
             target = self.exports[name]
-            rva = target if isinstance(target, int) else string(target)
-            functions[self.ordinal_of(name) - 1] = rva
+            functions[ordinal] = target if isinstance(target, int) else string(target)
         header = struct.pack(
             "<IIHHIIIIIII",
             0,
@@ -157,7 +157,7 @@ class Pe:
                 header,
                 struct.pack(f"<{count}I", *functions),
                 struct.pack(f"<{len(names)}I", *name_rvas),
-                struct.pack(f"<{len(names)}H", *(self.ordinal_of(name) - 1 for name in names)),
+                struct.pack(f"<{len(names)}H", *range(first, count)),
                 bytes(strings),
             ]
         )

@@ -17,6 +17,9 @@ FIRST_LARGE_FRAME = 0x2000
 # No image of ours is this big (1 TiB, the most that PAE can address): a frame that is not there.
 MISSING_FRAME = 0xFFFFF00
 _SHUFFLED_BLOCK = 64
+# Of a machine with much memory: frames handed out one by one lie above this, in an order of these steps.
+_FIRST_SCATTERED = 0x8000
+_MULTIPLIER, _INCREMENT = 0x5DEECE66D, 0xB
 
 
 class PhysicalMemory:
@@ -110,3 +113,36 @@ class PhysicalMemory:
             first = 0x10000
             self._next = first + count
         return first
+
+
+class ScatteredMemory(PhysicalMemory):
+    """The memory of a machine with so many bytes, all over which its pages lie; most of it is zero.
+
+    The order of frames is that of a linear congruential generator, which gives each number once.
+    """
+
+    def __init__(self, size: int) -> None:
+        super().__init__()
+        self._count = size // PAGE
+        self._modulus = 1 << (self._count - 1).bit_length()
+        self._state = 0
+
+    def allocate(self) -> int:
+        """A fresh frame's number."""
+        while True:
+            self._state = (self._state * _MULTIPLIER + _INCREMENT) % self._modulus
+            if _FIRST_SCATTERED <= self._state < self._count:
+                break
+        if self._state in self._frames:
+            raise ValueError(f"{self._count:#x} frames are too few")
+        self._frames[self._state] = None
+        return self._state
+
+    def pages(self) -> Iterator[tuple[int, Optional[bytearray]]]:
+        """All frames that are not zero, and the last one of the machine."""
+        self._frames.setdefault(self._count - 1, None)
+        return super().pages()
+
+    def runs(self) -> list[tuple[int, int]]:
+        """One: all but the first frame, which Windows gives to nobody."""
+        return [(1, self._count - 1)]

@@ -119,7 +119,7 @@ class StackImage:
         self.kernel = Kernel(known.table, **{**known.options(), **code, **options})
         self.nt = self.kernel.base + self.at
         self.driver = self.kernel.module("disk.sys", **module_options([DRIVER], 0x5800, 64)).base
-        self.app = self.kernel.process("stacks.exe", pid=PID)
+        self.app = self._first_process()
         self.modules = self._user_modules(self.app)
         self.called: Sequence[Tuple[str, Routine, int, str]] = IN_PROGRAM
         self.expected: Dict[Tuple[int, str], Expected] = {}
@@ -128,6 +128,9 @@ class StackImage:
         self.at_trap: Dict[int, int] = {}
         self.at_entry: Dict[int, int] = {}
         self.trap = 0
+
+    def _first_process(self) -> Process:
+        return self.kernel.process("stacks.exe", pid=PID)
 
     def _user_modules(self, process: Process) -> Dict[str, Module]:
         stub = module_options([STUB, USER_START, *DISPATCHERS.values()], 0x5800, 64)
