@@ -27,6 +27,8 @@ Tick = Callable[[], None]
 
 OFTEN = 0.05
 """Seconds between two looks for a share that a helper is reading."""
+SILENCE = 10.0
+"""Seconds in which a helper that was at work says that it is: else it is lost."""
 PATIENCE = 5.0
 """Seconds in which helpers end when there is nothing more to read."""
 SELDOM = 1.0
@@ -44,13 +46,13 @@ class Help:
     Attributes:
         job: the image
         attempt: whose helper it is
-        queue: name of the queue of shares
+        topic: name of the queue of shares, and of the events by which helpers say that they are at work
         asked: the image's ImageId, its shares, and which of its processes only a scan has found
     """
 
     job: Job
     attempt: str
-    queue: str
+    topic: str
     asked: dict[str, Any]
 
     def next(self, tick: Tick) -> Optional[int]:
@@ -59,7 +61,7 @@ class Help:
         Args:
             tick: is called now and then; may raise to end this
         """
-        queue = distributed.Queue(self.queue)
+        queue = distributed.Queue(self.topic)
         while True:
             tick()
             with contextlib.suppress(asyncio.TimeoutError):
@@ -93,6 +95,7 @@ class Crew:
         self._futures: list[Any] = []
         self._queue: Any = None
         self._looked = 0.0
+        self._heard: dict[str, float] = {}
 
     def __enter__(self) -> Crew:
         return self
@@ -104,6 +107,7 @@ class Crew:
             if self._futures:
                 self._client.cancel(self._futures)
             self._queue.close()
+            self._client.unsubscribe_topic(self._help.topic)
         Lake(self._job.lake).drop_pieces(self._attempt)
 
     def share(self, asked: dict[str, Any]) -> bool:
@@ -116,9 +120,9 @@ class Crew:
         if self._most() < 1:
             return False
         self._waiting.extend(range(len(asked["shares"])))
-        name = f"stackfleet-{self._attempt}"
-        self._queue = distributed.Queue(name, client=self._client)
-        self._help = Help(self._job, self._attempt, name, asked)
+        self._help = Help(self._job, self._attempt, f"stackfleet-{self._attempt}", asked)
+        self._queue = distributed.Queue(self._help.topic, client=self._client)
+        self._client.subscribe_topic(self._help.topic, self._hear)
         return True
 
     def next(self, number: int, tick: Tick) -> dict[str, Any]:
@@ -146,7 +150,6 @@ class Crew:
         Args:
             tick: is called while this waits; may raise to end this
         """
-        begun = self._at_work()
         until = time.monotonic() + PATIENCE
         while self._at_work() and time.monotonic() < until:
             tick()
@@ -154,15 +157,19 @@ class Crew:
         for future in self._futures:
             if future.status == "finished":
                 self.reports.append(future.result())
-            elif future.status != "pending" or future.key in begun:
-                self.reports.append({"reason": f"its task is {future.status}", "memory": 0})
+            elif future.key in self._heard:
+                self.reports.append({"reason": f"it is lost: its task is {future.status}", "memory": 0})
 
-    def _at_work(self) -> set[str]:
-        """Returns the keys of the helpers that workers have begun, and not ended."""
-        begun = (
-            {key for keys in self._client.processing().values() for key in keys} if self._futures else set()
+    def _at_work(self) -> bool:
+        """Tells whether a helper has been heard of that has not ended since."""
+        now = time.monotonic()
+        return any(
+            now - self._heard.get(future.key, -SILENCE) < SILENCE and not future.done()
+            for future in self._futures
         )
-        return {future.key for future in self._futures if future.key in begun and not future.done()}
+
+    def _hear(self, event: tuple[float, dict[str, Any]]) -> None:
+        self._heard[event[1]["helper"]] = time.monotonic()
 
     def _most(self) -> int:
         """Returns how many helpers there may be."""

@@ -47,7 +47,7 @@ class Place:
 
     def __init__(self, topic: str) -> None:
         self._worker = distributed.get_worker()
-        self._key = thread_state.key
+        self.key = thread_state.key
         self._topic = topic
         self.name = str(self._worker.address)
         self.versions: dict[str, str] = {}
@@ -61,7 +61,7 @@ class Place:
     def wanted(self) -> bool:
         """Tells whether the task is still wanted: Dask cannot interrupt one that runs."""
         status = self._worker.status
-        task = self._worker.state.tasks.get(self._key)
+        task = self._worker.state.tasks.get(self.key)
         running = (distributed.Status.running, distributed.Status.paused)
         return status in running and task is not None and task.state != "cancelled"
 
@@ -180,7 +180,8 @@ def run_helper(help: Help) -> Report:
     Returns:
         worker, machine, shares, exit, reason, seconds, memory and log.
     """
-    job, place = help.job, Place(help.job.custody.run)
+    job, place = help.job, Place(help.topic)
+    place.tell({"helper": place.key})
     differs = custody.difference(job.path, job.size, job.probe)
     outcome, read = Outcome(reason=differs), 0
 
@@ -190,9 +191,12 @@ def run_helper(help: Help) -> Report:
         read += number is not None
         return {"end": True} if number is None else {"read": number}
 
+    def told(state: Report) -> None:
+        place.tell({"helper": place.key})
+
     if not differs:
         asked = {"help": help.asked}
-        outcome = Attempt(job, help.attempt, asked, answer, place.wanted, lambda state: None).run()
+        outcome = Attempt(job, help.attempt, asked, answer, place.wanted, told).run()
     return {
         "worker": place.name,
         "machine": platform.node(),

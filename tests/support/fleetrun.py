@@ -12,7 +12,7 @@ import signal
 import subprocess
 import sys
 import time
-from typing import Any, Dict, Iterator, List, Tuple
+from typing import Any, Dict, Iterator, List, Optional, Tuple
 
 import psutil
 
@@ -37,12 +37,19 @@ def environment() -> Dict[str, str]:
     return dict(os.environ, PYTHONPATH=path, STACKFLEET_TEST=MARK)
 
 
-def fleet(*arguments: object, timeout: float = 300) -> "subprocess.CompletedProcess[str]":
+def helped(lake: pathlib.Path, how: str = "") -> Dict[str, str]:
+    """The environment of a run in which an image waits for a helper, which may `hang` or `die`."""
+    return {"STACKFLEET_HELPERS": how, "STACKFLEET_LAKE": str(lake)}
+
+
+def fleet(
+    *arguments: object, timeout: float = 300, variables: Optional[Dict[str, str]] = None
+) -> "subprocess.CompletedProcess[str]":
     """Runs `stackfleet` to its end."""
     return subprocess.run(
         [*COMMAND, *map(str, arguments)],
         cwd=ROOT,
-        env=environment(),
+        env={**environment(), **(variables or {})},
         capture_output=True,
         text=True,
         timeout=timeout,
@@ -51,12 +58,14 @@ def fleet(*arguments: object, timeout: float = 300) -> "subprocess.CompletedProc
 
 
 @contextlib.contextmanager
-def started(*arguments: object, command: Tuple[str, ...] = COMMAND) -> Iterator["subprocess.Popen[bytes]"]:
+def started(
+    *arguments: object, command: Tuple[str, ...] = COMMAND, variables: Optional[Dict[str, str]] = None
+) -> Iterator["subprocess.Popen[bytes]"]:
     """Starts `stackfleet`, or another program, and ends it with all that it has started."""
     with subprocess.Popen(
         [*command, *map(str, arguments)],
         cwd=ROOT,
-        env=environment(),
+        env={**environment(), **(variables or {})},
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         start_new_session=True,

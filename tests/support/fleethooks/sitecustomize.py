@@ -2,19 +2,25 @@
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
 """In a process that reads an image: an image that begins with a certain word hangs it, or eats its memory.
 
+Where an image is shared, its own process waits until a helper has asked for a share, and helpers hang or die,
+as STACKFLEET_HELPERS says.
+
 Python imports this at its start where the folder is in PYTHONPATH. Everything else is the real thing: the
 process hangs in a call that lets no other thread run, or it really holds the memory.
 """
 
+import os
+import pathlib
 import re
+import signal
 import sys
+import time
+from collections.abc import Iterator
 
 _HANG, _WAIT, _EAT = b"HANG", b"WAIT", b"EATS"
 
 
 def _watch() -> None:
-    import time
-
     from volatility3.framework.layers import physical
 
     opened = physical.FileLayer.__init__
@@ -24,7 +30,7 @@ def _watch() -> None:
         word = self._file.read(4)  # type: ignore[attr-defined]
         if word == _HANG:
             # One search that takes years, and holds Python's lock all the time.
-            re.match(r"(a|aa)+$", "a" * 200 + "b")
+            _hang()
         if word == _WAIT:
             time.sleep(3600)
         held = []
@@ -34,5 +40,34 @@ def _watch() -> None:
     physical.FileLayer.__init__ = watched
 
 
+def _hang() -> None:
+    re.match(r"(a|aa)+$", "a" * 200 + "b")
+
+
+def _share(lake: str) -> None:
+    from stackfleet import child
+
+    asked, is_mine, begun = child._asked, child._is_mine, pathlib.Path(lake, "helped")
+
+    def helped(line: child.Line) -> Iterator[int]:
+        for number in asked(line):
+            begun.touch()
+            if "hang" in os.environ["STACKFLEET_HELPERS"]:
+                _hang()
+            if "die" in os.environ["STACKFLEET_HELPERS"]:
+                os.kill(os.getpid(), signal.SIGKILL)
+            yield number
+
+    def waited(line: child.Line, number: int) -> bool:
+        # The second share is asked for when a helper has been called.
+        while number == 1 and not begun.exists():
+            time.sleep(0.1)
+        return is_mine(line, number)
+
+    child._asked, child._is_mine = helped, waited
+
+
 if any("stackfleet.child" in each for each in getattr(sys, "orig_argv", ())):
     _watch()
+    if "STACKFLEET_HELPERS" in os.environ:
+        _share(os.environ["STACKFLEET_LAKE"])
