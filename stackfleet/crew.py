@@ -2,15 +2,15 @@
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
 """Who reads an image: its own process, and helpers on workers of Dask that have nothing else to do.
 
-The shares of an image are a line. Its own process takes them from the front, so that its rows go straight
-into the tables. Helpers take them from the back, by a queue of Dask into which only a few are put at a time,
-and leave each in the lake. What a helper took and did not finish is read by the image's own process.
+The image's own process takes the shares in their order, so that its rows go straight into the tables.
+Helpers take those of the last processes first, of each all kinds, since what is known of a process serves all
+of them: by a queue of Dask into which only a few are put at a time. They leave each share in the lake. What a
+helper took and did not finish is read by the image's own process.
 """
 
 from __future__ import annotations
 
 import asyncio
-import collections
 import contextlib
 import dataclasses
 import time
@@ -90,8 +90,8 @@ class Crew:
         self._attempt = attempt
         self._run = run
         self._folder = pieces_folder(job.lake, attempt)
-        self._waiting: collections.deque[int] = collections.deque()
-        self._back: set[int] = set()
+        self._left: set[int] = set()
+        self._for_helpers: list[int] = []
         self._futures: list[Any] = []
         self._queue: Any = None
         self._looked = 0.0
@@ -119,7 +119,9 @@ class Crew:
         self._client = distributed.get_client()
         if self._most() < 1:
             return False
-        self._waiting.extend(range(len(asked["shares"])))
+        places = [each["place"] for each in asked["shares"]]
+        self._left.update(range(len(places)))
+        self._for_helpers = sorted(self._left, key=lambda number: (places[number], -number))
         self._help = Help(self._job, self._attempt, f"stackfleet-{self._attempt}", asked)
         self._queue = distributed.Queue(self._help.topic, client=self._client)
         self._client.subscribe_topic(self._help.topic, self._hear)
@@ -133,13 +135,13 @@ class Crew:
             tick: is called while this waits; may raise to end this
         """
         self._hire()
-        if self._waiting and self._waiting[0] == number:
-            self._waiting.popleft()
+        if number in self._left:
+            self._left.discard(number)
             self._offer()
             return {"read": number}
-        self._withdraw()
         path = piece_file(self._folder, number)
-        while number not in self._back and not path.exists() and self._at_work():
+        mine = not path.exists() and self._withdraw(number)
+        while not (mine or path.exists()) and self._at_work():
             tick()
             time.sleep(OFTEN)
         return {"taken": number} if path.exists() else {"read": number}
@@ -179,7 +181,7 @@ class Crew:
 
     def _hire(self) -> None:
         """Asks for a helper for each worker that has nothing to do."""
-        if time.monotonic() - self._looked < SELDOM or not self._waiting:
+        if time.monotonic() - self._looked < SELDOM or not self._left:
             return
         self._looked = time.monotonic()
         busy = sum(map(len, self._client.processing().values()))
@@ -191,15 +193,23 @@ class Crew:
         self._offer()
 
     def _offer(self) -> None:
-        """Puts shares from the back into the queue, a few for each helper."""
+        """Puts shares into the queue, a few for each helper; behind the last one, that there are no more."""
         if not self._futures:
             return
         for _ in range(AHEAD * len(self._futures) - self._queue.qsize()):
-            if self._waiting:
-                self._queue.put(self._waiting.pop())
+            while self._for_helpers and self._for_helpers[-1] not in self._left:
+                self._for_helpers.pop()
+            if not self._for_helpers:
+                self._queue.put(None)
+                return
+            self._left.discard(self._for_helpers[-1])
+            self._queue.put(self._for_helpers.pop())
 
-    def _withdraw(self) -> None:
-        """Takes shares back that no helper has taken, when none is left at the front."""
-        if self._futures and not self._waiting:
-            self._back.update(number for number in self._queue.get(batch=True) if number is not None)
-            self._queue.put(None)
+    def _withdraw(self, number: int) -> bool:
+        """Takes a share back, if no helper has taken it; returns whether that is so."""
+        waiting = self._queue.get(batch=True)
+        for each in waiting:
+            if each != number:
+                self._queue.put(each)
+        self._offer()
+        return number in waiting

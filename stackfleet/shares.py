@@ -35,6 +35,8 @@ _TRACED = 64
 _MOST_COUNTED = 1 << 16
 """Threads of one process that are believed."""
 _KERNEL = 0
+LONG = 2.0
+_Group = Optional[tuple[int, ...]]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,11 +47,13 @@ class Share:
         kinds: of stacks, of `schema.KINDS`; all when empty
         traps: trap frames are to be read, and no stacks
         only: the processes as `AddressSpaces.list_spaces` takes them; None for all
+        place: of the first of these among all processes, from 0 to 1; LONG for a share that takes long
     """
 
     kinds: tuple[str, ...] = ()
     traps: bool = False
     only: Optional[tuple[int, ...]] = None
+    place: float = 0
 
     def to_json(self) -> dict[str, Any]:
         """Returns the share as JSON has it."""
@@ -63,7 +67,7 @@ WHOLE = (Share(), Share(traps=True))
 def share(said: dict[str, Any]) -> Share:
     """Returns a share from its JSON."""
     only = said["only"]
-    return Share(tuple(said["kinds"]), said["traps"], None if only is None else tuple(only))
+    return Share(tuple(said["kinds"]), said["traps"], None if only is None else tuple(only), said["place"])
 
 
 def threads(image: Image) -> int:
@@ -87,22 +91,27 @@ def plan(image: Image, reading: Reading) -> list[Share]:
     by_threads = _groups(listed, lambda each: counted[each] + 0.1)
     by_traces = _groups(listed, lambda each: _TRACED if each in kept else 1)
     scan = reading.scan_threads or reading.processors
+    by_traps = [None] if scan or reading.scan_stacks else by_threads
     return [
         *_of(THREAD_KINDS, [None] if scan else by_threads),
         *_of((STD, HEAPLOG), by_traces),
         *_of((HEAP,), by_traces),
         *_of((LOCK,), by_traces),
-        Share((HANDLE,)),
-        Share((OBJECT,)),
-        *(Share((), True, only) for only in ([None] if scan or reading.scan_stacks else by_threads)),
+        Share((HANDLE,), place=LONG),
+        Share((OBJECT,), place=LONG),
+        *_of((), by_traps, traps=True),
     ]
 
 
-def _of(kinds: tuple[str, ...], groups: Sequence[Optional[tuple[int, ...]]]) -> list[Share]:
-    return [Share(kinds, False, only) for only in groups]
+def _of(kinds: tuple[str, ...], groups: Sequence[_Group], traps: bool = False) -> list[Share]:
+    made, count, place = [], sum(len(each or ()) for each in groups), 0
+    for each in groups:
+        made.append(Share(kinds, traps, each, LONG if each is None else place / count))
+        place += len(each or ())
+    return made
 
 
-def _groups(listed: Sequence[int], weight: Callable[[int], float]) -> list[Optional[tuple[int, ...]]]:
+def _groups(listed: Sequence[int], weight: Callable[[int], float]) -> list[_Group]:
     """Returns processes in groups of about one weight, in their order; the kernel is in the first group."""
     most = sum(map(weight, listed)) / _PARTS
     groups, held = [[_KERNEL]], 0.0

@@ -73,6 +73,28 @@ def test_other_options_redo_and_say_so(few: Fleet, lake: pathlib.Path, tmp_path:
     assert len(rows(mine, "image")) == 3
 
 
+def test_a_redo_that_fails_leaves_what_is_done(
+    few: Fleet, lake: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
+    mine, image = copy(lake, tmp_path), few.paths[0]
+    before, expected = manifests(mine)[pathlib.Path(image).name], rows(mine, "traces")
+    # The process can open the image, and cannot write the last one of its tables.
+    folder = (mine / before["tables"]["modulesets"]["file"]).parent
+    folder.rename(tmp_path / "moved")
+    folder.write_bytes(b"")
+    again = ["run", image, "-o", mine, *few.options, "--carve"]
+    assert fleet(*again).returncode == 3
+    assert rows(mine, "traces") == expected
+    said = fleet("status", mine, "--format", "csv").stdout
+    assert "FileExistsError" in said
+    assert said.count(image) == 2
+    assert "1 images failed before" in fleet(*again).stderr
+    folder.unlink()
+    assert fleet(*again, "--retry-failed").returncode == 0
+    assert fleet("status", mine, "--format", "csv").stdout.count(image) == 1
+    assert manifests(mine)[pathlib.Path(image).name]["reading"]["carve"] is True
+
+
 def test_other_versions_redo_and_say_so(few: Fleet, lake: pathlib.Path, tmp_path: pathlib.Path) -> None:
     mine = copy(lake, tmp_path)
     for path in (mine / "manifest").glob("*.json"):

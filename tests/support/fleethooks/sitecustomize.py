@@ -15,7 +15,7 @@ import re
 import signal
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 _HANG, _WAIT, _EAT = b"HANG", b"WAIT", b"EATS"
 
@@ -67,7 +67,16 @@ def _share(lake: str) -> None:
     child._asked, child._is_mine = helped, waited
 
 
-if any("stackfleet.child" in each for each in getattr(sys, "orig_argv", ())):
+def _command() -> Sequence[str]:
+    if sys.version_info >= (3, 10):
+        return sys.orig_argv
+    import psutil
+
+    found: Sequence[str] = psutil.Process().cmdline()
+    return found
+
+
+if any("stackfleet.child" in each for each in _command()):
     _watch()
     if "STACKFLEET_HELPERS" in os.environ:
         _share(os.environ["STACKFLEET_LAKE"])
