@@ -81,7 +81,7 @@ def test_a_redo_that_fails_leaves_what_is_done(
     # The process can open the image, and cannot write the last one of its tables.
     folder = (mine / before["tables"]["modulesets"]["file"]).parent
     folder.rename(tmp_path / "moved")
-    folder.write_bytes(b"")
+    folder.symlink_to(tmp_path / "nowhere")
     again = ["run", image, "-o", mine, *few.options, "--carve"]
     assert fleet(*again).returncode == 3
     assert rows(mine, "traces") == expected
