@@ -1,6 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""stackfleet: Parquet against Volatility's renderer, two workers against one for many images and for one, rare stacks."""
+"""stackfleet: Parquet against Volatility's renderer, two workers for many images and for one, rare stacks."""
 
 from __future__ import annotations
 

@@ -14,8 +14,8 @@ from volatility3.plugins.windows.stacktraces.findings.facts import Notes
 from volatility3.plugins.windows.stacktraces.findings.registry import (
     MAX_FINDINGS,
     Findings,
+    FoundGroup,
     Gathered,
-    Group,
     Outcome,
     rank,
 )
@@ -46,7 +46,7 @@ def _check(image: Image, gathered: Gathered) -> dict[str, Any]:
     return {"name": gathered.check.name, "ran": gathered.ran, "cut": gathered.cut, "groups": groups}
 
 
-def _group(image: Image, gathered: Gathered, group: Group) -> dict[str, Any]:
+def _group(image: Image, gathered: Gathered, group: FoundGroup) -> dict[str, Any]:
     [values] = plain(finding_rows.rows(image, [Outcome(gathered.check, group.finding)]))
     return {
         "group": repr(group.group),

@@ -76,7 +76,7 @@ class Outcome(Record):
     reason: str = ""
 
 
-class Group(Record):
+class FoundGroup(Record):
     """Findings of one check that are one row.
 
     Attributes:
@@ -106,7 +106,7 @@ class Gathered(Record):
     check: Check
     ran: bool
     cut: bool
-    groups: List[Group]
+    groups: List[FoundGroup]
 
 
 class _Gathering:
@@ -141,7 +141,7 @@ class _Gathering:
 
     def part(self) -> Gathered:
         """Returns what was found since the last call."""
-        groups = [Group(group, found, *self._stacks[group]) for group, found in self._worst.items()]
+        groups = [FoundGroup(group, found, *self._stacks[group]) for group, found in self._worst.items()]
         self._begin()
         return Gathered(self.check, self.ran, self.cut, groups)
 
