@@ -29,7 +29,7 @@ OFTEN = 0.05
 """Seconds between two looks for a share that a helper is reading."""
 SILENCE = 10.0
 """Seconds in which a helper that was at work says that it is: else it is lost."""
-PATIENCE = 5.0
+PATIENCE = 10.0
 """Seconds in which helpers end when there is nothing more to read."""
 SELDOM = 1.0
 """Seconds between two looks for workers that have nothing to do."""
@@ -152,6 +152,8 @@ class Crew:
         Args:
             tick: is called while this waits; may raise to end this
         """
+        if self._futures:
+            self._queue.put(None)
         until = time.monotonic() + PATIENCE
         while self._at_work() and time.monotonic() < until:
             tick()
