@@ -27,8 +27,10 @@ def test_shares_are_those_of_the_whole_image(tmp_path: pathlib.Path) -> None:
     assert all(found[name].num_rows for name in (TRACES, FRAMES, FINDINGS, IMAGE))
 
 
-@pytest.mark.parametrize("subject", sorted(BUILDERS))
-@pytest.mark.parametrize("seed", [None, 1])
+@pytest.mark.parametrize(
+    ("subject", "seed"),
+    [("owners-xp-x86", None), ("owners-win10-x64", 1), ("heaps-wow64", None), ("stacks-win10-x64", 1)],
+)
 def test_images(subject: str, seed: Any, tmp_path: pathlib.Path) -> None:
     path = saved(subject, tmp_path)
     if seed is not None:
