@@ -8,8 +8,6 @@ of the time.
 
 from __future__ import annotations
 
-import functools
-import gc
 import logging
 import pathlib
 from typing import Any, Callable, Dict, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Set, Tuple
@@ -105,7 +103,7 @@ class Target:
         self._clean: Dict[Tuple[str, str], Answer] = {}
         plugins.trust_tables()
         self._physical = memory.install(self.opened, self.data)
-        self._caches = [each for each in gc.get_objects() if isinstance(each, functools._lru_cache_wrapper)]
+        self._caches = memory.caches()
 
     @property
     def names(self) -> List[str]:
