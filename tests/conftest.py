@@ -4,11 +4,12 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import pathlib
 import sys
 import tempfile
-from typing import List
+from typing import List, Optional
 
 import pytest
 
@@ -25,18 +26,41 @@ from volatility3.framework import constants  # noqa: E402
 volatility3.plugins.__path__ = [str(ROOT / "volatility3_plugins"), *constants.PLUGINS_PATH]
 
 
+# Opened images stay in memory: to look through all of them for garbage as often as Python does takes a tenth of
+# the time.
+gc.set_threshold(50_000, 20, 20)
+
 # How long an example takes depends on what else the machine does.
 hypothesis.settings.register_profile("untimed", deadline=None)
 hypothesis.settings.load_profile("untimed")
 
 
 def pytest_collection_modifyitems(items: List[pytest.Item]) -> None:
+    for item in items:
+        group = _group(item)
+        if group is not None and item.get_closest_marker("xdist_group") is None:
+            item.add_marker(pytest.mark.xdist_group(group))
     if SHARED.is_dir():
         return
     skip = pytest.mark.skip(reason=f"the reference data is not at {SHARED}")
     for item in items:
         if "shared" in item.keywords:
             item.add_marker(skip)
+
+
+def _group(item: pytest.Item) -> Optional[str]:
+    """Returns what the tests have in common that one worker should run: what they share is then made once."""
+    known = getattr(item, "_fixtureinfo", None)
+    for definitions in known.name2fixturedefs.values() if known is not None else ():
+        fixture = definitions[-1]
+        module = fixture.func.__module__
+        if module == __name__ or not module.startswith("tests."):
+            continue
+        if fixture.scope == "session":
+            return str(module)
+        if fixture.scope == "module":
+            return item.location[0]
+    return None
 
 
 def pytest_sessionfinish() -> None:

@@ -77,4 +77,6 @@ def install(opened: Opened, data: bytes) -> Memory:
 def caches() -> List[Any]:
     """Returns the caches of functions of Volatility and of its plugins: what the tests made stays."""
     found = (each for each in gc.get_objects() if isinstance(each, functools._lru_cache_wrapper))
-    return [each for each in found if str(getattr(each.__wrapped__, "__module__", "")).startswith("volatility3.")]
+    return [
+        each for each in found if str(getattr(each.__wrapped__, "__module__", "")).startswith("volatility3.")
+    ]
