@@ -4,12 +4,14 @@
 
 from __future__ import annotations
 
+import functools
 import gc
 import os
 import pathlib
+import re
 import sys
 import tempfile
-from typing import List, Optional
+from typing import Any, List, Optional
 
 import pytest
 
@@ -26,8 +28,8 @@ from volatility3.framework import constants  # noqa: E402
 volatility3.plugins.__path__ = [str(ROOT / "volatility3_plugins"), *constants.PLUGINS_PATH]
 
 
-# Opened images stay in memory: to look through all of them for garbage as often as Python does takes a tenth of
-# the time.
+# Opened images stay in memory: to look through all of them for garbage as often as Python does takes a tenth
+# of the time.
 gc.set_threshold(50_000, 20, 20)
 
 # How long an example takes depends on what else the machine does.
@@ -36,10 +38,6 @@ hypothesis.settings.load_profile("untimed")
 
 
 def pytest_collection_modifyitems(items: List[pytest.Item]) -> None:
-    for item in items:
-        group = _group(item)
-        if group is not None and item.get_closest_marker("xdist_group") is None:
-            item.add_marker(pytest.mark.xdist_group(group))
     if SHARED.is_dir():
         return
     skip = pytest.mark.skip(reason=f"the reference data is not at {SHARED}")
@@ -48,19 +46,39 @@ def pytest_collection_modifyitems(items: List[pytest.Item]) -> None:
             item.add_marker(skip)
 
 
-def _group(item: pytest.Item) -> Optional[str]:
-    """Returns what the tests have in common that one worker should run: what they share is then made once."""
-    known = getattr(item, "_fixtureinfo", None)
-    for definitions in known.name2fixturedefs.values() if known is not None else ():
-        fixture = definitions[-1]
-        module = fixture.func.__module__
-        if module == __name__ or not module.startswith("tests."):
-            continue
-        if fixture.scope == "session":
-            return str(module)
-        if fixture.scope == "module":
-            return item.location[0]
+_SHARES = re.compile(r'scope="(?:module|session)"')
+
+
+@functools.lru_cache(maxsize=None)
+def unit_of(file: str) -> Optional[str]:
+    """Returns the file, or its folder, whose tests one worker runs; None if any may run each of them.
+
+    So what these tests share is made once.
+
+    Args:
+        file: its path in the checkout
+    """
+    path = ROOT / file
+    if _SHARES.search(path.read_text(encoding="utf-8")):
+        return file
+    beside = path.with_name("conftest.py")
+    if beside != pathlib.Path(__file__) and beside.exists() and "fixture" in beside.read_text("utf-8"):
+        return str(path.parent)
     return None
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Gives one worker all tests of a unit, and all others each to whoever has nothing to do."""
+    if config.getoption("dist") != "load":
+        return None
+    from xdist.scheduler import LoadScopeScheduling
+
+    class Units(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return unit_of(nodeid.partition("::")[0]) or nodeid
+
+    return Units(config, log)
 
 
 def pytest_sessionfinish() -> None:

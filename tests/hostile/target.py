@@ -89,9 +89,11 @@ class Target:
 
     def __init__(self, kernel: Kernel, folder: pathlib.Path) -> None:
         self.kernel = kernel
-        self.opened = context.open_image(kernel.image(), folder, "image.raw")
+        image = kernel.image()
+        # Volatility searches a raw image of 32 bits for seconds; a crash dump says where the page tables are.
+        self.opened = context.open_image(image, folder, "image.dmp")
         self.belonging = Belonging(kernel)
-        self.data = (folder / "image.raw").read_bytes()
+        self.data = image.save(folder / "image.raw").read_bytes()
         self._below = self.opened.layer.config["memory_layer"]
         found = {plugins.full_name(each).rsplit(".", 1)[-1]: each for each in plugins.discover()}
         # The flat tables have what these plugins find, in other columns.

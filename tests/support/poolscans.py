@@ -1,6 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""Volatility's searches of the pool, each made once for all plugins that run on an image which stays as it is."""
+"""Volatility's searches of the pool, each made once for all plugins that run on an image as it is."""
 
 from __future__ import annotations
 
