@@ -12,8 +12,9 @@ import pytest
 from volatility3.framework import interfaces
 from volatility3.plugins.windows import psscan, thrdscan
 
-from tests.forge import context, sample
+from tests.forge import context, kernels
 from tests.forge.context import Opened
+from tests.forge.kernel import Kernel
 from tests.support import poolscans
 
 Found = List[Tuple[str, int]]
@@ -31,13 +32,19 @@ def _places(found: "List[interfaces.objects.ObjectInterface]") -> Found:
     return [(each.vol.layer_name, each.vol.offset) for each in found]
 
 
+def _opened(name: str, folder: pathlib.Path, processes: int) -> Opened:
+    known = kernels.load(name)
+    kernel = Kernel(known.table, **known.options())
+    for number in range(processes):
+        kernel.process("app.exe", pid=1000 + 100 * number).thread(1004 + 100 * number)
+    return context.open_image(kernel.image(), folder, f"{processes}.dmp")
+
+
 @pytest.mark.parametrize("name", ["win7-x64", "win10-x64"])
 def test_each_search_is_made_once_in_each_image(name: str, tmp_path: pathlib.Path) -> None:
-    opened = context.open_image(sample.build(name).image(), tmp_path)
-    other = sample.build(name)
-    other.process("other.exe", pid=9000)
-    second = context.open_image(other.image(), tmp_path, "second.raw")
+    opened, second = (_opened(name, tmp_path, processes) for processes in (1, 2))
     wanted = [search(each) for each in (opened, second) for search in (_processes, _threads)]
+    assert all(wanted)
     assert wanted[0] != wanted[2]
     with poolscans.made_once():
         scan = interfaces.layers.DataLayerInterface.scan
