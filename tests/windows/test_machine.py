@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import pathlib
 from collections import Counter
 from typing import Dict, List, Tuple
 
@@ -38,7 +37,7 @@ def test_processes_and_modules_are_those_that_were_forged(made: Made) -> None:
 
 
 def test_frames_are_those_that_were_forged(made: Made) -> None:
-    """Of every thread whose stacks are in memory all frames are found, with no doubt; of others it is told."""
+    """All frames of every thread whose stacks are in memory are found; of others Status tells."""
     forged, image = made
     found: Dict[int, List[int]] = {}
     doubted = set()
