@@ -9,7 +9,7 @@ import pathlib
 import tempfile
 from typing import Callable, Dict, List
 
-from . import checks, decoding, drawing, flat, fleet, growth, holding, listing, results, startup
+from . import checks, decoding, drawing, flat, fleet, growth, holding, listing, realsize, results, startup
 from .results import Line
 
 BENCHMARKS: Dict[str, Callable[[pathlib.Path], List[Line]]] = {
@@ -25,6 +25,7 @@ BENCHMARKS: Dict[str, Callable[[pathlib.Path], List[Line]]] = {
     "holding": holding.lines,
     "growth": growth.lines,
     "startup": startup.lines,
+    "machine": realsize.lines,
 }
 
 

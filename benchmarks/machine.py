@@ -35,6 +35,7 @@ from .machineowners import Owners
 from .stacks import DeepStacks
 
 KERNEL = "win11-x64"
+DUMP = "image.dmp"
 FRAMES = 25
 """Frames of a thread, in its kernel and its user part together."""
 _USER_CALLS, _KERNEL_CALLS = 9, 7
@@ -87,7 +88,7 @@ class Size:
 
 
 class Machine(DeepStacks):
-    """A machine of a size. `frames` has the frames of each thread whose stacks are in memory, by thread ID."""
+    """A machine of a size. `frames` has those of each thread whose stacks are in memory, by thread ID."""
 
     def __init__(self, size: Size) -> None:
         self.size = size
@@ -224,13 +225,13 @@ def make(folder: pathlib.Path, scale: float = 1, dump: bool = False) -> Tuple[Ma
     Args:
         folder: gets `image.raw`, `symbols` and `cache`
         scale: 1 for the whole machine
-        dump: write `image.dmp`, too
+        dump: write `image.dmp`, the same memory as a crash dump, too
     """
     machine = Machine(Size().scaled(scale))
     made = machine.kernel.image()
     found = Image(made.save(folder / "image.raw"), made.install(folder / "symbols"), folder / "cache")
     if dump:
-        made.save(folder / "image.dmp")
+        made.save(folder / DUMP)
     vol.trust(found.symbols, found.cache)
     return machine, found
 

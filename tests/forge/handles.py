@@ -97,7 +97,7 @@ class HandleTable:
         self.obj["TableCode"] = self._directory(self.level, 0) | self.level
 
     def fill(self, headers: Sequence[int], access: int) -> None:
-        """Writes a table (8 and later) of handles to the objects behind some headers, in place of `finish`."""
+        """Writes a table (8 and later) of handles to objects, given by their headers, and no `finish`."""
         kernel, isf = self.kernel, self.kernel.isf
         offsets = [
             isf.place("_HANDLE_TABLE_ENTRY", name) for name in ("ObjectPointerBits", "GrantedAccessBits")

@@ -68,7 +68,7 @@ CASES = {
     "stacktracedb, one index": Case(
         stacktracedb.StackTraceDb, images.database, 100, (490, 1900000, 400, 16, 42, 2, 14, 1), {"index": [5]}
     ),
-    "gflags, processes": Case(gflags.GFlags, _PROCESSES, 5, (860, 5200000, 610, 80, 160, 11, 2, 10)),
+    "gflags, processes": Case(gflags.GFlags, _PROCESSES, 5, (1000, 5200000, 610, 80, 160, 11, 2, 10)),
     "trapframes, processes": Case(
         trapframes.TrapFrames, _processes_of_threads, 2, (420, 1450000, 400, 0, 110, 5, 3, 4)
     ),

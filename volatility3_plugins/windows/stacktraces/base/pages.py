@@ -223,13 +223,15 @@ class Tables:
                 below.append((following, target, low, width))
             waiting += reversed(below)
 
-    def entries(self, address: int) -> Optional[bytes]:
+    def entries(self, address: int) -> Tuple[Optional[bytes], bool]:
         """Returns the page table of an address as it is, though no entry of it may be present.
 
         Returns:
-            The table. Empty: there never was one, as nothing was touched that it would map. None: it is not
-            in the image, or a large page is in its place.
+            The table, and whether the processor can follow its entries: all tables above say that it is
+            present. Empty: there never was one, as nothing was touched that it would map. None: it is not in
+            the image, or a large page is in its place.
         """
+        present = True
         base = self._layer.config["page_map_offset"]
         shift = sum(self._upper) + self._bits + PAGE_SIZE.bit_length() - 1
         for bits in self._upper:
@@ -240,17 +242,18 @@ class Tables:
             try:
                 entry = int.from_bytes(self._below.read(place, self.entry_size), "little")
             except exceptions.InvalidAddressException:
-                return None
+                return None, False
             if not entry:
-                return b""
+                return b"", present
             found = None if entry & pagetable.LARGE else pagetable.in_section(entry, self.entry_size)
             if found is None:
-                return None
+                return None, False
+            present = present and bool(entry & pagetable.PRESENT)
             base = found
         try:
-            return self._below.read(base, self.entry_size << self._bits)
+            return self._below.read(base, self.entry_size << self._bits), present
         except exceptions.InvalidAddressException:
-            return None
+            return None, False
 
     def entry(self, address: int) -> Optional[Tuple[int, int]]:
         """Returns the entry of the page that holds an address and its size; None if no table has one."""

@@ -22,8 +22,10 @@ from volatility3.framework.layers import intel, linear
 
 from . import bulk, pages
 from .decode import pagetable
+from .decode.memo import Memo
 from .decode.pagetable import PAGE_SIZE
 from .decode.ranges import Extents
+from .decode.record import Record
 from .decode.structure import MissingMemberError
 from .image import Image
 from .pages import Piece
@@ -35,7 +37,8 @@ MAX_PAGES = 1 << 19
 MAX_KEPT = 1 << 20
 """Pages of sections whose places are kept; those of the section that was asked for first go first."""
 
-_TABLES_KEPT = 4
+_TABLES_KEPT = 256
+"""Page tables of processes that are kept: those of the one process that is read have up to about 200."""
 
 
 class ImageSections:
@@ -48,6 +51,10 @@ class ImageSections:
         self._image = image
         self._memory = image.memory(image.kernel)
         self._found: Dict[Tuple[int, int, int], array[int]] = {}
+        self._kept = 0
+        self._tables: Memo[Tuple[str, int], Tuple[Optional[bytes], bool]] = Memo(
+            self._read_table, _TABLES_KEPT
+        )
         self._form: Optional[_Form] = None
         with contextlib.suppress(MissingMemberError):
             self._form = _Form(image)
@@ -77,9 +84,16 @@ class ImageSections:
         found = self._found.get(key)
         if found is None:
             found = self._found[key] = self._read(control)
-            while sum(map(len, self._found.values())) > MAX_KEPT and len(self._found) > 1:
-                del self._found[next(iter(self._found))]
+            self._kept += len(found)
+            while self._kept > MAX_KEPT and len(self._found) > 1:
+                self._kept -= len(self._found.pop(next(iter(self._found))))
         return found
+
+    def table(self, layer: intel.Intel, address: int) -> PageTable:
+        """Returns the page table of a process that maps an address."""
+        tables = pages.Tables(self.context, layer)
+        data, present = self._tables[str(layer.name), address // tables.span]
+        return PageTable(data, present, tables.entry_size, tables.span // PAGE_SIZE)
 
     def entry(self, address: int, size: int) -> Optional[int]:
         """Returns a prototype PTE, None if it is not in the image or leads to no page in memory."""
@@ -100,6 +114,12 @@ class ImageSections:
         """The image's context."""
         return self._image.context
 
+    def _read_table(self, key: Tuple[str, int]) -> Tuple[Optional[bytes], bool]:
+        layer = self.context.layers[key[0]]
+        assert isinstance(layer, intel.Intel)
+        tables = pages.Tables(self.context, layer)
+        return tables.entries(key[1] * tables.span)
+
     def _read(self, view: SectionView) -> array[int]:
         size = view.entry_size
         found = array("Q", bytes(8 * view.count))
@@ -114,6 +134,18 @@ class ImageSections:
         return found
 
 
+class PageTable(Record):
+    """A page table of a process; `data` and `present` are what `pages.Tables.entries` returns.
+
+    `pages` is the number of its entries, each of `entry_size` bytes.
+    """
+
+    data: Optional[bytes]
+    present: bool
+    entry_size: int
+    pages: int
+
+
 class SectionView:
     """A section as a process maps it.
 
@@ -125,7 +157,7 @@ class SectionView:
         entry_size: bytes of a prototype PTE
     """
 
-    __slots__ = ("_sections", "_tables", "count", "entry_size", "prototypes", "start")
+    __slots__ = ("_sections", "count", "entry_size", "prototypes", "start")
 
     def __init__(
         self, sections: ImageSections, start: int, prototypes: int, count: int, entry_size: int
@@ -135,7 +167,6 @@ class SectionView:
         self.prototypes = prototypes
         self.count = count
         self.entry_size = entry_size
-        self._tables: Dict[Tuple[str, int], Optional[bytes]] = {}
 
     @property
     def end(self) -> int:
@@ -201,28 +232,52 @@ class SectionView:
         start, end = max(start, self.start), min(end, self.end)
         if start >= end or not isinstance(layer, intel.Intel):
             return
-        tables, below = pages.Tables(context, layer), layer.config["memory_layer"]
-        pointer_size = layer.bits_per_register // 8
-        size = tables.entry_size
+        below, pointer_size = layer.config["memory_layer"], layer.bits_per_register // 8
         for low, length, place in self.pieces(start, end):
-            table = self._table(tables, str(layer.name), low)
-            if table is None:
+            table = self._sections.table(layer, low)
+            if table.data is None:
                 continue
-            if table:
-                number = low // PAGE_SIZE * size % (tables.span // PAGE_SIZE * size)
-                entry = int.from_bytes(table[number : number + size], "little")
+            if table.data:
+                size = table.entry_size
+                (entry,) = pagetable.some(table.data, size, low // PAGE_SIZE % table.pages, 1)
                 prototype = self.prototypes + (low - self.start) // PAGE_SIZE * self.entry_size
                 if not pagetable.leads_to_section(entry, size, pointer_size, prototype):
                     continue
             yield low, length, place, below
 
-    def _table(self, tables: pages.Tables, layer_name: str, address: int) -> Optional[bytes]:
-        key = (layer_name, address // tables.span)
-        if key not in self._tables:
-            if len(self._tables) >= _TABLES_KEPT:
-                self._tables.clear()
-            self._tables[key] = tables.entries(address)
-        return self._tables[key]
+    def mapped_by(self, layer: interfaces.layers.DataLayerInterface, start: int, end: int) -> bool:
+        """Tells whether the page tables prove that a process has the section's pages in a range.
+
+        Each entry then leads to the page of the section, or to no page, so that the section's is there.
+        False: that is not so of some page, or takes more than its entry to tell.
+
+        Args:
+            layer: the process's layer
+            start, end: the range of addresses
+        """
+        low, last = start // PAGE_SIZE, -(-end // PAGE_SIZE)
+        if not isinstance(layer, intel.Intel) or start < self.start or end > self.end:
+            return False
+        places, pointer_size = self._sections.places(self), layer.bits_per_register // 8
+        while low < last:
+            table = self._sections.table(layer, low * PAGE_SIZE)
+            high = min(last, (low // table.pages + 1) * table.pages)
+            if table.data is None or not table.present:
+                return False
+            number, size = low - self.start // PAGE_SIZE, table.entry_size
+            # Nothing was touched of what an absent table would map.
+            held = pagetable.some(table.data, size, low % table.pages, high - low) if table.data else ()
+            for place, entry in zip(places[number : number + high - low], held):
+                if entry & pagetable.PRESENT:
+                    if not place or pagetable.target(entry, size) != place:
+                        return False
+                elif entry:
+                    prototype = self.prototypes + number * self.entry_size
+                    if not pagetable.leads_to_section(entry, size, pointer_size, prototype):
+                        return False
+                number += 1
+            low = high
+        return True
 
 
 class _Form:

@@ -8,6 +8,7 @@ import functools
 import logging
 from typing import Dict, List, Optional, Set, Tuple
 
+from .decode.memo import Memo
 from .decode.record import Record
 from .decode.structure import MissingMemberError
 from .image import Image
@@ -83,6 +84,8 @@ class Vads:
         self._last: Tuple[int, int, Tuple[List[Vad], bool]] = (0, 0, ([], True))
         self.file_name = functools.lru_cache(MAX_NAMES)(self._file_name)
         """Control area -> path of the file that backs a mapping; "" if none does, None if unreadable."""
+        self._control_areas: Memo[int, int] = Memo(self._read_control_area, MAX_NAMES)
+        """What a VAD leads to -> control area. Processes that map a file lead to the same _SUBSECTION."""
 
     def list_vads(self, space: AddressSpace) -> Tuple[List[Vad], bool]:
         """Returns the VADs of a process, and whether the whole tree could be read.
@@ -159,7 +162,11 @@ class Vads:
     def _control_area_of(self, tree: _Tree, address: int) -> int:
         if tree.subsection is not None:
             address = self._memory.pointer(address + tree.subsection.offset) or 0
-        return (self._memory.pointer(address + tree.control_area) or 0) if address else 0
+            return self._control_areas[address] if address else 0
+        return self._read_control_area(address)
+
+    def _read_control_area(self, holder: int) -> int:
+        return 0 if self._tree is None else self._memory.pointer(holder + self._tree.control_area) or 0
 
 
 class _Tree:

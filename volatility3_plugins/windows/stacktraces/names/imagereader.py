@@ -73,6 +73,8 @@ class ImageReader:
             return view is not None
         start = self.base + rva
         layer = self._image.context.layers[self.layer_name]
+        if view.mapped_by(layer, start, start + length):
+            return True
         mine = view.mapping(self._image.context, layer, start, length)
         theirs = view.pieces(max(start, view.start), min(start + length, view.end))
         return list(_in_pages(mine)) == list(theirs)

@@ -134,23 +134,41 @@ class _Form:
 
 
 def _read(memory: Memory, form: _Form, lists: List[Tuple[int, int]]) -> LoaderList:
-    found: Dict[int, LoaderEntry] = {}
+    orders: Dict[int, int] = {}
     complete = True
     for order, (head, links) in enumerate(lists):
-        forward, whole = _walk(memory, head, 0)
-        backward, back = _walk(memory, head, 1)
-        complete = complete and whole and back
-        # What is reached from one side only is in memory, but not on the list as Windows keeps it.
-        both = set(forward) & set(backward) if whole and back else {*forward, *backward}
-        for link in dict.fromkeys((*forward, *backward)):
-            address = link - links
-            known = found.get(address) or _entry(memory, form, address)
-            if known is None:
-                complete = False
-            else:
-                on_it = 1 << order if link in both else 0
-                found[address] = known._replace(orders=known.orders | on_it)
-    return list(found.values()), complete
+        nodes = _ring(memory, head)
+        if nodes is None:
+            forward, whole = _walk(memory, head, 0)
+            backward, back = _walk(memory, head, 1)
+            complete = complete and whole and back
+            # What is reached from one side only is in memory, but not on the list as Windows keeps it.
+            both = set(forward) & set(backward) if whole and back else {*forward, *backward}
+            nodes = {link: link in both for link in (*forward, *backward)}
+        for link, on_it in nodes.items():
+            orders[link - links] = orders.get(link - links, 0) | on_it << order
+    entries = [_entry(memory, form, address, held) for address, held in orders.items()]
+    return [entry for entry in entries if entry is not None], complete and None not in entries
+
+
+def _ring(memory: Memory, head: int) -> Optional[Dict[int, bool]]:
+    """Follows a ring forward; returns its nodes, each of which is on the list (True).
+
+    None: a node is not in the image, or its Blink is not where one comes from; both directions have to be
+    walked then. Where every Blink is right, no node can come twice.
+    """
+    nodes: Dict[int, bool] = {}
+    pair = memory.links(head)
+    if pair is None:
+        return None
+    before, (link, last) = head, pair
+    while link != head:
+        pair = memory.links(link)
+        if pair is None or pair[1] != before or len(nodes) >= MAX_MODULES:
+            return None
+        nodes[link] = True
+        before, link = link, pair[0]
+    return nodes if last == before else None
 
 
 def _walk(memory: Memory, head: int, direction: int) -> Tuple[List[int], bool]:
@@ -167,7 +185,7 @@ def _walk(memory: Memory, head: int, direction: int) -> Tuple[List[int], bool]:
     return nodes, link == head
 
 
-def _entry(memory: Memory, form: _Form, address: int) -> Optional[LoaderEntry]:
+def _entry(memory: Memory, form: _Form, address: int, orders: int) -> Optional[LoaderEntry]:
     data = memory.read(address, form.length)
     if data is None:
         return None
@@ -175,4 +193,4 @@ def _entry(memory: Memory, form: _Form, address: int) -> Optional[LoaderEntry]:
     name = memory.unicode_string(data[form.name.offset :], MAX_NAME)
     if not (base and size):
         return None
-    return LoaderEntry(base, size, name or "", 0, form.entry_point.of(data), address)
+    return LoaderEntry(base, size, name or "", orders, form.entry_point.of(data), address)

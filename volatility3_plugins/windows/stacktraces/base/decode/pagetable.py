@@ -52,6 +52,11 @@ def entries(table: bytes, size: int) -> Tuple[int, ...]:
     return struct.unpack(f"<{len(table) // size}{_CODES[size]}", table)
 
 
+def some(table: bytes, size: int, first: int, count: int) -> Tuple[int, ...]:
+    """Returns some entries of a table, of so many bytes each, from the one with the number `first` on."""
+    return struct.unpack_from(f"<{count}{_CODES[size]}", table, first * size)
+
+
 def in_section(entry: int, size: int) -> Optional[int]:
     """Returns the physical address of a section's page by its prototype PTE, None if it is not in memory.
 
@@ -126,7 +131,7 @@ def runs(table: bytes, size: int, first: int, count: int) -> Iterator[Tuple[int,
     mask = _FRAMES[size]
     length, start = 0, None
     following: Optional[int] = None
-    for entry in struct.unpack_from(f"<{count}{_CODES[size]}", table, first * size):
+    for entry in some(table, size, first, count):
         frame = entry & mask if entry & PRESENT else None
         if length and frame == following:
             length += 1

@@ -1,0 +1,64 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""A machine as users have it: every plugin, and all together against what users run first."""
+
+from __future__ import annotations
+
+import pathlib
+import time
+from functools import partial
+from typing import List
+
+from . import machine, results
+from .listing import cost
+from .measure import in_turns
+from .results import Line
+
+OURS = (
+    "windows.stacktracedb --fold",
+    "windows.trapframes",
+    "windows.callstacks --fold",
+    "windows.locks --fold",
+    "windows.handletraces --fold",
+    "windows.objecttraces --fold",
+    "windows.heaptraces --fold",
+    "windows.gflags",
+    "windows.traces",
+)
+THEIRS = ("windows.pslist", "windows.threads", "windows.dlllist", "windows.handles", "windows.modules")
+MOST_SECONDS, MOST_MEMORY = 180, 1500
+
+
+def lines(folder: pathlib.Path) -> List[Line]:
+    """Measures the plugins on the machine, once each."""
+    started = time.monotonic()
+    _, image = machine.make(folder, dump=True)
+    made = time.monotonic() - started
+    dump = image._replace(file=folder / machine.DUMP)
+    *costs, dumped = in_turns(
+        [*(partial(cost, image, each) for each in (*OURS, *THEIRS)), partial(cost, dump, OURS[2])], 1
+    )
+    ours, theirs = costs[: len(OURS)], costs[len(OURS) :]
+    all_ours, all_theirs = (sum(each.seconds for each in group) for group in (ours, theirs))
+    named = "`, `".join(each.split(".")[1] for each in THEIRS)
+    found = [
+        Line(
+            "to make the machine of 32 GB, raw and as a crash dump",
+            "seconds",
+            made,
+            MOST_SECONDS,
+            results.AT_MOST,
+            "s of the clock",
+        ),
+        results.ratio(f"all {len(OURS)} plugins below", f"`{named}`", all_ours, all_theirs, 1),
+    ]
+    for name, each in zip(OURS, ours):
+        found.append(results.ratio(f"`{name}`", "those five", each.seconds, all_theirs))
+        found.append(results.memory("the same", "memory", each.memory, MOST_MEMORY))
+    for name, each in zip(THEIRS, theirs):
+        found.append(results.ratio(f"`{name}`", "the five", each.seconds, all_theirs))
+        found.append(results.memory("the same", "memory", each.memory, None))
+    found.append(
+        results.ratio(f"`{OURS[2]}` of the `.dmp`", "of the raw image", dumped.seconds, ours[2].seconds)
+    )
+    return found
