@@ -113,7 +113,7 @@ class Walker(abc.ABC, Generic[R]):
     def step(self, registers: R, interrupted: bool) -> Taken[R]:
         """Finds the caller of a frame; raises UnwindError."""
 
-    def follow(self, registers: R, frames: List[Frame], sure: bool) -> R:
+    def follow(self, registers: R, frames: List[Frame], sure: bool) -> Optional[R]:
         """Goes on from a return address as far as every step is one that most steps are like.
 
         Args:
@@ -122,7 +122,7 @@ class Walker(abc.ABC, Generic[R]):
             sure: whether they are sure
 
         Returns:
-            The registers of what is then the last frame.
+            The registers of what is then the last frame; None if that is the stack's own end.
         """
         return registers
 
@@ -210,11 +210,14 @@ class _Walk(Generic[R]):
     def _run(self, taken: Taken[R]) -> StackWalk:
         while True:
             self._frames.append(self._frame(taken))
-            here = taken.registers
+            last: Optional[R] = taken.registers
             if not taken.interrupted:
-                here = self._walker.follow(here, self._frames, not self._lost)
+                last = self._walker.follow(taken.registers, self._frames, not self._lost)
             if len(self._frames) >= MAX_FRAMES:
                 return self._end(Word.TOO_MANY_FRAMES)
+            if last is None:
+                return self._end(None)
+            here = last
             try:
                 taken = self._walker.step(here, taken.interrupted)
             except UnwindError as error:

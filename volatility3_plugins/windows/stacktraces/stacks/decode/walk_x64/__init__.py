@@ -96,7 +96,7 @@ class Walker64(Walker[Registers]):
             return Taken(Registers.of(value, slot + self.slot_size), SCAN)
         return None
 
-    def follow(self, registers: Registers, frames: List[Frame], sure: bool) -> Registers:
+    def follow(self, registers: Registers, frames: List[Frame], sure: bool) -> Optional[Registers]:
         """Goes on from a return address as long as unwinding is one read of a page of the stack."""
         known, general, xmm = self._sites, registers.general, registers.xmm
         ip, sp, limit = registers.ip, registers.sp, self._stacks.reach(registers.sp)
@@ -116,8 +116,10 @@ class Walker64(Walker[Registers]):
                     break
             slots = effect.unpack(page, place)
             ip, to = slots[effect.returns], base + effect.release
+            if not ip:
+                return None
             following, no_return = known.get(ip) or self._site(ip)
-            if no_return or not ip or not sp < to <= limit:
+            if no_return or not sp < to <= limit:
                 break
             general = effect.general((*general, *slots, to, None))
             for number, slot in effect.xmm:
