@@ -83,6 +83,17 @@ def test_one_process_costs_one_process(measured: Measured) -> None:
     assert many["objects"] - few["objects"] <= others * 8
 
 
+def test_what_a_call_does_is_found_out_once(measured: Measured) -> None:
+    """Processes that are proven to have the same functions share it; each tests for itself what calls."""
+    two, eight = (measured.cost("callstacks, processes", size) for size in (1, 4))
+    assert eight["unwind effects"] == two["unwind effects"] > 0
+    assert eight["call sites"] <= 4 * two["call sites"] * _SLACK
+    few, many = (measured.cost("callstacks, threads", size) for size in (2, 4))
+    assert many["rows"] > few["rows"] * 2 - _FEW
+    assert many["unwind effects"] == few["unwind effects"]
+    assert many["call sites"] == few["call sites"]
+
+
 def test_what_is_not_shown_is_not_made(measured: Measured) -> None:
     """With --find the modules of all frames are parsed, but a row is made only of a stack that is found."""
     opened = measured.opened("stacktracedb, entries", 4)

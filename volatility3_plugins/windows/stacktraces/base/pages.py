@@ -23,6 +23,12 @@ _FEW = 8 * PAGE_SIZE
 MAX_TABLES = 512
 """Page tables that are kept of all address spaces of an image together: 2 MB. Beyond it all are dropped."""
 
+_FIRST = 32
+"""Pages of a layer for which Volatility is asked before its page tables are read."""
+
+_MOST_FOUND = 16
+"""Page tables at hand of one address space: of kernel stacks, user stacks, TEBs and what else is read."""
+
 _LARGE = -1
 """The level of a large page, where a page table would follow."""
 
@@ -182,6 +188,8 @@ class Tables:
     ) -> None:
         self._layer = layer
         self._kept = kept
+        self._asked = 0
+        self._found: Dict[int, Optional[bytes]] = {}
         self.below = context.layers[layer.config["memory_layer"]]
         *self._upper, self._bits = (bits for _, bits, _ in layer.structure)
         self.entry_size = PAGE_SIZE >> self._bits
@@ -206,8 +214,19 @@ class Tables:
         return self._table(base, self._bits)
 
     def place(self, address: int) -> Optional[int]:
-        """Returns where the layer below has an address, None unless a page table has a page there."""
-        table = self.find(address)
+        """Returns where the layer below has an address, None unless a page table has a page there.
+
+        The first few addresses of a layer are left to Volatility (None): of most processes no more is read.
+        """
+        self._asked += 1
+        if self._asked <= _FIRST:
+            return None
+        number = address // self.span
+        if number not in self._found:
+            if len(self._found) >= _MOST_FOUND:
+                self._found.clear()
+            self._found[number] = self.find(address)
+        table = self._found[number]
         if not table:
             return None
         start = (address // PAGE_SIZE & (1 << self._bits) - 1) * self.entry_size
