@@ -4,11 +4,14 @@
 
 from __future__ import annotations
 
+import functools
+import gc
 import os
 import pathlib
+import re
 import sys
 import tempfile
-from typing import List
+from typing import Any, List, Optional
 
 import pytest
 
@@ -25,6 +28,10 @@ from volatility3.framework import constants  # noqa: E402
 volatility3.plugins.__path__ = [str(ROOT / "volatility3_plugins"), *constants.PLUGINS_PATH]
 
 
+# Opened images stay in memory: to look through all of them for garbage as often as Python does takes a tenth
+# of the time.
+gc.set_threshold(50_000, 20, 20)
+
 # How long an example takes depends on what else the machine does.
 hypothesis.settings.register_profile("untimed", deadline=None)
 hypothesis.settings.load_profile("untimed")
@@ -37,6 +44,41 @@ def pytest_collection_modifyitems(items: List[pytest.Item]) -> None:
     for item in items:
         if "shared" in item.keywords:
             item.add_marker(skip)
+
+
+_SHARES = re.compile(r'scope="(?:module|session)"')
+
+
+@functools.lru_cache(maxsize=None)
+def unit_of(file: str) -> Optional[str]:
+    """Returns the file, or its folder, whose tests one worker runs; None if any may run each of them.
+
+    So what these tests share is made once.
+
+    Args:
+        file: its path in the checkout
+    """
+    path = ROOT / file
+    if _SHARES.search(path.read_text(encoding="utf-8")):
+        return file
+    beside = path.with_name("conftest.py")
+    if beside != pathlib.Path(__file__) and beside.exists() and "fixture" in beside.read_text("utf-8"):
+        return str(path.parent)
+    return None
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Gives one worker all tests of a unit, and all others each to whoever has nothing to do."""
+    if config.getoption("dist") != "load":
+        return None
+    from xdist.scheduler import LoadScopeScheduling
+
+    class Units(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return unit_of(nodeid.partition("::")[0]) or nodeid
+
+    return Units(config, log)
 
 
 def pytest_sessionfinish() -> None:

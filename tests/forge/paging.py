@@ -19,6 +19,7 @@ _NO_EXECUTE = 1 << 63
 _READ_WRITE = 4 << 5  # MM_READWRITE, the Protection field of an invalid PTE
 _WRITE_COPY = 7 << 5  # MM_EXECUTE_WRITECOPY
 _SHARED = 0x21  # present, accessed: not writable, not dirty
+_SHADOW_STACK = 0x61  # present, accessed, dirty: not writable
 _TRANSITION = 1 << 11
 _PROTOTYPE = 1 << 10
 _LOOK_IN_THE_VAD = 0xFFFFFFFF << 32
@@ -131,6 +132,12 @@ class PageTables:
         entry = self.entry(address)
         assert entry is not None and not entry & _LARGE
         self._set(address, entry | _NO_EXECUTE)
+
+    def make_shadow_stack(self, address: int) -> None:
+        """Makes a valid page one of a shadow stack: it is not writable, and dirty."""
+        entry = self.entry(address)
+        assert entry is not None and not entry & _LARGE
+        self._set(address, entry & ~_TABLE | _SHADOW_STACK)
 
     def share(self, other: PageTables) -> None:
         """Takes over the other's kernel half, where it has entries (but no self-reference)."""

@@ -8,6 +8,7 @@ context); so this needs a system that forks.
 
 from __future__ import annotations
 
+import gc
 import multiprocessing
 import multiprocessing.connection
 import os
@@ -20,6 +21,9 @@ from typing import Any, Callable, Iterator, List, NamedTuple, Sequence, Tuple
 CPU_SECONDS = 60
 WALL_SECONDS = 600
 ADDRESS_SPACE = 3 << 30
+PYTHONS_THRESHOLD = (700, 10, 10)
+"""How often Python looks for garbage by itself: what a child takes is what a command takes."""
+
 _CONTEXT = multiprocessing.get_context("fork")
 
 
@@ -108,6 +112,7 @@ def _part(part: Callable[[], List[Violation]], sender: Any) -> None:
 
 
 def _run(function: Callable[[], Any], sender: Any, errors: str, cpu_seconds: int) -> None:
+    gc.set_threshold(*PYTHONS_THRESHOLD)
     file = os.open(errors, os.O_WRONLY | os.O_APPEND)
     os.dup2(file, 2)
     signal.signal(signal.SIGXCPU, _stop)

@@ -69,7 +69,14 @@ def install(opened: Opened, data: bytes) -> Memory:
     name = opened.layer.config["memory_layer"]
     memory = Memory(layers[name], data)
     layers._layers[name] = memory
-    for each in gc.get_objects():
-        if isinstance(each, functools._lru_cache_wrapper):
-            each.cache_clear()
+    for each in caches():
+        each.cache_clear()
     return memory
+
+
+def caches() -> List[Any]:
+    """Returns the caches of functions of Volatility and of its plugins: what the tests made stays."""
+    found = (each for each in gc.get_objects() if isinstance(each, functools._lru_cache_wrapper))
+    return [
+        each for each in found if str(getattr(each.__wrapped__, "__module__", "")).startswith("volatility3.")
+    ]

@@ -8,8 +8,6 @@ of the time.
 
 from __future__ import annotations
 
-import functools
-import gc
 import logging
 import pathlib
 from typing import Any, Callable, Dict, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Set, Tuple
@@ -91,9 +89,11 @@ class Target:
 
     def __init__(self, kernel: Kernel, folder: pathlib.Path) -> None:
         self.kernel = kernel
-        self.opened = context.open_image(kernel.image(), folder, "image.raw")
+        image = kernel.image()
+        # Volatility searches a raw image of 32 bits for seconds; a crash dump says where the page tables are.
+        self.opened = context.open_image(image, folder, "image.dmp")
         self.belonging = Belonging(kernel)
-        self.data = (folder / "image.raw").read_bytes()
+        self.data = image.save(folder / "image.raw").read_bytes()
         self._below = self.opened.layer.config["memory_layer"]
         found = {plugins.full_name(each).rsplit(".", 1)[-1]: each for each in plugins.discover()}
         # The flat tables have what these plugins find, in other columns.
@@ -105,7 +105,7 @@ class Target:
         self._clean: Dict[Tuple[str, str], Answer] = {}
         plugins.trust_tables()
         self._physical = memory.install(self.opened, self.data)
-        self._caches = [each for each in gc.get_objects() if isinstance(each, functools._lru_cache_wrapper)]
+        self._caches = memory.caches()
 
     @property
     def names(self) -> List[str]:

@@ -23,9 +23,6 @@ RUNS = 600
 
 SEED = "1"
 
-GROUPS = {"win10-x64": "tamper 1", "xp-x86": "tamper 1", "win7-x64": "tamper 2", "win11-x64": "tamper 2"}
-"""Which images one worker takes: each is opened once."""
-
 ALWAYS_READ = {"_EPROCESS", "_ETHREAD", "_HANDLE_TABLE", "_ERESOURCE", "_MMVAD_SHORT", "_PEB"}
 """Structures all of whose members that the code asks for it reads, in all of these images."""
 
@@ -36,7 +33,7 @@ NOT_READ = {
 """What tells a process from other bytes where only a damaged list leads there, the place of an array, and
 members whose presence alone counts."""
 
-IMAGES = [pytest.param(name, marks=pytest.mark.xdist_group(GROUPS[name])) for name in BUILDERS]
+IMAGES = list(BUILDERS)
 
 
 class Sample:
@@ -142,13 +139,11 @@ WAYS = (
 address, an object of Volatility, a slice, links, a variable, a node, an array."""
 
 
-@pytest.mark.xdist_group("tamper 1")
 def test_each_way_of_reading_is_noted(samples: Samples) -> None:
     read = samples("win10-x64").attack.read.values()
     assert set(WAYS) <= {name for each in read for member in each.members for name in member.names}
 
 
-@pytest.mark.xdist_group("tamper 1")
 def test_what_cannot_be_told_is_read(samples: Samples) -> None:
     """An entry of SECURITY.md names a member that some plugin reads, and what was looked for."""
     members = [

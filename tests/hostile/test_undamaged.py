@@ -13,12 +13,13 @@ from volatility3.plugins.windows.stacktraces.rows.columns import PLUGINS, WRITER
 
 from tests.conftest import SHARED
 from tests.forge import context, kernels, real_sets
+from tests.forge.context import Opened
 from tests.forge.dump import Image
 from tests.forge.kernel import Kernel
 from tests.hostile import plugins, tellings, undamaged
 from tests.hostile.judging import NEUTRAL
 from tests.hostile.target import answer_of
-from tests.support import real_trapframes, realtruth
+from tests.support import poolscans, real_trapframes, realtruth
 from tests.windows import test_trapframes_real
 
 ORDINARY = {
@@ -48,6 +49,11 @@ PARTS = (": no database", ": ntdll data incomplete", "the PEB's list of heaps ca
 def alarms(image: Image, folder: pathlib.Path, scan_processes: bool = False) -> List[str]:
     """Returns what the plugins say of an image that no sound image has, with the switches that add rows."""
     opened = context.open_image(image, folder)
+    with poolscans.made_once():
+        return sorted(_alarms(opened, scan_processes))
+
+
+def _alarms(opened: Opened, scan_processes: bool) -> Set[str]:
     found: Set[str] = set()
     for plugin in plugins.discover():
         name = plugins.full_name(plugin)
@@ -61,7 +67,7 @@ def alarms(image: Image, folder: pathlib.Path, scan_processes: bool = False) -> 
         for warning in answer.warnings:
             if not warning.startswith(PLAIN) and not any(part in warning for part in PARTS):
                 found.add(f"{name}: {warning}")
-    return sorted(found)
+    return found
 
 
 @pytest.mark.parametrize("name", undamaged.BUILDERS)

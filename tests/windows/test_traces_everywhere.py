@@ -13,7 +13,7 @@ from volatility3.plugins.windows.stacktraces.flat.decode import schema
 
 from tests.forge import context, sample
 from tests.forge.context import Opened
-from tests.support import flattables, grid
+from tests.support import flattables, grid, poolscans
 from tests.support.callstackimages import StackImage
 from tests.support.callstackimages86 import StackImage86
 from tests.support.heapimage import HEAP, HeapImage
@@ -94,6 +94,11 @@ def opened(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 
 def check(opened: Opened, options: Dict[str, Any]) -> None:
     """Asserts that the tables have what the plugins print with these options, and nothing else."""
+    with poolscans.made_once():
+        _check(opened, options)
+
+
+def _check(opened: Opened, options: Dict[str, Any]) -> None:
     rows, frames = (run(opened, **options) for run in (flattables.stacks, flattables.frames))
     assert len({row["TraceId"] for row in rows}) == len(rows)
     below = flattables.by_trace(frames)

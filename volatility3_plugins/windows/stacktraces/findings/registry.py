@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Collection, Dict, Hashable, Iterable, Iterator
 from volatility3.framework import interfaces
 
 from ..base.decode.record import Record
-from ..flat.decode.schema import KERNEL, SHADOW
+from ..flat.decode.schema import KERNEL, SHADOW, USER
 from ..flat.imagefacts import Totals
 from ..flat.recorded import Around
 from ..flat.stack import FlatStack, FlatWanted
@@ -193,7 +193,7 @@ class Findings(interfaces.configuration.VersionableInterface):
     def _found_in(self, stack: FlatStack, find: OfStack) -> Iterator[Finding]:
         """Yields what a check finds in a stack; How says where a shadow stack confirms the frame."""
         for finding in find(stack, self._facts):
-            if stack.kind == KERNEL and finding.frame is not None:
+            if stack.kind in (KERNEL, USER) and finding.frame is not None:
                 from .shadow_stack import confirmed
 
                 if finding.frame in confirmed(stack, self._facts):

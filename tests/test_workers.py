@@ -1,0 +1,58 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""Tests that share what is dear to make run in one worker; a run does not forget what the tests made."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any, Optional
+from unittest import mock
+
+import pytest
+from volatility3.plugins.windows.stacktraces.base.decode.status import Word
+
+from tests import conftest
+from tests.hostile import memory, tellings
+
+
+class _Config:
+    def __init__(self, dist: str) -> None:
+        self.dist = dist
+
+    def getoption(self, name: str) -> Any:
+        return {"dist": self.dist, "tx": ["2*popen"]}.get(name)
+
+    def getvalue(self, name: str) -> Any:
+        return self.getoption(name)
+
+
+@pytest.mark.parametrize(
+    ("file", "unit"),
+    [
+        ("tests/hostile/test_sample.py", "tests/hostile/test_sample.py"),
+        ("tests/hostile/test_undamaged.py", None),
+        ("tests/docs/test_pages.py", "tests/docs"),
+        ("tests/fleet/test_night.py", "tests/fleet"),
+    ],
+)
+def test_what_one_worker_runs(file: str, unit: Optional[str]) -> None:
+    found = conftest.unit_of(file)
+    assert found == (unit and str(conftest.ROOT / unit) if unit in ("tests/docs", "tests/fleet") else unit)
+    scheduler = conftest.pytest_xdist_make_scheduler(_Config("load"), mock.MagicMock())  # type: ignore[arg-type]
+    first, second = (scheduler._split_scope(f"{file}::test_{number}") for number in "ab")
+    assert (first == second) == (unit is not None)
+
+
+def test_another_distribution_that_is_asked_for_is_kept() -> None:
+    assert conftest.pytest_xdist_make_scheduler(_Config("loadfile"), None) is None  # type: ignore[arg-type]
+
+
+def test_only_what_was_read_of_an_image_is_forgotten() -> None:
+    mine = functools.lru_cache(maxsize=None)(tellings.of_status)
+    mine(Word.FREED.value)
+    found = memory.caches()
+    assert mine not in found
+    assert any(each.__wrapped__.__module__ == "volatility3.framework.interfaces.layers" for each in found)
+    for each in found:
+        each.cache_clear()
+    assert mine.cache_info().currsize == 1
