@@ -76,12 +76,24 @@ def test_one_process_costs_one_process(measured: Measured) -> None:
     )
     others = CASES["gflags, processes"].one * 3
     assert few["rows"] == many["rows"]
-    for kind in ("layers", "modules", "module lists", "VAD trees", "page tables"):
+    for kind in ("layers", "modules", "module lists", "VAD trees"):
         assert few[kind] == many[kind], kind
     # Of each of the others the witnesses of processes read the _EPROCESS, which may lie on two pages, and its
     # entry in PspCidTable.
     assert many["bytes"] - few["bytes"] <= others * 0x2800
     assert many["objects"] - few["objects"] <= others * 8
+    assert many["page tables"] - few["page tables"] <= others
+
+
+def test_what_a_call_does_is_found_out_once(measured: Measured) -> None:
+    """Processes that are proven to have the same functions share it; each tests for itself what calls."""
+    two, eight = (measured.cost("callstacks, processes", size) for size in (1, 4))
+    assert eight["unwind effects"] == two["unwind effects"] > 0
+    assert eight["call sites"] <= 4 * two["call sites"] * _SLACK
+    few, many = (measured.cost("callstacks, threads", size) for size in (2, 4))
+    assert many["rows"] > few["rows"] * 2 - _FEW
+    assert many["unwind effects"] == few["unwind effects"]
+    assert many["call sites"] == few["call sites"]
 
 
 @pytest.mark.parametrize(

@@ -60,37 +60,37 @@ _PROCESSES = functools.partial(images.processes, entries=64)
 
 CASES = {
     "stacktracedb, entries": Case(
-        stacktracedb.StackTraceDb, images.database, 100, (740, 2600000, 800, 8, 42, 2, 36, 1)
+        stacktracedb.StackTraceDb, images.database, 100, (740, 2600000, 320, 28, 42, 2, 36, 1)
     ),
     "stacktracedb, processes": Case(
-        stacktracedb.StackTraceDb, _PROCESSES, 5, (1700, 7300000, 1800, 80, 220, 11, 15, 10)
+        stacktracedb.StackTraceDb, _PROCESSES, 5, (1700, 7300000, 1300, 115, 220, 11, 15, 10)
     ),
     "stacktracedb, one index": Case(
-        stacktracedb.StackTraceDb, images.database, 100, (490, 1900000, 400, 16, 42, 2, 14, 1), {"index": [5]}
+        stacktracedb.StackTraceDb, images.database, 100, (490, 1900000, 210, 37, 42, 2, 14, 1), {"index": [5]}
     ),
-    "gflags, processes": Case(gflags.GFlags, _PROCESSES, 5, (1000, 5200000, 610, 80, 160, 11, 2, 10)),
+    "gflags, processes": Case(gflags.GFlags, _PROCESSES, 5, (1000, 5200000, 610, 92, 160, 11, 2, 10)),
     "trapframes, processes": Case(
-        trapframes.TrapFrames, _processes_of_threads, 2, (420, 1450000, 400, 0, 110, 5, 3, 4)
+        trapframes.TrapFrames, _processes_of_threads, 2, (420, 1450000, 145, 28, 110, 5, 3, 4)
     ),
-    "trapframes, threads": Case(trapframes.TrapFrames, _threads, 5, (370, 1300000, 350, 0, 61, 3, 3, 2)),
+    "trapframes, threads": Case(trapframes.TrapFrames, _threads, 5, (370, 1300000, 105, 28, 61, 3, 3, 2)),
     "callstacks, processes": Case(
-        callstacks.CallStacks, _processes_of_threads, 2, (700, 2500000, 1300, 0, 110, 5, 20, 4)
+        callstacks.CallStacks, _processes_of_threads, 2, (700, 2500000, 780, 28, 110, 5, 20, 4)
     ),
-    "callstacks, threads": Case(callstacks.CallStacks, _threads, 5, (620, 2050000, 790, 0, 61, 3, 20, 2)),
-    "locks": Case(locks.Locks, owners.locks, 100, (1000, 2350000, 1200, 8, 22, 1, 88, 0)),
+    "callstacks, threads": Case(callstacks.CallStacks, _threads, 5, (620, 2050000, 500, 37, 61, 3, 20, 2)),
+    "locks": Case(locks.Locks, owners.locks, 100, (1000, 2350000, 1200, 25, 22, 1, 88, 0)),
     "handletraces": Case(
-        handletraces.HandleTraces, owners.handles, 100, (960, 2150000, 1100, 4, 42, 2, 89, 1)
+        handletraces.HandleTraces, owners.handles, 100, (960, 2150000, 1100, 24, 42, 2, 89, 1)
     ),
     "objecttraces": Case(
-        objecttraces.ObjectTraces, owners.objects, 100, (1100, 2300000, 1300, 12, 0, 0, 88, 0)
+        objecttraces.ObjectTraces, owners.objects, 100, (1100, 2300000, 1300, 33, 0, 0, 88, 0)
     ),
-    "heaptraces": Case(heaptraces.HeapTraces, owners.blocks, 100, (150, 500000, 260, 36, 42, 2, 3, 3)),
+    "heaptraces": Case(heaptraces.HeapTraces, owners.blocks, 100, (150, 500000, 260, 42, 42, 2, 3, 3)),
     # ImageId reads 4,096 blocks of the files.
     "traces, entries": Case(
-        traces.StackTraces, images.database, 100, (2300, 17500000, 600, 32, 72, 3, 36, 2)
+        traces.StackTraces, images.database, 100, (2300, 17500000, 420, 55, 72, 3, 36, 2)
     ),
     "traces, processes": Case(
-        traces.StackTraces, _PROCESSES, 5, (3400, 26500000, 2150, 310, 440, 13, 16, 33)
+        traces.StackTraces, _PROCESSES, 5, (3700, 27500000, 2200, 350, 440, 13, 16, 33)
     ),
 }
 

@@ -19,6 +19,7 @@ from volatility3.framework.symbols import intermed
 from volatility3.plugins.windows import pslist
 from volatility3.plugins.windows.stacktraces.base import pages, vads
 from volatility3.plugins.windows.stacktraces.names import kernelmodules, moduleindex, usermodules
+from volatility3.plugins.windows.stacktraces.stacks.decode import calls_x64, walk_x64
 
 from benchmarks.images import Image
 
@@ -39,6 +40,8 @@ COUNTED: Tuple[Tuple[str, Any, str], ...] = (
     ("kernel module lists", kernelmodules.KernelModules, "list_modules"),
     ("VAD trees", vads.Vads, "_walk"),
     ("modules", moduleindex.ModuleIndexes, "_build"),
+    ("unwind effects", calls_x64, "_found"),
+    ("call sites", walk_x64.Walker64, "_looked_at"),
 )
 """What is counted, and the function that does it each time. Volatility keeps what "cached reads" returned."""
 

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import datetime
+import itertools
 from typing import Iterator, List, Tuple, Union
 
 from volatility3.framework import interfaces
@@ -15,7 +16,7 @@ from .stacktraces.flat.traces import started
 from .stacktraces.names.symbolizer import Symbolizer
 from .stacktraces.rows import options
 from .stacktraces.rows.grid import UNREADABLE, Row
-from .stacktraces.rows.plugin import Listing, tree
+from .stacktraces.rows.plugin import Listing, collector_paused, tree
 from .stacktraces.stacks.lister import CallStack, StackLister
 from .stacktraces.threads.lister import Thread, Threads
 
@@ -85,11 +86,14 @@ class CallStacks(interfaces.plugins.PluginInterface, timeliner.TimeLinerInterfac
                 yield from made.frame_rows(stack)
 
     def _stacks(self, lister: StackLister, threads: List[Thread], listing: Listing) -> Iterator[CallStack]:
-        for thread in listing.each(threads, _work, len(threads)):
-            listing.asked.saw("tid", thread.tid)
-            for stack in lister.of_thread(thread):
-                listing.found = True
-                yield stack
+        told = listing.each(threads, _work, len(threads))
+        for _, listed in itertools.groupby(told, _process):
+            with collector_paused():
+                for thread in listed:
+                    listing.asked.saw("tid", thread.tid)
+                    for stack in lister.of_thread(thread):
+                        listing.found = True
+                        yield stack
 
     def generate_timeline(self) -> Iterator[Event]:
         """Yields when processes and threads were started, for Volatility's timeliner."""
@@ -103,6 +107,10 @@ class CallStacks(interfaces.plugins.PluginInterface, timeliner.TimeLinerInterfac
         from .stacktraces.rows.stacks import GRID
 
         return tree(self, GRID, self._generator())
+
+
+def _process(thread: Thread) -> int:
+    return thread.space.eprocess
 
 
 def _work(thread: Thread) -> str:

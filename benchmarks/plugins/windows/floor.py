@@ -7,7 +7,7 @@ from volatility3.framework import interfaces, renderers
 from volatility3.framework.configuration import requirements
 from volatility3.framework.renderers import format_hints
 from volatility3.plugins.windows import info
-from volatility3.plugins.windows.stacktraces.rows import traces
+from volatility3.plugins.windows.stacktraces.rows import stacks, traces
 
 Row = Tuple[int, Tuple[object, ...]]
 
@@ -18,11 +18,21 @@ _HASH = format_hints.Hex(0x2D1F8A30)
 _SYMBOL = "library17!Function00214+0x1d"
 _FRAME = (format_hints.Hex(0x7FE0012341D), _SYMBOL, "export", "")
 
+_THREAD = (1000, "app.exe", 0x10004, "x64", "kernel")
+_CALLED = (format_hints.Hex(0xE10000012AA0), *_FRAME[:3], "image", "unwind")
+_START = ("Waiting", "UserRequest", format_hints.Hex(0x7FE00001000), _SYMBOL, 1)
+_STACKS: Tuple[Tuple[object, ...], Tuple[object, ...]] = (
+    (*_THREAD, 14, _HASH, 0, *(_NONE,) * 7, "", *_START, _NONE),
+    (*_THREAD, *(_NONE,) * 3, 7, *_CALLED, "", *(_NONE,) * 6),
+)
+"""The rows of windows.callstacks, those of a stack and of a frame."""
+
 
 class Floor(interfaces.plugins.PluginInterface):
     """What Volatility itself needs: windows.info, then one row and its children over and over.
 
-    The columns, types and depths are those of windows.stacktracedb.
+    The columns, types and depths are those of windows.stacktracedb, with `--stacks` those of
+    windows.callstacks.
     """
 
     _required_framework_version = (2, 26, 0)
@@ -42,14 +52,19 @@ class Floor(interfaces.plugins.PluginInterface):
             requirements.IntRequirement(
                 name="frames", description="Frames in the column Stack", default=0, optional=True
             ),
+            requirements.BooleanRequirement(
+                name="stacks", description="Rows of windows.callstacks", default=False, optional=True
+            ),
         ]
 
     def _generator(self) -> Iterator[Row]:
         info.Info(self.context, self.config_path).run().populate()
         frames = self.config.get("frames", 0)
         stack = "; ".join([_SYMBOL] * frames) if frames else _NONE
-        row = (*_KEY, 7, 1, 16, *(_NONE,) * 4, "", _ENTRY, _HASH, stack, *(_NONE,) * 5)
-        child = (*_KEY, 7, _NONE, _NONE, 3, *_FRAME, _ENTRY, *(_NONE,) * 7)
+        row: Tuple[object, ...] = (*_KEY, 7, 1, 16, *(_NONE,) * 4, "", _ENTRY, _HASH, stack, *(_NONE,) * 5)
+        child: Tuple[object, ...] = (*_KEY, 7, _NONE, _NONE, 3, *_FRAME, _ENTRY, *(_NONE,) * 7)
+        if self.config.get("stacks", False):
+            row, child = _STACKS
         children = self.config.get("children", 0)
         for _ in range(self.config["rows"]):
             yield 0, row
@@ -57,4 +72,5 @@ class Floor(interfaces.plugins.PluginInterface):
                 yield 1, child
 
     def run(self) -> renderers.TreeGrid:
-        return renderers.TreeGrid(traces.TRACES.columns, self._generator())
+        grid = stacks.GRID if self.config.get("stacks", False) else traces.TRACES
+        return renderers.TreeGrid(grid.columns, self._generator())

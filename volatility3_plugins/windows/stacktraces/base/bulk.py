@@ -100,6 +100,7 @@ def read_extents(
     start: int,
     length: int,
     mapping: Mapping = pages.mapping,
+    tables: Optional[pages.Tables] = None,
 ) -> Extents:
     """Reads the present parts of a range of virtual memory, in as few reads as its physical runs allow.
 
@@ -111,6 +112,7 @@ def read_extents(
         start: first address, canonical or masked
         length: bytes; the part beyond the layer's end is not present
         mapping: finds what is present of the layer
+        tables: the layer's page tables, where they are kept
 
     Returns:
         The bytes present, at canonical addresses.
@@ -120,7 +122,7 @@ def read_extents(
     length = max(min(length, layer.maximum_address + 1 - first), 0)
     base = canonical(layer, start) - first
     if 0 < length <= PAGE_SIZE - first % PAGE_SIZE and mapping is pages.mapping:
-        data = _within_a_page(context, layer, first, length)
+        data = _within_a_page(context, layer, first, length, tables)
         if data is not None:
             return Extents(((base + first, data),))
     runs = _joined(_runs(context, layer_name, first, length, mapping))
@@ -132,8 +134,12 @@ def _within_a_page(
     layer: interfaces.layers.DataLayerInterface,
     start: int,
     length: int,
+    tables: Optional[pages.Tables] = None,
 ) -> Optional[bytes]:
     """Reads a range that crosses no page border, as most structures do; None unless it is in one piece."""
+    place = None if tables is None else tables.place(start)
+    if tables is not None and place is not None:
+        start, layer = place, tables.below
     while isinstance(layer, linear.LinearlyMappedLayer):
         found = tuple(layer.mapping(start, length, ignore_errors=True))
         if len(found) != 1 or found[0][1] != length:

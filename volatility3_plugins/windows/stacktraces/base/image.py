@@ -17,8 +17,9 @@ import functools
 from typing import Callable, Dict, Optional, Tuple, TypeVar
 
 from volatility3.framework import constants, interfaces
+from volatility3.framework.layers import intel
 
-from . import bulk, tables
+from . import bulk, pages, tables
 from .decode.memory import WINDOW, Memory, Range, Reader, Windows
 from .decode.pagetable import PAGE_SIZE
 from .decode.ranges import Extents
@@ -155,6 +156,7 @@ class Image:
             kernel=True,
         )
         self._windows: Dict[str, Windows] = {}
+        self._page_tables: Dict[Tuple[str, int, int], bytes] = {}
         self._memories: Dict[Tuple[str, int], Memory] = {}
         self._parts: Dict[object, object] = {}
         self.pages_wanted = self.pages_missing = 0
@@ -247,7 +249,11 @@ class Image:
                 oldest = next(iter(self._windows))
                 del self._windows[oldest]
                 self._memories = {key: kept for key, kept in self._memories.items() if key[0] != oldest}
-            windows = Windows(functools.partial(self._counted, layer_name), PAGE_SIZE)
+            layer = self.context.layers[layer_name]
+            page_tables = None
+            if isinstance(layer, intel.Intel):
+                page_tables = pages.Tables(self.context, layer, self._page_tables)
+            windows = Windows(functools.partial(self._counted, layer_name, page_tables), PAGE_SIZE)
         self._windows[layer_name] = windows
         key = (layer_name, pointer_size)
         if key not in self._memories:
@@ -277,9 +283,11 @@ class Image:
         """Puts something into the place of what `make(image)` gives, for `part` to return."""
         self._parts[make] = made
 
-    def _counted(self, layer_name: str, start: int, length: int) -> Extents:
+    def _counted(
+        self, layer_name: str, page_tables: Optional[pages.Tables], start: int, length: int
+    ) -> Extents:
         """Reads a range of a layer, and counts the pages of it."""
-        found = bulk.read_extents(self.context, layer_name, start, length)
+        found = bulk.read_extents(self.context, layer_name, start, length, tables=page_tables)
         wanted = _pages(start, length)
         self.pages_wanted += wanted
         self.pages_missing += max(wanted - sum(_pages(low, len(data)) for low, data in found.runs), 0)

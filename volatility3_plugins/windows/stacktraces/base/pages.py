@@ -20,6 +20,15 @@ from .decode.pagetable import PAGE_SIZE
 _FEW = 8 * PAGE_SIZE
 """For so few pages Volatility is asked directly: reading their page table would take longer."""
 
+MAX_TABLES = 512
+"""Page tables that are kept of all address spaces of an image together: 2 MB. Beyond it all are dropped."""
+
+_FIRST = 32
+"""Pages of a layer for which Volatility is asked before its page tables are read."""
+
+_MOST_FOUND = 16
+"""Page tables at hand of one address space: of kernel stacks, user stacks, TEBs and what else is read."""
+
 _LARGE = -1
 """The level of a large page, where a page table would follow."""
 
@@ -158,15 +167,30 @@ def mapped(
 class Tables:
     """The page tables of a layer.
 
+    Args:
+        context: the context that holds the layer
+        layer: the layer
+        kept: tables that were read before, by where they lie: address spaces share those of the kernel's
+            half. None: nothing is kept
+
     Attributes:
+        below: the layer below
         entry_size: bytes of an entry
         span: the number of bytes that one of them maps
         repeated: how often `leaves` met a table or a large page at a second address
     """
 
-    def __init__(self, context: interfaces.context.ContextInterface, layer: intel.Intel) -> None:
+    def __init__(
+        self,
+        context: interfaces.context.ContextInterface,
+        layer: intel.Intel,
+        kept: Optional[Dict[Tuple[str, int, int], bytes]] = None,
+    ) -> None:
         self._layer = layer
-        self._below = context.layers[layer.config["memory_layer"]]
+        self._kept = kept
+        self._asked = 0
+        self._found: Dict[int, Optional[bytes]] = {}
+        self.below = context.layers[layer.config["memory_layer"]]
         *self._upper, self._bits = (bits for _, bits, _ in layer.structure)
         self.entry_size = PAGE_SIZE >> self._bits
         self.span = PAGE_SIZE << self._bits
@@ -179,7 +203,7 @@ class Tables:
         shift = sum(self._upper) + self._bits + PAGE_SIZE.bit_length() - 1
         for bits in self._upper:
             shift -= bits
-            table = self._read(base, bits)
+            table = self._table(base, bits)
             place = (address >> shift & (1 << bits) - 1) * self.entry_size
             entry = int.from_bytes(table[place : place + self.entry_size], "little")
             if not entry & pagetable.PRESENT:
@@ -187,7 +211,29 @@ class Tables:
             if entry & pagetable.LARGE:
                 return None
             base = pagetable.target(entry, self.entry_size)
-        return self._read(base, self._bits)
+        return self._table(base, self._bits)
+
+    def place(self, address: int) -> Optional[int]:
+        """Returns where the layer below has an address, None unless a page table has a page there.
+
+        The first few addresses of a layer are left to Volatility (None): of most processes no more is read.
+        """
+        self._asked += 1
+        if self._asked <= _FIRST:
+            return None
+        number = address // self.span
+        if number not in self._found:
+            if len(self._found) >= _MOST_FOUND:
+                self._found.clear()
+            self._found[number] = self.find(address)
+        table = self._found[number]
+        if not table:
+            return None
+        start = (address // PAGE_SIZE & (1 << self._bits) - 1) * self.entry_size
+        entry = int.from_bytes(table[start : start + self.entry_size], "little")
+        if not entry & pagetable.PRESENT:
+            return None
+        return pagetable.target(entry, self.entry_size) + address % PAGE_SIZE
 
     def leaves(self, start: int, end: int) -> Iterator[Tuple[int, int]]:
         """Yields the parts of a range that a page table or a large page maps, in order.
@@ -200,7 +246,7 @@ class Tables:
             level, base, first, width = waiting.pop()
             if level in (_LARGE, len(self._upper)):
                 # Of a large page no more is there than the layer below has.
-                there = self._below.maximum_address + 1 - base if level == _LARGE else self.span
+                there = self.below.maximum_address + 1 - base if level == _LARGE else self.span
                 low, high = max(first, start), min(first + min(1 << width, there), end)
                 if low < high:
                     yield low, high
@@ -240,7 +286,7 @@ class Tables:
                 address >> shift & (1 << bits) - 1
             ) * self.entry_size
             try:
-                entry = int.from_bytes(self._below.read(place, self.entry_size), "little")
+                entry = int.from_bytes(self.below.read(place, self.entry_size), "little")
             except exceptions.InvalidAddressException:
                 return None, False
             if not entry:
@@ -251,7 +297,7 @@ class Tables:
             present = present and bool(entry & pagetable.PRESENT)
             base = found
         try:
-            return self._below.read(base, self.entry_size << self._bits), present
+            return self.below.read(base, self.entry_size << self._bits), present
         except exceptions.InvalidAddressException:
             return None, False
 
@@ -271,17 +317,29 @@ class Tables:
         for count, frame in pagetable.runs(table, self.entry_size, number, last - first + 1):
             low, high = max(page * PAGE_SIZE, start), min((page + count) * PAGE_SIZE, stop)
             mapped = None if frame is None else frame + low - page * PAGE_SIZE
-            if mapped is not None and self._below.is_valid(mapped, high - low):
-                yield low, high - low, mapped, self._below.name
+            if mapped is not None and self.below.is_valid(mapped, high - low):
+                yield low, high - low, mapped, self.below.name
             else:
                 yield from _asked(self._layer, low, high - low)
             page += count
+
+    def _table(self, base: int, bits: int) -> bytes:
+        """Returns a page table as `_read` does; one that is kept is not read again."""
+        if self._kept is None:
+            return self._read(base, bits)
+        key = (self.below.name, base, bits)
+        table = self._kept.get(key)
+        if table is None:
+            if len(self._kept) >= MAX_TABLES:
+                self._kept.clear()
+            table = self._kept[key] = self._read(base, bits)
+        return table
 
     def _read(self, base: int, bits: int) -> bytes:
         """Returns a page table; empty if there is none, or if all entries are equal (as in Volatility)."""
         size = self.entry_size << bits
         try:
-            table = self._below.read(base & ~(size - 1), size)
+            table = self.below.read(base & ~(size - 1), size)
         except exceptions.InvalidAddressException:
             return b""
         return b"" if table == table[: self.entry_size] * (1 << bits) else table

@@ -11,7 +11,7 @@ x64, XP SP3 and 2003 SP2 x86; published listings of 14393 x64 agree.
 from __future__ import annotations
 
 import abc
-from typing import TYPE_CHECKING, Generic, List, Mapping, Optional, Sequence, Tuple, TypeVar, Union
+from typing import TYPE_CHECKING, Dict, Generic, List, Mapping, Optional, Sequence, Tuple, TypeVar, Union
 
 from ..base.decode.memory import Memory
 from ..base.decode.structure import Structure
@@ -32,6 +32,7 @@ from .decode.registers import GENERAL, NON_VOLATILE, RSP, Registers, Registers32
 from .decode.walk import Walker
 
 if TYPE_CHECKING:
+    from .decode.calls_x64 import Site
     from .decode.functions_x86 import Functions
 
 Range = Tuple[int, int]
@@ -56,6 +57,9 @@ class Scene:
         may_execute: tells which memory in no module may be code
         own_copy: tells which code of modules the process has changed
         find_dispatcher: finds the dispatchers of its 32-bit ntdll
+
+    Attributes:
+        sites: what x64 walks found out of return addresses in it
     """
 
     def __init__(
@@ -71,6 +75,7 @@ class Scene:
         self.may_execute = may_execute
         self.own_copy = own_copy
         self.find_dispatcher = find_dispatcher
+        self.sites: Dict[int, Site] = {}
         self._functions: Optional[Functions] = None
 
     @property

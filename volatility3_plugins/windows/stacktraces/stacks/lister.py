@@ -10,6 +10,7 @@ Stack limits: NT_TIB of winnt.h.
 
 from __future__ import annotations
 
+from operator import attrgetter
 from typing import Collection, Iterator, List, Optional, Sequence, Tuple
 
 from volatility3.framework import interfaces
@@ -27,6 +28,7 @@ from .decode.frames import Border, Frame, StackWalk
 from .kernel import KernelWalk, KernelWalks
 
 KERNEL, USER = "kernel", "user"
+_address = attrgetter("address")
 
 
 class CallStack(Record):
@@ -53,7 +55,7 @@ class CallStack(Record):
     def return_addresses(self) -> Tuple[int, ...]:
         """What RtlCaptureStackBackTrace counts: all but the address at which the thread was interrupted."""
         counted = self.frames[1:] if self.frames and not self.frames[0].returns else self.frames
-        return tuple(frame.address for frame in counted)
+        return tuple(map(_address, counted))
 
 
 class StackLister(interfaces.configuration.VersionableInterface):

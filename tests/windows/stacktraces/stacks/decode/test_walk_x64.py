@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import struct
-from typing import Dict, List, Optional, Tuple
+from typing import Any, Dict, List, Optional, Tuple, Type
 
 import pytest
 from hypothesis import given, settings
@@ -77,6 +77,7 @@ class Scene:
         interrupted: bool = False,
         stacks: Tuple[Tuple[int, int], ...] = ((LOW, HIGH),),
         known: Optional[Dict[int, Registers]] = None,
+        kind: Type[Walker64] = Walker64,
     ) -> StackWalk:
         pdata = b"".join(struct.pack("<III", *entry) for entry in self.entries)
         runs = [(low, pdata[low:high]) for low, high in self.runs or [(0, len(pdata))]]
@@ -98,8 +99,64 @@ class Scene:
         def find_image(address: int) -> Optional[CodeImage]:
             return image if BASE <= address < BASE + SIZE else None
 
-        walker = Walker64(find_image, read, known, may_execute, lambda _: self.own)
+        walker = kind(find_image, read, known, may_execute, lambda _: self.own)
         return walker.walk(start, interrupted, stacks)
+
+
+class StepByStep(Walker64):
+    """Takes every step as if it were the first of its kind."""
+
+    def follow(self, registers: Registers, _frames: Any, _sure: bool) -> Registers:
+        return registers
+
+
+INFOS = tuple(
+    map(
+        bytes.fromhex,
+        (
+            "01 00 00 00",
+            "01 04 01 00 04 02",
+            "01 04 01 05 04 03",
+            "01 00 01 00 00 0a",
+            "01 08 04 00 08 52 04 c0 02 30 01 50",
+            "01 10 05 00 10 34 06 00 0c 32 08 60 04 e0 00 00",
+            "01 10 04 25 10 03 0c 42 04 50 02 30",
+            "01 10 06 25 10 32 0e 03 0c 42 08 34 04 00 02 50",
+            "01 18 05 00 18 68 02 00 10 78 01 00 08 62 00 00",
+            "01 08 03 00 08 01 20 00 02 40 00 00",
+            "01 08 02 00 08 f0 04 40",
+            "01 08 04 00 08 34 00 00 06 64 00 00",
+        ),
+    )
+)
+"""Pushes, allocations, saved registers of both kinds, frame registers, a machine frame, what saves Rsp."""
+
+
+@settings(max_examples=400, deadline=None)
+@given(
+    infos=st.lists(st.sampled_from(INFOS), min_size=1, max_size=5),
+    values=st.lists(st.integers(0, 15), max_size=60),
+    interrupted=st.booleans(),
+    rbp=st.sampled_from((0, SP + 0x40, SP + 0x100, LOW - 0x40, HIGH - 8)),
+    limits=st.sampled_from((((LOW, HIGH),), (), ((SP + 0x80, HIGH), (LOW, HIGH)), ((LOW, SP + 0x90),))),
+    missing=st.sampled_from(((0, 0), (SP + 0x60, 0))),
+)
+def test_many_steps_at_once_are_the_same_steps(
+    infos: List[bytes],
+    values: List[int],
+    interrupted: bool,
+    rbp: int,
+    limits: Tuple[Tuple[int, int], ...],
+    missing: Tuple[int, int],
+) -> None:
+    scene = Scene(*infos)
+    scene.missing_stack = missing if not missing[0] else (missing[0], HIGH)
+    others = (0, SP + 0x40, SP + 0xC0, scene.inside(0), 0x5555, BASE + 0x1000, 1 << 63)
+    for slot, value in enumerate(values):
+        scene.put(slot, scene.at(value % len(infos)) if value < 9 else others[value - 9])
+    known = {"Rbp": rbp, "Rbx": 1, "Rcx": 2, "R12": 3}
+    begin = start(scene, **known)._replace(xmm=tuple(range(16)))
+    assert scene.walk(begin, interrupted, limits) == scene.walk(begin, interrupted, limits, kind=StepByStep)
 
 
 def told(walk: StackWalk) -> List[Tuple[int, str, bool]]:

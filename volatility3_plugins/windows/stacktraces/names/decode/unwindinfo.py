@@ -30,7 +30,7 @@ import operator
 import struct
 import sys
 from array import array
-from typing import Callable, Dict, Iterable, Iterator, List, Optional, Sequence, Tuple, Union
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Sequence, Tuple, Union
 
 from ...base.decode.record import Record
 from ...base.decode.status import Word
@@ -232,9 +232,14 @@ _WORD = "I"
 
 
 class FunctionTable:
-    """RUNTIME_FUNCTION entries by RVA, with access to the unwind data that they lead to."""
+    """RUNTIME_FUNCTION entries by RVA, with access to the unwind data that they lead to.
 
-    __slots__ = ("_begins", "_ends", "_gaps", "_infos", "_unwinds", "read_rva")
+    Attributes:
+        read_rva: reads the image
+        derived: what walks have derived from the unwind data at an RVA, kept as long as the table
+    """
+
+    __slots__ = ("_begins", "_ends", "_gaps", "_infos", "_unwinds", "derived", "read_rva")
 
     def __init__(self, words: array[int], gaps: Iterable[Tuple[int, int]], read_rva: ReadRva) -> None:
         """Takes the words of the entries, ranges (low, high) that may lack entries, and the image."""
@@ -250,6 +255,7 @@ class FunctionTable:
         self._unwinds: Sequence[int] = unwinds
         self._gaps = list(gaps)
         self._infos: Dict[int, UnwindInfo] = {}
+        self.derived: Dict[int, Any] = {}
         self.read_rva = read_rva
 
     @classmethod

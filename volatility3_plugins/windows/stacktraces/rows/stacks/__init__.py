@@ -4,9 +4,9 @@
 
 from __future__ import annotations
 
+from operator import attrgetter
 from typing import Dict, Iterable, Iterator, List, Optional, Tuple
 
-from ...base import bulk
 from ...base.decode.record import Record
 from ...base.decode.status import Status, Word, status, text
 from ...names.symbolizer import Symbolizer
@@ -21,6 +21,8 @@ GRID = Grid(*PLUGINS["callstacks"], brief=BRIEF["callstacks"])
 
 _STACK = ("PID", "Process", "TID", "Arch", "Part")
 _FRAME = ("Frame", "Sp", "Address", "Symbol", "Source", "Backing", "How", "Status")
+_is_sure = attrgetter("sure")
+
 _THREAD = ("State", "WaitReason", "StartAddress", "StartSymbol")
 
 
@@ -88,7 +90,7 @@ class CallStackRows:
             for number, frame in zip(numbers, frames)
         ]
         # A guess among the frames that were skipped leaves it open where those that follow belong.
-        guessed = any(not frame.sure for frame in stack.frames[first : begin + len(captured.frames)])
+        guessed = not all(map(_is_sure, stack.frames[first : begin + len(captured.frames)]))
         unsure = Word.HASH_UNSURE if guessed and captured.frames else None
         return Shown(stack, shown, captured, status(stack.status, unsure))
 
@@ -115,23 +117,25 @@ class CallStackRows:
 
     def frame_rows(self, shown: Shown) -> Iterator[Row]:
         """Yields the rows of a stack's frames, innermost first."""
-        key = self._key(shown.stack)
+        pid, process, tid, arch, part = self._key(shown.stack)
+        made, mask = self._frame, self._layer.address_mask
         for number, frame, cells in () if self._fold else shown.frames:
-            *where, said = cells.cells
+            where, symbol, source, backing, said = cells.cells
             if not frame.sure and cells.name is not None:
                 said = text(status(cells.name.status, Word.UNSURE))
-            yield 1, self._frame(*key, number, self._hex(frame.sp), *where, frame.how, said)
+            sp, how = Hex(frame.sp & mask), frame.how
+            row = made(pid, process, tid, arch, part, number, sp, where, symbol, source, backing, how, said)
+            yield 1, row
 
     def _key(self, stack: CallStack) -> Cells:
         thread = stack.thread
         return (thread.space.pid, thread.space.process, known(thread.tid), stack.space.arch, stack.part)
 
-    def _hex(self, address: int) -> Hex:
-        return Hex(bulk.masked(self._layer, address))
-
 
 def selected(listed: Iterable[Shown], selection: Selection) -> Iterator[Shown]:
     """Returns the stacks that a selection takes."""
+    if selection.everything:
+        return iter(listed)
     return (each for each in listed if selection.takes(cells for _, _, cells in each.frames))
 
 

@@ -31,7 +31,7 @@ class Cpu64(Cpu[Registers]):
     def walker(self, scene: Scene, traps: Traps) -> Walker64:
         """Returns what walks stacks in an address space."""
         known = {address: saved for address, saved in traps.items() if saved is not None}
-        return Walker64(scene.find, scene.memory.read, known, scene.may_execute, scene.own_copy)
+        return Walker64(scene.find, scene.memory.read, known, scene.may_execute, scene.own_copy, scene.sites)
 
     def registers(self, state: State) -> Registers:
         """Returns the registers of a state that has Rip and Rsp, those left out that it is not sure of."""

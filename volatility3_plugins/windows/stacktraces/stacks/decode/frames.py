@@ -13,7 +13,7 @@ from typing import Callable, Iterable, Iterator, List, Optional, Tuple
 from ...base.decode.record import Record
 from ...base.decode.status import Word
 from ...names.decode.unwindinfo import Bytes, FunctionTable, ReadRva
-from .registers import Registers
+from .registers import MASK, Registers
 
 LONGEST_CALL = 7
 """Bytes of the longest call without prefixes: FF /2 with a SIB byte and a displacement of four bytes."""
@@ -211,6 +211,16 @@ class Stacks:
             return sp + MAX_SCANNED
         stack = self._stack(sp)
         return stack[1] if stack else None
+
+    def reach(self, sp: int) -> int:
+        """Returns up to where all addresses above a stack pointer are on its stack; 0 if it is on none."""
+        if not self._ranges:
+            return MASK
+        stack = self._stack(sp)
+        if stack is None:
+            return 0
+        before = self._ranges[: self._ranges.index(stack)]
+        return min([stack[1], *(low - 1 for low, _ in before if low > sp)])
 
     def together(self, first: int, second: int) -> bool:
         """Tells whether two addresses are known to lie on one stack."""

@@ -20,6 +20,8 @@ GENERAL = (
 
 NON_VOLATILE = frozenset((RBX, RSP, RBP, RSI, RDI, R12, R13, R14, R15))
 NON_VOLATILE_XMM = frozenset(range(6, 16))
+VOLATILE = tuple(number for number in range(16) if number not in NON_VOLATILE)
+VOLATILE_XMM = tuple(number for number in range(16) if number not in NON_VOLATILE_XMM)
 
 Values = Tuple[Optional[int], ...]
 NOTHING: Values = (None,) * 16
@@ -45,7 +47,7 @@ class Registers(Record):
     def of(cls, ip: int, sp: int, known: Optional[Mapping[str, int]] = None) -> Registers:
         """Makes a state from Rip, Rsp and whatever other general registers are known, by name."""
         values = dict(known or {}, Rsp=sp)
-        return cls(ip & MASK, tuple(values.get(name) for name in GENERAL))
+        return cls(ip & MASK, tuple(map(values.get, GENERAL)))
 
     def named(self, name: str) -> Optional[int]:
         """Returns a general register by its name, None if it is not known."""

@@ -113,6 +113,19 @@ class Walker(abc.ABC, Generic[R]):
     def step(self, registers: R, interrupted: bool) -> Taken[R]:
         """Finds the caller of a frame; raises UnwindError."""
 
+    def follow(self, registers: R, frames: List[Frame], sure: bool) -> Optional[R]:
+        """Goes on from a return address as far as every step is one that most steps are like.
+
+        Args:
+            registers: those of the last of the frames
+            frames: takes the frames that are found
+            sure: whether they are sure
+
+        Returns:
+            The registers of what is then the last frame; None if that is the stack's own end.
+        """
+        return registers
+
     @abc.abstractmethod
     def look(self, slot: int, value: int) -> Optional[Taken[R]]:
         """Takes a slot of the stack, and what it holds, for the way on, or returns None."""
@@ -197,9 +210,14 @@ class _Walk(Generic[R]):
     def _run(self, taken: Taken[R]) -> StackWalk:
         while True:
             self._frames.append(self._frame(taken))
-            if len(self._frames) == MAX_FRAMES:
+            last: Optional[R] = taken.registers
+            if not taken.interrupted:
+                last = self._walker.follow(taken.registers, self._frames, not self._lost)
+            if len(self._frames) >= MAX_FRAMES:
                 return self._end(Word.TOO_MANY_FRAMES)
-            here = taken.registers
+            if last is None:
+                return self._end(None)
+            here = last
             try:
                 taken = self._walker.step(here, taken.interrupted)
             except UnwindError as error:

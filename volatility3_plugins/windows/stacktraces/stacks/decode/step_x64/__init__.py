@@ -34,7 +34,7 @@ from ....names.decode.unwindinfo import (
 from .. import epilogue
 from ..epilogue import Epilogue
 from ..frames import Read, UnwindError
-from ..registers import MASK, NON_VOLATILE, NON_VOLATILE_XMM, RCX, RSP, Registers
+from ..registers import MASK, RCX, RSP, VOLATILE, VOLATILE_XMM, Registers
 
 PROLOGUE, BODY, EPILOGUE, LEAF = "prologue", "body", "epilogue", "leaf"
 
@@ -140,11 +140,11 @@ class Unwinding:
             if self._ip is None:
                 raise UnwindError(Word.STACK_UNREADABLE)
             self._sp += 8
-        return Registers(
-            self._ip,
-            tuple(value if number in NON_VOLATILE else None for number, value in enumerate(self._general)),
-            tuple(value if number in NON_VOLATILE_XMM else None for number, value in enumerate(self._xmm)),
-        )
+        for number in VOLATILE:
+            self._general[number] = None
+        for number in VOLATILE_XMM:
+            self._xmm[number] = None
+        return Registers(self._ip, tuple(self._general), tuple(self._xmm))
 
 
 class Step(Record):

@@ -4,17 +4,21 @@
 
 from __future__ import annotations
 
-from typing import Mapping, Optional, Tuple
+from typing import Dict, List, Mapping, Optional, Tuple
 
+from ....base.decode.pagetable import PAGE_SIZE
 from ....base.decode.status import Word
+from ....names.decode.unwindinfo import Bytes
+from ..calls_x64 import MOST, Site, effect_at
 from ..frames import (
     LEAF,
+    MAX_FRAMES,
     SCAN,
     TRAP,
     UNWIND,
     Border,
-    CodeImage,
     FindImage,
+    Frame,
     MayExecute,
     OwnCopy,
     Read,
@@ -22,7 +26,7 @@ from ..frames import (
     anywhere,
     shared,
 )
-from ..registers import Registers
+from ..registers import MASK, NON_VOLATILE_XMM, NOTHING, Registers
 from ..step_x64 import LEAF as LEAF_FUNCTION
 from ..step_x64 import Step, Unwinder
 from ..walk import Taken, Walker
@@ -47,6 +51,7 @@ class Walker64(Walker[Registers]):
             were saved beside each
         may_execute: tells which memory in no module may be code
         own_copy: tells which code of modules the process has changed
+        sites: what walks in the same address space found out of return addresses
     """
 
     slot_size = 8
@@ -58,12 +63,12 @@ class Walker64(Walker[Registers]):
         machine_frames: Optional[Mapping[int, Registers]] = None,
         may_execute: MayExecute = anywhere,
         own_copy: OwnCopy = shared,
+        sites: Optional[Dict[int, Site]] = None,
     ) -> None:
         super().__init__(find_image, read, may_execute)
         self._machine_frames = machine_frames or {}
         self._own_copy = own_copy
-        # The return address that was looked at last, and its module: the next step asks for it again.
-        self._found: Tuple[int, Optional[CodeImage]] = (0, None)
+        self._sites: Dict[int, Site] = {} if sites is None else sites
 
     def step(self, registers: Registers, interrupted: bool) -> Taken[Registers]:
         """Finds the caller of a frame; raises UnwindError."""
@@ -75,7 +80,7 @@ class Walker64(Walker[Registers]):
         if step.machine_frame is not None:
             return self._interrupted(step.registers, step.machine_frame, doubt, remark)
         if step.position != LEAF_FUNCTION:
-            if doubt is None and self._is_no_return(step.registers.ip):
+            if doubt is None and self._site(step.registers.ip)[1]:
                 doubt = Word.NOT_BEHIND_A_CALL
             return Taken(step.registers, UNWIND, doubt=doubt, remark=remark)
         proven = self.is_return(step.registers.ip)
@@ -91,27 +96,70 @@ class Walker64(Walker[Registers]):
             return Taken(Registers.of(value, slot + self.slot_size), SCAN)
         return None
 
+    def follow(self, registers: Registers, frames: List[Frame], sure: bool) -> Optional[Registers]:
+        """Goes on from a return address as long as unwinding is one read of a page of the stack."""
+        known, general, xmm = self._sites, registers.general, registers.xmm
+        ip, sp, limit = registers.ip, registers.sp, self._stacks.reach(registers.sp)
+        effect = (known.get(ip) or self._site(ip))[0]
+        low, page = self._page(sp)
+        if xmm != NOTHING:
+            xmm = tuple(value if number in NON_VOLATILE_XMM else None for number, value in enumerate(xmm))
+        while effect is not None and len(frames) < MAX_FRAMES:
+            base = general[effect.base]
+            if base is None:
+                break
+            place = base + effect.start - low
+            if not 0 <= place <= len(page) - effect.size:
+                low, page = self._page(base + effect.start)
+                place = base + effect.start - low
+                if not 0 <= place <= len(page) - effect.size:
+                    break
+            slots = effect.unpack(page, place)
+            ip, to = slots[effect.returns], base + effect.release
+            if not ip:
+                return None
+            following, no_return = known.get(ip) or self._site(ip)
+            if no_return or not sp < to <= limit:
+                break
+            general = effect.general((*general, *slots, to, None))
+            for number, slot in effect.xmm:
+                xmm = (*xmm[:number], slots[slot] | slots[slot + 1] << 64, *xmm[number + 1 :])
+            registers, effect, sp = Registers(ip, general, xmm), following, to
+            frames.append(Frame(ip, sp, UNWIND, True, sure, registers))
+        return registers
+
+    def _page(self, address: int) -> Tuple[int, Bytes]:
+        """Returns start and bytes of the page that holds an address, no bytes unless all are present."""
+        low = address & MASK & -PAGE_SIZE
+        return low, self._read(low, PAGE_SIZE) or b""
+
     def _unwind(self, registers: Registers, interrupted: bool) -> Step:
-        known, image = self._found
-        if interrupted or known != registers.ip:
-            image = self._find_image(registers.ip if interrupted else registers.ip - 1)
+        image = self._find_image(registers.ip if interrupted else registers.ip - 1)
         if image is None:
             raise UnwindError(Word.CODE_IN_NO_MODULE)
         if image.table is None:
             raise UnwindError(Word.NO_FUNCTION_TABLE)
         return Unwinder(image.table, image.base, self._read, image.read_rva).step(registers, interrupted)
 
-    def _is_no_return(self, address: int) -> bool:
-        """Tells whether code that can be read shows that an address is no return address."""
-        if not address:
-            return False
-        image = self._find_image(address - 1)
-        self._found = (address, image)
-        if image is not None:
-            code = image.read_rva(address - image.base - _NEAR_CALL, 1)
-            if code is not None and code[0] == 0xE8:
-                return False
-        return self.is_behind_call(address) is False
+    def _site(self, address: int) -> Site:
+        """Returns what is found out of a return address, once in an address space."""
+        site = self._sites.get(address)
+        if site is None:
+            if len(self._sites) >= MOST:
+                self._sites.clear()
+            site = self._sites[address] = self._looked_at(address)
+        return site
+
+    def _looked_at(self, address: int) -> Site:
+        image = self._find_image(address - 1) if address else None
+        if image is None:
+            return None, bool(address) and self.is_behind_call(address) is False
+        rva = address - image.base
+        effect = None if image.table is None else effect_at(image.table, rva)
+        code = image.read_rva(rva - _NEAR_CALL, 1)
+        if code is not None and code[0] == 0xE8:
+            return effect, False
+        return effect, self.is_behind_call(address) is False
 
     def _interrupted(
         self,
