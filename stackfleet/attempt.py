@@ -120,7 +120,7 @@ class Attempt:
                     process.end()
                     self._outcome.facts, self._outcome.reason = None, str(error)
                 finally:
-                    ended = bool(self._outcome.facts or self._outcome.reason)
+                    ended = self._outcome.facts is not None or bool(self._outcome.reason)
                     self._outcome.exit = process.end(PATIENCE if ended else 0)
             self._outcome.seconds = round(time.monotonic() - self._start, 3)
             self._outcome.log = tail(log)
