@@ -373,8 +373,8 @@ def _hooks_of_images(notes: Notes, bulk: Any, image: Any) -> Hooks:
         def part(self, start: int, length: int) -> Any:
             return Tagged(super().part(start, length).runs, self.layer)
 
-    def tagged(context: Any, layer: str, start: int, length: int, *mapping: Any) -> Any:
-        return Tagged(read_extents(context, layer, start, length, *mapping).runs, layer)
+    def tagged(context: Any, layer: str, start: int, length: int, *how: Any, **named: Any) -> Any:
+        return Tagged(read_extents(context, layer, start, length, *how, **named).runs, layer)
 
     def symbol_of(self: Any, *names: str) -> Any:
         for name in names:
