@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import functools
 import gc
+import logging
 import os
 import pathlib
 import re
@@ -95,3 +96,9 @@ def shared_dir() -> pathlib.Path:
     if not SHARED.is_dir():
         pytest.skip(f"the reference data is not at {SHARED}")
     return SHARED
+
+
+@pytest.fixture(autouse=True)
+def level_of_logs() -> None:
+    """Gives logging Python's own level: Volatility's command line, once it has run, has all be logged."""
+    logging.getLogger().setLevel(logging.WARNING)
