@@ -15,6 +15,7 @@ import atheris
 
 from tests import fuzz
 from tests.conftest import ROOT
+from tests.hostile import forking
 
 LIBRARY = ROOT / "volatility3_plugins" / "windows" / "stacktraces"
 DECODERS = [
@@ -33,6 +34,7 @@ SECONDS_OF_ONE = 10
 
 SECONDS_WITHOUT_END = 300
 MEGABYTES = 1024
+"""Beyond the peak that this process has when it begins: Linux hands that of its parent down to it."""
 
 
 def main(arguments: List[str]) -> None:
@@ -55,7 +57,7 @@ def main(arguments: List[str]) -> None:
         options.append(f"-max_len={longest + 64}")
         # For what ends the process: other finds are written where they are met.
         options += [
-            f"-rss_limit_mb={MEGABYTES}",
+            f"-rss_limit_mb={forking.megabytes() + MEGABYTES:.0f}",
             f"-artifact_prefix={folder if several else FINDS}/{name}.",
         ]
         atheris.Setup([sys.argv[0], folder, *options], _decoder(chosen, several))

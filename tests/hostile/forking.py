@@ -18,9 +18,13 @@ import signal
 import tempfile
 from typing import Any, Callable, Iterator, List, NamedTuple, Sequence, Tuple
 
+import psutil
+
 CPU_SECONDS = 60
 WALL_SECONDS = 600
-ADDRESS_SPACE = 3 << 30
+ADDRESS_SPACE = 2 << 30
+"""Bytes beyond those that the process has when it is forked."""
+
 PYTHONS_THRESHOLD = (700, 10, 10)
 """How often Python looks for garbage by itself: what a child takes is what a command takes."""
 
@@ -117,7 +121,8 @@ def _run(function: Callable[[], Any], sender: Any, errors: str, cpu_seconds: int
     os.dup2(file, 2)
     signal.signal(signal.SIGXCPU, _stop)
     resource.setrlimit(resource.RLIMIT_CPU, (cpu_seconds, cpu_seconds + 10))
-    resource.setrlimit(resource.RLIMIT_AS, (ADDRESS_SPACE, ADDRESS_SPACE))
+    limit = psutil.Process().memory_info().vms + ADDRESS_SPACE
+    resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
     value = function()
     usage = resource.getrusage(resource.RUSAGE_SELF)
     sender.send((value, usage.ru_utime + usage.ru_stime, megabytes()))
