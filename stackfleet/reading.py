@@ -81,13 +81,6 @@ class ImageTables:
         """Returns what reads the shares of the image."""
         return ShareReader(self._image, self._reading, told)
 
-    def write(self, files: TableFiles, warnings: Warnings, told: Told) -> dict[str, Any]:
-        """Writes all tables; see `TableWriter.finish`."""
-        writer = self.writer(files, warnings, told)
-        for share in shares.WHOLE:
-            writer.read(share)
-        return writer.finish()
-
     def writer(self, files: TableFiles, warnings: Warnings, told: Told) -> TableWriter:
         """Returns what writes the tables.
 

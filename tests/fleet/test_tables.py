@@ -11,17 +11,16 @@ from typing import Any, Dict, List
 import pyarrow.parquet as pq
 import pytest
 from volatility3.plugins.windows import tracefindings, traceframes, traceimage, traces, trapframes
-from volatility3.plugins.windows.stacktraces.flat.imagefacts import Warnings
 
 from stackfleet.columns import SCHEMAS
 from stackfleet.job import Reading
 from stackfleet.layout import FINDINGS, FRAMES, IMAGE, MODULE_SETS, MODULES, TABLES, TRACES, TRAP_FRAMES
-from stackfleet.reading import ImageTables
-from stackfleet.writer import TableFiles, module_set, version_number
+from stackfleet.writer import module_set, version_number
 from tests.forge import context, kernels, sample
 from tests.forge.context import Opened
 from tests.forge.kernel import Kernel
 from tests.support import grid
+from tests.support.shared import written
 
 PLUGINS = {
     TRACES: traces.StackTraces,
@@ -37,15 +36,6 @@ DIFFER = {"Warnings", "WarningText", "PagesWanted", "PagesMissing"}
 """What depends on how often an image was read before."""
 
 
-def write(opened: Opened, lake: pathlib.Path) -> Dict[str, pathlib.Path]:
-    plugin = opened.construct(traces.StackTraces)
-    with Warnings() as warnings:
-        tables = ImageTables(plugin, Reading())
-        files = TableFiles(str(lake), tables.identity()["image_id"], "attempt")
-        tables.write(files, warnings, lambda rows: None)
-    return files.paths
-
-
 @pytest.fixture(scope="module")
 def opened(tmp_path_factory: pytest.TempPathFactory) -> Opened:
     return context.open_image(sample.build().image(), tmp_path_factory.mktemp("sample"))
@@ -53,7 +43,7 @@ def opened(tmp_path_factory: pytest.TempPathFactory) -> Opened:
 
 @pytest.fixture(scope="module")
 def paths(opened: Opened, tmp_path_factory: pytest.TempPathFactory) -> Dict[str, pathlib.Path]:
-    return write(opened, tmp_path_factory.mktemp("lake"))
+    return written(opened, tmp_path_factory.mktemp("lake"), Reading()).paths
 
 
 def plain(value: Any) -> Any:
@@ -120,7 +110,7 @@ def test_module_sets_are_the_versions_in_the_frames(paths: Dict[str, pathlib.Pat
 def test_an_empty_table_has_a_file_with_its_schema(tmp_path: pathlib.Path) -> None:
     known = kernels.load("win10-x64")
     bare = context.open_image(Kernel(known.table, **known.options()).image(), tmp_path)
-    paths = write(bare, tmp_path / "lake")
+    paths = written(bare, tmp_path / "lake", Reading()).paths
     assert set(paths) == set(TABLES)
     assert pq.read_metadata(paths[FRAMES]).num_rows == 0
     assert pq.read_schema(paths[FRAMES]).equals(SCHEMAS[FRAMES])

@@ -14,6 +14,7 @@ from volatility3.plugins.windows.stacktraces.flat.imagefacts import Warnings
 from stackfleet.job import Reading
 from stackfleet.layout import piece_file
 from stackfleet.reading import ImageTables
+from stackfleet.shares import WHOLE
 from stackfleet.writer import TableFiles
 from tests.forge.context import Opened
 
@@ -24,13 +25,21 @@ def _silent(rows: int) -> None:
     pass
 
 
-def whole(opened: Opened, lake: pathlib.Path, reading: Reading) -> Tables:
-    """The tables as one process writes them, which lists everything at once."""
+def written(opened: Opened, lake: pathlib.Path, reading: Reading) -> TableFiles:
+    """Writes the tables as one process does that lists everything at once."""
     with Warnings() as warnings:
         tables = ImageTables(opened.construct(traces.StackTraces), reading)
         files = TableFiles(str(lake), tables.identity()["image_id"], "whole")
-        tables.write(files, warnings, _silent)
-    return _read(files)
+        writer = tables.writer(files, warnings, _silent)
+        for share in WHOLE:
+            writer.read(share)
+        writer.finish()
+    return files
+
+
+def whole(opened: Opened, lake: pathlib.Path, reading: Reading) -> Tables:
+    """The tables that `written` writes."""
+    return _read(written(opened, lake, reading))
 
 
 def shared(open_image: Callable[[], Opened], lake: pathlib.Path, reading: Reading, helpers: int) -> Tables:

@@ -15,6 +15,7 @@ from volatility3.framework import exceptions, interfaces
 from volatility3.framework.layers import intel, linear
 
 from .decode import pagetable
+from .decode.memo import Memo
 from .decode.pagetable import PAGE_SIZE
 
 _FEW = 8 * PAGE_SIZE
@@ -189,7 +190,9 @@ class Tables:
         self._layer = layer
         self._kept = kept
         self._asked = 0
-        self._found: Dict[int, Optional[bytes]] = {}
+        self._found: Memo[int, Optional[bytes]] = Memo(
+            lambda number: self.find(number * self.span), _MOST_FOUND
+        )
         self.below = context.layers[layer.config["memory_layer"]]
         *self._upper, self._bits = (bits for _, bits, _ in layer.structure)
         self.entry_size = PAGE_SIZE >> self._bits
@@ -221,16 +224,8 @@ class Tables:
         self._asked += 1
         if self._asked <= _FIRST:
             return None
-        number = address // self.span
-        if number not in self._found:
-            if len(self._found) >= _MOST_FOUND:
-                self._found.clear()
-            self._found[number] = self.find(address)
-        table = self._found[number]
-        if not table:
-            return None
-        start = (address // PAGE_SIZE & (1 << self._bits) - 1) * self.entry_size
-        entry = int.from_bytes(table[start : start + self.entry_size], "little")
+        table = self._found[address // self.span]
+        entry = self._cut(table, address) if table else 0
         if not entry & pagetable.PRESENT:
             return None
         return pagetable.target(entry, self.entry_size) + address % PAGE_SIZE
@@ -304,10 +299,7 @@ class Tables:
     def entry(self, address: int) -> Optional[Tuple[int, int]]:
         """Returns the entry of the page that holds an address and its size; None if no table has one."""
         table = self.find(address)
-        if not table:
-            return None
-        place = (address // PAGE_SIZE & (1 << self._bits) - 1) * self.entry_size
-        return int.from_bytes(table[place : place + self.entry_size], "little"), self.entry_size
+        return (self._cut(table, address), self.entry_size) if table else None
 
     def pieces(self, table: bytes, start: int, stop: int) -> Iterator[Piece]:
         """Yields what is present of a part of the range that a table maps."""
@@ -322,6 +314,11 @@ class Tables:
             else:
                 yield from _asked(self._layer, low, high - low)
             page += count
+
+    def _cut(self, table: bytes, address: int) -> int:
+        """Returns the entry of the page that holds an address, out of the page table that maps it."""
+        (entry,) = pagetable.some(table, self.entry_size, address // PAGE_SIZE & (1 << self._bits) - 1, 1)
+        return entry
 
     def _table(self, base: int, bits: int) -> bytes:
         """Returns a page table as `_read` does; one that is kept is not read again."""

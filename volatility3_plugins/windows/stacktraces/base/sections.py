@@ -40,6 +40,9 @@ MAX_KEPT = 1 << 20
 _TABLES_KEPT = 256
 """Page tables of processes that are kept: those of the one process that is read have up to about 200."""
 
+_SPACES_KEPT = 8
+"""Address spaces whose page tables are at hand."""
+
 
 class ImageSections:
     """Finds the pages of image sections. Made as `image.part(ImageSections)`.
@@ -52,9 +55,8 @@ class ImageSections:
         self._memory = image.memory(image.kernel)
         self._found: Dict[Tuple[int, int, int], array[int]] = {}
         self._kept = 0
-        self._tables: Memo[Tuple[str, int], Tuple[Optional[bytes], bool]] = Memo(
-            self._read_table, _TABLES_KEPT
-        )
+        self._spaces: Memo[str, pages.Tables] = Memo(self._tables_of, _SPACES_KEPT)
+        self._tables: Memo[Tuple[str, int], PageTable] = Memo(self._read_table, _TABLES_KEPT)
         self._form: Optional[_Form] = None
         with contextlib.suppress(MissingMemberError):
             self._form = _Form(image)
@@ -91,9 +93,8 @@ class ImageSections:
 
     def table(self, layer: intel.Intel, address: int) -> PageTable:
         """Returns the page table of a process that maps an address."""
-        tables = pages.Tables(self.context, layer)
-        data, present = self._tables[str(layer.name), address // tables.span]
-        return PageTable(data, present, tables.entry_size, tables.span // PAGE_SIZE)
+        name = str(layer.name)
+        return self._tables[name, address // self._spaces[name].span]
 
     def entry(self, address: int, size: int) -> Optional[int]:
         """Returns a prototype PTE, None if it is not in the image or leads to no page in memory."""
@@ -114,11 +115,15 @@ class ImageSections:
         """The image's context."""
         return self._image.context
 
-    def _read_table(self, key: Tuple[str, int]) -> Tuple[Optional[bytes], bool]:
-        layer = self.context.layers[key[0]]
+    def _tables_of(self, layer_name: str) -> pages.Tables:
+        layer = self.context.layers[layer_name]
         assert isinstance(layer, intel.Intel)
-        tables = pages.Tables(self.context, layer)
-        return tables.entries(key[1] * tables.span)
+        return pages.Tables(self.context, layer)
+
+    def _read_table(self, key: Tuple[str, int]) -> PageTable:
+        tables = self._spaces[key[0]]
+        data, present = tables.entries(key[1] * tables.span)
+        return PageTable(data, present, tables.entry_size, tables.span // PAGE_SIZE)
 
     def _read(self, view: SectionView) -> array[int]:
         size = view.entry_size

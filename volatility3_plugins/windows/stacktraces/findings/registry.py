@@ -15,12 +15,12 @@ from __future__ import annotations
 
 import importlib
 from contextlib import nullcontext
-from typing import TYPE_CHECKING, Collection, Dict, Hashable, Iterable, Iterator, List, Optional, Tuple
+from typing import TYPE_CHECKING, Collection, Dict, Hashable, Iterable, Iterator, List, Optional, Set, Tuple
 
 from volatility3.framework import interfaces
 
 from ..base.decode.record import Record
-from ..flat.decode.schema import KERNEL, SHADOW, USER
+from ..flat.decode.schema import SHADOW
 from ..flat.imagefacts import Totals
 from ..flat.recorded import Around
 from ..flat.stack import FlatStack, FlatWanted
@@ -234,11 +234,14 @@ class Findings(interfaces.configuration.VersionableInterface):
 
     def _found_in(self, stack: FlatStack, find: OfStack) -> Iterator[Finding]:
         """Yields what a check finds in a stack; How says where a shadow stack confirms the frame."""
+        agreed: Optional[Set[int]] = None
         for finding in find(stack, self._facts):
-            if stack.kind in (KERNEL, USER) and finding.frame is not None:
-                from .shadow_stack import confirmed
+            if finding.frame is not None:
+                if agreed is None:
+                    from .shadow_stack import confirmed
 
-                if finding.frame in confirmed(stack, self._facts):
+                    agreed = confirmed(stack, self._facts)
+                if finding.frame in agreed:
                     finding = finding._replace(how=SHADOW)
             yield finding
 
