@@ -15,7 +15,7 @@ import sys
 from typing import Any, Dict, List
 
 from tests.conftest import ROOT
-from tests.forge import context, real_sets, sample, vol
+from tests.forge import ask, context, real_sets, sample, vol, warm
 from tests.support import realtruth
 
 from . import pages
@@ -58,8 +58,7 @@ class Runner:
         self._symbols = symbols
         programs = folder / "bin"
         programs.mkdir()
-        script = pathlib.Path(sys.executable).with_name("vol")
-        words = [sys.executable, str(script), "-q", "--offline", "-s", str(symbols)]
+        words = [sys.executable, "-S", ask.__file__, warm.server(), "-q", "--offline", "-s", str(symbols)]
         words += ["--cache-path", str(folder / "cache"), "-p", str(vol.PLUGINS)]
         program = programs / "vol"
         text = f"#!/bin/bash\nset -o pipefail\n{shlex.join(words)} \"$@\" | sed -e '1{{/^{_BANNER}/d}}'\n"

@@ -14,10 +14,10 @@ from typing import Dict, List, Optional, Sequence, Tuple
 
 from volatility3 import schemas
 
-from . import isf
+from . import isf, warm
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
-PLUGINS = REPOSITORY / "volatility3_plugins"
+PLUGINS = warm.PLUGINS
 
 Row = dict
 
@@ -101,7 +101,7 @@ def run(
     cwd: Optional[pathlib.Path] = None,
     timeout: float = 120,
 ) -> Result:
-    """`vol -q --offline -r RENDERER ... PLUGIN OPTIONS` in a process of its own.
+    """`vol -q --offline -r RENDERER ... PLUGIN OPTIONS` in a process of its own (see `warm`).
 
     Args:
         symbols: a private, writable symbol directory (Volatility writes into it).
@@ -121,13 +121,14 @@ def run(
         arguments=arguments,
         cache=cache,
     )
-    done = subprocess.run(
-        command,
-        capture_output=True,
-        text=True,
-        timeout=timeout,
-        env=environment,
-        cwd=str(cwd or symbols),
-        check=False,
+    # The server has imported the plugins of this checkout, and no others.
+    call = warm.run if plugins == PLUGINS else _run
+    return Result(call(command, environment, str(cwd or symbols), timeout))
+
+
+def _run(
+    command: List[str], environment: Dict[str, str], cwd: str, timeout: float
+) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        command, capture_output=True, text=True, timeout=timeout, env=environment, cwd=cwd, check=False
     )
-    return Result(done)

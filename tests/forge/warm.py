@@ -1,0 +1,158 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""A server that has imported Volatility and all plugins, and forks for each command that `ask` sends.
+
+Each command is Volatility's own, in a process of its own. Only the imports, most of its time, come before.
+The server ends with the process that has started it.
+"""
+
+from __future__ import annotations
+
+import functools
+import gc
+import importlib
+import json
+import os
+import pathlib
+import select
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+from typing import Any, Dict, List, Optional
+
+from . import ask
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+PLUGINS = ROOT / "volatility3_plugins"
+
+
+@functools.lru_cache(maxsize=None)
+def server() -> str:
+    """Returns the socket of this process's server, which is started at the first call."""
+    path = os.path.join(tempfile.mkdtemp(prefix="vol-"), "socket")
+    listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    listening.bind(path)
+    listening.listen()
+    command = [sys.executable, "-m", __name__, str(listening.fileno())]
+    # The pipe is never written to: it is closed when this process ends.
+    _SERVERS.append(subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, pass_fds=[listening.fileno()]))
+    listening.close()
+    return path
+
+
+_SERVERS: List["subprocess.Popen[bytes]"] = []
+
+
+def run(
+    command: List[str], environment: Dict[str, str], cwd: str, timeout: float
+) -> "subprocess.CompletedProcess[str]":
+    """Runs a command as `subprocess.run` does that captures its output as text.
+
+    Args:
+        command: Python, the path of `vol`, its arguments; `--cache-path` is among them
+        environment: its environment
+        cwd: the folder in which it runs
+        timeout: seconds; subprocess.TimeoutExpired after these
+    """
+    with tempfile.TemporaryFile("r+") as out, tempfile.TemporaryFile("r+") as errors, open(
+        os.devnull
+    ) as none:
+        files = [each.fileno() for each in (none, out, errors)]
+        code = ask.Command(server(), command[1:], files, environment, cwd).wait(timeout)
+        if code is None:
+            raise subprocess.TimeoutExpired(command, timeout)
+        out.seek(0)
+        errors.seek(0)
+        return subprocess.CompletedProcess(command, code, out.read(), errors.read())
+
+
+class Job:
+    """A command that was asked for, in the process that is to run it."""
+
+    def __init__(self, asked: Dict[str, Any], files: List[int]) -> None:
+        self._asked = asked
+        self._files = files
+
+    def run(self) -> None:
+        """Does what the program `vol` does."""
+        from volatility3 import cli, schemas
+        from volatility3.framework import constants
+
+        for number, file in enumerate(self._files):
+            os.dup2(file, number)
+        os.chdir(self._asked["cwd"])
+        os.environ.clear()
+        os.environ.update(self._asked["environment"])
+        sys.argv = self._asked["argv"]
+        # When this module is imported, it reads what is known to be valid out of the cache.
+        constants.CACHE_PATH = sys.argv[sys.argv.index("--cache-path") + 1]
+        importlib.reload(schemas)
+        cli.main()
+
+
+def serve(listening: socket.socket) -> Optional[Job]:
+    """Forks for each command; returns it in the process that is to run it, and None when the server ends."""
+    while True:
+        ready, _, _ = select.select([listening, sys.stdin], [], [])
+        if sys.stdin in ready:
+            return None
+        connection, _ = listening.accept()
+        if os.fork():
+            connection.close()
+            _reap()
+            continue
+        _, files, _, _ = socket.recv_fds(connection, 1, 3)
+        with connection.makefile("rb") as stream:
+            asked = json.loads(stream.read())
+        pid = os.fork()
+        if not pid:
+            listening.close()
+            connection.close()
+            return Job(asked, files)
+        for file in files:
+            os.close(file)
+        connection.sendall(f"{pid}\n".encode())
+        _, status = os.waitpid(pid, 0)
+        try:
+            connection.sendall(f"{os.waitstatus_to_exitcode(status)}\n".encode())
+        finally:
+            os._exit(0)
+
+
+def _reap() -> None:
+    """Lets processes go that have waited for the end of a command."""
+    try:
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
+    except ChildProcessError:
+        return
+
+
+def _import() -> None:
+    sys.argv = ["vol"]
+    import volatility3.plugins
+    from volatility3 import cli, framework
+    from volatility3.framework import automagic, constants
+
+    assert cli
+    volatility3.plugins.__path__ = [str(PLUGINS), *constants.PLUGINS_PATH]
+    framework.import_files(volatility3.plugins, True)
+    framework.import_files(automagic)
+    gc.freeze()
+
+
+def main() -> None:
+    listening = socket.socket(fileno=int(sys.argv[1]))
+    path = listening.getsockname()
+    _import()
+    job = serve(listening)
+    if job is None:
+        shutil.rmtree(os.path.dirname(path))
+    else:
+        job.run()
+
+
+if __name__ == "__main__":
+    main()
