@@ -23,14 +23,16 @@ SHARED = pathlib.Path(os.environ.get("STACKTRACES_SHARED", str(ROOT.parent / "sh
 os.environ.setdefault("XDG_CACHE_HOME", tempfile.mkdtemp(prefix="stacktraces-cache-"))
 
 import hypothesis  # noqa: E402
+import psutil  # noqa: E402
 import volatility3.plugins  # noqa: E402
 from volatility3.framework import constants  # noqa: E402
+
+from tests.support import remembered  # noqa: E402
 
 volatility3.plugins.__path__ = [str(ROOT / "volatility3_plugins"), *constants.PLUGINS_PATH]
 
 
-# Opened images stay in memory: to look through all of them for garbage as often as Python does takes a tenth
-# of the time.
+# To look through opened images for garbage as often as Python does takes a tenth of the time.
 gc.set_threshold(50_000, 20, 20)
 
 # How long an example takes depends on what else the machine does.
@@ -96,6 +98,22 @@ def shared_dir() -> pathlib.Path:
     if not SHARED.is_dir():
         pytest.skip(f"the reference data is not at {SHARED}")
     return SHARED
+
+
+_GROWTH = 200 << 20
+"""Bytes by which a process may grow before it looks for what it can forget."""
+
+_grown = 0
+
+
+def pytest_runtest_logfinish() -> None:
+    """Lets go of images that are done with: what is in memory makes each fork and search for garbage dear."""
+    global _grown
+    process = psutil.Process()
+    if process.memory_info().rss > _grown + _GROWTH:
+        remembered.forget()
+        gc.collect()
+        _grown = process.memory_info().rss
 
 
 @pytest.fixture(autouse=True)

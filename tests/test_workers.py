@@ -12,7 +12,8 @@ import pytest
 from volatility3.plugins.windows.stacktraces.base.decode.status import Word
 
 from tests import conftest
-from tests.hostile import memory, tellings
+from tests.hostile import tellings
+from tests.support import remembered
 
 
 class _Config:
@@ -50,7 +51,7 @@ def test_another_distribution_that_is_asked_for_is_kept() -> None:
 def test_only_what_was_read_of_an_image_is_forgotten() -> None:
     mine = functools.lru_cache(maxsize=None)(tellings.of_status)
     mine(Word.FREED.value)
-    found = memory.caches()
+    found = remembered.caches()
     assert mine not in found
     assert any(each.__wrapped__.__module__ == "volatility3.framework.interfaces.layers" for each in found)
     for each in found:

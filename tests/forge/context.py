@@ -3,7 +3,7 @@
 """An image opened by Volatility in this process: automagic runs once, plugins and helpers reuse it.
 
 All images share one symbol directory and one cache, which go when the process ends. A context
-stays in memory for good (Volatility caches its layers), so open one per image, not per test.
+stays in memory for long (Volatility caches its layers), so open one per image, not per test.
 """
 
 from __future__ import annotations

@@ -4,13 +4,12 @@
 
 from __future__ import annotations
 
-import functools
-import gc
 from typing import Any, List, Optional, Set, Tuple
 
 from volatility3.framework import exceptions, interfaces
 
 from tests.forge.context import Opened
+from tests.support import remembered
 
 
 class Memory(interfaces.layers.DataLayerInterface):
@@ -69,14 +68,5 @@ def install(opened: Opened, data: bytes) -> Memory:
     name = opened.layer.config["memory_layer"]
     memory = Memory(layers[name], data)
     layers._layers[name] = memory
-    for each in caches():
-        each.cache_clear()
+    remembered.forget()
     return memory
-
-
-def caches() -> List[Any]:
-    """Returns the caches of functions of Volatility and of its plugins: what the tests made stays."""
-    found = (each for each in gc.get_objects() if isinstance(each, functools._lru_cache_wrapper))
-    return [
-        each for each in found if str(getattr(each.__wrapped__, "__module__", "")).startswith("volatility3.")
-    ]

@@ -19,6 +19,7 @@ from tests.forge import context, sample, sampleowners
 from tests.forge.kernel import Kernel
 from tests.forge.locks import Sections
 from tests.forge.obj import ring
+from tests.support import remembered
 from tests.windows.test_owners_hostile import build as owners
 
 from . import attempt, memory, plugins
@@ -105,7 +106,7 @@ class Target:
         self._clean: Dict[Tuple[str, str], Answer] = {}
         plugins.trust_tables()
         self._physical = memory.install(self.opened, self.data)
-        self._caches = memory.caches()
+        self._caches = remembered.caches()
 
     @property
     def names(self) -> List[str]:
