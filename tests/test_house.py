@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import ast
 import collections
+import functools
 import io
 import os
 import pathlib
@@ -74,6 +75,16 @@ def modules(windows: pathlib.Path) -> List[pathlib.Path]:
     return sorted(path for path in windows.rglob("*.py") if path.name != "__init__.py" or late(path))
 
 
+def tree(path: pathlib.Path) -> ast.Module:
+    """Returns the code of a module, to be read only."""
+    return _parsed(path.read_text(encoding="utf-8"))
+
+
+@functools.lru_cache(maxsize=None)
+def _parsed(source: str) -> ast.Module:
+    return ast.parse(source)
+
+
 def late(path: pathlib.Path) -> bool:
     """Tells whether a module is a package of its own: Volatility imports none of them at its start.
 
@@ -94,7 +105,7 @@ def imports(windows: pathlib.Path, path: pathlib.Path) -> Iterator[Import]:
     """Yields all imports of a module, those inside functions too, by the path of what they name."""
     name = str(path.relative_to(windows))
     package = path.relative_to(windows).parts[:-1]
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in ast.walk(tree(path)):
         if isinstance(node, ast.Import):
             for each in node.names:
                 yield Import(name, node.lineno, each.name)
@@ -152,7 +163,7 @@ def class_names(windows: pathlib.Path) -> Dict[str, List[str]]:
     """Returns where each public class of the library and of the plugins is."""
     found: Dict[str, List[str]] = collections.defaultdict(list)
     for path in modules(windows):
-        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+        for node in tree(path).body:
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                 found[node.name].append(str(path.relative_to(windows)))
     return found
@@ -162,7 +173,7 @@ def records(windows: pathlib.Path) -> int:
     """Returns how many classes are made at start-up by the standard library's dear ways."""
     count = 0
     for path in modules(windows):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for node in ast.walk(tree(path)):
             if isinstance(node, ast.ClassDef):
                 bases = {ast.unparse(base).rsplit(".", 1)[-1] for base in node.bases}
                 marks = {ast.unparse(mark).split("(")[0] for mark in node.decorator_list}
@@ -174,7 +185,7 @@ def work(windows: pathlib.Path) -> List[str]:
     """Returns the regular expressions that a module compiles when it is imported."""
     found = []
     for path in modules(windows):
-        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+        for node in tree(path).body:
             if isinstance(node, (ast.Assign, ast.AnnAssign)) and "re.compile" in ast.unparse(node):
                 found.append(f"{path.relative_to(windows)}:{node.lineno}")
     return found
@@ -184,7 +195,7 @@ def knows_a_cpu(path: pathlib.Path) -> bool:
     """Tells whether a module's code, its comments and docstrings apart, says `x64` or `x86`."""
     source = path.read_text(encoding="utf-8")
     docs: Set[Tuple[int, int]] = set()
-    for node in ast.walk(ast.parse(source)):
+    for node in ast.walk(_parsed(source)):
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
             docs.add((node.lineno, node.col_offset))
     for token in tokenize.generate_tokens(io.StringIO(source).readline):
@@ -243,8 +254,8 @@ def _named_by(name: str) -> str:
 def test_rooms_have_packages_without_code() -> None:
     """Without an `__init__.py` a room would be mixed with that of an installed older copy."""
     for folder in {path.parent for path in modules(WINDOWS) if not late(path)} - {WINDOWS}:
-        tree = ast.parse((folder / "__init__.py").read_text(encoding="utf-8"))
-        assert all(isinstance(node, ast.Expr) for node in tree.body), folder
+        body = tree(folder / "__init__.py").body
+        assert all(isinstance(node, ast.Expr) for node in body), folder
 
 
 def test_start_up_stays_small() -> None:
