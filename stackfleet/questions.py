@@ -53,11 +53,17 @@ def rare(by: str, kinds: Sequence[str], max_hosts: int, limit: int, images: int,
     where = asked if partial else f"{asked} AND {EXACT}"
     if by == "StackKey":
         # All that have the same key have the same modules.
-        of_key = "SELECT Key, ModuleSet FROM few"
+        sets, of_shapes, of_keys, together = "few", "", "", "few LEFT JOIN of_set USING (ModuleSet)"
     else:
-        of_key = (
-            f"SELECT DISTINCT {by} AS Key, ModuleSet FROM traces SEMI JOIN few ON Key = {by} WHERE {where}"
-        )
+        sets, together = "sets", "few LEFT JOIN of_key USING (Key)"
+        of_shapes = f"""
+), sets AS (
+    SELECT DISTINCT {by} AS Key, ModuleSet FROM traces SEMI JOIN few ON Key = {by} WHERE {where}"""
+        of_keys = """
+), of_key AS (
+    SELECT Key, bit_count(bit_or(Bits)) AS Among
+    FROM sets JOIN of_set USING (ModuleSet)
+    GROUP BY Key"""
     # Of those that are equally rare, stacks through code in no file come first.
     order = "Comparable DESC, Hosts / Among, Outside DESC, Among DESC, Key"
     sql = f"""\
@@ -66,25 +72,21 @@ WITH few AS (
     FROM (SELECT {by} AS Key, HostNumber, min(ModuleSet) AS ModuleSet, max(Unbacked) > 0 AS Outside
           FROM traces JOIN hosts USING (ImageId) WHERE {where} GROUP BY {by}, HostNumber)
     GROUP BY Key
-    HAVING count(*) <= {max_hosts}
+    HAVING count(*) <= {max_hosts}{of_shapes}
 ), versions AS (
     SELECT Version, bitstring_agg(HostNumber, 1, {max(images, 1)}) AS Bits
     FROM modules JOIN hosts USING (ImageId)
     GROUP BY Version
 ), of_set AS (
-    SELECT ModuleSet, bit_and(Bits) AS Bits
+    SELECT ModuleSet, bit_and(Bits) AS Bits, bit_count(bit_and(Bits)) AS Among
     FROM (SELECT ModuleSet, unnest(any_value(Versions)) AS Version
-          FROM modulesets SEMI JOIN ({of_key}) USING (ModuleSet) GROUP BY ModuleSet)
+          FROM modulesets SEMI JOIN {sets} USING (ModuleSet) GROUP BY ModuleSet)
     JOIN versions USING (Version)
-    GROUP BY ModuleSet
-), of_key AS (
-    SELECT Key, bit_count(bit_or(Bits)) AS Among
-    FROM ({of_key}) JOIN of_set USING (ModuleSet)
-    GROUP BY Key
+    GROUP BY ModuleSet{of_keys}
 ), ranked AS (
     SELECT Key, Hosts, Outside, coalesce(Among, (SELECT max(HostNumber) FROM hosts)) AS Among,
            coalesce(Among, (SELECT max(HostNumber) FROM hosts)) >= {LEAST_HOSTS} AS Comparable
-    FROM few LEFT JOIN of_key USING (Key)
+    FROM {together}
     ORDER BY {order}{f" LIMIT {limit}" if limit else ""}
 )
 SELECT Key AS {by}, Hosts, Among, Comparable, list_sort(list(DISTINCT Host)) AS Hostnames,
