@@ -31,6 +31,9 @@ from tests.support import remembered  # noqa: E402
 
 volatility3.plugins.__path__ = [str(ROOT / "volatility3_plugins"), *constants.PLUGINS_PATH]
 
+from tests.support import checkedrows  # noqa: E402
+
+checkedrows.install()
 
 # To look through opened images for garbage as often as Python does takes a tenth of the time.
 gc.set_threshold(50_000, 20, 20)

@@ -140,6 +140,9 @@ def _import() -> None:
     volatility3.plugins.__path__ = [str(PLUGINS), *constants.PLUGINS_PATH]
     framework.import_files(volatility3.plugins, True)
     framework.import_files(automagic)
+    from tests.support import checkedrows
+
+    checkedrows.install()
     gc.freeze()
 
 

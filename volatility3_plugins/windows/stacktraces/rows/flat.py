@@ -7,7 +7,7 @@ from __future__ import annotations
 import datetime
 from typing import Dict, Iterator, List, Optional
 
-from volatility3.framework import exceptions, interfaces, renderers
+from volatility3.framework import exceptions, interfaces
 from volatility3.framework.configuration import requirements
 from volatility3.plugins.windows import thrdscan
 
@@ -21,7 +21,7 @@ from ..flat.traces import FlatTraces
 from ..threads.lister import Threads
 from . import options
 from .columns import Hex
-from .grid import NOT_APPLICABLE, NOT_AVAILABLE, UNREADABLE, Row
+from .grid import NOT_APPLICABLE, NOT_AVAILABLE, UNREADABLE, Row, grid_of
 from .plugin import Listing, OutputFile, collector_paused
 
 TYPES: Dict[str, type] = {
@@ -192,12 +192,12 @@ def tree(table: str, rows: Iterator[Row]) -> interfaces.renderers.TreeGrid:
         table: its name in schema.TABLES
         rows: its rows
     """
-    return renderers.TreeGrid([(each.name, TYPES[each.type]) for each in schema.TABLES[table]], rows)
+    return grid_of([(each.name, TYPES[each.type]) for each in schema.TABLES[table]], rows)
 
 
 def files(rows: Iterator[Row]) -> interfaces.renderers.TreeGrid:
     """Returns the grid of the files that `--dump` writes."""
-    return renderers.TreeGrid([("Table", str), ("Rows", int), ("File output", str)], rows)
+    return grid_of([("Table", str), ("Rows", int), ("File output", str)], rows)
 
 
 class FlatDump:

@@ -33,6 +33,18 @@ UNPARSABLE = renderers.UnparsableValue()
 """It is in the image, and is no valid value."""
 
 
+def grid_of(columns: Sequence[Tuple[str, type]], rows: Iterator[Row]) -> interfaces.renderers.TreeGrid:
+    """Returns the grid of rows.
+
+    Args:
+        columns: name and type of each
+        rows: as a grid takes them
+    """
+    from .treegrid import RowGrid
+
+    return RowGrid(columns, rows)
+
+
 class Grid:
     """The columns of a plugin.
 
@@ -85,7 +97,7 @@ class Grid:
 
     def tree(self, rows: Iterator[Row]) -> interfaces.renderers.TreeGrid:
         """Returns the grid that a plugin's `run` returns."""
-        return renderers.TreeGrid(self.columns, rows)
+        return grid_of(self.columns, rows)
 
     def _places(self, names: Collection[str]) -> Dict[str, str]:
         """Returns the name of the variable that stands for each column in the code that makes a row."""

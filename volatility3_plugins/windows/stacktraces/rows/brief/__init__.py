@@ -14,11 +14,11 @@ from __future__ import annotations
 import re
 from typing import Callable, Dict, Iterator, List, Sequence
 
-from volatility3.framework import interfaces, renderers
+from volatility3.framework import interfaces
 
 from ...flat.decode.schema import STACK_SEPARATOR
 from ..columns import COLUMNS, KEYS, Hex
-from ..grid import Cells, Row
+from ..grid import Cells, Row, grid_of
 
 WIDTH = 120
 """Characters of a line."""
@@ -173,7 +173,7 @@ def tree(names: Sequence[str], columns: Sequence[str], rows: Iterator[Row]) -> i
         rows: as a grid takes them
     """
     kinds = [(name, int if COLUMNS[name][0] is Hex else COLUMNS[name][0]) for name in columns]
-    return renderers.TreeGrid(kinds, _shortened(names, columns, rows))
+    return grid_of(kinds, _shortened(names, columns, rows))
 
 
 def _shortened(names: Sequence[str], columns: Sequence[str], rows: Iterator[Row]) -> Iterator[Row]:

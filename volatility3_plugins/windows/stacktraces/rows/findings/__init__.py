@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import Collection, Iterable, Iterator, List, Optional, Tuple
 
-from volatility3.framework import exceptions, interfaces, renderers
+from volatility3.framework import exceptions, interfaces
 
 from ...base import bulk
 from ...base.decode.status import Word, status, text
@@ -15,7 +15,7 @@ from ...findings.finding import SEVERITIES, Check
 from ...findings.registry import CHECKS, Outcome, check_named
 from ...flat.imagefacts import identity
 from ..columns import BRIEF, PLUGINS, Hex
-from ..grid import NOT_APPLICABLE, Grid, Row, given
+from ..grid import NOT_APPLICABLE, Grid, Row, given, grid_of
 
 FINDINGS = Grid(*PLUGINS["tracefindings"], brief=BRIEF["tracefindings"])
 _NOT_CHECKED = FINDINGS.maker("ImageId", "Finding", "Evidence", "Technique", "Status")
@@ -124,9 +124,7 @@ def explained(name: str) -> interfaces.renderers.TreeGrid:
         RenderException: there is no such check
     """
     _check_known("explain", [name], CHECKS)
-    return renderers.TreeGrid(
-        [("Finding", str), ("What", str), ("Explanation", str)], _explanation(check_named(name))
-    )
+    return grid_of([("Finding", str), ("What", str), ("Explanation", str)], _explanation(check_named(name)))
 
 
 def explanation(check: Check) -> List[Tuple[str, str]]:
