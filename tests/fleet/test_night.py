@@ -52,8 +52,9 @@ def test_the_plant_is_among_the_first_ten_of_what_is_rare(night: Night) -> None:
     shown = fleet("rare", night.lake, "--format", "jsonl", "--limit", "10")
     rows = [json.loads(line) for line in shown.stdout.splitlines()]
     assert len(rows) == 10
-    (plant,) = [row for row in rows if row["Stack"].startswith("<no-module>")]
-    assert plant["Hostnames"] == [night.planted.host]
+    # What was overwritten at random may look like it: each of those images is a host of its own.
+    own = [row for row in rows if row["Hostnames"] == [night.planted.host]]
+    (plant,) = [row for row in own if row["Stack"].startswith("<no-module>")]
     assert plant["Hosts"] == 1
     assert plant["Among"] >= 5
     assert "stacks are left out" in shown.stderr

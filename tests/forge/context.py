@@ -9,6 +9,7 @@ stays in memory for long (Volatility caches its layers), so open one per image, 
 from __future__ import annotations
 
 import atexit
+import contextlib
 import functools
 import hashlib
 import os
@@ -17,11 +18,12 @@ import shutil
 import tempfile
 import urllib.parse
 import urllib.request
-from typing import Any, Dict, Optional, Tuple
+from typing import Any, Callable, Dict, Iterator, Optional, Tuple
 
 import volatility3.symbols
 from volatility3 import framework, schemas
 from volatility3.framework import automagic, constants, contexts, interfaces, plugins
+from volatility3.framework.automagic.windows import WindowsIntelStacker
 from volatility3.plugins.windows import pslist
 
 from .dump import Image
@@ -41,7 +43,13 @@ def symbol_directory() -> pathlib.Path:
         constants.OFFLINE = True
         constants.CACHE_PATH = str(_home / "cache")
         volatility3.symbols.__path__ = [str(_home / "symbols"), *constants.SYMBOL_BASEPATHS]
+        schemas.validate = functools.partial(_validated, schemas.validate)
     return _home / "symbols"
+
+
+def _validated(validate: Callable[..., bool], table: Dict[str, Any], use_cache: bool = True) -> bool:
+    """Checks a table against its schema where a test asks for it: that takes as long as to read it."""
+    return use_cache or validate(table, use_cache)
 
 
 class Opened:
@@ -97,9 +105,9 @@ class Opened:
 def open_image(image: Image, directory: pathlib.Path, name: str = "") -> Opened:
     """Saves an image in a directory and opens it.
 
-    Default name: `image.raw`, on 32 bits `image.dmp` (to scan a raw one takes two seconds).
+    Default name: `image.dmp`: in a raw image Volatility searches for the page tables, which takes seconds.
     """
-    return open_file(_save(image, directory, name or ("image.raw" if image.bits == 64 else "image.dmp")))
+    return open_file(_save(image, directory, name or "image.dmp"))
 
 
 def open_truncated(image: Image, directory: pathlib.Path) -> Opened:
@@ -112,11 +120,6 @@ def open_truncated(image: Image, directory: pathlib.Path) -> Opened:
 def _save(image: Image, directory: pathlib.Path, name: str) -> pathlib.Path:
     """Saves an image, and its tables in the symbol directory."""
     image.install(symbol_directory())
-    for table in image.tables:
-        # Checking a kernel's table against the schema takes seconds.
-        known = schemas.create_json_hash(table.data)
-        if known is not None:
-            schemas.cached_validations.add(known)
     return image.save(directory / name)
 
 
@@ -127,17 +130,32 @@ def open_file(path: pathlib.Path) -> Opened:
     context = contexts.Context()
     context.config["automagic.LayerStacker.single_location"] = path.resolve().as_uri()
     magics = automagic.choose_automagic(automagic.available(context), pslist.PsList)
-    plugin = plugins.construct_plugin(
-        context,
-        magics,
-        pslist.PsList,
-        "plugins",
-        None,
-        None,
-    )
+    with _told_of_page_tables(path):
+        plugin = plugins.construct_plugin(context, magics, pslist.PsList, "plugins", None, None)
     opened = Opened(context, plugin.config["kernel"])
     _share_types(opened)
     return opened
+
+
+@contextlib.contextmanager
+def _told_of_page_tables(path: pathlib.Path) -> Iterator[None]:
+    """Has Volatility look for a crash dump's page tables where the dump's header says that they are.
+
+    It does not ask the header, and looks through 16 MB and more: that takes a second.
+    """
+    with path.open("rb") as file:
+        header = file.read(0x18)
+    if header[:4] != b"PAGE":
+        yield
+        return
+    size = 8 if header[4:8] == b"DU64" else 4
+    place = int.from_bytes(header[0x10 : 0x10 + size], "little") & ~0xFFF
+    known = WindowsIntelStacker.test_sets
+    WindowsIntelStacker.test_sets = [(what, tests, [(place, 0x10000)]) for what, tests, _ in known]
+    try:
+        yield
+    finally:
+        WindowsIntelStacker.test_sets = known
 
 
 def _share_types(opened: Opened) -> None:

@@ -117,6 +117,8 @@ def _part(part: Callable[[], List[Violation]], sender: Any) -> None:
 
 def _run(function: Callable[[], Any], sender: Any, errors: str, cpu_seconds: int) -> None:
     gc.set_threshold(*PYTHONS_THRESHOLD)
+    # To look for garbage in what was inherited would copy all of it.
+    gc.freeze()
     file = os.open(errors, os.O_WRONLY | os.O_APPEND)
     os.dup2(file, 2)
     signal.signal(signal.SIGXCPU, _stop)

@@ -6,12 +6,10 @@ from __future__ import annotations
 
 import importlib
 import inspect
-import json
 import pathlib
 import random
 from typing import Any, Dict, List, Type
 
-from volatility3 import schemas
 from volatility3.framework import interfaces
 from volatility3.framework.configuration import requirements
 
@@ -38,14 +36,6 @@ def discover() -> List[Plugin]:
             if own and issubclass(each, interfaces.plugins.PluginInterface):
                 found.append(each)
     return found
-
-
-def trust_tables() -> None:
-    """Spares the check of our symbol tables against their schema, which is most of what a small run costs."""
-    for path in TABLES.glob("*.json"):
-        known = schemas.create_json_hash(json.loads(path.read_text("utf-8")))
-        if known is not None:
-            schemas.cached_validations.add(known)
 
 
 def full_name(plugin: Plugin) -> str:

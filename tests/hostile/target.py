@@ -92,7 +92,7 @@ class Target:
         self.kernel = kernel
         image = kernel.image()
         # Volatility searches a raw image of 32 bits for seconds; a crash dump says where the page tables are.
-        self.opened = context.open_image(image, folder, "image.dmp")
+        self.opened = context.open_image(image, folder)
         self.belonging = Belonging(kernel)
         self.data = image.save(folder / "image.raw").read_bytes()
         self._below = self.opened.layer.config["memory_layer"]
@@ -104,7 +104,6 @@ class Target:
         }
         self._own = set(self.opened.context.layers)
         self._clean: Dict[Tuple[str, str], Answer] = {}
-        plugins.trust_tables()
         self._physical = memory.install(self.opened, self.data)
         self._caches = remembered.caches()
 

@@ -44,7 +44,6 @@ class Subject:
         self.opened: Opened = context.open_image(image, folder, f"{name}.raw")
         self.data = (folder / f"{name}.raw").read_bytes()
         self.plugins = plugins.discover()
-        plugins.trust_tables()
         self._bases: Dict[Any, Base] = {}
         self._tables: Dict[str, Any] = {}
 

@@ -27,7 +27,6 @@ class Amplified:
         self._made = AMPLIFIERS[name]
         self._opened = context.open_image(self._made.build(), folder)
         self.size = sum(path.stat().st_size for path in folder.iterdir()) // work.PAGE
-        plugins.trust_tables()
         wanted = f"windows.{self._made.plugin}"
         self._plugin = next(each for each in plugins.discover() if plugins.full_name(each) == wanted)
 

@@ -6,12 +6,10 @@ from __future__ import annotations
 
 import collections
 import functools
-import json
 import shutil
 from typing import Any, Callable, Counter, Dict, List, Tuple
 
 import pytest
-from volatility3 import schemas
 from volatility3.framework.interfaces import layers as containers
 from volatility3.framework.layers import intel, physical
 from volatility3.framework.objects import templates
@@ -53,8 +51,6 @@ class Opened:
 
     def __init__(self, image: Image) -> None:
         shutil.copytree(image.symbols, context.symbol_directory(), dirs_exist_ok=True)
-        known = (image.cache / "valid_isf.hashcache").read_text(encoding="utf-8")
-        schemas.cached_validations.update(json.loads(known))
         self._opened = context.open_file(image.file)
 
     def cost(self, plugin: Any, **options: Any) -> Counts:

@@ -5,16 +5,21 @@
 from __future__ import annotations
 
 import functools
-import gc
+import sys
 from typing import Any, List
 
 
 def caches() -> List[Any]:
-    """Returns the caches of functions of Volatility and of its plugins: what the tests made stays."""
-    found = (each for each in gc.get_objects() if isinstance(each, functools._lru_cache_wrapper))
-    return [
-        each for each in found if str(getattr(each.__wrapped__, "__module__", "")).startswith("volatility3.")
-    ]
+    """Returns the caches of functions and methods of Volatility and of its plugins."""
+    found = {}
+    for name, module in list(sys.modules.items()):
+        if name.startswith("volatility3."):
+            values = list(vars(module).values())
+            inner = (each for value in values if isinstance(value, type) for each in vars(value).values())
+            for each in (*values, *inner):
+                if isinstance(each, functools._lru_cache_wrapper):
+                    found[id(each)] = each
+    return list(found.values())
 
 
 def forget() -> None:

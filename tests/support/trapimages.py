@@ -8,6 +8,7 @@ import pathlib
 from typing import Any, Dict, Iterable, List, Optional, Tuple
 
 from volatility3.framework import interfaces
+from volatility3.framework.layers import segmented
 from volatility3.plugins.windows import trapframes as plugin
 
 from tests.forge import context, isf
@@ -45,7 +46,7 @@ class LiveImage:
         kernel: what is in it
         directory: where its file goes
         image: how it was when this was made; default: as it is now
-        suffix: of the file; only raw ones can be changed, crash dumps open faster on x86
+        suffix: of the file: `.dmp` opens fast, in `.raw` Volatility searches for the page tables
     """
 
     def __init__(
@@ -53,21 +54,26 @@ class LiveImage:
         kernel: Kernel,
         directory: pathlib.Path,
         image: Optional[Image] = None,
-        suffix: str = ".raw",
+        suffix: str = ".dmp",
     ) -> None:
         self._path = directory / f"{kernel.isf.guid}{suffix}"
         self.opened = context.open_image(image or kernel.image(), directory, self._path.name)
 
     def poke(self, address: int, data: bytes) -> None:
         """Writes bytes at a kernel address that is mapped."""
-        layer = self.opened.layer
         with self._path.open("r+b") as file:
             for offset in range(0, len(data), 0x1000):
                 piece = data[offset : offset + 0x1000]
-                physical, _ = layer.translate((address + offset) & layer.address_mask)
-                file.seek(physical)
+                file.seek(self._place(address + offset))
                 file.write(piece)
         interfaces.layers.TranslationLayerInterface.read.cache_clear()
+
+    def _place(self, address: int) -> int:
+        """Returns where a kernel address is in the file."""
+        layer = self.opened.layer
+        place, below = layer.translate(address & layer.address_mask)
+        dump = self.opened.context.layers[below]
+        return int(dump.translate(place)[0]) if isinstance(dump, segmented.SegmentedLayer) else int(place)
 
     def rows(self, **options: Any) -> List[Row]:
         """What the plugin prints: rows of states, absent values as None."""

@@ -218,7 +218,7 @@ def test_code_that_no_file_backs(data: bool, tmp_path: pathlib.Path) -> None:
     ]
     assert (frames[-1]["How"], frames[-1]["Status"]) == ("scan", "unsure")
     # As far as no guess is captured, or skipped on the way, there is no doubt in what is captured.
-    opened = context.open_image(image.kernel.image(), tmp_path, "again.raw")
+    opened = context.open_image(image.kernel.image(), tmp_path, "again.dmp")
     for skip, capture, status in ((0, 2, ""), (0, 3, ", hash unsure"), (2, 1, ", hash unsure"), (9, 9, "")):
         options = {"tid": [1008], "frames_to_skip": skip, "frames_to_capture": capture}
         stack = by_key(stacks(opened, **options))[1008, "user"][0]

@@ -88,7 +88,7 @@ def _check_creators(rows: List[Row], truth: Mapping[str, Any]) -> None:
 def test_every_block_is_exact(path: pathlib.Path, symbols: bool, tmp_path: pathlib.Path) -> None:
     real = real_sets.load(path)
     image = realtruth.image_of(real, realtruth.kernels_of(real.name)[0], symbols)
-    opened = context.open_image(image, tmp_path, "image.dmp")
+    opened = context.open_image(image, tmp_path)
     check(grid.rendered(opened, HeapTraces, blocks=True), real.truth)
 
 

@@ -124,7 +124,7 @@ def test_every_block_is_as_the_calls_made_it(
 ) -> None:
     real = real_sets.load(shared_dir / "real_std" / f"{name}.tar.xz")
     image = realtruth.image_of(real, kernel, symbols)
-    opened = context.open_image(image, tmp_path, "image.dmp")
+    opened = context.open_image(image, tmp_path)
     rows = grid.rendered(opened, HeapTraces, tmp_path, pid=[1000], blocks=True, dump=True)
     truth = dict(real.truth)
     check(rows, truth)

@@ -75,7 +75,7 @@ def test_nothing_of_it_breaks_or_stalls_a_plugin(name: str, seed: int, tmp_path:
         value = chance.choice((0, inside, (1 << 8 * size) - 1, chance.getrandbits(8 * size)))
         if space.holds(target):
             space.write_int(target, value)
-    opened = context.open_image(kernel.image(), tmp_path, "image.dmp")
+    opened = context.open_image(kernel.image(), tmp_path)
     for plugin in PLUGINS:
         found, calls = work.calls(functools.partial(grid.run, opened, plugin))
         assert all(isinstance(node.row["Status"], str) for node in found)
@@ -93,7 +93,7 @@ def test_a_search_among_decoys_ends(tmp_path: pathlib.Path) -> None:
     app.space.write_int(section, section)
     assert app.peb is not None
     app.peb["LoaderLock"] = section
-    opened = context.open_image(kernel.image(), tmp_path, "image.dmp")
+    opened = context.open_image(kernel.image(), tmp_path)
     found, calls = work.calls(functools.partial(grid.run, opened, locks.Locks, pid=[1000]))
     assert calls < MOST_CALLS
     assert [node.row["Status"] for node in found] == ["list not found"]

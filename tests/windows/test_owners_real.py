@@ -45,7 +45,7 @@ def test_every_real_table_has_what_is_read(path: pathlib.Path, tmp_path: pathlib
         trace = traces.stack([kernel.symbol("NtClose") + 4])
         traces.object(named(kernel, "_KEVENT", "Event"), "app.exe", [Event(3, True, trace, 2, b"Abcd")])
         traces.finish()
-    opened = context.open_image(kernel.image(), tmp_path, "image.dmp")
+    opened = context.open_image(kernel.image(), tmp_path)
 
     held, shared = grid.run(opened, locks.Locks, pid=[0])
     columns = (
@@ -98,7 +98,7 @@ def test_owners_of_a_fast_resource(shared_dir: pathlib.Path, tmp_path: pathlib.P
         owners.append(owner)
     ring(kernel.space, [head.at("OwnerEntryListHead"), *(owner.at("ListEntry") for owner in owners)])
     made.link()
-    opened = context.open_image(kernel.image(), tmp_path, "image.dmp")
+    opened = context.open_image(kernel.image(), tmp_path)
     (node,) = grid.run(opened, locks.Locks, pid=[0])
     assert (node.row["LockType"], node.row["OwnerTID"], node.row["Status"]) == ("fast resource", 104, "")
     assert [(row["OwnerRole"], row["OwnerTID"]) for row in node.children] == [
@@ -128,7 +128,7 @@ def test_indices_lead_into_the_database_that_xp_wrote(
     owned = named(kernel, "_KEVENT", "Event", creator=(1000, entries[3]["index"]))
     table.add(0x700, owned, creator=0)
     table.finish()
-    opened = context.open_image(kernel.image(), tmp_path, "image.dmp")
+    opened = context.open_image(kernel.image(), tmp_path)
     wanted = [entry["frames"] for entry in entries]
     found = grid.run(opened, locks.Locks, pid=[0])
     assert [grid.frames(node) for node in found] == wanted

@@ -48,7 +48,7 @@ def test_every_set_comes_back_exactly(
 ) -> None:
     """And its dump is what Windows returned, however it was found."""
     real = real_sets.load(path)
-    opened = context.open_image(realtruth.image_of(real, kernel, symbols), tmp_path, "image.dmp")
+    opened = context.open_image(realtruth.image_of(real, kernel, symbols), tmp_path)
     realtruth.check(grid.rendered(opened, StackTraceDb, pid=[_pid(real)]), real.truth)
     if not symbols:
         dumped = grid.rendered(opened, StackTraceDb, tmp_path, pid=[_pid(real)], dump=True)

@@ -217,7 +217,7 @@ def test_hashes_only_where_they_are_asked_for(sampled: Opened) -> None:
 def test_a_file_that_is_gone_is_said(tmp_path: pathlib.Path) -> None:
     opened = context.open_image(forged().image(), tmp_path)
     opened.image.part(imagefacts.identity)
-    (tmp_path / "image.raw").rename(tmp_path / "other.raw")
+    (tmp_path / "image.dmp").rename(tmp_path / "other.dmp")
     found = row(opened, sha256=True)
     (file,) = json.loads(found["Files"])
     assert file["sha256"] is None

@@ -36,7 +36,7 @@ class Sample:
         if self.kernel.bits == 64:
             process.wow64()
         self.process = process
-        self.opened: Opened = context.open_image(self.kernel.image(), folder, "image.dmp")
+        self.opened: Opened = context.open_image(self.kernel.image(), folder)
         self.image = Image(self.opened.context, self.opened.kernel)
 
 

@@ -46,7 +46,7 @@ def ntdll(process: Process, **options: Any) -> Module:
 
 def names(kernel: Kernel, folder: pathlib.Path) -> Dict[int, Name]:
     """How each process names the same address."""
-    opened = context.open_image(kernel.image(), folder, "image.dmp")
+    opened = context.open_image(kernel.image(), folder)
     symbolizer = Symbolizer(opened.image)
     spaces = [space for space in AddressSpaces.list_spaces(opened.image) if space.pid > 4]
     return {space.pid: symbolizer.names(space).name(BASE + 0x1024) for space in spaces}

@@ -24,7 +24,7 @@ from tests.support.namedimage import GONE_DLL, MAPPED, NOWHERE, OVERLAPPED_DLL, 
 @pytest.fixture(scope="module", params=["win10-x64", "win7-x64", "xp-x86", "win10-x86"])
 def image(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> OpenedSample:
     sample = namedimage.build(request.param)
-    opened = context.open_image(sample.kernel.image(), tmp_path_factory.mktemp("image"), "image.dmp")
+    opened = context.open_image(sample.kernel.image(), tmp_path_factory.mktemp("image"))
     return namedimage.wrap(sample, opened)
 
 
@@ -262,7 +262,7 @@ def test_exports_that_one_process_changed_rename_nothing_elsewhere(
         changed = dict(clean, exports={**namedimage.EXPORTS, "Evil": 0x1000})
         del changed["exports"]["Send"]
         process.module("ntdll.dll", base, **(changed if pid == 2000 else clean))
-    opened = context.open_image(kernel.image(), tmp_path, "image.dmp")
+    opened = context.open_image(kernel.image(), tmp_path)
     image = opened.image
     symbolizer = Symbolizer(image)
     spaces = {space.pid: space for space in AddressSpaces.list_spaces(image)}
@@ -286,7 +286,7 @@ def test_a_function_table_that_one_process_changed_is_its_own(tmp_path: pathlib.
         ntdll = process.module("ntdll.dll", base, **namedimage.spec(True))
         if pid == 1000:
             process.space.write_int(base + ntdll.pe.pdata_rva + 4, 0x1180, 4)
-    opened = context.open_image(kernel.image(), tmp_path, "image.dmp")
+    opened = context.open_image(kernel.image(), tmp_path)
     image = opened.image
     symbolizer = Symbolizer(image)
     spaces = {space.pid: space for space in AddressSpaces.list_spaces(image)}

@@ -44,7 +44,7 @@ def app(kernel: Kernel, **options: object) -> "tuple[Process, Module]":
 
 
 def names(image: Image, folder: pathlib.Path, pid: int) -> SpaceNames:
-    opened = context.open_image(image, folder, "image.dmp")
+    opened = context.open_image(image, folder)
     memory = opened.image
     return Symbolizer(memory).names(next(AddressSpaces.list_spaces(memory, [pid])))
 
@@ -126,7 +126,7 @@ def test_a_process_that_has_exited(kernel: Kernel, tmp_path: pathlib.Path) -> No
 def test_a_process_without_page_tables(kernel: Kernel, tmp_path: pathlib.Path) -> None:
     process, ntdll = app(kernel)
     process.region(PRIVATE, size=0x1000)
-    opened = context.open_image(kernel.image(), tmp_path, "image.dmp")
+    opened = context.open_image(kernel.image(), tmp_path)
     memory = opened.image
     symbolizer = Symbolizer(memory)
     space = next(AddressSpaces.list_spaces(memory, [1000]))
@@ -225,7 +225,7 @@ def test_modules_of_a_list_are_read_through_the_layer_that_maps_them(
     driver = kernel.module("tcpip.sys", **spec(wide(kernel)))
     win32k = kernel.module("win32k.sys", session=kernel.session(1), **spec(wide(kernel)))
     kernel.process("csrss.exe", pid=500, session=1)
-    opened = context.open_image(kernel.image(), tmp_path, "image.dmp")
+    opened = context.open_image(kernel.image(), tmp_path)
     modules = KernelModules(opened.image)
     listed, whole = modules.list_modules(1 << 31)
     assert whole
@@ -252,7 +252,7 @@ def test_only_the_names_of_the_last_processes_are_kept(
     kernel = Kernel(known.table, **known.options())
     for number in range(60):
         kernel.process("app.exe", pid=1000 + 4 * number)
-    opened = context.open_image(kernel.image(), tmp_path, "image.dmp")
+    opened = context.open_image(kernel.image(), tmp_path)
     memory = opened.image
     symbolizer = Symbolizer(memory)
     spaces = list(AddressSpaces.list_spaces(memory))
@@ -284,7 +284,7 @@ def test_a_process_whose_vad_root_is_gone(kernel: Kernel, tmp_path: pathlib.Path
     image = kernel.image()
     roots = ("VadRoot.Root", "VadRoot.BalancedRoot.RightChild", "VadRoot")
     process.eprocess.first(roots, 0)
-    opened = context.open_image(image, tmp_path, "image.dmp")
+    opened = context.open_image(image, tmp_path)
     space = next(AddressSpaces.list_spaces(opened.image, [1000]))
     assert space.remark == status(Said(Word.CONTRADICTED, members=("VadRoot",)))
     found = Symbolizer(opened.image).names(space)
@@ -379,7 +379,7 @@ def test_a_kernel_table_without_vads(
     known = kernels.load("win10-x64")
     kernel = Kernel(known.table, **known.options())
     _, ntdll = app(kernel)
-    opened = context.open_image(kernel.image(), tmp_path, "image.dmp")
+    opened = context.open_image(kernel.image(), tmp_path)
     table = opened.context.symbol_space[opened.context.modules[opened.kernel].symbol_table_name]
     user_types = table._delegate._json_object["user_types"]
     type_name, _, member = missing.partition(".")

@@ -116,7 +116,7 @@ def names_of(built: Built, arch: str, folder: pathlib.Path) -> Tuple[int, SpaceN
     process.module("app.exe", dll=False)
     module = process.module("sample.dll", size=len(built.image), pdb=False)
     module.write(0, built.image)
-    opened = context.open_image(kernel.image(), folder, "image.dmp")
+    opened = context.open_image(kernel.image(), folder)
     image = opened.image
     space = next(AddressSpaces.list_spaces(image, [1000]))
     return module.base, Symbolizer(image).names(space)
