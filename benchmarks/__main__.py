@@ -15,6 +15,7 @@ from .results import Line
 BENCHMARKS: Dict[str, Callable[[pathlib.Path], List[Line]]] = {
     "decoding": decoding.lines,
     "databases": listing.databases,
+    "grids": listing.grids,
     "threads": listing.threads,
     "flags": listing.flags,
     "filters": listing.filters,

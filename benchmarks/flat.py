@@ -23,6 +23,15 @@ def lines(folder: pathlib.Path) -> List[Line]:
     threads = stacks.threads(folder, 100, 100)
     found = _beside(few, "std", "windows.stacktracedb", f"{FEW:,} traces")
     found += _beside(threads, "kernel user wow64", "windows.callstacks", "10,000 threads in 100 processes")
+    framed, floor = in_turns(
+        [
+            partial(cost, few, "windows.traceframes --kinds std", "jsonl"),
+            partial(cost, few, f"windows.floor.Floor --rows {FEW * images.DEPTH} --flat", "jsonl"),
+        ],
+        3,
+    )
+    what = f"`windows.traceframes -r jsonl`, {FEW:,} traces"
+    found.append(results.ratio(what, "floor", framed.seconds, floor.seconds, 1.1))
     (dump,) = in_turns([partial(cost, full, "windows.traces --kinds std --dump")], 2)
     what = f"`windows.traces --dump`, {FULL:,} traces"
     return [*found, results.memory(what, "memory", dump.memory, 600, f"MB; {dump.seconds:.0f} s")]

@@ -7,7 +7,9 @@ from volatility3.framework import interfaces, renderers
 from volatility3.framework.configuration import requirements
 from volatility3.framework.renderers import format_hints
 from volatility3.plugins.windows import info
-from volatility3.plugins.windows.stacktraces.rows import stacks, traces
+from volatility3.plugins.windows.stacktraces.flat.decode import schema
+from volatility3.plugins.windows.stacktraces.rows import flat, stacks, traces
+from volatility3.plugins.windows.stacktraces.rows.treegrid import RowGrid
 
 Row = Tuple[int, Tuple[object, ...]]
 
@@ -27,12 +29,19 @@ _STACKS: Tuple[Tuple[object, ...], Tuple[object, ...]] = (
 )
 """The rows of windows.callstacks, those of a stack and of a frame."""
 
+_FLAT = (
+    *("9b1c5e30-2f4a7d60", 1, "std:1000:1d2a0000000:x64::7", 1000, "x64", 3, "0x7fe0012341d", _NONE),
+    *("library17.dll", "\\Windows\\System32\\library17.dll", _HASH, format_hints.Hex(0x130000)),
+    *(format_hints.Hex(0x1341D), "Function00214", 0x1D, _SYMBOL, "export", "recorded", "image", "r-x", ""),
+)
+"""A row of windows.traceframes."""
+
 
 class Floor(interfaces.plugins.PluginInterface):
     """What Volatility itself needs: windows.info, then one row and its children over and over.
 
     The columns, types and depths are those of windows.stacktracedb, with `--stacks` those of
-    windows.callstacks.
+    windows.callstacks, with `--flat` those of windows.traceframes.
     """
 
     _required_framework_version = (2, 26, 0)
@@ -55,6 +64,12 @@ class Floor(interfaces.plugins.PluginInterface):
             requirements.BooleanRequirement(
                 name="stacks", description="Rows of windows.callstacks", default=False, optional=True
             ),
+            requirements.BooleanRequirement(
+                name="flat", description="Rows of windows.traceframes", default=False, optional=True
+            ),
+            requirements.BooleanRequirement(
+                name="ours", description="Through the grid of our plugins", default=False, optional=True
+            ),
         ]
 
     def _generator(self) -> Iterator[Row]:
@@ -65,6 +80,8 @@ class Floor(interfaces.plugins.PluginInterface):
         child: Tuple[object, ...] = (*_KEY, 7, _NONE, _NONE, 3, *_FRAME, _ENTRY, *(_NONE,) * 7)
         if self.config.get("stacks", False):
             row, child = _STACKS
+        if self.config.get("flat", False):
+            row = _FLAT
         children = self.config.get("children", 0)
         for _ in range(self.config["rows"]):
             yield 0, row
@@ -72,5 +89,8 @@ class Floor(interfaces.plugins.PluginInterface):
                 yield 1, child
 
     def run(self) -> renderers.TreeGrid:
-        grid = stacks.GRID if self.config.get("stacks", False) else traces.TRACES
-        return renderers.TreeGrid(grid.columns, self._generator())
+        columns = (stacks.GRID if self.config.get("stacks", False) else traces.TRACES).columns
+        if self.config.get("flat", False):
+            columns = [(each.name, flat.TYPES[each.type]) for each in schema.FRAMES]
+        make = RowGrid if self.config.get("ours", False) else renderers.TreeGrid
+        return make(columns, self._generator())
