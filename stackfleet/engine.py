@@ -9,6 +9,7 @@ import logging
 import uuid
 import warnings
 from collections.abc import Iterator, Sequence
+from concurrent.futures import CancelledError
 from typing import Any, Optional
 
 import dask.config
@@ -121,9 +122,14 @@ def run(
 def _ended(future: Any, job: Job, lake: Lake, progress: Progress) -> bool:
     """Takes the end of a task; returns whether the image is done."""
     if future.status == "finished":
-        return progress.ended(future.result())
+        # The scheduler, which has the result, may go now.
+        try:
+            report = future.result()
+        except (CancelledError, OSError):
+            return progress.ended(_unfinished(job))
+        return progress.ended(report)
     if future.status != "error":
-        return progress.ended({"path": job.path, "status": "unfinished", "reason": "the scheduler is gone"})
+        return progress.ended(_unfinished(job))
     error = future.exception()
     if isinstance(error, AttemptFailedError):
         return progress.ended(error.report)
@@ -133,3 +139,7 @@ def _ended(future: Any, job: Job, lake: Lake, progress: Progress) -> bool:
         reason = f"{type(error).__name__}: {error}"
     lake.publish(lost(job, reason))
     return progress.ended({"path": job.path, "status": "failed", "reason": reason})
+
+
+def _unfinished(job: Job) -> dict[str, Any]:
+    return {"path": job.path, "status": "unfinished", "reason": "the scheduler is gone"}

@@ -14,10 +14,13 @@ import subprocess
 import sys
 import time
 from typing import Dict, Iterator, List, Optional
+from unittest import mock
 
 import psutil
 import pytest
+from distributed.client import FutureCancelledError
 
+from stackfleet import engine
 from tests.conftest import ROOT
 from tests.support.fleetimages import Fleet, Machine, new_fleet
 from tests.support.fleetrun import (
@@ -209,3 +212,11 @@ def test_a_worker_of_another_version_that_joins_later_gets_no_work(
     found = manifests(lake)
     assert len(found) == NUMBER + 2
     assert not [each for each in found.values() if each["versions"]["stackfleet"].startswith("99.")]
+
+
+def test_a_result_that_goes_with_its_scheduler_is_unfinished() -> None:
+    future, progress = mock.Mock(status="finished"), mock.Mock()
+    future.result.side_effect = FutureCancelledError("image-1", "lost dependencies")
+    engine._ended(future, mock.Mock(path="/images/1.raw"), mock.Mock(), progress)
+    (report,) = progress.ended.call_args.args
+    assert (report["path"], report["status"]) == ("/images/1.raw", "unfinished")

@@ -40,7 +40,7 @@ def test_images(subject: str, seed: Any, tmp_path: pathlib.Path) -> None:
 
 def saved(subject: str, folder: pathlib.Path) -> pathlib.Path:
     image = BUILDERS[subject]()
-    context.open_image(image, folder)
+    context.open_image(image, folder, "image.raw" if image.bits == 64 else "")
     [path] = folder.glob("image.*")
     return path
 
