@@ -27,11 +27,9 @@ import psutil  # noqa: E402
 import volatility3.plugins  # noqa: E402
 from volatility3.framework import constants  # noqa: E402
 
-from tests.support import remembered  # noqa: E402
-
 volatility3.plugins.__path__ = [str(ROOT / "volatility3_plugins"), *constants.PLUGINS_PATH]
 
-from tests.support import checkedrows  # noqa: E402
+from tests.support import checkedrows, remembered  # noqa: E402
 
 checkedrows.install()
 

@@ -39,8 +39,7 @@ def test_images(subject: str, seed: Any, tmp_path: pathlib.Path) -> None:
 
 
 def saved(subject: str, folder: pathlib.Path) -> pathlib.Path:
-    image = BUILDERS[subject]()
-    context.open_image(image, folder, "image.raw" if image.bits == 64 else "")
+    context.open_raw(BUILDERS[subject](), folder)
     [path] = folder.glob("image.*")
     return path
 

@@ -110,6 +110,14 @@ def open_image(image: Image, directory: pathlib.Path, name: str = "") -> Opened:
     return open_file(_save(image, directory, name or "image.dmp"))
 
 
+def open_raw(image: Image, directory: pathlib.Path) -> Opened:
+    """Saves an image in a directory, as pages without a header where it has 64 bits, and opens it.
+
+    In pages of 32 bits Volatility does not find the page tables of all versions: those are crash dumps.
+    """
+    return open_image(image, directory, "image.raw" if image.bits == 64 else "")
+
+
 def open_truncated(image: Image, directory: pathlib.Path) -> Opened:
     """Saves an image in a directory without its last third, and opens it."""
     path = _save(image, directory, "truncated.raw")

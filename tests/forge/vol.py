@@ -16,7 +16,7 @@ from volatility3 import schemas
 
 from . import isf, warm
 
-REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
+REPOSITORY = warm.ROOT
 PLUGINS = warm.PLUGINS
 
 Row = dict

@@ -8,6 +8,7 @@ The server ends with the process that has started it.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import gc
 import importlib
@@ -28,6 +29,10 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 PLUGINS = ROOT / "volatility3_plugins"
 
 
+_SERVERS: List["subprocess.Popen[bytes]"] = []
+"""The server of this process. Nothing is written to its standard input, which ends when this process does."""
+
+
 @functools.lru_cache(maxsize=None)
 def server() -> str:
     """Returns the socket of this process's server, which is started at the first call."""
@@ -36,13 +41,9 @@ def server() -> str:
     listening.bind(path)
     listening.listen()
     command = [sys.executable, "-m", __name__, str(listening.fileno())]
-    # The pipe is never written to: it is closed when this process ends.
     _SERVERS.append(subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, pass_fds=[listening.fileno()]))
     listening.close()
     return path
-
-
-_SERVERS: List["subprocess.Popen[bytes]"] = []
 
 
 def run(
@@ -56,9 +57,9 @@ def run(
         cwd: the folder in which it runs
         timeout: seconds; subprocess.TimeoutExpired after these
     """
-    with tempfile.TemporaryFile("r+") as out, tempfile.TemporaryFile("r+") as errors, open(
-        os.devnull
-    ) as none:
+    with contextlib.ExitStack() as stack:
+        out, errors = (stack.enter_context(tempfile.TemporaryFile("r+")) for _ in range(2))
+        none = stack.enter_context(open(os.devnull))
         files = [each.fileno() for each in (none, out, errors)]
         code = ask.Command(server(), command[1:], files, environment, cwd).wait(timeout)
         if code is None:
@@ -132,11 +133,11 @@ def _reap() -> None:
 
 def _import() -> None:
     sys.argv = ["vol"]
+    import volatility3.cli
     import volatility3.plugins
-    from volatility3 import cli, framework
+    from volatility3 import framework
     from volatility3.framework import automagic, constants
 
-    assert cli
     volatility3.plugins.__path__ = [str(PLUGINS), *constants.PLUGINS_PATH]
     framework.import_files(volatility3.plugins, True)
     framework.import_files(automagic)

@@ -26,7 +26,7 @@ class Amplified:
     def __init__(self, name: str, folder: pathlib.Path) -> None:
         self._made = AMPLIFIERS[name]
         image = self._made.build()
-        self._opened = context.open_image(image, folder, "image.raw" if image.bits == 64 else "")
+        self._opened = context.open_raw(image, folder)
         self.size = sum(path.stat().st_size for path in folder.iterdir()) // work.PAGE
         wanted = f"windows.{self._made.plugin}"
         self._plugin = next(each for each in plugins.discover() if plugins.full_name(each) == wanted)

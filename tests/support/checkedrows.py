@@ -16,6 +16,6 @@ def install() -> None:
 
     def made(node: RowNode, *arguments: Any) -> None:
         make(node, *arguments)
-        renderers.TreeNode._validate_values(node, tuple(arguments[-1]))
+        renderers.TreeNode._validate_values(node, node.values)
 
     RowNode.__init__ = made

@@ -8,7 +8,7 @@ import dataclasses
 import os
 import pathlib
 import random
-from typing import Dict
+from typing import Dict, Set
 
 import pytest
 
@@ -24,7 +24,10 @@ HOSTILE = IMAGES * 3 // 20
 
 @dataclasses.dataclass
 class Night:
-    """Images of a night, what was done with them, and where the tables went."""
+    """Images of a night, what was done with them, and where the tables went.
+
+    `overwritten`: the hosts whose images are overwritten at random.
+    """
 
     fleet: Fleet
     lake: pathlib.Path
@@ -32,6 +35,7 @@ class Night:
     said: str
     bad: Dict[str, pathlib.Path]
     planted: Machine
+    overwritten: Set[str]
 
 
 def machines(count: int) -> Dict[int, Machine]:
@@ -60,11 +64,12 @@ def night(tmp_path_factory: pytest.TempPathFactory) -> Night:
     """The large run: all kinds of images, some of which cannot be read."""
     folder = tmp_path_factory.mktemp("fleet")
     made = new_fleet(folder / "images")
-    known = machines(IMAGES - GARBAGE - 2)
+    known, overwritten = machines(IMAGES - GARBAGE - 2), set()
     for number, machine in known.items():
         path = made.add(machine)
         if 2 <= number < 2 + HOSTILE:
             path.write_bytes(hostile(path.read_bytes(), number))
+            overwritten.add(machine.host)
     bad = {}
     for number in range(GARBAGE):
         bad[f"garbage{number}"] = random.Random(number).randbytes(1 << 18)
@@ -76,7 +81,7 @@ def night(tmp_path_factory: pytest.TempPathFactory) -> Night:
     lake = folder / "lake"
     limits = ("--timeout", "40", "--memory", "600M", "--workers", "2", "--case", "night", "--note", "a test")
     done = fleet("run", *made.paths, *paths.values(), "-o", lake, *limits, *made.options, timeout=3600)
-    return Night(made, lake, done.returncode, done.stderr, paths, known[1])
+    return Night(made, lake, done.returncode, done.stderr, paths, known[1], overwritten)
 
 
 @pytest.fixture(scope="session")

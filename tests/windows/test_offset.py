@@ -31,7 +31,7 @@ def case(tmp_path_factory: pytest.TempPathFactory) -> Case:
     for pid in (LISTED, HIDDEN):
         process = kernel.process("app.exe", pid=pid, listed=pid == LISTED)
         in_system_call(kernel, process.thread(pid + 4))
-    return Case(context.open_image(kernel.image(), tmp_path_factory.mktemp("hidden"), "image.raw"), process)
+    return Case(context.open_raw(kernel.image(), tmp_path_factory.mktemp("hidden")), process)
 
 
 def pids(opened: Opened, plugin: Any, **options: Any) -> Set[int]:

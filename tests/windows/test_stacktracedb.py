@@ -10,7 +10,6 @@ import json
 import logging
 import pathlib
 import subprocess
-import sys
 from typing import Any, List, Tuple
 
 import pyarrow.parquet
@@ -218,11 +217,8 @@ class TestRenderers:
 
     @pytest.mark.skipif(not PARQUET.exists(), reason="this Volatility has no renderer for Parquet")
     def test_parquet_holds_every_value(self, folder: pathlib.Path) -> None:
-        script = pathlib.Path(sys.executable).with_name("vol")
-        command = [sys.executable, str(script), "-q", "--offline", "-r", "parquet", "-p", str(vol.PLUGINS)]
-        command += ["-s", str(folder / "symbols"), "--cache-path", str(folder / "symbols.cache")]
-        command += ["-f", str(folder / "sample.dmp"), "windows.stacktracedb"]
-        vol.trust(folder / "symbols", folder / "symbols.cache")
-        done = subprocess.run(command, capture_output=True, check=True)
+        image, symbols = folder / "sample.dmp", folder / "symbols"
+        command, environment = vol.prepare(image, "windows.stacktracedb", symbols=symbols, renderer="parquet")
+        done = subprocess.run(command, env=environment, capture_output=True, check=True)
         table = pyarrow.parquet.read_table(io.BytesIO(done.stdout))
         assert "<unloaded:aimhook>+0x1a34" in table.column("Symbol").to_pylist()

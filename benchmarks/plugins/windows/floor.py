@@ -7,7 +7,6 @@ from volatility3.framework import interfaces, renderers
 from volatility3.framework.configuration import requirements
 from volatility3.framework.renderers import format_hints
 from volatility3.plugins.windows import info
-from volatility3.plugins.windows.stacktraces.flat.decode import schema
 from volatility3.plugins.windows.stacktraces.rows import flat, stacks, traces
 from volatility3.plugins.windows.stacktraces.rows.treegrid import RowGrid
 
@@ -91,6 +90,6 @@ class Floor(interfaces.plugins.PluginInterface):
     def run(self) -> renderers.TreeGrid:
         columns = (stacks.GRID if self.config.get("stacks", False) else traces.TRACES).columns
         if self.config.get("flat", False):
-            columns = [(each.name, flat.TYPES[each.type]) for each in schema.FRAMES]
+            columns = flat.columns_of("traceframes")
         make = RowGrid if self.config.get("ours", False) else renderers.TreeGrid
         return make(columns, self._generator())

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import datetime
-from typing import Dict, Iterator, List, Optional
+from typing import Dict, Iterator, List, Optional, Tuple
 
 from volatility3.framework import exceptions, interfaces
 from volatility3.framework.configuration import requirements
@@ -185,6 +185,11 @@ class FrameTable(FlatCells):
                 yield self.row((*key, number, *self._tables.frame(frame, walked[number])))
 
 
+def columns_of(table: str) -> List[Tuple[str, type]]:
+    """Returns name and type of each column of a table, which is named as in schema.TABLES."""
+    return [(each.name, TYPES[each.type]) for each in schema.TABLES[table]]
+
+
 def tree(table: str, rows: Iterator[Row]) -> interfaces.renderers.TreeGrid:
     """Returns the grid of a table.
 
@@ -192,7 +197,7 @@ def tree(table: str, rows: Iterator[Row]) -> interfaces.renderers.TreeGrid:
         table: its name in schema.TABLES
         rows: its rows
     """
-    return grid_of([(each.name, TYPES[each.type]) for each in schema.TABLES[table]], rows)
+    return grid_of(columns_of(table), rows)
 
 
 def files(rows: Iterator[Row]) -> interfaces.renderers.TreeGrid:

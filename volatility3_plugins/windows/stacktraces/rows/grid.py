@@ -42,7 +42,7 @@ def grid_of(columns: Sequence[Tuple[str, type]], rows: Iterator[Row]) -> interfa
     """
     from .treegrid import RowGrid
 
-    return RowGrid(columns, rows)
+    return RowGrid(list(columns), rows)
 
 
 class Grid:

@@ -9,11 +9,9 @@ for one: a third to a half of what printing a row takes. The cells here are of t
 
 from __future__ import annotations
 
-from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
+from typing import Any, Dict, List, Optional, Sequence
 
 from volatility3.framework import interfaces, renderers
-
-from ..grid import Row
 
 
 class RowNode(renderers.TreeNode):
@@ -25,6 +23,7 @@ class RowNode(renderers.TreeNode):
         below: the rows below it, each with what is below that, as `TreeGrid` keeps them
     """
 
+    # In the place of Volatility's properties, so that each row can have its own.
     values: List[Any] = []
     path_depth = 1
 
@@ -48,21 +47,14 @@ class RowNode(renderers.TreeNode):
 
 
 class RowGrid(renderers.TreeGrid):
-    """A grid of rows.
-
-    Args:
-        columns: name and type of each column
-        rows: (depth, cells), a row directly before those below it
-    """
-
-    def __init__(self, columns: Sequence[Tuple[str, Any]], rows: Iterator[Row]) -> None:
-        super().__init__(list(columns), rows)
+    """A grid of rows; it takes what Volatility's takes."""
 
     def _append(self, parent: Optional[interfaces.renderers.TreeNode], values: Any) -> RowNode:
         """Adds a row below another, or below none."""
         if isinstance(parent, RowNode):
             beside = parent.below
-            node = RowNode(f"{parent.path}|{len(beside)}", parent.path_depth + 1, self, parent, values)
+            path = f"{parent.path}{self.path_sep}{len(beside)}"
+            node = RowNode(path, parent.path_depth + 1, self, parent, values)
         else:
             beside = self._children
             node = RowNode(str(len(beside)), 1, self, None, values)
