@@ -23,10 +23,11 @@ def lines(folder: pathlib.Path) -> List[Line]:
     threads = stacks.threads(folder, 100, 100)
     found = _beside(few, "std", "windows.stacktracedb", f"{FEW:,} traces")
     found += _beside(threads, "kernel user wow64", "windows.callstacks", "10,000 threads in 100 processes")
+    rows = FEW * images.DEPTH
     framed, floor = in_turns(
         [
             partial(cost, few, "windows.traceframes --kinds std", "jsonl"),
-            partial(cost, few, f"windows.floor.Floor --rows {FEW * images.DEPTH} --flat", "jsonl"),
+            partial(cost, few, f"windows.floor.Floor --like traceframes --rows {rows}", "jsonl"),
         ],
         3,
     )

@@ -68,7 +68,7 @@ def grids(folder: pathlib.Path) -> List[Line]:
     """Measures the grid of our plugins against Volatility's, on constant rows."""
     image, found = images.database(folder, FEW), []
     for renderer in ("quick", "jsonl", "csv"):
-        floor = f"windows.floor.Floor --rows 2000 --children {stacks.FRAMES} --stacks"
+        floor = f"windows.floor.Floor --rows 2000 --children {stacks.FRAMES} --like callstacks"
         ours, theirs = in_turns(
             [partial(cost, image, f"{floor} --ours", renderer), partial(cost, image, floor, renderer)], 3
         )
