@@ -283,9 +283,10 @@ def check_folder(plugin: interfaces.plugins.PluginInterface) -> None:
 def collector_paused() -> Iterator[None]:
     """Keeps Python's collector of cycles from running, and lets it run again at the end if it did before.
 
-    Volatility's grids keep every row. The collector goes through all of them again and again and finds
-    nothing, for rows have no cycles: of a hundred thousand rows that takes a quarter of the time. What has no
-    cycles is freed as ever. Use it only around what makes many rows and no cycles.
+    Grids keep every row. The collector goes through all of them again and again and finds nothing to free: of
+    a hundred thousand rows that takes a quarter of the time. What no cycle holds is freed as ever, and what
+    was made meanwhile counts as old afterwards, without being looked at. Use it around what makes many rows
+    and few cycles.
     """
     if not gc.isenabled():
         yield
@@ -294,4 +295,7 @@ def collector_paused() -> Iterator[None]:
     try:
         yield
     finally:
+        if not gc.get_freeze_count():
+            gc.freeze()
+            gc.unfreeze()
         gc.enable()

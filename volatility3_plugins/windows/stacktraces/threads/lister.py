@@ -330,9 +330,12 @@ class Threads(interfaces.configuration.VersionableInterface):
         """Decodes a thread from its _ETHREAD, which is at `start` in `held`."""
         values: Dict[str, Optional[int]] = dict.fromkeys(_MEMBERS)
         whole = held.read(start, self._size)
-        for name, field in self._fields.items():
-            data = held.read(start + field.offset, field.size) if whole is None else whole
-            values[name] = None if data is None else field.of(data, -field.offset if whole is None else 0)
+        if whole is not None:
+            data = bytes(whole)
+            values.update({name: field.of(data) for name, field in self._fields.items()})
+        for name, field in self._fields.items() if whole is None else ():
+            part = held.read(start + field.offset, field.size)
+            values[name] = None if part is None else field.of(part, -field.offset)
         partly = None in (values[name] for name in self._fields)
         said = status(Word.PARTLY_UNREADABLE) if partly else NOTHING
         absent = partly and held.missing(start, start + self._size) == self._size

@@ -26,8 +26,10 @@ class Extents:
 
     def __init__(self, runs: Iterable[Tuple[int, bytes]]) -> None:
         self.runs: Tuple[Tuple[int, bytes], ...] = tuple(runs)
-        if len(self.runs) != 1 or not self.runs[0][1]:
-            self.runs = tuple(_merge(self.runs))
+        if len(self.runs) == 1 and self.runs[0][1]:
+            self._starts = [self.runs[0][0]]
+            return
+        self.runs = tuple(_merge(self.runs))
         self._starts = [start for start, _ in self.runs]
 
     def run_at(self, address: int) -> Optional[Tuple[int, bytes]]:

@@ -433,6 +433,8 @@ Part = Union[Word, Said, Status, None]
 
 def status(*parts: Part) -> Status:
     """Joins words and statuses to one status. Equal items are kept once; None and empty ones add nothing."""
+    if not any(parts):
+        return NOTHING
     said = []
     for part in parts:
         if isinstance(part, Word):

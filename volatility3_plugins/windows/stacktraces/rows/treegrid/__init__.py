@@ -9,9 +9,11 @@ for one: a third to a half of what printing a row takes. The cells here are of t
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Optional, Sequence
+from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
 
 from volatility3.framework import interfaces, renderers
+
+_Below = Iterator[Tuple["RowNode", Any]]
 
 
 class RowNode(renderers.TreeNode):
@@ -20,25 +22,36 @@ class RowNode(renderers.TreeNode):
     Attributes:
         values: its cells
         path_depth: 1 for a row that is below no other
-        below: the rows below it, each with what is below that, as `TreeGrid` keeps them
+        below: the rows below it
     """
 
     # In the place of Volatility's properties, so that each row can have its own.
     values: List[Any] = []
     path_depth = 1
+    # Most rows have none of these: what a row does not have takes no memory.
+    below: List[RowNode] = []
+    _path = ""
 
     def __init__(
-        self, path: str, path_depth: int, grid: RowGrid, parent: Optional[RowNode], values: Sequence[object]
+        self, number: int, grid: RowGrid, parent: Optional[RowNode], values: Sequence[object]
     ) -> None:
+        self._number = number
         self._treegrid = grid
         self._parent = parent
-        self._path = path
-        self.path_depth = path_depth
         self.values = list(values)
-        self.below: List[Any] = []
+        if parent is not None:
+            self.path_depth = parent.path_depth + 1
 
     def __repr__(self) -> str:
         return f"<RowNode [{self.path}] - {self.values}>"
+
+    @property
+    def path(self) -> str:
+        """The numbers of the rows above and of this one, each counted from 0 below its own parent."""
+        if not self._path:
+            above = "" if self._parent is None else self._parent.path + self._treegrid.path_sep
+            self._path = f"{above}{self._number}"
+        return self._path
 
     def asdict(self) -> Dict[str, Any]:
         """Returns the cells by the names of their columns, as TreeGrid.sanitize_name has them."""
@@ -51,12 +64,19 @@ class RowGrid(renderers.TreeGrid):
 
     def _append(self, parent: Optional[interfaces.renderers.TreeNode], values: Any) -> RowNode:
         """Adds a row below another, or below none."""
-        if isinstance(parent, RowNode):
-            beside = parent.below
-            path = f"{parent.path}{self.path_sep}{len(beside)}"
-            node = RowNode(path, parent.path_depth + 1, self, parent, values)
+        above = parent if isinstance(parent, RowNode) else None
+        if above is None:
+            beside: List[Any] = self._children
         else:
-            beside = self._children
-            node = RowNode(str(len(beside)), 1, self, None, values)
-        beside.append((node, node.below))
+            above.below = beside = above.below or []
+        node = RowNode(len(beside), self, above, values)
+        beside.append(node)
         return node
+
+    def _find_children(self, node: Optional[interfaces.renderers.TreeNode]) -> _Below:
+        """Returns the rows below one, each with what is below that."""
+        return _pairs(node.below if isinstance(node, RowNode) else self._children)
+
+
+def _pairs(rows: Sequence[Any]) -> _Below:
+    return ((row, _pairs(row.below)) for row in rows)

@@ -13,6 +13,7 @@ KiSystemCall64, KiServiceInternal, KiPageFault and KxIsrLinkage; layouts from pu
 from __future__ import annotations
 
 import abc
+import functools
 from typing import Dict, FrozenSet, Iterator, List, Mapping, Optional, Pattern, Sequence, Tuple
 
 from ...base.decode.ranges import Extents
@@ -35,6 +36,7 @@ REUSED_UNSURE = "reused, unsure"  # or not written at all
 PARTIAL = "partial"  # only the low word was written
 UNSURE = "unsure"  # the frame does not tell whether it was written
 UNWRITTEN = "not saved"  # what the stack held before
+_SHOWN = (SAVED, COMPUTED, UNSURE)
 
 EFLAGS_IF = 0x200
 CS_USER_32 = 0x23
@@ -192,6 +194,8 @@ class TrapForm(abc.ABC):
         self.structure = structure
         self.size = structure.size
         self.members = {name: structure.field(name) for name in structure.names}
+        names = ((column, self.only_names.get(column, column)) for column in COLUMNS)
+        self._columns = [(column, member) for column, member in names if member in self.members]
 
     def number(self, data: bytes, member: str) -> int:
         """Returns a member as an unsigned number; 0 if the bytes end before it."""
@@ -264,13 +268,12 @@ class TrapForm(abc.ABC):
         kind, verdicts = self.judge(address, data, facts)
         registers: Dict[str, int] = {}
         unsure = []
-        for column in COLUMNS:
-            member = self.only_names.get(column, column)
-            verdict = verdicts.get(member, _NOT_WRITTEN)
-            if member in self.members and verdict.validity in (SAVED, COMPUTED, UNSURE):
+        for column, member in self._columns:
+            validity = verdicts.get(member, _NOT_WRITTEN).validity
+            if validity in _SHOWN:
                 value = self.number(data, member)
                 registers[column] = value & _SEGMENT_MASK if column.startswith("Seg") else value
-                if verdict.validity == UNSURE:
+                if validity == UNSURE:
                     unsure.append(column)
         user = self.is_user(data)
         if not user:
@@ -338,9 +341,13 @@ class TrapForm(abc.ABC):
 
 def mark(verdicts: Verdicts, validity: str, names: str, note: str = "") -> None:
     """Gives the members named (separated by blanks) one validity; `note` says why one is unsure."""
-    verdict = Verdict(validity, note)
-    for name in words(names):
-        verdicts[name] = verdict
+    verdicts.update(_marked(validity, names, note))
+
+
+@functools.lru_cache(maxsize=1024)
+def _marked(validity: str, names: str, note: str) -> Verdicts:
+    """Returns one verdict for several members; all texts are of this package, so there are few."""
+    return dict.fromkeys(words(names), Verdict(validity, note))
 
 
 def debug_registers_plausible(dr7: int) -> bool:
