@@ -39,7 +39,7 @@ class HandleTraces(interfaces.plugins.PluginInterface):
             *options.helpers(databases=Databases, handletraces=HandleLister, symbolizer=Symbolizer),
             options.pid(),
             options.numbers("handle", "Show only the events of these handles"),
-            options.switch("leaks", "Show only handles that were opened and never closed"),
+            options.switch("leaks", "Show only handles that were opened and of which no close was traced"),
             *options.selecting("events"),
             options.fold(),
             options.brief(),

@@ -24,7 +24,7 @@ _NOTHING = "No saved registers: no thread that the options select has a trap fra
 
 
 class TrapFrames(interfaces.plugins.PluginInterface):
-    """Lists every register state that the kernel saved, and never a value that was not saved.
+    """Lists every register state that the kernel saved; Unsure names registers that may not have been saved.
 
     A trap frame holds only what its kind of entry stores; what the stack held before is left out. NotSaved
     names these registers, and Unsure those of which the frame cannot say whether they were stored. Besides

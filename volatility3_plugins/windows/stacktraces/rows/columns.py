@@ -83,7 +83,11 @@ COLUMNS: Dict[str, Column] = {
     "File output": (str, PLAIN, "Name of the file that the plugin wrote."),
     "Stacks": (int, PLAIN, "Number of rows of windows.traces that are in the file, or in a part of it."),
     "Frames": (int, PLAIN, "Number of their frames."),
-    "Weight": (int, PLAIN, "Sum of what `--weight` counts."),
+    "Weight": (
+        int,
+        PLAIN,
+        "Sum of the weights of the stacks: their Count, or what `--weight` of windows.tracegraph asks for.",
+    ),
     # A trace that Windows keeps.
     "Database": (Hex, ADDRESS, "Address of the stack trace database, or of the heap's trace log."),
     "Index": (
@@ -230,7 +234,7 @@ COLUMNS: Dict[str, Column] = {
     "Severity": (
         str,
         PLAIN,
-        "How much a finding matters, `high`, `medium` or `low`: each check's page fixes it.",
+        "How much a finding matters, `high`, `medium` or `low`: each check fixes it.",
     ),
     "Confidence": (
         str,

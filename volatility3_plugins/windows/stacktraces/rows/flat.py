@@ -77,7 +77,9 @@ def requirements_of_flat(things: str) -> List[interfaces.configuration.Requireme
 
 def sha256() -> interfaces.configuration.RequirementInterface:
     """Returns the option --sha256."""
-    return options.switch("sha256", "Read all files of the image for their SHA-256")
+    return options.switch(
+        "sha256", "Read all files of the image for their SHA-256 (in windows.traces with --dump)"
+    )
 
 
 def wanted(plugin: interfaces.plugins.PluginInterface) -> FlatWanted:

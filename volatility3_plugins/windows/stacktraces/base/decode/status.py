@@ -61,11 +61,9 @@ class Word(_Words):
     NOT_CANONICAL = "not canonical"
     """An address that no processor accepts."""
     RUNNING = "running"
-    """The thread ran: its registers of that moment are in no memory. What is shown is of its last entry into
-    the kernel."""
+    """The thread ran: its registers are in no memory. What is shown is of its last entry into the kernel."""
     STALE = "stale"
-    """Left over: below what the thread has in use, or a WoW64 context whose live registers are in the trap
-    frame (SegCs 23h)."""
+    """Left over: below the stack in use, or a WoW64 context while the trap frame (SegCs 23h) is live."""
     TERMINATED = "terminated"
     """The thread has ended."""
     UNSURE = "unsure"
@@ -111,8 +109,7 @@ class Word(_Words):
     THREAD_LIST_DAMAGED = "thread list damaged"
     """Threads may be missing, or the list's head has one wrong link."""
     THREAD_LINKS_DISAGREE = "thread links disagree"
-    """One link of the list is wrong; no thread is missing. Memory that changed while it was copied may have
-    that."""
+    """One link of the list is wrong; no thread is missing. Memory that changed meanwhile may have that."""
     THREAD_COUNT = "{} active threads"
     """The process counts so many threads (ActiveThreads); the list has fewer, or more."""
     RUNNING_ON_NO_PROCESSOR = "running on no processor"
@@ -120,7 +117,7 @@ class Word(_Words):
     NOT_A_THREAD = "not a thread"
     """The list of threads leads to something that is no thread."""
     NOT_IN_THE_THREAD_LIST = "not in the thread list"
-    """Only a pool scan finds the thread."""
+    """The list lacks the thread; another witness has it (`found by ...`), or a pool scan if none is named."""
     # Trap frames and contexts.
     NOT_A_TRAP_FRAME = "not a trap frame"
     """The bytes there are no trap frame."""
@@ -299,11 +296,11 @@ class Word(_Words):
     HEADER = "header: {members}"
     """Said with the members that contradict the rest."""
     # Frames.
-    ADDRESS = "address"
-    """An ERESOURCE holds an address in the place of the index: it stands in Address."""
     OVERWRITTEN = "overwritten"
     """The free list has overwritten the frame."""
     # Locks.
+    ADDRESS = "address"
+    """An ERESOURCE holds an address in the place of the index: it stands in Address."""
     LIST_BROKEN = "list broken"
     """The row stands for an unknown number of locks: the list cannot be followed from either side."""
     LIST_DAMAGED = "list damaged"
@@ -356,8 +353,7 @@ class Word(_Words):
     VAD_OF_ANOTHER_FILE = "VAD of another file"
     """The loader lists and the VAD name different files."""
     NO_LOADER_LIST = "no loader list"
-    """The process has no loader list, it breaks off, or has an entry that no module can have: only its VADs
-    know this module."""
+    """The loader list is absent, breaks off, or has an impossible entry: only the VADs know this module."""
     OVERLAPS_ANOTHER_MODULE = "overlaps another module"
     """Two listed modules share addresses."""
     NOT_IN_THE_MODULE_LIST = "not in the module list"
@@ -373,8 +369,7 @@ class Word(_Words):
     FILE_NAME_UNREADABLE = "file name unreadable"
     """The name of the mapped file is not in the image."""
     KNOWN_FROM_ANOTHER_PROCESS = "known from another process"
-    """Neither the process's loader nor the module's headers tell which build it is; the loader of another
-    process does, which maps the same file."""
+    """Only the loader of another process that maps the same file tells which build it is."""
     # Images of modules.
     EXPORTS_UNREADABLE = "exports unreadable"
     """The export table is not in the image."""
@@ -403,7 +398,8 @@ class Word(_Words):
     """The check of this name, or a part of it, could not run; Evidence says why."""
     # Pictures.
     STACKS_CUT = "stacks cut"
-    """There are more different stacks than are drawn: boxes `…` have the weight of what was cut."""
+    """There are more different stacks than are drawn: boxes `…` have the weight of what was cut. Or, in
+    windows.tracereport, there are more threads or heap traces than its lists have."""
     SUM_LIMIT = "sum limit"
     """The weights add up to more than 9007199254740991: the rest is left out."""
     NOT_WRITTEN = "not written"
