@@ -4,12 +4,15 @@
 
 from __future__ import annotations
 
-from typing import List, Tuple
+from typing import Any, Dict, List, Tuple
 
 import pytest
 
+from tests.forge import code
+from tests.forge.code import Routine
 from tests.forge.phys import PAGE
 from tests.forge.space import Space
+from tests.support import callstackimages
 from tests.support.callstackimages import CALLBACK, WAIT_EX, StackImage
 from tests.support.callstackimages86 import StackImage86, Wow64Threads
 from tests.support.findingimages import TID, X64, X86, FindingImage, found
@@ -60,6 +63,29 @@ def test_a_kernel_stack_that_was_cut_off(name: str) -> None:
     (row,) = found(made.kernel.image(), CHECK)
     assert (row["Severity"], row["Kind"], row["PID"]) == ("medium", "kernel", 4)
     assert row["Symbol"].startswith("disk+0x")
+
+
+@pytest.mark.parametrize("name", X64)
+@pytest.mark.parametrize(("part", "function"), [("user", "RtlUserThreadStart"), ("kernel", "KiIdleLoop")])
+def test_a_module_of_ones_own_cannot_lend_the_name(
+    name: str, part: str, function: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A program and a driver export a function of that name, in which the stack ends."""
+    routine = callstackimages.MAIN if part == "user" else callstackimages.DRIVER
+
+    def options(routines: List[Routine], *rest: Any) -> Dict[str, Any]:
+        made = code.module_options(routines, *rest)
+        return {**made, "exports": {function: routine.rva}} if routines == [routine] else made
+
+    monkeypatch.setattr(callstackimages, "module_options", options)
+    made = StackImage(name)
+    thread = made.waiting(TID) if part == "user" else made.system(TID)
+    frames = made.expected[TID, part].frames
+    space = made.kernel.space if part == "kernel" else thread.process.space
+    space.write_int(frames[-1][1] - 8, 0, 8)
+    (row,) = found(made.kernel.image(), CHECK)
+    assert (row["Severity"], row["Kind"], row["TID"]) == ("medium", part, TID)
+    assert f"!{function}+0x" in row["Symbol"]
 
 
 @pytest.mark.parametrize("name", X64)

@@ -131,6 +131,27 @@ def test_the_collector_is_paused_and_runs_again() -> None:
     assert gc.isenabled()
 
 
+def test_what_was_made_while_it_was_paused_is_old() -> None:
+    gc.collect()
+    with collector_paused():
+        made = [[number] for number in range(5000)]
+    assert gc.get_count()[0] < 5000
+    old = {id(each) for each in gc.get_objects(generation=2)}
+    assert {id(each) for each in made} <= old
+    assert not gc.get_freeze_count()
+
+
+def test_what_somebody_has_frozen_stays_frozen() -> None:
+    gc.freeze()
+    try:
+        frozen = gc.get_freeze_count()
+        with collector_paused():
+            pass
+        assert gc.get_freeze_count() == frozen
+    finally:
+        gc.unfreeze()
+
+
 def test_it_runs_again_after_an_error() -> None:
     with pytest.raises(ValueError, match="of the rows"), collector_paused():
         raise ValueError("of the rows")

@@ -14,6 +14,7 @@ thread has a line for each of its stacks, because the TraceId in it is the key o
 from __future__ import annotations
 
 import functools
+import itertools
 from contextlib import nullcontext
 from typing import Collection, Iterator, Optional
 
@@ -51,7 +52,7 @@ class FlatTraces(interfaces.configuration.VersionableInterface):
 
     Args:
         symbolizer: knows the modules of every address space
-        around: is entered around the traces of a database
+        around: is entered around the traces of a database, and around the threads of a process
     """
 
     _version = (2, 0, 0)
@@ -83,12 +84,13 @@ class FlatTraces(interfaces.configuration.VersionableInterface):
         if wanted.has(*THREAD_KINDS):
             totals.walked_threads = True
             threads = ThreadStacks(self._symbolizer, self._frames, self._lister)
-            for thread in threads.list_threads(wanted):
-                totals.threads += thread.ethread != 0 or thread.tid is not None
-                for stack in threads.of_thread(thread, wanted.scan_stacks):
-                    if wanted.takes(stack) and stack.counted is not None:
-                        totals.stack(stack.incomplete)
-                    yield stack
+            for _, listed in itertools.groupby(threads.list_threads(wanted), _eprocess):
+                with self._around():
+                    for thread in listed:
+                        totals.threads += thread.ethread != 0 or thread.tid is not None
+                        yield from self._counted(
+                            threads.of_thread(thread, wanted.scan_stacks), wanted, totals
+                        )
         # Neither traces of databases nor those of heaps and objects say which thread left them.
         if not wanted.tids and wanted.has(STD, HEAPLOG):
             totals.walked_databases = True
@@ -108,6 +110,14 @@ class FlatTraces(interfaces.configuration.VersionableInterface):
         if not wanted.tids and wanted.has(OBJECT) and (not wanted.pids or KERNEL_PID in wanted.pids):
             yield from ObjectStacks(self._image, self._frames, ObjectTraceLister(self._image)).list_stacks()
 
+    @staticmethod
+    def _counted(stacks: Iterator[FlatStack], wanted: FlatWanted, totals: Totals) -> Iterator[FlatStack]:
+        """Counts the stacks of a thread that are wanted."""
+        for stack in stacks:
+            if wanted.takes(stack) and stack.counted is not None:
+                totals.stack(stack.incomplete)
+            yield stack
+
     def _spaces(self, wanted: FlatWanted) -> Iterator[AddressSpace]:
         return AddressSpaces.list_spaces(self._image, wanted.pids, only=wanted.only)
 
@@ -123,6 +133,10 @@ class FlatTraces(interfaces.configuration.VersionableInterface):
     @functools.cached_property
     def _locks(self) -> LockStacks:
         return LockStacks(self._frames, LockLister(self._image, self._databases))
+
+
+def _eprocess(thread: Thread) -> int:
+    return thread.space.eprocess
 
 
 class ThreadStacks:

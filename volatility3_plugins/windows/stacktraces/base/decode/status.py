@@ -17,8 +17,7 @@ from .record import Record
 class _WordMaker(type):
     """Makes of each text in the body of a class an instance of it, as `enum.Enum` does.
 
-    Volatility imports the library at every command, and an Enum of so many members is the dearest class in
-    it; its hash, of which each status needs one, is a call of Python.
+    Volatility imports the library at every command: an Enum of so many members takes long, as does its hash.
     """
 
     _words: List[Any]
@@ -109,7 +108,7 @@ class Word(_Words):
     THREAD_LIST_DAMAGED = "thread list damaged"
     """Threads may be missing, or the list's head has one wrong link."""
     THREAD_LINKS_DISAGREE = "thread links disagree"
-    """One link of the list is wrong; no thread is missing. Memory that changed meanwhile may have that."""
+    """One link of the list is wrong; no thread is missing. Changes while the image is taken may do that."""
     THREAD_COUNT = "{} active threads"
     """The process counts so many threads (ActiveThreads); the list has fewer, or more."""
     RUNNING_ON_NO_PROCESSOR = "running on no processor"
@@ -380,8 +379,7 @@ class Word(_Words):
     HEADERS_INVALID = "headers invalid"
     """The module's headers contradict themselves: only `module+0x...` is left."""
     EXPORTS_DIFFER_FROM_THE_SECTION = "exports differ from the image section"
-    """The process has its own copy of the export table (a hook there does that), with other bytes than the
-    section that all processes share. Names are those of its own copy."""
+    """The process has an export table of its own, as a hook makes it, unlike the section's: it is used."""
     FUNCTION_TABLE_DIFFERS_FROM_THE_SECTION = "function table differs from the image section"
     """The process has its own copy of the function table, with other bytes than the section."""
     UNWIND_DATA_DIFFERS_FROM_THE_SECTION = "unwind data differs from the image section"

@@ -27,7 +27,6 @@ from ..finding import (
     POSSIBLE,
     Check,
     Finding,
-    FramePlace,
     of_place,
     places,
     undecorated,
@@ -64,13 +63,15 @@ def find(stack: FlatStack, facts: CheckFacts) -> Iterator[Finding]:
     thread = stack.thread
     if thread is None or stack.status or not stack.walked or thread.state == TERMINATED:
         return
-    outermost = stack.frames[-1]
-    if _is_ground(outermost.function, stack.kind) or not all(frame.sure for frame in stack.walked):
+    may_be_ground = _in_ground_module(stack)
+    if may_be_ground and _is_ground(stack.frames[-1].function, stack.kind):
+        return
+    if not all(frame.sure for frame in stack.walked):
         return
     *_, place = places(stack)
     if place.number != len(stack.frames) - 1 or place.name.backing != IMAGE:
         return
-    if place.name.source in _NO_NAME and _may_be_ground(stack, place):
+    if may_be_ground and place.name.source in _NO_NAME:
         return
     if not _tells(stack, facts):
         return
@@ -86,16 +87,15 @@ def find(stack: FlatStack, facts: CheckFacts) -> Iterator[Finding]:
 
 
 def _is_ground(function: Optional[str], kind: str) -> bool:
-    """Tells whether stacks of a kind end in a function; names of 32 bits are decorated."""
+    """Tells whether stacks of a kind end in a function of this name; names of 32 bits are decorated."""
     plain = undecorated(function)
     return plain.startswith(ENTRIES) if kind == KERNEL else plain in GROUND
 
 
-def _may_be_ground(stack: FlatStack, place: FramePlace) -> bool:
-    """Tells whether a function without a sure name may be one in which stacks end."""
-    return (place.frame.module or "").lower() in (
-        _KERNEL_MODULES if stack.kind == KERNEL else _GROUND_MODULES
-    )
+def _in_ground_module(stack: FlatStack) -> bool:
+    """Tells whether a stack ends in a module that has such functions: any other can lend their names."""
+    module = (stack.frames[-1].module or "").lower()
+    return module in (_KERNEL_MODULES if stack.kind == KERNEL else _GROUND_MODULES)
 
 
 def _tells(stack: FlatStack, facts: CheckFacts) -> bool:
