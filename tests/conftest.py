@@ -4,12 +4,14 @@
 
 from __future__ import annotations
 
+import atexit
 import functools
 import gc
 import logging
 import os
 import pathlib
 import re
+import shutil
 import sys
 import tempfile
 from typing import Any, List, Optional
@@ -20,7 +22,9 @@ ROOT = pathlib.Path(__file__).resolve().parents[1]
 SHARED = pathlib.Path(os.environ.get("STACKTRACES_SHARED", str(ROOT.parent / "shared")))
 
 # Volatility creates its cache folder when it is imported: never in the home of who runs the tests.
-os.environ.setdefault("XDG_CACHE_HOME", tempfile.mkdtemp(prefix="stacktraces-cache-"))
+if "XDG_CACHE_HOME" not in os.environ:
+    os.environ["XDG_CACHE_HOME"] = tempfile.mkdtemp(prefix="stacktraces-cache-")
+    atexit.register(shutil.rmtree, os.environ["XDG_CACHE_HOME"], ignore_errors=True)
 
 import hypothesis  # noqa: E402
 import psutil  # noqa: E402

@@ -21,8 +21,9 @@ Reader = Callable[[int, int], Extents]
 WINDOW = 0x10000
 """Bytes that are read at once where structures lie side by side, as the blocks of a heap do."""
 
-MAX_HELD = 1 << 25
-"""Bytes of windows that are kept; beyond it all are dropped, and read again when asked for again."""
+MAX_HELD = 1 << 26
+"""Bytes of windows that are kept: the pages of 16,384 threads. Beyond it all are dropped, and read again when
+asked for again."""
 
 MAX_STRING = 0x1000
 

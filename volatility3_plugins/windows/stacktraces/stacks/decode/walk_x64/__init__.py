@@ -98,7 +98,7 @@ class Walker64(Walker[Registers]):
 
     def follow(self, registers: Registers, frames: List[Frame], sure: bool) -> Optional[Registers]:
         """Goes on from a return address as long as unwinding is one read of a page of the stack."""
-        known, general, xmm = self._sites, registers.general, registers.xmm
+        make, known, general, xmm = tuple.__new__, self._sites, registers.general, registers.xmm
         ip, sp, limit = registers.ip, registers.sp, self._stacks.reach(registers.sp)
         effect = (known.get(ip) or self._site(ip))[0]
         low, page = self._page(sp)
@@ -124,8 +124,10 @@ class Walker64(Walker[Registers]):
             general = effect.general((*general, *slots, to, None))
             for number, slot in effect.xmm:
                 xmm = (*xmm[:number], slots[slot] | slots[slot + 1] << 64, *xmm[number + 1 :])
-            registers, effect, sp = Registers(ip, general, xmm), following, to
-            frames.append(Frame(ip, sp, UNWIND, True, sure, registers))
+            effect, sp = following, to
+            # What the constructors of records do; to call them takes longer than all else of a step.
+            registers = make(Registers, (ip, general, xmm))
+            frames.append(make(Frame, (ip, sp, UNWIND, True, sure, registers, 0)))
         return registers
 
     def _page(self, address: int) -> Tuple[int, Bytes]:
