@@ -42,7 +42,7 @@ def lines(folder: pathlib.Path) -> List[Line]:
         f'<!DOCTYPE html><script type="application/json">{"0" * size}</script>', encoding="utf-8"
     )
     ours, theirs = _opened(folder, page, empty)
-    what, fold = f"`windows.tracegraph`, {FULL:,} traces", "`stacktracedb --fold`"
+    what, fold = f"`windows.tracegraph`, {FULL:,} traces", "`stacktracedb --fold -r jsonl`"
     return [
         results.ratio(what, fold, graph.seconds, folded.seconds, _GOAL),
         results.ratio("`windows.tracereport`, the same", fold, report.seconds, folded.seconds, _GOAL),

@@ -295,6 +295,7 @@ def collector_paused() -> Iterator[None]:
     try:
         yield
     finally:
+        # This moves all that is young to what is old. What somebody has frozen for good would be moved, too.
         if not gc.get_freeze_count():
             gc.freeze()
             gc.unfreeze()
