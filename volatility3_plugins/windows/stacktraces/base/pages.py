@@ -190,15 +190,16 @@ class Tables:
         self._layer = layer
         self._kept = kept
         self._asked = 0
-        self._found: Memo[int, Optional[bytes]] = Memo(
-            lambda number: self.find(number * self.span), _MOST_FOUND
-        )
+        self._found: Memo[int, Optional[bytes]] = Memo(self._numbered, _MOST_FOUND)
         self.below = context.layers[layer.config["memory_layer"]]
         *self._upper, self._bits = (bits for _, bits, _ in layer.structure)
         self.entry_size = PAGE_SIZE >> self._bits
         self.span = PAGE_SIZE << self._bits
         self.repeated = 0
         self._met: Dict[Tuple[int, int], int] = {}
+
+    def _numbered(self, number: int) -> Optional[bytes]:
+        return self.find(number * self.span)
 
     def find(self, address: int) -> Optional[bytes]:
         """Returns the page table that maps an address, empty where there is none; None in a large page."""

@@ -9,6 +9,7 @@ process has the same in all parts from which it was derived: the same physical p
 
 from __future__ import annotations
 
+import weakref
 from typing import Callable, Dict, Iterable, Iterator, List, Optional, Sequence, Set, Tuple
 
 from ..base import bulk, pages
@@ -50,7 +51,10 @@ class ImageReader:
         self._image = image
         self._view = view
         self._pristine = pristine
-        self._memory = Memory(Windows(self.load, WINDOW), image.pointer_size, [(0, size)])
+        # With a reference to the reader, the reader would keep itself alive until Python's collector runs.
+        me = weakref.proxy(self)
+        windows = Windows(lambda rva, length: me.load(rva, length), WINDOW)
+        self._memory = Memory(windows, image.pointer_size, [(0, size)])
 
     def load(self, rva: int, length: int) -> Extents:
         """Returns the present parts of a range, by RVA, and does not keep them."""

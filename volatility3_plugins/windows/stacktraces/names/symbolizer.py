@@ -42,7 +42,7 @@ from .usermodules import ProcessModules
 __all__ = ["UNBACKED", "KnownModule", "Name", "SpaceNames", "Symbolizer"]
 
 
-MAX_KEPT = 1 << 19
+MAX_KEPT = 1 << 18
 """Places and named addresses that are kept of all processes together; those of the process that was asked for
 last are kept in any case. To find the places of a process again takes as long as to find them."""
 

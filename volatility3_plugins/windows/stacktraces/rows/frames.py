@@ -165,8 +165,8 @@ class StackCells:
         self._mask = layer.address_mask
         self._names = names
         self._frames = Memo(self._frame)
-        self._exact: Memo[int, FrameCells] = Memo(lambda address: self._cells(address, False))
-        self._symbols: Memo[Optional[int], str] = Memo(lambda address: _in_stack(self._frames[address]))
+        self._exact: Memo[int, FrameCells] = Memo(self._interrupted)
+        self._symbols: Memo[Optional[int], str] = Memo(self._in_stack)
         self._unbacked: Set[Optional[int]] = set()
 
     def of(self, frames: Iterable[Optional[int]], freed: bool = False) -> List[FrameCells]:
@@ -208,7 +208,15 @@ class StackCells:
     def selected(self, selection: Selection, traces: Iterable[Trace]) -> Iterator[Trace]:
         """Yields the traces that a selection takes, by the names of their readable frames."""
         takes = selection.by_address(self._frames.__getitem__)
-        return (trace for trace in traces if takes(trace.frames))
+        for trace in traces:
+            if takes(trace.frames):
+                yield trace
+
+    def _interrupted(self, address: int) -> FrameCells:
+        return self._cells(address, False)
+
+    def _in_stack(self, address: Optional[int]) -> str:
+        return _in_stack(self._frames[address])
 
     def _frame(self, address: Optional[int]) -> FrameCells:
         if address is None:

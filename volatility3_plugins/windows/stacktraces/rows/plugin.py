@@ -291,6 +291,8 @@ def collector_paused() -> Iterator[None]:
     if not gc.isenabled():
         yield
         return
+    # The circles that were made before this are young: they would be old afterwards.
+    gc.collect(1)
     gc.disable()
     try:
         yield

@@ -5,6 +5,8 @@
 from __future__ import annotations
 
 import re
+import types
+import weakref
 from typing import Any, AnyStr, Callable, Dict, Pattern, TypeVar, cast
 
 Key = TypeVar("Key")
@@ -15,17 +17,21 @@ class Memo(Dict[Key, Value]):
     """Values by key, each made when it is first asked for as `memo[key]`.
 
     Args:
-        make: makes the value of a key
+        make: makes the value of a key. A method is held weakly: most memos belong to its object, and such a
+            circle would stay until Python's collector runs
         most: so many values are kept: all are forgotten when one more comes. 0 for any number
     """
 
     def __init__(self, make: Callable[[Key], Value], most: int = 0) -> None:
         super().__init__()
-        self._make = make
+        self._make = weakref.WeakMethod(make) if isinstance(make, types.MethodType) else lambda: make
         self._most = most
 
     def __missing__(self, key: Key) -> Value:
-        value = self._make(key)
+        make = self._make()
+        if make is None:
+            raise ReferenceError("the object that makes the values is gone")
+        value = make(key)
         if self._most and len(self) >= self._most:
             self.clear()
         self[key] = value
