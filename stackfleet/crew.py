@@ -33,8 +33,8 @@ PATIENCE = 10.0
 """Seconds in which helpers end when there is nothing more to read."""
 SELDOM = 1.0
 """Seconds between two looks for workers that have nothing to do."""
-AHEAD = 1
-"""Shares that wait for each helper."""
+AHEAD = 2
+"""Shares that wait for each helper: a small one is read sooner than the next can be put there."""
 BEHIND_IMAGES = -1
 """The priority of helpers: images go first."""
 
@@ -95,6 +95,7 @@ class Crew:
         self._futures: list[Any] = []
         self._queue: Any = None
         self._looked = 0.0
+        self._supplied = 0.0
         self._heard: dict[str, float] = {}
 
     def __enter__(self) -> Crew:
@@ -134,7 +135,6 @@ class Crew:
             number: of the share; each is asked for once, in their order
             tick: is called while this waits; may raise to end this
         """
-        self._hire()
         if number in self._left:
             self._left.discard(number)
             self._offer()
@@ -145,6 +145,13 @@ class Crew:
             tick()
             time.sleep(OFTEN)
         return {"taken": number} if path.exists() else {"read": number}
+
+    def supply(self) -> None:
+        """Keeps the helpers at work while the image's own process reads; is called often."""
+        if self._left and time.monotonic() - self._supplied > OFTEN:
+            self._hire()
+            self._offer()
+            self._supplied = time.monotonic()
 
     def end(self, tick: Tick) -> None:
         """Takes the reports of the helpers, once these have ended; those that have not begun never will.
@@ -183,7 +190,7 @@ class Crew:
 
     def _hire(self) -> None:
         """Asks for a helper for each worker that has nothing to do."""
-        if time.monotonic() - self._looked < SELDOM or not self._left:
+        if time.monotonic() - self._looked < SELDOM:
             return
         self._looked = time.monotonic()
         busy = sum(map(len, self._client.processing().values()))
@@ -192,7 +199,6 @@ class Crew:
             key = f"help-{uuid.uuid4().hex}"
             made = self._client.submit(self._run, self._help, key=key, pure=False, priority=BEHIND_IMAGES)
             self._futures.append(made)
-        self._offer()
 
     def _offer(self) -> None:
         """Puts shares into the queue, a few for each helper; behind the last one, that there are no more."""

@@ -154,11 +154,15 @@ def _attempt(job: Job, name: str, identities: Identities, place: Place, lake: La
             return {"alone": not crew.share({"image_id": decided, **message})}
         return crew.next(message["next"], tick)
 
+    def wanted() -> bool:
+        crew.supply()
+        return place.wanted()
+
     def told(state: Report) -> None:
         place.tell({"path": job.path, "state": "running", **state})
 
     try:
-        outcome = Attempt(job, name, {"least": _least(job)}, answer, place.wanted, told).run()
+        outcome = Attempt(job, name, {"least": _least(job)}, answer, wanted, told).run()
         crew.end(place.stop_if_unwanted)
         return outcome
     except StoppedError:
