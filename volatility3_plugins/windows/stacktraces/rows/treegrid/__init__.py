@@ -9,7 +9,7 @@ for one: a third to a half of what printing a row takes. The cells here are of t
 
 from __future__ import annotations
 
-from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
+from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple, Union
 
 from volatility3.framework import interfaces, renderers
 
@@ -44,6 +44,13 @@ class RowNode(renderers.TreeNode):
 
     def __repr__(self) -> str:
         return f"<RowNode [{self.path}] - {self.values}>"
+
+    def __getitem__(self, item: Union[int, slice]) -> Any:
+        return self.below[item]
+
+    def __len__(self) -> int:
+        # Renderers ask each row for it: whether the row above is true.
+        return len(self.below)
 
     @property
     def path(self) -> str:
