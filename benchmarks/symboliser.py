@@ -24,16 +24,16 @@ from typing import Any, Callable, Dict, List, Tuple
 from volatility3.framework import contexts
 from volatility3.framework.symbols import intermed
 from volatility3.plugins.windows import pe_symbols
-from volatility3.plugins.windows.stacktraces.base.image import Image
-from volatility3.plugins.windows.stacktraces.base.spaces import AddressSpaces
-from volatility3.plugins.windows.stacktraces.names import pdbsymbols
-from volatility3.plugins.windows.stacktraces.names.symbolizer import Symbolizer
 
 from tests.forge import context as forge_context
 from tests.forge import kernels
 from tests.forge.kernel import Kernel
 from tests.forge.module import Module
 from tests.forge.pe import Function
+from winstacks.memory.image import Image
+from winstacks.names import pdbsymbols
+from winstacks.names.symbolizer import Symbolizer
+from winstacks.process.spaces import AddressSpaces
 
 MODULES = 200
 FUNCTIONS = 500

@@ -129,8 +129,9 @@ def read(line: Line, job: dict[str, Any]) -> None:
 
     prepare(options)
     from volatility3.framework import exceptions
-    from volatility3.plugins.windows.stacktraces.base.tables import MissingTableError
-    from volatility3.plugins.windows.stacktraces.flat.imagefacts import Warnings
+
+    from winstacks.flat.imagefacts import Warnings
+    from winstacks.memory.tables import MissingTableError
 
     from .layout import piece_file, pieces_folder
     from .reading import ImageTables

@@ -12,8 +12,9 @@ from collections.abc import Sequence
 from typing import Any
 
 import pyarrow as pa
-from volatility3.plugins.windows.stacktraces.flat.decode import schema
-from volatility3.plugins.windows.stacktraces.rows.columns import COLUMNS, PLUGINS, Hex
+
+from winstacks.flat.decode import schema
+from winstacks.rows.columns import COLUMNS, PLUGINS, Hex
 
 from .layout import FINDINGS, FRAMES, IMAGE, MODULE_SETS, MODULES, TRACES, TRAP_FRAMES
 

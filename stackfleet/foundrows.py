@@ -9,18 +9,12 @@ from collections.abc import Iterable, Iterator
 from typing import Any, Optional
 
 from volatility3.framework import interfaces
-from volatility3.plugins.windows.stacktraces.base.image import Image
-from volatility3.plugins.windows.stacktraces.findings.facts import Notes
-from volatility3.plugins.windows.stacktraces.findings.registry import (
-    MAX_FINDINGS,
-    Findings,
-    FoundGroup,
-    Gathered,
-    Outcome,
-    rank,
-)
-from volatility3.plugins.windows.stacktraces.rows import findings as finding_rows
-from volatility3.plugins.windows.stacktraces.rows.columns import PLUGINS
+
+from winstacks.findings.facts import Notes
+from winstacks.findings.registry import MAX_FINDINGS, Findings, FoundGroup, Gathered, Outcome, rank
+from winstacks.memory.image import Image
+from winstacks.rows import findings as finding_rows
+from winstacks.rows.columns import PLUGINS
 
 _EVIDENCE = PLUGINS["tracefindings"].index("Evidence")
 

@@ -7,15 +7,16 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any, Optional
 
-from volatility3.plugins.windows.stacktraces.base.decode.status import Word
-from volatility3.plugins.windows.stacktraces.findings.registry import CHECKS, check_named
-from volatility3.plugins.windows.stacktraces.flat.decode import schema
-from volatility3.plugins.windows.stacktraces.names.decode.rules import UNLOADED
-from volatility3.plugins.windows.stacktraces.names.places import UNBACKED
-from volatility3.plugins.windows.stacktraces.pages.html import flame_data
-from volatility3.plugins.windows.stacktraces.pages.lists import MAX_FINDINGS, Frames, Lists, image_part
-from volatility3.plugins.windows.stacktraces.pages.prefixes import CUT, MAX_NAMES, REST, Prefixes
-from volatility3.plugins.windows.stacktraces.pages.report import check_texts
+from winstacks.findings.registry import check_named
+from winstacks.flat.decode import schema
+from winstacks.memory.decode.status import Word
+from winstacks.names.decode.rules import UNLOADED
+from winstacks.names.places import UNBACKED
+from winstacks.options import CHECKS
+from winstacks.pages.html import flame_data
+from winstacks.pages.lists import MAX_FINDINGS, Frames, Lists, image_part
+from winstacks.pages.prefixes import CUT, MAX_NAMES, REST, Prefixes
+from winstacks.pages.report import check_texts
 
 from .database import Database, quoted
 from .lake import Manifest

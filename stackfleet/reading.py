@@ -12,18 +12,18 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Callable, Optional
 
-from volatility3.plugins.windows.stacktraces.base.image import Image
-from volatility3.plugins.windows.stacktraces.base.processlist import ProcessList
-from volatility3.plugins.windows.stacktraces.findings.registry import Findings
-from volatility3.plugins.windows.stacktraces.flat.decode.schema import SCHEMA
-from volatility3.plugins.windows.stacktraces.flat.imagefacts import Totals, Warnings, gather, identity
-from volatility3.plugins.windows.stacktraces.flat.stack import FlatWanted
-from volatility3.plugins.windows.stacktraces.flat.tables import FlatTables, image_values
-from volatility3.plugins.windows.stacktraces.flat.traces import FlatTraces
-from volatility3.plugins.windows.stacktraces.names.symbolizer import Symbolizer
-from volatility3.plugins.windows.stacktraces.rows.plugin import collector_paused
-from volatility3.plugins.windows.stacktraces.rows.traps import TrapRows
-from volatility3.plugins.windows.stacktraces.traps.lister import TrapStates
+from winstacks.findings.registry import Findings
+from winstacks.flat.decode.schema import SCHEMA
+from winstacks.flat.imagefacts import Totals, Warnings, gather, identity
+from winstacks.flat.stack import FlatWanted
+from winstacks.flat.tables import FlatTables, image_values
+from winstacks.flat.traces import FlatTraces
+from winstacks.memory.image import Image
+from winstacks.names.symbolizer import Symbolizer
+from winstacks.process.processlist import ProcessList
+from winstacks.rows.plugin import collector_paused
+from winstacks.rows.traps import TrapRows
+from winstacks.traps.lister import TrapStates
 
 from . import foundrows, shares
 from .foundrows import FoundRows

@@ -16,9 +16,9 @@ import urllib.parse
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple, Optional
 
-from volatility3.plugins.windows.stacktraces.flat.decode.schema import STACK_SEPARATOR
-from volatility3.plugins.windows.stacktraces.pages.html import page
-from volatility3.plugins.windows.stacktraces.pages.lists import MAX_FINDINGS, Lists
+from winstacks.flat.decode.schema import STACK_SEPARATOR
+from winstacks.pages.html import page
+from winstacks.pages.lists import MAX_FINDINGS, Lists
 
 from . import questions
 from .database import Database

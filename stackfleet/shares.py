@@ -11,20 +11,12 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any, Callable, Optional
 
-from volatility3.plugins.windows.stacktraces.base import globalflag
-from volatility3.plugins.windows.stacktraces.base.decode import globalflags
-from volatility3.plugins.windows.stacktraces.base.image import Image
-from volatility3.plugins.windows.stacktraces.base.processlist import ProcessList, process_member
-from volatility3.plugins.windows.stacktraces.base.spaces import AddressSpaces
-from volatility3.plugins.windows.stacktraces.flat.decode.schema import (
-    HANDLE,
-    HEAP,
-    HEAPLOG,
-    LOCK,
-    OBJECT,
-    STD,
-    THREAD_KINDS,
-)
+from winstacks.flat.decode.schema import HANDLE, HEAP, HEAPLOG, LOCK, OBJECT, STD, THREAD_KINDS
+from winstacks.memory.image import Image
+from winstacks.process import globalflag
+from winstacks.process.decode import globalflags
+from winstacks.process.processlist import ProcessList, process_member
+from winstacks.process.spaces import AddressSpaces
 
 from .job import Reading
 

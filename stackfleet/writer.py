@@ -17,10 +17,11 @@ from typing import Any, Optional
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from volatility3.plugins.windows.stacktraces.flat.decode import schema
-from volatility3.plugins.windows.stacktraces.flat.frames import FlatFrame
-from volatility3.plugins.windows.stacktraces.flat.stack import FlatStack
-from volatility3.plugins.windows.stacktraces.flat.tables import FRAME, FlatTables
+
+from winstacks.flat.decode import schema
+from winstacks.flat.frames import FlatFrame
+from winstacks.flat.stack import FlatStack
+from winstacks.flat.tables import FRAME, FlatTables
 
 from .columns import SCHEMAS
 from .layout import FRAMES, MODULE_SETS, MODULES, TABLES, TRACES, table_file
@@ -137,7 +138,7 @@ class StackWriter:
         places = self._of_frames(stack)
         row = self._tables.trace(stack)
         self._traces.append((*row, self._module_set(stack, places)))
-        self._letters += len(row[_STACK] or "") + sum(map(self._sizes.__getitem__, places))
+        self._letters += len(str(row[_STACK] or "")) + sum(map(self._sizes.__getitem__, places))
         if places:
             self._depths.append(len(places))
             self._with_frames.append(len(self._traces) - 1)

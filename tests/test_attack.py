@@ -9,9 +9,10 @@ import re
 from typing import Dict, Optional
 
 import pytest
-from volatility3.plugins.windows.stacktraces.findings.registry import CHECKS, check_named
 
 from tests import attack
+from winstacks.findings.registry import check_named
+from winstacks.options import CHECKS
 
 WINDOWS: Dict[str, object] = {
     "name": "Rootkit",

@@ -12,11 +12,11 @@ from typing import Any, Dict, List
 
 import pytest
 from volatility3.plugins.windows import callstacks, gflags, stacktracedb, tracefindings, traces
-from volatility3.plugins.windows.stacktraces.base import bulk
-from volatility3.plugins.windows.stacktraces.base.decode import ranges
-from volatility3.plugins.windows.stacktraces.base.decode.pagetable import PAGE_SIZE
 
 from benchmarks import images, stacks
+from winstacks.memory import bulk
+from winstacks.memory.decode import ranges
+from winstacks.memory.decode.pagetable import PAGE_SIZE
 
 from .support.costcases import CASES, KINDS, Measured
 from .support.costs import Opened

@@ -242,7 +242,7 @@ def test_pages_are_made_without_volatility() -> None:
 def test_the_wheel_has_what_pages_are_made_of(wheel: pathlib.Path, bare: pathlib.Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         archive.extractall(bare)
-    package = "volatility3.plugins.windows.stacktraces"
+    package = "winstacks"
     code = PAGE.format(folder=str(bare), package=package, absent="volatility3.plugins.windows.traces")
     subprocess.run([sys.executable, "-S", "-c", code], check=True)
 

@@ -9,11 +9,11 @@ from typing import Any, Optional
 from unittest import mock
 
 import pytest
-from volatility3.plugins.windows.stacktraces.base.decode.status import Word
 
 from tests import conftest
 from tests.hostile import tellings
 from tests.support import remembered
+from winstacks.memory.decode.status import Word
 
 
 class _Config:

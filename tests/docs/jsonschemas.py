@@ -12,7 +12,7 @@ import pathlib
 import re
 from typing import Any, Dict
 
-from volatility3.plugins.windows.stacktraces.flat.decode import schema
+from winstacks.flat.decode import schema
 
 from .pages import ROOT
 

@@ -22,12 +22,13 @@ from typing import Dict, Iterable, List, NamedTuple, Sequence
 
 from volatility3.framework import interfaces
 from volatility3.framework.configuration import requirements
-from volatility3.plugins.windows.stacktraces.base.decode import status
-from volatility3.plugins.windows.stacktraces.findings import registry
-from volatility3.plugins.windows.stacktraces.flat.decode import schema
-from volatility3.plugins.windows.stacktraces.rows import columns
 
 from tests.conftest import ROOT
+from winstacks import options
+from winstacks.findings import registry
+from winstacks.flat.decode import schema
+from winstacks.memory.decode import status
+from winstacks.rows import columns
 
 WINDOWS = ROOT / "volatility3_plugins" / "windows"
 
@@ -192,7 +193,7 @@ def _options(name: str) -> List[str]:
 
 
 def _checks(_: str) -> List[str]:
-    known = [registry.check_named(name) for name in registry.CHECKS]
+    known = [registry.check_named(name) for name in options.CHECKS]
     rows = [[f"`{each.name}`", each.innocent, each.next_steps] for each in known]
     return _table(["check", "what else gives such findings", "what to do next"], rows)
 

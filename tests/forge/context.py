@@ -62,7 +62,7 @@ class Opened:
     @functools.cached_property
     def image(self) -> Any:
         """The library's view of the image."""
-        from volatility3.plugins.windows.stacktraces.base.image import Image as OpenedImage
+        from winstacks.memory.image import Image as OpenedImage
 
         return OpenedImage(self.context, self.kernel)
 

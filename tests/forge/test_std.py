@@ -197,7 +197,10 @@ def _records(real: RealSet, address: int) -> List[Tuple[int, List[int]]]:
         # They were allocated from ever higher addresses.
         return sorted((each["va"], each["frames"]) for each in told)
     # The last one stands at the head of its chain.
-    read = [(each.address, list(each.frames)) for each in stddata.open_log(real, address).traces()]
+    read = [
+        (each.address, [frame or 0 for frame in each.frames])
+        for each in stddata.open_log(real, address).traces()
+    ]
     return read[::-1]
 
 

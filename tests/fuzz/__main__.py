@@ -17,11 +17,8 @@ from tests import fuzz
 from tests.conftest import ROOT
 from tests.hostile import forking
 
-LIBRARY = ROOT / "volatility3_plugins" / "windows" / "stacktraces"
-DECODERS = [
-    f"volatility3.plugins.windows.stacktraces.{path.parent.name}.decode"
-    for path in sorted(LIBRARY.glob("*/decode"))
-]
+LIBRARY = ROOT / "winstacks"
+DECODERS = [f"winstacks.{path.parent.name}.decode" for path in sorted(LIBRARY.glob("*/decode"))]
 
 with atheris.instrument_imports(include=DECODERS):
     from tests.hostile import decoders

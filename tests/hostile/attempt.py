@@ -16,9 +16,9 @@ from typing import Any, Dict, Iterator, List, NamedTuple, Set, Tuple
 from volatility3 import framework
 from volatility3.cli import CommandLine, text_renderer
 from volatility3.framework import interfaces
-from volatility3.plugins.windows.stacktraces.rows.columns import WRITERS
 
 from tests.forge.context import Opened
+from winstacks.rows.columns import WRITERS
 
 from .plugins import Options, Plugin, full_name
 

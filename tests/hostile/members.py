@@ -279,8 +279,8 @@ def noting(pointer_size: int) -> Iterator[Notes]:
     Args:
         pointer_size: bytes of a pointer of the kernel
     """
-    from volatility3.plugins.windows.stacktraces.base import bulk, image
-    from volatility3.plugins.windows.stacktraces.base.decode import memory, structure
+    from winstacks.memory import bulk, image
+    from winstacks.memory.decode import memory, structure
 
     notes = Notes(pointer_size)
     with contextlib.ExitStack() as stack:
@@ -346,7 +346,7 @@ def _hooks_of_memory(notes: Notes, memory: Any) -> Hooks:
 
 def _hooks_of_images(notes: Notes, bulk: Any, image: Any) -> Hooks:
     """What reads a layer, what knows a variable's address, and Volatility's objects."""
-    from volatility3.plugins.windows.stacktraces.base.decode.ranges import Extents
+    from winstacks.memory.decode.ranges import Extents
 
     read_extents, symbol = bulk.read_extents, image.symbol
     getattribute = objects.AggregateType.__getattr__

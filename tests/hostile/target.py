@@ -12,8 +12,6 @@ import logging
 import pathlib
 from typing import Any, Callable, Dict, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Set, Tuple
 
-from volatility3.plugins.windows.stacktraces.rows.columns import PLUGINS, WRITERS
-
 from tests import conftest  # noqa: F401  (our plugins, in front of any installed ones)
 from tests.forge import context, sample, sampleowners
 from tests.forge.kernel import Kernel
@@ -21,6 +19,7 @@ from tests.forge.locks import Sections
 from tests.forge.obj import ring
 from tests.support import remembered
 from tests.windows.test_owners_hostile import build as owners
+from winstacks.rows.columns import PLUGINS, WRITERS
 
 from . import attempt, memory, plugins
 from .belonging import Belonging

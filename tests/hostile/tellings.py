@@ -14,7 +14,7 @@ import functools
 import re
 from typing import Collection, Dict, Iterable, NamedTuple, Tuple
 
-from volatility3.plugins.windows.stacktraces.base.decode.status import Word
+from winstacks.memory.decode.status import Word
 
 from .members import Member
 

@@ -10,7 +10,6 @@ from typing import List, Union
 
 import pytest
 from volatility3.plugins.windows import tracefindings
-from volatility3.plugins.windows.stacktraces.findings.finding import LOW
 
 from tests.forge import context, kernels, real_sets
 from tests.forge.dump import Image
@@ -21,6 +20,7 @@ from tests.hostile.test_undamaged import REAL
 from tests.support import grid, real_trapframes, realtruth
 from tests.support.callstackimages import StackImage
 from tests.support.callstackimages86 import StackImage86
+from winstacks.findings.finding import LOW
 
 IMPLANTED = tuple(name for name in undamaged.BUILDERS if name.startswith("sample"))
 """The sample has an implant."""

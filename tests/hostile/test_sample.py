@@ -10,13 +10,13 @@ import re
 from typing import Callable, List
 
 import pytest
-from volatility3.plugins.windows.stacktraces.base.decode.status import Word
 
 from tests.hostile import cases, judging, tamper, tellings, untold
 from tests.hostile.cases import UNLINKED, Case
 from tests.hostile.judging import SAID, SILENT, UNCHANGED
 from tests.hostile.tamper import Attack, Result
 from tests.hostile.target import BUILDERS
+from winstacks.memory.decode.status import Word
 
 RUNS = 600
 """Writes of all images together."""

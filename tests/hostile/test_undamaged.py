@@ -8,8 +8,6 @@ import pathlib
 from typing import List, Set
 
 import pytest
-from volatility3.plugins.windows.stacktraces.base.decode.status import Word
-from volatility3.plugins.windows.stacktraces.rows.columns import PLUGINS, WRITERS
 
 from tests.conftest import SHARED
 from tests.forge import context, kernels, real_sets
@@ -21,6 +19,8 @@ from tests.hostile.judging import NEUTRAL
 from tests.hostile.target import answer_of
 from tests.support import poolscans, real_trapframes, realtruth
 from tests.windows import test_trapframes_real
+from winstacks.memory.decode.status import Word
+from winstacks.rows.columns import PLUGINS, WRITERS
 
 ORDINARY = {
     # Of what is not in the image: the forge leaves out what no test asks for, a real set what was not taken.

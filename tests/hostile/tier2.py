@@ -80,7 +80,7 @@ class Subject:
         return outcome, sorted((start, start + length) for start, length in noted)
 
     def _walk(self) -> pages.Tables:
-        from volatility3.plugins.windows.stacktraces.base.spaces import AddressSpaces
+        from winstacks.process.spaces import AddressSpaces
 
         memory.install(self.opened, self.data)
         spaces = list(AddressSpaces.list_spaces(self.opened.image))

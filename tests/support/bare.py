@@ -9,10 +9,11 @@ from typing import List
 
 from volatility3.framework import contexts
 from volatility3.framework.layers import physical
-from volatility3.plugins.windows.stacktraces.base import tables
-from volatility3.plugins.windows.stacktraces.base.decode.structure import Structures
-from volatility3.plugins.windows.stacktraces.base.image import ARCHES, Image
-from volatility3.plugins.windows.stacktraces.names.decode.unloadevents import EventLayout
+
+from winstacks.memory import tables
+from winstacks.memory.decode.structure import Structures
+from winstacks.memory.image import ARCHES, Image
+from winstacks.names.decode.unloadevents import EventLayout
 
 
 def image(pointer_size: int = 8, data: bytes = b"") -> Image:

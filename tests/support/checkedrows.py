@@ -7,15 +7,16 @@ from __future__ import annotations
 from typing import Any
 
 from volatility3.framework import renderers
-from volatility3.plugins.windows.stacktraces.rows.treegrid import RowNode
+
+from winstacks.rows.treegrid import RowNode
 
 
 def install() -> None:
     """Checks them from now on; a wrong row is a TypeError."""
-    make = RowNode.__init__
+    make: Any = RowNode.__init__
 
     def made(node: RowNode, *arguments: Any) -> None:
         make(node, *arguments)
         renderers.TreeNode._validate_values(node, node.values)
 
-    RowNode.__init__ = made
+    RowNode.__init__ = made  # type: ignore[assignment, method-assign]

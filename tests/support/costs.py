@@ -15,11 +15,12 @@ from volatility3.framework.layers import intel, physical
 from volatility3.framework.objects import templates
 from volatility3.framework.symbols import intermed
 from volatility3.plugins.windows import pslist
-from volatility3.plugins.windows.stacktraces.base import pages, vads
-from volatility3.plugins.windows.stacktraces.names import kernelmodules, moduleindex, usermodules
-from volatility3.plugins.windows.stacktraces.stacks.decode import calls_x64, walk_x64
 
 from benchmarks.images import Image
+from winstacks.memory import pages
+from winstacks.names import kernelmodules, moduleindex, usermodules
+from winstacks.process import vads
+from winstacks.stacks.decode import calls_x64, walk_x64
 
 from ..forge import context
 

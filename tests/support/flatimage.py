@@ -6,10 +6,9 @@ from __future__ import annotations
 
 from typing import Any, Optional
 
-from volatility3.plugins.windows.stacktraces.base.decode.ranges import Extents
-
 from tests.forge.module import Spec
 from tests.forge.pe import Pe
+from winstacks.memory.decode.ranges import Extents
 
 
 class Flat:

@@ -6,16 +6,15 @@ from __future__ import annotations
 
 from typing import Dict, Iterable, List, Tuple
 
-from volatility3.plugins.windows.stacktraces.base.decode.memory import Memory
-from volatility3.plugins.windows.stacktraces.base.decode.ranges import Extents
-from volatility3.plugins.windows.stacktraces.heaps.decode.block import Block
-from volatility3.plugins.windows.stacktraces.heaps.decode.blocks import HeapWalker
-from volatility3.plugins.windows.stacktraces.heaps.decode.entry import Lost
-from volatility3.plugins.windows.stacktraces.heaps.decode.nt import Heap, read_heap
-from volatility3.plugins.windows.stacktraces.heaps.decode.trace import BlockTrace, Traces
-
 from tests.forge import heap_layouts, heaps
 from tests.support import heaptypes
+from winstacks.heaps.decode.block import Block
+from winstacks.heaps.decode.blocks import HeapWalker
+from winstacks.heaps.decode.entry import Lost
+from winstacks.heaps.decode.nt import Heap, read_heap
+from winstacks.heaps.decode.trace import BlockTrace, Traces
+from winstacks.memory.decode.memory import Memory
+from winstacks.memory.decode.ranges import Extents
 
 BASE = 0x50000
 LOG = 0x2000000

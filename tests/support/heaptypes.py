@@ -8,13 +8,12 @@ import functools
 import pathlib
 from typing import Optional
 
-from volatility3.plugins.windows.stacktraces.base.decode.structure import Field, Structure, Structures
-from volatility3.plugins.windows.stacktraces.heaps.decode.contents import HeapTypes
-from volatility3.plugins.windows.stacktraces.heaps.decode.page import PageHeapTypes
-from volatility3.plugins.windows.stacktraces.heaps.decode.segmentheap import SegmentHeapTypes
-from volatility3.plugins.windows.stacktraces.heaps.decode.types import NtTypes
-
 from tests.forge import isf
+from winstacks.heaps.decode.contents import HeapTypes
+from winstacks.heaps.decode.page import PageHeapTypes
+from winstacks.heaps.decode.segmentheap import SegmentHeapTypes
+from winstacks.heaps.decode.types import NtTypes
+from winstacks.memory.decode.structure import Field, Structure, Structures
 
 TABLES = pathlib.Path(__file__).resolve().parents[2] / "symbols" / "windows" / "stacktraces"
 GENERATIONS = {"x64": ("6.2", "6.0", "5.2"), "x86": ("6.2", "6.0", "5.1")}

@@ -8,10 +8,6 @@ import dataclasses
 import struct
 from typing import Any, Dict, List
 
-from volatility3.plugins.windows.stacktraces.base.image import AddressSpace
-from volatility3.plugins.windows.stacktraces.base.spaces import AddressSpaces
-from volatility3.plugins.windows.stacktraces.names.symbolizer import SpaceNames, Symbolizer
-
 from tests.forge import kernels
 from tests.forge.context import Opened
 from tests.forge.kernel import Kernel
@@ -20,6 +16,9 @@ from tests.forge.pe import Function
 from tests.forge.process import Process
 from tests.forge.unloaded import UnloadedDll, unload_trace
 from tests.forge.vad import Vad
+from winstacks.memory.image import AddressSpace
+from winstacks.names.symbolizer import SpaceNames, Symbolizer
+from winstacks.process.spaces import AddressSpaces
 
 PLAIN, CHAINED = 0x5800, 0x5810
 """RVAs of unwind information in .rdata: of a whole function, and of a piece of the one at 0x1000."""

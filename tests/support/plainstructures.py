@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import Mapping, Optional, Tuple
 
-from volatility3.plugins.windows.stacktraces.base.decode.structure import Field, Structure, Structures
+from winstacks.memory.decode.structure import Field, Structure, Structures
 
 Members = Mapping[str, Field]
 

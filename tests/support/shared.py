@@ -9,7 +9,6 @@ from typing import Any, Callable, Dict
 
 import pyarrow.parquet as pq
 from volatility3.plugins.windows import traces
-from volatility3.plugins.windows.stacktraces.flat.imagefacts import Warnings
 
 from stackfleet.job import Reading
 from stackfleet.layout import piece_file
@@ -17,6 +16,7 @@ from stackfleet.reading import ImageTables
 from stackfleet.shares import WHOLE
 from stackfleet.writer import TableFiles
 from tests.forge.context import Opened
+from winstacks.flat.imagefacts import Warnings
 
 Tables = Dict[str, Any]
 

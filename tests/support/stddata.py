@@ -10,17 +10,17 @@ import struct
 from typing import Any, Dict, Iterable, List, Mapping, Optional, Tuple
 
 import pytest
-from volatility3.plugins.windows.stacktraces.base.decode.memory import Reader
-from volatility3.plugins.windows.stacktraces.base.decode.ranges import Extents
-from volatility3.plugins.windows.stacktraces.tracedb.decode import database as stdwalk
-from volatility3.plugins.windows.stacktraces.tracedb.decode import heaplog
-from volatility3.plugins.windows.stacktraces.tracedb.decode import proof as stdproof
-from volatility3.plugins.windows.stacktraces.tracedb.found import Layouts
 
 from tests.conftest import SHARED
 from tests.forge.real_sets import RealSet
 from tests.forge.std import Std
 from tests.support import bare
+from winstacks.memory.decode.memory import Reader
+from winstacks.memory.decode.ranges import Extents
+from winstacks.tracedb.decode import database as stdwalk
+from winstacks.tracedb.decode import heaplog
+from winstacks.tracedb.decode import proof as stdproof
+from winstacks.tracedb.found import Layouts
 
 COMMITTED = sorted((pathlib.Path(__file__).parents[1] / "data" / "real_std").glob("*.tar.xz"))
 _SHARED_SETS = sorted((SHARED / "real_std").glob("*.tar.xz"))

@@ -7,8 +7,6 @@ from __future__ import annotations
 import itertools
 from typing import Any, Dict, List, NamedTuple, Set, Tuple
 
-from volatility3.plugins.windows.stacktraces.traps.decode.frame import COLUMNS
-
 from tests.forge import trapentries as entries
 from tests.forge import trapframes
 from tests.forge.kernel import Kernel
@@ -16,6 +14,7 @@ from tests.forge.kernels import KnownKernel
 from tests.forge.thread import Thread
 from tests.forge.trapentries import X64, X86_BLUE, X86_OLD, Entry, Registers
 from tests.support.trapsets import FILLS, every_entry, expected_kind, filled, registers_64, registers_86
+from winstacks.traps.decode.frame import COLUMNS
 
 TOP_DISTANCE = {X64: 0x190, X86_OLD: 0x29C, X86_BLUE: 0x8C}
 PID = 1000

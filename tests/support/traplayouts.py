@@ -7,16 +7,15 @@ from __future__ import annotations
 import functools
 from typing import Dict, Mapping, Optional
 
-from volatility3.plugins.windows.stacktraces.base.decode.structure import Field, Structure, Structures
-from volatility3.plugins.windows.stacktraces.traps.decode.context import ContextForm, ExceptionFrames
-from volatility3.plugins.windows.stacktraces.traps.decode.frame import TrapForm
-from volatility3.plugins.windows.stacktraces.traps.decode.kinds_x64 import TrapForm64
-from volatility3.plugins.windows.stacktraces.traps.decode.kinds_x86 import TrapForm86
-
 from tests.conftest import ROOT
 from tests.forge import isf
 from tests.forge.isf import Isf
 from tests.support import real_trapframes
+from winstacks.memory.decode.structure import Field, Structure, Structures
+from winstacks.traps.decode.context import ContextForm, ExceptionFrames
+from winstacks.traps.decode.frame import TrapForm
+from winstacks.traps.decode.kinds_x64 import TrapForm64
+from winstacks.traps.decode.kinds_x86 import TrapForm86
 
 _FIVE_TWO = {
     "ExceptionRecord": Field(0xF0, 64),

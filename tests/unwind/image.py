@@ -9,8 +9,9 @@ import struct
 from typing import Dict, List, Optional, Tuple
 
 import pefile
-from volatility3.plugins.windows.stacktraces.names.decode.unwindinfo import ALLOC_LARGE, FunctionTable
-from volatility3.plugins.windows.stacktraces.stacks.decode.frames import CodeImage
+
+from winstacks.names.decode.unwindinfo import ALLOC_LARGE, FunctionTable
+from winstacks.stacks.decode.frames import CodeImage
 
 EXECUTABLE = 0x20000000
 

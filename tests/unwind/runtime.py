@@ -13,15 +13,10 @@ from __future__ import annotations
 import struct
 from typing import Dict, Generator, Iterator, NamedTuple, Optional, Tuple, Union
 
-from volatility3.plugins.windows.stacktraces.names.decode.unwindinfo import (
-    EHANDLER,
-    UHANDLER,
-    RuntimeFunction,
-    UnwindInfo,
-)
-from volatility3.plugins.windows.stacktraces.stacks.decode.frames import CodeImage, FindImage
-from volatility3.plugins.windows.stacktraces.stacks.decode.registers import Registers
-from volatility3.plugins.windows.stacktraces.stacks.decode.walk_x64 import Walker64
+from winstacks.names.decode.unwindinfo import EHANDLER, UHANDLER, RuntimeFunction, UnwindInfo
+from winstacks.stacks.decode.frames import CodeImage, FindImage
+from winstacks.stacks.decode.registers import Registers
+from winstacks.stacks.decode.walk_x64 import Walker64
 
 from .emulator import KEPT_XMM, Call, Import, Machine, Resume
 

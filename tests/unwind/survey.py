@@ -11,12 +11,12 @@ from __future__ import annotations
 import collections
 from typing import Counter, Iterable, List, Optional, Sequence, Set, Tuple
 
-from volatility3.plugins.windows.stacktraces.base.decode.status import Word
-from volatility3.plugins.windows.stacktraces.names.decode.unwindinfo import OPERATIONS
-from volatility3.plugins.windows.stacktraces.stacks.decode.frames import CodeImage, Frame
-from volatility3.plugins.windows.stacktraces.stacks.decode.registers import Registers
-from volatility3.plugins.windows.stacktraces.stacks.decode.step_x64 import LEAF, Unwinder
-from volatility3.plugins.windows.stacktraces.stacks.decode.walk_x64 import Walker64
+from winstacks.memory.decode.status import Word
+from winstacks.names.decode.unwindinfo import OPERATIONS
+from winstacks.stacks.decode.frames import CodeImage, Frame
+from winstacks.stacks.decode.registers import Registers
+from winstacks.stacks.decode.step_x64 import LEAF, Unwinder
+from winstacks.stacks.decode.walk_x64 import Walker64
 
 from .emulator import (
     IMPORT_FRAME,

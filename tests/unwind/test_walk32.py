@@ -14,15 +14,15 @@ import struct
 from typing import Callable, Counter, Dict, List, Optional, Set, Tuple
 
 import pytest
-from volatility3.plugins.windows.stacktraces.base.decode.status import Word
-from volatility3.plugins.windows.stacktraces.stacks.decode import dispatchers_x86
-from volatility3.plugins.windows.stacktraces.stacks.decode.frames import CodeImage, StackWalk
-from volatility3.plugins.windows.stacktraces.stacks.decode.functions_x86 import Functions
-from volatility3.plugins.windows.stacktraces.stacks.decode.registers import Registers32
-from volatility3.plugins.windows.stacktraces.stacks.decode.walk_x86 import Walker32
 
 from tests.support import traplayouts
 from tests.support.callstackimages86 import RECORD_SIZE, context32
+from winstacks.memory.decode.status import Word
+from winstacks.stacks.decode import dispatchers_x86
+from winstacks.stacks.decode.frames import CodeImage, StackWalk
+from winstacks.stacks.decode.functions_x86 import Functions
+from winstacks.stacks.decode.registers import Registers32
+from winstacks.stacks.decode.walk_x86 import Walker32
 
 from .build import Build, build
 from .emulator import x86

@@ -10,7 +10,6 @@ from typing import Any, Dict, List, Mapping
 
 import pytest
 from volatility3.cli import text_renderer
-from volatility3.plugins.windows.stacktraces.rows import columns
 
 from tests.forge import context, sample, vol
 from tests.forge.context import Opened
@@ -19,6 +18,7 @@ from tests.forge.module import Module
 from tests.forge.obj import Obj
 from tests.forge.process import Process
 from tests.windows.test_columns import CLASSES, STACKS
+from winstacks.rows import columns
 
 WIDTH = 120
 PROCESS, MODULE, FUNCTION = 14, 255, 4096

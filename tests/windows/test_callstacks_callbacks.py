@@ -8,7 +8,6 @@ import pathlib
 from typing import Dict, List, Tuple
 
 import pytest
-from volatility3.plugins.windows.stacktraces.threads.kernelstacks import MAX_SEGMENTS
 
 from tests.forge import context
 from tests.forge.context import Opened
@@ -18,6 +17,7 @@ from tests.support.callbackimages86 import CallbackImage86
 from tests.support.callstackimages import StackImage
 from tests.support.callstackimages86 import TRAP_FRAME, Wow64Threads
 from tests.windows.test_callstacks import MASK, Row, stacks
+from winstacks.process.kernelstacks import MAX_SEGMENTS
 
 X86 = ["xp-x86", "win7-x86", "win10-x86"]
 X64 = ["win7-x64", "win10-x64", "win11-x64"]

@@ -19,14 +19,14 @@ from volatility3.plugins.windows import (
     tracefindings,
     trapframes,
 )
-from volatility3.plugins.windows.stacktraces.names.symbolizer import SpaceNames
-from volatility3.plugins.windows.stacktraces.rows import columns
-from volatility3.plugins.windows.stacktraces.rows.columns import COLUMNS, KEYS, PLUGINS
 
 from tests.forge import context, sample
 from tests.forge.context import Opened
 from tests.support import grid
 from tests.support.grid import Node
+from winstacks.names.symbolizer import SpaceNames
+from winstacks.rows import columns
+from winstacks.rows.columns import COLUMNS, KEYS, PLUGINS
 
 CLASSES = {
     "gflags": gflags.GFlags,

@@ -9,7 +9,6 @@ from typing import Any, Dict, Iterator, List
 
 import pytest
 from volatility3.plugins.windows import gflags, locks, stacktracedb
-from volatility3.plugins.windows.stacktraces.base import vads
 
 from tests.forge import context, kernels, sample, sampleheaps
 from tests.forge.heaplog import HeapLog
@@ -19,6 +18,7 @@ from tests.forge.vad import Vad
 from tests.hostile.tamper import Target
 from tests.support import grid
 from tests.support.tracedkernels import KERNELS, new_kernel, put_database
+from winstacks.process import vads
 
 
 @pytest.fixture(scope="module")
@@ -135,7 +135,7 @@ def test_a_process_of_many_vads_leaves_others_theirs(
 
 
 def _vads(image: Any) -> Dict[int, int]:
-    from volatility3.plugins.windows.stacktraces.base.spaces import AddressSpaces
+    from winstacks.process.spaces import AddressSpaces
 
     read = image.part(vads.Vads)
     found = {each.pid: each for each in AddressSpaces.list_spaces(image) if each.pid >= 1000}

@@ -20,7 +20,6 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from volatility3.framework import interfaces
 from volatility3.plugins.windows import gflags, stacktracedb
-from volatility3.plugins.windows.stacktraces.tracedb.decode import backtraces
 
 from tests.forge import context, kernels, sample
 from tests.forge.context import Opened
@@ -30,6 +29,7 @@ from tests.forge.vad import Vad
 from tests.support import grid, stddata, stdrandom
 from tests.support.grid import Node, Row
 from tests.support.stdrandom import Plan
+from winstacks.tracedb.decode import backtraces
 
 PLACES = {"x64": 0x1A0000000, "x86": 0x02A00000}
 KERNEL_PLACES = {64: 0xFFFFFA8008000000, 32: 0x85000000}

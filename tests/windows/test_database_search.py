@@ -10,7 +10,6 @@ from typing import Any, Dict, List, Optional, Tuple
 
 import pytest
 from volatility3.plugins.windows import gflags, stacktracedb
-from volatility3.plugins.windows.stacktraces.tracedb.decode import proof
 
 from tests.forge import context, kernels, sample
 from tests.forge.context import Opened
@@ -22,6 +21,7 @@ from tests.forge.process import Process
 from tests.forge.std import Std
 from tests.support import grid
 from tests.support.grid import Node
+from winstacks.tracedb.decode import proof
 
 BASE = 0x1A0000000
 TRACES = 35

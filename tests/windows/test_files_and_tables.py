@@ -12,12 +12,12 @@ from typing import Any, Dict, List
 import pytest
 from volatility3.framework import exceptions, interfaces
 from volatility3.plugins.windows import gflags, handletraces, heaptraces, locks, stacktracedb, traces
-from volatility3.plugins.windows.stacktraces.base import tables
 
 from tests.forge import context, sample, vol
 from tests.forge.context import Opened
 from tests.forge.handles import HandleTable, named
 from tests.support.tracedkernels import new_kernel, put_database, traces_of
+from winstacks.memory import tables
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +57,7 @@ def test_a_missing_table_is_found_before_the_first_row(
 ) -> None:
     """And nothing else is said: whether there is anything to show is not known then."""
     made = request.getfixturevalue(image).construct(plugin)
-    monkeypatch.setattr(tables, "_BESIDE", tmp_path)
+    monkeypatch.setattr(tables, "_BESIDE", [tmp_path])
     with pytest.raises(exceptions.RenderException) as error:
         made.run()
     assert "windows/stacktraces/" in str(error.value) and "copy the 'symbols' folder" in str(error.value)
@@ -66,7 +66,7 @@ def test_a_missing_table_is_found_before_the_first_row(
 
 def test_every_table_is_looked_for(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of a kind with several generations one is enough: the others are of other Windows."""
-    own = tables._BESIDE
+    own = tables._BESIDE[0]
     files = sorted(own.glob("*.json"))
     kinds = {re.sub(r"-[0-9.]+-", "-", each.stem) for each in files}
     assert len(kinds) == 18
@@ -76,7 +76,7 @@ def test_every_table_is_looked_for(tmp_path: pathlib.Path, monkeypatch: pytest.M
         for each in files:
             if re.sub(r"-[0-9.]+-", "-", each.stem) != kind:
                 (folder / each.name).symlink_to(each)
-        monkeypatch.setattr(tables, "_BESIDE", folder)
+        monkeypatch.setattr(tables, "_BESIDE", [folder])
         arch = kind.rsplit("-", 1)[-1]
         with pytest.raises(tables.MissingTableError, match="copy the 'symbols' folder"):
             tables.check(arch)

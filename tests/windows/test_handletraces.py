@@ -9,9 +9,6 @@ from typing import Any, List, Optional, Tuple
 
 import pytest
 from volatility3.plugins.windows import handletraces
-from volatility3.plugins.windows.stacktraces.base import spaces
-from volatility3.plugins.windows.stacktraces.base.decode.status import Word, status
-from volatility3.plugins.windows.stacktraces.tracedb.finder import Databases
 
 from tests.forge import context, vol
 from tests.forge.handles import BADREF, CLOSE, OPEN, HandleTable, Ring, header_of, named
@@ -20,6 +17,9 @@ from tests.forge.paging import State
 from tests.forge.process import Process
 from tests.support import grid
 from tests.support.tracedkernels import KERNELS, new_kernel, put_database, traces_of
+from winstacks.memory.decode.status import Word, status
+from winstacks.process import spaces
+from winstacks.tracedb.finder import Databases
 
 COLUMNS = ("Handle", "Event", "ByPID", "ByTID", "Sequence", "ObjectType", "ObjectName", "Status")
 

@@ -9,13 +9,13 @@ from typing import List, Tuple
 
 import pytest
 from volatility3.plugins.windows import handletraces
-from volatility3.plugins.windows.stacktraces.handles import rings
 
 from tests.forge import context
 from tests.forge.handles import OPEN, HandleTable, Ring, named
 from tests.forge.kernel import Kernel
 from tests.support import grid
 from tests.support.tracedkernels import KERNELS, new_kernel
+from winstacks.handles import rings
 
 SAID = "contradicted: DebugInfo"
 

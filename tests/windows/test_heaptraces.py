@@ -12,13 +12,13 @@ from typing import List, Optional, Tuple
 
 import pytest
 from volatility3.plugins.windows import gflags, heaptraces
-from volatility3.plugins.windows.stacktraces.base import tables
 
 from tests.conftest import ROOT
 from tests.forge import context, heaps, lfh, pageheaps, segmentheaps
 from tests.forge.heaps import CAPTURE
 from tests.support import grid
 from tests.support.heapimage import HEAP, HeapImage, blocks, groups, owners, symbols
+from winstacks.memory import tables
 
 TABLES = ROOT / "symbols" / "windows" / "stacktraces"
 HPA = 0x02000000

@@ -10,10 +10,10 @@ import pathlib
 from typing import Tuple
 
 import pytest
-from volatility3.plugins.windows.stacktraces.heaps.decode import umdh
 
 from tests.forge import vol
 from tests.support.heapimage import HEAP, HeapImage
+from winstacks.heaps.decode import umdh
 
 pytestmark = pytest.mark.cli
 

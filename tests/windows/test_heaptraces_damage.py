@@ -11,14 +11,14 @@ from typing import List
 
 import pytest
 from volatility3.plugins.windows import heaptraces
-from volatility3.plugins.windows.stacktraces.base import spaces
-from volatility3.plugins.windows.stacktraces.base.decode.status import Word, status
-from volatility3.plugins.windows.stacktraces.heaps.decode import umdh
 
 from tests.forge import context, heaps
 from tests.forge.paging import State
 from tests.support import grid
 from tests.support.heapimage import HEAP, LIST, PID, HeapImage, blocks, groups, owners
+from winstacks.heaps.decode import umdh
+from winstacks.memory.decode.status import Word, status
+from winstacks.process import spaces
 
 PAGE = 0x1000
 KERNELS = [("win10-x64", False), ("win10-x86", False), ("win7-x64", True)]

@@ -7,16 +7,10 @@ from __future__ import annotations
 import pathlib
 from typing import List, Sequence, Tuple
 
-from volatility3.plugins.windows.stacktraces.heaps.decode import umdh
-from volatility3.plugins.windows.stacktraces.heaps.decode.umdh import (
-    Allocation,
-    UmdhHeap,
-    UmdhLog,
-    UmdhModule,
-)
-
 from tests.forge import pageheaps, segmentheaps
 from tests.support.heapimage import HEAP, HeapImage, groups
+from winstacks.heaps.decode import umdh
+from winstacks.heaps.decode.umdh import Allocation, UmdhHeap, UmdhLog, UmdhModule
 
 KERNEL = "win10-x64"
 

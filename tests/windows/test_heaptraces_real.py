@@ -9,11 +9,11 @@ from typing import Any, Dict, List, Mapping, Tuple
 
 import pytest
 from volatility3.plugins.windows.heaptraces import HeapTraces
-from volatility3.plugins.windows.stacktraces.heaps.decode import umdh
 
 from tests.conftest import SHARED
 from tests.forge import context, real_sets, vol
 from tests.support import grid, realtruth
+from winstacks.heaps.decode import umdh
 
 COMMITTED = sorted((pathlib.Path(__file__).parents[1] / "data" / "real_std").glob("*-heap.tar.xz"))
 REAL = [SHARED / "real_std" / f"{name}.tar.xz" for name in ("7601.24384-x64-heap", "19044.1766-x64-heap")]

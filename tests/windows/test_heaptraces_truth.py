@@ -9,10 +9,10 @@ from typing import Any, Dict, List, Tuple
 
 import pytest
 from volatility3.plugins.windows.heaptraces import HeapTraces
-from volatility3.plugins.windows.stacktraces.heaps.decode import umdh
 
 from tests.forge import context, real_sets
 from tests.support import grid, realtruth
+from winstacks.heaps.decode import umdh
 
 Row = Dict[str, Any]
 

@@ -10,10 +10,6 @@ from typing import Any, Dict, List, Tuple
 
 import pytest
 from volatility3.plugins.windows import locks, stacktracedb
-from volatility3.plugins.windows.stacktraces.base import spaces
-from volatility3.plugins.windows.stacktraces.base.decode.status import Word, status
-from volatility3.plugins.windows.stacktraces.locks import resources
-from volatility3.plugins.windows.stacktraces.locks.decode import criticalsection as buffers
 
 from tests.forge import context, vol
 from tests.forge.locks import Resources, Sections
@@ -21,6 +17,10 @@ from tests.forge.paging import State
 from tests.forge.std import Std
 from tests.support import grid
 from tests.support.tracedkernels import KERNELS, new_kernel, put_database, traces_of
+from winstacks.locks import resources
+from winstacks.locks.decode import criticalsection as buffers
+from winstacks.memory.decode.status import Word, status
+from winstacks.process import spaces
 
 
 @pytest.mark.parametrize(("name", "generation"), KERNELS)

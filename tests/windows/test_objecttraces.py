@@ -10,7 +10,6 @@ from typing import Any, List, Tuple
 
 import pytest
 from volatility3.plugins.windows import objecttraces
-from volatility3.plugins.windows.stacktraces.objects import lister
 
 from tests.forge import context, kernels, vol
 from tests.forge.handles import header_of, named
@@ -21,6 +20,7 @@ from tests.forge.paging import State
 from tests.forge.pe import guid_of
 from tests.support import grid
 from tests.support.tracedkernels import new_kernel, traces_of
+from winstacks.objects import lister
 
 COLUMNS = ("ObjectType", "ObjectName", "ImageFileName", "Event", "Count", "Tag", "Sequence", "Status")
 TRACED = ("win7-x86", "win7-x64", "win10-x86", "win10-x64", "win11-x64")

@@ -11,7 +11,6 @@ import duckdb
 import jsonschema
 import polars
 import pytest
-from volatility3.plugins.windows.stacktraces.flat.decode import schema
 
 from tests.conftest import ROOT, SHARED
 from tests.docs import jsonschemas, pages, tables
@@ -20,6 +19,7 @@ from tests.forge.context import Opened
 from tests.forge.kernel import Kernel
 from tests.support import flatfiles, grid, realtruth
 from tests.support.environments import system_process
+from winstacks.flat.decode import schema
 
 pytest.importorskip("volatility3.plugins.renderers.parquet_renderer")
 

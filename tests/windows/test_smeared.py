@@ -12,7 +12,6 @@ from collections import Counter
 from typing import Any, Callable, Dict, Iterator, List
 
 import pytest
-from volatility3.plugins.windows.stacktraces.base.decode.status import Word
 
 from tests.forge import sample
 from tests.forge.kernel import Kernel
@@ -21,6 +20,7 @@ from tests.forge.thread import TERMINATED
 from tests.hostile import undamaged
 from tests.hostile.judging import words
 from tests.hostile.target import Answer, Target, Write
+from winstacks.memory.decode.status import Word
 
 EXITED = 0x01D9_0000_0000_0000
 PLUGINS: Dict[str, Dict[str, Any]] = {

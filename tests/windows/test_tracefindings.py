@@ -11,14 +11,14 @@ from typing import Any, Dict, List
 import pytest
 from volatility3.framework import exceptions
 from volatility3.plugins.windows import pslist, tracefindings, traces
-from volatility3.plugins.windows.stacktraces.findings import registry
-from volatility3.plugins.windows.stacktraces.findings.finding import CONFIDENCES, SEVERITIES
-from volatility3.plugins.windows.stacktraces.findings.registry import CHECKS
 
 from tests.forge import context, sample, vol
 from tests.forge.context import Opened
 from tests.support import grid
 from tests.support.findingimages import PRIVATE, RETURNS, FindingImage, answered, found
+from winstacks.findings import registry
+from winstacks.findings.finding import CONFIDENCES
+from winstacks.options import CHECKS, SEVERITIES
 
 COLUMNS = [
     *("ImageId", "Severity", "Confidence", "Finding", "PID", "Process", "ProcessOffset", "TID", "Kind"),

@@ -9,13 +9,13 @@ from typing import Dict, List, Tuple
 
 import pytest
 from volatility3.plugins.windows import tracefindings, traces
-from volatility3.plugins.windows.stacktraces.findings.finding import LOW
 
 from tests.forge import context
 from tests.forge.context import Opened
 from tests.support import grid
 from tests.support.clean import images
 from tests.support.clean.images import KERNELS, Clean
+from winstacks.findings.finding import LOW
 
 Built = Tuple[Clean, Opened]
 

@@ -16,14 +16,14 @@ import jsonschema
 import pytest
 from volatility3.framework import exceptions
 from volatility3.plugins.windows import tracegraph, traces
-from volatility3.plugins.windows.stacktraces.pages import formats, html
-from volatility3.plugins.windows.stacktraces.pages.prefixes import MAX_SUM, Prefixes
 
 from tests.conftest import ROOT
 from tests.forge import context, real_sets, sample, vol
 from tests.forge.context import Opened
 from tests.support import grid, nodemodules, realtruth
 from tests.support.browser import Browser, Page
+from winstacks.pages import formats, html
+from winstacks.pages.prefixes import MAX_SUM, Prefixes
 
 Row = Dict[str, Any]
 

@@ -14,9 +14,6 @@ from typing import Any, Dict
 import pytest
 from volatility3.framework import constants
 from volatility3.plugins.windows import traceimage, traces
-from volatility3.plugins.windows.stacktraces.flat import imagefacts
-from volatility3.plugins.windows.stacktraces.flat.decode import schema
-from volatility3.plugins.windows.stacktraces.flat.imagefacts import ImageFacts
 
 from tests.conftest import ROOT
 from tests.forge import context, kernels, sample, vol
@@ -26,6 +23,9 @@ from tests.forge.obj import CREATED
 from tests.forge.paging import State
 from tests.support import grid
 from tests.support.environments import set_time, system_process
+from winstacks.flat import imagefacts
+from winstacks.flat.decode import schema
+from winstacks.flat.imagefacts import ImageFacts
 
 ALL = ("xp-x86", "win7-x86", "win10-x86", "2003-x64", "win7-x64", "win10-x64", "win11-x64")
 HOUR = 36_000_000_000

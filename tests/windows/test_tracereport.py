@@ -12,11 +12,11 @@ from typing import Any, Dict, Iterator, List
 
 import pytest
 from volatility3.plugins.windows import tracefindings, traceimage, tracereport, traces
-from volatility3.plugins.windows.stacktraces.pages import html
 
 from tests.forge import context, sample, vol
 from tests.support import grid, pagedata
 from tests.support.browser import Browser, Page
+from winstacks.pages import html
 
 Row = Dict[str, Any]
 PARTS = ["findings", "image", "locks", "graph", "threads", "heaps"]

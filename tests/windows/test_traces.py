@@ -10,10 +10,6 @@ from typing import Any, Dict, List
 import pytest
 from volatility3.framework import exceptions
 from volatility3.plugins.windows import gflags, pslist, traceframes, traces, trapframes
-from volatility3.plugins.windows.stacktraces.base.decode.status import Word
-from volatility3.plugins.windows.stacktraces.flat.decode import schema
-from volatility3.plugins.windows.stacktraces.flat.frames import FlatFrames
-from volatility3.plugins.windows.stacktraces.names.symbolizer import Symbolizer
 
 from tests.forge import context, sample
 from tests.forge.context import Opened
@@ -23,6 +19,10 @@ from tests.forge.locks import Resources
 from tests.support import flattables, grid
 from tests.support.callstackimages import StackImage
 from tests.support.tracedkernels import new_kernel, put_database, traces_of
+from winstacks.flat.decode import schema
+from winstacks.flat.frames import FlatFrames
+from winstacks.memory.decode.status import Word
+from winstacks.names.symbolizer import Symbolizer
 
 
 def xp() -> Image:

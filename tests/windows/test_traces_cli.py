@@ -10,9 +10,9 @@ import pathlib
 from typing import Any, Dict, List, NamedTuple
 
 import pytest
-from volatility3.plugins.windows.stacktraces.flat.decode import schema
 
 from tests.forge import sample, vol
+from winstacks.flat.decode import schema
 
 
 class Saved(NamedTuple):

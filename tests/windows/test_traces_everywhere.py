@@ -9,7 +9,6 @@ from typing import Any, Callable, Dict
 
 import pytest
 from volatility3.plugins.windows import trapframes
-from volatility3.plugins.windows.stacktraces.flat.decode import schema
 
 from tests.forge import context, sample
 from tests.forge.context import Opened
@@ -18,6 +17,7 @@ from tests.support.callstackimages import StackImage
 from tests.support.callstackimages86 import StackImage86
 from tests.support.heapimage import HEAP, HeapImage
 from tests.support.tracedkernels import KERNELS, new_kernel, put_database, traces_of
+from winstacks.flat.decode import schema
 
 from .test_traces_gaps import holes
 

@@ -9,7 +9,6 @@ from typing import Any, Dict, List
 
 import pytest
 from volatility3.plugins.windows import traceimage
-from volatility3.plugins.windows.stacktraces.flat.decode import schema
 
 from tests.forge import context
 from tests.forge.context import Opened
@@ -22,6 +21,7 @@ from tests.forge.process import Process
 from tests.support import flattables, grid
 from tests.support.heapimage import HEAP, PID, HeapImage
 from tests.support.tracedkernels import new_kernel, put_database, traces_of
+from winstacks.flat.decode import schema
 
 PAGE = 0x1000
 

@@ -8,13 +8,13 @@ import pathlib
 from typing import Any, Dict, Tuple
 
 import pytest
-from volatility3.plugins.windows.stacktraces.flat import recorded
 
 from tests.forge import context
 from tests.forge.context import Opened
 from tests.forge.locks import Resources
 from tests.support import flattables
 from tests.support.tracedkernels import KERNELS, new_kernel, put_database, traces_of
+from winstacks.flat import recorded
 
 
 def shared(name: str, generation: str, folder: pathlib.Path) -> Tuple[Opened, Dict[str, str]]:

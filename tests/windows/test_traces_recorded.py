@@ -9,8 +9,6 @@ from typing import Any, Dict, List, Tuple
 
 import pytest
 from volatility3.plugins.windows import handletraces
-from volatility3.plugins.windows.stacktraces.flat import recorded
-from volatility3.plugins.windows.stacktraces.flat.stack import Distinct
 
 from tests.forge import context, heap_layouts, heaplist, sample
 from tests.forge.context import Opened
@@ -23,6 +21,8 @@ from tests.forge.objecttraces import Event, ObjectTraces
 from tests.forge.std import Std
 from tests.support import flattables, grid
 from tests.support.tracedkernels import new_kernel, put_database, traces_of
+from winstacks.flat import recorded
+from winstacks.flat.stack import Distinct
 
 HEAP, LIST, LOG = 0x1D290000000, 0x1D28F000000, 0x1D28D000070
 MOST = {"std": 32, "heaplog": 32, "heap": 32, "lock": 32, "handle": 16, "object": 16}

@@ -8,14 +8,14 @@ import pathlib
 from typing import Callable, Dict, List, Optional
 
 import pytest
-from volatility3.plugins.windows.stacktraces.rows import traps
-from volatility3.plugins.windows.stacktraces.traps.decode.frame import words
 
 from tests.forge import kernels, vol
 from tests.forge.kernels import KnownKernel
 from tests.hostile import forking
 from tests.support.trapforge import TrapImage
 from tests.support.trapimages import LiveImage
+from winstacks.rows import traps
+from winstacks.traps.decode.frame import words
 
 OWN = ("xp-x86", "win7-x86", "win10-x86", "2003-x64", "win7-x64", "win10-x64", "win11-x64")
 REAL = (

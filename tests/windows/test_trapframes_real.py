@@ -9,7 +9,6 @@ import re
 from typing import Dict, List, Tuple
 
 import pytest
-from volatility3.plugins.windows.stacktraces.traps.decode.frame import COLUMNS
 
 from tests.forge import isf, kernels
 from tests.forge.kernel import Kernel
@@ -17,7 +16,8 @@ from tests.forge.kernels import KnownKernel
 from tests.support import real_trapframes, traplayouts
 from tests.support.real_trapframes import RealFrame
 from tests.support.trapimages import LiveImage, Row, with_functions
-from tests.windows.stacktraces.traps.decode.test_frame import X86_TO_COLUMN
+from tests.winstacks.traps.decode.test_frame import X86_TO_COLUMN
+from winstacks.traps.decode.frame import COLUMNS
 
 pytestmark = pytest.mark.shared
 

@@ -10,7 +10,6 @@ from typing import Any, Dict, List, Set, Tuple
 
 import pytest
 from volatility3.plugins.windows import tracereport
-from volatility3.plugins.windows.stacktraces.flat.decode.waitgraph import cycles
 
 from tests.forge import context, sample
 from tests.support import deadlockimages, grid, pagedata
@@ -24,6 +23,7 @@ from tests.support.deadlockimages import (
     THIRD,
     Scenario,
 )
+from winstacks.flat.decode.waitgraph import cycles
 
 DEADLOCK = Scenario()
 

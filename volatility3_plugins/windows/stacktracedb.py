@@ -1,39 +1,12 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
 
-from __future__ import annotations
-
-import itertools
-import logging
-from typing import TYPE_CHECKING, Iterable, Iterator, List
+from typing import List
 
 from volatility3.framework import interfaces
+from volatility3.plugins.windows import winstacks_library
 
-from .stacktraces.base import bulk, globalflag
-from .stacktraces.base.decode.status import status
-from .stacktraces.base.image import AddressSpace, Image
-from .stacktraces.base.spaces import AddressSpaces
-from .stacktraces.names.symbolizer import Symbolizer
-from .stacktraces.rows import options, plugin
-from .stacktraces.rows.frames import SpaceStacks
-from .stacktraces.rows.grid import Row
-from .stacktraces.rows.options import Asked
-from .stacktraces.tracedb.decode import backtraces
-from .stacktraces.tracedb.decode.database import StdDatabase
-from .stacktraces.tracedb.decode.heaplog import HeapLog
-from .stacktraces.tracedb.decode.judge import Trace
-from .stacktraces.tracedb.finder import Databases
-from .stacktraces.tracedb.found import Database
-
-if TYPE_CHECKING:
-    from .stacktraces.rows.traces import TraceRows
-
-vollog = logging.getLogger(__name__)
-
-_NO_DATABASE = (
-    "No stack trace database: the kernel keeps one when NtGlobalFlag has +kst 0x2000, "
-    "a process when its own has +ust 0x1000 (windows.gflags shows the flags)"
-)
+options = winstacks_library.options(__file__)
 
 
 class StackTraceDb(interfaces.plugins.PluginInterface):
@@ -49,7 +22,7 @@ class StackTraceDb(interfaces.plugins.PluginInterface):
     @classmethod
     def get_requirements(cls) -> List[interfaces.configuration.RequirementInterface]:
         return [
-            *options.helpers(databases=Databases, symbolizer=Symbolizer),
+            *options.kernel(),
             options.pid(zero_means="the kernel"),
             options.numbers("index", "Show only the back traces with these indices, and check no others"),
             *options.selecting("back traces"),
@@ -64,99 +37,7 @@ class StackTraceDb(interfaces.plugins.PluginInterface):
             options.fetch_symbols(),
         ]
 
-    def _generator(self) -> Iterator[Row]:
-        from .stacktraces.rows.traces import TraceRows, missing, unread
-
-        with plugin.Listing(self, _NO_DATABASE, "back traces") as listing:
-            image = options.image(self)
-            names = options.symbolizer(self, image)
-            stacks = SpaceStacks(names)
-            finder = Databases(image, names.indexes)
-            listed = list(AddressSpaces.list_spaces(image, self.config.get("pid")))
-            objections = 0
-            for space in listing.each(listed, _work, len(listed)):
-                listing.nothing = plugin.advice(image, _NO_DATABASE)
-                found = finder.search(space, self.config.get("carve", False))
-                flags = globalflag.read(image, space)
-                objection = missing(space, flags, finder.missing(space, found, flags))
-                if objection:
-                    objections += 1
-                    vollog.warning(objection)
-                if space.status or space.remark:
-                    yield 0, unread(space)
-                for each in found.databases:
-                    listing.found = True
-                    rows = TraceRows(image, each, stacks.of(space))
-                    yield from self._database(image, finder, each, rows, listing)
-            listing.unread = objections == len(listed)
-
-    def _database(
-        self, image: Image, finder: Databases, database: Database, rows: TraceRows, listing: plugin.Listing
-    ) -> Iterator[Row]:
-        listing.matched = listing.matched or self.config.get("dump", False)
-        said = database.status
-        dump, carve = self.config.get("dump", False), self.config.get("carve", False)
-        wanted = self.config.get("index")
-        picked = finder.pick(database, set(wanted)) if wanted and not (dump or carve) else None
-        if picked is not None:
-            yield 0, rows.database(database.header, said, plugin.DISABLED)
-            yield from self._traces(rows, picked, listing)
-            return
-        opened = finder.open(database)
-        if opened is None:
-            yield 0, rows.database(None, said, plugin.FAILED if dump else plugin.DISABLED)
-            return
-        said = status(said, opened.status)
-        if isinstance(opened, HeapLog):
-            unreadable = opened.figures().unreadable
-            yield 0, rows.heaplog(opened.trace_count, said)
-        else:
-            unreadable = opened.unreadable
-            file_name = self._dump(image, finder, database, opened) if dump else plugin.DISABLED
-            yield 0, rows.database(opened.header, said, file_name)
-        where = (
-            f"Process {database.space.pid} ({database.space.arch}), {database.kind} at {database.address:#x}"
-        )
-        if unreadable:
-            vollog.warning(f"{where}: {unreadable} bytes of the used parts are not in the image")
-        if isinstance(opened, StdDatabase) and opened.unlisted:
-            vollog.warning(f"{where}: {opened.unlisted} more index slots lead to no entry; they have no row")
-        if not dump:
-            with plugin.collector_paused():
-                traces = listing.many(opened.traces(carve), _work(database.space))
-                yield from self._traces(rows, traces, listing)
-
-    def _traces(self, rows: TraceRows, traces: Iterable[Trace], listing: plugin.Listing) -> Iterator[Row]:
-        if listing.asked.wanted("index"):
-            traces = _indexed(traces, listing.asked)
-        if not listing.selection.everything:
-            traces = rows.selected(listing.selection, traces)
-        if self.config.get("fold", False):
-            return listing.noting(zip(itertools.repeat(0), map(rows.folded, traces)))
-        return listing.noting(itertools.chain.from_iterable(map(rows.unfolded, traces)))
-
-    def _dump(self, image: Image, finder: Databases, database: Database, opened: StdDatabase) -> str:
-        """Writes RTL_PROCESS_BACKTRACES; returns the name of the file."""
-        space = database.space
-        address = bulk.masked(image.layer_of(space), database.address)
-        name = f"backtraces.{space.pid}.{space.arch}.{address:x}.bin"
-        layout = finder.layouts(space).backtraces
-        return plugin.write_file(self, name, backtraces.encode(opened.buffer(), opened.records(), layout))
-
     def run(self) -> interfaces.renderers.TreeGrid:
-        from .stacktraces.rows.traces import TRACES
+        from winstacks.commands import stacktracedb
 
-        return plugin.tree(self, TRACES, self._generator())
-
-
-def _indexed(traces: Iterable[Trace], asked: Asked) -> Iterator[Trace]:
-    """Yields the traces with one of the indices that --index asks for."""
-    wanted = asked.wanted("index")
-    for trace in traces:
-        if trace.trace_index in wanted:
-            asked.saw("index", trace.trace_index)
-            yield trace
-
-
-def _work(space: AddressSpace) -> str:
-    return f"Reading the databases of process {space.pid}"
+        return stacktracedb.StackTraceDb(self).run()

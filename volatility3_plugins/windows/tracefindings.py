@@ -1,22 +1,13 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
 
-from __future__ import annotations
-
-from typing import Iterator, List
+from typing import List
 
 from volatility3.framework import interfaces
 from volatility3.framework.configuration import requirements
-from volatility3.plugins.windows import thrdscan
+from volatility3.plugins.windows import winstacks_library
 
-from .stacktraces.findings.finding import SEVERITIES
-from .stacktraces.findings.registry import CHECKS, Findings
-from .stacktraces.flat.stack import FlatStack
-from .stacktraces.flat.traces import FlatTraces
-from .stacktraces.rows import options
-from .stacktraces.rows.grid import Row
-from .stacktraces.rows.plugin import Listing, collector_paused, tree
-from .stacktraces.threads.lister import Threads
+options = winstacks_library.options(__file__)
 
 
 class TraceFindings(interfaces.plugins.PluginInterface):
@@ -32,17 +23,17 @@ class TraceFindings(interfaces.plugins.PluginInterface):
     @classmethod
     def get_requirements(cls) -> List[interfaces.configuration.RequirementInterface]:
         return [
-            *options.helpers(findings=Findings, traces=FlatTraces, threads=Threads),
-            options.version("thrdscan", thrdscan.ThrdScan),
+            *options.kernel(),
+            options.thread_scan(),
             requirements.ListRequirement(
                 name="check",
                 element_type=str,
-                description=f"Run only these checks: {', '.join(CHECKS)}",
+                description=f"Run only these checks: {', '.join(options.CHECKS)}",
                 optional=True,
             ),
             requirements.StringRequirement(
                 name="severity",
-                description=f"Show only findings that are so severe or more: {', '.join(SEVERITIES)}",
+                description=f"Show only findings that are so severe or more: {', '.join(options.SEVERITIES)}",
                 optional=True,
             ),
             options.pid(zero_means="the kernel"),
@@ -56,28 +47,7 @@ class TraceFindings(interfaces.plugins.PluginInterface):
             options.fetch_symbols(),
         ]
 
-    def _generator(self) -> Iterator[Row]:
-        from .stacktraces.rows import findings as rows
-
-        checks = rows.chosen(self, "check", CHECKS)
-        severities = rows.severities(self)
-        pids = tuple(self.config.get("pid") or ())
-        with Listing(self) as listing:
-            image = options.image(self)
-            symbolizer = options.symbolizer(self, image)
-            findings = Findings(symbolizer, checks, pids, self.config.get("scan", False), collector_paused)
-            for _ in listing.each(findings.examine(), _work):
-                pass
-            yield from rows.rows(image, findings.found(), severities)
-
     def run(self) -> interfaces.renderers.TreeGrid:
-        from .stacktraces.rows import findings as rows
+        from winstacks.commands import tracefindings
 
-        check = self.config.get("explain")
-        if check is not None:
-            return rows.explained(check)
-        return tree(self, rows.FINDINGS, self._generator())
-
-
-def _work(stack: FlatStack) -> str:
-    return f"Checking the stacks of kind {stack.kind} of process {stack.space.pid}"
+        return tracefindings.TraceFindings(self).run()

@@ -1,16 +1,12 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
 
-from typing import Iterator, List
+from typing import List
 
 from volatility3.framework import interfaces
+from volatility3.plugins.windows import winstacks_library
 
-from .stacktraces.flat.stack import FlatWanted
-from .stacktraces.flat.tables import FlatTables
-from .stacktraces.rows import flat as rows
-from .stacktraces.rows import options
-from .stacktraces.rows.grid import Row
-from .stacktraces.rows.plugin import Listing
+options = winstacks_library.options(__file__)
 
 
 class TraceFrames(interfaces.plugins.PluginInterface):
@@ -24,15 +20,9 @@ class TraceFrames(interfaces.plugins.PluginInterface):
 
     @classmethod
     def get_requirements(cls) -> List[interfaces.configuration.RequirementInterface]:
-        return rows.requirements_of_flat("stacks")
-
-    def _generator(self, wanted: FlatWanted) -> Iterator[Row]:
-        with Listing(self, rows.NOTHING, "stacks") as listing:
-            image = options.image(self)
-            table = rows.FrameTable(FlatTables(image))
-            for stack in rows.stacks(self, image, listing, wanted):
-                yield from table.rows(stack)
+        return options.stack_list("stacks")
 
     def run(self) -> interfaces.renderers.TreeGrid:
-        options.check(self)
-        return rows.tree("traceframes", self._generator(rows.wanted(self)))
+        from winstacks.commands import traceframes
+
+        return traceframes.TraceFrames(self).run()

@@ -1,17 +1,12 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
 
-from typing import Iterator, List
+from typing import List
 
 from volatility3.framework import interfaces
+from volatility3.plugins.windows import winstacks_library
 
-from .stacktraces.flat.imagefacts import Totals, Warnings, gather
-from .stacktraces.flat.stack import FlatWanted
-from .stacktraces.flat.tables import image_values
-from .stacktraces.rows import flat as rows
-from .stacktraces.rows import options
-from .stacktraces.rows.grid import NOT_AVAILABLE, Row
-from .stacktraces.rows.plugin import Listing
+options = winstacks_library.options(__file__)
 
 
 class TraceImage(interfaces.plugins.PluginInterface):
@@ -28,19 +23,11 @@ class TraceImage(interfaces.plugins.PluginInterface):
     @classmethod
     def get_requirements(cls) -> List[interfaces.configuration.RequirementInterface]:
         return [
-            *rows.requirements_of_flat("stacks"),
-            rows.sha256(),
+            *options.stack_list("stacks"),
+            options.sha256(),
         ]
 
-    def _generator(self, wanted: FlatWanted) -> Iterator[Row]:
-        with Warnings() as warnings:
-            image, totals = options.image(self), Totals()
-            with Listing(self, rows.NOTHING, "stacks") as listing:
-                for _ in rows.stacks(self, image, listing, wanted, totals):
-                    pass
-            facts = gather(image, totals, warnings, self.config.get("sha256", False))
-            yield rows.FlatCells("traceimage", NOT_AVAILABLE).row(image_values(facts))
-
     def run(self) -> interfaces.renderers.TreeGrid:
-        options.check(self)
-        return rows.tree("traceimage", self._generator(rows.wanted(self)))
+        from winstacks.commands import traceimage
+
+        return traceimage.TraceImage(self).run()

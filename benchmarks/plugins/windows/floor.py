@@ -7,8 +7,9 @@ from volatility3.framework import interfaces, renderers
 from volatility3.framework.configuration import requirements
 from volatility3.framework.renderers import format_hints
 from volatility3.plugins.windows import info
-from volatility3.plugins.windows.stacktraces.rows import flat, stacks, traces
-from volatility3.plugins.windows.stacktraces.rows.treegrid import RowGrid
+
+from winstacks.rows import flat, stacks, traces
+from winstacks.rows.treegrid import RowGrid
 
 Columns = Sequence[Tuple[str, type]]
 Known = Dict[str, object]

@@ -6,16 +6,17 @@ from typing import Callable, Dict, Iterator, List, Tuple
 
 from volatility3.framework import constants, interfaces, renderers
 from volatility3.framework.configuration import requirements
-from volatility3.plugins.windows.stacktraces.base import tables
-from volatility3.plugins.windows.stacktraces.base.image import Image
-from volatility3.plugins.windows.stacktraces.base.spaces import AddressSpaces
-from volatility3.plugins.windows.stacktraces.names.moduleindex import ModuleIndexes
-from volatility3.plugins.windows.stacktraces.names.pdbsymbols import PdbSymbols
-from volatility3.plugins.windows.stacktraces.tracedb.decode import backtraces
-from volatility3.plugins.windows.stacktraces.tracedb.decode.database import StdDatabase
-from volatility3.plugins.windows.stacktraces.tracedb.decode.header import Header, bounds
-from volatility3.plugins.windows.stacktraces.tracedb.finder import Databases
-from volatility3.plugins.windows.stacktraces.tracedb.found import Database
+
+from winstacks.memory import tables
+from winstacks.memory.image import Image
+from winstacks.names.moduleindex import ModuleIndexes
+from winstacks.names.pdbsymbols import PdbSymbols
+from winstacks.process.spaces import AddressSpaces
+from winstacks.tracedb.decode import backtraces
+from winstacks.tracedb.decode.database import StdDatabase
+from winstacks.tracedb.decode.header import Header, bounds
+from winstacks.tracedb.finder import Databases
+from winstacks.tracedb.found import Database
 
 SAMPLE = 500
 DEPTH = 16

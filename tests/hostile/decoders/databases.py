@@ -7,15 +7,14 @@ from __future__ import annotations
 import functools
 from typing import Iterator, List, Tuple
 
-from volatility3.plugins.windows.stacktraces.base.decode import status as words
-from volatility3.plugins.windows.stacktraces.tracedb.decode import backtraces, heaplog, status
-from volatility3.plugins.windows.stacktraces.tracedb.decode import database as stdwalk
-from volatility3.plugins.windows.stacktraces.tracedb.decode import proof as stdproof
-
 from tests.forge.heaplog import HeapLog
 from tests.forge.std import Std
 from tests.forge.std_layouts import ALL
 from tests.support import stddata
+from winstacks.memory.decode import status as words
+from winstacks.tracedb.decode import backtraces, heaplog, status
+from winstacks.tracedb.decode import database as stdwalk
+from winstacks.tracedb.decode import proof as stdproof
 
 from .target import Target, Template
 

@@ -7,14 +7,13 @@ from __future__ import annotations
 import functools
 from typing import Callable, Iterator, List, Set, Tuple
 
-from volatility3.plugins.windows.stacktraces.base.decode.memory import Memory
-from volatility3.plugins.windows.stacktraces.heaps.decode import contents, page, segmentheap
-from volatility3.plugins.windows.stacktraces.heaps.decode.blocks import HeapWalker
-from volatility3.plugins.windows.stacktraces.heaps.decode.trace import BlockTrace, Traces
-
 from tests.forge import lfh, pageheaps, segmentheaps
 from tests.support import heapforms, heaptypes
 from tests.support.heapforms import BASE, MODERN, OLD, Records
+from winstacks.heaps.decode import contents, page, segmentheap
+from winstacks.heaps.decode.blocks import HeapWalker
+from winstacks.heaps.decode.trace import BlockTrace, Traces
+from winstacks.memory.decode.memory import Memory
 
 from .target import Target, Template
 

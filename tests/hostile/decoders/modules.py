@@ -9,15 +9,14 @@ import functools
 import struct
 from typing import Iterator, List
 
-from volatility3.plugins.windows.stacktraces.base.decode import text
-from volatility3.plugins.windows.stacktraces.names.decode import pe as peheaders
-from volatility3.plugins.windows.stacktraces.names.decode import pe as peimage
-from volatility3.plugins.windows.stacktraces.names.decode import rules, unloadevents, unwindinfo
-from volatility3.plugins.windows.stacktraces.names.decode.unwindinfo import FunctionTable
-
 from tests.forge.unloaded import UnloadedDll, unload_trace
 from tests.support import bare, namedimage
 from tests.support.flatimage import Flat, flat, pe
+from winstacks.memory.decode import text
+from winstacks.names.decode import pe as peheaders
+from winstacks.names.decode import pe as peimage
+from winstacks.names.decode import rules, unloadevents, unwindinfo
+from winstacks.names.decode.unwindinfo import FunctionTable
 
 from .target import Target
 

@@ -8,18 +8,18 @@ import functools
 import struct
 from typing import Iterator, List, Optional, Tuple
 
-from volatility3.plugins.windows.stacktraces.base.decode import handletable, links
-from volatility3.plugins.windows.stacktraces.base.decode.ranges import Extents
-from volatility3.plugins.windows.stacktraces.handles.decode import handle_ring
-from volatility3.plugins.windows.stacktraces.heaps.decode import umdh
-from volatility3.plugins.windows.stacktraces.locks.decode import criticalsection, eresource
-from volatility3.plugins.windows.stacktraces.objects.decode import objecttrace
-
-from tests.windows.stacktraces.base.decode import test_handletable
-from tests.windows.stacktraces.handles.decode import test_handle_ring
-from tests.windows.stacktraces.heaps.decode import test_umdh
-from tests.windows.stacktraces.locks.decode import test_criticalsection, test_eresource
-from tests.windows.stacktraces.objects.decode import test_objecttrace
+from tests.winstacks.handles.decode import test_handle_ring
+from tests.winstacks.heaps.decode import test_umdh
+from tests.winstacks.locks.decode import test_criticalsection, test_eresource
+from tests.winstacks.objects.decode import test_objecttrace
+from tests.winstacks.process.decode import test_handletable
+from winstacks.handles.decode import handle_ring
+from winstacks.heaps.decode import umdh
+from winstacks.locks.decode import criticalsection, eresource
+from winstacks.memory.decode import links
+from winstacks.memory.decode.ranges import Extents
+from winstacks.objects.decode import objecttrace
+from winstacks.process.decode import handletable
 
 from .target import Decode, Target
 

@@ -8,19 +8,18 @@ import functools
 import struct
 from typing import Iterator, List, Optional, Tuple
 
-from volatility3.plugins.windows.stacktraces.base.decode.ranges import Extents
-from volatility3.plugins.windows.stacktraces.base.decode.status import status, text
-from volatility3.plugins.windows.stacktraces.names.decode.unwindinfo import FunctionTable
-from volatility3.plugins.windows.stacktraces.stacks.decode.frames import MAX_FRAMES, CodeImage, StackWalk
-from volatility3.plugins.windows.stacktraces.stacks.decode.registers import Registers, Registers32
-from volatility3.plugins.windows.stacktraces.stacks.decode.walk_x64 import Walker64
-from volatility3.plugins.windows.stacktraces.stacks.decode.walk_x86 import TRAP_MARK, Walker32
-from volatility3.plugins.windows.stacktraces.traps.decode.frame import TrapBounds, TrapForm
-
 from tests.forge import kernels, trapentries, trapframes
 from tests.forge.trapentries import X64, X86_BLUE, X86_OLD
 from tests.support import traplayouts
 from tests.support.trapsets import every_entry, filled, registers_64, registers_86
+from winstacks.memory.decode.ranges import Extents
+from winstacks.memory.decode.status import status, text
+from winstacks.names.decode.unwindinfo import FunctionTable
+from winstacks.stacks.decode.frames import MAX_FRAMES, CodeImage, StackWalk
+from winstacks.stacks.decode.registers import Registers, Registers32
+from winstacks.stacks.decode.walk_x64 import Walker64
+from winstacks.stacks.decode.walk_x86 import TRAP_MARK, Walker32
+from winstacks.traps.decode.frame import TrapBounds, TrapForm
 
 from .target import Target
 

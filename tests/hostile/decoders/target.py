@@ -7,7 +7,7 @@ from __future__ import annotations
 import itertools
 from typing import Callable, Iterable, List, NamedTuple, Tuple
 
-from volatility3.plugins.windows.stacktraces.base.decode.ranges import Extents
+from winstacks.memory.decode.ranges import Extents
 
 Decode = Callable[[bytes, bytes], None]
 

@@ -1,0 +1,68 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""The check of debug registers."""
+
+from __future__ import annotations
+
+import pathlib
+
+import pytest
+
+from tests.forge import context
+from tests.support.findingimages import ALL, TID, FindingImage, found
+from winstacks.findings import debug_registers
+from winstacks.findings.facts import CheckFacts
+from winstacks.flat.traces import FlatTraces
+from winstacks.names.symbolizer import Symbolizer
+
+CHECK = "debug_registers"
+ENABLED = 0x401
+"""Dr7 with the first breakpoint, for execution, and the bit that is always set."""
+STUB = 0x1100
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_a_breakpoint_in_ntdll(name: str) -> None:
+    forged = FindingImage(name)
+    address = forged.stacks.modules["ntdll"].base + STUB
+    forged.breaks_at(address, ENABLED)
+    (row,) = found(forged.image(), CHECK)
+    assert (row["Severity"], row["PID"], row["TID"]) == ("medium", 1000, TID)
+    assert (row["Address"], row["Symbol"]) == (address, "ntdll!NtWait")
+    assert row["Evidence"].startswith(f"Dr0 {address:#x} for execution, Dr7 0x401, DebugPort 0; VAD ")
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_one_that_is_not_enabled_is_silent(name: str) -> None:
+    forged = FindingImage(name)
+    forged.breaks_at(forged.stacks.modules["ntdll"].base + STUB, 0x404)
+    assert found(forged.image(), CHECK) == []
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_one_in_the_program_itself_is_silent(name: str) -> None:
+    forged = FindingImage(name)
+    forged.breaks_at(forged.stacks.modules["app"].base + STUB, ENABLED)
+    assert found(forged.image(), CHECK) == []
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_that_of_a_debugger_is_silent(name: str) -> None:
+    forged = FindingImage(name)
+    forged.breaks_at(forged.stacks.modules["ntdll"].base + STUB, ENABLED)
+    forged.app.eprocess["DebugPort"] = forged.kernel.base + 0x10000
+    assert found(forged.image(), CHECK) == []
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_registers_that_may_not_have_been_saved_are_low(name: str, tmp_path: pathlib.Path) -> None:
+    forged = FindingImage(name)
+    forged.breaks_at(forged.stacks.modules["ntdll"].base + STUB, ENABLED)
+    opened = context.open_image(forged.image(), tmp_path)
+    symbolizer = Symbolizer(opened.image)
+    (stack,) = (each for each in FlatTraces(symbolizer).list_stacks() if each.kind == "user")
+    assert stack.entry is not None
+    unsure = stack._replace(entry=stack.entry._replace(unsure=("Dr7",)))
+    for each, severity in ((stack, "medium"), (unsure, "low")):
+        (finding,) = debug_registers.find(each, CheckFacts(symbolizer))
+        assert finding.severity == severity

@@ -1,0 +1,167 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+from __future__ import annotations
+
+import pathlib
+from typing import Any, List
+
+import pytest
+
+from tests.forge import context, kernels
+from tests.forge.context import Opened
+from tests.forge.kernel import Kernel
+from tests.forge.paging import State
+from winstacks.memory.decode.status import text
+from winstacks.process.kernelstacks import MAX_SEGMENTS, KernelStacks
+from winstacks.process.threads import Thread, Threads
+
+ALL = ("xp-x86", "win7-x86", "win10-x86", "2003-x64", "win7-x64", "win10-x64", "win11-x64")
+# Pool scans before Windows 10 are of physical memory.
+SCANNED = ("win7-x64", "win10-x64", "xp-x86")
+
+
+def listed(opened: Opened, **options: Any) -> List[Thread]:
+    return list(Threads.list_threads(opened.image, **options))
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_every_member(name: str, tmp_path: pathlib.Path) -> None:
+    known = kernels.load(name)
+    kernel = Kernel(known.table, cpus=2, **known.options())
+    app = kernel.process("app.exe", pid=1000)
+    first = app.thread(1004, start=0x10001000, win32_start=0x10002000, wait_reason=15, trap_frame=0x1234)
+    second = app.thread(1008)
+    kernel.cpus[1].current(second)
+    system = kernel.system.thread(8, start=kernel.base + 0x1000)
+    opened = context.open_image(kernel.image(), tmp_path)
+    threads = listed(opened)
+    assert [thread.tid for thread in threads] == [8, 1004, 1008]
+    own, one, two = threads
+    assert one.ethread == first.ethread.address
+    assert (one.stack_base, one.stack_limit) == (first.stack_base, first.stack_limit)
+    assert (one.initial_stack, one.kernel_stack, one.trap_frame) == (
+        first.stack_base,
+        first.stack_base,
+        0x1234,
+    )
+    assert first.teb is not None
+    assert (one.teb, one.start_address, one.win32_start_address) == (
+        first.teb.address,
+        0x10001000,
+        0x10002000,
+    )
+    assert (one.state_name, one.wait_reason_name, one.running, text(one.status)) == (
+        "Waiting",
+        "WrQueue",
+        False,
+        "",
+    )
+    assert (one.space.process, one.space.pid, one.wow64) == ("app.exe", 1000, None)
+    assert (two.state_name, two.wait_reason_name, two.running, two.processor) == ("Running", "", True, 1)
+    assert (own.ethread, own.teb, own.space.pid) == (system.ethread.address, 0, 4)
+    assert [thread.tid for thread in listed(opened, pids=[1000], tids=[1008])] == [1008]
+
+
+@pytest.mark.parametrize("name", SCANNED)
+def test_threads_on_no_list(name: str, tmp_path: pathlib.Path) -> None:
+    known = kernels.load(name)
+    kernel = Kernel(known.table, **known.options())
+    app = kernel.process("app.exe", pid=1000)
+    app.thread(1004)
+    loose = app.thread(1008, listed=False)
+    opened = context.open_image(kernel.image(), tmp_path)
+    assert [(thread.tid, text(thread.status)) for thread in listed(opened)] == [(1004, "")]
+    found = [(thread.tid, text(thread.status)) for thread in listed(opened, scan=True)]
+    assert found == [(1004, ""), (1008, "not in the thread list")]
+    scanned = listed(opened, scan=True)[1]
+    assert scanned.space.pid == 1000
+    assert scanned.stack_base == loose.stack_base
+    # A list in the thread gives its virtual address away where physical memory was scanned.
+    assert scanned.ethread in (0, loose.ethread.address)
+
+
+def test_a_scan_that_lacks_a_variable_of_the_kernel(
+    tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    known = kernels.load("win10-x64")
+    kernel = Kernel(known.table, **known.options())
+    kernel.process("app.exe", pid=1000).thread(1004)
+    image = kernel.image()
+    kernel.space.set_state(kernel.symbol("ObHeaderCookie"), 4, State.MISSING)
+    opened = context.open_image(image, tmp_path)
+    assert [(thread.tid, text(thread.status)) for thread in listed(opened, scan=True)] == [(1004, "")]
+    assert "scan for threads ended early" in caplog.text
+
+
+def test_what_is_not_a_thread(tmp_path: pathlib.Path) -> None:
+    known = kernels.load("win10-x64")
+    kernel = Kernel(known.table, **known.options())
+    app = kernel.process("app.exe", pid=1000)
+    app.thread(1004)
+    app.thread(1008).ethread["Tcb.Header.Type"] = 3
+    found = listed(context.open_image(kernel.image(), tmp_path))
+    assert [(thread.tid, text(thread.status)) for thread in found] == [(1004, ""), (1008, "not a thread")]
+
+
+def test_a_list_with_a_page_missing(tmp_path: pathlib.Path) -> None:
+    known = kernels.load("win10-x64")
+    kernel = Kernel(known.table, **known.options())
+    app = kernel.process("app.exe", pid=1000)
+    threads = [app.thread(1004 + 4 * number) for number in range(12)]
+    image = kernel.image()
+    hole = threads[5].ethread
+    kernel.space.set_state(hole.address & ~0xFFF, 0x1000, State.PAGEFILE)
+    found = listed(context.open_image(image, tmp_path), pids=[1000])
+    assert [thread.tid for thread in found] == [
+        *(thread.tid for thread in threads[:5]),
+        None,
+        *(thread.tid for thread in threads[6:]),
+    ]
+    # Its neighbours name it.
+    lost = found[5]
+    assert (lost.ethread, text(lost.status), lost.stack_base) == (hole.address, "unreadable", None)
+
+
+def test_a_thread_whose_second_half_is_paged_out(tmp_path: pathlib.Path) -> None:
+    known = kernels.load("win10-x64")
+    kernel = Kernel(known.table, **known.options())
+    app = kernel.process("app.exe", pid=1000)
+    thread = app.thread(1004)
+    boundary = kernel.space.reserve(0x2000) + 0x1000
+    # The list leads to one that crosses a page's end.
+    thread.ethread = kernel.obj("_ETHREAD", boundary - kernel.isf.offset("_ETHREAD", "Tcb.Teb"))
+    thread.ethread.put(**{"Tcb.Header.Type": 6, "Tcb.InitialStack": 0xFFFFF000_00001000})
+    image = kernel.image()
+    kernel.space.set_state(boundary, 0x1000, State.PAGEFILE)
+    found = listed(context.open_image(image, tmp_path), pids=[1000])
+    assert [(text(each.status), each.initial_stack, each.tid) for each in found] == [
+        ("partly unreadable", 0xFFFFF000_00001000, None)
+    ]
+
+
+def test_segments_that_go_in_a_circle(tmp_path: pathlib.Path) -> None:
+    known = kernels.load("win10-x64")
+    kernel = Kernel(known.table, **known.options())
+    thread = kernel.process("app.exe", pid=1000).thread(1004)
+    initial = thread.stack_base - 0x100
+    thread.kthread["InitialStack"] = initial
+    control = kernel.obj("_KSTACK_CONTROL", initial)
+    for name, value in (
+        ("StackBase", thread.stack_base),
+        ("StackLimit", thread.stack_limit),
+        ("InitialStack", initial),
+        ("KernelStack", 0),
+    ):
+        control[f"Previous.{name}"] = value
+    wild = kernel.process("b.exe", pid=2000).thread(2004)
+    wild.kthread["StackLimit"] = wild.stack_base - (1 << 40)
+    opened = context.open_image(kernel.image(), tmp_path)
+    stacks = KernelStacks(opened.image, 0xFFFF800000000000)
+    first, second = listed(opened)
+    assert len(list(stacks.segments(first))) == 1 < MAX_SEGMENTS
+    # Where the pages of a stack end is where its limit is.
+    assert [(each.base, each.limit) for each in stacks.segments(second)] == [
+        (wild.stack_base, wild.stack_limit)
+    ]
+    assert text(second.status) == "contradicted: StackLimit"
+    assert list(stacks.segments(first._replace(kernel_stack=None))) == []

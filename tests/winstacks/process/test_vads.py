@@ -1,0 +1,36 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""The protection of VADs, as Volatility's own plugin shows it."""
+
+from __future__ import annotations
+
+import pathlib
+
+import pytest
+from volatility3.plugins.windows import vadinfo
+
+from tests.forge import context
+from tests.forge.vad import Vad
+from tests.support import grid
+from tests.support.tracedkernels import KERNELS, new_kernel
+from winstacks.process.spaces import AddressSpaces
+from winstacks.process.vads import Vads
+
+PLAIN = range(1, 8)
+WITH_MODIFIERS = (0x09, 0x0C, 0x11, 0x14, 0x16, 0x19, 0x1C, 0x00)
+
+
+@pytest.mark.parametrize("name", [name for name, _ in KERNELS])
+def test_protections_are_those_of_vadinfo(name: str, tmp_path: pathlib.Path) -> None:
+    kernel = new_kernel(name, 0)
+    app = kernel.process("app.exe", pid=1000)
+    for number, protection in enumerate((*PLAIN, *WITH_MODIFIERS)):
+        app.vads.append(Vad(0x20000000 + number * 0x10000, 0x1000, protection=protection))
+    opened = context.open_image(kernel.image(), tmp_path)
+    listed = [node.row for node in grid.run(opened, vadinfo.VadInfo, pid=[1000])]
+    shown = {row["Start VPN"]: row["Protection"] for row in listed}
+    (space,) = AddressSpaces.list_spaces(opened.image, [1000])
+    vads, _ = opened.image.part(Vads).list_vads(space)
+    found = {vad.start: vad.protection_name for vad in vads}
+    assert len(found) > len(PLAIN) + len(WITH_MODIFIERS)
+    assert found == shown

@@ -1,0 +1,81 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""Rows by the names of their columns."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any, Tuple
+
+import pytest
+
+from winstacks.rows import grid, handles, heaps, locks, stacks, traces, traps
+from winstacks.rows.frames import FrameCells
+from winstacks.rows.grid import NOT_APPLICABLE, Grid
+
+GRIDS = (
+    stacks.GRID,
+    traces.FLAGS,
+    traces.TRACES,
+    handles.HANDLES,
+    handles.OBJECTS,
+    heaps.GRID,
+    locks.GRID,
+    traps.GRID,
+)
+
+SMALL = Grid("PID", "Address", "Source", "Status", "Symbol", "Frame", "Backing")
+OTHER = Grid("Frame", "Lock", "Symbol", "Source", "File output")
+
+
+@pytest.mark.parametrize("count", range(4))
+def test_a_row_has_its_cells_where_their_columns_are(count: int) -> None:
+    for names in itertools.permutations(SMALL.names, count):
+        made = SMALL.maker(*names)(*range(count))
+        cells = dict(zip(SMALL.names, made))
+        assert len(made) == len(SMALL.names)
+        assert [cells.pop(name) for name in names] == list(range(count))
+        assert set(map(id, cells.values())) == {id(NOT_APPLICABLE)}
+
+
+def test_a_name_may_have_a_space() -> None:
+    made = OTHER.maker("File output", "Symbol")
+    assert made("a.bin", "nt") == (NOT_APPLICABLE, NOT_APPLICABLE, "nt", NOT_APPLICABLE, "a.bin")
+
+
+@pytest.mark.parametrize("names", [("PID", "TID"), ("PID", "PID"), ("pid",)])
+def test_a_column_that_is_not_there_or_comes_twice_is_an_error(names: Tuple[str, ...]) -> None:
+    with pytest.raises(ValueError, match="no column, or one that comes twice"):
+        SMALL.maker(*names)
+    with pytest.raises(ValueError, match="no column, or one that comes twice"):
+        SMALL.frames_maker(*names)
+
+
+def test_frames_are_numbered_and_stand_below() -> None:
+    found = list(SMALL.frames_maker("PID")(4, frames()))
+    assert found == [(1, (4, n * 16, "export", "", f"s{n}", n, "image")) for n in range(3)]
+
+
+def test_a_grid_takes_names_of_the_dictionary_only() -> None:
+    with pytest.raises(KeyError, match="FrameAddress"):
+        Grid("PID", "FrameAddress")
+
+
+def frames() -> Any:
+    return [FrameCells((n * 16, f"s{n}", "export", "image", ""), None, False) for n in range(3)]
+
+
+def test_what_makes_a_row_is_compiled_once() -> None:
+    assert SMALL.maker("PID", "Frame") is SMALL.maker("PID", "Frame")
+    assert SMALL.maker("PID", "Frame") is not SMALL.maker("Frame", "PID")
+
+
+def test_absent_values() -> None:
+    assert (grid.given(None), grid.given(0), grid.given("")) == (NOT_APPLICABLE, 0, "")
+    assert (grid.known(None), grid.known(0)) == (grid.UNREADABLE, 0)
+
+
+@pytest.mark.parametrize("own", GRIDS)
+def test_columns_have_names_of_their_own(own: Grid) -> None:
+    assert len(set(own.names)) == len(own.columns)
+    assert own.tree(iter(())).columns

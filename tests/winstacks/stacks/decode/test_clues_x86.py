@@ -1,0 +1,71 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""What x86 code tells of its frame."""
+
+from __future__ import annotations
+
+from typing import Tuple
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from winstacks.stacks.decode import clues_x86
+from winstacks.stacks.decode.clues_x86 import EBP, ESP, Exit, exit_at
+
+EBX, ESI, EDI = 3, 6, 7
+
+
+@pytest.mark.parametrize(
+    ("code", "found"),
+    [
+        ("c3", Exit(False, 0, (), 0)),
+        ("c2 0c 00", Exit(False, 0, (), 12)),
+        ("f3 c3", Exit(False, 0, (), 0)),
+        ("83 c4 04 c2 08 00", Exit(False, 4, (), 8)),
+        ("81 c4 00 01 00 00 5b c3", Exit(False, 0x100, (EBX,), 0)),
+        ("8d 65 f4 5b 5e 5f 5d c3", Exit(True, -12, (EBX, ESI, EDI, EBP), 0)),
+        ("8d a5 00 ff ff ff 5d c3", Exit(True, -256, (EBP,), 0)),
+        ("c9 c2 04 00", Exit(True, 0, (EBP,), 4)),
+        ("8b e5 5d c3", Exit(True, 0, (EBP,), 0)),
+        ("89 ec 5d c3", Exit(True, 0, (EBP,), 0)),
+        ("5e 5d e9 00 00 00 00", Exit(False, 0, (ESI, EBP), 0)),
+        ("c9 ff 25 00 00 00 00", Exit(True, 0, (EBP,), 0)),
+    ],
+)
+def test_exits(code: str, found: Exit) -> None:
+    assert exit_at(bytes.fromhex(code)) == found
+
+
+@pytest.mark.parametrize(
+    "code", ["", "5d", "c2 0c", "83 c4", "5e e9 00 00 00 00", "5c c3", "e9 00", "90", "8d 65"]
+)
+def test_no_exits(code: str) -> None:
+    assert exit_at(bytes.fromhex(code)) is None
+
+
+def test_entries() -> None:
+    assert clues_x86.at_entry(b"\x55\x8b\xec\x83")
+    assert clues_x86.at_entry(b"\x55\x89\xe5")
+    assert clues_x86.at_entry(b"\x8b\xff\x55\x8b\xec")
+    assert not clues_x86.at_entry(b"\x55\x57")
+    assert clues_x86.behind_push(b"\x55", b"\x8b\xec")
+    assert not clues_x86.behind_push(b"\x56", b"\x8b\xec")
+    assert clues_x86.behind_release(b"\x5d", b"\xe9\0\0\0\0")
+    assert not clues_x86.behind_release(b"\x5e", b"\xe9\0\0\0\0")
+
+
+def test_borders_between_functions() -> None:
+    assert clues_x86.has_border(b"\x90\x55\x8b\xec")
+    assert clues_x86.has_border(b"\xc3\xcc")
+    assert clues_x86.has_border(b"\xc2\x0c\x00\x90")
+    assert not clues_x86.has_border(b"\x8b\xc3\x40\xc3")
+
+
+@given(st.binary(max_size=40))
+def test_any_code(code: bytes) -> None:
+    found = exit_at(code)
+    if found is not None:
+        pops: Tuple[int, ...] = found.pops
+        assert ESP not in pops
+        assert 0 <= found.arguments < 0x10000

@@ -1,0 +1,318 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""x86 walks: trap frames on the way, and stacks that are broken or hostile. (Code that ran: tests/unwind.)"""
+
+from __future__ import annotations
+
+import struct
+from typing import Any, Collection, Dict, List, Optional, Tuple
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.support import traplayouts
+from winstacks.memory.decode.ranges import Extents
+from winstacks.memory.decode.status import Word
+from winstacks.stacks.decode import dispatchers_x86
+from winstacks.stacks.decode.frames import MAX_FRAMES, CodeImage, StackWalk
+from winstacks.stacks.decode.registers import Registers32
+from winstacks.stacks.decode.walk_x86 import TRAP_MARK, Walker32
+
+BASE, SIZE = 0x80400000, 0x4000
+TYPES = traplayouts.ours("x86")
+LOW, HIGH = 0xF8000000, 0xF8003000
+SP = LOW + 0x1000
+DISPATCHER = 15
+
+
+def at(number: int) -> int:
+    """Where the call in function `number` returns to."""
+    return BASE + 0x1020 + 0x100 * number
+
+
+class Scene:
+    """Functions that set up a frame and call the next, and a stack."""
+
+    def __init__(self) -> None:
+        self.memory = bytearray(b"\x40" * SIZE)
+        self.stack: Dict[int, int] = {}
+        self.reads = 0
+        self.private: Dict[int, bytes] = {}
+        self.data: List[int] = []
+        self.dispatcher = ""
+        for number in range(16):
+            begin = 0x1000 + 0x100 * number
+            self.memory[begin - 2 : begin + 3] = b"\xcc\xcc\x55\x8b\xec"
+            # Function n calls function n - 1: outer ones have higher numbers.
+            self.memory[begin + 0x1B : begin + 0x20] = b"\xe8" + struct.pack("<i", -0x120)
+
+    def put(self, address: int, *values: int) -> Scene:
+        for number, value in enumerate(values):
+            self.stack[address + 4 * number] = value & 0xFFFFFFFF
+        return self
+
+    def trap_frame(self, address: int, ip: int, bp: int, cs: int = 8, flags: int = 0x202) -> Scene:
+        self.put(address, bp, ip, TRAP_MARK)
+        self.put(address + 0x60, bp, 0, ip, cs, flags)
+        return self
+
+    def read_rva(self, rva: int, length: int) -> Optional[bytes]:
+        return bytes(self.memory[rva : rva + length]) if rva >= 0 and rva + length <= SIZE else None
+
+    def find_dispatcher(self, address: int) -> Optional[Tuple[int, str]]:
+        begin = BASE + 0x1000 + 0x100 * DISPATCHER
+        return (begin, self.dispatcher) if self.dispatcher and begin <= address < begin + 0x80 else None
+
+    def walk(
+        self,
+        registers: Registers32,
+        interrupted: bool = False,
+        known: Collection[int] = (),
+        end: int = HIGH,
+        stacks: Tuple[Tuple[int, int], ...] = ((LOW, HIGH),),
+    ) -> StackWalk:
+        image = CodeImage(BASE, SIZE, self.read_rva, None, ((0x1000, 0x3000),))
+        data = bytearray(HIGH - LOW)
+        for address, value in self.stack.items():
+            struct.pack_into("<I", data, address - LOW, value)
+        memory = Extents([(BASE, bytes(self.memory)), (LOW, bytes(data[: end - LOW])), *self.private.items()])
+
+        def read(address: int, length: int) -> Optional[memoryview]:
+            self.reads += 1
+            return memory.read(address, length)
+
+        def find_image(address: int) -> Optional[CodeImage]:
+            return image if BASE <= address < BASE + SIZE else None
+
+        def may_execute(address: int) -> bool:
+            return address // 0x1000 not in self.data
+
+        walker = Walker32(find_image, read, TYPES, known, may_execute, find_dispatcher=self.find_dispatcher)
+        return walker.walk(registers, interrupted, stacks)
+
+
+def told(walk: StackWalk) -> List[Tuple[int, str, bool]]:
+    return [(frame.address, frame.how, frame.sure) for frame in walk.frames]
+
+
+def chain(scene: Scene) -> Scene:
+    """Three frames: function 1, called by 2, called by 3, which nobody called."""
+    return scene.put(SP + 0x20, SP + 0x40, at(2)).put(SP + 0x40, SP + 0x60, at(3)).put(SP + 0x60, 0, 0)
+
+
+def test_the_chain_of_frame_pointers() -> None:
+    walk = chain(Scene()).walk(Registers32(at(1), SP, SP + 0x20))
+    assert told(walk) == [
+        *((at(1), "trap", True), (at(2), "framepointer", True), (at(3), "framepointer", True)),
+    ]
+    assert (walk.end, walk.gaps) == (None, ())
+
+
+def test_a_trap_frame_in_the_chain() -> None:
+    scene = chain(Scene())
+    scene.put(SP + 0x100, SP + 0x200, at(5))
+    scene.trap_frame(SP + 0x200, at(6) + 2, SP + 0x300)
+    scene.put(SP + 0x300, SP + 0x320, at(7)).put(SP + 0x320, 0, 0)
+    walk = scene.walk(Registers32(at(4), SP + 0xF0, SP + 0x100))
+    assert [(address, how) for address, how, _ in told(walk)] == [
+        *((at(4), "trap"), (at(5), "framepointer"), (at(6) + 2, "trap"), (at(7), "framepointer")),
+    ]
+    assert walk.frames[2].sp == SP + 0x274
+    assert (walk.frames[2].returns, walk.frames[2].trap) == (False, SP + 0x200)
+
+
+def test_user_mode_is_the_border() -> None:
+    scene = Scene().put(SP + 0x20, SP + 0x100, at(2))
+    scene.trap_frame(SP + 0x100, 0x77F01234, 0x12FF00, cs=0x1B).put(SP + 0x174, 0x12FE00, 0x23)
+    walk = scene.walk(Registers32(at(1), SP, SP + 0x20))
+    assert walk.border is not None
+    assert (walk.border.ip, walk.border.sp, walk.border.cs) == (0x77F01234, 0x12FE00, 0x1B)
+    assert (len(walk.frames), walk.end) == (2, None)
+
+
+def test_a_frame_without_the_mark_is_one_only_if_it_is_known() -> None:
+    scene = Scene().put(SP + 0x20, SP + 0x100, at(2))
+    scene.trap_frame(SP + 0x100, 0x77F01234, 0x12FF00, cs=0x1B).put(SP + 0x108, 0)
+    registers = Registers32(at(1), SP, SP + 0x20)
+    assert scene.walk(registers).border is None
+    assert scene.walk(registers, known=[SP + 0x100]).border is not None
+
+
+def test_what_the_switch_frame_tells_comes_first() -> None:
+    scene = chain(Scene()).put(SP + 0x10, at(1))
+    walk = scene.walk(Registers32(BASE + 0x2800, SP, SP + 0x20, return_slot=SP + 0x10))
+    assert [(address, how) for address, how, _ in told(walk)][:3] == [
+        *((BASE + 0x2800, "trap"), (at(1), "unwind"), (at(2), "framepointer")),
+    ]
+
+
+def test_a_broken_chain_goes_on_by_scan() -> None:
+    scene = Scene().put(SP + 8, 7, SP + 0x40, at(2)).put(SP + 0x40, 0, 0)
+    for bp in (None, SP - 0x100, SP + 0x21, 0x12345678):
+        walk = scene.walk(Registers32(at(1), SP, bp))
+        assert told(walk)[1:] == [(at(2), "scan", False)]
+        assert len(walk.gaps) == 1
+
+
+def test_a_scan_finds_callers_in_no_module() -> None:
+    scene = Scene().put(SP + 8, 0x20000050, 0, 0x20000040, 0, 0x20010040, 0, at(2)).put(SP + 0x40, 0, 0)
+    code = b"\xcc" * 0x3B + bytes.fromhex("e8 00 01 00 00") + b"\xcc" * 0x40
+    scene.private = {0x20000000: code, 0x20010000: code}
+    guessed = [(address, "scan", False) for address in (0x20000040, 0x20010040, at(2))]
+    assert told(scene.walk(Registers32(at(1), SP, None)))[1:] == guessed
+    scene.data = [0x20010]
+    assert told(scene.walk(Registers32(at(1), SP, None)))[1:] == [guessed[0], guessed[2]]
+
+
+def test_a_scan_finds_trap_frames_by_their_mark() -> None:
+    scene = Scene().trap_frame(SP + 0x40, at(3) + 1, SP + 0x200).put(SP + 0x200, 0, 0)
+    walk = scene.walk(Registers32(at(1), SP, None))
+    assert (walk.frames[1].address, walk.frames[1].how, walk.frames[1].sure) == (at(3) + 1, "trap", False)
+
+
+def test_cycles_missing_pages_and_the_end_of_the_stack() -> None:
+    scene = Scene().put(SP + 0x20, SP + 0x20, at(2))
+    walk = scene.walk(Registers32(at(1), SP, SP + 0x20))
+    assert len(walk.frames) <= 3
+    assert walk.end == Word.FRAME_POINTER_IMPLAUSIBLE
+    walk = chain(Scene()).walk(Registers32(at(1), SP, SP + 0x20), end=SP + 0x40)
+    assert (len(walk.frames), walk.end) == (2, Word.STACK_UNREADABLE)
+    walk = (
+        Scene().put(HIGH - 8, 0, at(2)).walk(Registers32(at(1), SP, HIGH - 8), stacks=((LOW, HIGH - 0x10),))
+    )
+    assert walk.end == Word.OUTSIDE_THE_STACK
+
+
+def test_a_function_that_was_not_called_from_there_is_doubted() -> None:
+    scene = Scene().put(SP + 0x20, SP + 0x40, at(9)).put(SP + 0x40, 0, 0)
+    walk = scene.walk(Registers32(at(1), SP, SP + 0x20))
+    assert told(walk)[1:] == [(at(9), "framepointer", False)]
+    assert walk.gaps == (Word.FRAME_POINTER_UNSURE,)
+
+
+ENTRY = SP + 0x28
+RECORD, CONTEXT = ENTRY + 8, ENTRY + 0x58
+INTERRUPTED = CONTEXT + 0x2CC
+
+
+def raised() -> Scene:
+    """Function 14, called by the dispatcher of an exception of function 3; its callers are 4 and 5."""
+    scene = Scene()
+    scene.dispatcher = "KiUserExceptionDispatcher"
+    begin = 0x1000 + 0x100 * DISPATCHER
+    scene.memory[begin : begin + 10] = bytes.fromhex("fc 8b 4c 24 04 8b 1c 24 51 53")
+    scene.memory[begin + 0x40 : begin + 0x42] = b"\xcc\xcc"
+    scene.put(SP + 0x18, INTERRUPTED + 0x10, at(DISPATCHER), RECORD, CONTEXT, RECORD, CONTEXT)
+    scene.put(RECORD, 0xC0000005, 0, 0, at(3) - 7, 2)
+    scene.put(CONTEXT, 0x1003F).put(CONTEXT + 0xB4, INTERRUPTED + 0x10, at(3) - 7, 0x1B, 0x10246, INTERRUPTED)
+    scene.put(INTERRUPTED + 0x10, INTERRUPTED + 0x30, at(4)).put(
+        INTERRUPTED + 0x30, INTERRUPTED + 0x50, at(5)
+    )
+    return scene.put(INTERRUPTED + 0x50, 0, 0)
+
+
+def from_below(scene: Scene, **options: Any) -> StackWalk:
+    return scene.walk(Registers32(at(14), SP, SP + 0x18), **options)
+
+
+def test_the_context_of_an_exception() -> None:
+    for flags in (0x10007, 0x1003F, 0x1007F, 0x1001F, 0x5001003F):
+        walk = from_below(raised().put(CONTEXT, flags))
+        assert told(walk)[2:] == [
+            *((at(3) - 7, "trap", True), (at(4), "framepointer", True), (at(5), "framepointer", True)),
+        ]
+        assert (walk.frames[2].sp, walk.frames[2].returns) == (INTERRUPTED, False)
+        assert (walk.end, walk.gaps) == (None, ())
+    scene = raised()
+    for offset, pushed in ((0, 0), (1, 0), (5, 0), (8, 0), (9, 4), (10, 8)):
+        # Interrupted in the dispatcher itself, whatever it has pushed.
+        start = Registers32(BASE + 0x1000 + 0x100 * DISPATCHER + offset, ENTRY - pushed, INTERRUPTED + 0x10)
+        assert told(scene.walk(start, True)) == [(start.ip, "trap", True), *told(walk)[2:]]
+
+
+def test_what_does_not_prove_itself_is_no_context() -> None:
+    doubtful = [(at(4), "framepointer", False), (at(5), "framepointer", True)]
+    flags, ip, cs, eflags, sp = (CONTEXT + each for each in (0, 0xB8, 0xBC, 0xC0, 0xC4))
+    pairs = [
+        *((flags, 0), (flags, 0x12345678), (flags, 0x10002), (flags, 0x10003), (flags, 0x10001F)),
+        *((sp, HIGH + 0x1000), (sp, LOW - 4), (sp, SP), (sp, INTERRUPTED - 4), (sp, 0)),
+        *((ip, BASE + 0x3800), (ip, BASE + 0x100), (ip, 0), (ip, 0x20000000)),
+        *((cs, 8), (cs, 0), (eflags, 0), (eflags, 0x20246)),
+        *((RECORD + 16, 16), (RECORD + 16, 0xFFFFFFFF)),
+        *((ENTRY, RECORD + 1), (ENTRY, 0), (ENTRY, ENTRY), (ENTRY, CONTEXT), (ENTRY, HIGH)),
+        *((ENTRY + 4, CONTEXT + 2), (ENTRY + 4, CONTEXT + 4), (ENTRY + 4, RECORD), (ENTRY + 4, HIGH - 4)),
+        *((ENTRY + 4, 0), (ENTRY + 4, 0xFFFFFFFC)),
+    ]
+    for slot, value in pairs:
+        walk = from_below(raised().put(slot, value))
+        assert told(walk)[2:] == doubtful, (hex(slot), hex(value))
+        assert (walk.end, walk.gaps) == (None, (Word.DISPATCHER,))
+    # Data, where it is known what may be executed; limits that nobody knows.
+    scene = raised().put(ip, 0x20000004)
+    scene.private, scene.data = {0x20000000: bytes(0x100)}, [0x20000]
+    assert told(from_below(scene))[2:] == doubtful
+    assert told(from_below(raised(), stacks=()))[2:] == doubtful
+    # The code does not tell where the dispatcher was entered.
+    scene = raised()
+    begin = 0x1000 + 0x100 * DISPATCHER
+    scene.memory[begin : begin + 10] = bytes.fromhex("8b e1 40 40 40 40 40 40 40 40")
+    assert told(from_below(scene))[2:] == doubtful
+
+
+def test_the_other_dispatchers_have_no_context() -> None:
+    for name in ("KiUserApcDispatcher", "KiUserCallbackDispatcher"):
+        scene = raised()
+        scene.dispatcher = name
+        walk = from_below(scene)
+        assert told(walk)[2:] == [(at(4), "framepointer", False), (at(5), "framepointer", True)]
+        assert walk.gaps == (Word.DISPATCHER,)
+        # No frame pointer: a scan has to do.
+        walk = from_below(scene.put(SP + 0x18, 0x12345678))
+        assert (walk.frames[2].how, walk.frames[2].sure) == ("scan", False)
+        assert walk.gaps[0] is Word.DISPATCHER
+        walk = from_below(scene.put(SP + 0x18, 0))
+        assert (len(walk.frames), walk.end, walk.gaps) == (2, None, (Word.DISPATCHER,))
+
+
+def test_names_of_dispatchers() -> None:
+    for label in ("KiUserApcDispatcher", "_KiUserApcDispatcher@20"):
+        assert dispatchers_x86.named(label) == "KiUserApcDispatcher"
+    for label in ("KiUserApcDispatcherX", "KiRaiseUserExceptionDispatcher", "", "_@4"):
+        assert dispatchers_x86.named(label) is None
+
+
+VALUES = st.one_of(
+    st.integers(0, SIZE - 1).map(lambda offset: BASE + offset),
+    st.integers(0, 15).map(at),
+    st.integers(0, 0x60).map(lambda slot: SP + 4 * slot),
+    st.sampled_from([0, 8, 0x1B, TRAP_MARK, 0xFFFFFFFF, 0x80000000]),
+    st.integers(0, 0xFFFFFFFF),
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    st.lists(VALUES, max_size=96),
+    st.lists(st.tuples(st.integers(0, 0x2000), st.binary(max_size=16)), max_size=6),
+    st.tuples(VALUES, VALUES, VALUES),
+    st.booleans(),
+    st.sampled_from(["", *sorted(dispatchers_x86.NAMES)]),
+)
+def test_hostile_stacks_and_code(
+    stack: List[int],
+    code: List[Tuple[int, bytes]],
+    registers: Tuple[int, int, int],
+    interrupted: bool,
+    dispatcher: str,
+) -> None:
+    scene = Scene().put(SP, *stack)
+    scene.dispatcher = dispatcher
+    for offset, data in code:
+        scene.memory[0x1000 + offset : 0x1000 + offset + len(data)] = data
+    ip, sp, bp = registers
+    for stacks in (((LOW, HIGH),), ()):
+        for slot in (None, sp):
+            start = Registers32(ip, sp, bp, return_slot=slot)
+            walk = scene.walk(start, interrupted, [SP + 0x20], stacks=stacks)
+            assert 0 < len(walk.frames) <= MAX_FRAMES
+    assert scene.reads < 400_000

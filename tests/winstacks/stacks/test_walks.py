@@ -1,0 +1,77 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""Walks in an image: which trap frames they are told of, and in which address space they run."""
+
+from __future__ import annotations
+
+import pathlib
+
+import pytest
+
+from tests.forge import context
+from tests.support.callstackimages import PID, StackImage
+from tests.support.trapsets import registers_64
+from winstacks.memory.decode.status import Word, status
+from winstacks.memory.image import Image
+from winstacks.names.symbolizer import Symbolizer
+from winstacks.process.spaces import AddressSpaces
+from winstacks.process.threads import Threads
+from winstacks.stacks.cpu_x64 import Cpu64
+from winstacks.stacks.cpus import WalkStart
+from winstacks.stacks.decode.registers import Registers
+from winstacks.stacks.kernel import KernelWalks
+from winstacks.stacks.lister import StackLister
+from winstacks.stacks.walkers import StackWalkers
+
+
+@pytest.mark.parametrize(
+    ("word", "told"),
+    [(Word.PARTLY_UNREADABLE, True), (Word.TERMINATED, True), (Word.STALE, False), (Word.UNREADABLE, False)],
+)
+def test_trap_frames_of_a_thread_of_which_a_part_is_paged_out(
+    word: Word, told: bool, tmp_path: pathlib.Path
+) -> None:
+    """Where the trap frame is known, the walk has the registers that lie beside its machine frame, too."""
+    image = StackImage()
+    image.waiting(1004)
+    opened = context.open_image(image.kernel.image(), tmp_path).image
+    (thread,) = Threads.list_threads(opened, tids=[1004])
+    walks = KernelWalks(opened, Symbolizer(opened))
+    states = [state._replace(status=status(word)) for state in walks.states(thread)]
+    border = next(walks.pieces(thread, states)).walk.border
+    assert border is not None and border.registers is not None
+    assert border.registers.named("Rdx") == (registers_64("user64")["rdx"] if told else None)
+
+
+def test_the_last_few_address_spaces_are_kept(tmp_path: pathlib.Path) -> None:
+    image = StackImage()
+    image.kernel.process("other.exe", pid=PID + 4)
+    opened = context.open_image(image.kernel.image(), tmp_path).image
+    first, second = AddressSpaces.list_spaces(opened, [PID, PID + 4])
+    walkers = StackWalkers(opened, Symbolizer(opened))
+    before = walkers.memory(first)
+    assert walkers.memory(second) is not before
+    assert walkers.memory(first) is before
+    place = image.modules["app"].base
+    assert before.read(place, 2) == b"MZ"
+    assert walkers.memory(second).read(place, 2) is None
+
+
+def test_a_user_stack_is_walked_without_a_kernel(tmp_path: pathlib.Path) -> None:
+    image = StackImage()
+    image.waiting(1004)
+    opened = context.open_image(image.kernel.image(), tmp_path).image
+    (space,) = AddressSpaces.list_spaces(opened, [PID])
+    listed = StackLister.list_stacks(opened, Symbolizer(opened), [PID], tids=[1004])
+    user = next(stack for stack in listed if stack.part == "user")
+    top = user.frames[0]
+    assert top.registers is not None
+    bare = Image.of_layer(opened.context, space.layer_name, 8)
+    process = space._replace(eprocess=0)
+    walkers = StackWalkers(bare, Symbolizer(bare))
+    start = WalkStart(Cpu64(bare), top.registers, True)
+    walk = walkers.walk(process, start, [])
+    found = [(frame.address, frame.sp, frame.how, frame.sure) for frame in walk.frames]
+    assert found == [(frame.address, frame.sp, frame.how, frame.sure) for frame in user.frames]
+    assert isinstance(walk.frames[0].registers, Registers)
+    assert (walk.end, walk.gaps) == (None, ())

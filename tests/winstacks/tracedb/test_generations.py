@@ -1,0 +1,159 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""Which generation a database is of: told by what it holds, and a new one is a new table and nothing else."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import json
+import pathlib
+import shutil
+import struct
+from typing import Any, Dict
+
+import pytest
+
+from tests.conftest import ROOT
+from tests.forge import std as forge
+from tests.forge import std_bytes
+from tests.forge.std import Block, Std
+from tests.forge.std_layouts import ALL, Layout, layout
+from tests.support import bare, stddata
+from winstacks.memory import tables
+from winstacks.tracedb.decode import backtraces, judge
+from winstacks.tracedb.decode import database as stdwalk
+from winstacks.tracedb.decode import proof as stdproof
+from winstacks.tracedb.found import Layouts
+
+TABLES = ROOT / "symbols" / "windows" / "stacktraces"
+SHIFT = 0x20
+"""Bytes that the invented build puts before the header's members."""
+PAD = 8
+"""Bytes that it puts before an entry's frames."""
+CODES = {4: "I", 8: "Q"}
+
+
+def logged(std: Std) -> Std:
+    for number in range(300):
+        trace = [0x10000000 + 0x1000 * number + 4 * place for place in range(number * 7 % 32 + 1)]
+        std.log(trace, number=number % 5 != 0)
+        if number % 9 == 0 and not std.layout.old:
+            std.release(trace)
+    return std
+
+
+@pytest.mark.parametrize("name, arch, kernel", ALL)
+def test_the_order_of_the_tables_does_not_matter(name: str, arch: str, kernel: bool) -> None:
+    """Nor that of XP and 2003, whose structures are alike but for XP's lock."""
+    whole = logged(Std(name, arch, kernel=kernel))
+    empty = Std(name, arch, kernel=kernel)
+    for std in (whole, empty):
+        reader = stddata.reader_of(std.regions().items())
+        for order in itertools.permutations(stddata.of(arch).std):
+            proof = stdproof.prove(reader, std.base, order)
+            assert proof.header is not None and proof.header.layout.name == name
+
+
+@pytest.mark.parametrize("name, arch, kernel", ALL)
+def test_nor_does_it_for_a_damaged_header(name: str, arch: str, kernel: bool) -> None:
+    std = logged(Std(name, arch, kernel=kernel))
+    regions = std.regions()
+    memory = bytearray(regions[std.base])
+    offset, _ = std.layout.fields["CommitBase"]
+    memory[offset : offset + 4] = b"\x41" * 4
+    reader = stddata.reader_of({**regions, std.base: bytes(memory)}.items())
+    for order in itertools.permutations(stddata.of(arch).std):
+        proof = stdproof.recover(reader, std.base, order)
+        assert proof.header is not None and proof.header.layout.name == name
+        assert proof.failed == ("CommitBase",)
+
+
+def invented(arch: str, kernel: bool) -> Layout:
+    """A build that no one has seen: longer structures, and another order of an entry's members."""
+    known = layout("6.1", arch, kernel)
+    return dataclasses.replace(
+        known,
+        fields={name: (offset + SHIFT, size) for name, (offset, size) in known.fields.items()},
+        buckets=known.buckets + SHIFT,
+        declared=known.declared + SHIFT,
+        head=known.head + PAD,
+    )
+
+
+def write_entry(std: Std, memory: bytearray, block: Block) -> None:
+    """Writes an entry of that build: Depth and Index come before TraceCount and IndexHigh."""
+    pointer, depth, offset = std.layout.pointer, len(block.frames), block.va - std.base
+    word = block.count | (block.capacity - 1 if block.capacity < 32 else 31) << 11
+    low, high = block.index & 0xFFFF, block.index >> 16
+    struct.pack_into("<HHHH", memory, offset + pointer, depth, low, word, high)
+    struct.pack_into(f"<{depth}{CODES[pointer]}", memory, offset + std.layout.head, *block.frames)
+
+
+def write_table(arch: str, folder: pathlib.Path) -> None:
+    """Puts that build's table beside ours, of which it is made."""
+    for path in TABLES.glob("*.json"):
+        shutil.copy(path, folder)
+    table = json.loads((TABLES / f"std-6.1-{arch}.json").read_text())
+    types: Dict[str, Any] = table["user_types"]
+    database, entry = types["_STACK_TRACE_DATABASE"], types["_RTL_STACK_TRACE_ENTRY"]
+    database["size"] += SHIFT
+    for field in database["fields"].values():
+        field["offset"] += SHIFT
+    pointer = stddata.POINTERS[arch]
+    entry["size"] += PAD
+    places = ("Depth", "Index", "TraceCount", "IndexHigh")
+    for place, name in enumerate(places):
+        entry["fields"][name]["offset"] = pointer + 2 * place
+    entry["fields"]["BlockDepth"]["offset"] = entry["fields"]["TraceCount"]["offset"]
+    for name in ("BackTrace", "FreeChain"):
+        entry["fields"][name]["offset"] += PAD
+    (folder / f"std-6.9-{arch}.json").write_text(json.dumps(table))
+
+
+@pytest.mark.parametrize("kernel", [False, True])
+@pytest.mark.parametrize("arch", ["x64", "x86"])
+class TestInventedBuild:
+    """One more JSON file, and databases of a build that the code has never heard of are read."""
+
+    @pytest.fixture
+    def layouts(self, arch: str, monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path) -> Layouts:
+        write_table(arch, tmp_path)
+        monkeypatch.setattr(tables, "_BESIDE", tmp_path)
+        return Layouts(bare.image(stddata.POINTERS[arch]), stddata.POINTERS[arch])
+
+    @pytest.fixture
+    def std(self, arch: str, kernel: bool, monkeypatch: pytest.MonkeyPatch) -> Std:
+        monkeypatch.setattr(std_bytes, "_write_entry", write_entry)
+        monkeypatch.setattr(forge, "layout", lambda name, arch, kernel: invented(arch, kernel))
+        return logged(Std("6.1", arch, kernel=kernel))
+
+    def test_its_traces_come_back(self, arch: str, kernel: bool, layouts: Layouts, std: Std) -> None:
+        reader = stddata.reader_of(std.regions().items())
+        proof = stdproof.prove(reader, std.base, layouts.std)
+        assert proof.header is not None and proof.header.layout.name == "6.9"
+        database = stdwalk.StdDatabase(reader, proof.header)
+        assert stddata.shown(database) == stddata.expected(std)
+        assert (database.status, database.figures().freed) == ((), len(std.freed()))
+        numbered = [trace for trace in database.traces() if trace.trace_index][:5]
+        picker = judge.Picker(reader, proof.header)
+        assert picker.traces([trace.trace_index or 0 for trace in numbered]) == numbered
+        dump = b"".join(backtraces.encode(database.buffer(), database.records(), layouts.backtraces))
+        _, records = backtraces.decode(dump, layouts.backtraces)
+        for trace in numbered:
+            assert records[(trace.trace_index or 0) - 1].frames() == trace.frames
+
+    def test_a_damaged_one_does_too(self, arch: str, kernel: bool, layouts: Layouts, std: Std) -> None:
+        regions = std.regions()
+        memory = bytearray(regions[std.base])
+        struct.pack_into("<I", memory, std.layout.fields["NumberOfBuckets"][0], 0xFFFFFFFF)
+        reader = stddata.reader_of({**regions, std.base: bytes(memory)}.items())
+        proof = stdproof.recover(reader, std.base, layouts.std)
+        assert proof.header is not None and proof.header.layout.name == "6.9"
+        assert stddata.shown(stdwalk.StdDatabase(reader, proof.header)) == stddata.expected(std)
+
+    def test_what_is_known_stays_known(self, arch: str, kernel: bool, layouts: Layouts) -> None:
+        for name in (name for name, known, kernels in ALL if (known, kernels) == (arch, kernel)):
+            std = logged(Std(name, arch, kernel=kernel))
+            proof = stdproof.prove(stddata.reader_of(std.regions().items()), std.base, layouts.std)
+            assert proof.header is not None and proof.header.layout.name == name

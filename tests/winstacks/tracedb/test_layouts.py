@@ -1,0 +1,87 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""Our symbol tables: valid, and the layouts that they give."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+import re
+from typing import List
+
+import pytest
+from volatility3 import schemas
+
+from tests.conftest import ROOT
+from tests.forge.std_layouts import ALL, layout
+from tests.support import bare, stddata
+from winstacks.memory import tables
+from winstacks.tracedb.decode import proof
+from winstacks.tracedb.decode.layout import StdLayout
+from winstacks.tracedb.found import Layouts
+
+TABLES = sorted((ROOT / "symbols" / "windows" / "stacktraces").glob("*.json"))
+
+
+@pytest.mark.parametrize("path", TABLES, ids=lambda path: path.stem)
+def test_table_is_valid(path: pathlib.Path) -> None:
+    pytest.importorskip("jsonschema")
+    table = json.loads(path.read_text())
+    assert table["metadata"]["format"] == "6.2.0"
+    assert schemas.validate(table, use_cache=False)
+
+
+def test_each_table_has_a_row_in_the_readme() -> None:
+    rows = (TABLES[0].parent / "README.md").read_text(encoding="utf-8").splitlines()
+    named = [
+        name for row in rows if row.startswith("| `") for name in re.findall(r"`([^`]+)`", row.split("|")[1])
+    ]
+    assert sorted(named) == sorted(path.stem for path in TABLES)
+
+
+@pytest.mark.parametrize("name, arch, kernel", ALL)
+def test_offsets_are_those_of_the_writer(name: str, arch: str, kernel: bool) -> None:
+    """Two lists of offsets were made apart from each other; the writer's is checked on real databases."""
+    made = layout(name, arch, kernel)
+    (read,) = (each for each in stddata.of(arch).std if each.name == name)
+    database = read.types["_STACK_TRACE_DATABASE"]
+    members = {member: database.field(member)[:2] for member in read.names}
+    written = {
+        field.replace("Lock", "LockRoutine"): place
+        for field, place in made.fields.items()
+        if field != "FreeLists"
+    }
+    assert {field: members[field] for field in written} == written
+    assert (read.buckets, read.size, read.pointer_size) == (made.buckets, made.declared, made.pointer)
+    assert read.bucket_strides[kernel and made.lists] == made.stride
+    assert (read.entry.head_size, read.entry.max_depth) == (made.head, 32)
+
+
+@pytest.mark.parametrize(
+    "arch, order", [("x64", ["6.1", "6.0", "5.2"]), ("x86", ["6.1", "6.0", "5.1", "5.2"])]
+)
+def test_layouts_are_tried_by_members_then_by_version(arch: str, order: List[str]) -> None:
+    known = stddata.of(arch).std
+    assert [each.name for each in proof._ordered(known)[0]] == order
+    newest = next(each for each in known if each.name == "6.1")
+    later = tuple(StdLayout(name, newest.types, newest.pointer_size) for name in ("6.9", "10.0", "6.10"))
+    tried, length = proof._ordered((*known, *later))
+    assert [each.name for each in tried] == ["10.0", "6.10", "6.9", *order]
+    assert length == newest.buckets
+
+
+@pytest.mark.parametrize("pointer_size", [4, 8])
+def test_loaded_once_per_context(pointer_size: int) -> None:
+    image = bare.image(pointer_size)
+    first = Layouts(image, pointer_size)
+    count = len(list(image.context.symbol_space))
+    again = Layouts(image, pointer_size)
+    assert [each.name for each in again.std] == [each.name for each in first.std]
+    assert len(list(image.context.symbol_space)) == count == len(first.std) + 2
+    assert [each.name for each in first.std][:2] == ["6.1", "6.0"]
+
+
+def test_missing_table_is_one_clear_error(monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path) -> None:
+    monkeypatch.setattr(tables, "_BESIDE", tmp_path)
+    with pytest.raises(tables.MissingTableError, match=r"windows/stacktraces/std-\*-x64 are missing"):
+        Layouts(bare.image(8), 8)

@@ -1,3 +1,0 @@
-# This file is licensed under the Volatility Software License 1.0,
-# available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""The library under the plugins: a room for each subject, with its pure decoders in `decode`."""

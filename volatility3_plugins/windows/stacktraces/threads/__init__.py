@@ -1,3 +1,0 @@
-# This file is licensed under the Volatility Software License 1.0,
-# available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""Threads, the processors that run them and the kernel stacks that they own."""

@@ -1,0 +1,131 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""The check `context_on_stack`: a prepared CONTEXT whose instruction pointer is the entry of a function.
+
+Code that sleeps encrypted lets the system call for it what it cannot call itself: it keeps contexts that
+begin exactly at NtContinue, VirtualProtect or the like. The context of a thread that ran lies within a
+function.
+"""
+
+from __future__ import annotations
+
+from typing import Dict, Iterator, Tuple
+
+from ..flat.decode.schema import USER, WOW64
+from ..flat.stack import FlatStack
+from ..memory.decode.ranges import Extents
+from ..stacks.lister import UserStacks
+from ..traps.decode.context import ContextForm, CpuContext
+from ..traps.state import register_types
+from .facts import CheckFacts
+from .finding import HIGH, LIKELY, NONE_KNOWN, Check, Finding, of_thread
+
+FUNCTIONS: Dict[str, Tuple[str, ...]] = {
+    "ntdll": ("NtContinue", "ZwContinue", "NtContinueEx"),
+    **dict.fromkeys(("kernel32", "kernelbase"), ("VirtualProtect", "VirtualProtectEx")),
+    **dict.fromkeys(
+        ("advapi32", "cryptsp", "cryptbase"),
+        ("SystemFunction032", "SystemFunction040", "SystemFunction041"),
+    ),
+}
+"""The functions, by module."""
+
+MAX_STACK = 1 << 22
+"""Bytes of a stack that are looked through."""
+
+MAX_RAISED = 256
+"""Contexts of exceptions on one stack that are left out: no thread raises so many at a function's entry."""
+
+_BESIDE = 0x100
+"""Bytes before and behind a CONTEXT in which its EXCEPTION_RECORD lies, if it has one."""
+_FAILURE = 1 << 31
+"""The bit that the codes of exceptions have, of warnings and errors (ntstatus.h)."""
+
+
+def find(stack: FlatStack, facts: CheckFacts) -> Iterator[Finding]:
+    """Yields the first such context on the part of a stack that is in use."""
+    thread, entry = stack.thread, stack.entry
+    sp = None if entry is None else entry.registers.get("Rsp")
+    if thread is None or not sp or not stack.space.layer_name:
+        return
+    limits = facts.image.part(UserStacks)
+    ranges = limits.narrow(thread) if stack.kind == WOW64 else limits.native(thread)
+    wanted = facts.entry_points(stack.space, FUNCTIONS)
+    for low, high in ranges:
+        if not low <= sp <= high or not wanted:
+            continue
+        held = facts.image.memory(stack.space).load(sp, min(high - sp, MAX_STACK))
+        for address, context, function in _contexts(held, stack, wanted, facts):
+            evidence = f"CONTEXT {address:#x} with ContextFlags {context.flags:#x}, Rsp "
+            evidence += (
+                f"{context.registers['Rsp']:#x}; {facts.memory(stack.space, context.registers['Rip'])}"
+            )
+            rip = context.registers["Rip"]
+            yield of_thread(stack, thread, HIGH, LIKELY, evidence, NONE_KNOWN, rip, function)
+
+
+def _contexts(
+    held: Extents, stack: FlatStack, wanted: Dict[int, str], facts: CheckFacts
+) -> Iterator[Tuple[int, CpuContext, str]]:
+    """Yields the address of the first context that begins at one of these functions, and the function."""
+    size = stack.space.pointer_size
+    form = ContextForm(register_types(facts.image, size)["_CONTEXT"], size)
+    distance, raised = form.fields["Rip"].offset, 0
+    for start, data in held.runs:
+        for target, function in wanted.items():
+            # Those of the 64-bit modules of a WoW64 process are in no CONTEXT of 32 bits.
+            if target >> 8 * size:
+                continue
+            for place in _places(data, target.to_bytes(size, "little"), size):
+                address = start + place - distance
+                bytes_ = held.read(address, form.size)
+                context = None if bytes_ is None else form.decode(bytes_)
+                if context is None or context.registers.get("Rip") != target:
+                    continue
+                sp = context.registers["Rsp"]
+                if sp % size or facts.vad(stack.space, sp) is None:
+                    continue
+                if raised < MAX_RAISED and _raised(held, address, form.size, target, facts, size):
+                    raised += 1
+                    continue
+                yield address, context, function
+                return
+
+
+def _places(data: bytes, wanted: bytes, size: int) -> Iterator[int]:
+    """Yields where bytes are, at multiples of a size."""
+    place = data.find(wanted)
+    while place >= 0:
+        if not place % size:
+            yield place
+        place = data.find(wanted, place + 1)
+
+
+def _raised(held: Extents, context: int, length: int, target: int, facts: CheckFacts, size: int) -> bool:
+    """Tells whether an EXCEPTION_RECORD of that address lies beside a context."""
+    types = register_types(facts.image, size)
+    record = types.need("_EXCEPTION_RECORD64", "_EXCEPTION_RECORD")
+    address, code = record.field("ExceptionAddress"), record.field("ExceptionCode")
+    for start in (
+        *range(context - _BESIDE, context, size),
+        *range(context + length, context + length + _BESIDE, size),
+    ):
+        data = held.read(start, record.size)
+        if data is not None and address.of(data) == target and code.of(data) & _FAILURE:
+            return True
+    return False
+
+
+CHECK = Check(
+    "context_on_stack",
+    "T1497.003, T1055.004",
+    (USER, WOW64),
+    "A CONTEXT lies on the stack of a thread whose instruction pointer is exactly the entry of NtContinue, "
+    "VirtualProtect or of a function that encrypts: prepared to be run, not left by a thread that ran.",
+    "high",
+    "The dispatch of an exception at the entry of such a function: an EXCEPTION_RECORD lies beside the "
+    "context, and it is left out.",
+    "Look at the other contexts near it, and at the memory to which their arguments point.",
+    "no thread has a stack in user mode",
+    of_stack=find,
+)

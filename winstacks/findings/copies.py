@@ -1,0 +1,376 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""Compares the pages of mapped images with what other processes have of the same file.
+
+    found = facts.copies.compare(space, start, end)
+    found.equal                  # most other processes have the same bytes
+    found.ranges                 # the bytes that most others have otherwise
+    found.reason                 # why nothing could be compared
+
+A page of which the process has no copy of its own is that of the image section, which all share. Any other
+is compared by its bytes with those of a few processes of different programs. Processes may map the file at
+different addresses: then what the relocations say is taken back. (Source of these: Microsoft, "PE Format",
+"The .reloc Section".) A page of a file is read once of each of these processes.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
+
+from ..memory.decode.memo import Memo
+from ..memory.decode.pagetable import PAGE_SIZE
+from ..memory.decode.status import Word, says
+from ..memory.image import AddressSpace, Image
+from ..names.decode.pe import HeaderError, read_headers
+from ..names.decode.unwindinfo import Bytes
+from ..names.imagereader import ImageReader
+from ..process.sections import ImageSections
+from ..process.spaces import AddressSpaces
+from ..process.vads import Vad, Vads
+
+MAX_OTHERS = 8
+"""With how many other processes a page is compared at most."""
+
+MAX_MAPPINGS = 1 << 18
+"""The most mapped images of all processes together that are known."""
+
+MAX_PAGES = 1 << 14
+"""The most pages that are compared: those that are asked for first."""
+
+MAX_BLOCKS = 1 << 16
+"""The most blocks of relocations of a file that are read: each is of one page."""
+
+NO_IMAGE = "no image is mapped there"
+OF_KERNEL = "the kernel's code has no second copy"
+NOT_IN_MEMORY = "the page is not in memory"
+NO_SECOND = "no second process maps the file"
+NO_COPY = "no other process has the page in memory"
+TOO_MANY = f"more than {MAX_PAGES} pages of images were changed"
+
+_ENOUGH = 3
+"""From so many programs on that map a file one process of each is asked: some programs change the code of
+all their children."""
+
+_DIRECTORY_RELOCATIONS = 5
+_BLOCK = struct.Struct("<II")
+_SLOTS = {3: 4, 10: 8}
+"""IMAGE_REL_BASED_HIGHLOW and IMAGE_REL_BASED_DIR64: bytes of what they relocate."""
+_LONGEST = 4 * PAGE_SIZE
+"""More bytes than the block of a page has."""
+_END = -1
+_CHUNK = 64
+_FILES_KEPT = 64
+_PAGES_KEPT = 128
+
+Ranges = Tuple[Tuple[int, int], ...]
+"""(start, end) of addresses, ascending and disjoint; `end` exclusive."""
+
+
+class Mapping(NamedTuple):
+    """An image that a process has mapped."""
+
+    space: AddressSpace
+    vad: Vad
+
+
+class Comparison(NamedTuple):
+    """What other processes have where a process has mapped an image.
+
+    Attributes:
+        ranges: addresses of the bytes that most of them have otherwise
+        others: with how many processes the page was compared that has the most of these bytes; 0 where the
+            process has the pages of the section, which need no comparison
+        reason: why a part of it could not be compared; empty if all was
+    """
+
+    ranges: Ranges = ()
+    others: int = 0
+    reason: str = ""
+
+    @property
+    def equal(self) -> bool:
+        """Whether all of it is as most other processes have it."""
+        return not self.ranges and not self.reason
+
+
+SHARED = Comparison()
+
+
+class Copies:
+    """Knows which processes map a file as an image, and compares their pages.
+
+    The mappings of other processes are listed when a page is met that is not the section's.
+
+    Args:
+        image: the image
+        vad: returns the VAD at an address of a process, None if there is none
+    """
+
+    def __init__(self, image: Image, vad: Callable[[AddressSpace, int], Optional[Vad]]) -> None:
+        self._image = image
+        self._vad = vad
+        self._vads = image.part(Vads)
+        self._sections = image.part(ImageSections)
+        self._files: Optional[Dict[int, List[Mapping]]] = None
+        self._pages: Dict[Tuple[str, int], Comparison] = {}
+        self._others: Memo[Tuple[int, int], List[_Copy]] = Memo(self._read_others, _PAGES_KEPT)
+        self._relocated: Memo[int, _Relocations] = Memo(self._relocations, _FILES_KEPT)
+
+    def mapping(self, space: AddressSpace, address: int) -> Optional[Mapping]:
+        """Returns the image that a process has mapped at an address, None if it has none there."""
+        vad = self._vad(space, address)
+        return None if vad is None or not vad.image else Mapping(space, vad)
+
+    def others(self, mapping: Mapping) -> List[Mapping]:
+        """Returns the mappings of the same file in other processes: of each program one, then the next."""
+        return [
+            each
+            for each in self._list().get(mapping.vad.control_area, ())
+            if each.space.layer_name != mapping.space.layer_name
+        ]
+
+    def read(self, space: AddressSpace, address: int, length: int) -> Optional[bytes]:
+        """Returns memory of a process; of an image that it has mapped what only the section has, too."""
+        data = self._image.memory(space).read(address, length)
+        mapping = self.mapping(space, address) if data is None else None
+        return data if mapping is None else self._reader(mapping).read(address - mapping.vad.start, length)
+
+    def original(self, space: AddressSpace, address: int) -> Optional[ImageReader]:
+        """Returns what reads the section of the image that a process has mapped at an address, by RVA."""
+        mapping = self.mapping(space, address)
+        if mapping is None or self._sections.of(mapping.vad) is None:
+            return None
+        return self._reader(mapping, pristine=True)
+
+    def example(self, space: AddressSpace, start: int, end: int) -> Optional[Tuple[AddressSpace, bytes]]:
+        """Returns a process that has other bytes in a range than this one, and these; None if none has."""
+        mapping = self.mapping(space, start)
+        if mapping is None:
+            return None
+        rva, length = start - mapping.vad.start, end - start
+        mine = self._reader(mapping).read(rva, length)
+        for each in self._asked(mapping.vad.control_area):
+            data = self._reader(each).read(rva, length)
+            if data is not None and data != mine:
+                return each.space, data
+        return None
+
+    def compare(self, space: AddressSpace, start: int, end: int) -> Comparison:
+        """Compares a range of addresses of a process.
+
+        Args:
+            space: the process
+            start: the first address, canonical
+            end: the first address behind the range
+        """
+        if space.kernel:
+            return Comparison(reason=OF_KERNEL)
+        mapping = self.mapping(space, start)
+        if mapping is None:
+            return Comparison(reason=NO_IMAGE)
+        return self.compare_mapping(mapping, start, end)
+
+    def compare_mapping(self, mapping: Mapping, start: int, end: int) -> Comparison:
+        """Compares a range of addresses of an image that a process has mapped; see `compare`."""
+        ranges: List[Tuple[int, int]] = []
+        others, reason = 0, ""
+        for page in range(start - start % PAGE_SIZE, min(end, mapping.vad.end), PAGE_SIZE):
+            found = self._page(mapping, page)
+            inside = [(max(low, start), min(high, end)) for low, high in found.ranges]
+            ranges += [(low, high) for low, high in inside if low < high]
+            others, reason = max(others, found.others), reason or found.reason
+        return Comparison(tuple(ranges), others, reason)
+
+    def _list(self) -> Dict[int, List[Mapping]]:
+        """Returns the mappings of each image by its control area, in the order in which they are asked.
+
+        Those that are not in the process list are not asked: options decide whether they are found.
+        """
+        if self._files is None:
+            found: Dict[int, List[Mapping]] = {}
+            count = 0
+            for space in AddressSpaces.list_spaces(self._image):
+                if space.kernel or space.wow64 or not space.layer_name:
+                    continue
+                if says(space.remark, Word.NOT_IN_THE_PROCESS_LIST):
+                    continue
+                images = sorted(vad for vad in self._vads.list_vads(space)[0] if vad.image)
+                count += len(images)
+                if count > MAX_MAPPINGS:
+                    break
+                for vad in images:
+                    found.setdefault(vad.control_area, []).append(Mapping(space, vad))
+            self._files = {area: _mixed(mappings) for area, mappings in found.items()}
+        return self._files
+
+    def _asked(self, area: int) -> List[Mapping]:
+        """Returns the mappings of a file whose pages are compared with any other of it."""
+        mappings = self._list().get(area, [])
+        programs = len({each.space.process for each in mappings})
+        return mappings[: min(programs, MAX_OTHERS + 1) if programs >= _ENOUGH else MAX_OTHERS + 1]
+
+    def _page(self, mapping: Mapping, page: int) -> Comparison:
+        key = mapping.space.layer_name, page
+        found = self._pages.get(key)
+        if found is None:
+            if len(self._pages) >= MAX_PAGES:
+                return Comparison(reason=TOO_MANY)
+            found = self._pages[key] = self._compared(mapping, page)
+        return found
+
+    def _compared(self, mapping: Mapping, page: int) -> Comparison:
+        reader = self._reader(mapping)
+        rva = page - mapping.vad.start
+        data = reader.load(rva, PAGE_SIZE).read(rva, PAGE_SIZE)
+        if data is None:
+            return Comparison(reason=NOT_IN_MEMORY)
+        if reader.same_pages(rva, PAGE_SIZE):
+            return SHARED
+        if not self.others(mapping):
+            return Comparison(reason=NO_SECOND)
+        mine = self._copy(mapping, rva, data)
+        known = self._relocated[mapping.vad.control_area].known(rva)
+        others = [
+            each.data
+            for each in self._others[mapping.vad.control_area, rva]
+            if each.layer_name != mine.layer_name and (known or each.base == mine.base)
+        ][:MAX_OTHERS]
+        if not others:
+            return Comparison(reason=NO_COPY)
+        return Comparison(tuple(_differing(page, mine.data, others)), len(others))
+
+    def _read_others(self, key: Tuple[int, int]) -> List[_Copy]:
+        """Returns a page of a file as some processes have it that map it."""
+        area, rva = key
+        found = []
+        for each in self._asked(area):
+            data = self._reader(each).load(rva, PAGE_SIZE).read(rva, PAGE_SIZE)
+            if data is not None:
+                found.append(self._copy(each, rva, data))
+        return found
+
+    def _reader(self, mapping: Mapping, pristine: bool = False) -> ImageReader:
+        vad, layer_name = mapping.vad, mapping.space.layer_name
+        view = self._sections.of(vad)
+        return ImageReader(self._image, layer_name, vad.start, vad.end - vad.start, view, pristine)
+
+    def _copy(self, mapping: Mapping, rva: int, data: Bytes) -> _Copy:
+        """Returns a page of a process without what its address has added to it."""
+        base = mapping.vad.start
+        undone = self._relocated[mapping.vad.control_area].undone(base, rva, bytes(data))
+        return _Copy(mapping.space.layer_name, base, undone)
+
+    def _relocations(self, area: int) -> _Relocations:
+        mappings = self._asked(area)
+        if len({each.vad.start for each in mappings}) == 1:
+            return _Relocations(())
+        # Those of the section go first: no process can write them.
+        readers = [self._reader(mappings[0], pristine=True), *map(self._reader, mappings)]
+        return _Relocations([each.read for each in readers])
+
+
+class _Copy(NamedTuple):
+    """A page of a file as a process has it, without what its base has added to it."""
+
+    layer_name: str
+    base: int
+    data: bytes
+
+
+class _Relocations:
+    """The relocations of a file: the first that can be read.
+
+    Args:
+        readers: read it by RVA; none if all processes that are asked have it at one address
+    """
+
+    def __init__(self, readers: Sequence[Callable[[int, int], Optional[bytes]]]) -> None:
+        self._blocks: Dict[int, List[Tuple[int, int]]] = {}
+        self._whole = not readers
+        for read in readers:
+            for page, slots in _blocks(read):
+                self._blocks[page] = slots
+            self._whole = self._blocks.pop(_END, None) is not None
+            if self._blocks or self._whole:
+                break
+
+    def known(self, rva: int) -> bool:
+        """Tells whether the relocations of a page are known."""
+        return self._whole or rva in self._blocks
+
+    def undone(self, base: int, rva: int, data: bytes) -> bytes:
+        """Returns a page with the base taken from each number that is relocated.
+
+        Args:
+            base: the address at which the file is mapped
+            rva: of the page
+            data: the page
+        """
+        made = bytearray(data)
+        # A number may begin on the page before.
+        for page in (rva - PAGE_SIZE, rva):
+            for offset, size in self._blocks.get(page, ()):
+                place = page + offset - rva
+                if 0 <= place <= PAGE_SIZE - size:
+                    number = int.from_bytes(made[place : place + size], "little") - base
+                    made[place : place + size] = (number % (1 << 8 * size)).to_bytes(size, "little")
+                elif -size < place < PAGE_SIZE:
+                    # A part of it is on another page: nothing is said of what is here.
+                    low, high = max(place, 0), min(place + size, PAGE_SIZE)
+                    made[low:high] = bytes(high - low)
+        return bytes(made)
+
+
+def _blocks(read: Callable[[int, int], Optional[bytes]]) -> Iterator[Tuple[int, List[Tuple[int, int]]]]:
+    """Yields the relocations of each page, (offset, bytes) behind its RVA; at last _END if these are all."""
+    try:
+        rva, size = read_headers(read).directory(_DIRECTORY_RELOCATIONS)
+    except HeaderError:
+        return
+    end = rva + size
+    for _ in range(MAX_BLOCKS):
+        if rva + _BLOCK.size > end:
+            yield _END, []
+            return
+        head = read(rva, _BLOCK.size)
+        page, length = (0, 0) if head is None else _BLOCK.unpack(head)
+        if not _BLOCK.size <= length <= min(end - rva, _LONGEST):
+            return
+        data = read(rva + _BLOCK.size, (length - _BLOCK.size) // 2 * 2)
+        if data is not None:
+            entries = struct.unpack(f"<{len(data) // 2}H", data)
+            yield page, [(each & 0xFFF, _SLOTS[each >> 12]) for each in entries if each >> 12 in _SLOTS]
+        rva += length
+
+
+def _mixed(mappings: Sequence[Mapping]) -> List[Mapping]:
+    """Returns mappings so that of each program there is one, then the next: none is most of those asked."""
+    seen: Dict[str, int] = {}
+    ranked = []
+    for each in mappings:
+        turn = seen[each.space.process] = seen.get(each.space.process, -1) + 1
+        ranked.append((turn, each))
+    ranked.sort(key=lambda pair: pair[0])
+    return [each for _, each in ranked]
+
+
+def _differing(page: int, mine: bytes, others: Sequence[bytes]) -> Iterator[Tuple[int, int]]:
+    """Yields the addresses of the bytes that more than half of several pages have otherwise."""
+    start: Optional[int] = None
+    for first in range(0, PAGE_SIZE, _CHUNK):
+        part = mine[first : first + _CHUNK]
+        theirs = [other[first : first + _CHUNK] for other in others]
+        if all(each == part for each in theirs):
+            if start is not None:
+                yield page + start, page + first
+                start = None
+            continue
+        for offset, (byte, *rest) in enumerate(zip(part, *theirs), first):
+            if 2 * sum(each != byte for each in rest) > len(rest):
+                start = offset if start is None else start
+            elif start is not None:
+                yield page + start, page + offset
+                start = None
+    if start is not None:
+        yield page + start, page + PAGE_SIZE

@@ -1,0 +1,81 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""The check `debug_registers`: a thread's debug registers watch code that security products hook.
+
+Dr7 enables breakpoint n by its bits 2n and 2n + 1; bits 16 + 4n and 17 + 4n say of what kind it is (Intel 64
+and IA-32 Architectures Software Developer's Manual, volume 3, "Debug registers").
+"""
+
+from __future__ import annotations
+
+from typing import Iterator, Optional, Tuple
+
+from ..flat.decode.schema import USER, WOW64
+from ..flat.stack import FlatStack
+from ..memory.image import AddressSpace
+from ..process.processlist import process_member
+from ..traps.state import State
+from .facts import CheckFacts
+from .finding import CERTAIN, LOW, MEDIUM, NONE_KNOWN, POSSIBLE, Check, Finding, of_thread
+
+WATCHED = ("ntdll", "amsi", "clr", "coreclr", "win32u", "wow64win")
+"""Modules with functions that security products hook, and with the stubs of system calls."""
+
+_COUNT = 4
+_CONTROL = "Dr7"
+_KINDS = ("execution", "writes", "ports", "access")
+_NOT_SURE = "the frame may not have saved the debug registers"
+
+
+def find(stack: FlatStack, facts: CheckFacts) -> Iterator[Finding]:
+    """Yields the breakpoints of a thread of a process without debugger; of each thread one is shown."""
+    entry, thread = stack.entry, stack.thread
+    if entry is None or thread is None or _debugged(stack.space, facts):
+        return
+    unsure = _CONTROL in entry.unsure
+    for register, address, kind in _breakpoints(entry):
+        known = facts.names(stack.space).module_at(address)
+        if known is None or known.module.name.lower() not in WATCHED:
+            continue
+        name = facts.names(stack.space).name(address, return_address=False)
+        control = entry.registers[_CONTROL]
+        evidence = f"{register} {address:#x} for {kind}, Dr7 {control:#x}, DebugPort 0; "
+        found = of_thread(
+            stack,
+            thread,
+            LOW if unsure else MEDIUM,
+            POSSIBLE if unsure else CERTAIN,
+            evidence + facts.memory(stack.space, address),
+            _NOT_SURE if unsure else NONE_KNOWN,
+            address,
+            name.symbol,
+        )
+        yield found._replace(status=name.status)
+
+
+def _breakpoints(entry: State) -> Iterator[Tuple[str, int, str]]:
+    """Yields register, address and kind of the breakpoints that are enabled."""
+    control = entry.registers.get(_CONTROL, 0)
+    for number in range(_COUNT):
+        address: Optional[int] = entry.registers.get(f"Dr{number}")
+        if address and control >> 2 * number & 3:
+            yield f"Dr{number}", address, _KINDS[control >> 16 + 4 * number & 3]
+
+
+def _debugged(space: AddressSpace, facts: CheckFacts) -> bool:
+    """Tells whether a process has a debugger; one whose DebugPort cannot be read may have."""
+    return process_member(facts.image, space.eprocess, "DebugPort") != 0
+
+
+CHECK = Check(
+    "debug_registers",
+    "T1562.001",
+    (USER, WOW64),
+    "The debug registers of a thread watch an address in ntdll, amsi, clr or a module of system call stubs, "
+    "and its process has no debugger: so a call is diverted without a change of code.",
+    "medium; low where the frame may not have saved the registers",
+    "Debuggers that are gone, copy protection, profilers.",
+    "Look at the exception handlers of the process; windows.trapframes --tid shows all registers.",
+    "no thread has a stack in user mode",
+    of_stack=find,
+)

@@ -1,0 +1,253 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""What checks ask of an image: the VAD and the page behind an address, runtimes, function tables."""
+
+from __future__ import annotations
+
+import bisect
+import functools
+from typing import Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Optional, Tuple, TypeVar
+
+from volatility3.framework.layers import intel
+
+from ..memory import bulk
+from ..memory.decode import pagetable
+from ..memory.decode.memo import Memo
+from ..memory.image import AddressSpace
+from ..memory.pages import Tables
+from ..names.symbolizer import SpaceNames, Symbolizer
+from ..names.usermodules import vad_at
+from ..process.vads import PROTECTIONS, Vad
+from . import functiontables
+from .copies import Copies
+from .functiontables import Range
+
+RUNTIMES = ("clr", "coreclr", "mscorwks", "jvm", "mono-2.0-sgen", "v8", "mozjs", "chakracore", "luajit")
+"""Modules of runtimes that make code in private memory; V8 is linked into the program as a rule."""
+
+_BYTES = 8
+_MAX_KEPT = 1 << 16
+_PROCESSES = 64
+"""The most processes whose function tables are kept."""
+_NAMED = 4
+"""How many of the things that a check left out are named."""
+_END = 1 << 64
+
+Made = TypeVar("Made")
+
+
+class Page(NamedTuple):
+    """The page table's entry of a page that is in memory: valid, or in transition."""
+
+    entry: int
+    executable: bool
+
+
+class Notes(NamedTuple):
+    """What checks could not look at, in plain values.
+
+    Attributes:
+        left_out: by check and reason what was left out
+        untold: (_EPROCESS, process ID, what is missing) of processes without all of their function tables
+    """
+
+    left_out: Dict[str, Dict[str, List[str]]]
+    untold: List[Tuple[int, Optional[int], str]]
+
+
+class CheckFacts:
+    """The facts of an image.
+
+    Args:
+        symbolizer: knows the modules of every address space
+        pids: the processes wanted; all when empty
+        scan: whether a pool scan has added processes and threads
+
+    Attributes:
+        image: the image
+        pids, scan: as given
+        untold: processes whose function tables are not all in the image, where that mattered: their IDs and
+            what is missing, by _EPROCESS
+    """
+
+    def __init__(self, symbolizer: Symbolizer, pids: Tuple[int, ...] = (), scan: bool = False) -> None:
+        self._symbolizer = symbolizer
+        self.image = symbolizer.image
+        self.pids = pids
+        self.scan = scan
+        self.untold: Dict[int, Tuple[Optional[int], str]] = {}
+        self._tables: Memo[AddressSpace, functiontables.FunctionTables] = Memo(self._registered, _PROCESSES)
+        self._runtimes: Memo[AddressSpace, List[str]] = Memo(self._loaded)
+        self._pages: Memo[Tuple[str, int], Optional[Page]] = Memo(self._page, _MAX_KEPT)
+        self._said: Memo[Tuple[AddressSpace, int], str] = Memo(self._described, _MAX_KEPT)
+        self._entries: Tuple[object, Dict[int, str]] = (None, {})
+        self._left_out: Dict[str, Dict[str, Dict[str, None]]] = {}
+        self._kept: Dict[str, Tuple[str, Dict[int, Any]]] = {}
+
+    def names(self, space: AddressSpace) -> SpaceNames:
+        """Returns the names of an address space."""
+        return self._symbolizer.names(space)
+
+    def is_user(self, address: int) -> bool:
+        """Tells whether an address is in the user's half."""
+        return 0 < address < self._symbolizer.halves.user_end
+
+    def has_no_execute(self, space: AddressSpace) -> bool:
+        """Tells whether the page tables have a bit that forbids execution."""
+        layer = self.image.layer_of(space)
+        return isinstance(layer, intel.Intel) and Tables(self.image.context, layer).entry_size == 8
+
+    def vad(self, space: AddressSpace, address: int) -> Optional[Vad]:
+        """Returns the VAD that holds an address of a process; None if there is none."""
+        process = self.names(space).process
+        return None if process is None else vad_at(process.vads, address)
+
+    def vads_whole(self, space: AddressSpace) -> bool:
+        """Tells whether all VADs of a process could be read."""
+        process = self.names(space).process
+        return process is not None and process.vads_whole
+
+    def page(self, space: AddressSpace, address: int) -> Optional[Page]:
+        """Returns the page of an address; None if it is not in memory, or no page table tells."""
+        return self._pages[str(self.image.layer_of(space).name), address // pagetable.PAGE_SIZE]
+
+    def _page(self, key: Tuple[str, int]) -> Optional[Page]:
+        layer, address = self.image.context.layers[key[0]], key[1] * pagetable.PAGE_SIZE
+        if not isinstance(layer, intel.Intel) or not bulk.is_canonical(layer, address):
+            return None
+        found = Tables(self.image.context, layer).entry(bulk.masked(layer, address))
+        if found is None or not pagetable.leads(found[0]):
+            return None
+        return Page(found[0], pagetable.executable(*found))
+
+    def executable(self, space: AddressSpace, address: int) -> bool:
+        """Tells whether memory of a process may be executed: by its page, or else as its VAD began."""
+        page, vad = self.page(space, address), self.vad(space, address)
+        if page is not None and self.has_no_execute(space):
+            return page.executable
+        return vad is not None and "EXECUTE" in PROTECTIONS[vad.protection & 7]
+
+    def function_table(self, space: AddressSpace, address: int) -> Optional[Range]:
+        """Returns the range with an address for which a process registered a function table, or None."""
+        tables = self._tables_of(space)
+        ranges = () if tables is None else tables.ranges
+        place = bisect.bisect_right(ranges, (address, _END)) - 1
+        return ranges[place] if place >= 0 and address < ranges[place].end else None
+
+    def lacks_tables(self, space: AddressSpace) -> bool:
+        """Tells whether function tables of a process may be missing from the image; `untold` has it then."""
+        tables = self._tables_of(space)
+        if tables is None or not tables.missing:
+            return False
+        self.untold.setdefault(space.eprocess, (space.pid, tables.missing))
+        return True
+
+    def _tables_of(self, space: AddressSpace) -> Optional[functiontables.FunctionTables]:
+        """Returns the function tables of a process; None where there are none, on x86 and in the kernel."""
+        if space.kernel or space.pointer_size == 4 or not space.layer_name:
+            return None
+        return self._tables[space]
+
+    def _registered(self, space: AddressSpace) -> functiontables.FunctionTables:
+        names = self.names(space)
+        vads = () if names.process is None else names.process.vads
+        original = functools.partial(self.copies.original, space)
+        return functiontables.registered(self.image.memory(space), self.image, names, vads, original)
+
+    def entry_points(self, space: AddressSpace, wanted: Mapping[str, Tuple[str, ...]]) -> Dict[int, str]:
+        """Returns functions of a process by their addresses, as they are written in Symbol.
+
+        Args:
+            space: of the process
+            wanted: the names of functions, by module
+        """
+        key = (space.layer_name, space.eprocess, tuple(wanted.items()))
+        if self._entries[0] != key:
+            names, found = self.names(space), {}
+            for module, functions in wanted.items():
+                for known in names.modules(module):
+                    for function in functions:
+                        rva = known.image.names.rva_of(function)
+                        if rva is not None:
+                            found[known.module.base + rva] = f"{known.module.name}!{function}"
+            self._entries = key, found
+        return self._entries[1]
+
+    def runtimes(self, space: AddressSpace) -> List[str]:
+        """Returns the files of the runtimes that a process has loaded."""
+        return self._runtimes[space]
+
+    def _loaded(self, space: AddressSpace) -> List[str]:
+        process = self.names(space).process
+        listed = () if process is None else process.modules
+        return sorted({each.file for each in listed if each.name.lower() in RUNTIMES})
+
+    @functools.cached_property
+    def copies(self) -> Copies:
+        """What other processes have where a process has mapped an image."""
+        return Copies(self.image, self.vad)
+
+    def once(self, check: str, space: AddressSpace, address: int, make: Callable[[], Made]) -> Made:
+        """Returns what a check finds of an address of a process: made once, until another process comes."""
+        known = self._kept.get(check)
+        if known is None or known[0] != space.layer_name or len(known[1]) >= _MAX_KEPT:
+            known = self._kept[check] = space.layer_name, {}
+        if address not in known[1]:
+            known[1][address] = make()
+        made: Made = known[1][address]
+        return made
+
+    def leave_out(self, check: str, reason: str, what: str) -> None:
+        """Notes what a check could not look at, and why: `left_out` says so."""
+        found = self._left_out.setdefault(check, {}).setdefault(reason, {})
+        if len(found) < _MAX_KEPT:
+            found[what] = None
+
+    def left_out(self, check: str) -> Iterator[str]:
+        """Yields each reason why a check left something out, with what it left out."""
+        for reason, found in sorted(self._left_out.get(check, {}).items()):
+            first, more = sorted(found)[:_NAMED], len(found) - _NAMED
+            yield f"{reason}: {', '.join(first)}" + (f" and {more} more" if more > 0 else "")
+
+    def notes(self) -> Notes:
+        """Returns what was noted while stacks were looked at, and forgets it: `take` puts it back."""
+        left_out = {
+            check: {reason: list(what) for reason, what in known.items()}
+            for check, known in self._left_out.items()
+        }
+        noted = Notes(left_out, [(eprocess, *said) for eprocess, said in self.untold.items()])
+        self._left_out, self.untold = {}, {}
+        return noted
+
+    def take(self, noted: Notes) -> None:
+        """Adds what was noted of other stacks of the image, here or in another process."""
+        for check, known in noted.left_out.items():
+            for reason, names in known.items():
+                for what in names:
+                    self.leave_out(check, reason, what)
+        for eprocess, pid, missing in noted.untold:
+            self.untold.setdefault(eprocess, (pid, missing))
+
+    def memory(self, space: AddressSpace, address: int) -> str:
+        """Returns what lies at an address in words: its VAD, its page, its first bytes."""
+        return self._said[space, address]
+
+    def _described(self, key: Tuple[AddressSpace, int]) -> str:
+        space, address = key
+        said = []
+        if self.is_user(address):
+            vad = self.vad(space, address)
+            if vad is None:
+                said.append("no VAD")
+            else:
+                kind = "image" if vad.image else "mapped" if vad.control_area else "private"
+                said.append(f"VAD {vad.start:#x}-{vad.end - 1:#x} {kind} {vad.protection_name}")
+        page = self.page(space, address)
+        if page is None:
+            said.append("page not in memory")
+        else:
+            said.append(f"PTE {page.entry:#x} {'executable' if page.executable else 'not executable'}")
+        data = self.image.memory(space).read(address, _BYTES)
+        if data is not None:
+            said.append(f"bytes {data.hex(' ')}")
+        return ", ".join(said)

@@ -1,0 +1,148 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""The check `foreign_handle`: code that no file backs opened another process or thread, to act in it.
+
+The ring of handle events says who opened, the handle's entry with which rights. Rights: PROCESS_* and
+THREAD_* of winnt.h.
+"""
+
+from __future__ import annotations
+
+from typing import Dict, Iterator, NamedTuple, Optional, Tuple
+
+from ..flat.decode.schema import HANDLE
+from ..flat.stack import FlatStack
+from ..memory.decode.structure import MissingMemberError
+from ..process.handletables import HandleTables
+from ..process.objectheaders import Objects
+from ..process.processlist import PROCESS_OF_THREAD
+from .facts import CheckFacts
+from .finding import LIKELY, LOW, NONE_KNOWN, Check, Finding, FramePlace, of_place, places
+from .unbacked import PRIVATE, explained, untold
+
+_OPENING = ("open", "create")
+_PROCESS_RIGHTS = {
+    0x2: "PROCESS_CREATE_THREAD",
+    0x8: "PROCESS_VM_OPERATION",
+    0x20: "PROCESS_VM_WRITE",
+    0x40: "PROCESS_DUP_HANDLE",
+}
+_THREAD_RIGHTS = {0x10: "THREAD_SET_CONTEXT", 0x80: "THREAD_SET_THREAD_TOKEN"}
+_VM_READ = 0x10
+_LSASS = "lsass.exe"
+_CREDENTIALS = "T1003.001"
+_FOLDERS = ("\\windows\\", "\\program files\\", "\\program files (")
+_NATIVE = ("\\systemroot\\", "\\??\\", "\\device\\")
+
+
+class _Opened(NamedTuple):
+    """What a handle leads to: its process, in words, and the rights that matter."""
+
+    process: int
+    name: str
+    rights: Tuple[str, ...]
+
+
+def find(stack: FlatStack, facts: CheckFacts) -> Iterator[Finding]:
+    """Yields the events in which such code opened another process or thread; of each handle one is shown."""
+    if stack.event not in _OPENING or stack.owner is None:
+        return
+    kind = (stack.owner_name or "").split(" ", 1)[0]
+    if kind not in ("Process", "Thread"):
+        return
+    opened = _opened(stack, kind, facts)
+    if opened is None or not opened.rights or opened.process in (0, stack.space.eprocess):
+        return
+    place, severity, innocent = _caller(stack, facts)
+    if place is None:
+        return
+    group = (stack.space.eprocess, stack.owner)
+    rights = " ".join(opened.rights)
+    evidence = f"handle {stack.owner:#x} to {opened.name}, {rights}; " + facts.memory(
+        stack.acting or stack.space, place.address
+    )
+    found = of_place(stack, place, severity, LIKELY, evidence, innocent, group)
+    yield found._replace(technique=_CREDENTIALS) if _LSASS in opened.name else found
+
+
+def _caller(stack: FlatStack, facts: CheckFacts) -> Tuple[Optional[FramePlace], str, str]:
+    """Returns the innermost frame that is suspect, how severe that is, and what else explains it."""
+    space = stack.acting or stack.space
+    for place in places(stack, PRIVATE):
+        if facts.is_user(place.at):
+            severity, _, innocent = explained(space, place.at, facts)
+            return place, severity, innocent
+    for place in places(stack, "image", "mapped"):
+        path = place.frame.path
+        if facts.is_user(place.at) and path and not _of_windows(path):
+            return place, LOW, f"a program outside Windows' folders: {path}"
+    return None, LOW, NONE_KNOWN
+
+
+def _of_windows(path: str) -> bool:
+    r"""Tells whether a file is in \Windows or \Program Files of its drive."""
+    plain = path.lower()
+    if plain.startswith(_NATIVE[0]):
+        return True
+    rest = plain[len(_NATIVE[1]) :] if plain.startswith(_NATIVE[1]) else plain
+    if rest.startswith(_NATIVE[2]):
+        rest = "\\" + rest[len(_NATIVE[2]) :].partition("\\")[2]
+    return rest[2 if rest[1:2] == ":" else 0 :].startswith(_FOLDERS)
+
+
+def _opened(stack: FlatStack, kind: str, facts: CheckFacts) -> Optional[_Opened]:
+    """Returns what the handle of an event leads to now, None if it is closed or cannot be read."""
+    image = facts.image
+    try:
+        tables, objects = image.part(HandleTables), image.part(Objects)
+    except MissingMemberError:
+        return None
+    table = tables.of(stack.space.eprocess)
+    entry = tables.lookup(table, stack.owner or 0)[0] if table is not None and table.address else None
+    if entry is None or entry.access is None:
+        return None
+    thing = objects.describe(entry.object_header)
+    if thing.type != kind:
+        return None
+    memory = image.memory(image.kernel)
+    if kind == "Process":
+        process = thing.body
+        rights = _named(entry.access, _PROCESS_RIGHTS)
+    else:
+        owner = image.types["_ETHREAD"].find(*PROCESS_OF_THREAD)
+        process = (None if owner is None else memory.member(thing.body, owner)) or 0
+        rights = _named(entry.access, _THREAD_RIGHTS)
+    name = f"{kind} {thing.name or ''}".strip()
+    if kind == "Process" and _LSASS in name.lower() and entry.access & _VM_READ:
+        rights = (*rights, "PROCESS_VM_READ")
+    return _Opened(process, name, rights)
+
+
+def _named(access: int, rights: Dict[int, str]) -> Tuple[str, ...]:
+    return tuple(name for bit, name in rights.items() if access & bit)
+
+
+def unchecked(facts: CheckFacts) -> Iterator[str]:
+    """Yields that the rights of handles are not kept as such, where that is so, and what `untold` yields."""
+    try:
+        if facts.image.part(HandleTables).has_creators:
+            yield "with +kst the handle tables of XP and 2003 have an index in place of the rights"
+    except MissingMemberError as error:
+        yield str(error)
+    yield from untold(facts)
+
+
+CHECK = Check(
+    "foreign_handle",
+    "T1055",
+    (HANDLE,),
+    "The trace of a handle's opening has a caller in private memory, and the handle still gives the right to "
+    "write or to run code in another process.",
+    "high; low where the process registered a function table for the range, and where the caller is an image "
+    "outside of Windows' folders and Program Files",
+    "Debuggers, installers and security products open other processes.",
+    "Look at the other process: windows.traces --pid; at the handle: windows.handletraces --handle.",
+    "no process traces its handles",
+    of_stack=find,
+    unchecked=unchecked,
+)

@@ -1,0 +1,154 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""The ranges for which a process of x64 registered function tables, as runtimes do for the code they make.
+
+RtlGetFunctionTableListHead, an export of ntdll, returns the head of their list: it is one instruction that
+loads the address, and a return. RtlAddFunctionTable, RtlInstallFunctionTableCallback and
+RtlAddGrowableFunctionTable put an element on it (described: Microsoft's documentation of these functions).
+"""
+
+from __future__ import annotations
+
+import bisect
+from typing import Callable, List, NamedTuple, Optional, Sequence, Tuple
+
+from ..memory.decode import links, ranges
+from ..memory.decode.memory import Memory
+from ..memory.decode.pagetable import PAGE_SIZE
+from ..memory.decode.status import Word, says
+from ..memory.image import Image
+from ..names.decode import pe
+from ..names.imagereader import ImageReader
+from ..names.symbolizer import KnownModule, SpaceNames
+from ..names.usermodules import vad_at
+from ..process.vads import Vad
+
+MAX_TABLES = 1 << 16
+"""The most function tables of a process that are read."""
+
+_GETTER = "RtlGetFunctionTableListHead"
+_LOAD = bytes.fromhex("488d05")
+"""lea rax, [rip + disp32] (Intel 64 and IA-32 Architectures Software Developer's Manual, volume 2)."""
+_LENGTH = len(_LOAD) + 4
+_RETURN = 0xC3
+_EXPORTS = "the exports of ntdll"
+_UNREAD = (Word.HEADERS_UNREADABLE, Word.EXPORTS_UNREADABLE, Word.EXPORTS_INCOMPLETE)
+
+
+class Range(NamedTuple):
+    """Addresses of a process with a registered function table, `end` exclusive; `table` is its element."""
+
+    start: int
+    end: int
+    table: int
+
+    @property
+    def said(self) -> str:
+        """What Innocent says of it."""
+        return f"function table registered for {self.start:#x}-{self.end - 1:#x}"
+
+
+class FunctionTables(NamedTuple):
+    """The function tables of a process.
+
+    Attributes:
+        ranges: those that could be read, disjoint and ascending; none reaches over a mapped image, because
+            code that a runtime makes lies in memory of its own
+        missing: what is missing from the image, in words; empty if nothing is. What was read and is no such
+            code or list was changed, and is not missing
+    """
+
+    ranges: List[Range]
+    missing: str
+
+
+def registered(
+    memory: Memory,
+    image: Image,
+    names: SpaceNames,
+    vads: Sequence[Vad],
+    original: Callable[[int], Optional[ImageReader]],
+) -> FunctionTables:
+    """Returns the function tables that a process registered.
+
+    Args:
+        memory: that of the process
+        image: the image
+        names: the names of the process
+        vads: of the process, ascending
+        original: returns what reads the section of the image that is mapped at an address
+
+    Raises:
+        tables.MissingTableError: when our symbol table of user mode is missing
+    """
+    table = image.process_types(8)["_DYNAMIC_FUNCTION_TABLE"]
+    low, high = table.field("MinimumAddress"), table.field("MaximumAddress")
+    images = [vad.start for vad in vads if vad.image]
+    found: List[Tuple[int, int, int]] = []
+    missing: List[str] = []
+    for ntdll in names.modules("ntdll"):
+        head, lacks = _head(ntdll, memory, original(ntdll.module.base))
+        missing += [lacks] if lacks else []
+        if head is None:
+            continue
+        walk = links.walk(head, memory.links, MAX_TABLES)
+        for each in walk.gap or ():
+            if each.reason == links.HEAD or (not each.link and _zeros(memory, head)):
+                missing.append(f"the head of their list at {head:#x}")
+            elif each.reason == links.UNREADABLE and vad_at(vads, each.link) is not None:
+                missing.append(f"the element at {each.link:#x}")
+        for node in walk.nodes:
+            start, end = memory.member(node, low), memory.member(node, high)
+            if (start is None or end is None) and vad_at(vads, node + high.offset) is not None:
+                missing.append(f"the element at {node:#x}")
+            if start and end and start < end and not _reaches(start, end, images):
+                found.append((start, end, node))
+    return FunctionTables([Range(*each) for each in ranges.flatten(found)], next(iter(missing), ""))
+
+
+def _reaches(start: int, end: int, images: Sequence[int]) -> bool:
+    """Tells whether an image is mapped from an address in a range on; `images` ascend."""
+    place = bisect.bisect_left(images, start)
+    return place < len(images) and images[place] < end
+
+
+def _zeros(memory: Memory, address: int) -> bool:
+    """Tells whether the page of an address is all zeros: what tools write that could not read a page."""
+    data = memory.read(address - address % PAGE_SIZE, PAGE_SIZE)
+    return data is not None and not any(data)
+
+
+def _head(ntdll: KnownModule, memory: Memory, section: Optional[ImageReader]) -> Tuple[Optional[int], str]:
+    """Returns the address of the list's head, None if nothing tells, and what is missing, empty if nothing.
+
+    What no process can write goes first: the section of ntdll.
+    """
+    base = ntdll.module.base
+    rva = ntdll.image.names.rva_of(_GETTER)
+    if ntdll.image.status and section is not None:
+        rva = _exported(section) or rva
+    if rva is None:
+        zeros = says(ntdll.image.status, Word.HEADERS_INVALID) and _zeros(memory, base)
+        return None, _EXPORTS if zeros or says(ntdll.image.status, *_UNREAD) else ""
+    code = None if section is None else section.read(rva, _LENGTH + 1)
+    if code is None:
+        code = memory.read(base + rva, _LENGTH + 1)
+    if code is None or (not any(code) and _zeros(memory, base + rva)):
+        return None, f"the code of {_GETTER}"
+    if not code.startswith(_LOAD) or code[_LENGTH] != _RETURN:
+        return None, ""
+    distance = int.from_bytes(code[len(_LOAD) : _LENGTH], "little", signed=True)
+    head = base + rva + _LENGTH + distance
+    return (head if base <= head < base + ntdll.module.size else None), ""
+
+
+def _exported(section: ImageReader) -> Optional[int]:
+    """Returns the RVA of the getter by the export table of the section, None if that is not in memory."""
+    try:
+        headers = pe.read_headers(section.read)
+    except pe.HeaderError:
+        return None
+    for rva, label in pe.read_exports(section.load, headers, pe.MAX_EXPORTS).entries:
+        if label == _GETTER:
+            return rva
+    return None

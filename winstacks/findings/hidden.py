@@ -1,0 +1,157 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""The check `hidden`: lists and other witnesses disagree about a process or a thread."""
+
+from __future__ import annotations
+
+from typing import Dict, Iterator, Optional, Tuple
+
+from ..flat.decode.schema import THREAD_KINDS
+from ..flat.stack import FlatStack
+from ..memory.decode.status import Said, Status, Word, says, text
+from ..memory.decode.structure import MissingMemberError
+from ..memory.image import AddressSpace
+from ..process.handletables import HandleTables
+from ..process.processlist import CID_TABLE, POOL_SCAN, CidTable, process_member
+from ..process.spaces import SYSTEM_PID, AddressSpaces
+from ..process.threads import TERMINATED, Threads
+from .facts import CheckFacts
+from .finding import CERTAIN, HIGH, LIKELY, LOW, MEDIUM, NONE_KNOWN, Check, Finding
+
+_EXIT_TIME = "ExitTime.QuadPart"
+_UNFINISHED = "a process that is being made or taken apart: it has no thread"
+_SMEARED = "the image was taken while the thread was made"
+_MOVED = "the image was taken while page tables were changed"
+MAX_HANDLES = 1 << 20
+"""The most handles that are looked at for those that lead to what only the scan finds."""
+
+_INITIALIZED = 0
+"""Initialized of KTHREAD_STATE: the thread never ran."""
+
+
+def find(facts: CheckFacts) -> Iterator[Finding]:
+    """Yields live processes that the process list lacks, and those with the page tables of another."""
+    alone: Dict[int, AddressSpace] = {}
+    for space in AddressSpaces.list_spaces(facts.image, facts.pids or None):
+        if space.kernel or space.wow64 or _exited(space, facts):
+            continue
+        if says(space.remark, Word.NOT_IN_THE_PROCESS_LIST):
+            yield from _unlisted(space, facts, alone)
+        other = _sharing(space.status + space.remark)
+        if other is not None and space.pid != SYSTEM_PID:
+            said = text(space.status + space.remark)
+            evidence = f"_EPROCESS {space.eprocess:#x}: {said}"
+            yield Finding(
+                MEDIUM, LIKELY, space, evidence, _MOVED, ("tables", space.eprocess), address=space.eprocess
+            )
+    yield from _held(alone, facts) if alone else ()
+
+
+def _unlisted(space: AddressSpace, facts: CheckFacts, alone: Dict[int, AddressSpace]) -> Iterator[Finding]:
+    """Yields a process that the list lacks; one that only the scan finds, without threads, joins `alone`."""
+    scanned = POOL_SCAN in _witnesses(space.remark)
+    threads = len(facts.image.part(CidTable).threads_of.get(space.eprocess, ()))
+    where = CID_TABLE
+    if scanned and not threads:
+        # What only the scan finds may be left over: its page tables and a live thread speak for it.
+        threads, where = _live(space, facts) if space.layer_name else 0, "its list"
+        if not threads:
+            if space.layer_name:
+                alone[space.eprocess] = space
+            return
+    severity, confidence, innocent = HIGH, LIKELY if scanned else CERTAIN, NONE_KNOWN
+    if not threads:
+        severity, confidence, innocent = LOW, LIKELY, _UNFINISHED
+    evidence = f"_EPROCESS {space.eprocess:#x}: {text(space.remark)}, {threads} threads in {where}"
+    yield Finding(
+        severity, confidence, space, evidence, innocent, ("process", space.eprocess), address=space.eprocess
+    )
+
+
+def _held(alone: Dict[int, AddressSpace], facts: CheckFacts) -> Iterator[Finding]:
+    """Yields those processes that only the scan finds and to which a handle of another process leads."""
+    try:
+        tables = facts.image.part(HandleTables)
+    except MissingMemberError:
+        return
+    body, left = facts.image.types["_OBJECT_HEADER"].offset("Body"), MAX_HANDLES
+    for holder in AddressSpaces.list_spaces(facts.image):
+        unlisted = says(holder.remark, Word.NOT_IN_THE_PROCESS_LIST)
+        table = None if holder.kernel or holder.wow64 or unlisted else tables.of(holder.eprocess)
+        for entry in tables.entries(table) if table is not None and table.address else ():
+            left -= 1
+            if left < 0:
+                return
+            space = None if entry is None else alone.pop(entry.object_header + body, None)
+            if entry is not None and space is not None:
+                evidence = f"_EPROCESS {space.eprocess:#x}: {text(space.remark)}, no thread in its list; "
+                evidence += f"handle {entry.handle:#x} of PID {holder.pid} leads to it"
+                group = ("process", space.eprocess)
+                yield Finding(MEDIUM, LIKELY, space, evidence, _UNFINISHED, group, address=space.eprocess)
+
+
+def _live(space: AddressSpace, facts: CheckFacts) -> int:
+    """Returns how many threads on a process's own list have not ended."""
+    listed = Threads.list_threads(facts.image, offset=space.eprocess)
+    return sum(not thread.unusable and thread.state != TERMINATED for thread in listed)
+
+
+def of_thread(stack: FlatStack, facts: CheckFacts) -> Iterator[Finding]:
+    """Yields a thread that the list of its process lacks, and that another witness knows."""
+    thread = stack.thread
+    if thread is None or thread.state in (TERMINATED, None) or thread.unusable:
+        return
+    if not says(thread.status, Word.NOT_IN_THE_THREAD_LIST) or not _witnesses(thread.status):
+        return
+    if _exited(thread.space, facts):
+        return
+    new = thread.state == _INITIALIZED
+    evidence = f"_ETHREAD {thread.ethread:#x}: {text(thread.status)}"
+    yield Finding(
+        LOW if new else MEDIUM,
+        LIKELY,
+        thread.space,
+        evidence,
+        _SMEARED,
+        ("thread", thread.ethread),
+        tid=thread.tid,
+        address=thread.ethread,
+    )
+
+
+def _witnesses(said: Status) -> Tuple[str, ...]:
+    return tuple(name for each in said if each.word is Word.FOUND_BY for name in each.members)
+
+
+def _sharing(said: Status) -> Optional[Said]:
+    """Returns what says that the page tables are those of another process than Idle and System."""
+    shared = (each for each in said if each.word is Word.PAGE_TABLES_OF_PROCESS)
+    return next((each for each in shared if each.number != SYSTEM_PID), None)
+
+
+def _exited(space: AddressSpace, facts: CheckFacts) -> bool:
+    return bool(process_member(facts.image, space.eprocess, _EXIT_TIME))
+
+
+def unchecked(facts: CheckFacts) -> Iterator[str]:
+    """Yields what only a scan finds, where none was asked for."""
+    if not facts.scan:
+        yield "processes and threads that only a pool scan finds: --scan"
+
+
+CHECK = Check(
+    "hidden",
+    "T1014",
+    THREAD_KINDS,
+    "A live process or thread is missing from the list that Windows keeps, and another structure knows it; "
+    "or two live processes have the same page tables.",
+    "high for a process with threads that its list lacks; medium for a thread, for shared page tables, and "
+    "for a process that only a scan and a handle of another process show; low for a process without threads "
+    "and a thread that never ran",
+    "The image is no snapshot: what is made or ends meanwhile is on some lists only. Processes that have "
+    "exited are left out.",
+    "Compare windows.pslist, windows.psscan and windows.thrdscan; dump the process by its offset.",
+    of_stack=of_thread,
+    of_image=find,
+    unchecked=unchecked,
+)

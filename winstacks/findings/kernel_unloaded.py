@@ -1,0 +1,48 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""The check `kernel_unloaded`: the kernel's code lay where a module has been unloaded."""
+
+from __future__ import annotations
+
+from typing import Iterator
+
+from ..flat.decode.schema import KINDS, RECORDED
+from ..flat.stack import FlatStack
+from .facts import CheckFacts
+from .finding import HIGH, LIKELY, LOW, MEDIUM, Check, Finding, of_place, places
+
+_NAME_END = ">"
+
+
+def find(stack: FlatStack, facts: CheckFacts) -> Iterator[Finding]:
+    """Yields the frames in unloaded modules; of each module and kind of stack one is shown."""
+    for place in places(stack, "unloaded"):
+        if facts.is_user(place.at):
+            continue
+        page = facts.page(facts.image.kernel, place.at)
+        held = page is not None and page.executable
+        evidence = facts.memory(facts.image.kernel, place.address)
+        recorded = place.how == RECORDED
+        group = (recorded, place.name.symbol.partition(_NAME_END)[0])
+        if recorded:
+            innocent = "the driver ran before it was unloaded" + (
+                "; its memory may have been given to another" if held else ""
+            )
+            severity = MEDIUM if held else LOW
+        else:
+            innocent, severity = "the driver was being unloaded when the image was taken", HIGH
+        yield of_place(stack, place, severity, LIKELY, evidence, innocent, group)
+
+
+CHECK = Check(
+    "kernel_unloaded",
+    "T1014",
+    tuple(KINDS),
+    "A frame of the kernel lies where a module was before it was unloaded.",
+    "high where a thread goes on there; of what Windows recorded medium where the memory holds code now, "
+    "else low; low of frames that a scan found",
+    "A driver that did its work and went leaves traces of itself.",
+    "Look for the driver's file and its service; windows.unloadedmodules says when it went.",
+    "no stack has a frame",
+    of_stack=find,
+)

@@ -1,0 +1,198 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""The check `modified_code`: code of an image is not what other processes have, where a thread goes on."""
+
+from __future__ import annotations
+
+import functools
+from typing import Iterator, List, NamedTuple, Optional, Tuple
+
+from ..flat.decode.schema import TRAP, USER, WOW64
+from ..flat.stack import FlatStack
+from ..memory.image import AddressSpace
+from ..names.places import IMAGE
+from ..process.processlist import process_member
+from .copies import NO_IMAGE, Comparison, Copies, Mapping, Ranges
+from .facts import CheckFacts
+from .finding import (
+    CERTAIN,
+    HIGH,
+    LIKELY,
+    LOW,
+    NONE_KNOWN,
+    POSSIBLE,
+    Check,
+    Finding,
+    FramePlace,
+    of_place,
+    places,
+)
+from .jumps import ENTRY, Read, led
+
+NAME = "modified_code"
+
+_AROUND = 0x40
+"""Bytes around a frame that are compared where no function is known."""
+_FARTHEST = 0x1000
+"""Of a longer function only so much is compared, before and behind the frame, and its entry."""
+_SHOWN = 16
+_MAX_SIBLINGS = 8
+
+_PARENT = "InheritedFromUniqueProcessId"
+_ONE_OTHER = "one other process maps the file, and may be the one that was changed"
+
+
+class _Judged(NamedTuple):
+    """What is found at an address: `entry` is that of its function, else the first changed byte."""
+
+    severity: str
+    innocent: str
+    entry: int
+    found: Comparison
+
+
+def find(stack: FlatStack, facts: CheckFacts) -> Iterator[Finding]:
+    """Yields the frames in functions that most other processes have otherwise; of each function one."""
+    space = stack.space
+    for place in places(stack, IMAGE, "mapped"):
+        if not facts.is_user(place.at):
+            continue
+        judged = facts.once(NAME, space, place.at, functools.partial(_judged, space, place, facts))
+        if judged is None:
+            continue
+        confidence = POSSIBLE if judged.found.others == 1 else CERTAIN if place.how == TRAP else LIKELY
+        evidence = f"{_shown(space, judged.found, facts)}; {facts.memory(space, place.address)}"
+        group = (space.layer_name, judged.entry)
+        yield of_place(stack, place, judged.severity, confidence, evidence, judged.innocent, group)
+
+
+def _judged(space: AddressSpace, place: FramePlace, facts: CheckFacts) -> Optional[_Judged]:
+    """Compares the function of a frame; None if there is nothing to say of it."""
+    entry, ranges = _function(space, place, facts)
+    found = _compared(facts.copies, space, ranges)
+    if found.reason not in ("", NO_IMAGE):
+        facts.leave_out(NAME, found.reason, place.frame.module or place.name.symbol.partition("+")[0])
+    if not found.ranges:
+        return None
+    entry = found.ranges[0][0] if entry is None else entry
+    severity, innocent = _explained(space, entry, found.ranges, facts)
+    if found.others == 1 and innocent == NONE_KNOWN:
+        innocent = _ONE_OTHER
+    return _Judged(severity, innocent, entry, found)
+
+
+def _function(
+    space: AddressSpace, place: FramePlace, facts: CheckFacts
+) -> Tuple[Optional[int], List[Tuple[int, int]]]:
+    """Returns the entry of a frame's function, None if it is not known, and which addresses to compare."""
+    at = place.at
+    known = facts.names(space).module_at(at)
+    around = (at - _AROUND, at + _AROUND)
+    if known is None:
+        return None, [around]
+    base, index = known.module.base, known.image
+    piece = None if index.functions is None else index.functions.find(at - base)
+    if piece is not None and index.functions is not None:
+        first = index.functions.primary(piece) or piece
+        entry = base + first.begin
+        start, end = base + piece.begin, base + piece.end
+    else:
+        label = index.names.find(at - base)
+        if label is None or not 0 <= at - base - label[0] < _FARTHEST:
+            return None, [around]
+        entry = start = base + label[0]
+        end = max(at + 1, entry + ENTRY)
+    body = (max(start, at - _FARTHEST), min(end, at + _FARTHEST))
+    return entry, [body] if body[0] == entry else [body, (entry, entry + ENTRY)]
+
+
+def _compared(copies: Copies, space: AddressSpace, ranges: List[Tuple[int, int]]) -> Comparison:
+    all_found = [copies.compare(space, low, high) for low, high in ranges]
+    changed = sorted({each for found in all_found for each in found.ranges})
+    reason = next((found.reason for found in all_found if found.reason), "")
+    return Comparison(tuple(changed), max(found.others for found in all_found), reason)
+
+
+def _explained(space: AddressSpace, entry: int, changed: Ranges, facts: CheckFacts) -> Tuple[str, str]:
+    """Returns the severity of changed bytes of a function, and what explains them."""
+    first = changed[0][0]
+    if not entry <= first or changed[-1][1] > entry + ENTRY:
+        return HIGH, NONE_KNOWN
+    # The first byte of a jump may be that which was there before.
+    target = next(
+        filter(None, (led(_reader(space, facts), at, space.pointer_size) for at in (entry, first))), None
+    )
+    if target is None:
+        return HIGH, NONE_KNOWN
+    name = facts.names(space).name(target, return_address=False)
+    said = f"the entry jumps to {target:#x} {name.symbol}"
+    if name.backing == IMAGE:
+        return LOW, said
+    program = _program_of_all(space, changed, facts)
+    return (HIGH, said) if program is None else (LOW, f"{said}; so does every child of {program}")
+
+
+def _reader(space: AddressSpace, facts: CheckFacts) -> Read:
+    return facts.image.memory(space).read
+
+
+def _program_of_all(space: AddressSpace, changed: Ranges, facts: CheckFacts) -> Optional[str]:
+    """Returns the program that starts itself and whose every other child has the same bytes changed, too."""
+    mine = facts.copies.mapping(space, changed[0][0])
+    parent = process_member(facts.image, space.eprocess, _PARENT)
+    if mine is None or not parent:
+        return None
+    family = [each for each in facts.copies.others(mine) if each.space.process == space.process]
+    siblings = [
+        each for each in family if process_member(facts.image, each.space.eprocess, _PARENT) == parent
+    ][:_MAX_SIBLINGS]
+    if all(each.space.pid != parent for each in family) or not siblings:
+        return None
+    first, last = changed[0][0] - mine.vad.start, changed[-1][1] - mine.vad.start
+    same = all(_changed(each, first, last, facts) for each in siblings)
+    return space.process if same else None
+
+
+def _changed(mapping: Mapping, first: int, last: int, facts: CheckFacts) -> bool:
+    """Tells whether another process has changes from the same RVA on."""
+    base = mapping.vad.start
+    found = facts.copies.compare_mapping(mapping, base + first, base + last)
+    return bool(found.ranges) and found.ranges[0][0] == base + first
+
+
+def _shown(space: AddressSpace, found: Comparison, facts: CheckFacts) -> str:
+    """Returns the first changed bytes, and those that another process has."""
+    low = found.ranges[0][0]
+    high = min(found.ranges[-1][1], low + _SHOWN)
+    mine = _reader(space, facts)(low, high - low)
+    count = sum(end - start for start, end in found.ranges)
+    others = f"most of {found.others} processes" if found.others > 1 else "the only other process"
+    said = f"{count} {'byte differs' if count == 1 else 'bytes differ'} from {others}"
+    if mine is not None:
+        said += f", from {low:#x} on {mine.hex(' ')}"
+    other = facts.copies.example(space, low, high)
+    if other is not None:
+        said += f"; PID {other[0].pid} has {other[1].hex(' ')}"
+    return said
+
+
+def unchecked(facts: CheckFacts) -> Iterator[str]:
+    """Yields that the kernel's code is not compared, and what could not be."""
+    yield "; ".join(("the kernel's code: there is no second copy of it", *facts.left_out(NAME)))
+
+
+CHECK = Check(
+    NAME,
+    "T1055.001, T1562.001",
+    (USER, WOW64),
+    "A thread was interrupted, or goes on, in a function of an image that most processes which map the same "
+    "file have otherwise: it is hooked, or written over.",
+    "high; low where the entry jumps into another image, and where it jumps elsewhere in every child of a "
+    "program that starts itself; low of frames that a scan found",
+    "Security products and debuggers hook functions; browsers do so in their sandboxed children; some "
+    "programs unpack themselves.",
+    "Dump the module with windows.dlllist --dump and compare it with that of the other process.",
+    "no thread has a stack in user mode",
+    of_stack=find,
+    unchecked=unchecked,
+)

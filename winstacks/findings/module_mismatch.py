@@ -1,0 +1,184 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""The check `module_mismatch`: what a process says of a frame's module is not what its VADs say.
+
+What marks an image that has no native code, COMIMAGE_FLAGS_ILONLY of the COR20 header, is described in
+ECMA-335, part II, "CLI header".
+"""
+
+from __future__ import annotations
+
+import functools
+import struct
+from typing import Callable, Iterator, NamedTuple, Optional, Tuple
+
+from ..flat.decode import keys
+from ..flat.decode.schema import USER, WOW64
+from ..flat.modules import ModuleIdentities
+from ..flat.stack import FlatStack
+from ..memory.decode.status import Said, Status, Word, says
+from ..memory.image import AddressSpace, Image
+from ..names.decode.pe import HeaderError, Headers, read_headers
+from ..names.imagereader import ImageReader
+from ..process.vads import Vad, Vads
+from .facts import CheckFacts
+from .finding import HIGH, LIKELY, LOW, MEDIUM, NONE_KNOWN, Check, Finding, FramePlace, of_place, places
+
+NAME = "module_mismatch"
+
+_NO_FILE = "T1055.013"
+_LISTS = (
+    (Word.VAD_WITHOUT_FILE, HIGH, "the loader lists a module where no file is mapped", NONE_KNOWN),
+    (Word.VAD_OF_ANOTHER_FILE, HIGH, "the loader names another file than the VAD", "the file has two names"),
+    (Word.NO_VAD, MEDIUM, "the loader lists a module where no VAD is", "the module was just unloaded"),
+)
+_SIZE = Said(Word.CONTRADICTED, members=("SizeOfImage",))
+_DAMAGED = "the loader's lists cannot be followed"
+
+_COM_DESCRIPTOR = 14
+_COR20 = 0x48
+_FLAGS, _NATIVE = 16, 64
+_IL_ONLY = 1
+
+Reason = Tuple[str, str, str]
+"""Severity, evidence, and what explains it."""
+
+
+class _Judged(NamedTuple):
+    """What is found at an address: `start` is that of its module; `gone`: the file is."""
+
+    reason: Reason
+    start: int
+    gone: bool
+
+
+def find(stack: FlatStack, facts: CheckFacts) -> Iterator[Finding]:
+    """Yields the frames in modules about which lists, headers and VADs disagree; of each module one."""
+    space = stack.space
+    for place in places(stack):
+        if not facts.is_user(place.at):
+            continue
+        judged = facts.once(NAME, space, place.at, functools.partial(_judged, space, place, facts))
+        if judged is None:
+            continue
+        severity, evidence, innocent = judged.reason
+        evidence = f"{evidence}; {facts.memory(space, place.address)}"
+        group = (space.layer_name, judged.start)
+        found = of_place(stack, place, severity, LIKELY, evidence, innocent, group)
+        yield found._replace(technique=_NO_FILE) if judged.gone else found
+
+
+def _judged(space: AddressSpace, place: FramePlace, facts: CheckFacts) -> Optional[_Judged]:
+    """Judges the module of a frame; None if there is nothing to say of it."""
+    vad = facts.vad(space, place.at)
+    if says(place.name.status, Word.NO_LOADER_LIST):
+        facts.leave_out(NAME, _DAMAGED, space.process)
+    gone = "" if vad is None or not vad.image else _file_is_gone(facts.image, vad)
+    reason = (HIGH, gone, NONE_KNOWN) if gone else _mismatch(space, place, vad, facts)
+    if reason is None:
+        return None
+    known = facts.names(space).module_at(place.at)
+    start = known.module.base if known is not None else place.at if vad is None else vad.start
+    return _Judged(reason, start, bool(gone))
+
+
+def _mismatch(
+    space: AddressSpace, place: FramePlace, vad: Optional[Vad], facts: CheckFacts
+) -> Optional[Reason]:
+    for word, severity, evidence, innocent in _LISTS:
+        if says(place.name.status, word):
+            return severity, evidence, innocent
+    if vad is None or not vad.image:
+        return None
+    known = facts.names(space).module_at(place.at)
+    if known is None:
+        return _unlisted(space, place, vad, facts)
+    headers = known.image.headers
+    if headers is not None and known.module.base == vad.start:
+        said = _of_headers(headers, vad, facts)
+        if said is not None:
+            return said
+    return _of_size(place.name.status, known.module.size)
+
+
+def _of_headers(headers: Headers, vad: Vad, facts: CheckFacts) -> Optional[Reason]:
+    """Compares the headers that a process has with its VAD, and with those of the section."""
+    room, size = vad.end - vad.start, keys.rounded(headers.size)
+    true = facts.image.part(ModuleIdentities).of_section(vad)
+    if true is not None and true != (headers.timestamp, size):
+        said = f"the headers say TimeDateStamp {headers.timestamp:#x} SizeOfImage {size:#x}"
+        return HIGH, f"{said}, those of the file {true[0]:#x} and {true[1]:#x}", NONE_KNOWN
+    if size != room:
+        return MEDIUM, f"the headers say SizeOfImage {size:#x}, the VAD has {room:#x} bytes", NONE_KNOWN
+    beyond = next((each for each in headers.sections if each.end > room), None)
+    if beyond is not None:
+        return (
+            MEDIUM,
+            f"the headers have a section up to {beyond.end:#x}, the VAD {room:#x} bytes",
+            NONE_KNOWN,
+        )
+    return None
+
+
+def _of_size(said: Status, size: int) -> Optional[Reason]:
+    if _SIZE not in said:
+        return None
+    return MEDIUM, f"the loader's SizeOfImage is not that of the VAD, {size:#x}", NONE_KNOWN
+
+
+def _unlisted(space: AddressSpace, place: FramePlace, vad: Vad, facts: CheckFacts) -> Optional[Reason]:
+    """Judges an image that no loader list has, though the lists are whole."""
+    managed = _managed(ImageReader(facts.image, space.layer_name, vad.start, vad.end - vad.start).read)
+    if managed == _IL_ONLY:
+        return None
+    evidence = f"no loader list has the image {place.name.symbol.partition('+')[0]}"
+    runtimes = facts.runtimes(space)
+    if managed is not None and runtimes:
+        return LOW, evidence, f"a .NET image that {', '.join(runtimes)} mapped"
+    return MEDIUM, evidence, NONE_KNOWN
+
+
+def _managed(read: Callable[[int, int], Optional[bytes]]) -> Optional[int]:
+    """Returns _IL_ONLY of a .NET image without native code, 0 of one with it, None of any other."""
+    try:
+        rva, size = read_headers(read).directory(_COM_DESCRIPTOR)
+    except HeaderError:
+        return None
+    header = read(rva, _COR20) if size >= _COR20 else None
+    if header is None:
+        return 0 if size else None
+    flags, native = (struct.unpack_from("<I", header, at)[0] for at in (_FLAGS, _NATIVE))
+    return _IL_ONLY if flags & _IL_ONLY and not native else 0
+
+
+def _file_is_gone(image: Image, vad: Vad) -> str:
+    """Returns what is wrong with the file of a mapped image; empty if nothing is, or it cannot be read."""
+    if image.part(Vads).file_name(vad.control_area) == "":
+        return "the file of the image has no name"
+    control, file = image.types.find("_CONTROL_AREA"), image.types.find("_FILE_OBJECT")
+    pointer = control and control.find("FilePointer.Value", "FilePointer.Object", "FilePointer")
+    pending = file and file.find("DeletePending")
+    if not pointer or not pending:
+        return ""
+    memory = image.memory(image.kernel)
+    value = memory.pointer(vad.control_area + pointer.offset)
+    # The low bits of an EX_FAST_REF count references.
+    gone = value and memory.member(value & ~(2 * memory.pointer_size - 1), pending)
+    return "the file of the image is about to be deleted" if gone else ""
+
+
+CHECK = Check(
+    NAME,
+    "T1055.012",
+    (USER, WOW64),
+    "A frame is in a module of which the loader's lists or the headers in memory say something else than the "
+    "VAD and the file that is mapped.",
+    "high where no file, another file or one that is about to be deleted is mapped, and where the headers "
+    "are those of another image; medium for other sizes, for an image that no list has and for a module "
+    "without VAD; low for a .NET image that a loaded runtime mapped, and of frames that a scan found",
+    "Protectors of programs map images by themselves; a module that is being loaded or unloaded is on one "
+    "side only.",
+    "Compare windows.ldrmodules with windows.vadinfo, and dump both: windows.vadinfo --dump.",
+    "no thread has a stack in user mode",
+    of_stack=find,
+)

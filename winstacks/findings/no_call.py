@@ -1,0 +1,38 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""The check `no_call`: a return address that no call left."""
+
+from __future__ import annotations
+
+from typing import Iterator
+
+from ..flat.decode.schema import USER
+from ..flat.stack import FlatStack
+from .facts import CheckFacts
+from .finding import LIKELY, MEDIUM, NONE_KNOWN, Check, Finding, of_place
+from .returns import returned
+
+NAME = "no_call"
+
+
+def find(stack: FlatStack, facts: CheckFacts) -> Iterator[Finding]:
+    """Yields the first frame of a stack whose return address is behind no call, and is no jump."""
+    for place, called, jumps in returned(stack, NAME, facts):
+        if called is False and not jumps:
+            evidence = f"no call before {place.address:#x}; {facts.memory(stack.space, place.address)}"
+            yield of_place(stack, place, MEDIUM, LIKELY, evidence, NONE_KNOWN, stack.trace_id)
+            return
+
+
+CHECK = Check(
+    NAME,
+    "T1055",
+    (USER,),
+    "A return address, found by unwind data, in an image that is as other processes have it, is behind no "
+    "call: the frame was built.",
+    "medium; low where code that could not be read, or that the process changed, makes the walk unsure",
+    "Hand-written code that pushes a return address. Go's goexit and the dispatchers of ntdll are left out.",
+    "Look at the frames around it with windows.callstacks --tid; the true callers may be above.",
+    "no thread has a stack in user mode",
+    of_stack=find,
+)

@@ -1,0 +1,61 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""The check `not_executable`: a thread is to go on in memory that may not be executed now."""
+
+from __future__ import annotations
+
+from typing import Iterator
+
+from ..flat.decode.schema import THREAD_KINDS, TRAP
+from ..flat.stack import FlatStack
+from .facts import CheckFacts
+from .finding import HIGH, LIKELY, LOW, MEDIUM, NONE_KNOWN, Check, Finding, of_place, places
+from .unbacked import UNTOLD, untold
+
+_CRASH = "a jump to data that is about to end the process"
+
+
+def find(stack: FlatStack, facts: CheckFacts) -> Iterator[Finding]:
+    """Yields the frames of user mode whose page is in memory and forbids execution; of each range one."""
+    if not facts.has_no_execute(stack.space):
+        return
+    for place in places(stack):
+        page = facts.page(stack.space, place.at) if facts.is_user(place.at) else None
+        if page is None or page.executable:
+            continue
+        table = facts.function_table(stack.space, place.at)
+        vad = facts.vad(stack.space, place.at)
+        group = (stack.trace_id, None if vad is None else vad.start)
+        evidence = facts.memory(stack.space, place.address)
+        if table is not None:
+            innocent, severity = table.said, LOW
+        elif facts.lacks_tables(stack.space):
+            innocent, severity = UNTOLD, LOW
+        elif place.how == TRAP:
+            innocent, severity = _CRASH, MEDIUM
+        else:
+            innocent, severity = NONE_KNOWN, HIGH
+        yield of_place(stack, place, severity, LIKELY, evidence, innocent, group)
+
+
+def unchecked(facts: CheckFacts) -> Iterator[str]:
+    """Yields that no page forbids execution, where that is so, and what `untold` yields."""
+    if not facts.has_no_execute(facts.image.kernel):
+        yield "the page tables have no bit that forbids execution"
+    yield from untold(facts)
+
+
+CHECK = Check(
+    "not_executable",
+    "T1027",
+    THREAD_KINDS,
+    "A call is to return into memory of the process that may not be executed now, by the page itself: code "
+    "that hides while it sleeps looks like this.",
+    "high; medium where the thread was interrupted there; low where the process registered a function table "
+    "for the range, and of frames that a scan found",
+    "Runtimes that take the right to execute away while they write; a thread that crashes.",
+    "Compare the range with the traces of the past: windows.traces --unbacked --pid.",
+    "no stack of a thread could be walked",
+    of_stack=find,
+    unchecked=unchecked,
+)

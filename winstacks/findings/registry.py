@@ -1,0 +1,261 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""The checks by name, and what they find in an image, worst first.
+
+    findings = Findings(symbolizer)
+    for stack in findings.examine(): ...        # progress
+    for each in findings.found(): ...
+
+A new check is a module of this room that has a `CHECK`, and its name in `options.CHECKS`. It is imported when
+it runs.
+"""
+
+from __future__ import annotations
+
+import importlib
+from contextlib import nullcontext
+from typing import (
+    Collection,
+    Dict,
+    Hashable,
+    Iterable,
+    Iterator,
+    List,
+    NamedTuple,
+    Optional,
+    Set,
+    Tuple,
+)
+
+from ..flat.decode.schema import SHADOW
+from ..flat.imagefacts import Totals
+from ..flat.recorded import Around
+from ..flat.stack import FlatStack, FlatWanted
+from ..flat.traces import FlatTraces
+from ..names.symbolizer import Symbolizer
+from ..options import CHECKS, SEVERITIES
+from .facts import CheckFacts, Notes
+from .finding import CONFIDENCES, Check, Finding, OfStack
+from .shadow_stack import confirmed
+
+MAX_FINDINGS = 1 << 16
+"""The most findings that are kept of one check."""
+
+_CUT = f"more than {MAX_FINDINGS} findings: the rest is left out"
+
+
+class Outcome(NamedTuple):
+    """A finding and its check; or why a check, or a part of one, could not run.
+
+    Attributes:
+        check: the check
+        finding: what it found, None where it could not run
+        stacks: how many stacks show the same
+        reason: why it could not run
+    """
+
+    check: Check
+    finding: Optional[Finding]
+    stacks: int = 0
+    reason: str = ""
+
+
+class FoundGroup(NamedTuple):
+    """Findings of one check that are one row.
+
+    Attributes:
+        group: as the findings have it
+        finding: the worst of them
+        stacks: how many stacks show it
+        first, last: the TraceIds of the first and the last one
+    """
+
+    group: Hashable
+    finding: Finding
+    stacks: int
+    first: Optional[str]
+    last: Optional[str]
+
+
+class Gathered(NamedTuple):
+    """What one check found in a part of the stacks.
+
+    Attributes:
+        check: the check
+        ran: whether it met a stack that it can look at
+        cut: whether it found more than is kept
+        groups: what it found, in the order in which it was met
+    """
+
+    check: Check
+    ran: bool
+    cut: bool
+    groups: List[FoundGroup]
+
+
+class _Gathering:
+    """What one check finds: of each group the worst, and in how many stacks.
+
+    Args:
+        check: the check
+    """
+
+    def __init__(self, check: Check) -> None:
+        self.check = check
+        self.ran = not check.kinds or not check.needs
+        self.cut = False
+        self._begin()
+
+    def _begin(self) -> None:
+        self._worst: Dict[Hashable, Finding] = {}
+        self._stacks: Dict[Hashable, Tuple[int, Optional[str], Optional[str]]] = {}
+
+    def add(self, findings: Iterable[Finding]) -> None:
+        """Takes findings."""
+        for each in findings:
+            before = self._worst.get(each.group)
+            if before is None and len(self._worst) >= MAX_FINDINGS:
+                self.cut = True
+                continue
+            if before is None or rank(each) < rank(before):
+                self._worst[each.group] = each
+            count, first, last = self._stacks.get(each.group, (0, each.trace_id, None))
+            if not count or last != each.trace_id:
+                self._stacks[each.group] = count + 1, first, each.trace_id
+
+    def part(self) -> Gathered:
+        """Returns what was found since the last call."""
+        groups = [FoundGroup(group, found, *self._stacks[group]) for group, found in self._worst.items()]
+        self._begin()
+        return Gathered(self.check, self.ran, self.cut, groups)
+
+    def found(self) -> Iterator[Outcome]:
+        """Yields what was found."""
+        for group, finding in self._worst.items():
+            yield Outcome(self.check, finding, self._stacks[group][0])
+
+    def reasons(self, facts: CheckFacts) -> Iterator[Outcome]:
+        """Yields why the check, or a part of it, could not run."""
+        if not self.ran:
+            yield Outcome(self.check, None, reason=self.check.needs)
+        for reason in (self.check.unchecked or self._left_out)(facts):
+            yield Outcome(self.check, None, reason=reason)
+        if self.cut:
+            yield Outcome(self.check, None, reason=_CUT)
+
+    def _left_out(self, facts: CheckFacts) -> Iterator[str]:
+        """Yields what the check told the facts that it left out."""
+        return facts.left_out(self.check.name)
+
+
+def check_named(name: str) -> Check:
+    """Returns a check.
+
+    Args:
+        name: one of CHECKS
+    """
+    found: Check = importlib.import_module(f"{__package__}.{name}").CHECK
+    return found
+
+
+def rank(finding: Finding) -> Tuple[int, int]:
+    """Returns the place of a finding among others: the worst and surest come first."""
+    return SEVERITIES.index(finding.severity), CONFIDENCES.index(finding.confidence)
+
+
+class Findings:
+    """Runs checks on an image.
+
+    Args:
+        symbolizer: knows the modules of every address space
+        checks: names of CHECKS; all when empty
+        pids: the processes wanted, 0 for the kernel; all when empty
+        scan: whether a pool scan adds threads; processes are added by `ProcessList.scan`
+        around: is entered around the traces of a database
+    """
+
+    def __init__(
+        self,
+        symbolizer: Symbolizer,
+        checks: Collection[str] = (),
+        pids: Tuple[int, ...] = (),
+        scan: bool = False,
+        around: Around = nullcontext,
+    ) -> None:
+        super().__init__()
+        self._facts = CheckFacts(symbolizer, pids, scan)
+        self._traces = FlatTraces(symbolizer, around)
+        self._gathered = [_Gathering(check_named(each)) for each in CHECKS if not checks or each in checks]
+
+    def examine(self, totals: Optional[Totals] = None) -> Iterator[FlatStack]:
+        """Runs the checks, and yields each stack that they have seen.
+
+        Args:
+            totals: counts threads, their stacks, and databases
+
+        Raises:
+            tables.MissingTableError: when one of our symbol tables is missing
+        """
+        facts = self._facts
+        kinds = tuple({kind: None for each in self._gathered for kind in each.check.kinds})
+        wanted = FlatWanted(kinds, facts.pids, scan_threads=facts.scan)
+        for stack in self._traces.list_stacks(wanted, totals) if kinds else ():
+            self.see(stack)
+            yield stack
+        self.end()
+
+    def see(self, stack: FlatStack) -> None:
+        """Runs the checks on a stack. Who lists the stacks for other ends calls this, and then `end`."""
+        for each in self._gathered:
+            if stack.kind in each.check.kinds:
+                each.ran = each.ran or bool(stack.frames)
+                each.add(self._found_in(stack, each.check.of_stack) if each.check.of_stack else ())
+
+    def _found_in(self, stack: FlatStack, find: OfStack) -> Iterator[Finding]:
+        """Yields what a check finds in a stack; How says where a shadow stack confirms the frame."""
+        agreed: Optional[Set[int]] = None
+        for finding in find(stack, self._facts):
+            if finding.frame is not None:
+                if agreed is None:
+                    agreed = confirmed(stack, self._facts)
+                if finding.frame in agreed:
+                    finding = finding._replace(how=SHADOW)
+            yield finding
+
+    def end(self) -> None:
+        """Runs the checks that look at the image as a whole."""
+        for each in self._gathered:
+            each.add(each.check.of_image(self._facts) if each.check.of_image else ())
+
+    def part(self) -> Tuple[List[Gathered], Notes]:
+        """Returns what was found since the last call, check by check, and what could not be looked at.
+
+        Who sees the stacks of an image in parts, here and in other processes, takes these in the order of the
+        stacks instead of `found`, and then calls `reasons`.
+        """
+        return [each.part() for each in self._gathered], self._facts.notes()
+
+    def reasons(self, ran: Collection[str], cut: Collection[str], notes: Iterable[Notes]) -> List[Outcome]:
+        """Returns why checks could not run.
+
+        Args:
+            ran, cut: the names of checks of which a part said so
+            notes: of all parts
+        """
+        for noted in notes:
+            self._facts.take(noted)
+        for each in self._gathered:
+            each.ran = each.ran or each.check.name in ran
+            each.cut = each.cut or each.check.name in cut
+        return [each for gathered in self._gathered for each in gathered.reasons(self._facts)]
+
+    def found(self) -> List[Outcome]:
+        """Returns what `examine` has found, worst first, and then why checks could not run."""
+        found = [each for gathered in self._gathered for each in gathered.found()]
+        # The sort is stable: the order of the checks decides among equals.
+        found.sort(key=_rank)
+        return found + self.reasons((), (), ())
+
+
+def _rank(found: Outcome) -> Tuple[int, int]:
+    return (0, 0) if found.finding is None else rank(found.finding)

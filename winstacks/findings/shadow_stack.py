@@ -1,0 +1,126 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""The check `shadow_stack`: a shadow stack of a thread has other return addresses than its stack.
+
+A call pushes its return address onto both; an interrupt in the kernel pushes CS, the interrupted address and
+the shadow stack pointer (Intel 64 and IA-32 Architectures Software Developer's Manual, volume 1, "Shadow
+stacks").
+"""
+
+from __future__ import annotations
+
+from typing import Iterator, List, Optional, Set, Tuple
+
+from ..flat.decode.schema import KERNEL, USER
+from ..flat.stack import FlatStack
+from ..process.threads import RUNNING, TERMINATED, Thread
+from .facts import CheckFacts
+from .finding import LIKELY, MEDIUM, Check, Finding, of_place, places
+from .shadowstacks import POINTER, USER_FLAG, ShadowStack, of_kernel, of_user
+
+NAME = "shadow_stack"
+
+_LEAD = {KERNEL: 4, USER: 0}
+"""So many calls may be above the innermost frame of a walk: those of the switch itself."""
+
+_RAN = "the thread ran while the image was taken"
+
+
+def find(stack: FlatStack, facts: CheckFacts) -> Iterator[Finding]:
+    """Yields the first frame of a stack that its shadow stack has otherwise."""
+    thread, agreed, shadow = stack.thread, 0, _shadow(stack, facts, noted=True)
+    if thread is None or shadow is None:
+        return
+    for number, value in _compared(stack, shadow.returns):
+        if value is None:
+            agreed += 1
+            continue
+        for place in places(stack):
+            if place.number == number:
+                name = facts.names(stack.space).name(value)
+                instead = f"has {value:#x} {name.symbol}, {agreed} frames before agree"
+                evidence = f"shadow stack {shadow.start:#x} {instead}"
+                group = (stack.kind, thread.ethread, thread.tid)
+                yield of_place(stack, place, MEDIUM, LIKELY, evidence, _RAN, group)
+
+
+def confirmed(stack: FlatStack, facts: CheckFacts) -> Set[int]:
+    """Returns the numbers of the frames of a stack that its shadow stack has, too."""
+    shadow = _shadow(stack, facts)
+    if shadow is None:
+        return set()
+    return {number for number, other in _compared(stack, shadow.returns) if other is None}
+
+
+def _shadow(stack: FlatStack, facts: CheckFacts, noted: bool = False) -> Optional[ShadowStack]:
+    """Returns the shadow stack of a stack, None if there is none to compare.
+
+    Args:
+        noted: whether the reason is to be among what the check left out
+    """
+    thread = stack.thread
+    if stack.kind not in _LEAD or thread is None or not _waits(stack, thread):
+        return None
+    found = (of_kernel if stack.kind == KERNEL else of_user)(thread, facts)
+    if isinstance(found, ShadowStack):
+        return found
+    if noted and found:
+        facts.leave_out(NAME, found, thread.space.process)
+    return None
+
+
+def _waits(stack: FlatStack, thread: Thread) -> bool:
+    return bool(stack.frames) and not thread.unusable and thread.state not in (RUNNING, TERMINATED)
+
+
+def _compared(stack: FlatStack, shadow: List[int]) -> Iterator[Tuple[int, Optional[int]]]:
+    """Yields the numbers of the frames that agree, and last the first other one with what is in its place.
+
+    It ends where the shadow stack ends, at the first guess of the walk, and in user mode where a dispatcher
+    goes on with a state that Windows saved: what is on the shadow stack there is not documented.
+    """
+    position, agreed, lead = 0, 0, _LEAD[stack.kind]
+    for number, walked in enumerate(stack.walked):
+        if not walked.sure or position >= len(shadow):
+            return
+        if not walked.returns and stack.kind == USER:
+            if number:
+                return
+            continue
+        if not walked.returns:
+            # An interrupt may be on the shadow stack; what a dispatcher goes on with is not.
+            position += shadow[position] == walked.address
+            continue
+        reach = shadow[position : position + (1 if agreed else lead + 1)]
+        if walked.address not in reach:
+            yield number, shadow[position]
+            return
+        yield number, None
+        position += reach.index(walked.address) + 1
+        agreed += 1
+
+
+def unchecked(facts: CheckFacts) -> Iterator[str]:
+    """Yields that the threads have no shadow stacks, or which have none that can be read."""
+    thread = facts.image.types["_ETHREAD"]
+    members = {"KernelShadowStack": (POINTER,), "CetUserShadowStack": USER_FLAG}
+    missing = [name for name, paths in members.items() if thread.find(*paths) is None]
+    reasons = [f"the threads of this kernel have no {' and no '.join(missing)}"] if missing else []
+    reasons.extend(facts.left_out(NAME))
+    if reasons:
+        yield "; ".join(reasons)
+
+
+CHECK = Check(
+    NAME,
+    "T1055",
+    (KERNEL, USER),
+    "The processor's own record of return addresses, the shadow stack, has another address where the stack "
+    "of a thread has this frame: the stack was changed.",
+    "medium; frames that a scan found are not compared",
+    "The image is no snapshot: a thread that ran meanwhile has a newer shadow stack than stack.",
+    "Compare the frames with those of windows.callstacks --tid; look at both stacks with volshell -w.",
+    "no stack of a thread could be walked",
+    of_stack=find,
+    unchecked=unchecked,
+)

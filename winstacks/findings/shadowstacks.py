@@ -1,0 +1,173 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""The shadow stacks of a thread, one of the kernel and one of user mode: the return addresses on them.
+
+Kernel: KernelShadowStack, the pointer of a thread that does not run, and KernelShadowStackBase, the upper
+end, are members of _KTHREAD (public symbols of Windows 11). That they are used so is inferred.
+
+User mode: a system call leaves the pointer in the MSR IA32_PL3_SSP. XSAVES saves that with the thread's
+state, in component 11, CET_U: IA32_U_CET, then IA32_PL3_SSP. The area is in the compacted form: each
+component follows those before it, at a multiple of 64 bytes if it must be aligned (Intel 64 and IA-32
+Architectures Software Developer's Manual, volume 1, "Managing state using the XSAVE feature set").
+_KTHREAD.StateSaveArea leads to the area; sizes and alignment of all components are in XSTATE_CONFIGURATION
+of KUSER_SHARED_DATA (public symbols; winnt.h says what AllFeatures and AlignedFeatures are). That the area
+of a thread that waits has CET_U is inferred; so the page to which the pointer leads must have the entry of
+a shadow stack: not writable, and dirty (the same manual, volume 3).
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import List, NamedTuple, Optional, Sequence, Union
+
+from ..memory.decode import pagetable
+from ..process.threads import Thread
+from .facts import CheckFacts
+
+MAX_ENTRIES = 0x1000
+"""The most entries that are read of a shadow stack."""
+
+POINTER = "Tcb.KernelShadowStack"
+_BASE = "Tcb.KernelShadowStackBase"
+USER_FLAG = ("Tcb.CetUserShadowStack", "Tcb.CetShadowStack")
+_AREA = "Tcb.StateSaveArea"
+_KERNEL_HALF = 1 << 63
+
+_NONE = "threads without a kernel shadow stack"
+_NONE_OF_USER = "threads without a shadow stack of user mode"
+_UNREADABLE = "the shadow stack is not in memory"
+_IMPLAUSIBLE = "the pointers to the shadow stack contradict each other"
+_NO_STATE = "no saved state has the pointer to the shadow stack of user mode"
+_NOT_ITS_PAGE = "the pointer to the shadow stack of user mode leads to a page of another kind"
+
+_SHARED_DATA = 0xFFFFF78000000000
+"""KI_USER_SHARED_DATA of ntddk.h for x64."""
+_ALL_FEATURES, _ALIGNED_FEATURES = "XState.AllFeatures", "XState.AlignedFeatures"
+_LEGACY, _HEADER = 0x200, 0x40
+_COMPACTED = 1 << 63
+_CET_U, _CET_U_SIZE = 11, 16
+_SH_STK_EN = 1
+"""Bit of IA32_U_CET: the processor keeps a shadow stack in user mode."""
+_COMPONENTS = 63
+_WRITABLE, _DIRTY = 1 << 1, 1 << 6
+
+
+class ShadowStack(NamedTuple):
+    """A shadow stack: its pointer, and what on it may be return addresses, from the pointer on."""
+
+    start: int
+    returns: List[int]
+
+
+class ComponentSizes(NamedTuple):
+    """Of each component of the processor's state, from 0 on: its bytes; `aligned` has a bit for each."""
+
+    sizes: Sequence[int]
+    aligned: int
+
+
+def component(header: bytes, number: int, known: ComponentSizes) -> Optional[int]:
+    """Returns where a component of the state lies in an area that XSAVES wrote, None if it is not there.
+
+    Args:
+        header: the first 16 bytes of the header: XSTATE_BV and XCOMP_BV
+        number: of the component, 2 to 62
+        known: what the machine says of its components
+    """
+    saved, packed = struct.unpack("<QQ", header)
+    if not (packed & _COMPACTED and saved & packed & 1 << number and known.sizes[number]):
+        return None
+    offset = _LEGACY + _HEADER
+    for each in range(2, number):
+        if packed & 1 << each:
+            offset = _aligned(offset, each, known) + known.sizes[each]
+    return _aligned(offset, number, known)
+
+
+def _aligned(offset: int, number: int, known: ComponentSizes) -> int:
+    return offset + -offset % 64 if known.aligned & 1 << number else offset
+
+
+def of_kernel(thread: Thread, facts: CheckFacts) -> Union[ShadowStack, str]:
+    """Returns a thread's shadow stack of the kernel, or why there is none to compare."""
+    types, memory = facts.image.types["_ETHREAD"], facts.image.memory(facts.image.kernel)
+    pointer, base = types.find(POINTER), types.find(_BASE)
+    if pointer is None or base is None:
+        return ""
+    start, end = memory.member(thread.ethread, pointer), memory.member(thread.ethread, base)
+    if not start:
+        return _NONE
+    if not end or start % 8 or not _KERNEL_HALF <= start < end <= start + 8 * MAX_ENTRIES:
+        return _IMPLAUSIBLE
+    data = memory.load(start, end - start).read(start, end - start)
+    if data is None:
+        return _UNREADABLE
+    low = start - 8 * MAX_ENTRIES
+    # What is no code: tokens and saved shadow stack pointers, which point into the shadow stack, and CS.
+    values = (value for (value,) in struct.iter_unpack("<Q", data[: (end - start) // 8 * 8]))
+    return ShadowStack(
+        start, [value for value in values if value >= _KERNEL_HALF and not low <= value <= end]
+    )
+
+
+def of_user(thread: Thread, facts: CheckFacts) -> Union[ShadowStack, str]:
+    """Returns a thread's shadow stack of user mode, or why there is none to compare."""
+    flag = facts.image.types["_ETHREAD"].find(*USER_FLAG)
+    if flag is None:
+        return ""
+    pointer = _user_pointer(thread, facts)
+    if not pointer:
+        said = facts.image.memory(facts.image.kernel).member(thread.ethread, flag)
+        return _NONE_OF_USER if said == 0 else _NO_STATE
+    space = thread.space
+    vad = facts.vad(space, pointer) if facts.is_user(pointer) and pointer % 8 == 0 else None
+    if vad is None:
+        return _IMPLAUSIBLE
+    page = facts.page(space, pointer)
+    if page is None:
+        return _UNREADABLE
+    if page.entry & pagetable.PRESENT and page.entry & (_WRITABLE | _DIRTY) != _DIRTY:
+        return _NOT_ITS_PAGE
+    data = b""
+    for start, piece in facts.image.memory(space).pages(pointer, min(vad.end, pointer + 8 * MAX_ENTRIES)):
+        if start != pointer + len(data):
+            break
+        data += piece
+    values = (value for (value,) in struct.iter_unpack("<Q", data[: len(data) // 8 * 8]))
+    # Tokens and pointers to another segment of the shadow stack are no code.
+    held = [value for value in values if facts.is_user(value) and not vad.start <= value < vad.end]
+    return ShadowStack(pointer, held)
+
+
+def _user_pointer(thread: Thread, facts: CheckFacts) -> Optional[int]:
+    """Returns IA32_PL3_SSP as it was saved: 0 without a shadow stack, None if it was not saved."""
+    field, sizes = facts.image.types["_ETHREAD"].find(_AREA), _sizes(facts)
+    memory = facts.image.memory(facts.image.kernel)
+    area = None if field is None or sizes is None else memory.member(thread.ethread, field)
+    header = memory.read(area + _LEGACY, 16) if area and area >= _KERNEL_HALF else None
+    if area is None or header is None or sizes is None:
+        return None
+    place = component(bytes(header), _CET_U, sizes)
+    state = None if place is None else memory.read(area + place, _CET_U_SIZE)
+    if state is None:
+        return None
+    enabled, pointer = struct.unpack("<QQ", state)
+    return pointer if enabled & _SH_STK_EN else 0
+
+
+def _sizes(facts: CheckFacts) -> Optional[ComponentSizes]:
+    """Returns what the machine says of the components of its state, None if that cannot be read."""
+    return facts.once(__name__, facts.image.kernel, 0, lambda: _read_sizes(facts))
+
+
+def _read_sizes(facts: CheckFacts) -> Optional[ComponentSizes]:
+    shared = facts.image.types.find("_KUSER_SHARED_DATA")
+    if shared is None or not (shared.has(_ALL_FEATURES) and shared.has(_ALIGNED_FEATURES)):
+        return None
+    sizes, aligned = shared.field(_ALL_FEATURES), shared.field(_ALIGNED_FEATURES)
+    memory = facts.image.memory(facts.image.kernel)
+    data = memory.read(_SHARED_DATA + sizes.offset, 4 * _COMPONENTS)
+    bits = memory.member(_SHARED_DATA, aligned)
+    if data is None or bits is None:
+        return None
+    return ComponentSizes(struct.unpack(f"<{_COMPONENTS}I", data), bits)

@@ -1,0 +1,181 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""The check `syscall_outside`: a system call that was not made by Windows' own stub for it (x64).
+
+The trap frame of a system call has the address behind the instruction that made it. KTHREAD has the number of
+the newest call, and so has the Rax of the frame where the entry stores that.
+"""
+
+from __future__ import annotations
+
+from typing import Iterator, Mapping, Optional, Tuple
+
+from ..flat.decode.schema import TRAP, USER
+from ..flat.stack import FlatStack
+from ..memory.decode.status import Word, says
+from ..memory.image import AddressSpace
+from ..names.places import IMAGE
+from ..process.processlist import process_member
+from ..process.threads import TERMINATED, Thread
+from ..traps.decode.frame import SYSCALL
+from ..traps.state import State
+from .facts import CheckFacts
+from .finding import CERTAIN, HIGH, LIKELY, LOW, MEDIUM, Check, Finding, FramePlace, of_place, places
+from .stubs import ENTERING, LONGEST, number_before, patched_stubs, start_of
+from .unbacked import PRIVATE, UNMAPPED, explained
+
+STUBS = ("ntdll", "win32u", "wow64win", "wow64cpu")
+"""Modules of Windows that make system calls."""
+
+OLDER_STUBS = ("user32", "gdi32", "imm32")
+"""Those that make some where there is no win32u: before Windows 10."""
+
+STARTS = {
+    "ntdll": (
+        *("LdrInitializeThunk", "RtlUserThreadStart", "KiUserApcDispatcher", "KiUserCallbackDispatcher"),
+        *("KiUserExceptionDispatcher", "KiRaiseUserExceptionDispatcher"),
+    )
+}
+"""Where the kernel lets a thread go on that did not come from there."""
+
+_GOING_ON = {"ntdll": ("NtContinue", "NtContinueEx", "ZwContinue", "ZwContinueEx")}
+"""Calls that let a thread go on anywhere."""
+
+_RETURN = {"ntdll": ("NtCallbackReturn", "ZwCallbackReturn")}
+"""The call that ends a callback to user mode, after which the one that made the callback goes on."""
+
+_NUMBER = 0xFFFFFFFF
+_NOT_STUBS = "a program that makes system calls itself, such as copy protection or a security product"
+_CONTEXT_SET = "a debugger or a runtime that set the thread's context"
+_SMEARED = "the thread went on while the image was taken"
+_PICO = "a pico process: a program of WSL"
+
+
+def find(stack: FlatStack, facts: CheckFacts) -> Iterator[Finding]:
+    """Yields how a thread entered the kernel, if the stubs of Windows do not enter it like that."""
+    entry, thread, place = stack.entry, stack.thread, next(places(stack), None)
+    if entry is None or thread is None or place is None or place.number or place.how != TRAP:
+        return
+    if entry.kind != SYSCALL or stack.space.pointer_size != 8 or _left(thread, entry):
+        return
+    code = _code_before(stack.space, place.address, facts)
+    if code is None:
+        return
+    entering = code[-len(ENTERING[0]) :] in ENTERING
+    if entering and _has_stubs(stack.space, place, facts):
+        yield from _numbered(stack, entry, thread, place, code, facts)
+    elif entering or not _sent(stack.space, thread, entry, place.address, facts):
+        severity, confidence, innocent = _judged(stack.space, place, code, entering, facts)
+        said = "behind a system call" if entering else "not behind a system call"
+        evidence = f"Rip {place.address:#x} {said}; {_bytes(code)}; "
+        evidence += facts.memory(stack.space, place.address)
+        group = (stack.space.layer_name, place.address)
+        yield of_place(stack, place, severity, confidence, evidence, innocent, group)
+
+
+def _left(thread: Thread, entry: State) -> bool:
+    """Tells whether a frame is of the past, or of a thread that has ended."""
+    return thread.state == TERMINATED or says(entry.status, Word.STALE, Word.UNREADABLE)
+
+
+def _code_before(space: AddressSpace, address: int, facts: CheckFacts) -> Optional[bytes]:
+    """Returns the bytes before an address: those of a whole stub if they can be read."""
+    memory = facts.image.memory(space)
+    found = memory.read(address - LONGEST, LONGEST)
+    return memory.read(address - len(ENTERING[0]), len(ENTERING[0])) if found is None else found
+
+
+def _has_stubs(space: AddressSpace, place: FramePlace, facts: CheckFacts) -> bool:
+    """Tells whether a place is in a module of Windows that has stubs."""
+    module = (place.frame.module or "").lower()
+    if place.name.backing != IMAGE or says(place.name.status, Word.VAD_OF_ANOTHER_FILE):
+        return False
+    return module in STUBS or (module in OLDER_STUBS and not facts.names(space).modules(STUBS[1]))
+
+
+def _numbered(
+    stack: FlatStack, entry: State, thread: Thread, place: FramePlace, code: bytes, facts: CheckFacts
+) -> Iterator[Finding]:
+    """Yields that a whole stub was left with the number of another one."""
+    expected = number_before(code)
+    newest = thread.system_call_number if thread.trap_frame == entry.address else None
+    saved = None if "Rax" in entry.unsure else entry.registers.get("Rax")
+    told = [each & _NUMBER for each in (newest, saved) if each is not None]
+    if expected is None or not told or expected in told:
+        return
+    if saved is None and told[0] in _numbers(stack.space, _RETURN, facts):
+        return
+    source = "SystemCallNumber" if newest is not None else "Rax"
+    evidence = f"{source} {told[0]:#x}, the stub has {expected:#x}; {_bytes(code)}; "
+    evidence += facts.memory(stack.space, place.address)
+    group = (stack.space.layer_name, place.address, told[0])
+    yield of_place(stack, place, MEDIUM, LIKELY, evidence, _SMEARED, group)
+
+
+def _numbers(
+    space: AddressSpace, functions: Mapping[str, Tuple[str, ...]], facts: CheckFacts
+) -> Tuple[int, ...]:
+    """Returns the numbers of some stubs of a process, as far as these can be read."""
+    found = []
+    for address in facts.entry_points(space, functions):
+        code = facts.image.memory(space).read(address, LONGEST)
+        ends = () if code is None else (code.find(each) for each in ENTERING)
+        found += [number_before((code or b"")[: end + len(ENTERING[0])]) for end in ends if end >= 0]
+    return tuple(each for each in found if each is not None)
+
+
+def _sent(space: AddressSpace, thread: Thread, entry: State, address: int, facts: CheckFacts) -> bool:
+    """Tells whether the kernel itself lets a thread go on where it did not come from."""
+    if address in (thread.start_address, thread.win32_start_address):
+        return True
+    if address in facts.entry_points(space, STARTS):
+        return True
+    number = thread.system_call_number
+    newest = thread.trap_frame == entry.address and number is not None
+    return newest and number in _numbers(space, _GOING_ON, facts)
+
+
+def _judged(
+    space: AddressSpace, place: FramePlace, code: bytes, entering: bool, facts: CheckFacts
+) -> Tuple[str, str, str]:
+    """Returns severity, confidence and what else explains a place."""
+    if process_member(facts.image, space.eprocess, "PicoContext"):
+        return LOW, LIKELY, _PICO
+    if not entering:
+        return MEDIUM, LIKELY, _CONTEXT_SET
+    if place.name.backing not in (PRIVATE, UNMAPPED):
+        return MEDIUM, CERTAIN, _NOT_STUBS
+    number = number_before(code)
+    if number is not None:
+        innocent = patched_stubs(space, facts).explains(start_of(code, place.address), number)
+        if innocent is not None:
+            return LOW, LIKELY, innocent
+    return HIGH, CERTAIN, explained(space, place.at, facts)[2]
+
+
+def _bytes(code: bytes) -> str:
+    return f"bytes before {code[-len(ENTERING[0]) :].hex(' ')}"
+
+
+def unchecked(facts: CheckFacts) -> Iterator[str]:
+    """Yields that the frames of system calls do not tell where they were made, where that is so."""
+    if facts.image.pointer_size == 4:
+        yield "with a kernel of 32 bits the frame of a system call does not tell which code made it"
+
+
+CHECK = Check(
+    "syscall_outside",
+    "T1106",
+    (USER,),
+    "A thread entered the kernel by a system call that no stub of ntdll, win32u, wow64win or wow64cpu "
+    "(before 10 also user32, gdi32, imm32) made; or a stub was left with the number of another one.",
+    "high in private memory; medium in an image or mapping without stubs, where the frame is not behind a "
+    "system call, and where the number is another one; low in copies of stubs that a sandbox made, and in "
+    "pico processes",
+    "Sandboxes of browsers run copies of the stubs that they patch; programs of WSL make system calls of "
+    "Linux; copy protection and security products may make system calls of their own.",
+    "Dump the range with windows.vadinfo --dump; look at the callers with windows.callstacks --tid.",
+    "no thread has a stack in user mode",
+    of_stack=find,
+    unchecked=unchecked,
+)

@@ -1,0 +1,160 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""The check `truncated`: a stack that ends, without any doubt on the way, where no stack of Windows ends.
+
+Whoever writes a null return address, or builds frames of their own, hides the callers above from every
+debugger. A walk that was sure of each step, and ended at a null return address, ends in a function in which
+threads begin.
+"""
+
+from __future__ import annotations
+
+from typing import Iterator, Optional, Tuple
+
+from ..flat.decode.schema import KERNEL, THREAD_KINDS, USER, WOW64
+from ..flat.stack import FlatStack
+from ..memory.decode.pagetable import PAGE_SIZE
+from ..names.decode.rules import MODULE, NEAREST
+from ..names.places import IMAGE
+from ..process.processlist import process_member
+from ..process.threads import TERMINATED, Thread
+from .facts import CheckFacts
+from .finding import LIKELY, LOW, MEDIUM, NONE_KNOWN, POSSIBLE, Check, Finding, of_place, places, undecorated
+
+GROUND = (
+    *("RtlUserThreadStart", "LdrInitializeThunk", "RtlUserFiberStart"),
+    *(
+        "BaseThreadStart",
+        "BaseProcessStart",
+        "BaseFiberStart",
+        "BaseThreadStartThunk",
+        "BaseProcessStartThunk",
+    ),
+)
+"""Functions in which stacks of user mode end: since Vista those of ntdll, before those of kernel32."""
+
+ENTRIES = ("Ki", "Kx")
+"""How the names begin of the kernel's functions in which its stacks end: KiStartSystemThread, KiIdleLoop, and
+the entries from user mode, such as KiSystemCall64 and KiPageFault."""
+
+_SINCE_VISTA, _BEFORE = ("ntdll", "RtlUserThreadStart"), ("kernel32", "BaseThreadStart")
+_GROUND_MODULES, _KERNEL_MODULES = ("ntdll", "kernel32"), ("nt",)
+_NO_NAME = (MODULE, NEAREST)
+_SECURE = ("Pcb.SecureState.SecureHandle", "Pcb.SecurePid")
+
+_FIBER = "a fiber: the TEB has fiber data"
+_ZEROS = "a page of the stack that was not read when the image was taken: it is all zeros"
+_NARROW_CHAIN = "with 32 bits, code that keeps no frame pointer ends the chain"
+
+
+def find(stack: FlatStack, facts: CheckFacts) -> Iterator[Finding]:
+    """Yields the outermost frame of a stack that ends where no stack does."""
+    thread = stack.thread
+    if thread is None or stack.status or not stack.walked or thread.state == TERMINATED:
+        return
+    may_be_ground = _in_ground_module(stack)
+    if may_be_ground and _is_ground(stack.frames[-1].function, stack.kind):
+        return
+    if not all(frame.sure for frame in stack.walked):
+        return
+    *_, place = places(stack)
+    if place.number != len(stack.frames) - 1 or place.name.backing != IMAGE:
+        return
+    if may_be_ground and place.name.source in _NO_NAME:
+        return
+    if not _tells(stack, facts):
+        return
+    explained = _explained(stack, thread, facts)
+    if explained is None:
+        return
+    severity, innocent = explained
+    sp = stack.walked[-1].sp
+    evidence = f"the outermost of {len(stack.frames)} frames, Sp {sp:#x}; "
+    evidence += facts.memory(stack.space, place.address)
+    confidence = POSSIBLE if severity == LOW else LIKELY
+    yield of_place(stack, place, severity, confidence, evidence, innocent, stack.trace_id)
+
+
+def _is_ground(function: Optional[str], kind: str) -> bool:
+    """Tells whether stacks of a kind end in a function of this name; names of 32 bits are decorated."""
+    plain = undecorated(function)
+    return plain.startswith(ENTRIES) if kind == KERNEL else plain in GROUND
+
+
+def _in_ground_module(stack: FlatStack) -> bool:
+    """Tells whether a stack ends in a module that has such functions: any other can lend their names."""
+    module = (stack.frames[-1].module or "").lower()
+    return module in (_KERNEL_MODULES if stack.kind == KERNEL else _GROUND_MODULES)
+
+
+def _tells(stack: FlatStack, facts: CheckFacts) -> bool:
+    """Tells whether the functions in which stacks of the process end have names."""
+    if stack.kind == KERNEL:
+        return True
+    process = facts.names(stack.space).process
+    for module, function in (_SINCE_VISTA, _BEFORE):
+        for known in () if process is None else facts.names(stack.space).modules(module):
+            if known.image.names.rva_of(function) is not None:
+                return True
+    return False
+
+
+def _explained(stack: FlatStack, thread: Thread, facts: CheckFacts) -> Optional[Tuple[str, str]]:
+    """Returns how severe it is and what else explains it; None where stacks may end anywhere."""
+    eprocess = stack.space.eprocess
+    if stack.kind != KERNEL:
+        others = ("PicoContext", "Minimal", *_SECURE)
+        if any(process_member(facts.image, eprocess, path) for path in others):
+            return None
+    if _zeros(stack, facts):
+        return LOW, _ZEROS
+    if stack.kind in (USER, WOW64):
+        if _has_fibers(stack, thread, facts):
+            return LOW, _FIBER
+        runtimes = facts.runtimes(stack.space)
+        if runtimes or _is_go(stack, facts):
+            return LOW, f"{', '.join(runtimes) or 'Go'}: a runtime that switches stacks"
+    return (LOW, _NARROW_CHAIN) if stack.space.pointer_size == 4 else (MEDIUM, NONE_KNOWN)
+
+
+def _zeros(stack: FlatStack, facts: CheckFacts) -> bool:
+    """Tells whether the page with the outermost frame's own return address holds nothing but zeros."""
+    page = stack.walked[-1].sp // PAGE_SIZE * PAGE_SIZE
+    data = facts.image.memory(stack.space).read(page, PAGE_SIZE)
+    return data is None or not any(data)
+
+
+def _has_fibers(stack: FlatStack, thread: Thread, facts: CheckFacts) -> bool:
+    """Tells whether a thread was made a fiber, or may have been."""
+    size = thread.space.pointer_size
+    teb = facts.image.process_types(size).find("_TEB")
+    field = None if teb is None else teb.find("HasFiberData")
+    if field is None or not thread.teb:
+        return False
+    return facts.image.memory(thread.space).member(thread.teb, field) != 0
+
+
+def _is_go(stack: FlatStack, facts: CheckFacts) -> bool:
+    """Tells whether a stack has a frame of a Go program: no other has a section `.symtab`."""
+    for place in places(stack, IMAGE):
+        known = facts.names(stack.space).module_at(place.at)
+        headers = None if known is None else known.image.headers
+        if headers is not None and any(each.name == ".symtab" for each in headers.sections):
+            return True
+    return False
+
+
+CHECK = Check(
+    "truncated",
+    "T1036",
+    THREAD_KINDS,
+    "A stack whose every step is sure ends in a function in which no thread begins: its callers were cut "
+    "off.",
+    "medium; low with 32 bits, of fibers, of runtimes that switch stacks, and where the page of the stack is "
+    "all zeros",
+    "Fibers; runtimes that switch stacks, such as Go's; pages that could not be read when the image was "
+    "taken.",
+    "Look at the stack above the outermost frame; windows.callstacks --tid shows the rest of the thread.",
+    "no stack of a thread could be walked",
+    of_stack=find,
+)

@@ -1,0 +1,89 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""The check `unbacked`: a thread runs, or goes on, in private memory that may be executed."""
+
+from __future__ import annotations
+
+from typing import Iterator, Optional, Tuple
+
+from ..flat.decode.schema import THREAD_KINDS, TRAP
+from ..flat.stack import FlatStack
+from ..memory.image import AddressSpace
+from .facts import CheckFacts
+from .finding import CERTAIN, HIGH, LIKELY, LOW, NONE_KNOWN, POSSIBLE, Check, Finding, of_place, places
+from .stubs import LONGEST, number_before, patched_stubs, start_of
+
+NAME = "unbacked"
+PRIVATE, UNMAPPED = "private", "unmapped"
+
+UNTOLD = "the list of function tables of the process is not in the image, and may explain it"
+"""What Innocent says where that list cannot be read."""
+_MOST_NAMED = 8
+"""The most processes that are named."""
+
+
+def find(stack: FlatStack, facts: CheckFacts) -> Iterator[Finding]:
+    """Yields the frames in private memory that may be executed; of each range one is shown."""
+    for place in places(stack, PRIVATE, UNMAPPED):
+        if not facts.executable(stack.space, place.at):
+            continue
+        severity, lower, innocent = explained(stack.space, place.at, facts)
+        copied = _copied(stack.space, place.address, facts) if place.how == TRAP else None
+        if copied is not None:
+            severity, innocent = LOW, copied
+        sure = place.how == TRAP and not lower
+        confidence = CERTAIN if sure else POSSIBLE if lower and place.how != TRAP else LIKELY
+        vad = facts.vad(stack.space, place.at)
+        group = (stack.trace_id, None if vad is None else vad.start)
+        evidence = facts.memory(stack.space, place.address)
+        yield of_place(stack, place, severity, confidence, evidence, innocent, group)
+
+
+def _copied(space: AddressSpace, address: int, facts: CheckFacts) -> Optional[str]:
+    """Returns what explains a thread that made a system call by a copy of a stub, or None."""
+    code = None if space.pointer_size != 8 else facts.image.memory(space).read(address - LONGEST, LONGEST)
+    number = None if code is None else number_before(code)
+    if code is None or number is None:
+        return None
+    return patched_stubs(space, facts).explains(start_of(code, address), number)
+
+
+def explained(space: AddressSpace, at: int, facts: CheckFacts) -> Tuple[str, bool, str]:
+    """Returns what explains code in private memory.
+
+    Returns:
+        The severity, whether a runtime lowers the confidence, and what is said.
+    """
+    table, runtimes = facts.function_table(space, at), facts.runtimes(space)
+    if table is not None:
+        return LOW, False, table.said
+    if facts.lacks_tables(space):
+        return LOW, True, UNTOLD
+    if runtimes:
+        return HIGH, True, f"{', '.join(runtimes)} loaded: it makes code, and registered none here"
+    return HIGH, False, NONE_KNOWN
+
+
+def untold(facts: CheckFacts) -> Iterator[str]:
+    """Yields in which processes findings became `low` for missing function tables, and what is missing."""
+    lacking = sorted((pid, missing) for pid, missing in facts.untold.values() if pid is not None)
+    if lacking:
+        named = "; ".join(f"PID {pid}, {missing}" for pid, missing in lacking[:_MOST_NAMED])
+        named += "; ..." if len(lacking) > _MOST_NAMED else ""
+        yield f"function tables are not in the image, and private code is low: {named}"
+
+
+CHECK = Check(
+    NAME,
+    "T1055, T1620",
+    THREAD_KINDS,
+    "A thread was interrupted in private memory that may be executed, or goes on there when a call returns.",
+    "high; low where the process registered a function table for the range or its list of function tables is "
+    "not in the image, in copies of stubs that a sandbox made, and of frames that a scan found",
+    "Runtimes that make code (.NET, Java, JavaScript engines), sandboxes, and hooks of security products. A "
+    "runtime that is only loaded is named in Innocent and lowers Confidence.",
+    "Dump the range with windows.vadinfo --dump; look at the frames around it with windows.callstacks.",
+    "no stack of a thread could be walked",
+    of_stack=find,
+    unchecked=untold,
+)

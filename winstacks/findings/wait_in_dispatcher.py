@@ -1,0 +1,143 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""The check `wait_in_dispatcher`: a wait that a dispatcher of callbacks itself called.
+
+Code that sleeps encrypted lets the thread pool, or an APC, call the wait: no code of its own is on the stack
+then. A program waits in a callback of its own, which stands between the wait and the dispatcher.
+"""
+
+from __future__ import annotations
+
+from typing import Iterator, List, Tuple
+
+from ..flat.decode.schema import TRAP, USER, WOW64
+from ..flat.stack import FlatStack
+from ..memory.image import AddressSpace
+from ..names.decode.rules import NEAREST
+from ..stacks.decode.frames import FRAME_POINTER
+from .facts import CheckFacts
+from .finding import (
+    LIKELY,
+    LOW,
+    MEDIUM,
+    NONE_KNOWN,
+    Check,
+    Finding,
+    FramePlace,
+    of_place,
+    places,
+    undecorated,
+)
+from .unbacked import PRIVATE, UNMAPPED, explained
+
+NAME = "wait_in_dispatcher"
+
+POOL = (
+    *("RtlpTpTimerCallback", "RtlpTpWorkCallback", "RtlpTpWaitCallback", "RtlpTpIoCallback"),
+    *("TppTimerpExecuteCallback", "TppWorkpExecuteCallback", "TppWaitpExecuteCallback"),
+    *("TppIopExecuteCallback", "TppSimplepExecuteCallback", "TppExecuteWaitCallback"),
+)
+"""Functions of ntdll's thread pool that call callbacks; none is exported."""
+
+APC = ("KiUserApcDispatcher", "RtlDispatchAPC", "BaseDispatchAPC")
+"""Functions that call the routines of APCs."""
+
+WAITS = (
+    *(
+        "NtWaitForSingleObject",
+        "NtWaitForMultipleObjects",
+        "NtDelayExecution",
+        "NtSignalAndWaitForSingleObject",
+    ),
+    *(
+        "ZwWaitForSingleObject",
+        "ZwWaitForMultipleObjects",
+        "ZwDelayExecution",
+        "ZwSignalAndWaitForSingleObject",
+    ),
+)
+"""The system calls that wait."""
+
+AROUND = (
+    *("WaitForSingleObject", "WaitForSingleObjectEx", "WaitForMultipleObjects", "WaitForMultipleObjectsEx"),
+    *("Sleep", "SleepEx", "SignalObjectAndWait", "RtlDelayExecution"),
+)
+"""What Windows has around these."""
+
+RETURN = "KiFastSystemCallRet"
+"""Where a system call that x86 makes by sysenter comes back: a return, to the stub that made it."""
+
+_MODULES = ("ntdll", "kernel32", "kernelbase")
+_JUMP = "a callback that ends with a jump to the wait"
+_CHAIN = "with 32 bits, a callback that keeps no frame pointer: it is not on the chain"
+_NAMELESS = "without symbols of ntdll (--fetch-symbols) the functions of its thread pool have no names"
+
+
+def find(stack: FlatStack, facts: CheckFacts) -> Iterator[Finding]:
+    """Yields the dispatcher that called a wait, or that called a callback in private memory that waits."""
+    frames = places(stack)
+    first = next(frames, None)
+    if first is None or first.number or first.how != TRAP:
+        return
+    if _is_in(first, (RETURN,)):
+        first = next(frames, None)
+    if first is None or not _is_in(first, WAITS):
+        return
+    if not _has_names(stack.space, facts):
+        facts.leave_out(NAME, _NAMELESS, stack.space.process)
+    inner: List[FramePlace] = [first]
+    for place in frames:
+        if _is_in(place, POOL + APC) and place.name.source != NEAREST:
+            yield from _called(stack, inner, place, facts)
+            return
+        inner.append(place)
+
+
+def _called(
+    stack: FlatStack, inner: List[FramePlace], dispatcher: FramePlace, facts: CheckFacts
+) -> Iterator[Finding]:
+    """Yields what is odd about that which a dispatcher called; `inner` are the frames from the wait on."""
+    callback = inner[-1]
+    evidence = f"{inner[0].name.symbol} called by {dispatcher.name.symbol}"
+    if callback.name.backing in (PRIVATE, UNMAPPED):
+        severity, _, innocent = explained(stack.space, callback.at, facts)
+        severity = LOW if severity == LOW else MEDIUM
+        evidence += f" through {callback.address:#x}; {facts.memory(stack.space, callback.address)}"
+    elif all(_is_in(place, WAITS + AROUND) for place in inner):
+        severity, innocent = MEDIUM, _JUMP
+        evidence += f"; {facts.memory(stack.space, dispatcher.address)}"
+    else:
+        return
+    if stack.space.pointer_size == 4 and any(each.how == FRAME_POINTER for each in (*inner, dispatcher)):
+        severity, innocent = LOW, _CHAIN if innocent in (_JUMP, NONE_KNOWN) else f"{_CHAIN}; {innocent}"
+    yield of_place(stack, dispatcher, severity, LIKELY, evidence, innocent, stack.trace_id)
+
+
+def _is_in(place: FramePlace, functions: Tuple[str, ...]) -> bool:
+    """Tells whether a frame is in one of some functions of Windows."""
+    frame = place.frame
+    return undecorated(frame.function) in functions and (frame.module or "").lower() in _MODULES
+
+
+def _has_names(space: AddressSpace, facts: CheckFacts) -> bool:
+    """Tells whether there are symbols of a process's ntdll."""
+    names = facts.names(space)
+    ntdll = None if names.process is None else names.process.ntdlls.get(space.pointer_size)
+    known = None if ntdll is None else names.module_at(ntdll.base)
+    return known is not None and known.image.symbols is not None
+
+
+CHECK = Check(
+    NAME,
+    "T1497.003, T1055.004",
+    (USER, WOW64),
+    "A thread waits, and the thread pool or the dispatcher of APCs itself called the wait, with no callback "
+    "between; or the callback is in private memory.",
+    "medium; low where the walk had to guess its way to the dispatcher, with 32 bits also where it followed "
+    "frame pointers, and where the process registered a function table for the callback",
+    "A callback that ends with a jump to the wait is on no stack; with 32 bits one without frame pointer may "
+    "be on none. Callbacks that wait are no finding.",
+    "Look at the timers and the other threads of the process; see context_on_stack and history_unbacked.",
+    "no thread has a stack in user mode",
+    of_stack=find,
+)

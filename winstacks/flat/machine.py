@@ -1,0 +1,257 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""What the kernel says of the machine: its build, its clock, its time zone; and the computer's name.
+
+    clock = machine.clock(image)
+    name = machine.computer_name(image, spaces)
+
+The clock and the time zone are in KUSER_SHARED_DATA (places, members and units: ntddk.h). KeBootTime,
+NtBuildLab and NtBuildNumber are variables of the kernel (public symbols). The computer's name is in the
+environment that Windows gives to services (COMPUTERNAME, described in Microsoft's documentation).
+"""
+
+from __future__ import annotations
+
+import collections
+from typing import Counter, Iterable, Iterator, List, NamedTuple, Optional
+
+from ..memory.decode.memory import Memory
+from ..memory.decode.status import NOTHING, Said, Status, Word, status
+from ..memory.decode.text import cell, is_time, printable
+from ..memory.image import AddressSpace, Image
+from ..process.processlist import MAX_PROCESSORS
+from .decode.schema import BOOT_TIME, INTERRUPT_TIME, PRODUCTS
+
+_SHARED_DATA = {8: 0xFFFFF78000000000, 4: 0xFFDF0000}
+"""KI_USER_SHARED_DATA of ntddk.h by pointer size, the same in every version."""
+
+_TIMES = {"InterruptTime": 0x08, "SystemTime": 0x14, "TimeZoneBias": 0x20}
+"""Where ntddk.h has these KSYSTEM_TIMEs in it, in every version and bitness. ImageId is made of two of them:
+without symbols, or with those of another build, it has to be the same."""
+_LOW, _HIGH, _AGAIN = range(0, 12, 4)
+"""LowPart, High1Time and High2Time of a KSYSTEM_TIME."""
+
+_SECOND = 10_000_000
+_MINUTE = 60 * _SECOND
+_MAX_BIAS = 24 * 60
+
+_BUILD_MASK = 0xFFFF
+"""NtBuildNumber has the kind of build (free or checked) above these bits."""
+_MAX_BUILD_LAB = 128
+
+SYSTEM_PROCESSES = frozenset(
+    (
+        *("smss.exe", "csrss.exe", "wininit.exe", "winlogon.exe", "services.exe", "lsass.exe", "lsm.exe"),
+        *("svchost.exe", "spoolsv.exe"),
+    )
+)
+"""Programs that Windows itself runs in session 0."""
+
+_VARIABLE = "COMPUTERNAME="
+_MAX_NAME = 63
+"""A label of a DNS name; a NetBIOS name has 15 characters."""
+_MAX_ENVIRONMENT = 0x10000
+"""Bytes: an environment had at most so many before Vista, and rarely has more since."""
+
+
+class Clock(NamedTuple):
+    """The kernel's clock. Times are FILETIMEs (100 ns since 1601, UTC), None where they cannot be told.
+
+    Attributes:
+        capture_time: SystemTime: what the clock said when its page was acquired
+        boot_time: when Windows was started
+        source: what `boot_time` is taken from: BOOT_TIME or INTERRUPT_TIME, empty without one
+        counted: SystemTime less InterruptTime, which needs no symbol of the kernel
+        bias: minutes that local time is behind UTC
+        status: what contradicts itself, or cannot be read
+    """
+
+    capture_time: Optional[int]
+    boot_time: Optional[int]
+    source: str
+    counted: Optional[int]
+    bias: Optional[int]
+    status: Status
+
+
+class Kernel(NamedTuple):
+    """The kernel of an image.
+
+    Attributes:
+        build: NtBuildNumber without its highest bits, None if it cannot be read
+        build_lab: NtBuildLab, such as `19041.1.amd64fre.vb_release.191206-1406`; empty if it cannot be read
+        product: one of PRODUCTS, empty if it cannot be told
+        processors: KeNumberProcessors, None if it is not possible or cannot be read
+    """
+
+    build: Optional[int]
+    build_lab: str
+    product: str
+    processors: Optional[int]
+
+
+class ComputerName(NamedTuple):
+    """The name of the computer.
+
+    Attributes:
+        name: what most system processes have, empty if none has one
+        status: that they disagree
+    """
+
+    name: str
+    status: Status
+
+
+def clock(image: Image) -> Clock:
+    """Returns what the kernel's clock says."""
+    shared = _SharedData(image)
+    now, up, bias = (shared.time(name) for name in ("SystemTime", "InterruptTime", "TimeZoneBias"))
+    wrong = list(shared.torn)
+    if now is not None and not is_time(now):
+        now = None
+        wrong.append("SystemTime")
+    counted = None if now is None or up is None else now - up
+    # A kernel whose clock is set has counted time.
+    if counted is not None and not 0 < counted < (now or 0):
+        counted = None
+        wrong.append("InterruptTime")
+    boot, source = counted, "" if counted is None else INTERRUPT_TIME
+    kept = _variable(image, 8, "KeBootTime")
+    if kept and is_time(kept) and kept <= (now or kept):
+        boot, source = kept, BOOT_TIME
+    elif kept:
+        wrong.append("KeBootTime")
+    minutes = None if bias is None else _minutes(bias)
+    if bias is not None and minutes is None:
+        wrong.append("TimeZoneBias")
+    said = status(
+        Word.SHARED_DATA_UNREADABLE if shared.unreadable else None,
+        Said(Word.CONTRADICTED, members=tuple(wrong)) if wrong else None,
+    )
+    return Clock(now, boot, source, counted, minutes, said)
+
+
+def kernel(image: Image) -> Kernel:
+    """Returns what the kernel says of itself."""
+    shared = _SharedData(image)
+    number = _variable(image, 4, "NtBuildNumber")
+    if number is None:
+        number = shared.number("NtBuildNumber")
+    address = image.symbol("NtBuildLab")
+    lab = b"" if address is None else _string(image.memory(image.kernel), address)
+    count = _variable(image, 4, "KeNumberProcessors")
+    return Kernel(
+        build=None if number is None else number & _BUILD_MASK,
+        build_lab=printable(lab.decode("latin-1")),
+        product=PRODUCTS.get(shared.number("NtProductType") or 0, ""),
+        processors=count if count is not None and 0 < count <= MAX_PROCESSORS else None,
+    )
+
+
+def computer_name(image: Image, spaces: Iterable[AddressSpace]) -> ComputerName:
+    """Returns the name of the computer, which the system processes of session 0 have in their environment.
+
+    Args:
+        image: the image
+        spaces: its address spaces
+    """
+    names: Counter[str] = collections.Counter()
+    for space in spaces:
+        if space.process.lower() in SYSTEM_PROCESSES and space.layer_name and space.peb and not space.wow64:
+            name = _named_by(image, space)
+            names.update([name] if name else ())
+    found = names.most_common(1)
+    said = status(Said(Word.COMPUTER_NAMES, len(names))) if len(names) > 1 else NOTHING
+    return ComputerName(found[0][0] if found else "", said)
+
+
+class _SharedData:
+    """KUSER_SHARED_DATA.
+
+    Attributes:
+        unreadable: whether it could not be read
+        torn: names of the times that were being set
+    """
+
+    def __init__(self, image: Image) -> None:
+        self.unreadable = False
+        self.torn: List[str] = []
+        self._structure = image.types.find("_KUSER_SHARED_DATA")
+        self._memory = image.memory(image.kernel)
+        self._address = _SHARED_DATA[image.pointer_size]
+
+    def number(self, path: str) -> Optional[int]:
+        """Returns a member, None if the structure has none or it cannot be read."""
+        field = None if self._structure is None else self._structure.find(path)
+        if field is None:
+            return None
+        found = self._memory.member(self._address, field)
+        self.unreadable = self.unreadable or found is None
+        return found
+
+    def time(self, name: str) -> Optional[int]:
+        """Returns a KSYSTEM_TIME: Windows writes the upper half twice, so that readers can tell."""
+        place = self._address + _TIMES[name]
+        low, high, again = (self._memory.number(place + part, 4) for part in (_LOW, _HIGH, _AGAIN))
+        if low is None or high is None or again is None:
+            self.unreadable = True
+            return None
+        if high != again:
+            self.torn.append(name)
+            return None
+        value = high << 32 | low
+        return value if value < 1 << 63 else value - (1 << 64)
+
+
+def _minutes(bias: int) -> Optional[int]:
+    minutes = bias // _MINUTE
+    return minutes if abs(minutes) <= _MAX_BIAS else None
+
+
+def _variable(image: Image, size: int, name: str) -> Optional[int]:
+    address = image.symbol(name)
+    return None if address is None else image.memory(image.kernel).number(address, size)
+
+
+def _string(memory: Memory, address: int) -> bytes:
+    """Returns the bytes of a string up to its end, empty if that cannot be found."""
+    text, end, _ = b"".join(_pieces(memory, address, _MAX_BUILD_LAB)).partition(b"\0")
+    return text if end else b""
+
+
+def _pieces(memory: Memory, address: int, most: int) -> Iterator[bytes]:
+    """Yields what lies at an address page by page, up to a page that is not in the image."""
+    for start, data in memory.pages(address, address + most):
+        if start != address:
+            return
+        yield data
+        address += len(data)
+
+
+def _named_by(image: Image, space: AddressSpace) -> str:
+    """Returns the computer's name in the environment of a process of session 0, else an empty text."""
+    peb, block = image.types.find("_PEB"), image.types.find("_RTL_USER_PROCESS_PARAMETERS")
+    if peb is None or block is None:
+        return ""
+    session, pointer = peb.find("SessionId"), peb.find("ProcessParameters")
+    environment = block.find("Environment")
+    memory = image.memory(space)
+    if session is None or pointer is None or environment is None or memory.member(space.peb, session) != 0:
+        return ""
+    parameters = memory.member(space.peb, pointer)
+    start = memory.member(parameters, environment) if parameters else None
+    for variable in _environment(memory, start or 0):
+        if variable.upper().startswith(_VARIABLE):
+            return cell(variable[len(_VARIABLE) :], _MAX_NAME)
+    return ""
+
+
+def _environment(memory: Memory, address: int) -> Iterator[str]:
+    """Yields the variables of an environment, up to its end or to what cannot be read."""
+    rest = ""
+    for data in _pieces(memory, address, _MAX_ENVIRONMENT) if address else ():
+        *variables, rest = (rest + data.decode("utf-16-le", "replace")).split("\0")
+        for variable in variables:
+            if not variable:
+                return
+            yield variable

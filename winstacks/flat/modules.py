@@ -1,0 +1,223 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""Which build of which file a module is: name, TimeDateStamp and SizeOfImage, equal on every machine.
+
+    modules = ModuleIdentities(image).of(symbolizer.names(space))
+    modules.module(known)
+
+Stamp and size come from the loader's entry of the module, which lies in memory that stays; else from the
+module's headers, whose page goes first; else from the entries of other processes that map the same file, if
+all of them agree, which the status says. A process may write what it likes into its entries: where headers
+contradict an entry, they are believed, those of the image section before those that the process has there.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Dict, Iterator, List, NamedTuple, Optional, Set, Tuple
+
+from ..memory.decode import text
+from ..memory.decode.status import NOTHING, Said, Status, Word, says, status
+from ..memory.image import AddressSpace, Image
+from ..names.decode import pe
+from ..names.decode.pe import HeaderError
+from ..names.imagereader import ImageReader
+from ..names.loaderlists import LoaderEntry, LoaderLists
+from ..names.symbolizer import KnownModule, SpaceNames
+from ..names.usermodules import vad_at
+from ..process.sections import ImageSections
+from ..process.spaces import AddressSpaces
+from ..process.vads import Vad, Vads
+from .decode import keys
+from .imagefiles import MAX_PATH
+
+MAX_SECTIONS = 1 << 14
+"""Image sections of which it is kept what their headers say."""
+
+
+class ModuleIdentity(NamedTuple):
+    """A module.
+
+    Attributes:
+        path: FullDllName of the loader's entry; None if there is none, or it is not in the image
+        stamp: TimeDateStamp, None if it is not known
+        size: SizeOfImage in whole pages, None if it is not known
+        status: what is to be said of where these come from
+        doubted: whether the loader's entry says otherwise
+    """
+
+    path: Optional[str]
+    stamp: Optional[int]
+    size: Optional[int]
+    status: Status = NOTHING
+    doubted: bool = False
+
+
+_Build = Tuple[int, int]
+"""Stamp, and size in whole pages."""
+
+
+class ModuleIdentities:
+    """Identifies the modules of an image.
+
+    Args:
+        image: the image
+
+    Attributes:
+        lists: the loader's lists
+    """
+
+    def __init__(self, image: Image) -> None:
+        self._image = image
+        self._vads = image.part(Vads)
+        self._sections = image.part(ImageSections)
+        self._of_sections: Dict[Tuple[int, int], Optional[_Build]] = {}
+        self.lists = image.part(LoaderLists)
+
+    def of(self, names: SpaceNames) -> SpaceModules:
+        """Returns the modules of an address space."""
+        return SpaceModules(self, names)
+
+    @functools.cached_property
+    def drivers(self) -> Dict[int, Tuple[AddressSpace, LoaderEntry]]:
+        """The entries of the kernel's list by base; the list is the same in every address space."""
+        kernel = self._image.kernel
+        listed, _ = self.lists.of_kernel() if self._image.base else ([], True)
+        return {entry.base: (kernel, entry) for entry in listed}
+
+    def of_section(self, vad: Vad) -> Optional[_Build]:
+        """Returns what the headers of an image section say, which no process can write; None if unreadable.
+
+        Args:
+            vad: the mapping of its beginning
+        """
+        view = self._sections.of(vad)
+        if view is None:
+            return None
+        key = view.prototypes, view.count
+        if key not in self._of_sections:
+            if len(self._of_sections) >= MAX_SECTIONS:
+                self._of_sections.clear()
+            reader = ImageReader(self._image, "", vad.start, vad.end - vad.start, view, pristine=True)
+            try:
+                headers = pe.read_headers(reader.read)
+                self._of_sections[key] = headers.timestamp, keys.rounded(headers.size)
+            except HeaderError:
+                self._of_sections[key] = None
+        return self._of_sections[key]
+
+    def elsewhere(self, vad: Vad) -> Optional[_Build]:
+        """Returns stamp and size of a mapped image as all processes say that have an entry of it.
+
+        Args:
+            vad: a mapping of it
+
+        Returns:
+            None if no process has one, or two contradict each other.
+        """
+        found = self._entries.get(vad.control_area, ())
+        return next(iter(found)) if len(found) == 1 else None
+
+    @functools.cached_property
+    def _entries(self) -> Dict[int, Set[_Build]]:
+        """What the loaders of all processes say of mapped images, by control area.
+
+        A process that is not in the process list says nothing: options decide whether it is found.
+        """
+        found: Dict[int, Set[_Build]] = {}
+        for space in AddressSpaces.list_spaces(self._image):
+            if space.kernel or space.status or says(space.remark, Word.NOT_IN_THE_PROCESS_LIST):
+                continue
+            entries, _ = self.lists.of_process(space)
+            for area, entry in _images(entries, sorted(self._vads.list_vads(space)[0])):
+                stamp = self.lists.details(space, entry).stamp
+                if stamp:
+                    found.setdefault(area, set()).add((stamp, keys.rounded(entry.size)))
+        return found
+
+
+def _images(entries: List[LoaderEntry], vads: List[Vad]) -> Iterator[Tuple[int, LoaderEntry]]:
+    """Yields the entries of mapped images, each behind its control area."""
+    for entry in entries:
+        vad = _image_at(vads, entry.base)
+        if vad is not None:
+            yield vad.control_area, entry
+
+
+def _image_at(vads: List[Vad], base: int) -> Optional[Vad]:
+    """Returns the VAD of the image that is mapped at an address; None if none is."""
+    vad = vad_at(vads, base)
+    return vad if vad is not None and vad.image and vad.start == base else None
+
+
+class SpaceModules:
+    """The modules of one address space.
+
+    Args:
+        identities: those of the image
+        names: the names of the address space
+    """
+
+    def __init__(self, identities: ModuleIdentities, names: SpaceNames) -> None:
+        self._identities = identities
+        self._names = names
+        self._known: Dict[int, ModuleIdentity] = {}
+
+    def module(self, known: KnownModule) -> ModuleIdentity:
+        """Returns which build of which file a module is."""
+        base = known.module.base
+        if base not in self._known:
+            self._known[base] = self._identify(known)
+        return self._known[base]
+
+    def _identify(self, known: KnownModule) -> ModuleIdentity:
+        base = known.module.base
+        # Modules of the kernel have no reader.
+        process = None if known.open is None else self._names.process
+        found = (self._identities.drivers if process is None else process.entries).get(base)
+        vad = None if process is None else _image_at(process.vads, base)
+        stamp, size, path = None, None, None
+        if found is not None:
+            space, entry = found
+            stamp, raw = self._identities.lists.details(space, entry)
+            path = None if raw is None else text.cell(raw, MAX_PATH)
+            size = keys.rounded(entry.size)
+        true_stamp, true_size, said = self._true(known, vad, bool(stamp))
+        room = keys.rounded(known.module.size)
+        if process is not None and vad is None and size is not None and size > room:
+            # The VAD there maps no image, or not its beginning. No module is larger than its mapping.
+            true_size = room
+        wrong = [
+            name
+            for name, claimed, true in (
+                ("TimeDateStamp", stamp, true_stamp),
+                ("SizeOfImage", size, true_size),
+            )
+            if claimed and true is not None and claimed != true
+        ]
+        said = status(said, *(Said(Word.CONTRADICTED, members=(name,)) for name in wrong))
+        # An entry without a stamp says nothing, while a header may say 0.
+        known_stamp = stamp or None if true_stamp is None else true_stamp
+        return ModuleIdentity(path, known_stamp, size if true_size is None else true_size, said, bool(wrong))
+
+    def _true(
+        self, known: KnownModule, vad: Optional[Vad], stamped: bool
+    ) -> Tuple[Optional[int], Optional[int], Status]:
+        """Returns stamp and size of a module without its entry, None for what is not known, and a status.
+
+        Args:
+            known: the module
+            vad: that of its image
+            stamped: whether the entry has a stamp: then no other process is asked
+        """
+        build = None if vad is None else self._identities.of_section(vad)
+        if build is not None:
+            return (*build, NOTHING)
+        headers = known.image.headers
+        room = None if vad is None else vad.end - vad.start
+        if headers is not None:
+            return headers.timestamp, room or keys.rounded(headers.size), NOTHING
+        build = None if vad is None or stamped else self._identities.elsewhere(vad)
+        if build is not None:
+            return (*build, status(Word.KNOWN_FROM_ANOTHER_PROCESS))
+        return None, room, NOTHING

@@ -1,0 +1,394 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""The stacks that Windows recorded: kinds `std`, `heaplog`, `heap`, `lock`, `handle` and `object`."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from typing import (
+    Callable,
+    Collection,
+    ContextManager,
+    Dict,
+    Iterable,
+    Iterator,
+    Optional,
+    Sequence,
+    Tuple,
+)
+
+from ..handles.lister import ActingSpaces, HandleLister
+from ..handles.rings import HandleEvent
+from ..heaps.decode.block import Group
+from ..heaps.decode.contents import HeapOwner
+from ..heaps.lister import Heaps
+from ..locks.lister import LockLister
+from ..locks.lock import WAITING, Lock, LockGap
+from ..memory.decode.status import Said, Status, Word, says, status, text
+from ..memory.image import AddressSpace, Image
+from ..names.symbolizer import Symbolizer
+from ..objects.lister import ObjectEvent, ObjectTraceLister
+from ..process import globalflag
+from ..process.objectheaders import ObjectInfo
+from ..tracedb.creators import Creator
+from ..tracedb.decode import status as tracestatus
+from ..tracedb.decode.capture import back_trace_hash
+from ..tracedb.decode.judge import Trace
+from ..tracedb.finder import Databases
+from ..tracedb.found import Database
+from .decode import keys
+from .decode.schema import HANDLE, HEAP, HEAPLOG, LOCK, OBJECT, STD
+from .frames import FlatFrames
+from .imagefacts import Totals
+from .stack import Distinct, FlatStack, gap
+
+BLOCKS = "blocks"
+"""OwnerName of the stacks that allocated heap blocks; those of heaps and segments say what they are."""
+
+MAX_OWNERS = 64
+"""Owners of a lock that Status names."""
+
+_MOST = (1 << 63) - 1
+
+Around = Callable[[], ContextManager[None]]
+_Addresses = Sequence[Optional[int]]
+
+
+def recorded_hash(addresses: _Addresses) -> Optional[int]:
+    """Returns the BackTraceHash of a recorded stack; None if an address is not in the image, or no frame."""
+    known = [address for address in addresses if address is not None]
+    return back_trace_hash(known) if known and len(known) == len(addresses) else None
+
+
+class DatabaseStacks:
+    """The traces of stack trace databases and of the heaps' trace logs.
+
+    Args:
+        symbolizer: knows the modules of every address space
+        frames: looks up frames
+        databases: finds the databases
+        around: is entered around the traces of a database
+    """
+
+    def __init__(
+        self, symbolizer: Symbolizer, frames: FlatFrames, databases: Databases, around: Around = nullcontext
+    ) -> None:
+        self._around = around
+        self._image = symbolizer.image
+        self._frames = frames
+        self._databases = databases
+
+    def of_space(
+        self,
+        space: AddressSpace,
+        kinds: Iterable[str] = (STD, HEAPLOG),
+        carve: bool = False,
+        totals: Optional[Totals] = None,
+    ) -> Iterator[FlatStack]:
+        """Yields the traces of an address space, and what stands for those that cannot be read.
+
+        Args:
+            space: the kernel or one half of a process
+            kinds: of the databases
+            carve: freed and orphan entries, and databases to which no pointer leads, too
+            totals: counts the databases
+        """
+        distinct, totals = Distinct(), totals or Totals()
+        found = self._databases.search(space, carve)
+        missing = self._databases.missing(space, found, globalflag.read(self._image, space))
+        own = status(space.remark, space.status)
+        # The kernel has no heap's log.
+        for kind, said in ((STD, status(own, missing)), (HEAPLOG, () if space.kernel else own)):
+            if said and kind in kinds:
+                yield gap(kind, distinct.key(kind, space, 0, ""), space, said)
+        for each in found.databases:
+            if each.kind in kinds:
+                totals.databases += 1
+                yield from self._database(each, carve, distinct)
+
+    def _database(self, each: Database, carve: bool, distinct: Distinct) -> Iterator[FlatStack]:
+        opened = self._databases.open(each)
+        said = status(each.status, Word.DATABASE_UNREADABLE if opened is None else opened.status)
+        if said:
+            key = distinct.key(each.kind, each.space, each.address, "")
+            made = gap(each.kind, key, each.space, said, each.address)
+            yield made._replace(owner_name=each.layout or None, nothing=opened is not None)
+        most = 0 if opened is None else opened.max_depth
+        with self._around():
+            for trace in opened.traces(carve) if opened is not None else ():
+                yield self._trace(each, trace, len(trace.frames) >= most, distinct)
+
+    def _trace(self, each: Database, trace: Trace, full: bool, distinct: Distinct) -> FlatStack:
+        space, kind, numbers = each.space, each.kind, (trace.trace_index or 0, trace.address)
+        if trace.status:
+            key = distinct.key(kind, space, each.address, "", *numbers)
+        else:
+            # No two sound traces share an entry: most need not be remembered.
+            key = keys.trace_id(kind, space.eprocess, each.address, space.arch, "", *numbers)
+        freed = bool(trace.status & tracestatus.FREED)
+        return FlatStack(
+            kind,
+            key,
+            space,
+            each.address,
+            each.layout or None,
+            self._frames.of(space).stack(trace.frames, freed),
+            tracestatus.of(trace.status),
+            counted=1 if trace.trace_count is None else trace.trace_count,
+            depth=trace.depth,
+            hash=trace.hash,
+            full=full,
+        )
+
+
+class HeapStacks:
+    """Who allocated heap blocks, and who made heaps and their segments.
+
+    Args:
+        frames: looks up frames
+        heaps: reads the heaps
+    """
+
+    def __init__(self, frames: FlatFrames, heaps: Heaps) -> None:
+        self._frames = frames
+        self._heaps = heaps
+
+    def of_space(self, space: AddressSpace) -> Iterator[FlatStack]:
+        """Yields the stacks of one half of a process, and what stands for those that cannot be read.
+
+        A heap or segment that does not say who made it is there only if something is wrong with it.
+        """
+        contents, distinct = self._heaps.read(space), Distinct()
+        if contents is None:
+            return
+        if contents.status:
+            yield gap(HEAP, distinct.key(HEAP, space, 0, ""), space, contents.status)
+        for owner in contents.owners:
+            if owner.trace is not None or owner.status:
+                yield self._owner(space, owner, distinct)
+        for group in contents.groups:
+            yield self._group(space, group, distinct)
+
+    def _owner(self, space: AddressSpace, owner: HeapOwner, distinct: Distinct) -> FlatStack:
+        addresses = () if owner.trace is None else owner.trace.frames
+        freed = owner.trace is not None and says(owner.trace.status, Word.FREED)
+        return FlatStack(
+            HEAP,
+            distinct.key(HEAP, space, owner.address, _piece(owner.kind)),
+            space,
+            owner.address,
+            owner.kind,
+            self._frames.of(space).stack(addresses, freed),
+            owner.said,
+            counted=None if owner.trace is None else 1,
+            depth=None if owner.trace is None else len(addresses),
+            hash=recorded_hash(addresses),
+            nothing=owner.trace is None,
+            full=owner.trace is not None and owner.trace.full,
+        )
+
+    def _group(self, space: AddressSpace, group: Group, distinct: Distinct) -> FlatStack:
+        trace = group.trace
+        addresses: _Addresses = () if trace is None else trace.frames
+        numbers: Tuple[int, ...] = ()
+        if trace is not None:
+            # A trace within a block has no place of its own: its frames tell it from others.
+            place = trace.address or int(keys.digest(repr(addresses)), 16)
+            numbers = trace.std_index, place
+        words = ("none" if trace is None else trace.kind, "freed" if group.freed else "", text(group.status))
+        unsized = group.unsized == group.allocations
+        return FlatStack(
+            HEAP,
+            distinct.key(HEAP, space, 0, _piece(" ".join(filter(None, words))), *numbers),
+            space,
+            group.heaps[0] if len(group.heaps) == 1 else None,
+            BLOCKS,
+            self._frames.of(space).stack(addresses, trace is not None and says(trace.status, Word.FREED)),
+            group.said,
+            counted=group.allocations,
+            size=None if unsized or group.size > _MOST else group.size,
+            depth=len(addresses),
+            hash=recorded_hash(addresses),
+            full=trace is not None and trace.full,
+        )
+
+
+class LockStacks:
+    """Who created locks.
+
+    Args:
+        frames: looks up frames
+        locks: lists the locks
+    """
+
+    def __init__(self, frames: FlatFrames, locks: LockLister) -> None:
+        self._frames = frames
+        self._locks = locks
+
+    def of_space(self, space: AddressSpace) -> Iterator[FlatStack]:
+        """Yields the stacks that created the locks of an address space, and what stands for unreadable ones.
+
+        A lock of which no stack was recorded is not among them.
+        """
+        listed, distinct = list(self._locks.list_locks(space)), Distinct()
+        creators = self._locks.creators(space, listed)
+        for each in listed:
+            if isinstance(each, LockGap):
+                yield gap(LOCK, distinct.gap(LOCK, space, each.status), space, each.status)
+            elif each.back_trace_index != 0 or each.creator_address:
+                yield self._lock(space, each, creators, distinct)
+
+    def _lock(
+        self, space: AddressSpace, each: Lock, creators: Dict[int, Creator], distinct: Distinct
+    ) -> FlatStack:
+        creator = creators.get(each.back_trace_index or 0)
+        addresses: _Addresses = (each.creator_address,) if each.creator_address else ()
+        if creator is not None and not each.creator_address:
+            addresses = creator.frames
+        freed = creator is not None and says(creator.status, Word.FREED)
+        address = each.debug_info if each.address is None else each.address
+        tids = _owners(each)
+        return FlatStack(
+            LOCK,
+            distinct.key(LOCK, space, address or 0, "", each.back_trace_index or 0),
+            space,
+            address,
+            each.type,
+            self._frames.of(space).stack(addresses, freed),
+            status(each.said(creator), _owned(each, tids)),
+            tid=tids[0] if tids else None,
+            more_tids=tids[1:],
+            counted=1,
+            depth=len(addresses) if each.back_trace_index is not None or addresses else None,
+            hash=recorded_hash(addresses),
+            full=creator is not None and creator.full,
+        )
+
+
+def _owners(each: Lock) -> Tuple[int, ...]:
+    """Returns the IDs of the threads that own a lock, each once; an exclusive owner comes first."""
+    owners = [each.owner, *(owner.owner for owner in each.owners if owner.kind != WAITING)]
+    return tuple(dict.fromkeys(owner.tid for owner in owners if owner is not None))
+
+
+def _owned(each: Lock, tids: Tuple[int, ...]) -> Status:
+    """Returns what the owners of a lock add to its status, if `tids` are their IDs."""
+    several = Said(Word.OWNED_BY, members=tuple(map(str, tids[:MAX_OWNERS]))) if len(tids) > 1 else None
+    more = Said(Word.MORE_OWNERS, len(tids) - MAX_OWNERS) if len(tids) > MAX_OWNERS else None
+    return status(*(owner.status for owner in each.owners), several, more)
+
+
+class HandleStacks:
+    """Who opened, closed and created handles.
+
+    Args:
+        image: the image
+        frames: looks up frames
+        handles: lists the events
+    """
+
+    def __init__(self, image: Image, frames: FlatFrames, handles: HandleLister) -> None:
+        self._frames = frames
+        self._handles = handles
+        self._natives = handles.list_spaces()
+        self._acting = ActingSpaces(image, self._natives)
+
+    def list_stacks(self, pids: Collection[int] = ()) -> Iterator[FlatStack]:
+        """Yields the events of processes, and what stands for those that cannot be read.
+
+        Args:
+            pids: the processes wanted; all when empty
+        """
+        for space in self._natives:
+            if pids and space.pid not in pids:
+                self._handles.pass_over(space)
+                continue
+            distinct, newer = Distinct(), 0
+            for event in self._handles.list_events(space):
+                if event.event or event.handle is not None:
+                    newer = event.sequence or newer
+                    yield self._flat(event, distinct)
+                else:
+                    key = distinct.gap(HANDLE, space, event.status, 0, newer)
+                    yield gap(HANDLE, key, space, event.status)
+
+    def _flat(self, event: HandleEvent, distinct: Distinct) -> FlatStack:
+        acting = self._acting.of(event)
+        frames = self._frames.of(acting)
+        body = 0 if event.object is None else event.object.body
+        key = distinct.key(HANDLE, event.space, event.handle or 0, event.event, event.sequence or 0, body)
+        return FlatStack(
+            HANDLE,
+            key,
+            event.space,
+            event.handle,
+            _described(event.object),
+            frames.stack(event.frames, says(event.status, Word.FREED)),
+            event.status,
+            tid=event.by_tid,
+            event=event.event or None,
+            counted=1,
+            depth=len(event.frames),
+            hash=recorded_hash(event.frames),
+            full=event.full,
+            acting=acting,
+        )
+
+
+class ObjectStacks:
+    """Who took and dropped references to traced objects.
+
+    Args:
+        image: the image
+        frames: looks up frames
+        objects: lists the events
+    """
+
+    def __init__(self, image: Image, frames: FlatFrames, objects: ObjectTraceLister) -> None:
+        self._kernel = image.kernel
+        self._frames = frames
+        self._objects = objects
+
+    def list_stacks(self) -> Iterator[FlatStack]:
+        """Yields the events, and what stands for those that cannot be read."""
+        times: Dict[int, int] = {}
+        of_none = distinct = Distinct()
+        last = 0
+        for event in self._objects.list_events():
+            body = 0 if event.object is None else event.object.body
+            if body != last:
+                # There may be millions of events: only those of one object are remembered at a time.
+                last, times[body] = body, times.get(body, 0) + 1
+                distinct = Distinct(times[body]) if body else of_none
+            yield self._flat(event, body, distinct)
+
+    def _flat(self, event: ObjectEvent, body: int, distinct: Distinct) -> FlatStack:
+        if event.event:
+            key = distinct.key(OBJECT, self._kernel, body, event.event, event.sequence or 0)
+        else:
+            key = distinct.gap(OBJECT, self._kernel, event.status, body)
+        return FlatStack(
+            OBJECT,
+            key,
+            self._kernel,
+            body or None,
+            _described(event.object),
+            self._frames.of(self._kernel).stack(event.frames),
+            event.status,
+            event=event.event or None,
+            counted=event.num_traces,
+            depth=len(event.frames) if event.event else None,
+            hash=recorded_hash(event.frames),
+            nothing=not (event.event or event.status),
+            full=event.full,
+        )
+
+
+def _described(thing: Optional[ObjectInfo]) -> Optional[str]:
+    """Returns the type and the name of an object."""
+    return None if thing is None else " ".join(filter(None, (thing.type, thing.name))) or None
+
+
+def _piece(words: str) -> str:
+    """Returns words as they stand in a TraceId."""
+    return words.replace(":", "").replace(",", "").replace(" ", "-")

@@ -1,0 +1,170 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""Rows of the flat tables in plain values of Python.
+
+tables = FlatTables(image)
+tables.trace(stack)             # a value for each column of schema.TRACES, None where there is none
+tables.frames(stack)            # the same for each of its frames, by schema.FRAMES
+image_values(facts)             # the same for what the image is, by schema.IMAGE
+json_line(schema.TRACES, tables.trace(stack))
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
+
+from ..memory import bulk
+from ..memory.decode.memo import Memo
+from ..memory.decode.status import Status, Word, status, text
+from ..memory.decode.text import moment
+from ..memory.image import Image
+from ..process.processlist import create_time
+from ..stacks.decode.frames import Frame
+from .decode.schema import FRAMES, IMAGE, RECORDED, SCHEMA, TIME, Column
+from .frames import FlatFrame, OfFrames
+from .imagefacts import ImageFacts, identity
+from .stack import FlatStack
+
+Values = Tuple[object, ...]
+
+FRAME = [column.name for column in FRAMES].index("Frame")
+"""The place of the column Frame: those before it are the same in all frames of a stack."""
+
+_Time = Optional[datetime.datetime]
+
+
+class FlatTables:
+    """Makes the rows.
+
+    Args:
+        image: the image
+    """
+
+    def __init__(self, image: Image) -> None:
+        self._image = image
+        self._image_id = image.part(identity).image_id
+        self._processes: Memo[int, Tuple[Optional[int], _Time]] = Memo(self._process)
+        self._texts: Memo[Status, str] = Memo(text)
+        self._tails = OfFrames(self._tail)
+
+    def trace(self, stack: FlatStack) -> Values:
+        """Returns the row of a stack, in the order of schema.TRACES."""
+        space, thread, keys = stack.space, stack.thread, stack.keys()
+        offset, created = self._processes[space.eprocess]
+        started = None if thread is None or thread.create_time is None else moment(thread.create_time)
+        return (
+            self._image_id,
+            SCHEMA,
+            stack.trace_id,
+            stack.kind,
+            space.pid,
+            space.process,
+            offset,
+            created,
+            stack.tid,
+            started,
+            space.arch,
+            _hexadecimal(stack.owner),
+            stack.owner_name,
+            stack.event,
+            stack.counted,
+            stack.size,
+            stack.depth,
+            stack.hash,
+            None if keys is None else keys.stack,
+            None if keys is None else keys.shape,
+            None if keys is None else keys.quality,
+            stack.unbacked,
+            stack.guessed,
+            stack.text,
+            stack.modules(keys),
+            stack.incomplete,
+            self._texts[stack.status],
+        )
+
+    def key(self, stack: FlatStack) -> Values:
+        """Returns what the rows of the frames of a stack begin with: the columns before Frame."""
+        return (self._image_id, SCHEMA, stack.trace_id, stack.space.pid, stack.space.arch)
+
+    def frames(self, stack: FlatStack) -> Iterator[Values]:
+        """Yields the rows of the frames of a stack, innermost first, in the order of schema.FRAMES."""
+        key = self.key(stack)
+        for number, frame in enumerate(stack.frames):
+            walked = stack.walked[number] if stack.walked else None
+            yield (*key, number, *self.frame(frame, walked))
+
+    def frame(self, frame: FlatFrame, walked: Optional[Frame] = None) -> Values:
+        """Returns the columns behind Frame.
+
+        Args:
+            frame: what is known of the address
+            walked: how it was found; None where Windows recorded it
+        """
+        name = frame.name
+        unsure = None if walked is None or walked.sure else Word.UNSURE
+        return (
+            _hexadecimal(frame.address),
+            None if walked is None else _hexadecimal(walked.sp),
+            frame.module,
+            frame.path,
+            frame.stamp,
+            frame.size,
+            frame.rva,
+            frame.function,
+            frame.displacement,
+            None if name is None else name.symbol,
+            None if name is None else name.source,
+            RECORDED if walked is None else walked.how,
+            None if name is None else name.backing or None,
+            frame.protection,
+            self._texts[status(frame.status, unsure)],
+        )
+
+    def frame_lines(self, stack: FlatStack) -> List[str]:
+        """Returns the lines of JSON of the frames of a stack."""
+        if stack.walked:
+            return [json_line(FRAMES, values) for values in self.frames(stack)]
+        begin = json_line(FRAMES[:FRAME], self.key(stack))[: -len("}\n")]
+        tails = map(self._tails.__getitem__, stack.frames)
+        return [f'{begin}, "Frame": {number}, {tail}' for number, tail in enumerate(tails)]
+
+    def _tail(self, frame: FlatFrame) -> str:
+        return json_line(FRAMES[FRAME + 1 :], self.frame(frame))[len("{") :]
+
+    def _process(self, eprocess: int) -> Tuple[Optional[int], _Time]:
+        """Returns what ProcessOffset and ProcessCreateTime say of a process."""
+        created = create_time(self._image, eprocess)
+        offset = bulk.masked(self._image.layer, eprocess) if eprocess else None
+        return offset, None if created is None else moment(created)
+
+
+def image_values(facts: ImageFacts) -> Values:
+    """Returns the row of what an image is, in the order of schema.IMAGE."""
+    return tuple(map(_of_image, IMAGE, facts))
+
+
+def _of_image(column: Column, value: Any) -> object:
+    if column.name == "Status":
+        return text(value)
+    if value is None or (column.nullable and value == ""):
+        return None
+    return moment(value) if column.type == TIME else value
+
+
+def json_line(columns: Sequence[Column], values: Values) -> str:
+    """Returns a row as a line of JSON, with its line feed, as Volatility's renderer writes its values."""
+    row: Dict[str, object] = {column.name: value for column, value in zip(columns, values)}
+    return json.dumps(row, default=_json) + "\n"
+
+
+def _json(value: object) -> object:
+    """Returns what JSON has for a value that it does not know."""
+    if isinstance(value, datetime.datetime):
+        return value.isoformat()
+    raise TypeError(f"{type(value).__name__} has no form in JSON")
+
+
+def _hexadecimal(value: Optional[int]) -> Optional[str]:
+    return None if value is None else f"{value:#x}"

@@ -1,0 +1,266 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""Every stack of an image, whoever remembered it.
+
+    symbolizer = Symbolizer(image)
+    for stack in FlatTraces(symbolizer).list_stacks(FlatWanted(kinds=("std", "lock"))): ...
+
+The stacks come kind by kind, and of one kind process by process. None is kept.
+
+Of the flat tables only processes and threads have a time, that of their start: `started` yields these. A
+thread has a line for each of its stacks, because the TraceId in it is the key of `windows.traces`.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from contextlib import nullcontext
+from typing import Collection, Iterator, NamedTuple, Optional
+
+from ..handles.lister import HandleLister
+from ..heaps.lister import Heaps
+from ..locks.lister import LockLister
+from ..memory import bulk
+from ..memory.decode.status import Word, status
+from ..memory.image import KERNEL_PID, AddressSpace
+from ..names.symbolizer import Symbolizer
+from ..objects.lister import ObjectTraceLister
+from ..process.processlist import create_time
+from ..process.spaces import AddressSpaces
+from ..process.threads import Thread, Threads, processes
+from ..stacks.lister import CallStack, StackLister
+from ..tracedb.decode.capture import back_trace_hash
+from ..tracedb.finder import Databases
+from .decode.schema import HANDLE, HEAP, HEAPLOG, KERNEL, LOCK, OBJECT, STD, THREAD_KINDS
+from .frames import FlatFrames
+from .imagefacts import Totals
+from .recorded import Around, DatabaseStacks, HandleStacks, HeapStacks, LockStacks, ObjectStacks
+from .stack import Distinct, FlatStack, FlatWanted, gap
+
+EVERYTHING = FlatWanted()
+
+_LEFT_OVER = "trap"
+"""The piece in the TraceId of a stack that begins at a trap frame which only a scan found."""
+
+
+class FlatTraces:
+    """Lists the stacks of an image.
+
+    Args:
+        symbolizer: knows the modules of every address space
+        around: is entered around the traces of a database, and around the threads of a process
+    """
+
+    def __init__(self, symbolizer: Symbolizer, around: Around = nullcontext) -> None:
+        super().__init__()
+        self._around = around
+        self._symbolizer = symbolizer
+        self._image = symbolizer.image
+        self._frames = FlatFrames(symbolizer)
+        self._databases = Databases(self._image, symbolizer.indexes)
+
+    def list_stacks(
+        self, wanted: FlatWanted = EVERYTHING, totals: Optional[Totals] = None
+    ) -> Iterator[FlatStack]:
+        """Yields the stacks that are wanted, and what stands for those that cannot be read.
+
+        Args:
+            wanted: which
+            totals: counts threads, their stacks, and databases
+
+        Raises:
+            tables.MissingTableError: when one of our symbol tables is missing
+        """
+        return filter(wanted.takes, self._listed(wanted, totals or Totals()))
+
+    def _listed(self, wanted: FlatWanted, totals: Totals) -> Iterator[FlatStack]:
+        if wanted.has(*THREAD_KINDS):
+            totals.walked_threads = True
+            threads = ThreadStacks(self._symbolizer, self._frames, self._lister)
+            for _, listed in itertools.groupby(threads.list_threads(wanted), _eprocess):
+                with self._around():
+                    for thread in listed:
+                        totals.threads += thread.ethread != 0 or thread.tid is not None
+                        yield from self._counted(
+                            threads.of_thread(thread, wanted.scan_stacks), wanted, totals
+                        )
+        # Neither traces of databases nor those of heaps and objects say which thread left them.
+        if not wanted.tids and wanted.has(STD, HEAPLOG):
+            totals.walked_databases = True
+            kinds = [kind for kind in (STD, HEAPLOG) if wanted.has(kind)]
+            traces = DatabaseStacks(self._symbolizer, self._frames, self._databases, self._around)
+            for space in self._spaces(wanted):
+                yield from traces.of_space(space, kinds, wanted.carve, totals)
+        if not wanted.tids and wanted.has(HEAP):
+            for space in self._spaces(wanted):
+                yield from self._heaps.of_space(space)
+        if wanted.has(LOCK):
+            for space in self._spaces(wanted):
+                yield from self._locks.of_space(space)
+        if wanted.has(HANDLE):
+            lister = HandleLister(self._image, self._databases)
+            yield from HandleStacks(self._image, self._frames, lister).list_stacks(wanted.pids)
+        if not wanted.tids and wanted.has(OBJECT) and (not wanted.pids or KERNEL_PID in wanted.pids):
+            yield from ObjectStacks(self._image, self._frames, ObjectTraceLister(self._image)).list_stacks()
+
+    @staticmethod
+    def _counted(stacks: Iterator[FlatStack], wanted: FlatWanted, totals: Totals) -> Iterator[FlatStack]:
+        """Counts the stacks of a thread that are wanted."""
+        for stack in stacks:
+            if wanted.takes(stack) and stack.counted is not None:
+                totals.stack(stack.incomplete)
+            yield stack
+
+    def _spaces(self, wanted: FlatWanted) -> Iterator[AddressSpace]:
+        return AddressSpaces.list_spaces(self._image, wanted.pids, only=wanted.only)
+
+    # Made once: who lists a large image part by part asks many times.
+    @functools.cached_property
+    def _lister(self) -> StackLister:
+        return StackLister(self._image, self._symbolizer)
+
+    @functools.cached_property
+    def _heaps(self) -> HeapStacks:
+        return HeapStacks(self._frames, Heaps(self._image, self._databases))
+
+    @functools.cached_property
+    def _locks(self) -> LockStacks:
+        return LockStacks(self._frames, LockLister(self._image, self._databases))
+
+
+def _eprocess(thread: Thread) -> int:
+    return thread.space.eprocess
+
+
+class ThreadStacks:
+    """Walks the stacks of threads.
+
+    Args:
+        symbolizer: knows the modules of every address space
+        frames: looks up their frames
+        lister: walks them
+    """
+
+    def __init__(self, symbolizer: Symbolizer, frames: FlatFrames, lister: StackLister) -> None:
+        self._image = symbolizer.image
+        self._frames = frames
+        self._lister = lister
+        self._distinct = Distinct()
+
+    def list_threads(self, wanted: FlatWanted) -> Iterator[Thread]:
+        """Yields the threads that are wanted, process by process, and what stands for damaged lists."""
+        yield from Threads.list_threads(
+            self._image, wanted.pids, None, wanted.tids, wanted.scan_threads, wanted.only
+        )
+        if wanted.processors and not wanted.tids and (not wanted.pids or KERNEL_PID in wanted.pids):
+            yield from Threads.list_idle(self._image)
+
+    def of_thread(self, thread: Thread, scan: bool = False) -> Iterator[FlatStack]:
+        """Yields the stacks of a thread.
+
+        Args:
+            thread: the thread
+            scan: those from trap frames that only a scan of its kernel stacks finds, too
+        """
+        if thread.unusable and not thread.ethread:
+            key = self._distinct.gap(KERNEL, thread.space, thread.status)
+            yield gap(KERNEL, key, thread.space, thread.status)
+            return
+        # What only a scan of physical memory found has no address, and may be there twice.
+        distinct = Distinct() if thread.ethread else self._distinct
+        for stack in self._lister.of_thread(thread):
+            place = stack.frames[0].sp if stack.frames else 0
+            yield self._flat(stack, distinct, stack.part.partition(" ")[2], place)
+        for trap_frame, stack in self._lister.left_over(thread) if scan else ():
+            made = self._flat(stack, distinct, _LEFT_OVER, trap_frame)
+            yield made._replace(status=status(made.status, Word.STALE))
+
+    def _flat(self, stack: CallStack, distinct: Distinct, piece: str, place: int) -> FlatStack:
+        """Returns a stack.
+
+        Args:
+            stack: as it was walked
+            distinct: makes the keys of the thread's stacks
+            piece: which of these it is
+            place: where it begins: the stack pointer of the innermost frame, or the trap frame
+        """
+        thread, kind = stack.thread, stack.part.split()[0]
+        addresses = stack.return_addresses
+        looked_up = self._frames.of(stack.space)
+        frames = [looked_up.frame(frame.address, frame.returns) for frame in stack.frames]
+        first = len(stack.frames) - len(addresses)
+        unsure = any(not frame.sure for frame in stack.frames)
+        hash_unsure = any(not frame.sure for frame in stack.frames[first:])
+        known = () if thread.ethread else (thread.tid or 0, thread.kernel_stack or 0)
+        return FlatStack(
+            kind,
+            distinct.key(kind, stack.space, thread.ethread, piece, place, *known),
+            stack.space,
+            owner=thread.ethread or None,
+            owner_name=None,
+            frames=frames,
+            status=status(
+                stack.status,
+                Word.HASH_UNSURE if hash_unsure else None,
+                Word.UNSURE if unsure else None,
+            ),
+            walked=stack.frames,
+            thread=thread,
+            tid=thread.tid,
+            counted=1,
+            depth=len(addresses),
+            hash=back_trace_hash(addresses) if addresses else None,
+            entry=stack.entry,
+        )
+
+
+class Started(NamedTuple):
+    """A process or a stack of a thread.
+
+    Attributes:
+        description: what was started, with its keys; no two are equal
+        time: a FILETIME, None if it cannot be read
+    """
+
+    description: str
+    time: Optional[int]
+
+
+def started(
+    symbolizer: Symbolizer,
+    pids: Optional[Collection[int]] = None,
+    offset: Optional[int] = None,
+    tids: Optional[Collection[int]] = None,
+) -> Iterator[Started]:
+    """Yields processes, and the stacks of their threads.
+
+    Args:
+        symbolizer: names the addresses at which threads were started
+        pids: the processes wanted; all when None or empty
+        offset: an _EPROCESS that no list holds: only it and its threads
+        tids: the threads wanted, without any process; all when None or empty
+    """
+    image = symbolizer.image
+    for process in () if tids else processes(image, pids, offset):
+        space = process.space
+        address = bulk.masked(image.layer, space.eprocess)
+        said = f"Process started: PID {space.pid} {space.process}, _EPROCESS {address:#x}"
+        yield Started(said, create_time(image, space.eprocess))
+    stacks = ThreadStacks(symbolizer, FlatFrames(symbolizer), StackLister(image, symbolizer))
+    for thread in Threads.list_threads(image, pids, offset, tids):
+        if thread.unusable:
+            continue
+        said = f"Thread started: {_thread(symbolizer, thread)}"
+        for stack in stacks.of_thread(thread):
+            yield Started(f"{said}, TraceId {stack.trace_id}", thread.create_time)
+
+
+def _thread(symbolizer: Symbolizer, thread: Thread) -> str:
+    """Returns what a thread is, in words."""
+    space, start = thread.space, thread.win32_start_address or thread.start_address
+    known = "unreadable" if thread.tid is None else str(thread.tid)
+    words = f"PID {space.pid} {space.process}, TID {known}"
+    if start is None:
+        return words
+    return f"{words}, at {symbolizer.names(space).name(start, return_address=False).symbol}"

@@ -1,0 +1,216 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""Lists who opened and closed the handles of processes, and who created handles and objects."""
+
+from __future__ import annotations
+
+import functools
+from typing import Dict, Iterable, Iterator, List, Optional, Set, Tuple
+
+from ..memory import bulk
+from ..memory.decode.status import NOTHING, Said, Status, Word, status
+from ..memory.image import KERNEL_PID, AddressSpace, Image
+from ..process import globalflag
+from ..process import threadids as ids
+from ..process.decode import globalflags
+from ..process.handletables import HandleTable, HandleTables
+from ..process.objectheaders import Objects
+from ..process.processlist import ProcessList
+from ..process.spaces import AddressSpaces
+from ..tracedb.creators import Creator, Creators
+from ..tracedb.finder import Databases
+from .rings import HandleEvent, HandleRings, hole
+
+CREATE = "create"
+
+_KEPT = globalflags.FLG_KERNEL_STACK_TRACE_DB | globalflags.FLG_MAINTAIN_OBJECT_TYPELIST
+"""An object's header has its creator's trace only if both flags are set."""
+
+_INDICES = range(1, 1 << 16)
+"""CreatorBackTraceIndex has 16 bits, in a handle's entry and in an object's header."""
+
+MAX_SHARERS = 4
+"""Processes without a right to it for which one handle table is read."""
+
+_NO_TABLE = HandleTable(0, 0, 0)
+
+_NO_CREATOR = Creator((), status(Word.NO_SUCH_INDEX))
+
+_Made = Tuple[Optional[int], int, Optional[int], int]
+"""A handle or object with its creator's trace: the handle (None for an object), the address of the object's
+header, the creator's process ID (None if it is not kept), the index of the trace."""
+
+
+class ActingSpaces:
+    """Whose address space names the frames of an event: that of the process that acted.
+
+    Args:
+        image: the image
+        natives: the native spaces of all processes
+    """
+
+    def __init__(self, image: Image, natives: Iterable[AddressSpace]) -> None:
+        self._image = image
+        self._spaces = {space.pid: space for space in natives if space.layer_name and not space.kernel}
+
+    def of(self, event: HandleEvent) -> AddressSpace:
+        """Returns the address space; the kernel's if that of the process is not known."""
+        # The process that created a handle is not recorded; as a rule it is the process that has the handle.
+        pid = event.space.pid if event.by_pid is None else event.by_pid
+        return self._spaces.get(pid, self._image.kernel)
+
+
+class HandleLister:
+    """Lists the events of handles.
+
+    Args:
+        image: the image
+        databases: finds the kernel's database
+
+    Raises:
+        MissingMemberError: when the kernel's symbols do not describe handle tables
+    """
+
+    def __init__(self, image: Image, databases: Databases) -> None:
+        super().__init__()
+        self._image = image
+        self._databases = databases
+        self._tables = image.part(HandleTables)
+        self._objects = image.part(Objects)
+        self._rings = HandleRings(image, self._tables)
+        flags = globalflag.read(image, image.kernel)
+        self._objects_have_creators = flags is not None and flags & _KEPT == _KEPT
+        self._seen: Set[int] = set()
+        self._named: Set[int] = set()
+        self._claimed: Dict[int, int] = {}
+        self._processes = {each.eprocess for each in image.part(ProcessList).processes()}
+
+    def list_spaces(self) -> List[AddressSpace]:
+        """Returns the native spaces of all processes.
+
+        Before them the kernel's, if the list of processes is damaged, or if a ring of events is of none.
+        """
+        lost = KERNEL_PID in self._rings.loose or self._rings.cut
+        listed = AddressSpaces.list_spaces(self._image)
+        return [space for space in listed if not space.wow64 and (space.remark or not space.kernel or lost)]
+
+    def list_events(self, space: AddressSpace) -> Iterator[HandleEvent]:
+        """Yields the events of a process: its ring's, newest first, then creations.
+
+        For unreadable parts of the handle table there is an event that says so. The creation of an object is
+        listed once, in the first process that has a handle to it: `pass_over` has to be told of each process
+        whose events are not wanted.
+
+        Args:
+            space: the native space of a process
+
+        Raises:
+            tables.MissingTableError: when one of our symbol tables is missing
+        """
+        if space.remark or space.status:
+            # The ring is in the kernel's memory, so it can be read: only the names of user frames are lost.
+            yield hole(space, space.remark, space.status)
+        holes, table = self._listed(space)
+        yield from holes
+        if table is not None:
+            yield from self._rings.list_events(space, table)
+            yield from self._creations(space, table) if table.address else ()
+        if space.kernel and self._rings.cut:
+            yield hole(space, Word.EVENT_LIMIT)
+
+    def pass_over(self, space: AddressSpace) -> None:
+        """Takes note of a process whose events are not wanted, so that what other processes list is the same.
+
+        Args:
+            space: the native space of a process
+        """
+        _, table = self._listed(space)
+        if table is not None and table.address and self._objects_have_creators:
+            self._seen.update(each.object_header for each in self._tables.entries(table) if each is not None)
+
+    def _listed(self, space: AddressSpace) -> Tuple[List[HandleEvent], Optional[HandleTable]]:
+        """Returns what is wrong with the handle table of a process, and the table whose events are listed."""
+        table, said = self._table(space.eprocess) if space.eprocess else (_NO_TABLE, NOTHING)
+        holes = [hole(space, said)] if said else []
+        if table is None:
+            holes.append(hole(space, Word.HANDLE_TABLE_UNREADABLE))
+        elif table.address and self._is_shared(space, table):
+            holes.append(hole(space, Word.HANDLE_TABLE_SHARED))
+            table = None
+        return holes, table
+
+    def _table(self, eprocess: int) -> Tuple[Optional[HandleTable], Status]:
+        """Returns the handle table of a process, and what the kernel's list of tables says against it.
+
+        The table is None if it cannot be read. One that was made for another process is left to that.
+        """
+        table, listed = self._tables.of(eprocess), self._tables.listed(eprocess)
+        wrong = status(Said(Word.CONTRADICTED, members=("ObjectTable",)))
+        if listed is not None:
+            return listed, wrong if table is None or table.address != listed.address else NOTHING
+        owners = self._tables.all_listed()
+        owner = owners.get(table.address) if owners and table is not None and table.address else 0
+        # The list has the table for no process at all, or for another one, or no more.
+        return _NO_TABLE if owner in self._processes else table, NOTHING if owner == 0 else wrong
+
+    def _is_shared(self, space: AddressSpace, table: HandleTable) -> bool:
+        """Tells whether so many processes had this table, or its ring, that it is not read for one more.
+
+        In Windows each process has a table of its own. The process that the table names always gets it, the
+        first time that the table is met under its ID.
+        """
+        if table.pid == space.pid and table.address not in self._named:
+            self._named.add(table.address)
+            return False
+        addresses = filter(None, (table.address, table.debug_info))
+        places = {bulk.physical(self._image.layer, each) for each in addresses}
+        for place in places:
+            self._claimed[place] = self._claimed.get(place, 0) + 1
+        return any(self._claimed[place] > MAX_SHARERS for place in places)
+
+    @functools.cached_property
+    def _creators(self) -> Dict[int, Creator]:
+        """The stacks of all possible indices: the kernel's database is decoded once, not for each process."""
+        return Creators(self._databases).resolve(self._image.kernel, _INDICES, stored_in_16_bits=True)
+
+    def _creations(self, space: AddressSpace, table: HandleTable) -> Iterator[HandleEvent]:
+        if not self._tables.has_creators and not self._objects_have_creators:
+            return
+        made: List[_Made] = []
+        missing = unreadable = 0
+        for each in self._tables.entries(table):
+            if each is None:
+                missing += 1
+                continue
+            if each.creator:
+                made.append((each.handle, each.object_header, None, each.creator))
+            if self._objects_have_creators and each.object_header not in self._seen:
+                self._seen.add(each.object_header)
+                creator = self._objects.creator(each.object_header)
+                unreadable += creator is None
+                if creator is not None and creator.back_trace_index:
+                    made.append((None, each.object_header, creator.pid, creator.back_trace_index))
+        for handle, header, pid, index in made:
+            yield self._creation(space, handle, header, pid, self._creators.get(index, _NO_CREATOR))
+        for count, word in (
+            (missing, Word.PAGES_OF_THE_HANDLE_TABLE_UNREADABLE),
+            (unreadable, Word.OBJECT_HEADERS_UNREADABLE),
+        ):
+            if count:
+                yield hole(space, Said(word, count))
+
+    def _creation(
+        self, space: AddressSpace, handle: Optional[int], header: int, pid: Optional[int], creator: Creator
+    ) -> HandleEvent:
+        found = self._objects.describe(header)
+        wide = pid is not None and pid > ids.MAX_ID
+        return HandleEvent(
+            space,
+            handle,
+            CREATE,
+            ids.identifier(pid),
+            object=found,
+            frames=creator.frames,
+            status=status(found.status, Word.CLIENT_ID_ABOVE_32_BITS if wide else None, creator.status),
+            full=creator.full,
+        )

@@ -1,0 +1,238 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""The events of handles (open, close, ...), and the rings in which the kernel keeps them."""
+
+from __future__ import annotations
+
+import collections
+import functools
+from typing import Dict, Iterator, List, NamedTuple, Optional, Set, Tuple, Union
+
+from ..memory import bulk
+from ..memory.decode.memory import WINDOW
+from ..memory.decode.pagetable import PAGE_SIZE
+from ..memory.decode.status import NOTHING, Said, Status, Word, status
+from ..memory.image import KERNEL_PID, AddressSpace, Image
+from ..process import threadids as ids
+from ..process.handletables import HandleTable, HandleTables
+from ..process.objectheaders import ObjectInfo, Objects
+from ..process.processlist import ProcessList
+from .decode import handle_ring
+from .decode.handle_ring import HandleTrace, RingDecoder
+
+MAX_BLOCKS = 1 << 20
+"""The most big blocks of the kernel's pool among which rings are looked for."""
+MAX_LOOSE = 1 << 18
+"""The most events that are read of rings to which no handle table leads: 64 rings of Windows' own size."""
+LAST_EVENTS = 64
+"""Events that tell whose such a ring is."""
+
+_EVENTS = {
+    handle_ring.OPEN: "open",
+    handle_ring.CLOSE: "close",
+    handle_ring.BAD_REFERENCE: "badref",
+}
+
+
+class HandleEvent(NamedTuple):
+    """An event, or a hole among them.
+
+    Attributes:
+        space: the process whose handle it is
+        handle: as recorded; None for the creation of an object, and for a hole
+        event: `open`, `close`, `badref` or `create`; empty for a hole and for an unknown type
+        by_pid, by_tid: the process and thread that did it; None if that is not recorded
+        sequence: number of the event in its ring, counted from 1; None for an event that is in no ring
+        object: the object that the handle names now; None if it names none
+        frames: canonical, innermost first, kernel and user; None for a frame that cannot be read
+        leak: the handle was opened and, as far as is known, is still open
+        status: what is wrong with the event; empty if nothing is
+        full: there are as many frames as Windows keeps: outer ones may be missing
+    """
+
+    space: AddressSpace
+    handle: Optional[int] = None
+    event: str = ""
+    by_pid: Optional[int] = None
+    by_tid: Optional[int] = None
+    sequence: Optional[int] = None
+    object: Optional[ObjectInfo] = None
+    frames: Tuple[Optional[int], ...] = ()
+    leak: bool = False
+    status: Status = NOTHING
+    full: bool = False
+
+
+def hole(space: AddressSpace, *said: Union[Word, Said, Status]) -> HandleEvent:
+    """Returns the event that stands for events that cannot be read."""
+    return HandleEvent(space, status=status(*said))
+
+
+class HandleRings:
+    """Reads the rings of an image.
+
+    Args:
+        image: the image
+        tables: reads handle tables
+
+    Attributes:
+        cut: whether there are more events than MAX_LOOSE in rings to which no table leads
+
+    Raises:
+        MissingMemberError: when the kernel's symbols do not describe the rings
+    """
+
+    def __init__(self, image: Image, tables: HandleTables) -> None:
+        self.cut = False
+        self._image = image
+        self._memory = image.memory(image.kernel)
+        self._tables = tables
+        self._objects = image.part(Objects)
+        self._decoder = RingDecoder(image.types, image.pointer_size)
+
+    def list_events(self, space: AddressSpace, table: HandleTable) -> Iterator[HandleEvent]:
+        """Yields the events of a process, newest first, and the holes among them.
+
+        A ring to which no table leads is that of the process which made most of its last events; of the
+        kernel, if that process is not known.
+
+        Args:
+            space: the process
+            table: its handle table
+        """
+        if table.debug_info:
+            yield from self._list_ring(space, table, table.debug_info)
+        for ring in self.loose.pop(space.pid, ()):
+            yield hole(space, Said(Word.CONTRADICTED, members=("DebugInfo",)))
+            yield from self._list_ring(space, table, ring)
+
+    @functools.cached_property
+    def loose(self) -> Dict[int, List[int]]:
+        """The addresses of the rings to which no table leads, by process ID (0: of none that is known)."""
+        claims, left = bulk.PhysicalClaims(self._image.layer), MAX_LOOSE
+        found: Dict[int, List[int]] = {}
+        for ring, slots in self._blocks():
+            if ring in self._led:
+                continue
+            end = ring + self._decoder.trace_db + slots * self._decoder.entry_size
+            if claims.claim(ring, end) != end:
+                continue  # a block has memory of its own
+            left -= slots
+            if left < 0:
+                self.cut = True
+                break
+            actor = self._actor(ring, slots)
+            found.setdefault(actor if actor in self._pids else KERNEL_PID, []).append(ring)
+        return found
+
+    @functools.cached_property
+    def _led(self) -> Set[int]:
+        """The addresses of the rings to which handle tables lead: read where there is a ring at all."""
+        tables = [*map(self._tables.of, self._processes), *map(self._tables.at, self._tables.all_listed())]
+        return {each.debug_info for each in tables if each is not None}
+
+    @functools.cached_property
+    def _pids(self) -> Set[Optional[int]]:
+        """The IDs of the processes."""
+        pid = self._image.types["_EPROCESS"].field("UniqueProcessId")
+        return {self._memory.member(each, pid) for each in self._processes}
+
+    @functools.cached_property
+    def _processes(self) -> List[int]:
+        return [each.eprocess for each in self._image.part(ProcessList).processes()]
+
+    def _blocks(self) -> Iterator[Tuple[int, int]]:
+        """Yields (address, slots) of the rings that the kernel's list of big pool blocks has.
+
+        A ring is longer than a page, and all such blocks of the pool are in that list.
+        """
+        image, block = self._image, self._image.types.find("_POOL_TRACKER_BIG_PAGES")
+        table, count = image.symbol("PoolBigPageTable"), image.symbol("PoolBigPageTableSize")
+        if block is None or table is None or count is None:
+            return
+        unit = 1 if block.has("NumberOfBytes") else PAGE_SIZE
+        unpack = block.packer("Va", "NumberOfBytes" if unit == 1 else "NumberOfPages").unpack_from
+        start, blocks = self._memory.pointer(table) or 0, self._memory.number(count, 4) or 0
+        length, step = min(blocks, MAX_BLOCKS) * block.size, WINDOW * block.size
+        # Where page tables lead back, no more of the list follows.
+        end = bulk.PhysicalClaims(image.layer).claim(start, start + length)
+        tried: Set[int] = set()
+        for at in range(start, end, step):
+            for low, data in self._memory.load(at, min(step, end - at)).runs:
+                for offset in range(-(low - start) % block.size, len(data) - block.size + 1, block.size):
+                    address, size = unpack(data, offset)
+                    # The address of a free block is odd.
+                    slots = 0 if address % PAGE_SIZE else self._decoder.slots(size * unit)
+                    if slots and address not in tried:
+                        tried.add(address)
+                        if self._decoder.is_ring(self._memory, address, slots):
+                            yield address, slots
+
+    def _actor(self, ring: int, slots: int) -> int:
+        """Returns the ID of the process that made most of a ring's last events, 0 if none is readable."""
+        decoder, start = self._decoder, ring + self._decoder.trace_db
+        current, _, _ = decoder.header(self._memory.read(ring, decoder.trace_db) or b"")
+        held = self._memory.load(start, slots * decoder.entry_size)
+        told = decoder.events(held, start, current, slots)
+        made = [each for each in told if isinstance(each, HandleTrace)]
+        pids = collections.Counter(each.unique_process for each in made[:LAST_EVENTS])
+        return pids.most_common(1)[0][0] if pids else KERNEL_PID
+
+    def _list_ring(self, space: AddressSpace, table: HandleTable, ring: int) -> Iterator[HandleEvent]:
+        """Yields the events of a ring, newest first, and the holes among them."""
+        decoder = self._decoder
+        head = self._memory.read(ring, decoder.trace_db)
+        if head is None:
+            yield hole(space, Word.RING_UNREADABLE)
+            return
+        current, size, said = decoder.header(head)
+        start = ring + decoder.trace_db
+        stated, size = size, decoder.true_size(self._memory, start, current, size)
+        if said or size != stated:
+            yield hole(space, said or Word.TABLE_SIZE)
+        held = self._memory.load(start, size * decoder.entry_size)
+        yield from self._tell(space, table, decoder.events(held, start, current, size))
+
+    def _tell(
+        self, space: AddressSpace, table: HandleTable, events: Iterator[Union[HandleTrace, int]]
+    ) -> Iterator[HandleEvent]:
+        """Goes back in time: the first open of a handle that it meets opened the present handle."""
+        settled: Set[int] = set()
+        lost = False
+        for event in events:
+            if isinstance(event, int):
+                lost = True
+                yield hole(space, Said(Word.EVENTS_UNREADABLE, event))
+                continue
+            said = NOTHING
+            found: Optional[ObjectInfo] = None
+            leak = False
+            if event.type == handle_ring.OPEN and event.handle not in settled:
+                entry, known = self._tables.lookup(table, event.handle)
+                leak = entry is not None or not known
+                if entry is not None:
+                    found = self._objects.describe(entry.object_header)
+                    said = status(found.status, Word.EVENTS_LOST if lost else None)
+                else:
+                    said = status(Word.NO_LONGER_OPEN if known else Word.HANDLE_TABLE_UNREADABLE)
+            if event.type in (handle_ring.OPEN, handle_ring.CLOSE):
+                settled.add(event.handle)
+            wide = max(event.unique_process, event.unique_thread) > ids.MAX_ID
+            yield HandleEvent(
+                space,
+                event.handle,
+                _EVENTS.get(event.type, ""),
+                ids.identifier(event.unique_process),
+                ids.identifier(event.unique_thread),
+                event.sequence,
+                found,
+                event.frames,
+                leak,
+                status(
+                    said,
+                    None if event.type in _EVENTS else Said(Word.UNKNOWN_TYPE, event.type),
+                    Word.BEYOND_THE_RINGS_COUNTER if event.sequence < 0 else None,
+                    Word.CLIENT_ID_ABOVE_32_BITS if wide else None,
+                ),
+                len(event.frames) >= self._decoder.max_depth,
+            )

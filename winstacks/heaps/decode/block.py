@@ -1,0 +1,182 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""A block of any kind of heap, and blocks grouped by the trace that allocated them."""
+
+from __future__ import annotations
+
+from typing import Dict, List, NamedTuple, Optional, Set, Tuple
+
+from ...memory.decode.status import Status, Word, status, text
+from .trace import INLINE, BlockTrace
+
+BLOCK = "block"
+LFH = "lfh"
+VIRTUAL = "virtual"
+LIGHT = "lightpage"
+PAGE = "page"
+LARGE = "large"
+SEGMENT = "segment"
+CONTAINER = "lfh container"
+
+UNKNOWN_SIZE = -1
+DAMAGED = status(Word.DAMAGED)
+OF_THE_FREE = status(Word.STACK_OF_THE_FREE)
+UNPROVEN = status(Word.STACK_OF_ALLOCATION_OR_FREE)
+_TOO_MUCH = 1 << 47  # bytes: more than a process has addresses
+
+
+class Block(NamedTuple):
+    """A block of a heap.
+
+    Attributes:
+        heap: address of its heap
+        user: address of the caller's bytes
+        size: bytes that the caller asked for, UNKNOWN_SIZE when nothing tells
+        overhead: bytes of the heap that it takes beyond these
+        form: `block`, `lfh`, `virtual`, `lightpage`; of other heaps `page`, `large` or `segment`;
+            `lfh container`: the low-fragmentation heap keeps `lfh` blocks in it, no caller allocated it
+        freed: it is no longer the caller's
+        trace: the trace that it names, None when it names none; of a freed block see `status`
+        std_index: of a second trace, in the stack trace database, that it names; 0 for none
+        status: empty; `damaged`: its header is broken, or its second one; `unreadable`: its second one is not
+            present; `not-read`: see `segmentheap`. Of a freed block `stack of the free`: its trace is that of
+            who freed it, which takes the place of who allocated it; `stack of allocation or free`: nothing
+            proves which of the two it is
+    """
+
+    heap: int
+    user: int
+    size: int
+    overhead: int
+    form: str
+    freed: bool
+    trace: Optional[BlockTrace]
+    std_index: int
+    status: Status
+
+
+def sized(whole: int, unused: Optional[int], said: Status) -> Tuple[int, int, Status]:
+    """Returns the caller's bytes of a block, the others, and its status; what cannot be is damage."""
+    if unused is None:
+        return UNKNOWN_SIZE, 0, said
+    if not 0 <= unused <= whole < _TOO_MUCH:
+        return UNKNOWN_SIZE, 0, DAMAGED
+    return whole - unused, unused, said
+
+
+class Group(NamedTuple):
+    """The blocks of one trace that are alike in `freed` and `status`.
+
+    Attributes:
+        trace: None for blocks that name none
+        allocations: how many there are
+        size: bytes asked for, of those whose size is known
+        unsized: how many blocks' size is not known
+        heaps: the heaps that they lie in
+        blocks: the blocks, sorted by address; empty if they were not asked for
+    """
+
+    trace: Optional[BlockTrace]
+    freed: bool
+    status: Status
+    allocations: int
+    size: int
+    unsized: int
+    heaps: Tuple[int, ...]
+    blocks: Tuple[Block, ...]
+
+    @property
+    def stack(self) -> Tuple[int, ...]:
+        """The frames, if they are all known."""
+        frames = self.trace.frames if self.trace is not None else ()
+        known = tuple(frame for frame in frames if frame is not None)
+        return known if len(known) == len(frames) else ()
+
+    @property
+    def said(self) -> Status:
+        """What is wrong with the blocks, or with their trace."""
+        own = status(
+            status(Word.FREED, self.status) if self.freed else None,
+            Word.UNTRACED if self.trace is None else None,
+            Word.UNSIZED if self.unsized else None,
+            self.status,
+        )
+        return own if self.trace is None else own + self.trace.status
+
+    @property
+    def comparable(self) -> bool:
+        """Whether these are blocks in use of a known stack, as a UMDH log has them."""
+        return bool(self.stack) and not self.freed
+
+
+class Groups:
+    """Collects blocks.
+
+    Args:
+        keep: whether to keep the blocks themselves
+    """
+
+    def __init__(self, keep: bool = False) -> None:
+        self._keep = keep
+        self._groups: Dict[Tuple[object, ...], _Sum] = {}
+
+    def add(self, block: Block) -> None:
+        """Counts a block."""
+        key = (_identity(block.trace), block.freed, block.status)
+        found = self._groups.get(key)
+        if found is None:
+            found = self._groups[key] = _Sum(block)
+        found.add(block, self._keep)
+
+    def groups(self) -> List[Group]:
+        """Returns the groups, the one with most bytes first."""
+        return sorted((each.group() for each in self._groups.values()), key=_order)
+
+
+class _Sum:
+    def __init__(self, first: Block) -> None:
+        self._first = first
+        self._allocations = self._size = self._unsized = 0
+        self._heaps: Set[int] = set()
+        self._blocks: List[Block] = []
+
+    def add(self, block: Block, keep: bool) -> None:
+        self._allocations += 1
+        if block.size == UNKNOWN_SIZE:
+            self._unsized += 1
+        else:
+            self._size += block.size
+        self._heaps.add(block.heap)
+        if keep:
+            self._blocks.append(block)
+
+    def group(self) -> Group:
+        first = self._first
+        return Group(
+            first.trace,
+            first.freed,
+            first.status,
+            self._allocations,
+            self._size,
+            self._unsized,
+            tuple(sorted(self._heaps)),
+            tuple(sorted(self._blocks, key=_address)),
+        )
+
+
+def _identity(trace: Optional[BlockTrace]) -> Tuple[object, ...]:
+    """Returns what makes a trace the same one: a trace in a block itself has no place of its own."""
+    if trace is None:
+        return ()
+    if trace.kind == INLINE and trace.frames:
+        return trace.kind, trace.frames
+    return trace.kind, trace.address, trace.std_index
+
+
+def _order(group: Group) -> Tuple[int, int, int, str]:
+    place = group.trace.address if group.trace else 0
+    return -group.size, -group.allocations, place, text(group.status)
+
+
+def _address(block: Block) -> int:
+    return block.user

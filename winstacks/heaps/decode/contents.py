@@ -1,0 +1,332 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""All that the heaps of a process hold: who made them, and their blocks by trace.
+
+A process has the heaps that its PEB lists, and those that prove themselves in its memory:
+`find` lists both.
+"""
+
+from __future__ import annotations
+
+import collections
+from typing import Collection, Dict, Iterator, List, NamedTuple, Optional, Sequence, Set, Tuple
+
+from ...memory.decode.memory import Memory, Range
+from ...memory.decode.pagetable import PAGE_SIZE
+from ...memory.decode.status import NOTHING, Said, Status, Word, status
+from .block import CONTAINER, PAGE, SEGMENT, UNKNOWN_SIZE, UNPROVEN, Block, Group, Groups, sized
+from .blocks import HeapWalker
+from .entry import Lost
+from .nt import Heap, disjoint, logs_no_block, lost_heap, names_heap, read_heap
+from .page import PageHeapTypes, Root, Unread, nodes, other_roots, read_root
+from .segmentheap import (
+    NOT_READ,
+    SegmentHeap,
+    SegmentHeapTypes,
+    large_blocks,
+    named_records,
+    read_segment_heap,
+)
+from .trace import BlockTrace, Traces
+from .types import NtTypes
+
+_MAX_ROOTS = 0x1000
+
+
+class HeapTypes:
+    """The structures of the heaps of a bitness.
+
+    Attributes:
+        nt: of several generations, of which that one applies that a heap's signatures confirm
+        page: of page heap
+        segment: of segment heaps, None where the kernel's symbols have them differently
+    """
+
+    def __init__(
+        self, nt: Sequence[NtTypes], page: PageHeapTypes, segment: Optional[SegmentHeapTypes]
+    ) -> None:
+        self.nt, self.page, self.segment = nt, page, segment
+
+
+class FoundHeaps(NamedTuple):
+    """The heaps of a process. `unread` are listed addresses at which no heap was recognised."""
+
+    nt: Tuple[Heap, ...]
+    segment: Tuple[SegmentHeap, ...]
+    page: Tuple[Root, ...]
+    unread: Tuple[int, ...]
+
+    @property
+    def traced(self) -> bool:
+        """Whether one of them remembers who allocates."""
+        return bool(
+            self.page
+            or any(heap.traced for heap in self.nt)
+            or any(heap.interceptor for heap in self.segment)
+        )
+
+    @property
+    def damaged(self) -> bool:
+        """Whether there is a heap of which it cannot be told whether it remembers."""
+        return bool(self.unread) or any(heap.damaged for heap in self.nt)
+
+
+def find(memory: Memory, types: HeapTypes, listed: Sequence[int], ranges: Sequence[Range] = ()) -> FoundHeaps:
+    """Finds the heaps of a process.
+
+    Args:
+        memory: the process's
+        types: of its bitness
+        listed: addresses of heaps as the PEB has them
+        ranges: (start, end) of private memory, at whose beginning further heaps and segments may lie
+    """
+    named = _segments(memory, types, ranges)
+    addresses = list(dict.fromkeys([*listed, *(start for start, _ in ranges)]))
+    nt: List[Heap] = []
+    segment: List[SegmentHeap] = []
+    for address in addresses:
+        heap = read_heap(memory, address, types.nt, named.get(address, ()))
+        other = read_segment_heap(memory, address, types.segment) if types.segment and not heap else None
+        if heap is not None:
+            nt.append(heap)
+        elif other is not None:
+            segment.append(other)
+    page = list(_roots(memory, types.page, addresses))
+    known = {heap.address for heap in nt} | {heap.address for heap in segment}
+    known |= {root.address - PAGE_SIZE for root in page}
+    nt += _lost(memory, types, {each: named[each] for each in named if each not in known}, ranges)
+    known |= {heap.address for heap in nt}
+    unread = tuple(address for address in dict.fromkeys(listed) if address not in known)
+    return FoundHeaps(tuple(disjoint(nt)), tuple(segment), tuple(page), unread)
+
+
+def _segments(memory: Memory, types: HeapTypes, ranges: Sequence[Range]) -> Dict[int, List[int]]:
+    """Returns the segments at the beginning of memory ranges, by the heap that they name."""
+    found: Dict[int, List[int]] = {}
+    for start, _ in ranges:
+        for each in types.nt:
+            heap = memory.member(start, each.segment_heap)
+            if heap and names_heap(memory, start, heap, each):
+                found.setdefault(heap, []).append(start)
+                break
+    return found
+
+
+def _lost(
+    memory: Memory,
+    types: HeapTypes,
+    named: Dict[int, List[int]],
+    ranges: Sequence[Range],
+) -> Iterator[Heap]:
+    """Yields the heaps that segments name but whose own beginning is not present."""
+    ends = dict(ranges)
+    for address, segments in named.items():
+        confirmed = next(
+            each
+            for each in types.nt
+            if any(names_heap(memory, segment, address, each) for segment in segments)
+        )
+        if memory.member(address, confirmed.signature) is None:
+            yield lost_heap(memory, address, ends.get(address, address), confirmed, segments)
+
+
+def _roots(memory: Memory, types: PageHeapTypes, handles: Sequence[int]) -> Iterator[Root]:
+    """Yields the page heaps behind handles, and those that these lead to."""
+    waiting = collections.deque(handle + PAGE_SIZE for handle in handles)
+    seen: Set[int] = set()
+    listed: Set[int] = set()
+    found = 0
+    while waiting and found < _MAX_ROOTS:
+        address = waiting.popleft()
+        if address in seen:
+            continue
+        seen.add(address)
+        root = read_root(memory, address, types)
+        if root is not None:
+            found += 1
+            yield root
+            # The list is the same from each of its members, so that it is walked once.
+            if address not in listed:
+                others = other_roots(memory, root, types)
+                listed.update(others)
+                waiting += others
+
+
+HEAP = "heap"
+HEAP_SEGMENT = "heap segment"
+SEGMENT_HEAP = "segment heap"
+PAGE_HEAP = "page heap"
+
+
+class HeapOwner(NamedTuple):
+    """A heap, a segment, or a block in which the low-fragmentation heap keeps its blocks.
+
+    Attributes:
+        kind: `heap`, `heap segment`, `segment heap`, `page heap`, `lfh container`
+        heap: the heap's address
+        address: its own; a container's is that of its contents
+        size: bytes that it reserved, a container's bytes that were asked for; 0 when that is not known
+        trace: who made it, None when it does not say
+        status: empty, or some of `unreadable` (part of it is not present, or there is no heap to be told),
+            `damaged` (it contradicts itself), `unlisted` (the PEB does not list it), `not-read` (its blocks'
+            sizes are not known, nor which are freed), `bytes unread` (of so many no block can be told), `+ust
+            without +hpc` (see `logs_no_block`)
+    """
+
+    kind: str
+    heap: int
+    address: int
+    size: int
+    trace: Optional[BlockTrace]
+    status: Status
+
+    @property
+    def said(self) -> Status:
+        """What is wrong with it, or with the trace of who made it."""
+        return self.status if self.trace is None else self.status + self.trace.status
+
+
+class Contents(NamedTuple):
+    """Heaps, segments and containers, the blocks by trace with those of most bytes first, the bytes of the
+    heaps in which headers were lost, and why heaps may be missing (empty: they are all there)."""
+
+    owners: List[HeapOwner]
+    groups: List[Group]
+    lost: int
+    status: Status = NOTHING
+
+
+def read_contents(
+    memory: Memory,
+    found: FoundHeaps,
+    types: HeapTypes,
+    traces: Traces,
+    listed: Optional[Collection[int]],
+    keep: bool = False,
+) -> Contents:
+    """Reads the heaps of a process.
+
+    Args:
+        memory: the process's
+        found: its heaps
+        types: their structures
+        traces: what the traces are read with
+        listed: the heaps that the PEB lists, None when that is not known
+        keep: whether to keep the blocks of the groups
+    """
+    reading = _Reading(memory, types, HeapWalker(memory, traces, types.page), traces, listed, keep)
+    for heap in found.nt:
+        reading.nt_heap(heap)
+    for segment_heap in found.segment:
+        reading.segment_heap(segment_heap)
+    for root in found.page:
+        reading.page_heap(root)
+    for address in found.unread:
+        reading.owners.append(HeapOwner(HEAP, address, address, 0, None, status(Word.UNREADABLE)))
+    return Contents(reading.owners, reading.groups.groups(), reading.lost)
+
+
+class _Reading:
+    def __init__(
+        self,
+        memory: Memory,
+        types: HeapTypes,
+        walker: HeapWalker,
+        traces: Traces,
+        listed: Optional[Collection[int]],
+        keep: bool,
+    ) -> None:
+        self._memory = memory
+        self._types = types
+        self._walker = walker
+        self._traces = traces
+        self._listed = listed
+        self._nodes: Set[int] = set()
+        self.owners: List[HeapOwner] = []
+        self.groups = Groups(keep)
+        self.lost = 0
+
+    def nt_heap(self, heap: Heap) -> None:
+        """Reads an NT heap; its first segment is the heap itself."""
+        lost, gone = 0, False
+        damaged = heap.damaged or any(segment.damaged for segment in heap.segments[:1])
+        containers: List[HeapOwner] = []
+        for item in self._walker.blocks(heap):
+            if isinstance(item, Block):
+                if item.form == CONTAINER:
+                    containers.append(_container(item))
+                else:
+                    self.groups.add(item)
+            else:
+                lost += item.end - item.start
+                whole = self._is_present(item)
+                damaged, gone = damaged or whole, gone or not whole
+        self.lost += lost
+        unread = Said(Word.BYTES_UNREAD, lost) if lost else None
+        untraced = Word.UST_WITHOUT_HPC if logs_no_block(self._memory, heap) else None
+        own = status(_words(damaged, self._unlisted(heap.address), gone), unread, untraced)
+        for number, segment in enumerate(heap.segments):
+            creator = segment.creator if number else heap.creator or segment.creator
+            self.owners.append(
+                HeapOwner(
+                    HEAP_SEGMENT if number else HEAP,
+                    heap.address,
+                    segment.address if number else heap.address,
+                    segment.pages * PAGE_SIZE,
+                    self._traces.index(creator) if creator else None,
+                    _words(segment.damaged) if number else own,
+                )
+            )
+        self.owners += containers
+
+    def _is_present(self, lost: Lost) -> bool:
+        present = sum(len(data) for _, data in self._memory.pages(lost.start, lost.end))
+        return present == lost.end - lost.start
+
+    def segment_heap(self, heap: SegmentHeap) -> None:
+        """Reads a segment heap as far as its structures are known."""
+        types = self._types.segment
+        if types is None:
+            return
+        for block in large_blocks(self._memory, heap, types, self._traces):
+            self.groups.add(block)
+        for trace in named_records(self._memory, heap, types, self._traces):
+            self.groups.add(Block(heap.address, 0, UNKNOWN_SIZE, 0, SEGMENT, False, trace, 0, NOT_READ))
+        size = sum(end - start for start, end in heap.segments)
+        said = status(_words(heap.damaged, self._unlisted(heap.address)), NOT_READ)
+        self.owners.append(HeapOwner(SEGMENT_HEAP, heap.address, heap.address, size, None, said))
+
+    def page_heap(self, root: Root) -> None:
+        """Reads a full page heap; the heap behind it is one of the others."""
+        handle = root.address - PAGE_SIZE
+        busy = freed = 0
+        gone = not root.whole
+        for node in nodes(self._memory, root, self._types.page, self._nodes):
+            if isinstance(node, Unread):
+                gone = True
+                continue
+            busy += not node.freed
+            freed += node.freed
+            trace = self._traces.entry(node.trace) if node.trace else None
+            size, overhead, said = sized(node.actual, node.actual - node.size, NOTHING)
+            said = status(said, UNPROVEN if node.freed and trace else None)
+            self.groups.add(Block(handle, node.user, size, overhead, PAGE, node.freed, trace, 0, said))
+        creator = self._traces.entry(root.creator) if root.creator else None
+        # Where nodes cannot be read, how many there are says nothing more.
+        fewer = not gone and (busy < (root.busy or 0) or freed < (root.freed or 0))
+        self.owners.append(HeapOwner(PAGE_HEAP, handle, handle, 0, creator, _words(fewer, unreadable=gone)))
+
+    def _unlisted(self, address: int) -> bool:
+        return self._listed is not None and address not in self._listed
+
+
+def _container(block: Block) -> HeapOwner:
+    return HeapOwner(CONTAINER, block.heap, block.user, max(block.size, 0), block.trace, block.status)
+
+
+def _words(damaged: bool, unlisted: bool = False, unreadable: bool = False) -> Status:
+    return status(
+        Word.UNREADABLE if unreadable else None,
+        Word.DAMAGED if damaged else None,
+        Word.UNLISTED if unlisted else None,
+    )

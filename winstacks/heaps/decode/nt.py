@@ -1,0 +1,285 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""The NT heap (`_HEAP`): its segments (`_HEAP_SEGMENT`), their uncommitted ranges, its virtual-alloc blocks.
+
+Source: public symbols of ntoskrnl and ntdll (XP to 11), and heaps that ntdll of 7601.24384 and 19044.1766
+wrote. All addresses are canonical virtual addresses.
+"""
+
+from __future__ import annotations
+
+import bisect
+from typing import FrozenSet, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Set, Tuple
+
+from ...memory.decode.links import walk
+from ...memory.decode.memory import Memory
+from ...memory.decode.pagetable import PAGE_SIZE
+from ...memory.decode.structure import Field
+from .types import NtTypes
+
+HEAP_SIGNATURE = 0xEEFFEEFF
+SEGMENT_SIGNATURE = 0xFFEEFFEE
+CAPTURES_STACKS = 0x08000000  # HEAP_CAPTURE_STACK_BACKTRACES in _HEAP.Flags
+
+# Bits of _HEAP.ForceFlags of which XP and 2003 want one before they log who allocates a block.
+_LOGS_BLOCKS = 0x69020000
+
+_MAX_RANGES = 0x10000
+
+
+class HeapSegment(NamedTuple):
+    """A segment: the memory from `first` to `last` holds its blocks.
+
+    Attributes:
+        address: of its _HEAP_SEGMENT, which in 6.0 and later is the _HEAP itself for the first one
+        base: BaseAddress
+        pages: NumberOfPages
+        creator: index of the trace that made it, 0 for none
+        uncommitted: (start, end) of its uncommitted ranges, sorted
+        descriptors: addresses of the structures that describe them, which lie in blocks of the heap
+        damaged: its header or the list of its ranges contradicts itself
+    """
+
+    address: int
+    base: int
+    pages: int
+    first: int
+    last: int
+    creator: int
+    uncommitted: Tuple[Tuple[int, int], ...]
+    descriptors: FrozenSet[int]
+    damaged: bool
+
+    def committed(self) -> Iterator[Tuple[int, int]]:
+        """Yields the (start, end) between the uncommitted ranges, each of which begins with a block."""
+        start = self.first
+        for low, high in self.uncommitted:
+            if start < min(low, self.last):
+                yield start, min(low, self.last)
+            start = max(start, high)
+        if start < self.last:
+            yield start, self.last
+
+
+class Heap(NamedTuple):
+    """An NT heap.
+
+    Attributes:
+        address: of its _HEAP, which is the heap's handle
+        types: the structures that its signatures, and its lists if they are whole, confirm
+        flags: HEAP.Flags
+        key: what a block's header is XORed with from its member Size on; 0 when headers are plain
+        interceptor: index of the routine that extends each block, 0 for none
+        creator: index of the trace that made the heap, 0 for none
+        virtual_blocks: addresses of its _HEAP_VIRTUAL_ALLOC_ENTRY structures
+        damaged: one of its lists is broken
+    """
+
+    address: int
+    types: NtTypes
+    flags: int
+    key: int
+    interceptor: int
+    creator: int
+    segments: Tuple[HeapSegment, ...]
+    virtual_blocks: Tuple[int, ...]
+    damaged: bool
+
+    @property
+    def traced(self) -> bool:
+        """Whether the heap was told to remember who allocates."""
+        return bool(self.flags & CAPTURES_STACKS or self.interceptor or self.creator) or any(
+            segment.creator for segment in self.segments
+        )
+
+
+def read_heap(
+    memory: Memory, address: int, generations: Iterable[NtTypes], candidates: Sequence[int] = ()
+) -> Optional[Heap]:
+    """Reads the heap at an address, or returns None when there is none.
+
+    Args:
+        memory: the process's
+        address: of the _HEAP
+        generations: the structures that may apply. Of those that the signatures confirm, the first one with
+            which the heap's lists and segments agree is taken; if there is none, the first one
+        candidates: addresses that may be segments, such as those of the process's VADs: the ones that
+            name this heap are added to those on its list
+    """
+    damaged: Optional[Heap] = None
+    for types in generations:
+        if _is_heap(memory, address, types):
+            heap = _heap(memory, address, types, candidates)
+            if not (heap.damaged or any(segment.damaged for segment in heap.segments)):
+                return heap
+            damaged = damaged or heap
+    return damaged
+
+
+def logs_no_block(memory: Memory, heap: Heap) -> bool:
+    """Tells whether a heap was told to remember who allocates, and yet no busy block of it can name a trace.
+
+    Heaps of 5.x log blocks only if they check themselves as well (a debugger, or `gflags +hpc`).
+    Source: listing of ntdll 2600.5512, whose RtlAllocateHeap takes the way that logs if ForceFlags has a bit
+    of 69020000h. Measured on XP and 2003: NtGlobalFlag 1000h logs nothing, 1040h and 1070h log every block.
+    """
+    types = heap.types
+    if types.force_flags is None or not heap.flags & CAPTURES_STACKS:
+        return False
+    forced = memory.member(heap.address, types.force_flags)
+    return forced is not None and not forced & _LOGS_BLOCKS
+
+
+def lost_heap(memory: Memory, address: int, end: int, types: NtTypes, candidates: Sequence[int] = ()) -> Heap:
+    """Returns what can still be said of a heap whose _HEAP is not present.
+
+    Its headers cannot be decoded, so its blocks are those that prove themselves otherwise.
+
+    Args:
+        memory: the process's
+        address: of the heap
+        end: of the memory that it began
+        types: the structures of a heap of this bitness
+        candidates: addresses that may be segments of it
+    """
+    first = HeapSegment(address, address, 0, address + types.unit, end, 0, (), frozenset(), True)
+    named = [each for each in candidates if names_heap(memory, each, address, types)]
+    others = [read_segment(memory, each, types) for each in named if each != address]
+    segments = (first, *(segment for segment in others if segment is not None))
+    return Heap(address, types, 0, 0, 0, 0, segments, (), True)
+
+
+def disjoint(heaps: Sequence[Heap]) -> List[Heap]:
+    """Returns heaps whose segments end where the next one begins, be it another heap's.
+
+    A segment that claims another one's memory is cut and called damaged: no memory is walked twice.
+    """
+    starts = sorted({segment.address for heap in heaps for segment in heap.segments})
+    taken: Set[int] = set()
+    result: List[Heap] = []
+    for heap in heaps:
+        kept = []
+        for segment in heap.segments:
+            if segment.address in taken:
+                continue
+            taken.add(segment.address)
+            position = bisect.bisect_right(starts, segment.address)
+            limit = starts[position] if position < len(starts) else segment.last
+            if limit < segment.last:
+                segment = segment._replace(last=limit, damaged=True)
+            kept.append(segment)
+        result.append(heap._replace(segments=tuple(kept)))
+    return result
+
+
+def names_heap(memory: Memory, segment: int, heap: int, types: NtTypes) -> bool:
+    """Tells whether a segment is at an address, and whether it names a heap as its own."""
+    if memory.member(segment, types.segment_signature) != SEGMENT_SIGNATURE:
+        return False
+    return memory.member(segment, types.segment_heap) == heap
+
+
+def read_segment(memory: Memory, address: int, types: NtTypes) -> Optional[HeapSegment]:
+    """Reads the segment at an address, or returns None when its header is not present."""
+    base = memory.member(address, types.segment_base)
+    pages = memory.member(address, types.segment_pages)
+    first = memory.member(address, types.segment_first)
+    last = memory.member(address, types.segment_last)
+    if base is None or pages is None or first is None or last is None:
+        return None
+    links, whole = _range_links(memory, address, types)
+    descriptors = [link - types.range_link for link in links]
+    ranges = [_uncommitted(memory, each, types) for each in descriptors]
+    end = base + pages * PAGE_SIZE
+    sane = base <= address < first <= last <= end and not first % types.unit
+    if not sane:
+        first = address + types.segment_size
+        last = max(end, first) if base <= address else address
+    return HeapSegment(
+        address=address,
+        base=base,
+        pages=pages,
+        first=first,
+        last=last,
+        creator=memory.member(address, types.segment_creator) or 0,
+        uncommitted=tuple(sorted(each for each in ranges if first <= each[0] < each[1] <= end)),
+        descriptors=frozenset(descriptors),
+        damaged=not (sane and whole),
+    )
+
+
+def _is_heap(memory: Memory, address: int, types: NtTypes) -> bool:
+    if memory.member(address, types.signature) != HEAP_SIGNATURE:
+        return False
+    if types.segment_links is not None:
+        return names_heap(memory, address, address, types)
+    first = memory.pointer(address + types.segments.offset)
+    return first is not None and names_heap(memory, first, address, types)
+
+
+def _heap(memory: Memory, address: int, types: NtTypes, candidates: Sequence[int]) -> Heap:
+    addresses, complete = _segment_addresses(memory, address, types)
+    virtual = walk(address + types.virtual_blocks.offset, memory.links)
+    known = dict.fromkeys(addresses)
+    known.update(dict.fromkeys(each for each in candidates if names_heap(memory, each, address, types)))
+    segments = [read_segment(memory, each, types) for each in known]
+    return Heap(
+        address=address,
+        types=types,
+        flags=memory.member(address, types.flags) or 0,
+        key=_key(memory, address, types),
+        interceptor=_member(memory, address, types.interceptor),
+        creator=memory.member(address, types.creator) or 0,
+        segments=tuple(segment for segment in segments if segment is not None),
+        virtual_blocks=tuple(link - types.virtual_links for link in virtual.nodes),
+        damaged=not complete or virtual.gap is not None or None in segments,
+    )
+
+
+def _segment_addresses(memory: Memory, heap: int, types: NtTypes) -> Tuple[List[int], bool]:
+    if types.segment_links is None:
+        count = types.segments.size // types.pointer_size
+        places = (heap + types.segments.offset + index * types.pointer_size for index in range(count))
+        found = [memory.pointer(place) for place in places]
+        named = [each for each in found if each and names_heap(memory, each, heap, types)]
+        return named, len(named) == sum(each != 0 for each in found)
+    listed = walk(heap + types.segments.offset, memory.links)
+    starts = (node - types.segment_links.offset for node in listed.nodes)
+    named = [start for start in starts if names_heap(memory, start, heap, types)]
+    intact = listed.gap is None and len(named) == len(listed.nodes)
+    return (named if heap in named else [heap, *named]), intact
+
+
+def _range_links(memory: Memory, segment: int, types: NtTypes) -> Tuple[List[int], bool]:
+    ranges = segment + types.ranges.offset
+    if types.segment_links is None:
+        return _chain(memory, memory.pointer(ranges), types.range_link)
+    listed = walk(ranges, memory.links, _MAX_RANGES)
+    return list(listed.nodes), listed.gap is None
+
+
+def _uncommitted(memory: Memory, descriptor: int, types: NtTypes) -> Tuple[int, int]:
+    start = memory.member(descriptor, types.range_address) or 0
+    return start, start + (memory.member(descriptor, types.range_size) or 0)
+
+
+def _chain(memory: Memory, first: Optional[int], link: int) -> Tuple[List[int], bool]:
+    """Follows a chain that ends with 0; returns the addresses of its links."""
+    found: List[int] = []
+    seen: Set[int] = set()
+    at = first
+    while at and at not in seen and len(found) < _MAX_RANGES:
+        seen.add(at)
+        found.append(at + link)
+        at = memory.pointer(at + link)
+    return found, at == 0
+
+
+def _key(memory: Memory, heap: int, types: NtTypes) -> int:
+    if not _member(memory, heap, types.encode_mask) or types.encoding is None:
+        return 0
+    return memory.number(heap + types.encoding.offset + types.code, types.unit - types.code) or 0
+
+
+def _member(memory: Memory, address: int, field: Optional[Field]) -> int:
+    return 0 if field is None else memory.member(address, field) or 0

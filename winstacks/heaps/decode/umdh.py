@@ -1,0 +1,312 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""UMDH's raw log: the blocks of each heap with their traces, as text; and what grew between two logs.
+
+Source: Microsoft's "Using UMDH to Find a User-Mode Memory Leak", and logs that other tools write for UMDH.
+Numbers are upper-case hexadecimal without prefix, lines end in CR LF. The growth is told trace by trace, as
+`umdh -d` does.
+"""
+
+from __future__ import annotations
+
+import bisect
+import ntpath
+import re
+from typing import Dict, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Tuple, Union
+
+from ...memory.decode import text
+from .block import Group
+
+Frame = Union[int, Tuple[str, int]]
+Stack = Tuple[Frame, ...]
+
+NO_PATH = "?"
+_SPACE = "\\x20"
+_MAX_FRAMES = 0x400
+"""The longest stack that is taken; the traces of heaps are far shorter."""
+_MAX_PATH = 0x7FFF  # characters of a UNICODE_STRING
+
+_HEADER = "// Loaded modules:\r\n//     Base Size Module\r\n"
+_FRAME = "*- - - - - - - - - - {} - - - - - - - - - -\r\n"
+_EXPLANATION = "REQUESTED bytes + OVERHEAD at ADDRESS by BackTraceID\r\n     STACK if not already dumped.\r\n"
+
+_MODULE = re.compile(r"//\s+([0-9A-F]{4,16}) ([0-9A-F]+) (\S.*)", re.IGNORECASE)
+_START = re.compile(r"\*[- ]+Start of data for heap @ ([0-9A-F]{1,16})\b", re.IGNORECASE)
+_HOGS = re.compile(r"\*[- ]+Heap [0-9A-F]{1,16} Hogs\b", re.IGNORECASE)
+_END = re.compile(r"\*[- ]+End of data for heap @ ", re.IGNORECASE)
+_BLOCK = re.compile(
+    r"([0-9A-F]{1,16}) bytes \+ ([0-9A-F]{1,16}) at ([0-9A-F]{1,16}) by BackTrace([0-9A-F]{1,16})",
+    re.IGNORECASE,
+)
+_STACK_FRAME = re.compile(r"\s+([0-9A-F]{1,16})", re.IGNORECASE)
+
+
+class UmdhError(ValueError):
+    """A text that is no raw UMDH log."""
+
+
+class UmdhModule(NamedTuple):
+    """A loaded module: where it is, its size in bytes and its path, which an image may have chosen freely."""
+
+    base: int
+    size: int
+    path: str
+
+    @property
+    def written(self) -> str:
+        """The path as a log has it: one that is read from a log stays as it is.
+
+        It is escaped, so that it ends no line, and begins and ends with what the reader keeps.
+        """
+        shown = text.printable(self.path, _MAX_PATH) or NO_PATH
+        first, last = len(shown) - len(shown.lstrip()), len(shown.rstrip())
+        return _SPACE * first + shown[first:last] + _SPACE * (len(shown) - max(first, last))
+
+
+class Allocation(NamedTuple):
+    """A block: the bytes asked for, the bytes wasted on it, its address, the ID of its trace."""
+
+    size: int
+    overhead: int
+    address: int
+    trace: int
+
+
+class UmdhHeap(NamedTuple):
+    """A heap's part of a log."""
+
+    heap: int
+    allocations: Tuple[Allocation, ...]
+
+
+class UmdhLog(NamedTuple):
+    """A raw log. `traces` are the frames, innermost first, by the ID of the trace."""
+
+    modules: Tuple[UmdhModule, ...]
+    heaps: Tuple[UmdhHeap, ...]
+    traces: Dict[int, Tuple[int, ...]]
+
+
+def write(log: UmdhLog) -> Iterator[str]:
+    """Yields the text of a raw log piece by piece, line ends included."""
+    yield _HEADER
+    for module in log.modules:
+        yield f"//    {module.base:016X} {module.size:08X} {module.written}\r\n"
+    yield "//\r\n\r\n"
+    dumped = set()
+    for heap in log.heaps:
+        yield _FRAME.format(f"Start of data for heap @ {heap.heap:X}") + "\r\n"
+        yield _EXPLANATION + "\r\n"
+        yield _FRAME.format(f"Heap {heap.heap:X} Hogs") + "\r\n"
+        for size, overhead, address, trace in heap.allocations:
+            yield f"{size:X} bytes + {overhead:X} at {address:X} by BackTrace{trace:X}\r\n"
+            if trace not in dumped:
+                dumped.add(trace)
+                frames = log.traces.get(trace, ())
+                yield "\r\n" + "".join(f"\t{frame:X}\r\n" for frame in frames) + "\r\n"
+        yield _FRAME.format(f"End of data for heap @ {heap.heap:X}") + "\r\n"
+
+
+def parse(lines: Iterable[str]) -> UmdhLog:
+    """Reads a raw log.
+
+    Args:
+        lines: of the text, with or without their ends
+
+    Raises:
+        UmdhError: when it holds no heap's data, or among a heap's blocks something that does not belong there
+    """
+    parser = _Parser()
+    for number, line in enumerate(lines, 1):
+        try:
+            parser.line(line.rstrip())
+        except UmdhError as error:
+            raise UmdhError(f"line {number}: {error}") from None
+    return parser.log()
+
+
+class _Parser:
+    """Takes a log's lines in order; between heaps, and before a heap's blocks, any text may stand."""
+
+    def __init__(self) -> None:
+        self._modules: List[UmdhModule] = []
+        self._heaps: List[UmdhHeap] = []
+        self._traces: Dict[int, Tuple[int, ...]] = {}
+        self._heap: Optional[int] = None
+        self._blocks: Optional[List[Allocation]] = None
+        self._stack: List[int] = []
+
+    def line(self, line: str) -> None:
+        """Takes the next line, without its end."""
+        if self._blocks is not None and self._heap is not None:
+            self._data(self._heap, self._blocks, line)
+        elif self._heap is not None:
+            if _HOGS.match(line):
+                self._blocks = []
+        else:
+            self._outside(line)
+
+    def log(self) -> UmdhLog:
+        """Returns what the lines were."""
+        if self._heap is not None:
+            raise UmdhError(f"the data of heap {self._heap:X} has no end")
+        if not self._heaps:
+            raise UmdhError("there is no heap's data in it")
+        return UmdhLog(tuple(self._modules), tuple(self._heaps), self._traces)
+
+    def _outside(self, line: str) -> None:
+        start, module = _START.match(line), _MODULE.fullmatch(line)
+        if start:
+            self._heap = int(start.group(1), 16)
+        elif module:
+            base, size, path = module.groups()
+            self._modules.append(UmdhModule(int(base, 16), int(size, 16), path))
+
+    def _data(self, heap: int, blocks: List[Allocation], line: str) -> None:
+        block, frame = _BLOCK.fullmatch(line), _STACK_FRAME.fullmatch(line)
+        if frame and blocks:
+            self._stack.append(int(frame.group(1), 16))
+            if len(self._stack) > _MAX_FRAMES:
+                raise UmdhError(f"a stack has more than {_MAX_FRAMES} frames")
+            return
+        if self._stack:
+            self._traces.setdefault(blocks[-1].trace, tuple(self._stack))
+            self._stack = []
+        if block:
+            size, overhead, address, trace = (int(group, 16) for group in block.groups())
+            blocks.append(Allocation(size, overhead, address, trace))
+        elif _END.match(line):
+            self._heaps.append(UmdhHeap(heap, tuple(blocks)))
+            self._heap = self._blocks = None
+        elif line:
+            raise UmdhError("neither a block nor a frame")
+
+
+class Total(NamedTuple):
+    """How many blocks a trace allocated and how many bytes were asked for."""
+
+    allocations: int
+    size: int
+
+
+NOTHING = Total(0, 0)
+
+
+class Change(NamedTuple):
+    """By how many blocks and bytes a stack grew; both None when it has blocks of unknown size."""
+
+    allocations: Optional[int]
+    size: Optional[int]
+
+
+UNKNOWN = Change(None, None)
+
+
+class Places:
+    """Says of an address which module it is in, so that a stack is the same one after a restart.
+
+    Args:
+        modules: the loaded modules
+    """
+
+    def __init__(self, modules: Iterable[UmdhModule]) -> None:
+        self._modules = sorted(modules)
+        self._bases = [module.base for module in self._modules]
+        self._named = {_name(module): module.base for module in self._modules}
+
+    def stack(self, frames: Sequence[int]) -> Stack:
+        """Returns frames as (module's name, offset), or as addresses where no module is."""
+        return tuple(self._frame(address) for address in frames)
+
+    def address(self, frame: Frame) -> int:
+        """Returns where a frame lies here; where its module is not loaded, its offset."""
+        if isinstance(frame, int):
+            return frame
+        name, offset = frame
+        return self._named.get(name, 0) + offset
+
+    def _frame(self, address: int) -> Frame:
+        position = bisect.bisect_right(self._bases, address) - 1
+        if position >= 0:
+            module = self._modules[position]
+            if address < module.base + module.size:
+                return _name(module), address - module.base
+        return address
+
+
+def totals(log: UmdhLog) -> Dict[Stack, Total]:
+    """Returns what each stack of a log allocated, over all heaps; traces without frames are left out."""
+    places = Places(log.modules)
+    stacks = {trace: places.stack(frames) for trace, frames in log.traces.items() if frames}
+    found: Dict[Stack, List[int]] = {}
+    for heap in log.heaps:
+        for each in heap.allocations:
+            stack = stacks.get(each.trace)
+            if stack is not None:
+                total = found.setdefault(stack, [0, 0])
+                total[0] += 1
+                total[1] += each.size
+    return {stack: Total(*total) for stack, total in found.items()}
+
+
+class Growth:
+    """What the blocks of a process are compared with: stack by stack, whatever the blocks' status and heap.
+
+    Args:
+        baseline: the earlier log
+        modules: the modules that are loaded now
+        groups: the blocks of now
+    """
+
+    def __init__(self, baseline: UmdhLog, modules: Iterable[UmdhModule], groups: Iterable[Group]) -> None:
+        self._places = Places(modules)
+        self._before = totals(baseline)
+        self._now: Dict[Stack, List[Group]] = {}
+        self._others: List[Group] = []
+        for group in groups:
+            if group.comparable:
+                self._now.setdefault(self._places.stack(group.stack), []).append(group)
+            else:
+                self._others.append(group)
+
+    def compared(self) -> List[Tuple[Group, Optional[Change]]]:
+        """Returns the groups, those of a stack together, the stack that grew most first.
+
+        Of each stack the first group has the growth of them all; the others have None, as have groups that no
+        log knows of (freed blocks, and those of unknown stack).
+        """
+        stacks = [(self._change(stack), groups) for stack, groups in self._now.items()]
+        stacks.sort(key=_growth)
+        found: List[Tuple[Group, Optional[Change]]] = []
+        for change, groups in stacks:
+            found.append((groups[0], change))
+            found += ((group, None) for group in groups[1:])
+        return found + [(group, None) for group in self._others]
+
+    def left(self) -> List[Tuple[Tuple[int, ...], Total]]:
+        """Returns the stacks that no block in use has now, as addresses of now; that of most bytes last."""
+        rest = sorted((item for item in self._before.items() if item[0] not in self._now), key=_size)
+        return [(tuple(map(self._places.address, stack)), total) for stack, total in rest]
+
+    def _change(self, stack: Stack) -> Change:
+        groups = self._now[stack]
+        if any(group.unsized for group in groups):
+            return UNKNOWN
+        before = self._before.get(stack, NOTHING)
+        return Change(
+            sum(group.allocations for group in groups) - before.allocations,
+            sum(group.size for group in groups) - before.size,
+        )
+
+
+def _growth(item: Tuple[Change, List[Group]]) -> Tuple[bool, int]:
+    size = item[0].size
+    return size is None, -(size or 0)
+
+
+def _size(item: Tuple[Stack, Total]) -> Tuple[int, int]:
+    return item[1].size, item[1].allocations
+
+
+def _name(module: UmdhModule) -> str:
+    return ntpath.basename(module.written).lower()

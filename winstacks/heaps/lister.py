@@ -1,0 +1,298 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""Reads the heaps of processes in which blocks keep the stack that allocated them.
+
+heaps = Heaps(image, databases)
+for space in AddressSpaces.list_spaces(image):
+    contents = heaps.read(space)
+    if contents:
+        contents.owners, contents.groups
+
+`HeapSpace` is what is read: the structures of heaps, private memory, and what the PEB lists. The decoders are
+imported when a heap is read.
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+from typing import Dict, Iterator, List, Optional, Sequence, Tuple
+
+from ..memory import pages, tables
+from ..memory.decode.memory import Memory, Range, join
+from ..memory.decode.status import NOTHING, Said, Status, Word, says, status
+from ..memory.decode.structure import MissingMemberError, Structures
+from ..memory.image import ARCHES, AddressSpace, Image
+from ..process import globalflag
+from ..process.decode import globalflags
+from ..process.vads import Vads
+from ..tracedb.decode import status as tracestatus
+from ..tracedb.finder import Databases
+from ..tracedb.found import STD, Database
+from .decode.contents import Contents, HeapTypes, find, read_contents
+from .decode.nt import logs_no_block, read_heap
+from .decode.page import PageHeapTypes
+from .decode.segmentheap import SegmentHeapTypes
+from .decode.trace import DATABASE, BlockTrace, Traces
+from .decode.types import nt_types
+
+MAX_HEAPS = 0x10000
+
+# What is longer is taken page by page as the page tables have it: ranges of terabytes are reserved.
+_LONG = 0x4000000
+
+
+class HeapSpace:
+    """The memory of a process in which heaps are looked for.
+
+    Attributes:
+        ranges: (start, end) of all of its memory
+        private: (start, end) of what no file backs, as it was reserved
+        whole: whether the VADs say so; else the page tables do, and `private` is all that they map
+        repeated: how often page tables lead to a table or a large page of theirs once more: what that would
+            map is in no range
+    """
+
+    def __init__(
+        self, ranges: Sequence[Range], private: Sequence[Range], whole: bool, repeated: int = 0
+    ) -> None:
+        self.ranges, self.private, self.whole = tuple(ranges), tuple(private), whole
+        self.repeated = repeated
+
+
+def load_types(image: Image, pointer_size: int) -> HeapTypes:
+    """Returns the structures of the heaps of a bitness: the kernel's where it has that bitness, then ours.
+
+    Args:
+        image: the image
+        pointer_size: of the half of a process: 4 or 8
+
+    Raises:
+        tables.MissingTableError: when one of our symbol tables is missing
+    """
+    arch = ARCHES[pointer_size]
+    kernel = image.types if pointer_size == image.pointer_size else None
+    ours = [image.our_types(f"heap-{name}-{arch}") for name in tables.generations("heap", arch)]
+    segment = image.our_types(f"heap-segment-{arch}")
+    return HeapTypes(
+        nt_types(kernel, ours, pointer_size),
+        PageHeapTypes(image.our_types(f"heap-page-{arch}")),
+        _segment_types(Structures.chain([kernel, segment]) if kernel else segment, pointer_size),
+    )
+
+
+def find_space(image: Image, space: AddressSpace) -> HeapSpace:
+    """Returns the memory of one half of a process."""
+    top = 1 << 8 * space.pointer_size
+    listed, whole = image.part(Vads).list_vads(space)
+    if not whole:
+        mapped, repeated = _mapped(
+            image, space, [(0, min(top, (image.layer_of(space).maximum_address + 1) // 2))]
+        )
+        return HeapSpace(mapped, mapped, False, repeated)
+    vads = sorted(vad for vad in listed if vad.start < vad.end <= top)
+    whole_vads = [(vad.start, vad.end) for vad in vads]
+    long = join(each for each in whole_vads if each[1] - each[0] > _LONG)
+    ranges, repeated = _mapped(image, space, long)
+    ranges += [each for each in whole_vads if each[1] - each[0] <= _LONG]
+    private = [(vad.start, vad.end) for vad in vads if not vad.control_area]
+    return HeapSpace(ranges, private, True, repeated)
+
+
+def listed_heaps(image: Image, space: AddressSpace) -> Optional[List[int]]:
+    """Returns the heaps that a PEB lists, None when it or its list is not present or contradicts itself.
+
+    Raises:
+        tables.MissingTableError: when one of our symbol tables is missing
+    """
+    number, array, default = _read_list(image, space)
+    if not array or number is None or not 0 < number <= MAX_HEAPS:
+        return None
+    size = space.pointer_size
+    data = image.memory(space).read(array, number * size)
+    if data is None:
+        return None
+    heaps = [int.from_bytes(data[at : at + size], "little") for at in range(0, len(data), size)]
+    return list(dict.fromkeys(heap for heap in [*heaps, default] if heap))
+
+
+def list_contradicted(image: Image, space: AddressSpace, where: HeapSpace) -> Status:
+    """Returns what is wrong with a PEB's list of heaps; nothing of one that is paged out or not yet made."""
+    number, array, _ = _read_list(image, space)
+    if not number and not array:
+        return NOTHING
+    wrong = []
+    if number is not None and not 0 < number <= MAX_HEAPS:
+        wrong.append("NumberOfHeaps")
+    if array is not None and where.whole and not any(start <= array < end for start, end in where.ranges):
+        wrong.append("ProcessHeaps")
+    return status(Said(Word.CONTRADICTED, members=tuple(wrong)) if wrong else None)
+
+
+def _read_list(image: Image, space: AddressSpace) -> Tuple[Optional[int], Optional[int], Optional[int]]:
+    """Returns NumberOfHeaps, ProcessHeaps and ProcessHeap of a PEB; None for what is not present."""
+    if not space.peb:
+        return None, None, None
+    memory, peb = image.memory(space), image.process_types(space.pointer_size)["_PEB"]
+    fields = [peb.field(name) for name in ("NumberOfHeaps", "ProcessHeaps", "ProcessHeap")]
+    number, array, default = (memory.member(space.peb, each) for each in fields)
+    return number, array, default
+
+
+def _segment_types(types: Structures, pointer_size: int) -> Optional[SegmentHeapTypes]:
+    """Returns the structures of segment heaps, None if the kernel's symbols lack a member that is read."""
+    try:
+        return SegmentHeapTypes(types, pointer_size)
+    except MissingMemberError:
+        return None
+
+
+def _mapped(image: Image, space: AddressSpace, ranges: Sequence[Range]) -> Tuple[List[Range], int]:
+    """Returns what the page tables map of ranges of the user's half, and how often they repeat themselves."""
+    return pages.mapped(image.context, image.layer_of(space), ranges)
+
+
+vollog = logging.getLogger(__name__)
+
+_ENTRY = "_RTL_STACK_TRACE_ENTRY"
+
+
+class Heaps:
+    """Reads the heaps of processes.
+
+    Args:
+        image: the image
+        databases: finds and opens the databases of the image
+    """
+
+    def __init__(self, image: Image, databases: Databases) -> None:
+        super().__init__()
+        self._image = image
+        self._databases = databases
+        self._types: Dict[int, HeapTypes] = {}
+
+    def read(self, space: AddressSpace, keep: bool = False) -> Optional[Contents]:
+        """Reads the heaps of one half of a process.
+
+        Args:
+            space: the half of a process; the kernel has no such heaps
+            keep: whether to keep each block, not their counts only
+
+        Returns:
+            What is in the heaps; None when none of them remembers who allocates. Where that cannot be told
+            they are empty, and have a status: the space's, or `flags unreadable` (NtGlobalFlag is not
+            present, and no heap says itself that it remembers).
+
+        Raises:
+            tables.MissingTableError: when one of our symbol tables is missing
+        """
+        if space.kernel:
+            return Contents([], [], 0, space.remark) if space.remark else None
+        contents = self._read(space, keep) if space.layer_name else None
+        if contents is not None:
+            return contents._replace(status=status(space.remark, space.status, contents.status))
+        said = space.status or status(None if self._flags_known(space) else Word.FLAGS_UNREADABLE)
+        said = status(space.remark, said)
+        return Contents([], [], 0, said) if said else None
+
+    def log_no_block(self, space: AddressSpace) -> bool:
+        """Tells whether a listed heap of one half of a process was told to remember who allocates its blocks,
+        and yet can do so for none (see `logs_no_block`).
+
+        Raises:
+            tables.MissingTableError: when one of our symbol tables is missing
+        """
+        listed = listed_heaps(self._image, space) if space.layer_name and not space.kernel else None
+        if not listed:
+            return False
+        memory, types = self._image.memory(space), self._types_of(space).nt
+        heaps = (read_heap(memory, address, types) for address in listed)
+        return any(heap is not None and logs_no_block(memory, heap) for heap in heaps)
+
+    def _read(self, space: AddressSpace, keep: bool) -> Optional[Contents]:
+        types = self._types_of(space)
+        flagged = self._flagged(space)
+        listed = listed_heaps(self._image, space)
+        if listed is not None and not flagged and not self._any_traced(space, types, listed):
+            return None
+        where = find_space(self._image, space)
+        if where.repeated:
+            vollog.warning(
+                f"Process {space.pid} ({space.arch}): its page tables repeat: what {where.repeated} entries "
+                "map once more was left out"
+            )
+        memory = self._image.memory_within(space, where.ranges)
+        found = find(memory, types, listed or [], where.private)
+        if not found.traced and not (flagged and found.damaged):
+            return None
+        traces = self._traces(space, memory, bool(found.page))
+        contents = read_contents(memory, found, types, traces, listed, keep)
+        self._tell(space, where, listed, contents)
+        said = NOTHING if listed is not None else list_contradicted(self._image, space, where)
+        incomplete = Word.VADS_INCOMPLETE if space.eprocess and not where.whole else None
+        return contents._replace(status=status(contents.status, said, incomplete))
+
+    def _types_of(self, space: AddressSpace) -> HeapTypes:
+        if space.pointer_size not in self._types:
+            self._types[space.pointer_size] = load_types(self._image, space.pointer_size)
+        return self._types[space.pointer_size]
+
+    def _flagged(self, space: AddressSpace) -> bool:
+        """Tells whether NtGlobalFlag says that heaps may remember, or cannot be read."""
+        flags = globalflag.read(self._image, space)
+        return flags is None or bool(flags & globalflags.MAKES_USER_DATABASE)
+
+    def _flags_known(self, space: AddressSpace) -> bool:
+        """Tells whether NtGlobalFlag can be read; a process without a PEB, such as System, has none."""
+        return not space.peb or globalflag.read(self._image, space) is not None
+
+    def _any_traced(self, space: AddressSpace, types: HeapTypes, listed: List[int]) -> bool:
+        """Tells whether a listed heap remembers, by its own words: cheaper than a look at all memory."""
+        everything = ((0, 1 << 8 * space.pointer_size),)
+        return find(self._image.memory_within(space, everything), types, listed).traced
+
+    def _traces(self, space: AddressSpace, memory: Memory, paged: bool) -> Traces:
+        """Returns the traces of one half of a process.
+
+        Args:
+            space: the half of a process
+            memory: its memory
+            paged: whether it has page heap, whose blocks name entries of the database
+        """
+        known = self._databases.layouts(space)
+        listed = functools.lru_cache(maxsize=1)(lambda: self._stds(space))
+        layouts = [found.header.layout for found in listed() if found.header] if paged else []
+
+        def database() -> Iterator[BlockTrace]:
+            for found in listed():
+                opened = self._databases.open(found)
+                if opened is None:
+                    continue
+                for trace in opened.traces(carve=True):
+                    said = tracestatus.of(trace.status)
+                    index, full = trace.trace_index or 0, len(trace.frames) >= opened.max_depth
+                    yield BlockTrace(DATABASE, trace.address, index, trace.frames, said, full)
+
+        return Traces(memory, known.heaplog.types, (layouts or known.std)[0].types[_ENTRY], database)
+
+    def _stds(self, space: AddressSpace) -> List[Database]:
+        return [found for found in self._databases.find(space) if found.kind == STD]
+
+    def _tell(
+        self, space: AddressSpace, where: HeapSpace, listed: Optional[List[int]], contents: Contents
+    ) -> None:
+        """Says in the log what rows cannot."""
+        who = f"Process {space.pid} ({space.arch})"
+        if not where.whole:
+            vollog.warning(f"{who}: the VADs cannot be read to their end, the page tables are taken instead")
+        if listed is None:
+            vollog.warning(
+                f"{who}: the PEB's list of heaps cannot be read, heaps are told by their signatures"
+            )
+        if any(says(owner.status, Word.UST_WITHOUT_HPC) for owner in contents.owners):
+            vollog.warning(
+                f"{who}: its heaps log no allocation: this Windows (XP, 2003) wants +hpc (0x40) besides +ust "
+                "(0x1000), or a debugger that starts the process (0x1070)"
+            )
+        if contents.lost:
+            vollog.warning(f"{who}: in {contents.lost} bytes of its heaps no block's header can be told")

@@ -1,0 +1,64 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""The blocks of a process as a UMDH log, and an earlier log to compare them with."""
+
+from __future__ import annotations
+
+from typing import Dict, Iterable, List, Sequence, Tuple
+
+from ..memory.image import Image
+from ..names.usermodules import UserModules, vad_at
+from ..process.spaces import AddressSpace
+from ..process.vads import Vads
+from .decode.block import UNKNOWN_SIZE, Block, Group
+from .decode.trace import BlockTrace
+from .decode.umdh import Allocation, UmdhHeap, UmdhLog, UmdhModule
+
+
+def loaded_modules(image: Image, space: AddressSpace) -> Tuple[UmdhModule, ...]:
+    """Returns the modules of one half of a process, by address, each with the path that the image knows."""
+    vads = image.part(Vads)
+    listed = image.part(UserModules).list_modules([space], 1 << 8 * space.pointer_size)
+    found = []
+    for module in listed.modules:
+        vad = vad_at(listed.vads, module.base)
+        path = vads.file_name(vad.control_area) if vad is not None and vad.control_area else None
+        found.append(UmdhModule(module.base, module.size, path or module.file))
+    return tuple(found)
+
+
+def log_of(groups: Iterable[Group], modules: Sequence[UmdhModule]) -> Tuple[UmdhLog, int]:
+    """Returns a log of the blocks that are in use, name a trace and have a known size.
+
+    Args:
+        groups: with their blocks
+        modules: the loaded modules
+
+    Returns:
+        The log, and how many blocks in use are not in it.
+    """
+    heaps: Dict[int, List[Allocation]] = {}
+    traces: Dict[int, Tuple[int, ...]] = {}
+    left_out = 0
+    for group in groups:
+        if group.freed:
+            continue
+        for block in group.blocks:
+            if block.trace is None or block.size == UNKNOWN_SIZE:
+                left_out += 1
+                continue
+            number = _number(block.trace, block)
+            traces.setdefault(number, group.stack)
+            allocation = Allocation(block.size, block.overhead, block.user, number)
+            heaps.setdefault(block.heap, []).append(allocation)
+    logs = tuple(UmdhHeap(heap, tuple(sorted(heaps[heap], key=_address))) for heap in sorted(heaps))
+    return UmdhLog(tuple(modules), logs, traces), left_out
+
+
+def _number(trace: BlockTrace, block: Block) -> int:
+    """Returns the ID of a trace: where it is, else its index, else the block's own address."""
+    return trace.address or trace.std_index or block.user
+
+
+def _address(allocation: Allocation) -> int:
+    return allocation.address

@@ -1,0 +1,164 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""Decodes `_ERESOURCE`, the kernel's reader-writer lock, and its owners."""
+
+from __future__ import annotations
+
+from typing import List, NamedTuple, Optional, Tuple
+
+from ...memory.decode.structure import Buffer, Structure, Structures
+
+OWNED_EXCLUSIVE = 0x80
+"""ResourceOwnedExclusive, a bit of Flag (public header wdm.h)."""
+
+OWNER_THREAD_BITS = 3
+"""Low bits of OwnerThread that are flags (ExSetResourceOwnerPointer); in an _ETHREAD's address they are 0."""
+
+MAX_OWNERS = 4096
+"""The most entries of an owner table that are read. Real tables are smaller: so many threads do not share a
+lock, and the kernel copies the table whenever it grows."""
+
+_FAST_OWNER = ("ListEntry", "ThreadAddress", "CallerExclusive", "IsWaiting")
+
+
+class OwnerLayout:
+    """`_OWNER_ENTRY`. OwnerCount is a LONG up to Vista; since 7 a bit field in the word of TableSize."""
+
+    def __init__(self, owner: Structure) -> None:
+        self.size = owner.size
+        self.thread = owner.field("OwnerThread")
+        self.count = owner.field("OwnerCount")
+        self.table_size = owner.field("TableSize")
+
+
+class FastOwnerLayout:
+    """`_FAST_OWNER_ENTRY_INTERNAL`."""
+
+    def __init__(self, owner: Structure) -> None:
+        self.size = owner.size
+        self.links = owner.offset("ListEntry")
+        self.thread = owner.field("ThreadAddress")
+        self.exclusive = owner.field("CallerExclusive")
+        self.waiting = owner.field("IsWaiting")
+
+
+class ResourceLayout:
+    """`_ERESOURCE`, and the list of owners that fast resources (17763 and later) have in place of its owners.
+
+    Args:
+        types: the kernel's structures
+        pointer_size: 4 or 8
+
+    Attributes:
+        pointer_size: as given
+        size: bytes of the structure
+        links: offset of SystemResourcesList
+        active: ActiveCount (a SHORT) up to 2003, ActiveEntries (a ULONG) since Vista
+        owners: offset of the first owner's entry
+        owner_count: how many entries the structure has: two up to 2003 (`OwnerThreads`, the first is the
+            exclusive owner's), one since Vista (`OwnerEntry`)
+        owner: the layout of an owner's entry
+        fast_owners: offset of the list of a fast resource's owners, None if the kernel has no fast resources
+        fast_owner: the layout of an entry of that list, None if the symbols do not describe it
+
+    Raises:
+        MissingMemberError: when the kernel's table lacks a member that is read
+    """
+
+    def __init__(self, types: Structures, pointer_size: int) -> None:
+        resource = types["_ERESOURCE"]
+        self.pointer_size = pointer_size
+        self.size = resource.size
+        self.links = resource.offset("SystemResourcesList")
+        self.owner_table = resource.field("OwnerTable")
+        self.active = resource.field("ActiveEntries", "ActiveCount")
+        self.flag = resource.field("Flag")
+        owners = resource.field("OwnerEntry", "OwnerThreads")
+        self.owner = OwnerLayout(types["_OWNER_ENTRY"])
+        self.owners, self.owner_count = owners.offset, owners.size // self.owner.size
+        self.contention_count = resource.field("ContentionCount")
+        self.shared_waiters = resource.field("NumberOfSharedWaiters")
+        self.exclusive_waiters = resource.field("NumberOfExclusiveWaiters")
+        self.creator_back_trace_index = resource.field("CreatorBackTraceIndex")
+        fast = types.find("_FAST_ERESOURCE_INTERNAL")
+        head = fast.find("OwnerEntryListHead") if fast is not None else None
+        self.fast_owners = None if head is None else head.offset
+        entry = types.find("_FAST_OWNER_ENTRY_INTERNAL")
+        known = entry is not None and all(map(entry.has, _FAST_OWNER))
+        self.fast_owner = FastOwnerLayout(entry) if entry is not None and known else None
+
+
+class Owner(NamedTuple):
+    """One owner: the value of OwnerThread as stored, and how often it owns the lock."""
+
+    thread: int
+    owner_count: int
+    exclusive: bool
+
+
+class Resource(NamedTuple):
+    """The members of an `_ERESOURCE`. `embedded` are the owners in the structure itself.
+
+    `creator_back_trace_index` is the union's value: an index, or an address (see `is_address`).
+    """
+
+    active: int
+    owned_exclusive: bool
+    embedded: Tuple[Owner, ...]
+    owner_table: int
+    contention_count: int
+    shared_waiters: int
+    exclusive_waiters: int
+    creator_back_trace_index: int
+
+
+def decode_resource(data: Buffer, layout: ResourceLayout) -> Resource:
+    """Decodes an `_ERESOURCE`.
+
+    Args:
+        data: `layout.size` bytes
+        layout: the layout of the structure
+
+    Raises:
+        ValueError: when data is too short
+    """
+    exclusive = bool(layout.flag.of(data) & OWNED_EXCLUSIVE)
+    size = layout.owner.size
+    entries = range(layout.owners, layout.owners + layout.owner_count * size, size)
+    owners = [decode_owner(data, base, layout.owner, exclusive and not n) for n, base in enumerate(entries)]
+    return Resource(
+        active=layout.active.of(data),
+        owned_exclusive=exclusive,
+        embedded=tuple(owner for owner in owners if owner),
+        owner_table=layout.owner_table.of(data),
+        contention_count=layout.contention_count.of(data),
+        shared_waiters=layout.shared_waiters.of(data),
+        exclusive_waiters=layout.exclusive_waiters.of(data),
+        creator_back_trace_index=layout.creator_back_trace_index.of(data),
+    )
+
+
+def decode_owner(data: Buffer, base: int, layout: OwnerLayout, exclusive: bool = False) -> Optional[Owner]:
+    """Decodes the `_OWNER_ENTRY` at an offset of data; None if it names no owner."""
+    thread = layout.thread.of(data, base)
+    return Owner(thread, layout.count.of(data, base), exclusive) if thread else None
+
+
+def table_size(data: Buffer, layout: OwnerLayout) -> int:
+    """Returns how many entries an OwnerTable has, with the first one, which holds only this number."""
+    return layout.table_size.of(data)
+
+
+def decode_owner_table(data: Buffer, layout: OwnerLayout) -> List[Owner]:
+    """Decodes an OwnerTable or its beginning. All its owners share the lock."""
+    bases = range(layout.size, len(data) - layout.size + 1, layout.size)
+    found = (decode_owner(data, base, layout) for base in bases)
+    return [owner for owner in found if owner]
+
+
+def is_address(value: int, pointer_size: int) -> bool:
+    """Tells whether the union of Address and CreatorBackTraceIndex holds an address of the kernel.
+
+    No index is so large: a database has less than 2^24 traces.
+    """
+    return value >= (0xFFFF800000000000 if pointer_size == 8 else 0x80000000)

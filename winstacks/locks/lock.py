@@ -1,0 +1,103 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""Locks of the kernel or of a process as `windows.locks` lists them, and places where some may be missing."""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Optional, Tuple, Union
+
+from ..memory.decode.status import NOTHING, Status, Word, says, status
+from ..memory.image import AddressSpace
+from ..process.threadids import ThreadOwner
+from ..tracedb.creators import Creator
+
+RESOURCE = "resource"
+FAST_RESOURCE = "fast resource"
+CRITICAL_SECTION = "critical section"
+
+SHARED, EXCLUSIVE, WAITING = "shared owner", "exclusive owner", "waiter"
+
+
+class LockOwner(NamedTuple):
+    """A thread that owns a lock, or waits for one.
+
+    `thread` is OwnerThread as stored (canonical), without the low bits that are flags. If there is no thread
+    at that address, `owner` is None and `status` says so.
+    """
+
+    thread: int
+    owner: Optional[ThreadOwner]
+    kind: str
+    owner_count: Optional[int]
+    status: Status
+
+
+class Lock(NamedTuple):
+    """A lock, as far as it can be read.
+
+    Attributes:
+        space: the kernel or one half of a process
+        address: canonical; None if it is not known
+        debug_info: address of a section's debug information if only that is known, else None
+        type: `resource`, `fast resource` or `critical section`
+        back_trace_index: index of the creator's stack in the database of the space, 0 if none was recorded
+        creator_address: the value of the union in `_ERESOURCE` if it is an address, else 0
+        owning_thread: as stored: an _ETHREAD for a resource (its exclusive or first owner), a thread ID for a
+            critical section; 0 if there is none
+        owner: the owner; None if there is none, or it is not known
+        held, contended: None if that cannot be read. A contended lock is or was waited for
+        owners: all owners of a resource
+        status: what is wrong with the lock; empty if nothing is
+
+    The counts are those of RTL_PROCESS_LOCK_INFORMATION; a count that does not exist or cannot be read is
+    None.
+    """
+
+    space: AddressSpace
+    address: Optional[int]
+    type: str
+    back_trace_index: Optional[int] = None
+    creator_address: int = 0
+    owning_thread: Optional[int] = None
+    owner: Optional[ThreadOwner] = None
+    lock_count: Optional[int] = None
+    contention_count: Optional[int] = None
+    entry_count: Optional[int] = None
+    recursion_count: Optional[int] = None
+    waiting_shared: Optional[int] = None
+    waiting_exclusive: Optional[int] = None
+    held: Optional[bool] = None
+    contended: Optional[bool] = None
+    owners: Tuple[LockOwner, ...] = ()
+    status: Status = NOTHING
+    debug_info: Optional[int] = None
+
+    def said(self, creator: Optional[Creator]) -> Status:
+        """Returns what is wrong with the lock, or with the stack of its creator.
+
+        Args:
+            creator: that stack, None if there is none
+        """
+        stale = creator is not None and says(self.status, Word.SECTION_DOES_NOT_POINT_BACK)
+        own = status(
+            Word.INDEX_MAY_BE_STALE if stale else None, Word.ADDRESS if self.creator_address else None
+        )
+        return self.status + own + (creator.status if creator else NOTHING)
+
+
+class LockGap(NamedTuple):
+    """Stands for locks that cannot be listed, because a list or a part of it cannot be found or read.
+
+    `status` is never empty.
+    """
+
+    space: AddressSpace
+    status: Status
+
+
+Listed = Union[Lock, LockGap]
+
+
+def damaged(each: Listed) -> Listed:
+    """Returns a lock or gap whose status says that one of its links is wrong, though no lock is missing."""
+    return each._replace(status=status(each.status, Word.LIST_DAMAGED))

@@ -1,0 +1,306 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""The kernel's ERESOURCEs: everything on ExpSystemResourcesList.
+
+Where the head of that list says that it is empty, which Windows never leaves it, all of physical memory is
+searched for nodes that still point to the head.
+"""
+
+from __future__ import annotations
+
+from typing import Iterable, Iterator, List, Optional, Set, Tuple
+
+from volatility3.framework import exceptions
+
+from ..memory import bulk
+from ..memory.decode import links
+from ..memory.decode.status import NOTHING, Said, Status, Word, says, status
+from ..memory.image import AddressSpace, Image
+from ..process.threadids import ThreadIds, ThreadOwner
+from . import lock
+from .decode import eresource
+from .decode.eresource import Owner, Resource, ResourceLayout
+from .lock import Listed, Lock, LockGap, LockOwner
+
+_CHUNK = 1 << 22
+MAX_HITS = 1 << 12
+"""The most places that hold the head's address and are looked at."""
+
+
+def orphans(image: Image, head: int, limit: int) -> List[int]:
+    """Returns the nodes of a list, in its order, found without its head.
+
+    Args:
+        image: the image
+        head: canonical address of the head
+        limit: the most nodes
+
+    Returns:
+        The addresses of their links; empty if no two nodes in the image lead to the head and to each other.
+    """
+    memory = image.memory(image.kernel)
+    for node, forward in _ends(image, head):
+        nodes = _follow(memory.links, node, head, forward, limit)
+        if len(nodes) > 1:
+            return nodes if not forward else nodes[::-1]
+    return []
+
+
+def _follow(read: links.ReadLinks, node: int, head: int, direction: int, limit: int) -> List[int]:
+    """Returns the nodes from an end of the list on, as long as each points back to the one before."""
+    found: List[int] = []
+    seen: Set[int] = {head}
+    before = head
+    while node not in seen and len(found) < limit:
+        ends = read(node)
+        if ends is None or ends[1 - direction] != before:
+            break
+        seen.add(node)
+        found.append(node)
+        before, node = node, ends[direction]
+    return found
+
+
+def _ends(image: Image, head: int) -> Iterator[Tuple[int, int]]:
+    """Yields (address, direction away from the head) of nodes of which one link is the head's address."""
+    size, own = image.pointer_size, _place(image, head)
+    below = image.layer.config["memory_layer"]
+    pattern = head.to_bytes(size, "little")
+    hits = 0
+    for start in range(0, image.context.layers[below].maximum_address + 1, _CHUNK):
+        for low, data in bulk.read_extents(image.context, below, start, _CHUNK).runs:
+            at = data.find(pattern)
+            while at >= 0 and hits < MAX_HITS:
+                if not (low + at) % size and low + at - own not in (0, size):
+                    hits += 1
+                    yield from _nodes(image, data, at, low)
+                at = data.find(pattern, at + 1)
+
+
+def _nodes(image: Image, data: bytes, at: int, low: int) -> Iterator[Tuple[int, int]]:
+    """Yields the node in whose links the head's address was found: as Blink of the first, Flink of the last.
+
+    Its own virtual address is in its neighbour.
+    """
+    memory, size = image.memory(image.kernel), image.pointer_size
+    for direction, start, other in ((0, at - size, at - size), (1, at, at + size)):
+        neighbour = int.from_bytes(data[other : other + size], "little") if other >= 0 else 0
+        ends = memory.links(neighbour) if bulk.is_canonical(image.layer, neighbour) else None
+        node = ends[1 - direction] if ends is not None else None
+        if node is not None and _place(image, node) == low + start:
+            yield node, direction
+
+
+def _place(image: Image, address: int) -> int:
+    """Returns where an address lies in physical memory; -1 if nowhere."""
+    try:
+        return int(image.layer.translate(bulk.masked(image.layer, address))[0])
+    except exceptions.InvalidAddressException:
+        return -1
+
+
+LIST_SYMBOL = "ExpSystemResourcesList"
+
+MAX_ENTRIES = 1 << 16
+"""The most entries of owner tables and lists that are read of one image; a few thousand are in use."""
+
+
+MAX_OVERLAPS = 1024
+"""The most resources that are shown though they share memory with others: no two of Windows do."""
+
+_Owners = Tuple[Tuple[LockOwner, ...], Status]
+
+
+class Resources:
+    """Lists the resources of an image.
+
+    Args:
+        image: the image
+
+    Raises:
+        MissingMemberError: when the kernel's symbols do not describe its resources
+    """
+
+    def __init__(self, image: Image) -> None:
+        self._image = image
+        self._threads = image.part(ThreadIds)
+        self._memory = image.memory(image.kernel)
+        self._layout = ResourceLayout(image.types, image.pointer_size)
+        self._claims = bulk.PhysicalClaims(image.layer)
+        self._places = bulk.PhysicalClaims(image.layer)
+        self._overlaps = 0
+        self._entries_left = MAX_ENTRIES
+
+    def list_resources(self, space: AddressSpace) -> Iterator[Listed]:
+        """Yields the resources in the list's order, and a LockGap for those that cannot be read.
+
+        Args:
+            space: the kernel's address space
+        """
+        head = self._image.symbol(LIST_SYMBOL)
+        if head is None:
+            yield LockGap(space, status(Word.LIST_NOT_FOUND))
+            return
+        walk = links.walk(head, self._memory.links)
+        if walk == links.Walk((), (), None):
+            yield from self._orphans(space, head)
+            return
+        altered = walk.altered.link if walk.altered else None
+        if altered == head:
+            yield LockGap(space, status(Word.LIST_DAMAGED))
+        yield from self._nodes(space, walk.before, altered)
+        yield from self._gap(space, walk.gap)
+        yield from self._nodes(space, walk.after, altered)
+        if self._overlaps > MAX_OVERLAPS:
+            yield LockGap(space, status(Said(Word.RESOURCES_OVERLAP, self._overlaps - MAX_OVERLAPS)))
+
+    def _orphans(self, space: AddressSpace, head: int) -> Iterator[Listed]:
+        """Yields the resources that still point to the head of an empty list: Windows always has some."""
+        nodes = orphans(self._image, head, links.MAX_NODES)
+        if nodes:
+            yield LockGap(space, status(Word.LIST_BROKEN))
+        yield from self._nodes(space, nodes, None)
+
+    def _gap(self, space: AddressSpace, gap: Optional[links.Gap]) -> Iterator[Listed]:
+        if gap is None:
+            return
+        if gap.forward.reason == links.HEAD:
+            yield LockGap(space, status(Word.LIST_HEAD_UNREADABLE))
+            return
+        canonical = [bulk.is_canonical(self._image.layer, link) for link in gap.lost]
+        for link, sound in zip(gap.lost, canonical):
+            said = status(Word.UNREADABLE, None if sound else Word.NOT_CANONICAL)
+            yield Lock(space, link - self._layout.links, lock.RESOURCE, status=said)
+        if not (gap.exact and all(canonical)):
+            yield LockGap(space, status(Word.LIST_BROKEN))
+
+    def _nodes(self, space: AddressSpace, nodes: Iterable[int], altered: Optional[int]) -> Iterator[Listed]:
+        """Yields the resources of a part of the list, of those that overlap others only the first."""
+        for link in nodes:
+            address = link - self._layout.links
+            end = address + self._layout.size
+            overlaps = self._places.claim(address, end) < end
+            self._overlaps += overlaps
+            if overlaps and self._overlaps > MAX_OVERLAPS:
+                continue
+            found = self._resource(space, address)
+            if overlaps:
+                found = found._replace(status=status(Word.OVERLAP, found.status))
+            yield lock.damaged(found) if link == altered else found
+
+    def _resource(self, space: AddressSpace, address: int) -> Lock:
+        data = self._memory.read(address, self._layout.size)
+        if data is None:
+            return Lock(space, address, lock.RESOURCE, status=status(Word.UNREADABLE))
+        resource = eresource.decode_resource(data, self._layout)
+        fast = self._is_fast(address)
+        owners, said = self._fast_owners(address) if fast else self._owners(resource)
+        held: Optional[bool] = resource.active != 0
+        if not fast and not said:
+            said = _count_differs(resource, owners)
+            held = None if says(said, Word.CONTRADICTED) else held
+        is_address = eresource.is_address(resource.creator_back_trace_index, self._layout.pointer_size)
+        first = owners[0] if owners else None
+        exclusive = first if first and first.kind == lock.EXCLUSIVE else None
+        return Lock(
+            space,
+            address,
+            lock.FAST_RESOURCE if fast else lock.RESOURCE,
+            back_trace_index=None if is_address else resource.creator_back_trace_index,
+            creator_address=resource.creator_back_trace_index if is_address else 0,
+            owning_thread=exclusive.thread if exclusive else 0,
+            owner=exclusive.owner if exclusive else None,
+            lock_count=resource.active,
+            contention_count=resource.contention_count,
+            waiting_shared=resource.shared_waiters,
+            waiting_exclusive=resource.exclusive_waiters,
+            held=held,
+            contended=bool(
+                resource.contention_count or resource.shared_waiters or resource.exclusive_waiters
+            ),
+            owners=owners,
+            status=status(said, exclusive.owner.status if exclusive and exclusive.owner else NOTHING),
+        )
+
+    def _owners(self, resource: Resource) -> _Owners:
+        """Returns the owners of an ordinary resource: those in the resource itself, and those in its table.
+
+        A thread that releases the resource may leave its entry behind, with an OwnerCount of 0.
+        """
+        owners, said = list(resource.embedded), NOTHING
+        if resource.owner_table:
+            in_table, said = self._owner_table(resource.owner_table)
+            owners += in_table
+        return tuple(self._owner(owner) for owner in owners if owner.owner_count), said
+
+    def _owner_table(self, address: int) -> Tuple[List[Owner], Status]:
+        layout = self._layout.owner
+        head = self._memory.read(address, layout.size)
+        if head is None:
+            return [], status(Word.OWNER_TABLE_UNREADABLE)
+        entries = eresource.table_size(head, layout)
+        said = status(Word.OWNER_TABLE_TOO_BIG if entries > eresource.MAX_OWNERS else None)
+        entries = min(entries, eresource.MAX_OWNERS)
+        if entries > self._entries_left:
+            said = status(said, Word.OWNER_LIMIT)
+            entries = self._entries_left
+        wanted = address + entries * layout.size
+        end = self._claims.claim(address, wanted)
+        if end < wanted:
+            # Some of the memory was already read as the owner table of another resource.
+            said = status(said, Word.OWNER_TABLE_SHARED)
+        self._entries_left -= (end - address) // layout.size
+        run = self._memory.load(address, end - address).run_at(address)
+        data = run[1] if run else b""
+        if len(data) < end - address:
+            said = status(Word.OWNER_TABLE_UNREADABLE)
+        return eresource.decode_owner_table(data, layout), said
+
+    def _owner(self, owner: Owner) -> LockOwner:
+        thread = owner.thread & ~eresource.OWNER_THREAD_BITS
+        found = self._threads.owner(thread)
+        kind = lock.EXCLUSIVE if owner.exclusive else lock.SHARED
+        return LockOwner(thread, found, kind, owner.owner_count, _unless_none(found))
+
+    def _is_fast(self, address: int) -> bool:
+        """Tells a fast resource from an ordinary one: a fast one has a list's head in place of its owner."""
+        if self._layout.fast_owners is None:
+            return False
+        head = address + self._layout.fast_owners
+        ends = self._memory.links(head)
+        neighbour = self._memory.links(ends[0]) if ends else None
+        return neighbour is not None and neighbour[1] == head
+
+    def _fast_owners(self, address: int) -> _Owners:
+        entry, first = self._layout.fast_owner, self._layout.fast_owners
+        if entry is None or first is None:
+            return (), status(Word.OWNERS_UNKNOWN)
+        limit = min(eresource.MAX_OWNERS, self._entries_left)
+        walk = links.walk(address + first, self._memory.links, limit)
+        self._entries_left -= len(walk.nodes)
+        owners = []
+        for link in walk.nodes:
+            data = self._memory.read(link - entry.links, entry.size)
+            if data is not None:
+                thread = entry.thread.of(data)
+                found = self._threads.owner(thread)
+                kind = lock.EXCLUSIVE if entry.exclusive.of(data) else lock.SHARED
+                kind = lock.WAITING if entry.waiting.of(data) else kind
+                owners.append(LockOwner(thread, found, kind, None, _unless_none(found)))
+        owners.sort(key=lambda owner: owner.kind != lock.EXCLUSIVE)
+        broken = Word.OWNER_LIST_BROKEN if self._entries_left else Word.OWNER_LIMIT
+        return tuple(owners), status(broken if walk.gap or walk.altered else None)
+
+
+def _count_differs(resource: Resource, owners: Tuple[LockOwner, ...]) -> Status:
+    """Returns what is said of a resource that does not have as many owners as ActiveEntries counts."""
+    if not resource.active and owners:
+        return status(Said(Word.CONTRADICTED, members=("ActiveEntries",)))
+    missing = resource.active - len(owners)
+    if missing <= 0:
+        return NOTHING
+    return status(Said(Word.OWNERS_MISSING, missing) if owners else Word.OWNERS_UNKNOWN)
+
+
+def _unless_none(owner: Optional[ThreadOwner]) -> Status:
+    return owner.status if owner is not None else status(Word.NO_THREAD)

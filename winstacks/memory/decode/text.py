@@ -1,0 +1,86 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""Names and times of an image as columns show them.
+
+Adversaries choose names that go to terminals and files: all are made safe to print here. Names of modules are
+as WinDbg writes them; times are FILETIMEs, 64 bits that count 100 ns since 1601-01-01, UTC.
+"""
+
+from __future__ import annotations
+
+import datetime
+import re
+from typing import Optional
+
+MAX_LENGTH = 255
+"""Characters of a part of a path that Windows' file systems allow."""
+_FOREIGN = re.compile(r"\W")
+
+
+def file_name(path: str) -> str:
+    """Returns the last part of a Windows path, printable: `\\Windows\\System32\\ntdll.dll` -> `ntdll.dll`."""
+    return printable(path.replace("/", "\\").rstrip("\\").rsplit("\\", 1)[-1]).replace(";", "\\x3b")
+
+
+def module_name(path: str) -> str:
+    """Returns the module name of a file: no folder, no extension, `_` for characters that no name has.
+
+    `C:\\Windows\\mscorlib.ni.dll` -> `mscorlib_ni`. The case stays as the loader has it. The kernel's own
+    name, `nt`, is not derived from its file and not made here. An empty name becomes `unknown`.
+    """
+    name = path.replace("/", "\\").rstrip("\\").rsplit("\\", 1)[-1]
+    stem, dot, _ = name.rpartition(".")
+    return _FOREIGN.sub("_", (stem if dot and stem else name))[:MAX_LENGTH] or "unknown"
+
+
+MAX_NAME = 260
+FORMULA = ("=", "+", "@", "-")
+"""What a spreadsheet takes for the beginning of a formula."""
+
+
+def printable(name: str, limit: int = MAX_NAME) -> str:
+    """Returns a name, cut to a limit (in characters), with all unprintable characters escaped.
+
+    Control characters, line breaks, terminal escapes, bidirectional overrides and lone surrogates
+    become `\\xNN` or `\\uNNNN`, so that two different names stay different.
+    """
+    cut = name if len(name) <= limit else name[: limit - 1] + "…"
+    return cut if cut.isprintable() else "".join(map(_visible, cut))
+
+
+def cell(name: str, limit: int = MAX_NAME) -> str:
+    """Returns a printable name that a cell may begin with.
+
+    A spreadsheet takes a cell that begins with `=`, `+`, `@` or `-` for a formula: such a sign becomes
+    `\\x3d` and the like.
+    """
+    shown = printable(name, limit)
+    return f"\\x{ord(shown[0]):02x}{shown[1:]}" if shown[:1] in FORMULA else shown
+
+
+def _visible(character: str) -> str:
+    if character.isprintable():
+        return character
+    code = ord(character)
+    if code < 0x100:
+        return f"\\x{code:02x}"
+    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+
+_EPOCH = datetime.datetime(1601, 1, 1, tzinfo=datetime.timezone.utc)
+_PER_MICROSECOND = 10
+
+MAX_FILETIME = 2650467743999999999
+"""The last moment of the year 9999, beyond which Python and SQL have no times."""
+
+
+def is_time(filetime: int) -> bool:
+    """Tells whether a FILETIME is set, and one that can be shown."""
+    return 0 < filetime <= MAX_FILETIME
+
+
+def moment(filetime: int) -> Optional[datetime.datetime]:
+    """Returns a FILETIME in microseconds; None for 0, which stands for no time, and beyond the year 9999."""
+    if not is_time(filetime):
+        return None
+    return _EPOCH + datetime.timedelta(microseconds=filetime // _PER_MICROSECOND)

@@ -1,0 +1,318 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""A memory image, everything that is true of the whole of it found once, and the record of an address space.
+
+    image = Image(context, "kernel", config_path)
+    for space in AddressSpaces.list_spaces(image):
+        memory = image.memory(space)
+
+All other modules take an image instead of a context and the name of a kernel's module. Where no kernel is
+known, as in bytes that hold one process, `Image.of_layer` makes an image without a kernel: `symbol` returns
+None there, and `types` has no structure.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Callable, Dict, NamedTuple, Optional, Tuple, TypeVar
+
+from volatility3.framework import constants, interfaces
+from volatility3.framework.layers import intel
+
+from . import bulk, pages, tables
+from .decode.memory import WINDOW, Memory, Range, Reader, Windows
+from .decode.pagetable import PAGE_SIZE
+from .decode.ranges import Extents
+from .decode.status import NOTHING, Status
+from .decode.structure import Structures
+
+KERNEL_PID = 0
+KERNEL_PROCESS = "nt"
+
+ARCHES = {8: "x64", 4: "x86"}
+"""What the column Arch says, by pointer size."""
+
+
+class AddressSpace(NamedTuple):
+    """One bitness of one address space. Addresses are canonical.
+
+    A WoW64 process is two of them over the same layer: the 64-bit one and the 32-bit one (`wow64`).
+
+    Attributes:
+        pid: 0 for the kernel
+        process: the name of its image
+        arch: `x64` or `x86`, as the column Arch has it
+        layer_name: the layer through which it is read; empty if its page tables cannot be read
+        pointer_size: 4 or 8
+        wow64: the 32-bit half of a 64-bit process
+        kernel: the kernel's own space
+        eprocess: address of its _EPROCESS, 0 where none is known
+        peb: address of the PEB of this half, 0 if it has none
+        status: why the space cannot be read; empty if it can
+        remark: what contradicts itself about the process, though its space may be readable
+    """
+
+    pid: int
+    process: str
+    arch: str
+    layer_name: str
+    pointer_size: int
+    wow64: bool = False
+    kernel: bool = False
+    eprocess: int = 0
+    peb: int = 0
+    status: Status = NOTHING
+    remark: Status = NOTHING
+
+
+Part = TypeVar("Part")
+
+MAX_LAYERS = 4
+"""Layers whose memory an image keeps, those that were asked for last: an image may have thousands."""
+
+
+class Image:
+    """A memory image.
+
+    Args:
+        context: the context that holds the image's layers
+        kernel_module_name: the name of the kernel's module in the context
+        config_path: where the configuration of our symbol tables goes
+
+    Attributes:
+        context: the context
+        config_path: as given
+        layer: the layer through which the kernel is read
+        pointer_size: bytes of a pointer of the kernel: 4 or 8
+        arch: the kernel's bitness as the column Arch has it
+        table_name: the kernel's symbol table, empty without a kernel
+        base: canonical address of the kernel, 0 without one
+        types: the structures of the kernel's symbol table
+        kernel: the kernel's address space
+        pages_wanted: how many pages `memory` was asked for, each as often as it was read anew. Searches of
+            whole ranges are not counted: most of what a process reserves was never there
+        pages_missing: how many of these are not in the image
+    """
+
+    def __init__(
+        self,
+        context: interfaces.context.ContextInterface,
+        kernel_module_name: str,
+        config_path: str = "plugins",
+    ) -> None:
+        module = context.modules[kernel_module_name]
+        layer = context.layers[module.layer_name]
+        self._kernel_module_name = kernel_module_name
+        self._module: Optional[interfaces.context.ModuleInterface] = module
+        self._init(context, config_path, layer, 8 if layer.bits_per_register == 64 else 4)
+        self.table_name = str(module.symbol_table_name)
+        self.types = tables.of_table(context, self.table_name)
+        self.base = bulk.canonical(layer, module.offset)
+
+    @classmethod
+    def of_layer(
+        cls,
+        context: interfaces.context.ContextInterface,
+        layer_name: str,
+        pointer_size: int,
+        config_path: str = "plugins",
+    ) -> Image:
+        """Returns an image without a kernel.
+
+        Args:
+            context: the context that holds the layer
+            layer_name: a layer whose addresses are those of a process
+            pointer_size: of the processor's native mode: 4 or 8
+            config_path: where the configuration of our symbol tables goes
+        """
+        image = cls.__new__(cls)
+        image._kernel_module_name = ""
+        image._module = None
+        image._init(context, config_path, context.layers[layer_name], pointer_size)
+        return image
+
+    def _init(
+        self,
+        context: interfaces.context.ContextInterface,
+        config_path: str,
+        layer: interfaces.layers.DataLayerInterface,
+        pointer_size: int,
+    ) -> None:
+        self.context = context
+        self.config_path = config_path
+        self.layer = layer
+        self.pointer_size = pointer_size
+        self.arch = ARCHES[pointer_size]
+        self.table_name = ""
+        self.base = 0
+        self.types = tables.of_table(context, "")
+        self.kernel = AddressSpace(
+            pid=KERNEL_PID,
+            process=KERNEL_PROCESS,
+            arch=self.arch,
+            layer_name=str(layer.name),
+            pointer_size=pointer_size,
+            kernel=True,
+        )
+        self._windows: Dict[str, Windows] = {}
+        self._page_tables: Dict[Tuple[str, int, int], bytes] = {}
+        self._memories: Dict[Tuple[str, int], Memory] = {}
+        self._parts: Dict[object, object] = {}
+        self.pages_wanted = self.pages_missing = 0
+
+    @property
+    def kernel_module_name(self) -> str:
+        """The name of the kernel's module, for Volatility's own plugins; empty without a kernel."""
+        return self._kernel_module_name
+
+    @functools.cached_property
+    def page_count(self) -> int:
+        """How many pages the image's files have: in proportion to these is what is read and kept."""
+        waiting, sizes = [self.layer], {}
+        while waiting:
+            layer = waiting.pop()
+            if layer.name not in sizes:
+                below = [self.context.layers[name] for name in layer.dependencies]
+                sizes[layer.name] = 0 if below else layer.maximum_address + 1
+                waiting += below
+        return max(sum(sizes.values()) // PAGE_SIZE, 1)
+
+    def symbol(self, *names: str) -> Optional[int]:
+        """Returns the canonical address of the first of several symbols that the kernel has, or None."""
+        for name in names:
+            if self._module is not None and self._module.has_symbol(name):
+                return self.base + int(self._module.get_symbol(name).address)
+        return None
+
+    def symbol_table(self) -> Optional[interfaces.symbols.SymbolTableInterface]:
+        """Returns the kernel's symbol table, None without a kernel."""
+        return self.context.symbol_space[self.table_name] if self.table_name else None
+
+    def object_at(self, type_name: str, address: int) -> interfaces.objects.ObjectInterface:
+        """Returns a kernel structure as an object of Volatility, for what only Volatility can do with it.
+
+        Args:
+            type_name: the structure, such as `_EPROCESS`
+            address: canonical or masked
+        """
+        full_name = self.table_name + constants.BANG + type_name
+        return self.context.object(full_name, self.layer.name, bulk.masked(self.layer, address))
+
+    def our_types(self, name: str) -> Structures:
+        """Returns the structures of `symbols/windows/stacktraces/<name>.json`, the same object each time.
+
+        Raises:
+            tables.MissingTableError: when the file is nowhere
+        """
+        return self._once(("ours", name), functools.partial(_our_types, name=name))
+
+    def process_types(self, pointer_size: int) -> Structures:
+        """Returns the structures of user mode of a bitness.
+
+        In the kernel's own bitness each structure comes from the kernel's symbols, and from our table
+        `process-<arch>` if these lack it. In the other bitness all come from our table.
+
+        Raises:
+            tables.MissingTableError: when our table is nowhere. In the kernel's own bitness it is raised
+                later: when a structure is asked for that the kernel's symbols lack
+        """
+        make = functools.partial(_process_types, pointer_size=pointer_size)
+        return self._once(("process", pointer_size), make)
+
+    def layer_of(self, space: AddressSpace) -> interfaces.layers.DataLayerInterface:
+        """Returns the layer of an address space: the kernel's if a process has no readable page tables."""
+        return self.context.layers[space.layer_name] if space.layer_name else self.layer
+
+    def reader(self, layer_name: str) -> Reader:
+        """Returns a function that reads ranges of a layer."""
+        return functools.partial(bulk.read_extents, self.context, layer_name)
+
+    def memory(self, space: AddressSpace) -> Memory:
+        """Returns the memory of an address space, the same object each time as long as it is kept.
+
+        A process whose page tables cannot be read gets the kernel's memory: kernel addresses, such as those
+        of its VADs, can be read there, and its own addresses cannot.
+        """
+        return self.memory_of(space.layer_name or str(self.layer.name), space.pointer_size)
+
+    def memory_of(self, layer_name: str, pointer_size: int) -> Memory:
+        """Returns the memory of a layer, the same object each time as long as it is kept.
+
+        Args:
+            layer_name: the layer
+            pointer_size: bytes of a pointer in the structures that will be read: 4 or 8
+        """
+        windows = self._windows.pop(layer_name, None)
+        if windows is None:
+            if len(self._windows) >= MAX_LAYERS:
+                oldest = next(iter(self._windows))
+                del self._windows[oldest]
+                self._memories = {key: kept for key, kept in self._memories.items() if key[0] != oldest}
+            layer = self.context.layers[layer_name]
+            page_tables = None
+            if isinstance(layer, intel.Intel):
+                page_tables = pages.Tables(self.context, layer, self._page_tables)
+            windows = Windows(functools.partial(self._counted, layer_name, page_tables), PAGE_SIZE)
+        self._windows[layer_name] = windows
+        key = (layer_name, pointer_size)
+        if key not in self._memories:
+            self._memories[key] = Memory(windows, pointer_size)
+        return self._memories[key]
+
+    def memory_within(self, space: AddressSpace, ranges: Tuple[Range, ...]) -> Memory:
+        """Returns the part of an address space's memory that lies in some ranges, read in large pieces.
+
+        The image does not keep it. Unlike `memory` it does not fall back to the kernel's memory.
+
+        Args:
+            space: an address space that has page tables (its `layer_name` is not empty)
+            ranges: (start, end) of what may be read, canonical
+        """
+        return Memory(Windows(self.reader(space.layer_name), WINDOW), space.pointer_size, ranges)
+
+    def part(self, make: Callable[[Image], Part]) -> Part:
+        """Returns `make(image)`, such as `image.part(Vads)`: it is made at the first call and kept.
+
+        Args:
+            make: a class or function that takes the image; it is also the key under which the part is kept
+        """
+        return self._once(make, make)
+
+    def set_part(self, make: Callable[[Image], Part], made: Part) -> None:
+        """Puts something into the place of what `make(image)` gives, for `part` to return."""
+        self._parts[make] = made
+
+    def _counted(
+        self, layer_name: str, page_tables: Optional[pages.Tables], start: int, length: int
+    ) -> Extents:
+        """Reads a range of a layer, and counts the pages of it."""
+        found = bulk.read_extents(self.context, layer_name, start, length, tables=page_tables)
+        wanted = _pages(start, length)
+        self.pages_wanted += wanted
+        # Nearly all reads find what they ask for in one piece.
+        if len(found.runs) != 1 or len(found.runs[0][1]) != length:
+            self.pages_missing += max(wanted - sum(_pages(low, len(data)) for low, data in found.runs), 0)
+        return found
+
+    def _once(self, key: object, make: Callable[[Image], Part]) -> Part:
+        if key not in self._parts:
+            self._parts[key] = make(self)
+        found: Part = self._parts[key]  # type: ignore[assignment]
+        return found
+
+
+def _pages(start: int, length: int) -> int:
+    """Returns how many pages a range touches."""
+    return (start + length - 1) // PAGE_SIZE - start // PAGE_SIZE + 1 if length > 0 else 0
+
+
+def _our_types(image: Image, name: str) -> Structures:
+    return tables.of_table(image.context, tables.load(image.context, image.config_path, name))
+
+
+def _process_types(image: Image, pointer_size: int) -> Structures:
+    ours = f"process-{ARCHES[pointer_size]}"
+    if pointer_size != image.pointer_size:
+        return image.our_types(ours)
+    # The kernel's symbols have nearly all of these structures. Our table is loaded when they lack one.
+    return Structures(lambda name: image.types.find(name) or image.our_types(ours).find(name))

@@ -1,0 +1,190 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""Structures of the symbol tables that Volatility has loaded: the kernel's, and our own.
+
+Our own tables (ISF) hold types that the symbols of an image's kernel lack.
+"""
+
+from __future__ import annotations
+
+import functools
+import pathlib
+import re
+from typing import List, Optional, Tuple
+
+from volatility3 import symbols
+from volatility3.framework import constants, interfaces, objects
+from volatility3.framework.symbols import intermed
+
+from .decode.structure import Field, Structure, Structures
+
+
+def of_table(context: interfaces.context.ContextInterface, table_name: str) -> Structures:
+    """Returns the structures of a symbol table; none if the table's name is empty.
+
+    Args:
+        context: the context whose symbol space holds the table
+        table_name: the symbol table
+    """
+    return Structures(functools.partial(_structure, context, table_name))
+
+
+def _structure(
+    context: interfaces.context.ContextInterface, table_name: str, name: str
+) -> Optional[Structure]:
+    full_name = table_name + constants.BANG + name
+    if not table_name or not context.symbol_space.has_type(full_name):
+        return None
+    template = context.symbol_space.get_type(full_name)
+    lookup = functools.partial(_field, context, template)
+    return Structure(name, int(template.size), lookup, tuple(getattr(template.vol, "members", ())))
+
+
+def _field(
+    context: interfaces.context.ContextInterface, template: interfaces.objects.Template, path: str
+) -> Optional[Field]:
+    """Returns where a member lies, which may be one of an embedded structure (`u.VadFlags.VadType`).
+
+    The member is signed where the table says so of an integer (SHORT, LONG). A CHAR is no integer: what
+    Windows keeps in one (a processor mode, an IRQL) is never negative.
+    """
+    offset = 0
+    for member in path.split("."):
+        if not template.has_member(member):
+            return None
+        offset += template.relative_child_offset(member)
+        template = template.child_template(member)
+        if isinstance(template, interfaces.objects.Template) and "start_bit" not in template.vol:
+            template = _resolved(context, template)
+    if "start_bit" in template.vol:
+        width = template.vol.end_bit - template.vol.start_bit
+        return Field(offset, template.size, template.vol.start_bit, (1 << width) - 1)
+    return Field(offset, template.size, signed=_is_signed(template))
+
+
+def _is_signed(template: interfaces.objects.Template) -> bool:
+    kind = template.vol.get("object_class")
+    number = isinstance(kind, type) and issubclass(kind, objects.Integer)
+    return number and bool(template.vol.data_format.signed)
+
+
+def _resolved(
+    context: interfaces.context.ContextInterface, template: interfaces.objects.Template
+) -> interfaces.objects.Template:
+    """Returns a member's own template: a structure's members are known to its table only."""
+    name = template.vol.type_name
+    kind = name.rsplit(constants.BANG, 1)[-1]
+    if kind in ("pointer", "array", "void", "enum") or not context.symbol_space.has_type(name):
+        return template
+    return context.symbol_space.get_type(name)
+
+
+SUB_PATH = "windows/stacktraces"
+_ROOT = pathlib.Path(__file__).resolve().parents[2]
+_BESIDE = [_ROOT / "symbols" / SUB_PATH, _ROOT / "volatility3" / "symbols" / SUB_PATH]
+"""Our tables in a copy of the source tree, and where the wheel puts them."""
+
+
+_ONE_EACH = ("backtraces", "context", "heap-page", "heap-segment", "heaplog", "process")
+_GENERATIONS = ("heap", "std", "unload")
+"""The kinds of tables of which there is one for a bitness, and of which there is one for each generation."""
+
+
+class MissingTableError(FileNotFoundError):
+    """One of our symbol tables is neither beside the code nor on the symbol path."""
+
+
+def load(context: interfaces.context.ContextInterface, config_path: str, name: str) -> str:
+    """Loads `symbols/windows/stacktraces/<name>.json` once per context.
+
+    A table beside the code is preferred to one on Volatility's symbol path, which may be an older installed
+    copy.
+
+    Args:
+        context: the context whose symbol space takes the table
+        config_path: where the table's configuration goes
+        name: the file's name without extension
+
+    Returns:
+        The name of the table in the context's symbol space.
+
+    Raises:
+        MissingTableError: when the file is nowhere
+    """
+    table_name = f"stacktraces_{name}"
+    if table_name in context.symbol_space:
+        return table_name
+    table = intermed.IntermediateSymbolTable(
+        context,
+        interfaces.configuration.path_join(config_path, table_name),
+        table_name,
+        isf_url=find(name),
+    )
+    context.symbol_space.append(table)
+    return table_name
+
+
+def find(name: str) -> str:
+    """Returns the URL of one of our tables.
+
+    Raises:
+        MissingTableError: when the file is nowhere
+    """
+    for folder in _BESIDE:
+        for extension in constants.ISF_EXTENSIONS:
+            beside = folder / (name + extension)
+            if beside.is_file():
+                return beside.as_uri()
+    for url in intermed.IntermediateSymbolTable.file_symbol_url(SUB_PATH, name):
+        return url
+    raise MissingTableError(
+        f"The symbol table {SUB_PATH}/{name} is missing: copy the 'symbols' folder beside the plugin folder"
+    )
+
+
+def check(arch: str) -> None:
+    """Looks for all tables of a bitness; what is read of an image decides which of them it takes.
+
+    Args:
+        arch: `x64` or `x86`
+
+    Raises:
+        MissingTableError: when one of them is nowhere
+    """
+    for name in _ONE_EACH:
+        find(f"{name}-{arch}")
+    for kind in _GENERATIONS:
+        generations(kind, arch)
+
+
+def generations(kind: str, arch: str) -> List[str]:
+    """Returns the versions of the tables that we have of a kind of structures, the newest first.
+
+    Each file `<kind>-<version>-<arch>.json` is found by its name: a new layout needs a new file and no change
+    of code. The decoders find out from the content of an image which of the layouts it has.
+
+    Args:
+        kind: such as `std`
+        arch: `x64` or `x86`
+
+    Raises:
+        MissingTableError: when there is no such file
+    """
+    pattern = re.compile(rf"{kind}-(\d+(?:\.\d+)*)-{arch}\.json(?:\..*)?")
+    found = set()
+    for folder in (*_BESIDE, *(pathlib.Path(path, SUB_PATH) for path in symbols.__path__)):
+        names = [each.name for each in folder.iterdir()] if folder.is_dir() else []
+        matches = (pattern.fullmatch(name) for name in names)
+        found |= {match.group(1) for match in matches if match}
+        if found:
+            break
+    if not found:
+        raise MissingTableError(
+            f"The symbol tables {SUB_PATH}/{kind}-*-{arch} are missing: "
+            "copy the 'symbols' folder beside the plugin folder"
+        )
+    return sorted(found, key=_version, reverse=True)
+
+
+def _version(text: str) -> Tuple[int, ...]:
+    return tuple(map(int, text.split(".")))

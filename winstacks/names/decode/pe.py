@@ -1,0 +1,306 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""The headers of a module as it lies in memory (what it is, its sections, its PDB), and its exports.
+
+All places are RVAs. The headers of a mapped module are in the module's own (untrusted) memory, so every
+number is bounded here. Headers that cannot be read and headers that are nonsense are different errors.
+
+Source: Microsoft, "PE Format"; the RSDS record is described by the public `CV_INFO_PDB70`.
+
+Exports have a name, or an ordinal only (Source: "PE Format", "The .edata Section"). One whose RVA lies within
+the export directory is a forwarder: a string there names an export of another module.
+"""
+
+from __future__ import annotations
+
+import struct
+import uuid
+from typing import Callable, Dict, List, NamedTuple, Optional, Set, Tuple
+
+from ...memory.decode import text
+from ...memory.decode.ranges import Extents
+from ...memory.decode.status import NOTHING, Status, Word, status
+from .unwindinfo import ReadRva
+
+MACHINE_I386 = 0x14C
+MACHINE_AMD64 = 0x8664
+
+DIRECTORY_EXPORT = 0
+DIRECTORY_EXCEPTION = 3
+DIRECTORY_DEBUG = 6
+
+MEM_WRITE = 0x80000000
+
+MAX_SECTIONS = 96
+"""The most sections that the loader accepts (PE Format, "COFF File Header")."""
+
+MAX_IMAGE = 1 << 31
+MAX_DEBUG_ENTRIES = 32
+MAX_PDB_PATH = 0x400
+
+_FILE_HEADER = struct.Struct("<4sHHIIIHH")
+_SECTION = struct.Struct("<8sIIIIIIHHI")
+_DEBUG_DIRECTORY = struct.Struct("<IIHHIIII")
+_DEBUG_TYPE_CODEVIEW = 2
+_OPTIONAL_HEADER = {0x10B: (0x5C, 0x60), 0x20B: (0x6C, 0x70)}
+"""Magic -> offsets of NumberOfRvaAndSizes and DataDirectory."""
+
+
+class HeaderError(Exception):
+    """The headers cannot be used; `word` says whether they are unreadable or invalid."""
+
+    def __init__(self, word: Word) -> None:
+        super().__init__(word.value)
+        self.word = word
+
+
+class Section(NamedTuple):
+    """A section by its RVAs, `end` exclusive."""
+
+    start: int
+    end: int
+    name: str
+    characteristics: int
+
+
+class Headers(NamedTuple):
+    """What the PE headers say. `directories` holds (RVA, size) pairs, as many as there are."""
+
+    machine: int
+    timestamp: int
+    size: int
+    sections: Tuple[Section, ...]
+    directories: Tuple[Tuple[int, int], ...]
+
+    def directory(self, index: int) -> Tuple[int, int]:
+        """Returns (RVA, size) of a data directory that lies within the image, else (0, 0)."""
+        rva, size = self.directories[index] if index < len(self.directories) else (0, 0)
+        return (rva, min(size, self.size - rva)) if 0 < rva < self.size else (0, 0)
+
+
+class CodeView(NamedTuple):
+    """The RSDS record: which PDB belongs to the module. `pdb_name` is a file name without folders."""
+
+    guid: str
+    age: int
+    pdb_name: str
+
+
+def read_headers(read: ReadRva) -> Headers:
+    """Parses the headers at RVA 0.
+
+    Args:
+        read: (RVA, length) -> bytes, None if any of them is missing
+
+    Raises:
+        HeaderError: when they are paged out or are no PE headers
+    """
+    dos = _need(read, 0, 0x40)
+    (start,) = struct.unpack_from("<I", dos, 0x3C)
+    if bytes(dos[:2]) != b"MZ" or not 0x40 <= start < MAX_IMAGE:
+        raise HeaderError(Word.HEADERS_INVALID)
+    fields = _FILE_HEADER.unpack(_need(read, start, _FILE_HEADER.size))
+    signature, machine, section_count, timestamp, _, _, optional_size, _ = fields
+    if signature != b"PE\0\0" or section_count > MAX_SECTIONS:
+        raise HeaderError(Word.HEADERS_INVALID)
+    optional = _need(read, start + _FILE_HEADER.size, optional_size)
+    magic = struct.unpack_from("<H", optional)[0] if len(optional) >= 2 else 0
+    count_offset, directory_offset = _OPTIONAL_HEADER.get(magic, (0, 0))
+    if not count_offset or len(optional) < directory_offset:
+        raise HeaderError(Word.HEADERS_INVALID)
+    size = struct.unpack_from("<I", optional, 0x38)[0]
+    count = min(
+        struct.unpack_from("<I", optional, count_offset)[0], (len(optional) - directory_offset) // 8, 16
+    )
+    words = struct.unpack_from(f"<{2 * count}I", optional, directory_offset)
+    table = _need(read, start + _FILE_HEADER.size + optional_size, section_count * _SECTION.size)
+    if not 0 < size <= MAX_IMAGE:
+        raise HeaderError(Word.HEADERS_INVALID)
+    sections = (_section(fields, size) for fields in _SECTION.iter_unpack(table))
+    return Headers(
+        machine,
+        timestamp,
+        size,
+        tuple(sorted(section for section in sections if section.start < section.end)),
+        tuple(zip(words[::2], words[1::2])),
+    )
+
+
+def read_codeview(read: ReadRva, headers: Headers) -> Optional[CodeView]:
+    """Returns the RSDS record of a module, or None if it has none or it cannot be read."""
+    rva, size = headers.directory(DIRECTORY_DEBUG)
+    for index in range(min(size // _DEBUG_DIRECTORY.size, MAX_DEBUG_ENTRIES)):
+        entry = read(rva + index * _DEBUG_DIRECTORY.size, _DEBUG_DIRECTORY.size)
+        if entry is None:
+            return None
+        _, _, _, _, kind, length, data_rva, _ = _DEBUG_DIRECTORY.unpack(entry)
+        if kind == _DEBUG_TYPE_CODEVIEW and length > 24:
+            return _rsds(read(data_rva, min(length, 24 + MAX_PDB_PATH)))
+    return None
+
+
+def _rsds(record: Optional[object]) -> Optional[CodeView]:
+    data = bytes(record) if isinstance(record, (bytes, memoryview)) else b""
+    if data[:4] != b"RSDS":
+        return None
+    guid = uuid.UUID(bytes_le=data[4:20])
+    path = data[24:].split(b"\0", 1)[0].decode("utf-8", "replace")
+    name = path.replace("/", "\\").rsplit("\\", 1)[-1]
+    return CodeView(guid.hex.upper(), int.from_bytes(data[20:24], "little"), name)
+
+
+def _need(read: ReadRva, rva: int, length: int) -> memoryview:
+    data = read(rva, length)
+    if data is None:
+        raise HeaderError(Word.HEADERS_UNREADABLE)
+    return memoryview(data)
+
+
+def _section(fields: Tuple[bytes, int, int, int, int, int, int, int, int, int], size: int) -> Section:
+    name, virtual_size, start, raw_size = fields[:4]
+    return Section(
+        start, min(start + (virtual_size or raw_size), size), name.rstrip(b"\0").decode("latin-1"), fields[9]
+    )
+
+
+LoadRva = Callable[[int, int], Extents]
+"""Takes an RVA and a length; returns the present parts of the image there, by RVA."""
+
+MAX_EXPORTS = 0x10000
+"""The most exports of one module: ordinals have 16 bits."""
+
+MAX_NAME = 0x1000
+MAX_DIRECTORY = 1 << 24
+MAX_STRAY_PAGES = 0x400
+"""Pages outside the export directory that are read for names; linkers put the names into the directory."""
+
+_DIRECTORY = struct.Struct("<16xIIIIII")
+
+
+Export = Tuple[int, str]
+"""An RVA and the name that stands for it. An export without a name, or whose name is paged out, is called
+`OrdinalN`, as WinDbg does."""
+
+
+class Exports(NamedTuple):
+    """The exports of a module.
+
+    `forwarders` are (name, target) pairs; `status` says that the table could not be read, or that parts of it
+    could not.
+    """
+
+    entries: Tuple[Export, ...]
+    forwarders: Tuple[Tuple[str, str], ...]
+    status: Status
+
+
+def read_exports(load: LoadRva, headers: Headers, limit: int = MAX_EXPORTS) -> Exports:
+    """Reads the export table as far as it is present.
+
+    Args:
+        load: returns the present parts of a range of the image
+        headers: the module's headers
+        limit: the most exports that are read; a longer table counts as incomplete
+
+    Returns:
+        The exports, by RVA; none if the module has no export directory.
+    """
+    rva, size = headers.directory(DIRECTORY_EXPORT)
+    if not size:
+        return Exports((), (), NOTHING)
+    directory = load(rva, min(max(size, _DIRECTORY.size), MAX_DIRECTORY))
+    head = directory.read(rva, _DIRECTORY.size)
+    if head is None:
+        return Exports((), (), status(Word.EXPORTS_UNREADABLE))
+    base, function_count, name_count, functions_rva, names_rva, ordinals_rva = _DIRECTORY.unpack(head)
+    limit = min(limit, MAX_EXPORTS)
+    image = _Image(load, headers.size, directory, rva)
+    image.missing = max(function_count, name_count) > limit
+    function_count, name_count = min(function_count, limit), min(name_count, limit)
+    functions = image.array("I", functions_rva, function_count)
+    ordinals = image.array("H", ordinals_rva, name_count)
+    names = [image.string(name) for name in image.array("I", names_rva, name_count)]
+    entries: List[Export] = []
+    forwarders: List[Tuple[str, str]] = []
+    named: Set[int] = set()
+    for name, ordinal in zip(names, ordinals):
+        if name is None or ordinal is None or ordinal >= function_count:
+            continue
+        named.add(ordinal)
+        _sort_out(functions[ordinal], name, rva, size, image, entries, forwarders)
+    for ordinal, function in enumerate(functions):
+        if function and ordinal not in named:
+            _sort_out(function, f"Ordinal{base + ordinal}", rva, size, image, entries, forwarders)
+    said = status(Word.EXPORTS_INCOMPLETE) if image.missing else NOTHING
+    return Exports(tuple(sorted(entries)), tuple(forwarders), said)
+
+
+def _sort_out(
+    function: Optional[int],
+    name: str,
+    start: int,
+    size: int,
+    image: _Image,
+    entries: List[Export],
+    forwarders: List[Tuple[str, str]],
+) -> None:
+    """Adds an export to the addresses or to the forwarders."""
+    if not function or function >= image.size:
+        return
+    if start <= function < start + size:
+        forwarders.append((name, image.string(function) or ""))
+    else:
+        entries.append((function, name))
+
+
+class _Image:
+    """Reads arrays and strings of an image, and notes whether anything was missing."""
+
+    def __init__(self, load: LoadRva, size: int, directory: Extents, directory_rva: int) -> None:
+        self.load = load
+        self.size = size
+        self.missing = False
+        self._directory = directory
+        self._run = directory.run_at(directory_rva) or (0, b"")
+        self._pages: Dict[int, Extents] = {}
+
+    def array(self, code: str, rva: int, count: int) -> List[Optional[int]]:
+        """Returns an array of integers, with None for each that is not in the image."""
+        width = struct.calcsize(code)
+        values: List[Optional[int]] = [None] * count
+        if rva >= self.size:
+            self.missing = self.missing or count > 0
+            return values
+        extents = self.load(rva, count * width)
+        for low, high in extents.covered(rva, rva + count * width):
+            first, last = -(-(low - rva) // width), (high - rva) // width
+            data = extents.read(rva + first * width, max(last - first, 0) * width)
+            if data:
+                values[first:last] = struct.unpack(f"<{last - first}{code}", data)
+        self.missing = self.missing or None in values
+        return values
+
+    def string(self, rva: Optional[int]) -> Optional[str]:
+        """Returns the zero-terminated string at an RVA, made printable; None if it is not in the image."""
+        if rva is None or not 0 < rva < self.size:
+            return None
+        start, data = self._run
+        if not start <= rva < start + len(data):
+            start, data = self._page(rva).run_at(rva) or (rva, b"")
+        end = data.find(b"\0", rva - start, rva - start + MAX_NAME)
+        if end <= rva - start:
+            self.missing = True
+            return None
+        # A longer name is cut to this length when it is shown.
+        name = data[rva - start : min(end, rva - start + text.MAX_NAME + 1)].decode("latin-1")
+        if name.isidentifier() and len(name) < text.MAX_NAME:
+            return name
+        return text.printable(name).replace(";", "\\x3b")
+
+    def _page(self, rva: int) -> Extents:
+        page = rva >> 12
+        if page not in self._pages and len(self._pages) >= MAX_STRAY_PAGES:
+            return self._directory
+        if page not in self._pages:
+            self._pages[page] = self.load(page << 12, 0x2000)
+        return self._pages[page]

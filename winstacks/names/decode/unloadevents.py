@@ -1,0 +1,143 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""ntdll's record of the modules that a process has unloaded: RTL_UNLOAD_EVENT_TRACE.
+
+`RtlpUnloadEventTrace` is a static array of 16 in ntdll's data, used as a ring: an event lies in slot
+Sequence mod 16. `RtlpUnloadEventTraceEx` (Vista and later) points to a ring of 64. The structure is
+documented for `RtlGetUnloadEventTrace`.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Iterator, List, NamedTuple, Optional, Sequence
+
+from ...memory.decode.pagetable import PAGE_SIZE
+from ...memory.decode.structure import Structure
+from .unwindinfo import Bytes
+
+EVENTS = 16
+EVENTS_EX = 64
+BASE_ALIGNMENT = 0x10000
+MAX_SIZE = 1 << 31
+MIN_NAME = 3
+"""Characters of a name that is no accident: one such name proves a ring, whatever the others are."""
+
+
+class UnloadEvent(NamedTuple):
+    """A module that was at `base` until it was unloaded; a higher `sequence` is a later event."""
+
+    base: int
+    size: int
+    sequence: int
+    timestamp: int
+    name: str
+
+
+class EventLayout:
+    """An element of a ring.
+
+    Args:
+        element: `_RTL_UNLOAD_EVENT_TRACE` of one generation of Windows
+
+    Attributes:
+        size: bytes of an element
+        base: where in an element BaseAddress lies, a pointer
+        image_size: where in an element SizeOfImage lies; it has the size of a pointer
+        pointer_size: 4 or 8
+    """
+
+    def __init__(self, element: Structure) -> None:
+        base, name = element.field("BaseAddress"), element.field("ImageName")
+        self.size = element.size
+        self.base = base.offset
+        self.image_size = element.offset("SizeOfImage")
+        self.pointer_size = base.size
+        self._numbers = element.reader("BaseAddress", "SizeOfImage", "Sequence", "TimeDateStamp")
+        self._name, self._name_end = name.offset, name.offset + name.size
+
+    def empty(self, data: Bytes, start: int) -> bool:
+        """Tells whether the element at a place in data names no module."""
+        return self._numbers(data, start)[0] == 0
+
+    def event(self, data: Bytes, start: int, user_end: int) -> Optional[UnloadEvent]:
+        """Returns the event at a place in data, or None if it is not credible.
+
+        Args:
+            data: holds the element
+            start: where it begins
+            user_end: the first address above the user's half
+        """
+        base, size, sequence, timestamp = self._numbers(data, start)
+        if base % BASE_ALIGNMENT or size % PAGE_SIZE or not 0 < size < MAX_SIZE or base + size > user_end:
+            return None
+        raw = bytes(data[start + self._name : start + self._name_end])
+        name, terminated, _ = raw.decode("utf-16-le", "replace").partition("\0")
+        if not (terminated or len(name) == len(raw) // 2) or not name.isprintable():
+            return None
+        return UnloadEvent(base, size, sequence, timestamp, name)
+
+
+def read_events(data: Bytes, layout: EventLayout, user_end: int) -> Optional[List[UnloadEvent]]:
+    """Decodes a whole ring, or returns None unless every element proves itself.
+
+    An element proves itself if it is all zeros or a credible event in the slot of its sequence number. The
+    numbers of the ring must be consecutive, and its slots filled from the first one on. A process chooses the
+    names of its DLLs, so a short or empty one must not hide the ring: it is enough that one name is long, or
+    that every event has a name and a time stamp.
+
+    Args:
+        data: the ring: `EVENTS` or `EVENTS_EX` elements
+        layout: of its elements
+        user_end: the first address above the user's half
+    """
+    count = len(data) // layout.size
+    events: List[UnloadEvent] = []
+    for slot in range(count):
+        start = slot * layout.size
+        if layout.empty(data, start):
+            if any(data[start:]):
+                return None
+            break
+        event = layout.event(data, start, user_end)
+        if event is None or event.sequence % count != slot:
+            return None
+        events.append(event)
+    events.sort(key=lambda event: event.sequence)
+    if not any(len(event.name) >= MIN_NAME for event in events):
+        if not all(event.name and event.timestamp for event in events):
+            return None
+    if not events or events[-1].sequence - events[0].sequence != len(events) - 1:
+        return None
+    return events if len(events) == count or events[0].sequence == 0 else None
+
+
+def salvage_events(data: Bytes, layout: EventLayout, user_end: int) -> List[UnloadEvent]:
+    """Decodes the credible events of a ring whose place is certain, in their order."""
+    starts = range(0, len(data) - layout.size + 1, layout.size)
+    events = (layout.event(data, start, user_end) for start in starts if not layout.empty(data, start))
+    return sorted((event for event in events if event), key=lambda event: event.sequence)
+
+
+def find_ring(data: memoryview, layouts: Sequence[EventLayout], user_end: int) -> Iterator[int]:
+    """Yields the offsets in a module's data at which `RtlpUnloadEventTrace` proves itself.
+
+    Args:
+        data: bytes that start at an address aligned to a pointer
+        layouts: the layouts that the elements may have
+        user_end: the first address above the user's half
+    """
+    for layout in layouts:
+        width = layout.pointer_size
+        count = len(data) // width
+        words = struct.unpack(f"<{count}{'Q' if width == 8 else 'I'}", data[: count * width])
+        last = (count * width - EVENTS * layout.size) // width
+        to_base, to_size = layout.base // width, layout.image_size // width
+        bases = words[to_base : to_base + last + 1]
+        aligned = [index for index, base in enumerate(bases) if base and not base % BASE_ALIGNMENT]
+        for index in aligned:
+            size = words[index + to_size]
+            if bases[index] < user_end and size and not size % PAGE_SIZE:
+                start = index * width
+                if read_events(data[start : start + EVENTS * layout.size], layout, user_end):
+                    yield start

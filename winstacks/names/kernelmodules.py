@@ -1,0 +1,171 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""The kernel's modules, and the address space through which each of them can be read."""
+
+from __future__ import annotations
+
+from typing import Collection, Dict, Iterable, Iterator, List, NamedTuple, Optional, Set, Tuple
+
+from volatility3.framework import exceptions
+
+from ..memory import bulk
+from ..memory.decode import text
+from ..memory.decode.pagetable import PAGE_SIZE
+from ..memory.decode.status import NOTHING, Said, Status, Word, status
+from ..memory.image import KERNEL_PROCESS, Image
+from ..process.spaces import AddressSpaces
+from .decode.pe import MAX_IMAGE, HeaderError, read_headers
+from .imagereader import ImageReader
+from .loaderlists import LoaderEntry, LoaderLists
+
+
+class Module(NamedTuple):
+    """A module in memory. Addresses are canonical.
+
+    `name` is the name that stands in symbols, `file` the file's name in the loader's list; `status` says what
+    is wrong with the entry in that list.
+    """
+
+    base: int
+    size: int
+    name: str
+    file: str
+    status: Status
+
+    @property
+    def end(self) -> int:
+        return self.base + self.size
+
+
+def mark_overlaps(modules: Iterable[Module]) -> List[Module]:
+    """Returns modules by address. Modules that overlap say so in their status: real modules do not."""
+    ordered = sorted(modules, key=lambda module: module[:4])
+    marked: Set[int] = set()
+    reaching = None
+    for module in ordered:
+        if reaching is not None and module.base < reaching.end:
+            marked |= {module.base, reaching.base}
+        if reaching is None or module.end > reaching.end:
+            reaching = module
+    return [_marked(module) if module.base in marked else module for module in ordered]
+
+
+def _marked(module: Module) -> Module:
+    return module._replace(status=status(module.status, Word.OVERLAPS_ANOTHER_MODULE))
+
+
+class KernelModules:
+    """Lists the kernel's modules. Made as `image.part(KernelModules)`.
+
+    Only the processes of a session map its session space (win32k and what is loaded with it). So a module
+    that the kernel's own layer does not map is looked for through one process of each session.
+    """
+
+    def __init__(self, image: Image) -> None:
+        self._image = image
+        self._session_layers: Optional[List[str]] = None
+
+    def list_modules(self, kernel_start: int) -> Tuple[List[Module], bool]:
+        """Returns the modules by address, and whether the list is whole, without an impossible entry.
+
+        An image without a kernel has no modules.
+
+        Args:
+            kernel_start: the first kernel address; modules below it are not believed
+        """
+        kernel = self._image.base
+        if not kernel:
+            return [], True
+        entries, whole = self._image.part(LoaderLists).of_kernel()
+        modules = []
+        taken = {entry.base for entry in entries}
+        for entry in entries:
+            if entry.base < kernel_start or entry.size > MAX_IMAGE:
+                whole = False
+                continue
+            name = KERNEL_PROCESS if entry.base == kernel else text.module_name(entry.name)
+            file = text.file_name(entry.name)
+            base, size, said = self._checked(entry, taken)
+            unlinked = None if entry.orders else Word.PARTLY_UNLINKED
+            modules.append(Module(base, size, name, file, status(unlinked, said)))
+        if all(module.base != kernel for module in modules):
+            said = status(Word.NOT_IN_THE_MODULE_LIST)
+            modules.insert(0, Module(kernel, self._kernel_size(), KERNEL_PROCESS, KERNEL_PROCESS, said))
+        return mark_overlaps(modules), whole
+
+    def _checked(self, entry: LoaderEntry, taken: Collection[int]) -> Tuple[int, int, Status]:
+        """Compares an entry of the list with itself and with the headers at its address.
+
+        Args:
+            entry: the entry
+            taken: the addresses of all entries
+
+        Returns:
+            Base and size of the module, as far as its headers and its entry point tell them; and what is
+            wrong with the entry.
+        """
+        base, size, point = entry.base, entry.size, entry.entry_point
+        found = self._size_at(base)
+        strays = bool(point) and not base <= point < base + size
+        if not strays and (found is None or _pages(found) == _pages(size)):
+            return base, size, NOTHING
+        if found and base <= (point or base) < base + found:
+            return base, found, status(Said(Word.CONTRADICTED, members=("SizeOfImage",)))
+        if strays:
+            last = point // PAGE_SIZE * PAGE_SIZE
+            for other in range(last, last - size, -PAGE_SIZE):
+                if other not in taken and _pages(self._size_at(other) or 0) == _pages(size):
+                    return other, size, status(Said(Word.CONTRADICTED, members=("DllBase",)))
+        return base, size, status(Word.HEADERS_CONTRADICT_THE_LIST)
+
+    def _size_at(self, base: int) -> Optional[int]:
+        """Returns SizeOfImage of the image at an address: 0 if no image is there, None if unreadable."""
+        if not bulk.is_canonical(self._image.layer, base):
+            return 0
+        memory = self._image.memory(self._image.kernel)
+        try:
+            # Mostly one page: an `ImageReader` would read four of each module.
+            return read_headers(lambda rva, length: memory.read(base + rva, length)).size
+        except HeaderError as error:
+            return None if error.word is Word.HEADERS_UNREADABLE else 0
+
+    def layer_of(self, module: Module) -> str:
+        """Returns the layer through which a module's headers can be read (the kernel's if none can)."""
+        own = self._image.layer
+        if own.is_valid(bulk.masked(own, module.base)):
+            return str(own.name)
+        if self._session_layers is None:
+            self._session_layers = list(self._sessions())
+        for layer_name in self._session_layers:
+            layer = self._image.context.layers[layer_name]
+            if layer.is_valid(bulk.masked(layer, module.base)):
+                return layer_name
+        return str(own.name)
+
+    def _sessions(self) -> Iterator[str]:
+        """Yields the layer of one process of each session, the same in whatever order processes are."""
+        found: Dict[int, Tuple[int, str]] = {}
+        for space in AddressSpaces.list_spaces(self._image):
+            if not space.eprocess or space.wow64 or not space.layer_name:
+                continue
+            try:
+                session = self._image.object_at("_EPROCESS", space.eprocess).get_session_id()
+            except exceptions.InvalidAddressException:
+                continue
+            if isinstance(session, int):
+                this = space.eprocess, space.layer_name
+                found[int(session)] = min(found.get(int(session), this), this)
+        for _, (_, layer_name) in sorted(found.items()):
+            yield layer_name
+
+    def _kernel_size(self) -> int:
+        """Returns the size of the kernel from its headers, for a kernel that is missing in its own list."""
+        reader = ImageReader(self._image, str(self._image.layer.name), self._image.base, MAX_IMAGE)
+        try:
+            return read_headers(reader.read).size
+        except HeaderError:
+            return PAGE_SIZE
+
+
+def _pages(size: int) -> int:
+    return -(-size // PAGE_SIZE)

@@ -1,0 +1,195 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""The loader's lists of modules: PEB_LDR_DATA of a process (either bitness), nt!PsLoadedModuleList."""
+
+from __future__ import annotations
+
+from typing import Dict, List, NamedTuple, Optional, Set, Tuple
+
+from ..memory.decode.memo import Memo
+from ..memory.decode.memory import Memory
+from ..memory.decode.structure import Structures
+from ..memory.image import AddressSpace, Image
+
+MAX_MODULES = 0x4000
+MAX_NAME = 0x208
+
+_ORDERS = ("Load", "Memory")
+"""A third list, in the order of initialisation, is not read: it never has the program itself, nor modules
+that are still being loaded, so that a module which it lacks need not be hidden."""
+
+
+class LoaderEntry(NamedTuple):
+    """A module in the loader lists. `orders` has a bit for each list that it is in (bit 0: load order).
+    `entry_point` is an address, 0 if it has none. `address` is that of the entry itself."""
+
+    base: int
+    size: int
+    name: str
+    orders: int
+    entry_point: int = 0
+    address: int = 0
+
+
+class LoaderDetails(NamedTuple):
+    """What only some ask of an entry of a loader list; None for what is not in the image.
+
+    `stamp` is TimeDateStamp. The kernel's entries have it in Windows 10 and later (public symbols of
+    _KLDR_DATA_TABLE_ENTRY), those of processes always. `path` is FullDllName.
+    """
+
+    stamp: Optional[int]
+    path: Optional[str]
+
+
+LoaderList = Tuple[List[LoaderEntry], bool]
+"""The entries, and whether every list could be followed to its head, forward and backward."""
+
+
+class LoaderLists:
+    """Reads loader lists. Made as `image.part(LoaderLists)`.
+
+    Raises, when a list is read:
+        tables.MissingTableError: our symbol table of user mode is missing
+    """
+
+    def __init__(self, image: Image) -> None:
+        self._image = image
+        self._forms: Memo[int, _Form] = Memo(lambda size: _Form(image.process_types(size)))
+        self._last: Dict[int, Tuple[Tuple[str, int], LoaderList]] = {}
+
+    def of_process(self, space: AddressSpace) -> LoaderList:
+        """Reads the lists of a process or of its 32-bit half through its PEB; no PEB, no lists."""
+        if not (space.peb and space.layer_name):
+            return [], False
+        # Names, ntdll and databases of one process are looked for one after the other.
+        key = space.layer_name, space.peb
+        known = self._last.get(space.pointer_size)
+        if known is None or known[0] != key:
+            known = self._last[space.pointer_size] = key, self._read(space)
+        return known[1]
+
+    def _read(self, space: AddressSpace) -> LoaderList:
+        form, memory = self._forms[space.pointer_size], self._image.memory(space)
+        ldr = memory.pointer(space.peb + form.ldr)
+        if not ldr:
+            return [], False
+        return _read(memory, form, [(ldr + head, links) for head, links in form.orders])
+
+    def of_kernel(self) -> LoaderList:
+        """Reads the kernel's list, whose entries begin like those of a process (_KLDR_DATA_TABLE_ENTRY)."""
+        head = self._image.symbol("PsLoadedModuleList")
+        if head is None:
+            return [], False
+        form = self._forms[self._image.pointer_size]
+        _, links = form.orders[0]
+        return _read(self._image.memory(self._image.kernel), form, [(head, links)])
+
+    def details(self, space: AddressSpace, entry: LoaderEntry) -> LoaderDetails:
+        """Returns stamp and path of an entry.
+
+        Args:
+            space: the kernel or the half of a process whose entry it is
+            entry: as `of_process` or `of_kernel` returned it
+        """
+        form, memory = self._forms[space.pointer_size], self._image.memory(space)
+        stamp = form.stamp
+        if space.kernel:
+            own = self._image.types.find("_KLDR_DATA_TABLE_ENTRY")
+            stamp = None if own is None else own.find("TimeDateStamp")
+        name = memory.read(entry.address + form.path, 2 * memory.pointer_size)
+        path = None if name is None else memory.unicode_string(name)
+        return LoaderDetails(None if stamp is None else memory.member(entry.address, stamp), path)
+
+
+class _Form:
+    """Where the members of loader lists lie.
+
+    Attributes:
+        ldr: offset of Ldr in a PEB
+        orders: for each list the offsets of its head in _PEB_LDR_DATA and of its links in an entry
+        base, entry_point, size, name: members of an entry
+        length: bytes of an entry up to the end of the last of these members
+        path: offset of FullDllName in an entry
+        stamp: TimeDateStamp of a process's entry, None where no symbols have it
+    """
+
+    def __init__(self, types: Structures) -> None:
+        data, entry = types["_PEB_LDR_DATA"], types["_LDR_DATA_TABLE_ENTRY"]
+        self.ldr = types["_PEB"].offset("Ldr")
+        self.orders = [
+            (data.offset(f"In{order}OrderModuleList"), entry.offset(f"In{order}OrderLinks"))
+            for order in _ORDERS
+        ]
+        self.base = entry.field("DllBase")
+        self.entry_point = entry.field("EntryPoint")
+        self.size = entry.field("SizeOfImage")
+        self.name = entry.field("BaseDllName")
+        self.path = entry.offset("FullDllName")
+        self.stamp = entry.find("TimeDateStamp")
+        self.length = max(
+            field.offset + field.size for field in (self.base, self.entry_point, self.size, self.name)
+        )
+
+
+def _read(memory: Memory, form: _Form, lists: List[Tuple[int, int]]) -> LoaderList:
+    orders: Dict[int, int] = {}
+    complete = True
+    for order, (head, links) in enumerate(lists):
+        nodes = _ring(memory, head)
+        if nodes is None:
+            forward, whole = _walk(memory, head, 0)
+            backward, back = _walk(memory, head, 1)
+            complete = complete and whole and back
+            # What is reached from one side only is in memory, but not on the list as Windows keeps it.
+            both = set(forward) & set(backward) if whole and back else {*forward, *backward}
+            nodes = {link: link in both for link in (*forward, *backward)}
+        for link, on_it in nodes.items():
+            orders[link - links] = orders.get(link - links, 0) | on_it << order
+    entries = [_entry(memory, form, address, held) for address, held in orders.items()]
+    return [entry for entry in entries if entry is not None], complete and None not in entries
+
+
+def _ring(memory: Memory, head: int) -> Optional[Dict[int, bool]]:
+    """Follows a ring forward; returns its nodes, each of which is on the list (True).
+
+    None: a node is not in the image, or its Blink is not where one comes from; both directions have to be
+    walked then. Where every Blink is right, no node can come twice.
+    """
+    nodes: Dict[int, bool] = {}
+    pair = memory.links(head)
+    if pair is None:
+        return None
+    before, (link, last) = head, pair
+    while link != head:
+        pair = memory.links(link)
+        if pair is None or pair[1] != before or len(nodes) >= MAX_MODULES:
+            return None
+        nodes[link] = True
+        before, link = link, pair[0]
+    return nodes if last == before else None
+
+
+def _walk(memory: Memory, head: int, direction: int) -> Tuple[List[int], bool]:
+    """Follows a ring forward (0) or backward (1); tells whether that comes back to the head."""
+    nodes: List[int] = []
+    seen: Set[int] = {head}
+    link: Optional[int] = head
+    while len(nodes) < MAX_MODULES:
+        link = memory.pointer(link + direction * memory.pointer_size) if link is not None else None
+        if link is None or link in seen:
+            break
+        seen.add(link)
+        nodes.append(link)
+    return nodes, link == head
+
+
+def _entry(memory: Memory, form: _Form, address: int, orders: int) -> Optional[LoaderEntry]:
+    data = memory.read(address, form.length)
+    if data is None:
+        return None
+    base, size = form.base.of(data), form.size.of(data)
+    name = memory.unicode_string(data[form.name.offset :], MAX_NAME)
+    if not (base and size):
+        return None
+    return LoaderEntry(base, size, name or "", orders, form.entry_point.of(data), address)

@@ -1,0 +1,116 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""The ntdll of an address space: its address, its global variables by symbol, its writable data."""
+
+from __future__ import annotations
+
+from typing import Iterator, List, NamedTuple, Optional, Tuple
+
+from ..memory.decode import text
+from ..memory.decode.ranges import Extents
+from ..memory.image import AddressSpace, Image
+from ..process.sections import ImageSections, SectionView
+from ..process.vads import Vad, Vads
+from .decode import pe
+from .imagereader import ImageReader
+from .loaderlists import LoaderLists
+from .moduleindex import ModuleIndex, ModuleIndexes
+
+NAME = "ntdll.dll"
+MAX_IMAGE = 0x1000000
+"""16 MB, several times the size of any ntdll: the limit for a size that may be forged."""
+
+
+class Ntdll(NamedTuple):
+    """One ntdll in one address space: `base` is canonical, `size` in bytes, `image` its names and headers.
+
+    `view` is its section, None if it has none.
+    """
+
+    space: AddressSpace
+    base: int
+    size: int
+    image: ModuleIndex
+    view: Optional[SectionView] = None
+
+    def address_of(self, *names: str) -> Optional[int]:
+        """Returns the address of the first of several symbols that its PDB has; None without PDB."""
+        symbols = self.image.symbols
+        rvas = (symbols.rva_of(name) for name in names) if symbols is not None else ()
+        return next((self.base + rva for rva in rvas if rva is not None), None)
+
+
+class Ntdlls:
+    """Finds the ntdll of address spaces: by the loader's lists of the process, or else by its VADs.
+
+    Args:
+        image: the image
+        indexes: the module indexes, shared with the symboliser
+    """
+
+    def __init__(self, image: Image, indexes: ModuleIndexes) -> None:
+        self._image = image
+        self._indexes = indexes
+        self._lists = image.part(LoaderLists)
+        self._vads = image.part(Vads)
+        self._sections = image.part(ImageSections)
+
+    def find(self, space: AddressSpace) -> Optional[Ntdll]:
+        """Returns the ntdll of one half of a process, None if neither its loader lists nor its VADs have one.
+
+        Raises:
+            tables.MissingTableError: when our symbol table of user mode is missing
+        """
+        for base, size in self._places(space):
+            if 0 < size <= MAX_IMAGE:
+                view = self._view(space, base)
+                return Ntdll(space, base, size, self._indexes.get(space.layer_name, base, size, view), view)
+        return None
+
+    def data(self, ntdll: Ntdll) -> Tuple[List[Extents], int]:
+        """Returns the present parts of the writable sections, and how many bytes of these are missing.
+
+        If the headers are missing, the sections are not known: then the whole image is returned.
+        """
+        reader = ImageReader(self._image, ntdll.space.layer_name, ntdll.base, ntdll.size, ntdll.view)
+        headers = ntdll.image.headers
+        ranges = [(0, ntdll.size)]
+        if headers is not None:
+            writable = (part for part in headers.sections if part.characteristics & pe.MEM_WRITE)
+            ranges = [(part.start, part.end - part.start) for part in writable]
+        loaded = [reader.load(rva, length) for rva, length in ranges]
+        missing = sum(part.missing(rva, rva + length) for part, (rva, length) in zip(loaded, ranges))
+        moved = [Extents((ntdll.base + start, data) for start, data in part.runs) for part in loaded]
+        return moved, missing
+
+    def _view(self, space: AddressSpace, base: int) -> Optional[SectionView]:
+        vads, _ = self._vads.list_vads(space)
+        return self._sections.of(next((vad for vad in vads if vad.start <= base < vad.end), None))
+
+    def _places(self, space: AddressSpace) -> Iterator[Tuple[int, int]]:
+        """Yields (base, size) of each module with the name of ntdll, first those that are in a VAD."""
+        entries, _ = self._lists.of_process(space)
+        named = [(entry.base, entry.size) for entry in entries if entry.name.lower() == NAME]
+        vads, _ = self._vads.list_vads(space)
+        mapped = {vad.start: vad.end - vad.start for vad in vads if vad.image}
+        yield from ((base, mapped[base]) for base, _ in named if base in mapped)
+        yield from self._of_vads(space, vads)
+        yield from named
+
+    def _of_vads(self, space: AddressSpace, vads: List[Vad]) -> Iterator[Tuple[int, int]]:
+        """Yields (base, size) of each mapped image whose file is ntdll, of the half's bitness."""
+        for vad in sorted(vads):
+            if not vad.image:
+                continue
+            path = self._vads.file_name(vad.control_area)
+            if path and text.file_name(path).lower() == NAME and self._machine_fits(space, vad.start):
+                yield vad.start, vad.end - vad.start
+
+    def _machine_fits(self, space: AddressSpace, base: int) -> bool:
+        """Tells by the headers whether an ntdll is that of a half; without readable headers it may be."""
+        reader = ImageReader(self._image, space.layer_name, base, MAX_IMAGE, self._view(space, base))
+        try:
+            machine = pe.read_headers(reader.read).machine
+        except pe.HeaderError:
+            return True
+        return (machine == pe.MACHINE_AMD64) == (space.pointer_size == 8)

@@ -1,0 +1,184 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""Symbols of the PDBs of drivers and user-mode modules: those that Volatility has or, if asked to, downloads.
+
+They are kept as sorted arrays, because Volatility itself can look up exact addresses only. Volatility's
+loader tries a download whenever a table is missing, even offline, and leaves an empty folder behind. So this
+module first looks for the table itself, and calls that loader only with `fetch_symbols`.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import lzma
+import os
+import pathlib
+import re
+import sqlite3
+import zlib
+from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Optional
+
+from volatility3 import symbols
+from volatility3.framework import constants, exceptions, interfaces
+from volatility3.framework.automagic import symbol_cache
+from volatility3.framework.layers import resources
+from volatility3.framework.symbols.windows import pdbutil
+
+from ..memory.image import Image
+from .decode import rules
+from .decode.pe import CodeView
+
+vollog = logging.getLogger(__name__)
+
+_PLAIN_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+ -]{0,127}")
+_MAX_REPORTS = 256
+
+READ_ERRORS = (
+    OSError,
+    EOFError,
+    ValueError,
+    TypeError,
+    AttributeError,
+    KeyError,
+    lzma.LZMAError,
+    zlib.error,
+    exceptions.VolatilityException,
+)
+"""Exceptions that a damaged or vanished ISF file causes."""
+
+FETCH_ERRORS = (*READ_ERRORS, IndexError)
+"""Exceptions that Volatility's download and its PDB converter raise."""
+
+
+class SymbolArrays(NamedTuple):
+    """The symbols of a module, by RVA: each RVA once, with its best name."""
+
+    rvas: List[int]
+    names: List[str]
+    by_name: Mapping[str, Any]
+
+    def rva_of(self, name: str) -> Optional[int]:
+        """Returns the RVA of a symbol by its exact name."""
+        symbol = self.by_name.get(name)
+        return None if symbol is None else int(symbol["address"])
+
+
+def from_table(table: interfaces.symbols.SymbolTableInterface) -> SymbolArrays:
+    """Indexes a symbol table that Volatility has loaded.
+
+    If the table's JSON is in memory it is read directly: to make an object for each symbol takes longer than
+    to load the file.
+    """
+    symbols = getattr(getattr(table, "_delegate", None), "_json_object", {}).get("symbols")
+    if symbols is None:
+        symbols = {name: {"address": table.get_symbol(name).address} for name in table.symbols}
+    return from_symbols(symbols)
+
+
+def from_url(url: str) -> Optional[SymbolArrays]:
+    """Indexes an ISF file (any form that Volatility opens) without its types; None if it cannot be read."""
+    try:
+        with resources.ResourceAccessor().open(url) as file:
+            symbols = json.load(file)["symbols"]
+        return from_symbols(symbols)
+    except READ_ERRORS:
+        return None
+
+
+def from_symbols(symbols: Mapping[str, Any]) -> SymbolArrays:
+    """Indexes the `symbols` of an ISF: name -> {"address": RVA, ...}."""
+    return SymbolArrays(
+        *rules.sort_labels((symbol["address"], name) for name, symbol in symbols.items()), symbols
+    )
+
+
+class PdbSymbols:
+    """Finds the symbols of a PDB, each once.
+
+    Args:
+        image: the memory image, for Volatility's downloader
+        fetch_symbols: let Volatility download what is missing
+        progress_callback: told about downloads
+        advise: warn of the first missing PDB; for plugins that name addresses and have --fetch-symbols
+    """
+
+    def __init__(
+        self,
+        image: Image,
+        fetch_symbols: bool = False,
+        progress_callback: constants.ProgressCallback = None,
+        advise: bool = False,
+    ) -> None:
+        self._context = image.context
+        self._fetch_symbols = fetch_symbols
+        self._progress_callback = progress_callback
+        self._advise = advise and not fetch_symbols
+        self._found: Dict[CodeView, Optional[SymbolArrays]] = {}
+
+    def find(self, pdb: CodeView) -> Optional[SymbolArrays]:
+        """Returns the symbols of a PDB or None if Volatility does not have them.
+
+        A missing PDB is logged once.
+        """
+        if pdb not in self._found:
+            self._found[pdb] = self._find(pdb)
+        return self._found[pdb]
+
+    def _find(self, pdb: CodeView) -> Optional[SymbolArrays]:
+        # The name comes from the image and becomes a file name, so only a plain name is accepted.
+        if not _PLAIN_NAME.fullmatch(pdb.pdb_name):
+            return None
+        for url in local_urls(pdb):
+            found = from_url(url)
+            if found is not None:
+                return found
+            vollog.warning(f"The symbols at {url} cannot be read")
+        if self._fetch_symbols and self._fetch(pdb):
+            for url in _files(pdb):
+                return from_url(url)
+        self._report(f"No symbols for {pdb.pdb_name} {pdb.guid}-{pdb.age}")
+        return None
+
+    def _report(self, missing: str) -> None:
+        """Logs that a PDB is missing. An image may lack hundreds, so only the first one is a warning."""
+        if self._advise:
+            self._advise = False
+            vollog.warning(f"{missing}: its exports are used (-v names others, --fetch-symbols gets them)")
+        elif len(self._found) < _MAX_REPORTS:
+            vollog.info(missing)
+
+    def _fetch(self, pdb: CodeView) -> bool:
+        try:
+            pdbutil.PDBUtility.download_pdb_isf(
+                self._context, pdb.guid, pdb.age, pdb.pdb_name, self._progress_callback
+            )
+        except FETCH_ERRORS as fault:
+            vollog.warning(f"The symbols of {pdb.pdb_name} {pdb.guid}-{pdb.age} cannot be fetched: {fault}")
+            return False
+        return True
+
+
+def local_urls(pdb: CodeView) -> Iterator[str]:
+    """Yields where the ISF of a PDB may be without a download: Volatility's cache, then its folders."""
+    cache_path = os.path.join(constants.CACHE_PATH, constants.IDENTIFIERS_FILENAME)
+    if os.path.isfile(cache_path):
+        identifier = symbol_cache.WindowsIdentifier.generate(pdb.pdb_name, pdb.guid, pdb.age)
+        try:
+            cache = symbol_cache.SqliteCache(cache_path)
+            url = cache.find_location(identifier, "windows")
+        except sqlite3.Error as fault:
+            vollog.debug(f"Volatility's cache of symbol tables cannot be read: {fault}")
+            url = None
+        if url and cache.is_url_local(url):
+            yield url
+    yield from _files(pdb)
+
+
+def _files(pdb: CodeView) -> Iterator[str]:
+    """Yields the ISF files of a PDB in the folders of Volatility's symbol path."""
+    for folder in symbols.__path__:
+        for extension in constants.ISF_EXTENSIONS:
+            path = pathlib.Path(folder, "windows", pdb.pdb_name, f"{pdb.guid}-{pdb.age}{extension}")
+            if path.is_file():
+                yield path.absolute().as_uri()

@@ -1,0 +1,191 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""What lies at each address: the address spaces of kernel and processes, cut into disjoint places."""
+
+from __future__ import annotations
+
+import functools
+import logging
+from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple
+
+from ..memory.decode import ranges
+from ..memory.decode.status import Word, status
+from ..memory.image import AddressSpace, Image
+from ..process.vads import Vad
+from . import moduleindex, unloaded
+from .imagereader import ImageReader
+from .kernelmodules import KernelModules, Module
+from .moduleindex import ModuleIndex, ModuleIndexes
+from .places import (
+    LIST_INCOMPLETE,
+    NO_MODULE,
+    NOT_CANONICAL,
+    PRIVATE,
+    UNLOADED_UNKNOWN,
+    UNMAPPED,
+    USER,
+    VADS_INCOMPLETE,
+    AnyPlace,
+    MappedPlace,
+    ModulePlace,
+    OverlapPlace,
+    Place,
+    UnloadedPlace,
+    Unsure,
+)
+from .unloaded import Unloaded, UnloadedDlls
+from .usermodules import ProcessModules, UserModules
+
+vollog = logging.getLogger(__name__)
+
+END = 1 << 64
+
+Span = Tuple[int, int, AnyPlace]
+
+
+class Halves(NamedTuple):
+    """The end of the user's half, the start of the kernel's half, and `top`, the end of the kernel's half."""
+
+    user_end: int
+    kernel_start: int
+    top: int
+
+
+WIDE_HALVES = Halves(1 << 47, END - (1 << 47), END)
+NARROW_END = 1 << 32
+NARROW_KERNEL_START = 0x80000000
+"""Where the kernel's half of a 32-bit kernel starts, unless the kernel says otherwise."""
+
+
+class PlaceMap:
+    """Finds the places of address spaces.
+
+    Args:
+        image: the image
+        indexes: makes and keeps the indexes of modules
+    """
+
+    def __init__(self, image: Image, indexes: ModuleIndexes) -> None:
+        self._image = image
+        self._indexes = indexes
+        self._drivers = image.part(KernelModules)
+        self._modules = image.part(UserModules)
+        self._unloaded = image.part(UnloadedDlls)
+        self.halves = _find_halves(image)
+        self._kernel_spans: Optional[List[Span]] = None
+
+    def kernel(self) -> List[Span]:
+        """Returns the places of the kernel's half, which is the same in every address space."""
+        if self._kernel_spans is None:
+            start = self.halves.kernel_start
+            modules, whole = self._drivers.list_modules(start)
+            if not whole:
+                vollog.warning(
+                    "The kernel's list of modules is broken: a module may be missing from the names"
+                )
+            current: List[Span] = [
+                (module.base, module.end, ModulePlace(module, functools.partial(self._kernel_index, module)))
+                for module in modules
+            ]
+            gone, all_gone = unloaded.drivers(self._image, start)
+            if not (whole and all_gone):
+                nothing = UNLOADED_UNKNOWN if whole else LIST_INCOMPLETE
+                current.append((start, self.halves.top, Unsure(nothing)))
+            self._kernel_spans = _with_unloaded(ranges.flatten(current), gone)
+        return self._kernel_spans
+
+    def process(self, halves: Sequence[AddressSpace]) -> Tuple[List[Span], ProcessModules]:
+        """Returns the places of a process's user half, and the modules and VADs of which they are made.
+
+        Args:
+            halves: its native space and, in a WoW64 process, its 32-bit half
+        """
+        known = self._modules.list_modules(halves, self.halves.user_end)
+        layer_name = halves[0].layer_name
+        current: List[Span] = []
+        places: Dict[int, ModulePlace] = {}
+        for module in known.modules:
+            places[module.base] = ModulePlace(
+                module,
+                functools.partial(self._user_index, layer_name, module, known.vads),
+                functools.partial(self._modules.file_status, module, known.vads),
+                functools.partial(self._reader, layer_name, module, known.vads),
+            )
+            current.append((module.base, module.end, places[module.base]))
+        for vad in known.vads:
+            read = functools.partial(self._modules.file_name, vad)
+            place = MappedPlace(vad.start, read) if vad.control_area else Place(PRIVATE)
+            current.append((vad.start, vad.end, place))
+        if not known.vads_whole:
+            current.append((0, self.halves.user_end, Unsure(VADS_INCOMPLETE)))
+        gone: List[Unloaded] = []
+        for pointer_size, ntdll in known.ntdlls.items():
+            reader = self._reader(layer_name, ntdll, known.vads)
+            index = places[ntdll.base].prepare()
+            gone += self._unloaded.find(reader, pointer_size, index, self.halves.user_end)
+        return _with_unloaded(ranges.flatten(current), gone), known
+
+    def fill(self, spans: Sequence[Span], kernel: bool) -> Tuple[List[int], List[AnyPlace]]:
+        """Returns (starts, places) of every address; gaps between the spans are places without content.
+
+        Args:
+            spans: disjoint, ascending
+            kernel: whether this is the kernel's own space, in which user addresses belong to no known process
+        """
+        limits = self.halves
+        rest: List[Span] = [
+            (0, limits.user_end, Place(USER if kernel else UNMAPPED)),
+            (limits.kernel_start, limits.top, Place(NO_MODULE)),
+            (0, END, Place(NOT_CANONICAL)),
+        ]
+        whole = ranges.flatten([*spans, *rest])
+        return [start for start, _, _ in whole], [place for _, _, place in whole]
+
+    def _kernel_index(self, module: Module) -> ModuleIndex:
+        table = self._image.symbol_table() if module.base == self._image.base else None
+        return self._indexes.get(self._drivers.layer_of(module), module.base, module.size, table=table)
+
+    def _user_index(self, layer_name: str, module: Module, vads: Sequence[Vad]) -> ModuleIndex:
+        if not layer_name:
+            return moduleindex.without_anything(status(Word.PAGE_TABLES_UNREADABLE))
+        view = self._modules.view(module, vads)
+        return self._indexes.get(layer_name, module.base, module.size, view)
+
+    def _reader(self, layer_name: str, module: Module, vads: Sequence[Vad]) -> ImageReader:
+        view = self._modules.view(module, vads)
+        return ImageReader(self._image, layer_name, module.base, module.size, view)
+
+
+def _find_halves(image: Image) -> Halves:
+    if image.pointer_size == 8:
+        return WIDE_HALVES
+    if not image.base:
+        # How much of the 4 GB the kernel has is not known, so all of it counts as the process's half.
+        return Halves(NARROW_END, NARROW_END, NARROW_END)
+    # With /3GB the kernel has the last quarter only.
+    symbol = image.symbol("MmSystemRangeStart")
+    start = None if symbol is None else image.memory(image.kernel).pointer(symbol)
+    start = start or NARROW_KERNEL_START
+    return Halves(start, start, NARROW_END)
+
+
+def _with_unloaded(current: List[Span], gone: Sequence[Unloaded]) -> List[Span]:
+    """Adds the ranges of unloaded modules. A module that is there now goes first, and says so."""
+    before = ranges.flatten([(each.start, each.end, each) for each in gone])
+    spans: List[Span] = []
+    for start, end, place, was in ranges.combine(current, before):
+        if was is None and place is not None:
+            spans.append((start, end, place))
+        elif was is not None and (place is None or isinstance(place, Unsure)):
+            spans.append((start, end, UnloadedPlace(was)))
+        elif was is not None and place is not None:
+            spans.append((start, end, place if _same(place, was) else OverlapPlace(place)))
+    return spans
+
+
+def _same(place: AnyPlace, was: Unloaded) -> bool:
+    """Tells whether the module that is there now is the unloaded one, loaded again."""
+    if not isinstance(place, ModulePlace):
+        return False
+    module = place.module
+    return module.base == was.start and module.end == was.end and module.file.lower() == was.name.lower()

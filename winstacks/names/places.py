@@ -1,0 +1,206 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""The kinds of places in an address space, and how an address in each is written in the column `Symbol`."""
+
+from __future__ import annotations
+
+from typing import Callable, NamedTuple, Optional, Union
+
+from ..memory.decode import text
+from ..memory.decode.status import NOTHING, Said, Status, Word, status
+from .decode import rules
+from .decode.rules import MODULE, NONE
+from .imagereader import ImageReader
+from .kernelmodules import Module
+from .moduleindex import ModuleIndex
+from .unloaded import Unloaded
+
+
+class Name(NamedTuple):
+    """How an address is written.
+
+    Args:
+        symbol: the column `Symbol`
+        source: the column `Source`: `pdb`, `export`, `nearest`, `module`, `unloaded` or `none`
+        status: what is wrong with the module or the address
+        backing: the column `Backing`, what lies there according to the VADs, whatever the loader lists say:
+            `image`, `mapped`, `private`, `unmapped`, `none` (a kernel address in no module), `unloaded` or
+            `user` (a user address in the kernel); empty for a value that is no address
+    """
+
+    symbol: str
+    source: str
+    status: Status
+    backing: str
+
+
+IMAGE = "image"
+UNBACKED = frozenset(("private", "unmapped", "none", "unloaded"))
+"""The values of `Name.backing` that `--unbacked` selects."""
+
+ZERO = Name("<zero>", NONE, NOTHING, "")
+FUZZY = Name("<fuzzy>", NONE, NOTHING, "")
+FUZZY_FRAME = 0xFFFFFFFF
+PRIVATE = Name("<private>", NONE, NOTHING, "private")
+UNMAPPED = Name("<unmapped>", NONE, NOTHING, "unmapped")
+NO_MODULE = Name("<no-module>", NONE, NOTHING, "none")
+USER = Name("<user>", NONE, NOTHING, "user")
+LIST_INCOMPLETE = Name("<no-module>", NONE, status(Word.MODULE_LIST_INCOMPLETE), "none")
+UNLOADED_UNKNOWN = Name(
+    "<no-module>", NONE, status(Said(Word.CONTRADICTED, members=("MmUnloadedDrivers",))), "none"
+)
+"""A driver may have been here: how many were unloaded is known, and not where."""
+NOT_CANONICAL = Name("<unmapped>", NONE, status(Word.NOT_CANONICAL), "unmapped")
+VADS_INCOMPLETE = Name("<unmapped>", NONE, status(Word.VADS_INCOMPLETE), "unmapped")
+
+_BACKINGS = {
+    Word.NO_VAD: "unmapped",
+    Word.VAD_WITHOUT_FILE: "private",
+    Word.HEADERS_CONTRADICT_THE_LIST: "none",
+}
+"""Modules with these words are backed by what their VADs or headers say: lists may be forged."""
+
+_UNNAMED = status(Word.FILE_NAME_UNREADABLE)
+
+# The constructor of a NamedTuple would take a third of the time that naming an address takes.
+_name = tuple.__new__
+
+
+class Place:
+    """A range of addresses that all get the same name."""
+
+    __slots__ = ("_name",)
+
+    def __init__(self, name: Name) -> None:
+        self._name = name
+
+    def name(self, address: int, lookup: int) -> Name:
+        """Returns the name of an address.
+
+        Args:
+            address: the address that is written
+            lookup: the address that decides what is named: the same, or one byte lower for a return address
+        """
+        return self._name
+
+
+class Unsure(Place):
+    """Addresses of which it is unknown whether anything is there."""
+
+    __slots__ = ()
+
+
+class UnloadedPlace:
+    """A range in which a module was before it was unloaded."""
+
+    __slots__ = ("unloaded",)
+
+    def __init__(self, unloaded: Unloaded) -> None:
+        self.unloaded = unloaded
+
+    def name(self, address: int, lookup: int) -> Name:
+        label = text.module_name(self.unloaded.name)
+        offset = address - self.unloaded.start
+        return Name(f"<unloaded:{label}>+{offset:#x}", rules.UNLOADED, NOTHING, "unloaded")
+
+
+class MappedPlace:
+    """A mapping that no loader list has. Its file is looked up when one of its addresses is named."""
+
+    __slots__ = ("_file", "_read", "_start")
+
+    def __init__(self, start: int, read: Callable[[], Optional[str]]) -> None:
+        self._start = start
+        self._read: Optional[Callable[[], Optional[str]]] = read
+        self._file: Optional[str] = None
+
+    def name(self, address: int, lookup: int) -> Name:
+        if self._read is not None:
+            self._file, self._read = self._read(), None
+        if self._file == "":
+            return PRIVATE
+        said = _UNNAMED if self._file is None else NOTHING
+        file = self._file or "unknown"
+        return Name(f"<mapped:{file}>+{address - self._start:#x}", NONE, said, "mapped")
+
+
+class ModulePlace:
+    """A module; its index is made when one of its addresses is first named.
+
+    `reader` opens the image as the process has it; None: the kernel's modules are the same everywhere.
+    """
+
+    __slots__ = (
+        "_backing",
+        "_base",
+        "_check",
+        "_find",
+        "_load",
+        "_plain",
+        "_status",
+        "index",
+        "module",
+        "reader",
+    )
+
+    def __init__(
+        self,
+        module: Module,
+        load: Callable[[], ModuleIndex],
+        check: Optional[Callable[[], Optional[Word]]] = None,
+        reader: Optional[Callable[[], ImageReader]] = None,
+    ) -> None:
+        self.module = module
+        self.reader = reader
+        self._load = load
+        self._check = check
+        self._base = module.base
+        self._plain = module.name
+        self._status = NOTHING
+        self._backing = IMAGE
+        self.index: Optional[ModuleIndex] = None
+
+    def prepare(self) -> ModuleIndex:
+        """Returns the module's index, made at the first call."""
+        if self.index is None:
+            self.index = self._load()
+            checked = self._check() if self._check else None
+            self._status = status(self.module.status, checked, self.index.status)
+            backings = (_BACKINGS[said.word] for said in self._status if said.word in _BACKINGS)
+            self._backing = next(backings, IMAGE)
+            self._find = self.index.names.find
+        return self.index
+
+    def name(self, address: int, lookup: int) -> Name:
+        if self.index is None:
+            self.prepare()
+        base = self._base
+        label = self._find(lookup - base)
+        if label is None:
+            return _name(Name, (f"{self._plain}+{address - base:#x}", MODULE, self._status, self._backing))
+        rva, name, source = label
+        offset = address - base - rva
+        if offset > 0:
+            return _name(Name, (f"{self._plain}!{name}+{offset:#x}", source, self._status, self._backing))
+        return Name(
+            f"{self._plain}!{name}{offset:#x}" if offset else f"{self._plain}!{name}",
+            source,
+            self._status,
+            self._backing,
+        )
+
+
+class OverlapPlace:
+    """A place at which another module was before."""
+
+    __slots__ = ("place",)
+
+    def __init__(self, place: AnyPlace) -> None:
+        self.place = place
+
+    def name(self, address: int, lookup: int) -> Name:
+        name = self.place.name(address, lookup)
+        return name._replace(status=status(name.status, Word.OVERLAPS_AN_UNLOADED_MODULE))
+
+
+AnyPlace = Union[Place, UnloadedPlace, MappedPlace, ModulePlace, OverlapPlace]

@@ -1,0 +1,213 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""Names addresses: all plugins get `Symbol`, `Source` and `Status` of a frame from here.
+
+    symbolizer = Symbolizer(image)
+    names = symbolizer.names(space)
+    name = names.name(return_address)                   # looked up one byte back, written as itself
+    name = names.name(rip, return_address=False)        # the address of an interrupted instruction
+
+A return address is looked up one byte back, because a call may be the last instruction of a function: then
+the return address itself belongs to the next function.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from typing import Callable, Dict, List, NamedTuple, Optional, Tuple
+
+from volatility3.framework import constants
+
+from ..memory.image import AddressSpace, Image
+from ..process.spaces import AddressSpaces
+from .imagereader import ImageReader
+from .kernelmodules import Module
+from .moduleindex import ModuleIndex, ModuleIndexes
+from .pdbsymbols import PdbSymbols
+from .placemap import PlaceMap
+from .places import (
+    FUZZY,
+    FUZZY_FRAME,
+    NOT_CANONICAL,
+    UNBACKED,
+    ZERO,
+    AnyPlace,
+    ModulePlace,
+    Name,
+    OverlapPlace,
+)
+from .usermodules import ProcessModules
+
+__all__ = ["UNBACKED", "KnownModule", "Name", "SpaceNames", "Symbolizer"]
+
+
+MAX_KEPT = 1 << 18
+"""Places and named addresses that are kept of all processes together; those of the process that was asked for
+last are kept in any case. To find the places of a process again takes as long as to find them."""
+
+MAX_HELD = 1 << 19
+"""Exports of modules that only one process has: when so many are kept, the names of a process go."""
+
+
+class KnownModule(NamedTuple):
+    """A module of an address space, and the index of its image (by RVA).
+
+    `open` opens the image as the process has it; None for a module of the kernel.
+    """
+
+    module: Module
+    image: ModuleIndex
+    open: Optional[Callable[[], ImageReader]] = None
+
+
+class Symbolizer:
+    """Names the addresses of an image.
+
+    Args:
+        image: the image
+        fetch_symbols: let Volatility download the PDBs that it lacks; otherwise they are named in the log
+        progress_callback: told about downloads
+
+    Attributes:
+        image: the image
+        indexes: the module indexes, which also have the symbols and sections of modules
+        halves: where the user's half ends and the kernel's half starts
+    """
+
+    def __init__(
+        self,
+        image: Image,
+        fetch_symbols: bool = False,
+        progress_callback: constants.ProgressCallback = None,
+    ) -> None:
+        super().__init__()
+        pdbs = PdbSymbols(image, fetch_symbols, progress_callback, advise=True)
+        self.image = image
+        self.indexes = ModuleIndexes(image, pdbs)
+        self._map = PlaceMap(image, self.indexes)
+        self._names: Dict[Tuple[str, int], SpaceNames] = {}
+        self._kernel_names: Optional[SpaceNames] = None
+        self.halves = self._map.halves
+
+    def names(self, space: AddressSpace) -> SpaceNames:
+        """Returns the names of an address space; both halves of a WoW64 process have the same.
+
+        The names of the kernel and of the last few processes are kept. If the _EPROCESS of a process is not
+        known, only the modules in the loader lists of its PEB are known.
+
+        Raises (here, or when the first address is named):
+            tables.MissingTableError: one of our symbol tables is missing
+        """
+        if space.kernel:
+            if self._kernel_names is None:
+                self._kernel_names = SpaceNames(self, space)
+            return self._kernel_names
+        key = (space.layer_name, space.eprocess or space.peb)
+        if key not in self._names:
+            while self._names and (
+                sum(len(names) for names in self._names.values()) > MAX_KEPT or self._held() > MAX_HELD
+            ):
+                del self._names[next(iter(self._names))]
+            self._names[key] = SpaceNames(self, space)
+        return self._names[key]
+
+    def kept(self) -> List[SpaceNames]:
+        """Returns the names that are kept: `names` returns the same object for their address spaces."""
+        kernel = [] if self._kernel_names is None else [self._kernel_names]
+        return [*kernel, *self._names.values()]
+
+    def places(self, space: AddressSpace) -> Tuple[List[int], List[AnyPlace], Optional[ProcessModules]]:
+        """Returns the places of an address space: their start addresses, and the places in the same order.
+
+        Of a process also the modules and VADs of which its places are made.
+        """
+        spans, process = self._map.kernel(), None
+        if not space.kernel:
+            own, process = self._map.process(self._halves(space))
+            spans = own + spans
+        return (*self._map.fill(spans, space.kernel), process)
+
+    def _held(self) -> int:
+        """Returns how many exports of modules that only one process has are kept with the names."""
+        return sum(self.indexes.held(layer_name) for layer_name, _ in self._names)
+
+    def _halves(self, space: AddressSpace) -> List[AddressSpace]:
+        """Returns both halves of a WoW64 process, or the only address space of another process."""
+        if not space.eprocess:
+            return [space]
+        return list(AddressSpaces.list_spaces(self.image, offset=space.eprocess)) or [space]
+
+
+class SpaceNames:
+    """The names of one address space, made by `Symbolizer.names`. Every address gets a name."""
+
+    __slots__ = ("_exact", "_places", "_process", "_returns", "_space", "_starts", "_symbolizer")
+
+    def __init__(self, symbolizer: Symbolizer, space: AddressSpace) -> None:
+        self._symbolizer = symbolizer
+        self._space = space
+        self._starts: List[int] = []
+        self._places: List[AnyPlace] = []
+        self._process: Optional[ProcessModules] = None
+        self._exact: Dict[int, Name] = {0: ZERO, FUZZY_FRAME: FUZZY}
+        self._returns: Dict[int, Name] = dict(self._exact)
+        halves = symbolizer.halves
+        if halves.user_end < halves.kernel_start:
+            # One byte lower would be in the other half.
+            self._returns[halves.user_end] = NOT_CANONICAL
+
+    def __len__(self) -> int:
+        """Returns how many places and named addresses are kept."""
+        return len(self._starts) + len(self._exact) + len(self._returns)
+
+    def name(self, address: int, return_address: bool = True) -> Name:
+        """Returns the name of an address.
+
+        Args:
+            address: canonical, as Windows stores it
+            return_address: False for the address of an instruction that was interrupted
+        """
+        memo = self._returns if return_address else self._exact
+        name = memo.get(address)
+        if name is None:
+            if not self._starts:
+                self._prepare()
+            lookup = address - 1 if return_address else address
+            place = self._places[bisect_right(self._starts, lookup) - 1]
+            name = memo[address] = place.name(address, lookup)
+        return name
+
+    def module_at(self, address: int) -> Optional[KnownModule]:
+        """Returns the module that holds exactly this address (not one byte back), or None."""
+        place = self._place(address)
+        place = place.place if isinstance(place, OverlapPlace) else place
+        return _known(place) if isinstance(place, ModulePlace) else None
+
+    def modules(self, name: str) -> List[KnownModule]:
+        """Returns the modules with a name. A WoW64 process may have two of one name, such as `ntdll`."""
+        self._prepare()
+        found: Dict[int, KnownModule] = {}
+        for place in self._places:
+            place = place.place if isinstance(place, OverlapPlace) else place
+            if isinstance(place, ModulePlace) and place.module.name.lower() == name.lower():
+                found[place.module.base] = _known(place)
+        return list(found.values())
+
+    @property
+    def process(self) -> Optional[ProcessModules]:
+        """The modules and VADs of the process; None for the kernel."""
+        self._prepare()
+        return self._process
+
+    def _place(self, address: int) -> AnyPlace:
+        if not self._starts:
+            self._prepare()
+        return self._places[bisect_right(self._starts, address) - 1]
+
+    def _prepare(self) -> None:
+        if not self._starts:
+            self._starts, self._places, self._process = self._symbolizer.places(self._space)
+
+
+def _known(place: ModulePlace) -> KnownModule:
+    return KnownModule(place.module, place.prepare(), place.reader)

@@ -1,0 +1,155 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""Unloaded modules: drivers (MmUnloadedDrivers) and the DLLs of a process (ntdll's unload events)."""
+
+from __future__ import annotations
+
+import logging
+from typing import Iterator, List, NamedTuple, Tuple
+
+from ..memory import tables
+from ..memory.decode.memo import Memo
+from ..memory.decode.memory import Memory
+from ..memory.image import ARCHES, Image
+from .decode import pe, unloadevents
+from .decode.unloadevents import EventLayout, UnloadEvent
+from .decode.unwindinfo import Bytes
+from .imagereader import ImageReader
+from .moduleindex import ModuleIndex
+
+vollog = logging.getLogger(__name__)
+
+MAX_NAME = 0x208
+MAX_DRIVER = 1 << 28
+DRIVERS = 50
+"""MI_UNLOADED_DRIVERS: the number of elements of the ring of _UNLOADED_DRIVERS, the same in every version."""
+
+_RING = "RtlpUnloadEventTrace"
+_RING_EX = "RtlpUnloadEventTraceEx"
+
+
+class Unloaded(NamedTuple):
+    """A range, `end` exclusive, in which a module was before it was unloaded."""
+
+    start: int
+    end: int
+    name: str
+
+
+def drivers(image: Image, kernel_start: int) -> Tuple[List[Unloaded], bool]:
+    """Returns the drivers that the kernel remembers having unloaded, the latest first; and whether there is a
+    list of them, or none was unloaded.
+
+    Args:
+        image: the image
+        kernel_start: the first kernel address; ranges below it are not believed
+
+    Raises:
+        tables.MissingTableError: when our symbol table is missing
+    """
+    symbol = image.symbol("MmUnloadedDrivers")
+    memory = image.memory(image.kernel)
+    array = None if symbol is None else memory.pointer(symbol)
+    if not array:
+        last = image.symbol("MmLastUnloadedDriver")
+        whole = last is None or not memory.number(last, 4)
+        if not whole:
+            vollog.warning(
+                "contradicted: MmUnloadedDrivers: drivers were unloaded (MmLastUnloadedDriver says so), and "
+                "no list of them is left"
+            )
+        return [], whole
+    driver = image.process_types(image.pointer_size)["_UNLOADED_DRIVERS"]
+    name = driver.offset("Name")
+    values = driver.reader("StartAddress", "EndAddress", "CurrentTime")
+    found: List[Tuple[int, Unloaded]] = []
+    held = memory.load(array, DRIVERS * driver.size)
+    for index in range(DRIVERS):
+        data = held.read(array + index * driver.size, driver.size)
+        if data is None:
+            continue
+        start, end, time = values(data, 0)
+        if kernel_start <= start < end <= start + MAX_DRIVER:
+            label = memory.unicode_string(bytes(data[name:]), MAX_NAME)
+            found.append((time, Unloaded(start, end, label or "")))
+    return [unloaded for _, unloaded in sorted(found, key=lambda each: each[0], reverse=True)], True
+
+
+class UnloadedDlls:
+    """Finds the unload events of processes: by the symbol of the ring or, without symbols, by its content."""
+
+    def __init__(self, image: Image) -> None:
+        self._image = image
+        self._layouts: Memo[int, List[EventLayout]] = Memo(self._read_layouts)
+
+    def find(
+        self, reader: ImageReader, pointer_size: int, index: ModuleIndex, user_end: int
+    ) -> List[Unloaded]:
+        """Returns the DLLs that a process remembers having unloaded, the latest first.
+
+        Args:
+            reader: an ntdll of the process
+            pointer_size: bytes of a pointer of this ntdll: 4 or 8
+            index: the module index of this ntdll
+            user_end: the first address above the user's half
+
+        Raises:
+            tables.MissingTableError: when our symbol tables are missing
+        """
+        layouts = self._layouts[pointer_size]
+        memory = self._image.memory_of(reader.layer_name, pointer_size)
+        events = self._ring(reader, layouts, index, user_end)
+        events += _ring_ex(memory, reader.base, layouts, index, user_end)
+        events.sort(key=lambda event: event.sequence, reverse=True)
+        unique = dict.fromkeys(Unloaded(event.base, event.base + event.size, event.name) for event in events)
+        return list(unique)
+
+    def _read_layouts(self, pointer_size: int) -> List[EventLayout]:
+        """Returns the layouts of the events, the newest first."""
+        arch = ARCHES[pointer_size]
+        names = [f"unload-{version}-{arch}" for version in tables.generations("unload", arch)]
+        return [EventLayout(self._image.our_types(name)["_RTL_UNLOAD_EVENT_TRACE"]) for name in names]
+
+    def _ring(
+        self, reader: ImageReader, layouts: List[EventLayout], index: ModuleIndex, user_end: int
+    ) -> List[UnloadEvent]:
+        rva = index.symbols.rva_of(_RING) if index.symbols is not None else None
+        if rva is not None:
+            # Vista added the second ring and the larger element together.
+            later = index.symbols is not None and index.symbols.rva_of(_RING_EX) is not None
+            layout = layouts[0 if later else -1]
+            data = reader.read(rva, unloadevents.EVENTS * layout.size)
+            return [] if data is None else unloadevents.salvage_events(data, layout, user_end)
+        for found in _candidates(reader, layouts, index, user_end):
+            for layout in layouts:
+                ring = found[: unloadevents.EVENTS * layout.size]
+                events = unloadevents.read_events(ring, layout, user_end)
+                if events:
+                    return events
+        return []
+
+
+def _candidates(
+    reader: ImageReader, layouts: List[EventLayout], index: ModuleIndex, user_end: int
+) -> Iterator[Bytes]:
+    """Yields what in ntdll's writable data may be the ring."""
+    largest = unloadevents.EVENTS * max(layout.size for layout in layouts)
+    for section in index.headers.sections if index.headers is not None else ():
+        if not section.characteristics & pe.MEM_WRITE:
+            continue
+        for _, run in reader.load(section.start, section.end - section.start).runs:
+            view = memoryview(run)
+            for offset in unloadevents.find_ring(view, layouts, user_end):
+                yield view[offset : offset + largest]
+
+
+def _ring_ex(
+    memory: Memory, base: int, layouts: List[EventLayout], index: ModuleIndex, user_end: int
+) -> List[UnloadEvent]:
+    """Reads the larger ring, which can be found only by its symbol."""
+    rva = index.symbols.rva_of(_RING_EX) if index.symbols is not None else None
+    ring = memory.pointer(base + rva) if rva is not None else None
+    if not ring or ring >= user_end:
+        return []
+    data = memory.read(ring, unloadevents.EVENTS_EX * layouts[0].size)
+    return [] if data is None else unloadevents.salvage_events(memoryview(data), layouts[0], user_end)

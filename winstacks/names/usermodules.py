@@ -1,0 +1,160 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""The modules of a process, from its loader lists and its VADs, and where the two disagree."""
+
+from __future__ import annotations
+
+import bisect
+from typing import Dict, List, NamedTuple, Optional, Sequence, Set, Tuple
+
+from ..memory.decode import text
+from ..memory.decode.pagetable import PAGE_SIZE
+from ..memory.decode.status import NOTHING, Said, Status, Word, status
+from ..memory.image import AddressSpace, Image
+from ..process.sections import ImageSections, SectionView
+from ..process.vads import Vad, Vads
+from .decode.pe import MAX_IMAGE
+from .kernelmodules import Module, mark_overlaps
+from .loaderlists import LoaderEntry, LoaderLists
+
+_BOTH_ORDERS = 3
+
+
+GRANULARITY = 0x10000
+"""What the addresses at which Windows maps images are multiples of."""
+
+
+class ProcessModules(NamedTuple):
+    """The modules of a process and its VADs, by address.
+
+    Attributes:
+        modules: the modules
+        vads: the VADs
+        vads_whole: whether the whole tree of these could be read
+        ntdlls: the ntdll modules, by pointer size
+        entries: the loader's entry of each module that has one, and the half in whose lists it is, by base
+    """
+
+    modules: List[Module]
+    vads: List[Vad]
+    vads_whole: bool
+    ntdlls: Dict[int, Module]
+    entries: Dict[int, Tuple[AddressSpace, LoaderEntry]]
+
+
+class UserModules:
+    """Lists the modules of processes. Made as `image.part(UserModules)`."""
+
+    def __init__(self, image: Image) -> None:
+        self._lists = image.part(LoaderLists)
+        self._vads = image.part(Vads)
+        self._sections = image.part(ImageSections)
+
+    def list_modules(self, halves: Sequence[AddressSpace], user_end: int) -> ProcessModules:
+        """Returns the modules of a process.
+
+        Each entry of a loader list is a module. It ends where the VAD at its base ends, because a process may
+        write any size into its lists. If a list could not be read to its end, or has an impossible entry,
+        then an image that only the VADs know may have been on it: it counts as a module, and its status says
+        so.
+
+        Args:
+            halves: the process's native space and, in a WoW64 process, its 32-bit one
+            user_end: the first address above the user's half
+
+        Raises:
+            tables.MissingTableError: when our symbol table of user mode is missing
+        """
+        vads, vads_whole = self._vads.list_vads(halves[0])
+        vads = sorted(vad for vad in vads if vad.start < vad.end <= user_end)
+        found: Dict[int, Module] = {}
+        ntdlls: Dict[int, Module] = {}
+        known: Dict[int, Tuple[AddressSpace, LoaderEntry]] = {}
+        lists_whole = True
+        for half in halves:
+            entries, complete = self._lists.of_process(half)
+            lists_whole = lists_whole and complete
+            bases: Set[int] = set()
+            for entry in entries:
+                if entry.base + entry.size > user_end or entry.size > MAX_IMAGE:
+                    lists_whole = False
+                    continue
+                said = _status(entry, complete, vads if vads_whole else None)
+                # No image begins there, or two would: the entry may be that of one which only the VADs know.
+                lists_whole = lists_whole and not entry.base % GRANULARITY and entry.base not in bases
+                bases.add(entry.base)
+                size, differs = _size(entry, vads)
+                said = status(said, differs)
+                name = entry.name or self._file_at(entry.base, vads)
+                module = found.setdefault(entry.base, _module(entry.base, size, name, said))
+                known.setdefault(entry.base, (half, entry))
+                if module.name.lower() == "ntdll":
+                    ntdlls.setdefault(half.pointer_size, module)
+        if not lists_whole:
+            for module in self._unlisted(vads):
+                found.setdefault(module.base, module)
+        return ProcessModules(mark_overlaps(found.values()), vads, vads_whole, ntdlls, known)
+
+    def view(self, module: Module, vads: Sequence[Vad]) -> Optional[SectionView]:
+        """Returns the section of a module by the VAD at its base, None if it has none."""
+        return self._sections.of(vad_at(vads, module.base))
+
+    def file_status(self, module: Module, vads: Sequence[Vad]) -> Optional[Word]:
+        """Returns the status of a module of the loader lists, by the file that the VADs map there."""
+        vad = vad_at(vads, module.base)
+        path = self._vads.file_name(vad.control_area) if vad is not None and vad.control_area else None
+        if path is None:
+            return None
+        if not path:
+            return Word.VAD_WITHOUT_FILE
+        same = text.file_name(path).lower() == module.file.lower()
+        return None if same else Word.VAD_OF_ANOTHER_FILE
+
+    def file_name(self, vad: Vad) -> Optional[str]:
+        """Returns the name of the file that backs a mapping; "" if none does, None if unreadable."""
+        path = self._vads.file_name(vad.control_area)
+        return text.file_name(path) if path else path
+
+    def _file_at(self, base: int, vads: Sequence[Vad]) -> str:
+        """Returns the file whose image is mapped at an address, where the loader's name is not readable."""
+        vad = vad_at(vads, base)
+        mapped = vad is not None and vad.image and vad.start == base
+        return (self._vads.file_name(vad.control_area) or "") if vad is not None and mapped else ""
+
+    def _unlisted(self, vads: Sequence[Vad]) -> List[Module]:
+        images = [vad for vad in vads if vad.image]
+        named = ((vad, self._vads.file_name(vad.control_area)) for vad in images)
+        said = status(Word.NO_LOADER_LIST)
+        return [_module(vad.start, vad.end - vad.start, path, said) for vad, path in named if path]
+
+
+def vad_at(vads: Sequence[Vad], address: int) -> Optional[Vad]:
+    """Returns the VAD that holds an address, from VADs sorted by address; None if there is none."""
+    index = bisect.bisect_right(vads, (address, 1 << 64)) - 1
+    return vads[index] if index >= 0 and address < vads[index].end else None
+
+
+def _module(base: int, size: int, path: str, said: Status) -> Module:
+    return Module(base, size, text.module_name(path), text.file_name(path), said)
+
+
+def _size(entry: LoaderEntry, vads: Sequence[Vad]) -> Tuple[int, Status]:
+    """Returns the size of a module as far as its VAD reaches, and what is wrong with that in its entry."""
+    vad = vad_at(vads, entry.base)
+    if vad is None:
+        return entry.size, NOTHING
+    room = vad.end - entry.base
+    if not vad.image or vad.start != entry.base or -(-entry.size // PAGE_SIZE) * PAGE_SIZE == room:
+        return min(entry.size, room), NOTHING
+    return room, status(Said(Word.CONTRADICTED, members=("SizeOfImage",)))
+
+
+def _status(entry: LoaderEntry, lists_whole: bool, vads: Optional[Sequence[Vad]]) -> Status:
+    said = status(Word.PARTLY_UNLINKED) if lists_whole and entry.orders != _BOTH_ORDERS else NOTHING
+    if vads is not None:
+        vad = vad_at(vads, entry.base)
+        if vad is None:
+            said = status(said, Word.NO_VAD)
+        elif not vad.control_area:
+            said = status(said, Word.VAD_WITHOUT_FILE)
+    return said

@@ -1,0 +1,298 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""Lists who took and dropped references to the objects that the Object Manager traces."""
+
+from __future__ import annotations
+
+from typing import Dict, Iterator, NamedTuple, Optional, Set, Tuple, Union
+
+from ..memory import bulk
+from ..memory.decode import text
+from ..memory.decode.memory import WINDOW, Memory, Windows
+from ..memory.decode.status import NOTHING, Said, Status, Word, status
+from ..memory.decode.structure import MissingMemberError
+from ..memory.image import Image
+from ..process.handletables import HandleTables
+from ..process.objectheaders import ObjectInfo, Objects
+from ..process.processlist import CidTable, ProcessList
+from .decode import objecttrace
+from .decode.objecttrace import RefDecoder, RefEvent, RefInfo, StackTableDecoder
+
+MAX_OBJECTS = 1 << 20
+MAX_BEHIND = 1 << 12
+"""The most events of an object that are looked for behind those that it counts."""
+MAX_EVENTS = 1 << 22
+"""The most events that are read of one image. Windows keeps them in nonpaged pool, 12 bytes each."""
+
+REFERENCE, DEREFERENCE = "reference", "dereference"
+
+_OBJECTS, _STACKS = "ObpObjectTable", "ObpStackTable"
+_LATER = "_RTL_STACKDB_CONTEXT"
+"""17763 and later have this type; since build 28000 the traces of objects are kept in it."""
+
+
+class ObjectEvent(NamedTuple):
+    """An event of a traced object, or what stands for those that cannot be read.
+
+    Attributes:
+        object: the object; None if it is not known
+        process: name of the process that made the object, as the trace keeps it; None if it is not known
+        event: `reference` or `dereference`; empty in a row without an event
+        num_traces: references taken or dropped; None in a row without an event
+        tag: the tag of the reference; None before 7
+        sequence: number of the event, counted over all objects
+        frames: canonical, innermost first
+        status: what is wrong with the event; empty if nothing is
+        full: there are as many frames as Windows keeps: outer ones may be missing
+    """
+
+    object: Optional[ObjectInfo] = None
+    process: Optional[str] = None
+    event: str = ""
+    num_traces: Optional[int] = None
+    tag: Optional[str] = None
+    sequence: Optional[int] = None
+    frames: Tuple[int, ...] = ()
+    status: Status = NOTHING
+    full: bool = False
+
+
+class ObjectTraceLister:
+    """Lists the reference traces of objects.
+
+    Args:
+        image: the image
+    """
+
+    def __init__(self, image: Image) -> None:
+        super().__init__()
+        self._image = image
+
+    def list_events(self) -> Iterator[ObjectEvent]:
+        """Yields the events, object by object, and those of an object in the order in which they happened.
+
+        Only the form of Vista SP1 to build 26100 is read. For another form there is one row, whose status
+        names the form.
+        """
+        image = self._image
+        known = objecttrace.described(image.types)
+        symbol = image.symbol(_OBJECTS)
+        if symbol is None:
+            yield _nothing(Word.NO_SYMBOL if known else self._other_form())
+            return
+        memory = image.memory(image.kernel)
+        table, place = memory.pointer(symbol), image.symbol(_STACKS)
+        stacks = None if place is None else memory.pointer(place)
+        if table is None:
+            yield _nothing(Word.UNREADABLE)
+        elif (table or stacks) and (not known or place is None):
+            yield _nothing(self._other_form())
+        elif table or stacks:
+            if not table:
+                yield _nothing(Said(Word.CONTRADICTED, members=(_OBJECTS,)))
+            yield from _Refs(image, stacks).events(table)
+
+    def _other_form(self) -> Word:
+        return Word.LATER_FORM if self._image.types.has(_LATER) else Word.EARLIER_FORM
+
+
+class _Refs:
+    """The table of traced objects.
+
+    Args:
+        image: the image
+        stacks: address of the table of traces; 0 or None if there is none
+    """
+
+    def __init__(self, image: Image, stacks: Optional[int]) -> None:
+        self._pointer_size = image.pointer_size
+        self._memory = Memory(Windows(image.reader(image.kernel.layer_name), WINDOW), image.pointer_size)
+        self._decoder = RefDecoder(image.types)
+        self._objects = image.part(Objects)
+        self._stacks = _Stacks(self._memory, stacks, StackTableDecoder(image.types, image.pointer_size))
+        self._seen: Set[int] = set()
+        self._image = image
+        self._headers: Set[int] = set()
+        self._claims = bulk.PhysicalClaims(image.layer)
+        self._events_left = MAX_EVENTS
+
+    def events(self, table: int) -> Iterator[ObjectEvent]:
+        """Yields the events of all objects, and a row for events that cannot be read or are beyond the limit.
+
+        Args:
+            table: address of the array of chains; 0 if the kernel says that it has none
+        """
+        size = self._pointer_size
+        extents = self._memory.load(table, objecttrace.OBJECT_BUCKETS * size)
+        unreadable = 0
+        for bucket in range(objecttrace.OBJECT_BUCKETS if table else 0):
+            head = extents.read(table + bucket * size, size)
+            if head is None:
+                unreadable += 1
+            else:
+                yield from self._chain(bucket, int.from_bytes(head, "little"))
+        if unreadable:
+            yield _nothing(Said(Word.BUCKETS_UNREADABLE, unreadable))
+        yield from self._strangers()
+        if not self._events_left:
+            yield _nothing(Word.EVENT_LIMIT)
+
+    def _strangers(self) -> Iterator[ObjectEvent]:
+        """Yields a row for each object whose header says that it is traced, and that no chain has.
+
+        The objects are all processes and threads, and those that the handles of the processes name. If the
+        list of processes is damaged, a row says so.
+        """
+        listed = self._image.part(ProcessList).status
+        if listed:
+            yield ObjectEvent(status=listed)
+        for header in dict.fromkeys(_objects(self._image, self._objects)):
+            if header not in self._headers and self._objects.traced(header):
+                yield ObjectEvent(self._objects.describe(header), status=status(Word.IN_NO_CHAIN))
+
+    def _chain(self, bucket: int, address: int) -> Iterator[ObjectEvent]:
+        while address and self._events_left:
+            if address in self._seen or len(self._seen) >= MAX_OBJECTS:
+                yield _nothing(Word.CHAIN_LEADS_BACK)
+                return
+            self._seen.add(address)
+            data = self._memory.read(address, self._decoder.stack_info)
+            if data is None:
+                yield _nothing(Said(Word.BUCKET_UNREADABLE, bucket))
+                return
+            info = self._decoder.info(data)
+            yield from self._object(bucket, address, info)
+            address = info.next_ref
+
+    def _object(self, bucket: int, address: int, info: RefInfo) -> Iterator[ObjectEvent]:
+        """Yields the events of an object; an object without events gets a row, too."""
+        thing = self._objects.describe(info.object_header)
+        self._headers.add(info.object_header)
+        process = text.cell(info.image_file_name.decode("latin-1"))
+        used = self._used(address + self._decoder.stack_info, info)
+        wanted = min(used, info.max_stacks)
+        size = self._decoder.event_size
+        start = address + self._decoder.stack_info
+        end = self._claims.claim(address, start + min(wanted, self._events_left) * size)
+        count = max(end - start, 0) // size
+        self._events_left -= count
+        why = Word.EVENTS_OVERLAP if self._events_left else Word.EVENTS_NOT_READ
+        said = status(
+            thing.status,
+            Word.NO_LONGER_TRACED if self._objects.traced(info.object_header) is False else None,
+            Word.BUCKET if self._strays(bucket, thing, info) else None,
+            Said(Word.CONTRADICTED, members=("NextPos",)) if used != info.next_pos else None,
+            Word.TOO_MANY_EVENTS if info.next_pos > info.max_stacks else None,
+            Said(why, wanted - count) if count < wanted else None,
+        )
+        extents = self._memory.load(start, count * size)
+        unreadable = 0
+        for number in range(count):
+            data = extents.read(start + number * size, size)
+            if data is None:
+                unreadable += 1
+            else:
+                (event,) = self._decoder.events(data)
+                yield self._event(thing, process, event, said)
+        if unreadable or not count:
+            lost = Said(Word.EVENTS_UNREADABLE, unreadable) if unreadable else None
+            yield ObjectEvent(thing, process, status=status(said, lost))
+
+    def _used(self, start: int, info: RefInfo) -> int:
+        """Returns how many events an object has: more than NextPos where plain events lie behind it."""
+        size, used = self._decoder.event_size, info.next_pos
+        before: Optional[RefEvent] = None
+        if 0 < used < info.max_stacks:
+            data = self._memory.read(start + (used - 1) * size, size)
+            before = next(self._decoder.events(data or b""), None)
+        while used < min(info.max_stacks, MAX_BEHIND + info.next_pos):
+            data = self._memory.read(start + used * size, size)
+            event = next(self._decoder.events(data or b""), None)
+            if event is None or not self._decoder.plausible(event, before, self._stacks.count):
+                break
+            before = event
+            used += 1
+        return used
+
+    def _event(self, thing: ObjectInfo, process: str, event: RefEvent, said: Status) -> ObjectEvent:
+        frames, missing = self._stacks.stack(event.trace)
+        return ObjectEvent(
+            thing,
+            process,
+            REFERENCE if event.reference else DEREFERENCE,
+            event.num_traces,
+            None if event.tag is None else text.cell(objecttrace.tag_text(event.tag)),
+            event.sequence,
+            frames,
+            status(said, missing),
+            bool(frames) and len(frames) >= self._stacks.max_depth,
+        )
+
+    def _strays(self, bucket: int, thing: ObjectInfo, info: RefInfo) -> bool:
+        """Tells whether an object is not in the chain of its address; known for 64-bit kernels only."""
+        body_offset = thing.body - info.object_header
+        return self._pointer_size == 8 and objecttrace.bucket_of(info.object_header, body_offset) != bucket
+
+
+class _Stacks:
+    """Reads traces by number, each once.
+
+    Args:
+        memory: the kernel's memory
+        address: address of the table; 0 or None if there is none
+        decoder: decodes the table and its traces
+    """
+
+    def __init__(self, memory: Memory, address: Optional[int], decoder: StackTableDecoder) -> None:
+        self._memory = memory
+        self._decoder = decoder
+        self._known: Dict[int, Tuple[Tuple[int, ...], Optional[Word]]] = {}
+        data = memory.read(address, decoder.header_size) if address else None
+        self._table = None if data is None else decoder.table(data)
+
+    @property
+    def max_depth(self) -> int:
+        """The most frames that Windows keeps of a stack."""
+        return self._decoder.max_depth
+
+    @property
+    def count(self) -> int:
+        """How many traces there are; 0 if the table cannot be read."""
+        return 0 if self._table is None else self._table[0]
+
+    def stack(self, number: int) -> Tuple[Tuple[int, ...], Optional[Word]]:
+        """Returns the frames of a trace, innermost first, and a status that says why there are none."""
+        if number not in self._known:
+            self._known[number] = self._read(number)
+        return self._known[number]
+
+    def _read(self, number: int) -> Tuple[Tuple[int, ...], Optional[Word]]:
+        if self._table is None:
+            return (), Word.NO_STACK_TABLE
+        address = self._decoder.locate(*self._table, number)
+        if address is None:
+            return (), Word.NO_SUCH_TRACE
+        data = self._memory.read(address, self._decoder.trace_size)
+        return ((), Word.TRACE_UNREADABLE) if data is None else (self._decoder.trace(data), None)
+
+
+def _objects(image: Image, objects: Objects) -> Iterator[int]:
+    """Yields the addresses of the headers of the objects that can be found without the tables of traces."""
+    ids = image.part(CidTable)
+    listed = [each.eprocess for each in image.part(ProcessList).processes()]
+    for body in (*listed, *ids.processes, *ids.threads):
+        yield objects.header_of(body)
+    try:
+        tables = image.part(HandleTables)
+    except MissingMemberError:
+        return
+    for eprocess in listed:
+        table = tables.of(eprocess) or tables.listed(eprocess)
+        for entry in tables.entries(table) if table is not None and table.address else ():
+            if entry is not None:
+                yield entry.object_header
+
+
+def _nothing(*said: Union[Word, Said]) -> ObjectEvent:
+    """Returns the row that stands for events that cannot be read."""
+    return ObjectEvent(status=status(*said))

@@ -1,0 +1,160 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""Builders of the plugins' options, and the words that options take: all that a plugin imports at start."""
+
+from __future__ import annotations
+
+from typing import List
+
+from volatility3.framework import interfaces
+from volatility3.framework.configuration import requirements
+from volatility3.plugins.windows import psscan, thrdscan
+
+CHECKS = (
+    "unbacked",
+    "history_unbacked",
+    "kernel_no_module",
+    "kernel_unloaded",
+    "hidden",
+    "not_executable",
+    "foreign_handle",
+    "context_on_stack",
+    "start_mismatch",
+    "debug_registers",
+    "syscall_outside",
+    "truncated",
+    "wait_in_dispatcher",
+    "no_call",
+    "gadget",
+    "modified_code",
+    "module_mismatch",
+    "shadow_stack",
+)
+"""The words of --check: the names of all checks, and of their modules in `findings`. Of findings that are equally
+severe and sure those of an earlier check come first."""
+
+SEVERITIES = ("high", "medium", "low")
+"""How much a finding matters, the worst first: the words of --severity."""
+
+KINDS = ("kernel", "user", "wow64", "std", "heaplog", "heap", "lock", "handle", "object")
+"""The words of --kinds. `flat/decode/schema.py` says what each kind of stacks is."""
+
+FORMATS = {"html": ".html", "speedscope": ".speedscope.json", "folded": ".folded"}
+"""The words of --format, and how the names of the files end."""
+
+
+def kernel() -> List[interfaces.configuration.RequirementInterface]:
+    """Returns the requirements of a plugin that reads the image of a Windows kernel."""
+    return [
+        requirements.ModuleRequirement(
+            name="kernel", description="Windows kernel", architectures=["Intel32", "Intel64"]
+        ),
+        requirements.VersionRequirement(name="psscan", component=psscan.PsScan, version=(2, 0, 0)),
+        switch("scan_processes", "Add the processes that only a pool scan finds"),
+    ]
+
+
+def thread_scan() -> interfaces.configuration.RequirementInterface:
+    """Returns the requirement of Volatility's pool scan for threads."""
+    return requirements.VersionRequirement(name="thrdscan", component=thrdscan.ThrdScan, version=(2, 0, 0))
+
+
+def pid(zero_means: str = "") -> interfaces.configuration.RequirementInterface:
+    """Returns the option --pid.
+
+    Args:
+        zero_means: what the plugin takes process ID 0 for; empty where 0 has no meaning of its own
+    """
+    also = f", 0 for {zero_means}" if zero_means else ""
+    return numbers("pid", f"Process IDs to include{also} (all other processes are excluded)")
+
+
+def tid() -> interfaces.configuration.RequirementInterface:
+    """Returns the option --tid."""
+    return numbers("tid", "Thread IDs to include (all other threads are excluded)")
+
+
+def numbers(name: str, description: str) -> interfaces.configuration.RequirementInterface:
+    """Returns an option that takes a list of numbers."""
+    return requirements.ListRequirement(name=name, element_type=int, description=description, optional=True)
+
+
+def offset() -> interfaces.configuration.RequirementInterface:
+    """Returns the option --offset."""
+    return requirements.IntRequirement(
+        name="offset",
+        description="Virtual or physical address of an _EPROCESS that no list holds",
+        optional=True,
+    )
+
+
+def switch(name: str, description: str) -> interfaces.configuration.RequirementInterface:
+    """Returns an option that is on or off."""
+    return requirements.BooleanRequirement(name=name, description=description, default=False, optional=True)
+
+
+def selecting(things: str) -> List[interfaces.configuration.RequirementInterface]:
+    """Returns the options --find and --unbacked.
+
+    Args:
+        things: what the plugin lists, in plural, such as `events`
+    """
+    return [
+        requirements.StringRequirement(
+            name="find",
+            description=f"Show only {things} with a frame whose Symbol matches this glob; "
+            "one without ! is tried as *!GLOB too",
+            optional=True,
+        ),
+        switch("unbacked", f"Show only {things} with a frame that no image and no mapped file backs"),
+    ]
+
+
+def fetch_symbols() -> interfaces.configuration.RequirementInterface:
+    """Returns the option --fetch-symbols."""
+    return switch("fetch_symbols", "Let Volatility download the symbols that it lacks")
+
+
+def fold() -> interfaces.configuration.RequirementInterface:
+    """Returns the option --fold."""
+    return switch("fold", "Show no frame rows, but each stack in one string (column Stack)")
+
+
+def brief() -> interfaces.configuration.RequirementInterface:
+    """Returns the option --brief."""
+    return switch(
+        "brief",
+        "Show only keys, Symbol or Stack, and Status, in 120 columns with -r pretty; what is long is "
+        "cut, except with -r json and -r jsonl",
+    )
+
+
+def stack_list(things: str) -> List[interfaces.configuration.RequirementInterface]:
+    """Returns the options of a plugin that lists every stack of an image.
+
+    Args:
+        things: what the plugin lists, in plural
+    """
+    return [
+        *kernel(),
+        thread_scan(),
+        requirements.ListRequirement(
+            name="kinds",
+            element_type=str,
+            description=f"Show only {things} of these kinds: {', '.join(KINDS)}",
+            optional=True,
+        ),
+        pid(zero_means="the kernel"),
+        tid(),
+        *selecting(things),
+        switch("carve", "Add freed and orphan traces, and databases that no pointer leads to"),
+        switch("scan_stacks", "Add the stacks from trap frames that only a scan of the kernel stacks finds"),
+        switch("scan_threads", "Add the threads that only a pool scan finds"),
+        switch("processors", "Add the stacks of processors that were idle"),
+        fetch_symbols(),
+    ]
+
+
+def sha256() -> interfaces.configuration.RequirementInterface:
+    """Returns the option --sha256."""
+    return switch("sha256", "Read all files of the image for their SHA-256 (in windows.traces with --dump)")

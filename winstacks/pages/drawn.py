@@ -1,0 +1,106 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""What of a stack is drawn: the names of its frames, how they look, and how much it weighs.
+
+Of all modules of this room only this one knows the stacks of `flat`.
+"""
+
+from __future__ import annotations
+
+from typing import Dict, List, NamedTuple, Sequence, Set, Tuple
+
+from ..flat.decode.schema import SCAN, THREAD_KINDS
+from ..flat.frames import FlatFrame, OfFrames
+from ..flat.stack import FlatStack
+from ..names.decode.rules import UNLOADED as UNLOADED_BACKING
+from .prefixes import MAX_KEPT, Prefixes
+
+COUNT, BYTES, THREADS = "count", "bytes", "threads"
+WEIGHTS: Dict[str, str] = {COUNT: "stacks", BYTES: "bytes", THREADS: "threads"}
+"""What a weight can be, and what it counts in words."""
+
+MAX_KNOWN = 1 << 20
+"""Threads that are told apart."""
+
+
+class KindFigures(NamedTuple):
+    """What was drawn of the stacks of a kind.
+
+    Attributes:
+        stacks: how many rows of windows.traces
+        frames: their frames
+        weight: the sum of their weights
+    """
+
+    stacks: int = 0
+    frames: int = 0
+    weight: int = 0
+
+
+class Drawn:
+    """Takes stacks into a prefix tree: kind, process, and the frames from the thread's start.
+
+    Args:
+        weight: of WEIGHTS
+        merged: whether processes of one name are one, as for a comparison with another image
+        most: names that the tree keeps
+
+    Attributes:
+        tree: the prefix tree
+        kinds: what was drawn, by kind
+    """
+
+    def __init__(self, weight: str = COUNT, merged: bool = False, most: int = MAX_KEPT) -> None:
+        self.tree = Prefixes(most)
+        self.kinds: Dict[str, KindFigures] = {}
+        self._weight = weight
+        self._merged = merged
+        self._threads: Set[Tuple[str, object]] = set()
+        self._frames = OfFrames(lambda frame: self._name(frame, False))
+        self._guesses = OfFrames(lambda frame: self._name(frame, True))
+
+    def add(self, stack: FlatStack) -> None:
+        """Draws a stack. What is no stack, and what weighs nothing, is counted with the weight 0."""
+        weight = self._weighed(stack)
+        known = self.kinds.get(stack.kind, KindFigures())
+        if weight:
+            space = stack.space
+            process = space.process if self._merged else f"{space.process} ({space.pid})"
+            weight = self.tree.add_stack(stack.kind, process, self._names(stack), weight)
+        self.kinds[stack.kind] = KindFigures(
+            known.stacks + 1, known.frames + len(stack.frames), known.weight + weight
+        )
+
+    def _weighed(self, stack: FlatStack) -> int:
+        if self._weight == BYTES:
+            return stack.size or 0
+        if self._weight == COUNT:
+            return stack.counted or 0
+        if stack.kind not in THREAD_KINDS or not stack.counted:
+            return 0
+        thread = stack.kind, stack.owner or stack.trace_id
+        if thread in self._threads or len(self._threads) >= MAX_KNOWN:
+            return 0
+        self._threads.add(thread)
+        return 1
+
+    def _names(self, stack: FlatStack) -> Sequence[int]:
+        """Returns the names of the frames, outermost first."""
+        if not stack.walked:
+            return list(map(self._frames.__getitem__, reversed(stack.frames)))
+        names: List[int] = []
+        for frame, walked in zip(stack.frames, stack.walked):
+            guessed = walked.how == SCAN or not walked.sure
+            names.append(self._guesses[frame] if guessed else self._frames[frame])
+        return names[::-1]
+
+    def _name(self, frame: FlatFrame, guessed: bool) -> int:
+        return self.tree.frame(
+            frame.shown,
+            frame.module,
+            frame.function,
+            readable=frame.name is not None,
+            unloaded=frame.name is not None and frame.name.backing == UNLOADED_BACKING,
+            unbacked=frame.unbacked,
+            guessed=guessed,
+        )

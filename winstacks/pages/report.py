@@ -1,0 +1,201 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""What a report of one image says: threads, heaps, findings, locks and what the image is, as plain data.
+
+    report = Report()
+    for stack in ...: report.add(stack)
+    data = report.data(facts, outcomes, graph)
+    for piece in html.page(title, data): file.write(piece)
+
+`report.js` shows the parts of `data` that are there.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Dict, List, Sequence
+
+from ..findings.finding import Check
+from ..findings.registry import Outcome
+from ..flat.decode.schema import HEAP, SCAN, THREAD_KINDS
+from ..flat.imagefacts import ImageFacts
+from ..flat.stack import FlatStack
+from ..flat.tables import image_values
+from ..flat.waits import LockKey, ThreadKey, WaitGraph
+from ..locks.lock import Lock
+from ..memory.decode.status import text
+from ..process.threads import Thread
+from .drawn import Drawn
+from .html import flame_data
+from .lists import Frames, Lists, image_part
+
+MAX_SHOWN_LOCKS = 1 << 13
+"""The most locks that a page has; it says how many more there are."""
+
+
+class Report:
+    """Takes the stacks of an image, and makes the data of its page.
+
+    Attributes:
+        drawn: the flame graph
+        lists: threads, heaps and findings
+    """
+
+    def __init__(self) -> None:
+        self.drawn = Drawn()
+        self.lists = Lists()
+
+    def add(self, stack: FlatStack) -> None:
+        """Takes a stack."""
+        self.drawn.add(stack)
+        space = stack.space
+        if stack.kind in THREAD_KINDS and stack.thread is not None:
+            if self.lists.room_for_thread():
+                self._thread(stack, stack.thread)
+        elif stack.kind == HEAP and stack.size:
+            process = f"{space.process} ({space.pid})"
+            self.lists.heap(stack.size, stack.counted or 0, process, self._frames(stack), text(stack.status))
+
+    def data(self, facts: ImageFacts, found: Sequence[Outcome], graph: WaitGraph) -> Dict[str, Any]:
+        """Returns the parts of the page.
+
+        Args:
+            facts: what the image is
+            found: findings, and why checks could not run
+            graph: who waits for which lock
+        """
+        self._find(found)
+        return {
+            "image": image_part(image_values(facts)),
+            "findings": self.lists.findings(),
+            "flame": flame_data(self.drawn.tree, "stacks"),
+            "locks": locks_part(graph),
+            **self.lists.data(),
+        }
+
+    def _frames(self, stack: FlatStack) -> Frames:
+        """Returns the numbers of the texts of a stack's frames, innermost first."""
+        frames = []
+        for place, frame in enumerate(stack.frames):
+            walked = stack.walked[place] if stack.walked else None
+            guess = walked is not None and (walked.how == SCAN or not walked.sure)
+            frames.append((frame.shown, guess, frame.unbacked))
+        return self.lists.frames(frames)
+
+    def _thread(self, stack: FlatStack, thread: Thread) -> None:
+        self.lists.thread(
+            stack.space.pid,
+            stack.space.process,
+            thread.tid,
+            kind=stack.kind,
+            state=" ".join(filter(None, (thread.state_name, thread.wait_reason_name))),
+            unbacked=stack.unbacked or 0,
+            frames=self._frames(stack),
+            status=text(stack.status),
+        )
+
+    def _find(self, found: Sequence[Outcome]) -> None:
+        for each in found:
+            if each.finding is None:
+                self.lists.unchecked(each.check.name, each.reason)
+                continue
+            if not self.lists.room_for_finding():
+                continue
+            finding, check = each.finding, each.check
+            card = {
+                "severity": finding.severity,
+                "confidence": finding.confidence,
+                "check": check.name,
+                "process": f"{finding.space.process} ({finding.space.pid})",
+                "tid": finding.tid,
+                "kind": finding.kind,
+                "symbol": finding.symbol,
+                "evidence": finding.evidence,
+                "stacks": each.stacks,
+                "innocent": finding.innocent,
+                "technique": finding.technique or check.technique,
+                "frame": finding.frame,
+                "frames": () if finding.stack is None else self._frames(finding.stack),
+                "status": text(finding.status),
+            }
+            self.lists.finding(card, check_texts(check))
+
+
+def check_texts(check: Check) -> Dict[str, str]:
+    """Returns what the page says of a check."""
+    return {"meaning": check.meaning, "innocent": check.innocent, "next": check.next_steps}
+
+
+def locks_part(graph: WaitGraph) -> Dict[str, Any]:
+    """Returns the locks of the page, and who waits for whom, with a sentence for each deadlock."""
+    threads: Dict[ThreadKey, int] = {}
+    numbers: Dict[LockKey, int] = {}
+
+    def thread(key: ThreadKey) -> int:
+        return threads.setdefault(key, len(threads))
+
+    waited = {wait.lock for wait in graph.waits if wait.lock is not None}
+    # What somebody is known to wait for comes first.
+    order = sorted(graph.locks, key=lambda key: key not in waited)
+    locks: List[Dict[str, Any]] = []
+    for key in order[:MAX_SHOWN_LOCKS]:
+        numbers[key] = len(locks)
+        each = graph.locks[key]
+        locks.append(
+            {
+                "text": lock_text(each),
+                "process": f"{each.space.process} ({each.space.pid})",
+                "waiters": (each.waiting_shared or 0) + (each.waiting_exclusive or 0),
+                "holders": [thread(holder) for holder in graph.holders[key]],
+                "status": text(each.status),
+            }
+        )
+    waits = []
+    for wait in graph.waits:
+        lock = -1 if wait.lock is None else numbers.get(wait.lock, -1)
+        function = "" if wait.waiting is None else wait.waiting.function
+        waits.append([thread(wait.key), lock, wait.how, wait.sure, function])
+    sentences = [_sentence(graph, cycle) for cycle in graph.cycles]
+    found = [
+        {
+            "text": said,
+            "threads": [thread(step.thread) for step in cycle],
+            "locks": [numbers.get(step.lock, -1) for step in cycle],
+        }
+        for said, cycle in zip(sentences, graph.cycles)
+    ]
+    return {
+        "locks": locks,
+        "more": len(order) - len(locks),
+        "threads": [thread_text(key, graph.names) for key in threads],
+        "waits": waits,
+        "cycles": found,
+        "gaps": graph.gaps,
+        "cut": graph.cut,
+    }
+
+
+def lock_text(each: Lock) -> str:
+    """Returns what a lock is, in words."""
+    where = "" if each.space.kernel else f" of {each.space.process} ({each.space.pid})"
+    return f"{each.type} {each.address or 0:#x}{where}"
+
+
+def thread_text(key: ThreadKey, names: Dict[ThreadKey, str]) -> str:
+    """Returns which thread it is, in words."""
+    pid, tid = key
+    return f"thread {tid} of {names.get(key) or '?'} ({'?' if pid is None else pid})"
+
+
+def _sentence(graph: WaitGraph, cycle: Sequence[Any]) -> str:
+    """Returns a deadlock in words."""
+    known = {wait.key: wait for wait in graph.waits}
+    steps = []
+    for number, step in enumerate(cycle):
+        following = cycle[(number + 1) % len(cycle)].thread
+        held = "it holds itself" if len(cycle) == 1 else f"{thread_text(following, graph.names)} holds"
+        lock = lock_text(graph.locks[step.lock])
+        steps.append(f"{thread_text(step.thread, graph.names)} waits for {lock}, which {held}")
+    sure = all(known[step.thread].sure for step in cycle)
+    hows = "; ".join(sorted({known[step.thread].how for step in cycle}))
+    begin = "Deadlock" if sure else "Deadlock, by inference"
+    return f"{begin}: {'; '.join(steps)}. That each waits for this lock is known because: {hows}."

@@ -1,0 +1,131 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""Handle tables: `_HANDLE_TABLE.TableCode` and the entries behind it.
+
+A table is one page of entries or a page of pointers to such pages, up to two levels of them; the low bits of
+TableCode are the number of those levels. The first entry of each page of entries is no handle.
+"""
+
+from __future__ import annotations
+
+from typing import Iterator, NamedTuple, Optional
+
+from ...memory.decode.pagetable import PAGE_SIZE
+from ...memory.decode.ranges import Extents
+from ...memory.decode.structure import Buffer, Structures
+
+LEVEL_MASK = 3
+MAX_LEVEL = 2
+HANDLE_STEP = 4
+MAX_HANDLES = 1 << 24
+"""The most handles of a process (Microsoft, "Pushing the limits of Windows: handles")."""
+
+
+class Entry(NamedTuple):
+    """A used entry: the handle, the address of its `_OBJECT_HEADER`, the creator's trace index or 0.
+
+    `access` is the granted access; None where the entry has an index in its place (XP and 2003 with +kst).
+    """
+
+    handle: int
+    object_header: int
+    creator: int
+    access: Optional[int] = None
+
+
+class EntryDecoder:
+    """Decodes `_HANDLE_TABLE_ENTRY`.
+
+    Up to 7 an entry has Object, an address with flags in its low bits. Since 8 it has ObjectPointerBits, the
+    address without its low and high bits.
+
+    Args:
+        types: the kernel's structures
+        pointer_size: 4 or 8
+        creators: whether the kernel keeps granted access as an index, so that CreatorBackTraceIndex means
+            something (XP and 2003)
+
+    Attributes:
+        pointer_size: as given
+        size: bytes of an entry
+        has_creators: whether entries hold the trace indices of creators
+        per_page: how many entries a page has
+        per_directory: how many pointers a page has
+
+    Raises:
+        MissingMemberError: when the symbols do not describe an entry
+    """
+
+    def __init__(self, types: Structures, pointer_size: int, creators: bool) -> None:
+        entry = types["_HANDLE_TABLE_ENTRY"]
+        packed = entry.find("ObjectPointerBits")
+        self._packed = packed is not None
+        self._object = packed or entry.field("Object")
+        self._creator = entry.find("CreatorBackTraceIndex") if creators else None
+        # With creators the lower half of the member is an index.
+        self._access = None if creators else entry.find("GrantedAccessBits", "GrantedAccess")
+        self.pointer_size = pointer_size
+        self.size = entry.size
+        self.has_creators = self._creator is not None
+        self.per_page = PAGE_SIZE // entry.size
+        self.per_directory = PAGE_SIZE // pointer_size
+
+    def page_base(self, index: int) -> int:
+        """Returns the first handle of the n-th page of entries."""
+        return index * self.per_page * HANDLE_STEP
+
+    def entry(self, data: Buffer, handle: int) -> Optional[Entry]:
+        """Decodes the entry of a handle, None if it is free.
+
+        Args:
+            data: `size` bytes
+            handle: the handle to which the entry belongs
+
+        Raises:
+            ValueError: when data is too short
+        """
+        header = self._object_header(self._object.of(data))
+        if not header:
+            return None
+        creator = self._creator.of(data) if self._creator else 0
+        return Entry(handle, header, creator, None if self._access is None else self._access.of(data))
+
+    def page(self, memory: Extents, address: int, base: int) -> Iterator[Entry]:
+        """Yields the used entries of a page of entries.
+
+        Args:
+            memory: the present parts of the page
+            address: address of the page
+            base: the handle of its first entry
+        """
+        for number in range(1, self.per_page):
+            data = memory.read(address + number * self.size, self.size)
+            entry = self.entry(data, base + number * HANDLE_STEP) if data is not None else None
+            if entry is not None:
+                yield entry
+
+    def _object_header(self, value: int) -> int:
+        """Returns the address of the object header in an entry, 0 for a free entry."""
+        if not self._packed:
+            # A free entry has no object; the low bits are the lock and the handle's attributes.
+            return value & ~7
+        if not value or self.pointer_size == 4:
+            return value << 3
+        address = value << 4
+        bits = self._object.mask.bit_length() + 4
+        # The bits above are copies of the highest one: the address is the kernel's.
+        return address | (1 << 64) - (1 << bits) if address >> bits - 1 & 1 else address
+
+
+def level_of(table_code: int) -> int:
+    return table_code & LEVEL_MASK
+
+
+def address_of(table_code: int) -> int:
+    return table_code & ~7
+
+
+def decode_pointers(data: Buffer, pointer_size: int) -> Iterator[int]:
+    """Yields the pointers of a page of the upper levels, also the empty ones."""
+    for offset in range(0, len(data) - pointer_size + 1, pointer_size):
+        yield int.from_bytes(data[offset : offset + pointer_size], "little")

@@ -1,0 +1,33 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""NtGlobalFlag of the kernel and of processes."""
+
+from __future__ import annotations
+
+from typing import Optional
+
+from ..memory.image import AddressSpace, Image
+
+_SIZE = 4
+
+
+def read(image: Image, space: AddressSpace) -> Optional[int]:
+    """Returns the NtGlobalFlag of an address space: the kernel's variable, or the member of a PEB.
+
+    Args:
+        image: the image
+        space: the kernel or one half of a process
+
+    Returns:
+        The flags; None if they cannot be read or the process has no PEB.
+
+    Raises:
+        tables.MissingTableError: when one of our symbol tables is missing
+    """
+    if space.kernel:
+        address = image.symbol("NtGlobalFlag")
+        return None if address is None else image.memory(space).number(address, _SIZE)
+    if not (space.peb and space.layer_name):
+        return None
+    offset = image.process_types(space.pointer_size)["_PEB"].offset("NtGlobalFlag")
+    return image.memory(space).number(space.peb + offset, _SIZE)

@@ -1,0 +1,181 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""Handle tables of processes: the object that a handle names, and all handles."""
+
+from __future__ import annotations
+
+from typing import Dict, Iterator, NamedTuple, Optional, Set, Tuple
+
+from ..memory.decode import links
+from ..memory.decode.pagetable import PAGE_SIZE
+from ..memory.decode.ranges import Extents
+from ..memory.image import Image
+from . import globalflag
+from .decode import globalflags, handletable
+from .decode.handletable import Entry, EntryDecoder
+
+MAX_TABLES = 1 << 16
+
+_KERNEL_HANDLE = 0x80000000
+
+
+class HandleTable(NamedTuple):
+    """The table of a process. `address` is 0 if the process has none or no longer has one; `debug_info` is 0
+    if its handles are not traced; `pid` is the process that the table names, None if it names none."""
+
+    address: int
+    code: int
+    debug_info: int
+    pid: Optional[int] = None
+
+
+class HandleTables:
+    """Reads handle tables. All addresses are canonical. Made as `image.part(HandleTables)`.
+
+    Attributes:
+        has_creators: whether entries hold the trace indices of creators
+
+    Raises:
+        MissingMemberError: when the kernel's symbols do not describe the tables
+    """
+
+    def __init__(self, image: Image) -> None:
+        types = image.types
+        table = types["_HANDLE_TABLE"]
+        self._memory = image.memory(image.kernel)
+        self._object_table = types["_EPROCESS"].offset("ObjectTable")
+        self._code = table.field("TableCode")
+        self._debug_info = table.offset("DebugInfo")
+        self._pid = table.find("UniqueProcessId")
+        # Before Vista entries have 16-bit trace indices, and with +kst the granted access is an index too.
+        debug = types.find("_RTL_CRITICAL_SECTION_DEBUG")
+        wide = debug is not None and debug.has("CreatorBackTraceIndexHigh")
+        flags = globalflag.read(image, image.kernel) or 0
+        creators = not wide and bool(flags & globalflags.FLG_KERNEL_STACK_TRACE_DB)
+        self._links = table.find("HandleTableList")
+        self._quota = table.find("QuotaProcess")
+        self._head = image.symbol("HandleTableListHead")
+        self._listed: Optional[Dict[int, int]] = None
+        self._by_process: Optional[Dict[int, int]] = None
+        self._decoder = EntryDecoder(types, image.pointer_size, creators)
+        self.has_creators = self._decoder.has_creators
+
+    def of(self, eprocess: int) -> Optional[HandleTable]:
+        """Returns the table of a process, None if it cannot be read.
+
+        Args:
+            eprocess: address of the _EPROCESS
+        """
+        address = self._memory.pointer(eprocess + self._object_table)
+        if not address:
+            return None if address is None else HandleTable(0, 0, 0)
+        return self.at(address)
+
+    def listed(self, eprocess: int) -> Optional[HandleTable]:
+        """Returns the table that was made for a process, by the kernel's list of all tables; None if none is.
+
+        Args:
+            eprocess: address of the _EPROCESS
+        """
+        if self._by_process is None:
+            self._by_process = {owner: table for table, owner in self.owners()}
+        address = self._by_process.get(eprocess)
+        return None if address is None else self.at(address)
+
+    def owners(self) -> Iterator[Tuple[int, int]]:
+        """Yields the address of each table in the kernel's list, and the _EPROCESS for which it was made."""
+        return ((table, owner) for table, owner in self.all_listed().items() if owner)
+
+    def all_listed(self) -> Dict[int, int]:
+        """Returns the _EPROCESS of each table in the kernel's list (0 if it has none), by its address."""
+        if self._listed is None:
+            self._listed = dict(self._walk())
+        return self._listed
+
+    def _walk(self) -> Iterator[Tuple[int, int]]:
+        if self._head is None or self._links is None or self._quota is None:
+            return
+        for link in links.walk(self._head, self._memory.links, MAX_TABLES).nodes:
+            table = link - self._links.offset
+            yield table, self._memory.member(table, self._quota) or 0
+
+    def at(self, address: int) -> Optional[HandleTable]:
+        """Returns the table at an address, None if it cannot be read."""
+        code = self._memory.number(address + self._code.offset, self._code.size)
+        debug_info = self._memory.pointer(address + self._debug_info)
+        if code is None or debug_info is None:
+            return None
+        pid = None if self._pid is None else self._memory.member(address, self._pid)
+        return HandleTable(address, code, debug_info, pid)
+
+    def lookup(self, table: HandleTable, handle: int) -> Tuple[Optional[Entry], bool]:
+        """Looks a handle up.
+
+        Args:
+            table: of the process
+            handle: as the process uses it; of a kernel handle the bit that marks it may be missing
+
+        Returns:
+            The entry, None for a free one; and False if the table cannot be read there, so that the entry is
+            not known.
+        """
+        decoder = self._decoder
+        number = (handle & _KERNEL_HANDLE - 1) // handletable.HANDLE_STEP
+        index, slot = divmod(number, decoder.per_page)
+        page: Optional[int] = handletable.address_of(table.code)
+        for level in range(min(handletable.level_of(table.code), handletable.MAX_LEVEL), 0, -1):
+            span = decoder.per_directory ** (level - 1)
+            if index // span >= decoder.per_directory:
+                return None, True
+            page = self._memory.pointer(page + index // span * decoder.pointer_size)
+            if not page:
+                return None, page is not None
+            index %= span
+        if index or not slot:
+            return None, True
+        data = self._memory.read(page + slot * decoder.size, decoder.size) if page else None
+        return (None, False) if data is None else (decoder.entry(data, handle), True)
+
+    def entries(self, table: HandleTable) -> Iterator[Optional[Entry]]:
+        """Yields the used entries of a table, and None for each page that cannot be read completely.
+
+        These are pages of entries and pages of pointers. Each page is read once, so that a forged table
+        cannot be endless.
+        """
+        level = min(handletable.level_of(table.code), handletable.MAX_LEVEL)
+        for each in self._leaves(handletable.address_of(table.code), level, 0, set()):
+            if each is None:
+                yield None
+                continue
+            index, page = each
+            found = self._memory.load(page, PAGE_SIZE)
+            if _incomplete(found, page):
+                yield None
+            if found.runs:
+                yield from self._decoder.page(found, page, self._decoder.page_base(index))
+
+    def _leaves(
+        self, page: int, level: int, first: int, seen: Set[int]
+    ) -> Iterator[Optional[Tuple[int, int]]]:
+        """Yields (number, address) of the pages of entries below a page, None for an unreadable one."""
+        decoder = self._decoder
+        if page in seen or first * decoder.per_page >= handletable.MAX_HANDLES:
+            return
+        seen.add(page)
+        if not level:
+            yield first, page
+            return
+        span = decoder.per_directory ** (level - 1)
+        found = self._memory.load(page, PAGE_SIZE)
+        if _incomplete(found, page):
+            yield None
+        for run_start, data in found.runs:
+            number = (run_start - page) // decoder.pointer_size
+            for pointer in handletable.decode_pointers(data, decoder.pointer_size):
+                if pointer:
+                    yield from self._leaves(pointer, level - 1, first + number * span, seen)
+                number += 1
+
+
+def _incomplete(found: Extents, page: int) -> bool:
+    return found.missing(page, page + PAGE_SIZE) > 0

@@ -1,0 +1,210 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""The kernel stack of a thread: one segment, or several after callbacks to user mode or an expansion.
+
+At the top of each segment (at its InitialStack) a control block names the segment before it. Until Windows 7
+KTHREAD.CallbackStack leads to what the thread left when it called user mode last, and each such frame leads
+to the one before: a callback may go on below on the same memory, with an InitialStack of its own. On x86
+Vista and 7 have the number of callbacks (CallbackDepth) in that place, and the rest in control blocks.
+
+Source: _KSTACK_CONTROL (8 and later), _KERNEL_STACK_CONTROL (before) and the members of _KEXCEPTION_FRAME:
+public symbols; _KCALLOUT_FRAME (x86 until 7): see our tables. That the frame of a callback lies where a
+segment's KernelStack points (8 and later) is inferred from these members. Whoever walks asks for proof.
+"""
+
+from __future__ import annotations
+
+from typing import Iterator, List, NamedTuple, Optional, Tuple
+
+from ..memory.decode.status import Word
+from ..memory.decode.structure import Structure
+from ..memory.image import ARCHES, Image
+from .threads import Thread
+
+MAX_SEGMENTS = 32
+MAX_STACK = 1 << 18
+"""Bytes: the largest kernel stacks of Windows have 0x24000 (x64, after expansion)."""
+
+_CONTROLS = ("_KSTACK_CONTROL", "_KERNEL_STACK_CONTROL")
+_BORDERS = ("StackBase", "StackLimit", "InitialStack", "KernelStack")
+_BLOCK = tuple(f"Previous.{name}" for name in _BORDERS)
+_CALLOUT = ("InitialStack", "TrapFrame", "CallbackStack")
+
+
+class Segment(NamedTuple):
+    """A part of a kernel stack (canonical addresses).
+
+    Attributes:
+        base: its upper end
+        limit: its lower end
+        initial: entries from user mode begin below it
+        kernel_stack: the memory below it is not in use, unless the thread was running. Of what is not the
+            current segment: where the registers lie with which the thread left it
+        depth: 1 for what the thread is in; one more for each callback to user mode that it has not left
+        expanded: the thread came here from the next segment, which has the same depth
+        trap_frame: KTHREAD.TrapFrame as the callback saved it; 0 in the current depth, and if it is unknown
+    """
+
+    base: int
+    limit: int
+    initial: int
+    kernel_stack: int
+    depth: int = 1
+    expanded: bool = False
+    trap_frame: int = 0
+
+    def holds(self, address: int) -> bool:
+        """Tells whether an address lies where this segment has its entries and calls."""
+        return self.limit <= address < self.initial
+
+
+class StackSegments(NamedTuple):
+    """The segments of a kernel stack, the current one first.
+
+    `lost` says why there is one more that cannot be found, and `lost_depth` which depth it has.
+    """
+
+    found: Tuple[Segment, ...]
+    lost: Optional[Word] = None
+    lost_depth: int = 0
+
+
+class _Older(NamedTuple):
+    """The step to an older segment: it, the callback that follows it, or why there is none."""
+
+    segment: Optional[Segment] = None
+    callback: int = 0
+    lost: Optional[Word] = None
+
+
+_NONE = _Older()
+
+
+class KernelStacks:
+    """Finds the segments of kernel stacks.
+
+    Args:
+        image: the image
+        kernel_start: the first address of the kernel's half
+    """
+
+    def __init__(self, image: Image, kernel_start: int) -> None:
+        self._start = kernel_start
+        self._memory = image.memory(image.kernel)
+        blocks = (image.types.find(name) for name in _CONTROLS)
+        self._control = next((each for each in blocks if each and all(map(each.has, _BLOCK))), None)
+        thread = image.types.find("_KTHREAD")
+        self._chained = thread is not None and thread.has("CallbackStack")
+        frame = image.types.find("_KEXCEPTION_FRAME")
+        ours = image.our_types(f"context-{ARCHES[image.pointer_size]}").find("_KCALLOUT_FRAME")
+        self._frame: Optional[Structure] = frame or ours
+
+    def segments(self, thread: Thread) -> Iterator[Segment]:
+        """Yields the segments of a thread's kernel stack, the current one first."""
+        yield from self.find(thread).found
+
+    def find(self, thread: Thread) -> StackSegments:
+        """Returns the segments of a thread's kernel stack."""
+        values = (thread.stack_base, thread.stack_limit, thread.initial_stack, thread.kernel_stack)
+        if None in values:
+            return StackSegments(())
+        current = self._checked(*(value or 0 for value in values))
+        if current is None:
+            return StackSegments(())
+        callback, found = thread.callback_stack or 0, [current]
+        while True:
+            step = self._older(found[-1], callback, thread)
+            if step.segment is not None and _leads_back(step.segment, found):
+                step = _Older(lost=Word.CYCLE)
+            elif step.segment is not None and len(found) == MAX_SEGMENTS:
+                step = _Older(lost=Word.LIMIT)
+            if step.segment is None:
+                lost_depth = found[-1].depth + 1 if step.lost else 0
+                return StackSegments(tuple(found), step.lost, lost_depth)
+            newer, older = found[-1], step.segment
+            if older.depth == newer.depth:
+                found[-1] = newer._replace(expanded=True)
+            if older.base == newer.base:
+                older = older._replace(limit=older.kernel_stack)
+            found.append(older)
+            callback = step.callback
+
+    def _checked(self, base: int, limit: int, initial: int, kernel_stack: int) -> Optional[Segment]:
+        """Returns the segment with these borders, or None if they are impossible."""
+        if not self._start <= limit < base or base - limit > MAX_STACK or not limit < initial <= base:
+            return None
+        return Segment(base, limit, initial, kernel_stack)
+
+    def _older(self, segment: Segment, callback: int, thread: Thread) -> _Older:
+        """Returns the step from a segment to the one that the thread was in before."""
+        if callback >= self._start or (callback and self._control is None):
+            return self._by_callback(segment, callback)
+        step = self._by_control(segment, not callback)
+        if not self._chained:
+            hidden = step.lost is Word.UNREADABLE and (thread.callback_depth or 0) < segment.depth
+            # What cannot be read may well be nothing.
+            return _NONE if hidden else step
+        # Vista and 7, x86: in the place of the pointer is the number of callbacks.
+        if step.segment is None and callback >= segment.depth:
+            return _Older(lost=step.lost or Word.NO_SAVED_REGISTERS)
+        return step._replace(callback=callback, lost=None)
+
+    def _by_control(self, segment: Segment, expansion: bool) -> _Older:
+        """Goes by the control block of a segment.
+
+        Args:
+            segment: the segment
+            expansion: what leads to the one before, if the block does not tell
+        """
+        control = self._control
+        if control is None or segment.initial + control.size > segment.base:
+            return _NONE
+        data = self._memory.read(segment.initial, control.size)
+        if data is None:
+            return _Older(lost=Word.UNREADABLE)
+        block = control.view(data)
+        values = [block[name] for name in _BLOCK]
+        if not any(values):
+            return _NONE
+        older = self._checked(*values)
+        if older is None:
+            return _Older(lost=Word.STACK_LIMITS_UNUSABLE)
+        expanded = block.get("StackExpansion", "ExpandCalloutStack")
+        if expansion if expanded is None else expanded:
+            return _Older(older._replace(depth=segment.depth))
+        trap_frame = block.get("PreviousTrapFrame")
+        if trap_frame is None:
+            trap_frame = self._callout(older.kernel_stack, "TrapFrame")[0]
+        return _Older(older._replace(depth=segment.depth + 1, trap_frame=trap_frame or 0))
+
+    def _by_callback(self, segment: Segment, callback: int) -> _Older:
+        """Goes by the frame of the last callback (until 7); a control block tells of other memory."""
+        other = self._by_control(segment, True).segment
+        if segment.initial <= callback < segment.base:
+            memory = segment
+        elif other is not None and other.limit <= callback < other.base:
+            memory = other
+        elif other is not None:
+            return _Older(other._replace(depth=segment.depth), callback)
+        else:
+            return _Older(lost=Word.OUTSIDE_THE_STACK)
+        initial, trap_frame, before = self._callout(callback, *_CALLOUT)
+        if initial is None or trap_frame is None or before is None:
+            return _Older(lost=Word.UNREADABLE)
+        older = self._checked(memory.base, memory.limit, initial, callback)
+        if older is None:
+            return _Older(lost=Word.STACK_LIMITS_UNUSABLE)
+        return _Older(older._replace(depth=segment.depth + 1, trap_frame=trap_frame), before)
+
+    def _callout(self, address: int, *names: str) -> List[Optional[int]]:
+        """Returns members of the frame that a callback left."""
+        fields = [None if self._frame is None else self._frame.find(name) for name in names]
+        return [None if field is None else self._memory.member(address, field) for field in fields]
+
+
+def _leads_back(older: Segment, found: List[Segment]) -> bool:
+    """Tells whether a segment is one that was there: on the same memory the older one lies above."""
+    newest = found[-1]
+    if older.base == newest.base:
+        return not newest.initial <= older.kernel_stack < older.initial
+    return any(older.base == each.base for each in found)

@@ -1,0 +1,240 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""What the header of an executive object says: its type, its name, and who made it.
+
+Names are written as Volatility's `windows.handles` writes them.
+"""
+
+from __future__ import annotations
+
+from typing import Dict, NamedTuple, Optional
+
+from volatility3.framework import exceptions
+
+from ..memory.decode import text
+from ..memory.decode.memo import Memo
+from ..memory.decode.status import NOTHING, Status, Word, status
+from ..memory.decode.structure import Field
+from ..memory.image import Image
+
+_HEADER = "_OBJECT_HEADER"
+_NAME = "_OBJECT_HEADER_NAME_INFO"
+_CREATOR_MASK, _NAME_MASK = 1, 2
+"""Bits of _OBJECT_HEADER.InfoMask, since 7. The part with the lower bit lies nearer to the header."""
+
+MAX_NAME = 0x1000
+
+
+class ObjectNames:
+    """Reads the names of objects."""
+
+    def __init__(self, image: Image) -> None:
+        types = image.types
+        self._image = image
+        self._memory = image.memory(image.kernel)
+        self._body = types[_HEADER].offset("Body")
+        self._info_mask = types[_HEADER].find("InfoMask")
+        self._name_offset = types[_HEADER].find("NameInfoOffset")
+        self._name_size = types[_NAME].size
+        self._name = types[_NAME].offset("Name.Length")
+        self._creator_size = types["_OBJECT_HEADER_CREATOR_INFO"].size
+        self._file_name = types["_FILE_OBJECT"].offset("FileName.Length")
+        self._device = types["_FILE_OBJECT"].field("DeviceObject")
+        self._image_name = types["_EPROCESS"].field("ImageFileName")
+        self._pid = types["_EPROCESS"].field("UniqueProcessId")
+        self._cid_process = types["_ETHREAD"].field("Cid.UniqueProcess")
+        self._cid_thread = types["_ETHREAD"].field("Cid.UniqueThread")
+
+    def name(self, kind: str, body: int, info_mask: Optional[int] = None) -> Optional[str]:
+        """Returns the name of an object, None if the object has none or the name cannot be read.
+
+        Args:
+            kind: the name of its type
+            body: its address, canonical
+            info_mask: the header's InfoMask, None to have it read
+        """
+        if kind == "Process":
+            found = self._process(body)
+        elif kind == "Thread":
+            found = self._thread(body)
+        elif kind == "File":
+            found = self._file(body)
+        elif kind == "Key":
+            found = self._key(body)
+        else:
+            found = self._named(body, info_mask)
+        return text.cell(found, MAX_NAME) if found else None
+
+    def _process(self, body: int) -> Optional[str]:
+        name = self._memory.read(body + self._image_name.offset, self._image_name.size)
+        pid = self._integer(body, self._pid)
+        if name is None or pid is None:
+            return None
+        return f"{name.split(bytes(1))[0].decode('latin-1')} Pid {pid}"
+
+    def _thread(self, body: int) -> Optional[str]:
+        tid, pid = self._integer(body, self._cid_thread), self._integer(body, self._cid_process)
+        return None if tid is None or pid is None else f"Tid {tid} Pid {pid}"
+
+    def _file(self, body: int) -> Optional[str]:
+        device = self._integer(body, self._device)
+        on = self._named(device, None) if device else None
+        path = self._string(body + self._file_name) or ""
+        return (f"\\Device\\{on}" if on else "") + path
+
+    def _key(self, body: int) -> Optional[str]:
+        key = self._image.object_at("_CM_KEY_BODY", body)
+        try:
+            name = key.get_full_key_name()
+        except (exceptions.InvalidAddressException, AttributeError):
+            # Volatility reads members by names that some versions of Windows do not have.
+            return None
+        return str(name) if name else None
+
+    def _named(self, body: int, info_mask: Optional[int]) -> Optional[str]:
+        """Returns the name that the object manager keeps before the header."""
+        header = body - self._body
+        if self._name_offset is not None:
+            distance = self._integer(header, self._name_offset)
+        else:
+            mask = self._integer(header, self._info_mask) if info_mask is None else info_mask
+            distance = self._distance(mask or 0)
+        if not distance:
+            return None
+        return self._string(header - distance + self._name)
+
+    def _distance(self, info_mask: int) -> int:
+        """Returns how far before the header its name information is, 0 if there is none."""
+        if not info_mask & _NAME_MASK:
+            return 0
+        return self._name_size + (self._creator_size if info_mask & _CREATOR_MASK else 0)
+
+    def _integer(self, base: int, field: Optional[Field]) -> Optional[int]:
+        return None if field is None else self._memory.member(base, field)
+
+    def _string(self, address: int) -> Optional[str]:
+        data = self._memory.read(address, 2 * self._memory.pointer_size)
+        return None if data is None else self._memory.unicode_string(data, MAX_NAME)
+
+
+_CREATOR = "_OBJECT_HEADER_CREATOR_INFO"
+_CREATOR_FLAG = 0x04
+"""OB_FLAG_CREATOR_INFO of _OBJECT_HEADER.Flags up to Vista (ReactOS, NDK)."""
+_CREATOR_MASK = 0x01
+"""A bit of _OBJECT_HEADER.InfoMask since 7 (CodeMachine, "Windows kernel object header")."""
+_TRACED = 0x01
+"""DbgRefTrace, a bit of _OBJECT_HEADER.TraceFlags since 7."""
+
+_MAX_KNOWN = 1 << 16
+_MAX_TYPE_NAME = 128
+
+
+class ObjectInfo(NamedTuple):
+    """An object. `body` is the address by which Windows refers to it; its header lies before that. `type` and
+    `name` are None if the object has none, or if they cannot be read; `status` says so then."""
+
+    body: int
+    type: Optional[str]
+    name: Optional[str]
+    status: Status
+
+
+class ObjectCreator(NamedTuple):
+    """Who made an object: the process, and the index of the stack in the kernel's database (0: none)."""
+
+    pid: int
+    back_trace_index: int
+
+
+class Objects:
+    """Describes objects by the addresses of their headers; made as `image.part(Objects)`."""
+
+    def __init__(self, image: Image) -> None:
+        header, creator = image.types[_HEADER], image.types[_CREATOR]
+        self._memory = image.memory(image.kernel)
+        self._names = ObjectNames(image)
+        self._body = header.offset("Body")
+        self._type = header.find("Type")
+        self._type_index = header.find("TypeIndex")
+        self._info_mask = header.find("InfoMask")
+        self._flags = header.field("Flags")
+        self._trace_flags = header.find("TraceFlags")
+        self._type_name = image.types["_OBJECT_TYPE"].offset("Name.Length")
+        self._creator_size = creator.size
+        self._creator_pid = creator.field("CreatorUniqueProcess")
+        self._creator_index = creator.field("CreatorBackTraceIndex")
+        self._types = image.symbol("ObTypeIndexTable", "ObpObjectTypes")
+        cookie = image.symbol("ObHeaderCookie")
+        self._has_cookie = cookie is not None
+        self._cookie = 0 if cookie is None else self._memory.number(cookie, 1) or 0
+        self._type_names: Dict[int, Optional[str]] = {}
+        self._known: Memo[int, ObjectInfo] = Memo(self._describe, _MAX_KNOWN)
+
+    def describe(self, header: int) -> ObjectInfo:
+        """Returns the description of the object whose header is at a canonical address."""
+        return self._known[header]
+
+    def creator(self, header: int) -> Optional[ObjectCreator]:
+        """Returns who made an object, with index 0 if its header does not keep that; None if unreadable."""
+        data = self._read(header)
+        if data is None:
+            return None
+        has = (
+            self._flags.of(data) & _CREATOR_FLAG
+            if self._info_mask is None
+            else self._info_mask.of(data) & _CREATOR_MASK
+        )
+        # The creator's information lies directly before the header, before all other optional headers.
+        if not has:
+            return ObjectCreator(0, 0)
+        info = self._memory.read(header - self._creator_size, self._creator_size)
+        if info is None:
+            return None
+        return ObjectCreator(self._creator_pid.of(info), self._creator_index.of(info))
+
+    def header_of(self, body: int) -> int:
+        """Returns the address of the header of the object whose own address is given."""
+        return body - self._body
+
+    def traced(self, header: int) -> Optional[bool]:
+        """Tells whether the header marks the object as traced; None before 7, which has no such mark."""
+        data = self._read(header)
+        if data is None or self._trace_flags is None:
+            return None
+        return bool(self._trace_flags.of(data) & _TRACED)
+
+    def _describe(self, header: int) -> ObjectInfo:
+        body = header + self._body
+        data = self._read(header)
+        if data is None:
+            return ObjectInfo(body, None, None, status(Word.OBJECT_UNREADABLE))
+        kind = self._type_of(header, data)
+        if kind is None:
+            return ObjectInfo(body, None, None, status(Word.OBJECT_TYPE_UNKNOWN))
+        mask = self._info_mask.of(data) if self._info_mask else None
+        return ObjectInfo(body, kind, self._names.name(kind, body, mask), NOTHING)
+
+    def _read(self, header: int) -> Optional[bytes]:
+        return self._memory.read(header, self._body)
+
+    def _type_of(self, header: int, data: bytes) -> Optional[str]:
+        """Returns the name of an object's type: by pointer up to Vista, by index since 7.
+
+        Windows 10 mixes the index with a cookie and a byte of the header's address.
+        """
+        if self._type is not None:
+            return self._type_at(self._type.of(data))
+        if self._type_index is None or self._types is None:
+            return None
+        number = self._type_index.of(data)
+        if self._has_cookie:
+            number = (number ^ self._cookie ^ header >> 8) & 0xFF
+        address = self._memory.pointer(self._types + number * self._memory.pointer_size)
+        return self._type_at(address) if address else None
+
+    def _type_at(self, address: int) -> Optional[str]:
+        if address not in self._type_names:
+            data = self._memory.read(address + self._type_name, 2 * self._memory.pointer_size)
+            name = self._memory.unicode_string(data, _MAX_TYPE_NAME) if data else None
+            self._type_names[address] = text.cell(name) if name and name.isprintable() else None
+        return self._type_names[address]

@@ -1,0 +1,308 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""The processes of an image, and which of several witnesses know each: no single write hides one.
+
+PsActiveProcessHead is walked from both ends. What it lacks is looked for in PspCidTable, which has the IDs of
+all processes and threads and so leads to the processes of these threads, too; among the processes of the
+threads that processors were executing; and among those for which handle tables were made
+(HandleTableListHead). A pool scan may add more.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Dict, Iterable, Iterator, List, NamedTuple, Optional, Set, Tuple
+
+from volatility3.framework import exceptions, interfaces
+from volatility3.plugins.windows import psscan
+
+from ..memory import bulk
+from ..memory.decode import links
+from ..memory.decode.status import NOTHING, Said, Status, Word, status
+from ..memory.decode.structure import MissingMemberError
+from ..memory.image import Image
+from .handletables import HandleTables
+
+vollog = logging.getLogger(__name__)
+
+PROCESS_OBJECT, THREAD_OBJECT = 3, 6
+"""ProcessObject and ThreadObject of the public enumeration _KOBJECTS."""
+
+LOCK_BIT = 0x80
+"""Since 8 this bit of _DISPATCHER_HEADER.Type is the dispatcher's lock."""
+
+MAX_PROCESSES = 1 << 16
+MAX_IDS = 1 << 18
+"""The most entries of PspCidTable that are looked at."""
+
+MAX_PROCESSORS = 2048
+"""Windows 11 and Server 2022 run on at most 2048 logical processors."""
+
+LIST_SYMBOL = "PsActiveProcessHead"
+CID_TABLE = "PspCidTable"
+PROCESSORS = "KiProcessorBlock"
+HANDLE_TABLES = "HandleTableListHead"
+POOL_SCAN = "pool scan"
+
+PROCESS_OF_THREAD = ("Tcb.Process", "ThreadsProcess", "Tcb.ApcState.Process")
+"""Where an _ETHREAD has its process; the first member that there is holds it."""
+
+
+def create_time(image: Image, eprocess: int) -> Optional[int]:
+    """Returns when a process was created, as a FILETIME; None if it cannot be read.
+
+    Args:
+        image: the image
+        eprocess: canonical address of its _EPROCESS, 0 where none is known
+    """
+    return process_member(image, eprocess, "CreateTime.QuadPart")
+
+
+def process_member(image: Image, eprocess: int, path: str) -> Optional[int]:
+    """Returns a member of an _EPROCESS; None if it cannot be read, or the kernel's symbols lack it.
+
+    Args:
+        image: the image
+        eprocess: canonical address of the _EPROCESS, 0 where none is known
+        path: the member
+    """
+    process = image.types.find("_EPROCESS")
+    field = None if process is None else process.find(path)
+    return image.memory(image.kernel).member(eprocess, field) if eprocess and field is not None else None
+
+
+def found_by(witness: str) -> Status:
+    """Returns the status of a process or thread that is on no list."""
+    return status(Said(Word.FOUND_BY, members=(witness,)))
+
+
+class ListedProcess(NamedTuple):
+    """A process.
+
+    Attributes:
+        eprocess: canonical address of its _EPROCESS
+        status: which witness found it, if it is not in the process list; what else contradicts itself
+    """
+
+    eprocess: int
+    status: Status
+
+
+class CidTable:
+    """The objects in PspCidTable. Made as `image.part(CidTable)`.
+
+    Attributes:
+        processes, threads: the ID of each _EPROCESS and _ETHREAD, by canonical address
+        threads_of: the addresses of the threads of each _EPROCESS
+    """
+
+    def __init__(self, image: Image) -> None:
+        self.processes: Dict[int, int] = {}
+        self.threads: Dict[int, int] = {}
+        self.threads_of: Dict[int, List[int]] = {}
+        symbol, memory = image.symbol(CID_TABLE), image.memory(image.kernel)
+        address = None if symbol is None else memory.pointer(symbol)
+        if not address:
+            return
+        try:
+            tables = image.part(HandleTables)
+        except MissingMemberError:
+            return
+        table, thread = tables.at(address), image.types["_ETHREAD"]
+        kind, owner, pid = (
+            thread.field("Tcb.Header.Type"),
+            thread.find(*PROCESS_OF_THREAD),
+            thread.field("Cid.UniqueProcess"),
+        )
+        said: List[Tuple[int, Optional[int], Optional[int]]] = []
+        for number, entry in enumerate(tables.entries(table) if table is not None else ()):
+            if number >= MAX_IDS:
+                vollog.warning(f"{CID_TABLE} has more than {MAX_IDS} entries: the rest is not looked at")
+                break
+            found = memory.member(entry.object_header, kind) if entry is not None else None
+            if entry is None or found is None:
+                continue
+            # Its entries point to the objects themselves, not to their headers.
+            if found & ~LOCK_BIT == PROCESS_OBJECT:
+                self.processes[entry.object_header] = entry.handle
+            elif found & ~LOCK_BIT == THREAD_OBJECT:
+                ethread = entry.object_header
+                self.threads[ethread] = entry.handle
+                own = None if owner is None else memory.member(ethread, owner)
+                said.append((ethread, own, memory.member(ethread, pid)))
+        self._assign(said)
+
+    def _assign(self, said: Iterable[Tuple[int, Optional[int], Optional[int]]]) -> None:
+        """Assigns each thread to the process that it points to, or else to that of its process ID."""
+        by_id = {number: eprocess for eprocess, number in self.processes.items()}
+        for ethread, eprocess, pid in said:
+            if eprocess not in self.processes:
+                eprocess = by_id.get(pid or 0, eprocess)
+            if eprocess:
+                self.threads_of.setdefault(eprocess, []).append(ethread)
+
+
+class ProcessList:
+    """The processes of an image. Made as `image.part(ProcessList)`.
+
+    Attributes:
+        status: `process list damaged`, or empty
+    """
+
+    def __init__(self, image: Image) -> None:
+        self.status = NOTHING
+        self._image = image
+        self._memory = image.memory(image.kernel)
+        self._found: Dict[int, Status] = {}
+        if not image.table_name:
+            return
+        process = image.types["_EPROCESS"]
+        self._kind = process.field("Pcb.Header.Type")
+        self._pid = process.field("UniqueProcessId")
+        self._links = process.offset("ActiveProcessLinks")
+        self._ids = image.part(CidTable)
+        self._listed()
+        for witness, eprocess in self._witnesses():
+            self._add(eprocess, witness)
+
+    def scan(self) -> None:
+        """Adds the processes that Volatility's pool scan finds, and that still have page tables."""
+        self.take(_scan(self._image) if self._image.table_name else ())
+
+    def take(self, scanned: Iterable[int]) -> None:
+        """Adds the processes at the canonical addresses that a pool scan has found."""
+        for eprocess in scanned:
+            self._add(eprocess, POOL_SCAN)
+
+    def scanned(self) -> List[int]:
+        """Returns the addresses of those that only the pool scan found, for a twin of this list."""
+        return [eprocess for eprocess, said in self._found.items() if set(found_by(POOL_SCAN)) & set(said)]
+
+    def processes(self) -> List[ListedProcess]:
+        """Returns the processes: those of the list in its order, then those that only a witness knows."""
+        return [ListedProcess(eprocess, said) for eprocess, said in self._found.items()]
+
+    def _listed(self) -> None:
+        """Takes the processes of the list, from both ends."""
+        head = self._image.symbol(LIST_SYMBOL)
+        walk = (
+            links.Walk((), (), None) if head is None else links.walk(head, self._memory.links, MAX_PROCESSES)
+        )
+        nodes = dict.fromkeys(walk.nodes)
+        if walk.gap is not None:
+            # Beyond a break a link is believed if it leads to a process.
+            for end, direction in ((walk.gap.forward, 0), (walk.gap.backward, 1)):
+                nodes.update(dict.fromkeys(self._beyond(end.link, direction, {head or 0, *nodes})))
+        if walk.gap is not None or walk.altered is not None or not nodes:
+            self.status = status(Word.PROCESS_LIST_DAMAGED)
+            vollog.warning(
+                "process list damaged: processes may be missing, and that rows end early is no sign of a "
+                "clean machine"
+            )
+        for link in nodes:
+            eprocess = link - self._links
+            self._found[eprocess] = self._id_differs(eprocess)
+
+    def _beyond(self, link: int, direction: int, seen: Set[int]) -> Iterator[int]:
+        while link not in seen and len(seen) < MAX_PROCESSES and self._is_process(link - self._links):
+            seen.add(link)
+            yield link
+            ends = self._memory.links(link)
+            if ends is None:
+                return
+            link = ends[direction]
+
+    def _witnesses(self) -> Iterator[Tuple[str, int]]:
+        """Yields (witness, address) of what the other structures take for processes."""
+        for eprocess in (*self._ids.processes, *self._ids.threads_of):
+            yield CID_TABLE, eprocess
+        for eprocess in self._running():
+            yield PROCESSORS, eprocess
+        for eprocess in self._of_handle_tables():
+            yield HANDLE_TABLES, eprocess
+
+    def _running(self) -> Iterator[int]:
+        """Yields the processes of the threads that processors were executing."""
+        types, memory = self._image.types, self._memory
+        block, count = self._image.symbol(PROCESSORS), self._image.symbol("KeNumberProcessors")
+        kprcb, thread = types.find("_KPRCB"), types["_ETHREAD"].find(*PROCESS_OF_THREAD)
+        if block is None or count is None or kprcb is None or thread is None:
+            return
+        current = kprcb.offset("CurrentThread")
+        for number in range(min(memory.number(count, 4) or 0, MAX_PROCESSORS)):
+            address = memory.pointer(block + number * memory.pointer_size)
+            running = memory.pointer(address + current) if address else None
+            eprocess = memory.member(running, thread) if running else None
+            if eprocess:
+                yield eprocess
+
+    def _of_handle_tables(self) -> Iterator[int]:
+        """Yields the processes for which handle tables were made."""
+        try:
+            tables = self._image.part(HandleTables)
+        except MissingMemberError:
+            return
+        for _, eprocess in tables.owners():
+            yield eprocess
+
+    def _add(self, eprocess: int, witness: str) -> None:
+        """Takes what a witness names, if it is a process. Idle (ID 0) is on no list."""
+        if eprocess in self._found or len(self._found) >= MAX_PROCESSES or not self._is_process(eprocess):
+            return
+        if not self._memory.member(eprocess, self._pid):
+            return
+        said = status(Word.NOT_IN_THE_PROCESS_LIST, found_by(witness), self._id_differs(eprocess))
+        self._found[eprocess] = said
+
+    def _is_process(self, eprocess: int) -> bool:
+        kind = self._memory.member(eprocess, self._kind)
+        return kind is not None and kind & ~LOCK_BIT == PROCESS_OBJECT
+
+    def _id_differs(self, eprocess: int) -> Status:
+        """Returns what is said of a process whose own ID is not the one by which Windows finds it."""
+        return id_differs(self._ids.processes.get(eprocess), self._memory.member(eprocess, self._pid))
+
+
+def id_differs(known: Optional[int], own: Optional[int]) -> Status:
+    """Returns what is said of an object whose own ID differs from that in PspCidTable.
+
+    Args:
+        known: the ID in PspCidTable, None if it is not there
+        own: the ID in the object itself, None if it cannot be read
+    """
+    return NOTHING if known in (None, own) or own is None else status(Said(Word.ID_IN_CID_TABLE, known))
+
+
+def _scan(image: Image) -> Iterator[int]:
+    """Yields the canonical addresses of the processes that Volatility's pool scan finds."""
+    lost = 0
+    try:
+        for found in psscan.PsScan.scan_processes(image.context, image.kernel_module_name):
+            eprocess = _virtual(image, found)
+            if eprocess is None:
+                lost += 1
+            else:
+                yield eprocess
+    except exceptions.InvalidAddressException as fault:
+        vollog.warning(f"The scan for processes ended early: {fault.invalid_address:#x} cannot be read")
+    if lost:
+        vollog.warning(f"{lost} processes that the scan found are not shown: their addresses are not known")
+
+
+def _virtual(image: Image, found: interfaces.objects.ObjectInterface) -> Optional[int]:
+    """Returns the canonical address of a process that may lie in physical memory, None if it is not known.
+
+    Its threads point to it. The list of threads of a process that has none points to itself.
+    """
+    layer = image.layer
+    if found.vol.layer_name == layer.name:
+        return bulk.canonical(layer, int(found.vol.offset))
+    try:
+        head = bulk.canonical(layer, int(found.ThreadListHead.Flink))
+        own = head - image.types["_EPROCESS"].offset("ThreadListHead")
+        if bulk.physical(layer, own) == found.vol.offset:
+            return own
+        made = psscan.PsScan.virtual_process_from_physical(image.context, image.kernel_module_name, found)
+    except exceptions.InvalidAddressException:
+        return None
+    return None if made is None else bulk.canonical(layer, int(made.vol.offset))

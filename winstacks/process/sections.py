@@ -1,0 +1,301 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""The pages of image sections: what lies in a mapped image where the process has no page of its own.
+
+All processes that map a file as an image share the pages of its section. A process that writes to such a page
+gets a copy of its own; it can write the section's page only where the file itself says that all share what is
+written there (IMAGE_SCN_MEM_SHARED). Prototype PTEs say where the section's pages are, and the VAD of each
+mapping leads to them.
+
+Source: Windows' public symbols (_MMVAD, _CONTROL_AREA, _SEGMENT, _MMPTE). How a process's page table leads to
+a prototype PTE, and who gets a copy of its own, is described (Windows Internals, "Prototype PTEs").
+"""
+
+from __future__ import annotations
+
+import contextlib
+from array import array
+from typing import Dict, Iterator, NamedTuple, Optional, Tuple
+
+from volatility3.framework import interfaces
+from volatility3.framework.layers import intel, linear
+
+from ..memory import bulk, pages
+from ..memory.decode import pagetable
+from ..memory.decode.memo import Memo
+from ..memory.decode.pagetable import PAGE_SIZE
+from ..memory.decode.ranges import Extents
+from ..memory.decode.structure import MissingMemberError
+from ..memory.image import Image
+from ..memory.pages import Piece
+from .vads import PAGE_SHIFT, Vad
+
+MAX_PAGES = 1 << 19
+"""The most pages of one section: no image has more than 2 GB."""
+
+MAX_KEPT = 1 << 20
+"""Pages of sections whose places are kept; those of the section that was asked for first go first."""
+
+_TABLES_KEPT = 256
+"""Page tables of processes that are kept: those of the one process that is read have up to about 200."""
+
+_SPACES_KEPT = 8
+"""Address spaces whose page tables are at hand."""
+
+
+class ImageSections:
+    """Finds the pages of image sections. Made as `image.part(ImageSections)`.
+
+    Where the kernel's symbol table lacks a member that leads to them, no image has a section.
+    """
+
+    def __init__(self, image: Image) -> None:
+        self._image = image
+        self._memory = image.memory(image.kernel)
+        self._found: Dict[Tuple[int, int, int], array[int]] = {}
+        self._kept = 0
+        self._spaces: Memo[str, pages.Tables] = Memo(self._tables_of, _SPACES_KEPT)
+        self._tables: Memo[Tuple[str, int], PageTable] = Memo(self._read_table, _TABLES_KEPT)
+        self._form: Optional[_Form] = None
+        with contextlib.suppress(MissingMemberError):
+            self._form = _Form(image)
+
+    def of(self, vad: Optional[Vad]) -> Optional[SectionView]:
+        """Returns the section that a VAD maps; None if it maps no image, or if its structures disagree."""
+        form = self._form
+        if form is None or vad is None or not vad.image or not isinstance(self._image.layer, intel.Intel):
+            return None
+        segment = self._memory.pointer(vad.control_area + form.segment)
+        if not segment or self._memory.pointer(segment + form.control_area) != vad.control_area:
+            return None
+        base = self._memory.pointer(segment + form.entries)
+        count = self._memory.number(segment + form.count, 4)
+        first = self._memory.pointer(vad.address + form.first)
+        if not base or not count or not first:
+            return None
+        number, rest = divmod(first - base, form.size)
+        if rest or not 0 <= number < count:
+            return None
+        count = min(count - number, vad.end - vad.start >> PAGE_SHIFT, MAX_PAGES)
+        return SectionView(self, vad.start, first, count, form.size)
+
+    def places(self, control: SectionView) -> array[int]:
+        """Returns the physical address of each page that a view has, 0 for one that is not in memory."""
+        key = (control.prototypes, control.count, control.entry_size)
+        found = self._found.get(key)
+        if found is None:
+            found = self._found[key] = self._read(control)
+            self._kept += len(found)
+            while self._kept > MAX_KEPT and len(self._found) > 1:
+                self._kept -= len(self._found.pop(next(iter(self._found))))
+        return found
+
+    def table(self, layer: intel.Intel, address: int) -> PageTable:
+        """Returns the page table of a process that maps an address."""
+        name = str(layer.name)
+        return self._tables[name, address // self._spaces[name].span]
+
+    def entry(self, address: int, size: int) -> Optional[int]:
+        """Returns a prototype PTE, None if it is not in the image or leads to no page in memory."""
+        entry = self._memory.number(address, size)
+        return None if entry is None or pagetable.in_section(entry, size) is None else entry
+
+    def is_here(self, place: int) -> bool:
+        """Tells whether a physical page is in the image."""
+        return self.below.is_valid(place, PAGE_SIZE)
+
+    @property
+    def below(self) -> interfaces.layers.DataLayerInterface:
+        """The physical layer."""
+        return self._image.context.layers[self._image.layer.config["memory_layer"]]
+
+    @property
+    def context(self) -> interfaces.context.ContextInterface:
+        """The image's context."""
+        return self._image.context
+
+    def _tables_of(self, layer_name: str) -> pages.Tables:
+        layer = self.context.layers[layer_name]
+        assert isinstance(layer, intel.Intel)
+        return pages.Tables(self.context, layer)
+
+    def _read_table(self, key: Tuple[str, int]) -> PageTable:
+        tables = self._spaces[key[0]]
+        data, present = tables.entries(key[1] * tables.span)
+        return PageTable(data, present, tables.entry_size, tables.span // PAGE_SIZE)
+
+    def _read(self, view: SectionView) -> array[int]:
+        size = view.entry_size
+        found = array("Q", bytes(8 * view.count))
+        for start, data in self._memory.load(view.prototypes, view.count * size).runs:
+            first = -(-(start - view.prototypes) // size)
+            skip = first * size - (start - view.prototypes)
+            whole = max(len(data) - skip, 0) // size * size
+            for number, entry in enumerate(pagetable.entries(data[skip : skip + whole], size), first):
+                place = pagetable.in_section(entry, size) if entry else None
+                if place and self.is_here(place):
+                    found[number] = place
+        return found
+
+
+class PageTable(NamedTuple):
+    """A page table of a process; `data` and `present` are what `pages.Tables.entries` returns.
+
+    `pages` is the number of its entries, each of `entry_size` bytes.
+    """
+
+    data: Optional[bytes]
+    present: bool
+    entry_size: int
+    pages: int
+
+
+class SectionView:
+    """A section as a process maps it.
+
+    Args:
+        sections: finds its pages
+        start: canonical address at which the process maps it
+        prototypes: canonical address of the prototype PTE of the first page
+        count: its pages
+        entry_size: bytes of a prototype PTE
+    """
+
+    __slots__ = ("_sections", "count", "entry_size", "prototypes", "start")
+
+    def __init__(
+        self, sections: ImageSections, start: int, prototypes: int, count: int, entry_size: int
+    ) -> None:
+        self._sections = sections
+        self.start = start
+        self.prototypes = prototypes
+        self.count = count
+        self.entry_size = entry_size
+
+    @property
+    def end(self) -> int:
+        """The first address behind it."""
+        return self.start + self.count * PAGE_SIZE
+
+    def load(self, start: int, length: int) -> Extents:
+        """Returns what the section itself has in a range of the process's addresses."""
+        context, below = self._sections.context, self._sections.below
+        pieces = self.pieces(max(start, self.start), min(start + length, self.end))
+        return bulk.of_pieces(context, ((low, size, place, str(below.name)) for low, size, place in pieces))
+
+    def pieces(self, start: int, end: int) -> Iterator[Tuple[int, int, int]]:
+        """Yields (address, size, physical address) of the section's pages in a range of addresses."""
+        if start >= end:
+            return
+        places = self._sections.places(self)
+        for low in range(start - start % PAGE_SIZE, end, PAGE_SIZE):
+            place = places[(low - self.start) // PAGE_SIZE]
+            if place:
+                first, last = max(low, start), min(low + PAGE_SIZE, end)
+                yield first, last - first, place + first - low
+
+    def constant(self, start: int, length: int) -> bool:
+        """Tells whether no process can write the section's pages of a range that it covers."""
+        pages = range((start - self.start) // PAGE_SIZE, (start + length - 1 - self.start) // PAGE_SIZE + 1)
+        entries = [
+            self._sections.entry(self.prototypes + number * self.entry_size, self.entry_size)
+            for number in pages
+        ]
+        return all(entry is not None and not pagetable.writable(entry) for entry in entries)
+
+    def mapping(
+        self,
+        context: interfaces.context.ContextInterface,
+        layer: linear.LinearlyMappedLayer,
+        start: int,
+        length: int,
+    ) -> Iterator[Piece]:
+        """Yields what is present of a range as `pages.mapping` does, in the gaps the section's pages.
+
+        Args:
+            context: the context that holds the layer
+            layer: the process's layer
+            start: first address
+            length: bytes
+        """
+        end = start
+        for piece in pages.mapping(context, layer, start, length):
+            yield from self._fill(context, layer, end, piece[0])
+            yield piece
+            end = piece[0] + piece[1]
+        yield from self._fill(context, layer, end, start + length)
+
+    def _fill(
+        self,
+        context: interfaces.context.ContextInterface,
+        layer: linear.LinearlyMappedLayer,
+        start: int,
+        end: int,
+    ) -> Iterator[Piece]:
+        """Yields the section's pages where a process has none of its own."""
+        start, end = max(start, self.start), min(end, self.end)
+        if start >= end or not isinstance(layer, intel.Intel):
+            return
+        below, pointer_size = layer.config["memory_layer"], layer.bits_per_register // 8
+        for low, length, place in self.pieces(start, end):
+            table = self._sections.table(layer, low)
+            if table.data is None:
+                continue
+            if table.data:
+                size = table.entry_size
+                (entry,) = pagetable.some(table.data, size, low // PAGE_SIZE % table.pages, 1)
+                prototype = self.prototypes + (low - self.start) // PAGE_SIZE * self.entry_size
+                if not pagetable.leads_to_section(entry, size, pointer_size, prototype):
+                    continue
+            yield low, length, place, below
+
+    def mapped_by(self, layer: interfaces.layers.DataLayerInterface, start: int, end: int) -> bool:
+        """Tells whether the page tables prove that a process has the section's pages in a range.
+
+        Each entry then leads to the page of the section, or to no page, so that the section's is there.
+        False: that is not so of some page, or takes more than its entry to tell.
+
+        Args:
+            layer: the process's layer
+            start, end: the range of addresses
+        """
+        low, last = start // PAGE_SIZE, -(-end // PAGE_SIZE)
+        if not isinstance(layer, intel.Intel) or start < self.start or end > self.end:
+            return False
+        places, pointer_size = self._sections.places(self), layer.bits_per_register // 8
+        while low < last:
+            table = self._sections.table(layer, low * PAGE_SIZE)
+            high = min(last, (low // table.pages + 1) * table.pages)
+            if table.data is None or not table.present:
+                return False
+            number, size = low - self.start // PAGE_SIZE, table.entry_size
+            # Nothing was touched of what an absent table would map.
+            held = pagetable.some(table.data, size, low % table.pages, high - low) if table.data else ()
+            for place, entry in zip(places[number : number + high - low], held):
+                if entry & pagetable.PRESENT:
+                    if not place or pagetable.target(entry, size) != place:
+                        return False
+                elif entry:
+                    prototype = self.prototypes + number * self.entry_size
+                    if not pagetable.leads_to_section(entry, size, pointer_size, prototype):
+                        return False
+                number += 1
+            low = high
+        return True
+
+
+class _Form:
+    """The members that lead from a VAD to the prototype PTEs of its section.
+
+    Raises:
+        MissingMemberError: when the kernel's table lacks one of them
+    """
+
+    def __init__(self, image: Image) -> None:
+        types = image.types
+        self.first = types["_MMVAD"].offset("FirstPrototypePte")
+        self.segment = types["_CONTROL_AREA"].offset("Segment")
+        self.control_area = types["_SEGMENT"].offset("ControlArea")
+        self.entries = types["_SEGMENT"].offset("PrototypePte")
+        self.count = types["_SEGMENT"].offset("TotalNumberOfPtes")
+        self.size = types["_MMPTE"].size

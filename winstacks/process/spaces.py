@@ -1,0 +1,334 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""Lists the address spaces of an image: the kernel, each process, and the 32-bit half of a WoW64 process."""
+
+from __future__ import annotations
+
+import collections
+import logging
+from typing import Collection, Counter, Dict, Iterator, List, Optional, Set, Tuple
+
+from volatility3.framework import constants, exceptions, interfaces
+from volatility3.framework.objects import utility
+from volatility3.plugins.windows import psscan
+
+from ..memory import bulk
+from ..memory.decode import text
+from ..memory.decode.memo import Memo
+from ..memory.decode.status import NOTHING, Said, Status, Word, status
+from ..memory.image import ARCHES, KERNEL_PID, AddressSpace, Image
+from .processlist import ListedProcess, ProcessList
+
+__all__ = ["KERNEL_PID", "AddressSpace", "AddressSpaces"]
+
+vollog = logging.getLogger(__name__)
+
+SYSTEM_PID = 4
+_ROOT = ~0x1F
+"""DirectoryTableBase without its flags: PAE tables are aligned to 32 bytes, all others to a page."""
+
+_VAD_ROOTS = ("VadRoot.Root", "VadRoot.BalancedRoot.RightChild", "VadRoot")
+
+MAX_THREADS = 8
+"""The most threads of a process whose TEBs are asked whose page tables these are, and for a 32-bit half."""
+
+_NARROW_END = 1 << 32
+
+
+class AddressSpaces:
+    """Lists the address spaces of a Windows image."""
+
+    _version = (2, 1, 0)
+
+    @classmethod
+    def list_spaces(
+        cls,
+        image: Image,
+        pids: Optional[Collection[int]] = None,
+        offset: Optional[int] = None,
+        only: Optional[Collection[int]] = None,
+    ) -> Iterator[AddressSpace]:
+        """Yields the kernel, then each process; a WoW64 process is followed by its 32-bit half.
+
+        Args:
+            image: the image
+            pids: the process IDs wanted, 0 for the kernel; all when None or empty
+            offset: virtual or physical address of an _EPROCESS that no list holds; then only this process is
+                yielded
+            only: canonical addresses of the _EPROCESSes wanted, 0 for the kernel; all when None
+
+        Yields:
+            The address spaces. One whose page tables cannot be read says so in its `status`; that a process
+            is not in the process list, and how it was found, is in its `remark`. The kernel's `remark` says
+            that the list is damaged.
+        """
+        if offset is None and (not pids or KERNEL_PID in pids) and (only is None or 0 in only):
+            yield image.kernel._replace(remark=image.part(ProcessList).status)
+        for process in cls._list_processes(image, offset):
+            if only is not None and process.eprocess not in only:
+                continue
+            eprocess = image.object_at("_EPROCESS", process.eprocess)
+            try:
+                pid = int(eprocess.UniqueProcessId)
+                if not pids or pid in pids:
+                    yield from cls._process_spaces(image, eprocess, pid, process.status)
+            except exceptions.InvalidAddressException as fault:
+                vollog.warning(
+                    f"Process at {eprocess.vol.offset:#x} cannot be read at {fault.invalid_address:#x}"
+                )
+
+    @classmethod
+    def _list_processes(cls, image: Image, offset: Optional[int]) -> List[ListedProcess]:
+        """Returns the processes that any witness knows, or the one at a virtual or physical offset."""
+        if offset is None:
+            return image.part(ProcessList).processes()
+        eprocess = cls._at_offset(image, offset) if image.table_name else None
+        return [] if eprocess is None else [ListedProcess(eprocess, NOTHING)]
+
+    @classmethod
+    def _at_offset(cls, image: Image, offset: int) -> Optional[int]:
+        """Returns the canonical address of the _EPROCESS at a virtual or physical offset, None if none is."""
+        layer = image.layer
+        size = image.types["_EPROCESS"].size
+        if layer.is_valid(bulk.masked(layer, offset), size):
+            return bulk.canonical(layer, offset)
+        below = layer.config["memory_layer"]
+        if not image.context.layers[below].is_valid(offset, size):
+            vollog.warning(f"There is no _EPROCESS at {offset:#x}, virtual or physical")
+            return None
+        type_name = image.table_name + constants.BANG + "_EPROCESS"
+        physical = image.context.object(type_name, below, offset, native_layer_name=layer.name)
+        try:
+            found = psscan.PsScan.virtual_process_from_physical(
+                image.context, image.kernel_module_name, physical
+            )
+        except exceptions.InvalidAddressException:
+            found = None
+        if found is None:
+            vollog.warning(f"The physical offset {offset:#x} leads to no _EPROCESS")
+            return None
+        return bulk.canonical(layer, int(found.vol.offset))
+
+    @classmethod
+    def _process_spaces(
+        cls, image: Image, eprocess: interfaces.objects.ObjectInterface, pid: int, remark: Status
+    ) -> Iterator[AddressSpace]:
+        """Yields the native space of a process and, if it is a WoW64 process, its 32-bit half."""
+        name = text.cell(utility.array_to_string(eprocess.ImageFileName))
+        address = bulk.canonical(image.layer, int(eprocess.vol.offset))
+        said = NOTHING
+        try:
+            layer_name = cls._process_layer(image, eprocess)
+        except exceptions.InvalidAddressException:
+            layer_name, said = "", status(Word.PAGE_TABLES_UNREADABLE)
+        if layer_name:
+            said, doubt = image.part(PageTableRoots).verdict(address, layer_name)
+            layer_name, remark = "" if said else layer_name, status(remark, doubt)
+        native = AddressSpace(
+            pid=pid,
+            process=name,
+            arch=image.arch,
+            layer_name=layer_name,
+            pointer_size=image.pointer_size,
+            eprocess=address,
+            peb=int(eprocess.Peb),
+            status=said,
+            remark=remark,
+        )
+        half: Optional[AddressSpace] = None
+        if image.pointer_size == 8:
+            known, peb = bool(eprocess.get_is_wow64()), 0
+            told = image.part(PageTableRoots).peb32(address, layer_name, pid, known) if layer_name else None
+            if known:
+                try:
+                    peb = cls._wow64_peb(image, eprocess)
+                except exceptions.InvalidAddressException:
+                    told, said = None, said or status(Word.WOW64_PROCESS_STRUCTURE_UNREADABLE)
+            if told not in (None, peb):
+                doubt = status(native.remark, Said(Word.CONTRADICTED, members=("WoW64Process",)))
+                native, peb = native._replace(remark=doubt), told or peb
+            if known or peb:
+                half = native._replace(arch=ARCHES[4], pointer_size=4, wow64=True, peb=peb, status=said)
+        yield native
+        if half is not None:
+            yield half
+
+    @classmethod
+    def _process_layer(cls, image: Image, eprocess: interfaces.objects.ObjectInterface) -> str:
+        """Returns the layer of a process, made once per context (Volatility makes a new one each time)."""
+        name = f"{eprocess.vol.layer_name}_stacktraces_{eprocess.vol.offset:x}"
+        if name in image.context.layers:
+            return name
+        return str(eprocess.add_process_layer(preferred_name=name))
+
+    @classmethod
+    def _wow64_peb(cls, image: Image, eprocess: interfaces.objects.ObjectInterface) -> int:
+        """Returns the address of PEB32.
+
+        EPROCESS.WoW64Process points to an _EWOW64PROCESS since Windows 10, whose Peb it is; to a
+        _WOW64_PROCESS on 2003 and Vista, whose Wow64 it is; and to PEB32 itself on 7 and 8.
+        """
+        wow64 = int(eprocess.get_wow_64_process())
+        for type_name, member in (("_EWOW64PROCESS", "Peb"), ("_WOW64_PROCESS", "Wow64")):
+            if image.types.has(type_name):
+                return int(image.object_at(type_name, wow64).member(member))
+        return wow64
+
+
+class PageTableRoots:
+    """Whose page tables DirectoryTableBase is, for all processes, and what their TEBs say of them.
+
+    Made as `image.part(PageTableRoots)`. Only Idle and System share their page tables. An exited process has
+    none any more.
+    """
+
+    def __init__(self, image: Image) -> None:
+        process, thread, teb = (image.types.find(name) for name in ("_EPROCESS", "_ETHREAD", "_TEB"))
+        self._image = image
+        self._memory = image.memory(image.kernel)
+        self._verdicts: Memo[Tuple[int, str], Tuple[Status, Status]] = Memo(self._judge)
+        self._owners: Dict[int, List[int]] = {}
+        self._pids: Dict[int, int] = {}
+        highest = image.symbol("MmHighestUserAddress")
+        self._highest = None if highest is None else self._memory.pointer(highest)
+        self._trees: Counter[Optional[int]] = collections.Counter()
+        self._system: Optional[int] = None
+        self._kernel = int(image.layer.config.get("page_map_offset") or 0) & _ROOT
+        if process is None:
+            return
+        self._fields = [
+            process.field(path)
+            for path in ("UniqueProcessId", "Pcb.DirectoryTableBase", "Peb", "ExitTime.QuadPart")
+        ]
+        self._vads = process.find(*_VAD_ROOTS)
+        self._threads = process.offset("ThreadListHead")
+        self._entry = None if thread is None else thread.find("ThreadListEntry")
+        self._teb = None if thread is None else thread.find("Tcb.Teb")
+        self._client = None if teb is None else teb.find("ClientId.UniqueProcess")
+        self._first = None if teb is None else teb.find("NtTib.ExceptionList")
+        for each in image.part(ProcessList).processes():
+            pid, root, alive = self._read(each.eprocess)
+            if alive:
+                self._owners.setdefault(root, []).append(each.eprocess)
+                self._pids[each.eprocess] = pid
+                tree = self._tree(each.eprocess)
+                if tree is not None:
+                    self._trees[tree] += 1
+            elif pid == SYSTEM_PID:
+                self._system = root
+
+    def verdict(self, eprocess: int, layer_name: str) -> Tuple[Status, Status]:
+        """Returns why the page tables of a process are not its own, and what speaks against them.
+
+        The first is empty unless it is proven: then what lies in these tables is another process's. Both are
+        empty for a process that has no user half.
+
+        Args:
+            eprocess: canonical address of its _EPROCESS
+            layer_name: the layer of its page tables
+        """
+        return self._verdicts[eprocess, layer_name]
+
+    def _judge(self, key: Tuple[int, str]) -> Tuple[Status, Status]:
+        eprocess, layer_name = key
+        pid, root, alive = self._read(eprocess)
+        if not alive:
+            users = self._owners.get(root, ()) if pid == SYSTEM_PID and root != self._kernel else ()
+            return NOTHING, status(
+                *(Said(Word.PAGE_TABLES_OF_PROCESS, self._pids[each]) for each in users[:1])
+            )
+        if not self._maps_kernel(eprocess, layer_name):
+            return status(Word.PAGE_TABLES_UNREADABLE), NOTHING
+        if root in (self._system, self._kernel) and self._told(eprocess, layer_name) != pid:
+            return status(Said(Word.PAGE_TABLES_OF_PROCESS, SYSTEM_PID)), NOTHING
+        wrong = ["Peb"] if self._highest and self._peb(eprocess) > self._highest else []
+        tree = self._tree(eprocess)
+        if tree == 0 or self._trees[tree] > 1:
+            wrong.append("VadRoot")
+        doubt = status(Said(Word.CONTRADICTED, members=tuple(wrong)) if wrong else None)
+        others = [each for each in self._owners.get(root, ()) if each != eprocess]
+        if not others:
+            return NOTHING, doubt
+        said = status(*(Said(Word.PAGE_TABLES_OF_PROCESS, self._pids[each]) for each in others[:1]))
+        told = self._told(eprocess, layer_name)
+        return (NOTHING, status(said, doubt)) if told in (None, pid) else (said, doubt)
+
+    def _peb(self, eprocess: int) -> int:
+        """Returns the address of a process's PEB, 0 if it cannot be read."""
+        return self._memory.member(eprocess, self._fields[2]) or 0
+
+    def _tree(self, eprocess: int) -> Optional[int]:
+        """Returns the root of a process's VADs, None if it cannot be read: no two processes share one."""
+        return None if self._vads is None else self._memory.member(eprocess, self._vads)
+
+    def _read(self, eprocess: int) -> Tuple[int, int, bool]:
+        """Returns the ID of a process, the page of its tables, and whether it has a user half."""
+        values = [self._memory.member(eprocess, field) for field in self._fields]
+        pid, root, peb, exited = (value or 0 for value in values)
+        return pid, root & _ROOT, bool(peb) and not exited and pid != SYSTEM_PID
+
+    def _maps_kernel(self, eprocess: int, layer_name: str) -> bool:
+        """Tells whether page tables have the kernel's half, as those of each process do."""
+        own, layer = self._image.layer, self._image.context.layers[layer_name]
+        address = bulk.masked(own, eprocess)
+        try:
+            return bool(layer.translate(address) == own.translate(address))
+        except exceptions.InvalidAddressException:
+            return False
+
+    def _told(self, eprocess: int, layer_name: str) -> Optional[int]:
+        """Returns the ID of the process to which a TEB says that it belongs, None if none can be read."""
+        client, user = self._client, self._image.memory_of(layer_name, self._image.pointer_size)
+        if client is None:
+            return None
+        for teb in self._tebs(eprocess):
+            told = user.member(teb, client)
+            if told is not None:
+                return told
+        return None
+
+    def peb32(self, eprocess: int, layer_name: str, pid: int, wow64: bool) -> Optional[int]:
+        """Returns the address of the PEB32 to which the TEBs of a process lead, None if that is not known.
+
+        It is 0 of a process that has no 32-bit half: none of its first threads has, or it has no user half.
+
+        The exception list of a 64-bit TEB is empty, but of WoW64, where it is the address of the 32-bit TEB.
+        That has its own address and the IDs of process and thread.
+
+        Args:
+            eprocess: canonical address of its _EPROCESS
+            layer_name: the layer of its page tables
+            pid: its ID
+            wow64: whether the kernel says that it has one: then more than one thread is asked
+        """
+        first, user = self._first, self._image.memory_of(layer_name, 8)
+        if first is None:
+            return None
+        if not self._peb(eprocess):
+            return None if self._memory.member(eprocess, self._fields[3]) else 0
+        told: Set[Optional[int]] = set()
+        for teb in self._tebs(eprocess):
+            narrow = user.member(teb, first)
+            if narrow and narrow < _NARROW_END:
+                types, half = self._image.process_types(4)["_TEB"], self._image.memory_of(layer_name, 4)
+                same = half.member(narrow, types.field("NtTib.Self")) == narrow
+                same = same and half.member(narrow, types.field("ClientId.UniqueProcess")) == pid
+                return half.member(narrow, types.field("ProcessEnvironmentBlock")) if same else None
+            told.add(narrow)
+            if narrow == 0 and not wow64:
+                break
+        return 0 if told == {0} else None
+
+    def _tebs(self, eprocess: int) -> Iterator[int]:
+        """Yields the TEBs of the first threads of a process."""
+        if self._entry is None or self._teb is None:
+            return
+        head = eprocess + self._threads
+        link = self._memory.pointer(head)
+        for _ in range(MAX_THREADS):
+            if not link or link == head:
+                return
+            teb = self._memory.member(link - self._entry.offset, self._teb)
+            if teb:
+                yield teb
+            link = self._memory.pointer(link)

@@ -1,0 +1,110 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""Puts the borders of a thread's kernel stack right, where one of them contradicts the others.
+
+StackBase, StackLimit, InitialStack and KernelStack of a `_KTHREAD` name one stack, and a page that is not
+mapped lies at each end of it. So one wrong value among them, or two, can be told and replaced.
+"""
+
+from __future__ import annotations
+
+from typing import Dict, List, Optional
+
+from ..memory import bulk
+from ..memory.decode.pagetable import PAGE_SIZE
+from ..memory.image import Image
+from .processlist import CidTable
+
+MAX_STACK = 1 << 18
+"""Bytes: the largest kernel stacks of Windows have 0x24000 (x64, after expansion)."""
+
+FEW_THREADS = 64
+"""As many as are asked how far InitialStack is below StackBase, which is the same for all."""
+
+_KERNEL_START = {8: 0xFFFF800000000000, 4: 0x80000000}
+
+Values = Dict[str, Optional[int]]
+"""Members of a thread: stack_base, stack_limit, initial_stack and kernel_stack among them."""
+
+
+class StackLimits:
+    """Checks and restores the borders of kernel stacks.
+
+    Args:
+        image: the image
+    """
+
+    def __init__(self, image: Image) -> None:
+        self._image = image
+        self._layer = image.layer
+        self._start = _KERNEL_START[image.pointer_size]
+
+    def restore(self, values: Values) -> List[str]:
+        """Replaces the borders that contradict the others.
+
+        Args:
+            values: changed in place
+
+        Returns:
+            The members that are wrong, by their names in `_KTHREAD`. None if all agree, if one is not in the
+            image, or if too few are left to say which is wrong.
+        """
+        base, limit, initial, stack = (
+            values[name] for name in ("stack_base", "stack_limit", "initial_stack", "kernel_stack")
+        )
+        if base is None or limit is None or initial is None or stack is None:
+            return []
+        if self._is_stack(limit, base) and limit < initial <= base:
+            return []
+        if not any((base, limit, initial, stack)):
+            return []  # the stack of a thread that has ended
+        wrong = []
+        if not self._is_stack(limit, base):
+            inside = [each for each in (initial, stack) if self._mapped(each - 1)]
+            if self._mapped(limit) and any(0 < each - limit <= MAX_STACK for each in inside):
+                base, wrong = self._end(limit), ["StackBase"]
+            elif self._mapped(base - 1) and any(0 <= base - each <= MAX_STACK for each in inside):
+                limit, wrong = self._beginning(base), ["StackLimit"]
+            elif inside:
+                limit, base = self._beginning(inside[0]), self._end(inside[0] - 1)
+                wrong = ["StackBase", "StackLimit"]
+            else:
+                return []
+        if not limit < initial <= base:
+            initial = base - self._control()
+            wrong.append("InitialStack")
+        values.update(stack_base=base, stack_limit=limit, initial_stack=initial)
+        return wrong
+
+    def _control(self) -> int:
+        """Returns the bytes between StackBase and InitialStack that most threads have."""
+        thread = self._image.types["_ETHREAD"]
+        fields = [thread.find(f"Tcb.{name}") for name in ("StackBase", "InitialStack")]
+        memory = self._image.memory(self._image.kernel)
+        counts: Dict[int, int] = {0: 0}
+        for ethread in list(self._image.part(CidTable).threads)[:FEW_THREADS]:
+            base, initial = (memory.member(ethread, field) if field else None for field in fields)
+            if base and initial and 0 <= base - initial < PAGE_SIZE:
+                counts[base - initial] = counts.get(base - initial, 0) + 1
+        return max(counts, key=lambda each: counts[each])
+
+    def _is_stack(self, limit: int, base: int) -> bool:
+        return self._start <= limit < base <= limit + MAX_STACK
+
+    def _mapped(self, address: int) -> bool:
+        known = self._start <= address and bulk.is_canonical(self._layer, address)
+        return known and bool(self._layer.is_valid(bulk.masked(self._layer, address)))
+
+    def _end(self, address: int) -> int:
+        """Returns the first address above one that is not mapped."""
+        end = address // PAGE_SIZE * PAGE_SIZE
+        while self._mapped(end) and end - address < MAX_STACK:
+            end += PAGE_SIZE
+        return end
+
+    def _beginning(self, address: int) -> int:
+        """Returns where the mapped pages below an address begin."""
+        start = (address + PAGE_SIZE - 1) // PAGE_SIZE * PAGE_SIZE
+        while self._mapped(start - PAGE_SIZE) and address - start < MAX_STACK:
+            start -= PAGE_SIZE
+        return start

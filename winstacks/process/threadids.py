@@ -1,0 +1,93 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""Whose a thread is, by the addresses of `_ETHREAD` structures."""
+
+from __future__ import annotations
+
+from typing import Dict, NamedTuple, Optional
+
+from ..memory import bulk
+from ..memory.decode import text
+from ..memory.decode.status import NOTHING, Said, Status, Word, status
+from ..memory.image import Image
+from .processlist import LOCK_BIT, PROCESS_OF_THREAD, THREAD_OBJECT, CidTable
+
+MAX_ID = 0xFFFFFFFF
+"""Process and thread IDs have 32 bits, but are stored in pointers."""
+
+
+def identifier(value: Optional[int]) -> Optional[int]:
+    """Returns a stored process or thread ID, or None for a value that cannot be an ID."""
+    return value if value is not None and value <= MAX_ID else None
+
+
+class ThreadOwner(NamedTuple):
+    """A thread and its process, as the thread itself names them.
+
+    Attributes:
+        tid: the thread's ID
+        pid: the process's ID; None if it cannot be read
+        process: the name of the process; None if it cannot be read
+        status: says so if the ID in the thread is not that of the process to which it points; then `pid` is
+            that of the process
+    """
+
+    tid: int
+    pid: Optional[int]
+    process: Optional[str]
+    status: Status = NOTHING
+
+
+class ThreadIds:
+    """Looks up threads, each once. Made as `image.part(ThreadIds)`."""
+
+    def __init__(self, image: Image) -> None:
+        thread, process = image.types.find("_ETHREAD"), image.types.find("_EPROCESS")
+        self._layer = image.layer
+        self._memory = image.memory(image.kernel)
+        self._type = None if thread is None else thread.find("Tcb.Header.Type")
+        self._tid = None if thread is None else thread.find("Cid.UniqueThread")
+        self._pid = None if thread is None else thread.find("Cid.UniqueProcess")
+        self._process = None if thread is None else thread.find(*PROCESS_OF_THREAD)
+        self._name = None if process is None else process.find("ImageFileName")
+        self._own = None if process is None else process.find("UniqueProcessId")
+        self._ids = image.part(CidTable)
+        self._known: Dict[int, Optional[ThreadOwner]] = {}
+
+    def owner(self, ethread: int) -> Optional[ThreadOwner]:
+        """Returns the thread at a canonical address, None if no thread is there."""
+        if ethread not in self._known:
+            self._known[ethread] = self._read(ethread)
+        return self._known[ethread]
+
+    def _read(self, ethread: int) -> Optional[ThreadOwner]:
+        if self._type is None or self._tid is None:
+            return None
+        kind = self._memory.member(ethread, self._type)
+        if kind is None or kind & ~LOCK_BIT != THREAD_OBJECT:
+            return None
+        tid = identifier(self._memory.member(ethread, self._tid))
+        if tid is None:
+            return None
+        pid = None if self._pid is None else identifier(self._memory.member(ethread, self._pid))
+        process = None if self._process is None else self._memory.member(ethread, self._process)
+        if not process:
+            return ThreadOwner(tid, pid, None)
+        eprocess = bulk.canonical(self._layer, process)
+        known = self._process_id(eprocess)
+        if known is None or pid is None or known == pid:
+            return ThreadOwner(tid, pid, self._process_name(eprocess))
+        said = status(Said(Word.CONTRADICTED, members=("Cid.UniqueProcess",)))
+        return ThreadOwner(tid, known, self._process_name(eprocess), said)
+
+    def _process_id(self, eprocess: int) -> Optional[int]:
+        """Returns the ID by which Windows finds a process, or else the one that it has itself."""
+        own = None if self._own is None else identifier(self._memory.member(eprocess, self._own))
+        return self._ids.processes.get(eprocess, own)
+
+    def _process_name(self, eprocess: int) -> Optional[str]:
+        if self._name is None:
+            return None
+        start = eprocess + self._name.offset
+        name = self._memory.read(start, self._name.size)
+        return None if name is None else text.cell(name.split(bytes(1))[0].decode("latin-1"))

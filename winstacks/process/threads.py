@@ -1,0 +1,398 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""The threads of an image: their IDs, their states, and their stacks.
+
+    stacks = KernelStacks(image, kernel_start)
+    for thread in Threads.list_threads(image, pids=[4], tids=[8]):
+        for segment in stacks.segments(thread): ...
+
+The listers of trap frames and of call stacks both use this. Each _ETHREAD is read in one piece and decoded
+with the offsets of the image's symbol table; a member that is not in the image is None.
+
+Source of the names of scheduling states and wait reasons: the public enumerations _KTHREAD_STATE and
+_KWAIT_REASON (wdm.h and the kernel's symbols). If Windows gave a number a new meaning, the name here is that
+of the newest meaning.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Collection, Dict, Iterator, List, NamedTuple, Optional, Set, Tuple
+
+from ..memory import bulk
+from ..memory.decode import links
+from ..memory.decode.ranges import Extents
+from ..memory.decode.status import NOTHING, Said, Status, Word, says, status
+from ..memory.image import AddressSpace, Image
+from . import processors, stacklimits
+from . import threadids as ids
+from . import threadscan as threadscan
+from .processlist import (
+    CID_TABLE,
+    LOCK_BIT,
+    PROCESS_OF_THREAD,
+    PROCESSORS,
+    THREAD_OBJECT,
+    CidTable,
+    ProcessList,
+    found_by,
+    id_differs,
+)
+from .spaces import AddressSpaces
+
+RUNNING = 2
+TERMINATED = 4
+WAITING = 5
+
+_STATES = (
+    *("Initialized", "Ready", "Running", "Standby", "Terminated", "Waiting", "Transition"),
+    *("DeferredReady", "GateWait", "WaitingForProcessInSwap"),
+)
+_REASONS = (
+    *("Executive", "FreePage", "PageIn", "PoolAllocation", "DelayExecution", "Suspended", "UserRequest"),
+    *("WrExecutive", "WrFreePage", "WrPageIn", "WrPoolAllocation", "WrDelayExecution", "WrSuspended"),
+    *("WrUserRequest", "WrEventPair", "WrQueue", "WrLpcReceive", "WrLpcReply", "WrVirtualMemory"),
+    *("WrPageOut", "WrRendezvous", "WrKeyedEvent", "WrTerminated", "WrProcessInSwap", "WrCpuRateControl"),
+    *("WrCalloutStack", "WrKernel", "WrResource", "WrPushLock", "WrMutex", "WrQuantumEnd"),
+    *("WrDispatchInt", "WrPreempted", "WrYieldExecution", "WrFastMutex", "WrGuardedMutex", "WrRundown"),
+    *("WrAlertByThreadId", "WrDeferredPreempt", "WrPhysicalFault", "WrIoRing", "WrMdlCache", "WrRcu"),
+)
+
+
+def state_name(state: int) -> str:
+    """Returns the name of a KTHREAD.State; a number without a name is returned as text."""
+    return _STATES[state] if 0 <= state < len(_STATES) else str(state)
+
+
+def wait_reason_name(reason: int) -> str:
+    """Returns the name of a KTHREAD.WaitReason; a number without a name is returned as text."""
+    return _REASONS[reason] if 0 <= reason < len(_REASONS) else str(reason)
+
+
+vollog = logging.getLogger(__name__)
+
+MAX_THREADS = 1 << 16
+"""The most threads of one process that are read."""
+
+_MEMBERS = {
+    "type": ("Tcb.Header.Type",),
+    "debug_active": ("Tcb.Header.DebugActive", "Tcb.DebugActive"),
+    "pid": ("Cid.UniqueProcess",),
+    "tid": ("Cid.UniqueThread",),
+    "process": PROCESS_OF_THREAD,
+    "stack_base": ("Tcb.StackBase",),
+    "stack_limit": ("Tcb.StackLimit",),
+    "initial_stack": ("Tcb.InitialStack",),
+    "kernel_stack": ("Tcb.KernelStack",),
+    "trap_frame": ("Tcb.TrapFrame",),
+    "callback_stack": ("Tcb.CallbackStack",),
+    "callback_depth": ("Tcb.CallbackNestingLevel", "Tcb.CallbackDepth"),
+    "teb": ("Tcb.Teb",),
+    "system_call_number": ("Tcb.SystemCallNumber",),
+    "first_argument": ("Tcb.FirstArgument",),
+    "state": ("Tcb.State",),
+    "wait_reason": ("Tcb.WaitReason",),
+    "start_address": ("StartAddress",),
+    "win32_start_address": ("Win32StartAddress",),
+    "create_time": ("CreateTime.QuadPart",),
+}
+_FLAGS_OF_TIME = ("NestedFaultCount", "ApcNeeded")
+"""In XP and 2003 these bit fields are the lowest bits of CreateTime, and the time stands above them (public
+symbols of XP)."""
+
+
+_NO_THREAD = (
+    *(Word.UNREADABLE, Word.NOT_A_THREAD),
+    *(Word.THREAD_LIST_DAMAGED, Word.THREAD_COUNT, Word.PROCESS_LIST_DAMAGED),
+)
+
+
+class Process(NamedTuple):
+    """A process: its native space, and its 32-bit half if it is a WoW64 process."""
+
+    space: AddressSpace
+    wow64: Optional[AddressSpace]
+
+
+def processes(
+    image: Image,
+    pids: Optional[Collection[int]] = None,
+    offset: Optional[int] = None,
+    only: Optional[Collection[int]] = None,
+) -> Iterator[Process]:
+    """Yields the processes of an image; the arguments are those of `AddressSpaces.list_spaces`."""
+    native: Optional[AddressSpace] = None
+    for space in AddressSpaces.list_spaces(image, pids, offset, only):
+        # The 32-bit half follows its native one.
+        if native is not None:
+            yield Process(native, space if space.wow64 else None)
+        native = None if space.kernel or space.wow64 else space
+    if native is not None:
+        yield Process(native, None)
+
+
+class Thread(NamedTuple):
+    """A thread. Addresses are canonical; a member that could not be read is None.
+
+    `space` is the native address space of its process, `wow64` the 32-bit half, None if the process has none.
+    `ethread` is 0 if only a scan of physical memory found the thread, and in a row that stands for a damaged
+    list. `processor` is the number of the processor on which it is running. `system_call_number` and
+    `first_argument` are those of its newest system call from user mode (7 and later). `create_time` is a
+    FILETIME.
+    """
+
+    ethread: int
+    space: AddressSpace
+    wow64: Optional[AddressSpace]
+    tid: Optional[int]
+    stack_base: Optional[int]
+    stack_limit: Optional[int]
+    initial_stack: Optional[int]
+    kernel_stack: Optional[int]
+    trap_frame: Optional[int]
+    callback_stack: Optional[int]
+    callback_depth: Optional[int]
+    teb: Optional[int]
+    state: Optional[int]
+    wait_reason: Optional[int]
+    debug_active: Optional[int]
+    system_call_number: Optional[int]
+    first_argument: Optional[int]
+    start_address: Optional[int]
+    win32_start_address: Optional[int]
+    processor: Optional[int]
+    status: Status
+    create_time: Optional[int] = None
+
+    @property
+    def running(self) -> bool:
+        """Whether a processor was executing it: then its stack pointer was in a register, not in memory."""
+        unsaid = not says(self.status, Word.RUNNING_ON_NO_PROCESSOR)
+        return self.processor is not None or (self.state == RUNNING and unsaid)
+
+    @property
+    def unusable(self) -> bool:
+        """Whether nothing of it can be believed: it cannot be read, is no thread, or stands for a list."""
+        return says(self.status, *_NO_THREAD)
+
+    @property
+    def state_name(self) -> str:
+        """The name of its scheduling state, empty if that could not be read."""
+        return "" if self.state is None else state_name(self.state)
+
+    @property
+    def wait_reason_name(self) -> str:
+        """Why it waits; empty if it does not wait."""
+        waits = self.state == WAITING and self.wait_reason is not None
+        return wait_reason_name(self.wait_reason or 0) if waits else ""
+
+
+class Threads:
+    """Lists the threads of an image."""
+
+    def __init__(self, image: Image) -> None:
+        super().__init__()
+        thread = image.types["_ETHREAD"]
+        self._image = image
+        self._memory = image.memory(image.kernel)
+        self._size = thread.size
+        found = {name: thread.find(*paths) for name, paths in _MEMBERS.items()}
+        self._fields = {name: field for name, field in found.items() if field is not None}
+        time, flags = self._fields.get("create_time"), [thread.find(name) for name in _FLAGS_OF_TIME]
+        self._time_shift = sum(
+            flag.mask.bit_length() for flag in flags if flag and time and flag.offset == time.offset
+        )
+        self._entry = thread.offset("ThreadListEntry")
+        self._head = image.types["_EPROCESS"].offset("ThreadListHead")
+        self._count = image.types["_EPROCESS"].find("ActiveThreads")
+        listed = image.part(processors.of)
+        self._running = {cpu.current_thread: cpu.number for cpu in listed if cpu.current_thread}
+        self._all_known = bool(listed) and all(cpu.current_thread for cpu in listed)
+        self._ids = image.part(CidTable)
+        self._limits = stacklimits.StackLimits(image)
+
+    @classmethod
+    def list_threads(
+        cls,
+        image: Image,
+        pids: Optional[Collection[int]] = None,
+        offset: Optional[int] = None,
+        tids: Optional[Collection[int]] = None,
+        scan: bool = False,
+        only: Optional[Collection[int]] = None,
+    ) -> Iterator[Thread]:
+        """Yields threads, process by process.
+
+        Args:
+            image: the image
+            pids: the processes wanted; all when None or empty
+            offset: address of an _EPROCESS that no list holds; then only its threads are listed
+            tids: the threads wanted; all when None or empty
+            scan: add the threads that only a scan for their pool blocks finds
+            only: the processes wanted, see `AddressSpaces.list_spaces`
+
+        Yields:
+            The threads. If one cannot be read or is not a thread, its `status` says so. A damaged list ends
+            with a row that has a `status` only. If the list of processes is damaged, the first row says so.
+
+        Raises:
+            MissingMemberError: when the kernel's symbols do not describe threads
+        """
+        if not image.table_name:
+            return
+        finder = cls(image)
+        owners = list(processes(image, pids, offset, only))
+        damaged = image.part(ProcessList).status
+        if damaged and not pids and offset is None and (only is None or 0 in only):
+            yield finder._nothing(Process(image.kernel, None), damaged)
+        seen: List[int] = []
+        for process in owners:
+            for thread in finder._of(process):
+                seen.append(thread.ethread)
+                if not tids or thread.tid is None or thread.tid in tids:
+                    yield thread
+        if scan:
+            for thread in finder._scanned(owners, seen, bool(pids) or offset is not None):
+                if not tids or thread.tid in tids:
+                    yield thread
+
+    @classmethod
+    def list_idle(cls, image: Image) -> Iterator[Thread]:
+        """Yields the idle threads of processors that were executing them: their process is on no list."""
+        finder = cls(image)
+        for processor in image.part(processors.of):
+            if processor.idle_thread and processor.idle_thread == processor.current_thread:
+                yield finder._at(Process(image.kernel, None), processor.idle_thread)
+
+    def _of(self, process: Process) -> Iterator[Thread]:
+        """Yields the threads on a process's list, which is walked from both ends if it is damaged."""
+        head = process.space.eprocess + self._head
+        walk = links.walk(head, self._memory.links, MAX_THREADS)
+        lost = walk.gap.lost if walk.gap is not None else ()
+        seen: Set[int] = set()
+        ended = 0
+        for entry in (*walk.before, *lost, *walk.after):
+            thread = self._at(process, entry - self._entry)
+            seen.add(thread.ethread)
+            ended += thread.unusable or thread.state == TERMINATED
+            if walk.altered is not None and walk.altered.link == entry:
+                thread = thread._replace(status=status(Word.THREAD_LINKS_DISAGREE, thread.status))
+            yield thread
+        listed = len(seen)
+        for ethread, witness in self._witnessed(process.space.eprocess, seen):
+            thread = self._at(process, ethread)
+            said = status(Word.NOT_IN_THE_THREAD_LIST, found_by(witness), thread.status)
+            yield thread._replace(status=said)
+        head_altered = walk.altered is not None and walk.altered.link == head
+        if head_altered or (walk.gap is not None and not walk.gap.exact):
+            vollog.warning(f"The thread list of process {process.space.pid} is damaged")
+            yield self._nothing(process, status(Word.THREAD_LIST_DAMAGED))
+        count = None if self._count is None else self._memory.member(process.space.eprocess, self._count)
+        if walk.gap is None and count is not None and not listed - ended <= count <= listed:
+            yield self._nothing(process, status(Said(Word.THREAD_COUNT, count)))
+
+    def _witnessed(self, eprocess: int, seen: Set[int]) -> Iterator[Tuple[int, str]]:
+        """Yields (address, witness) of the threads that are not on a process's list."""
+        for ethread in self._ids.threads_of.get(eprocess, ()):
+            if ethread not in seen:
+                seen.add(ethread)
+                yield ethread, CID_TABLE
+        for ethread in self._running:
+            data = self._memory.load(ethread, self._size)
+            if (
+                ethread not in seen
+                and self._owner(ethread, data) == eprocess
+                and self._is_thread(ethread, data)
+            ):
+                seen.add(ethread)
+                yield ethread, PROCESSORS
+
+    def _is_thread(self, start: int, held: Extents) -> bool:
+        field = self._fields["type"]
+        data = held.read(start + field.offset, field.size)
+        return data is not None and field.of(data, -field.offset) & ~LOCK_BIT == THREAD_OBJECT
+
+    def _at(self, process: Process, ethread: int) -> Thread:
+        """Returns the thread at an address."""
+        return self._thread(process, ethread, ethread, self._memory.held(ethread, self._size))
+
+    def _nothing(self, process: Process, said: Status) -> Thread:
+        """Returns what stands for threads that cannot be listed."""
+        made = self._thread(process, 0, 0, Extents([]))
+        return made._replace(status=status(process.space.remark, said))
+
+    def _thread(self, process: Process, ethread: int, start: int, held: Extents) -> Thread:
+        """Decodes a thread from its _ETHREAD, which is at `start` in `held`."""
+        values: Dict[str, Optional[int]] = dict.fromkeys(_MEMBERS)
+        whole = held.read(start, self._size)
+        if whole is not None:
+            data = bytes(whole)
+            values.update({name: field.of(data) for name, field in self._fields.items()})
+        for name, field in self._fields.items() if whole is None else ():
+            part = held.read(start + field.offset, field.size)
+            values[name] = None if part is None else field.of(part, -field.offset)
+        partly = None in (values[name] for name in self._fields)
+        said = status(Word.PARTLY_UNREADABLE) if partly else NOTHING
+        absent = partly and held.missing(start, start + self._size) == self._size
+        if values["type"] is not None and values["type"] & ~LOCK_BIT != THREAD_OBJECT:
+            said = status(Word.NOT_A_THREAD)
+        elif absent:
+            said = status(Word.UNREADABLE)
+        elif values["state"] == TERMINATED:
+            said = status(Word.TERMINATED)
+        processor = self._running.get(ethread)
+        if not absent and not says(said, Word.NOT_A_THREAD):
+            said = status(said, self._doubts(process, ethread, values, processor))
+        values["tid"] = ids.identifier(values["tid"])
+        if values["create_time"] is not None:
+            values["create_time"] >>= self._time_shift
+        wanted = {name: values[name] for name in Thread._fields if name in values}
+        said = status(process.space.remark, said)
+        return Thread(
+            ethread=ethread,
+            space=process.space,
+            wow64=process.wow64,
+            processor=processor,
+            status=said,
+            **wanted,
+        )
+
+    def _doubts(
+        self, process: Process, ethread: int, values: Dict[str, Optional[int]], processor: Optional[int]
+    ) -> Status:
+        """Returns what contradicts a thread, and puts the borders of its stack right."""
+        lone = values["state"] == RUNNING and processor is None and self._all_known
+        wrong = self._limits.restore(values) if values["state"] != TERMINATED else []
+        pid, known = values["pid"], process.space.pid
+        if pid is not None and pid != known and ethread in self._ids.threads:
+            wrong.append("Cid.UniqueProcess")
+        if not lone and not wrong and self._ids.threads.get(ethread) == values["tid"]:
+            return NOTHING
+        return status(
+            Word.RUNNING_ON_NO_PROCESSOR if lone else None,
+            Said(Word.CONTRADICTED, members=tuple(wrong)) if wrong else None,
+            id_differs(self._ids.threads.get(ethread), values["tid"]),
+        )
+
+    def _scanned(self, owners: List[Process], seen: List[int], restricted: bool) -> Iterator[Thread]:
+        """Yields the threads that are on no list, found by the tags of their pool blocks."""
+        known = {each.space.eprocess: each for each in owners if each.space.eprocess}
+        for layer_name, address, ethread in threadscan.scan(self._image, [each for each in seen if each]):
+            held = self._image.reader(layer_name)(address, self._size)
+            start = held.runs[0][0] if held.runs else 0
+            owner = self._owner(start, held)
+            process = known.get(owner)
+            if process is None and not restricted and owner:
+                process = next(processes(self._image, offset=owner), None)
+            if process is not None:
+                thread = self._thread(process, ethread, start, held)
+                if not says(thread.status, Word.NOT_A_THREAD):
+                    yield thread._replace(status=status(Word.NOT_IN_THE_THREAD_LIST, thread.status))
+
+    def _owner(self, start: int, held: Extents) -> int:
+        """Returns the canonical address of the _EPROCESS that a thread names, or 0."""
+        field = self._fields["process"]
+        data = held.read(start + field.offset, field.size)
+        if data is None:
+            return 0
+        return bulk.canonical(self._image.layer, field.of(data, -field.offset))

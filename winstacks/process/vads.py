@@ -1,0 +1,203 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""The VADs of a process, decoded from bytes: naming frames needs their ranges, not an object for each VAD."""
+
+from __future__ import annotations
+
+import functools
+import logging
+from typing import Dict, List, NamedTuple, Optional, Set, Tuple
+
+from ..memory.decode.memo import Memo
+from ..memory.decode.structure import MissingMemberError
+from ..memory.image import Image
+from .processlist import ProcessList
+from .spaces import AddressSpace
+
+vollog = logging.getLogger(__name__)
+
+MAX_VADS = 1 << 18
+MOST_PER_PAGE = 16
+"""VADs of all processes together for each page of the image: Windows has one for ten pages. Each process has
+the same share of them, whatever the others have."""
+FEW = 0x200
+"""The least that is the share of a process."""
+MAX_NAMES = 1 << 15
+"""How many file names are kept: many processes map the same files."""
+
+PAGE_SHIFT = 12
+IMAGE_MAP = 2
+"""VadImageMap of _MI_VAD_TYPE. Before Vista a flag of one bit, ImageMap, stands in its place."""
+
+PROTECTIONS = (
+    *("PAGE_NOACCESS", "PAGE_READONLY", "PAGE_EXECUTE", "PAGE_EXECUTE_READ"),
+    *("PAGE_READWRITE", "PAGE_WRITECOPY", "PAGE_EXECUTE_READWRITE", "PAGE_EXECUTE_WRITECOPY"),
+)
+"""The names of the lower 3 bits of VadFlags.Protection (described: MmProtectToValue in ReactOS)."""
+_MODIFIERS = ("", "PAGE_NOCACHE", "PAGE_GUARD", "PAGE_WRITECOMBINE")
+"""The names of its upper 2 bits. With PAGE_NOACCESS they mean no more than that."""
+
+SHORT_TAGS = (b"VadS", b"VadF")
+POOL_TAG = b"Vad"
+
+_FULL, _SHORT = "_MMVAD", "_MMVAD_SHORT"
+
+
+class Vad(NamedTuple):
+    """A range of a process' addresses, `end` exclusive; `control_area` is 0 for private memory.
+
+    `address` is that of the _MMVAD or _MMVAD_SHORT, `protection` VadFlags.Protection.
+    """
+
+    start: int
+    end: int
+    control_area: int
+    image: bool
+    address: int = 0
+    protection: int = 0
+
+    @property
+    def protection_name(self) -> str:
+        """The protection as Volatility's windows.vadinfo names it."""
+        low, high = PROTECTIONS[self.protection & 7], _MODIFIERS[self.protection >> 3 & 3]
+        return f"{low}|{high}" if high and self.protection & 7 else low
+
+
+class Vads:
+    """Reads VAD trees with the kernel's symbol table. Made as `image.part(Vads)`.
+
+    If the table lacks a member of VADs that is needed, a warning says so, and every process has an empty
+    list.
+    """
+
+    def __init__(self, image: Image) -> None:
+        self._memory = image.memory(image.kernel)
+        self._tree: Optional[_Tree] = None
+        try:
+            self._tree = _Tree(image)
+        except MissingMemberError as error:
+            if image.table_name:
+                vollog.warning(f"The VADs of processes cannot be read: {error}")
+        share = MOST_PER_PAGE * image.page_count // max(len(image.part(ProcessList).processes()), 1)
+        self._most = max(min(MAX_VADS, share), FEW)
+        self._last: Tuple[int, int, Tuple[List[Vad], bool]] = (0, 0, ([], True))
+        self.file_name = functools.lru_cache(MAX_NAMES)(self._file_name)
+        """Control area -> path of the file that backs a mapping; "" if none does, None if unreadable."""
+        self._control_areas: Memo[int, int] = Memo(self._read_control_area, MAX_NAMES)
+        """What a VAD leads to -> control area. Processes that map a file lead to the same _SUBSECTION."""
+
+    def list_vads(self, space: AddressSpace) -> Tuple[List[Vad], bool]:
+        """Returns the VADs of a process, and whether the whole tree could be read.
+
+        The last tree is kept for the other half of a WoW64 process.
+        """
+        tree = self._tree
+        if tree is None or not space.eprocess:
+            return [], False
+        top = self._memory.number(space.eprocess + tree.root.offset, tree.root.size)
+        # A process with a user half has at least its PEB.
+        if top is None or (not top and space.peb):
+            return [], False
+        if not top:
+            return [], True
+        if (space.eprocess, top) != self._last[:2]:
+            self._last = space.eprocess, top, self._walk(tree, top)
+        return self._last[2]
+
+    def _walk(self, tree: _Tree, root: int) -> Tuple[List[Vad], bool]:
+        waiting = [root]
+        seen: Set[int] = {0}
+        found: List[Vad] = []
+        between: Dict[int, Tuple[int, int]] = {}
+        complete = True
+        header = 2 * self._memory.pointer_size
+        while waiting and len(seen) < self._most:
+            address = waiting.pop()
+            if address in seen:
+                continue
+            seen.add(address)
+            data = self._memory.read(address - header, header + tree.size)
+            if data is None:
+                complete = False
+                continue
+            # Like Volatility, do not follow a node with a wrong pool tag. The root need not have a tag.
+            tag, node = data[4:8], data[header:]
+            if not tag.startswith(POOL_TAG) and len(seen) > 2:
+                complete = False
+                continue
+            vad = self._vad(tree, address, node, tag in SHORT_TAGS)
+            found.append(vad)
+            low, high = between.pop(address, (0, 1 << 64))
+            # What lies left of a node in the tree begins below it, and what lies right above.
+            complete = complete and low <= vad.start <= high and vad.start < vad.end
+            right, left = tree.right.of(node), tree.left.of(node)
+            between.update({right: (vad.start, high), left: (low, vad.start)})
+            waiting += (right, left)
+        if waiting:
+            vollog.warning(f"The VADs below {root:#x} were read up to the limit: {len(found)} of them")
+        return found, complete and not waiting
+
+    def _file_name(self, control_area: int) -> Optional[str]:
+        tree = self._tree
+        value = None if tree is None else self._memory.pointer(control_area + tree.file)
+        if tree is None or not value:
+            return None if value is None else ""
+        # The low bits of an EX_FAST_REF count references.
+        file_object = value & ~(2 * self._memory.pointer_size - 1)
+        name = self._memory.read(file_object + tree.name, 2 * self._memory.pointer_size)
+        return None if name is None else self._memory.unicode_string(name)
+
+    def _vad(self, tree: _Tree, address: int, node: bytes, short: bool) -> Vad:
+        start, end = tree.start.of(node), tree.end.of(node)
+        start |= tree.start_high.of(node) << 32 if tree.start_high else 0
+        end |= tree.end_high.of(node) << 32 if tree.end_high else 0
+        control_area = 0 if short else self._control_area_of(tree, address)
+        kind = tree.kind.of(node) if tree.kind else 0
+        image = kind == (IMAGE_MAP if tree.kind and tree.kind.mask > 1 else 1)
+        image = image and bool(control_area)
+        protection = tree.protection.of(node) if tree.protection else 0
+        return Vad(start << PAGE_SHIFT, (end + 1) << PAGE_SHIFT, control_area, image, address, protection)
+
+    def _control_area_of(self, tree: _Tree, address: int) -> int:
+        if tree.subsection is not None:
+            address = self._memory.pointer(address + tree.subsection.offset) or 0
+            return self._control_areas[address] if address else 0
+        return self._read_control_area(address)
+
+    def _read_control_area(self, holder: int) -> int:
+        return 0 if self._tree is None else self._memory.pointer(holder + self._tree.control_area) or 0
+
+
+class _Tree:
+    """The members that lead from a process to its VADs and their files.
+
+    `_MMVAD` begins with the members of `_MMVAD_SHORT` (from 8.1 on these are its member Core). In XP and 2003
+    the VAD points to the control area; since Vista it points to a Subsection, which points to the control
+    area.
+
+    Raises:
+        MissingMemberError: when the kernel's table lacks one of them
+    """
+
+    def __init__(self, image: Image) -> None:
+        node = image.types[_SHORT]
+        self.size = node.size
+        self.left = node.field("VadNode.Left", "VadNode.LeftChild", "LeftChild")
+        self.right = node.field("VadNode.Right", "VadNode.RightChild", "RightChild")
+        self.start = node.field("StartingVpn")
+        self.end = node.field("EndingVpn")
+        self.start_high = node.find("Core.StartingVpnHigh", "StartingVpnHigh")
+        self.end_high = node.find("Core.EndingVpnHigh", "EndingVpnHigh")
+        self.kind = node.find(
+            *("Core.u.VadFlags.VadType", "u.VadFlags.VadType"),
+            *("Core.u.VadFlags.ImageMap", "u.VadFlags.ImageMap"),
+        )
+        self.protection = node.find("Core.u.VadFlags.Protection", "u.VadFlags.Protection")
+        roots = ("VadRoot.Root", "VadRoot.BalancedRoot.RightChild", "VadRoot.BalancedRoot", "VadRoot")
+        self.root = image.types["_EPROCESS"].field(*roots)
+        self.subsection = image.types[_FULL].find("Subsection")
+        holder = image.types["_SUBSECTION" if self.subsection else _FULL]
+        self.control_area = holder.offset("ControlArea")
+        files = ("FilePointer.Value", "FilePointer.Object", "FilePointer")
+        self.file = image.types["_CONTROL_AREA"].offset(*files)
+        self.name = image.types["_FILE_OBJECT"].offset("FileName.Length")

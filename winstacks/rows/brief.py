@@ -1,0 +1,240 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""What --brief leaves of a grid: few columns, which fit 120 characters in Volatility's pretty renderer.
+
+A plugin is not told which renderer prints its rows. So the cells here hold the whole value; only what
+Python's `format` makes of them is short. Volatility's renderers quick, pretty, csv and mermaid show what
+`format` makes of a cell, json and jsonl its value.
+
+Status is whole: where it has no room it is shown in several lines.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Callable, Dict, Iterator, List, Sequence
+
+from volatility3.framework import interfaces
+
+from ..flat.decode.schema import STACK_SEPARATOR
+from .columns import COLUMNS, KEYS, Hex
+from .grid import Cells, Row, grid_of
+
+WIDTH = 120
+"""Characters of a line."""
+ELLIPSIS = "…"
+"""What stands for what is left out."""
+
+_BETWEEN = len(" | ")
+_LEAST = 12
+"""Characters that a column has in any case: where keys leave less, lines are longer than WIDTH."""
+_OFFSET = r"(?:\+0x[0-9a-fA-F]+)?\Z"
+_WORDS = ", "
+_STATUS = "Status"
+_SKIPPED = f"{STACK_SEPARATOR}{ELLIPSIS}{STACK_SEPARATOR}"
+
+
+def cut_text(text: str, width: int) -> str:
+    """Returns a text of at most so many characters: its start and its end, with `…` between."""
+    if len(text) <= width:
+        return text
+    end = (width - 1) // 2
+    return text[: max(width - 1 - end, 0)] + ELLIPSIS[:width] + (text[-end:] if end > 0 else "")
+
+
+def cut_symbol(symbol: str, width: int) -> str:
+    """Returns a Symbol of at most so many characters.
+
+    What stays is the offset, then the module, then the start and the end of the function's name.
+    """
+    if len(symbol) <= width:
+        return symbol
+    place = re.search(_OFFSET, symbol)
+    begin = len(symbol) if place is None else place.start()
+    body, offset = symbol[:begin], symbol[begin:]
+    module, bang, function = body.partition("!")
+    if bang and len(module) + len("!…") + len(offset) <= width:
+        return f"{module}!{cut_text(function, width - len(module) - 1 - len(offset))}{offset}"
+    rest = f"!{ELLIPSIS}{offset}" if bang else offset
+    if len(rest) < width:
+        return cut_text(module, width - len(rest)) + rest
+    return cut_text(symbol, width)
+
+
+def cut_stack(stack: str, width: int) -> str:
+    """Returns a Stack of at most so many characters: as many of the first and last frames as have room.
+
+    The innermost and the outermost stay in any case, cut as a Symbol is.
+    """
+    if len(stack) <= width:
+        return stack
+    frames = stack.split(STACK_SEPARATOR)
+    if len(frames) == 1:
+        return cut_symbol(stack, width)
+    between = STACK_SEPARATOR if len(frames) == 2 else _SKIPPED
+    room = width - len(between)
+    if room < 2:
+        return cut_text(stack, width)
+    first, last = [frames.pop(0)], [frames.pop()]
+    room -= len(first[0]) + len(last[0])
+    if room < 0:
+        widths = shares([len(first[0]), len(last[0])], width - len(between))
+        return between.join(map(cut_symbol, (first[0], last[0]), widths))
+    while len(frames) > 1:
+        front = len(first) <= len(last)
+        room -= len(frames[0 if front else -1]) + len(STACK_SEPARATOR)
+        if room < 0:
+            break
+        if front:
+            first.append(frames.pop(0))
+        else:
+            last.insert(0, frames.pop())
+    return between.join((STACK_SEPARATOR.join(first), STACK_SEPARATOR.join(last)))
+
+
+def wrapped(text: str, width: int) -> str:
+    """Returns a Status in lines of at most so many characters, which end after one of its words."""
+    lines = [""]
+    for word in text.split(_WORDS):
+        if lines[-1] and len(lines[-1]) + len(_WORDS) + len(word) >= width:
+            lines[-1] += ","
+            lines.append(word)
+        else:
+            lines[-1] += (_WORDS if lines[-1] else "") + word
+    return "\n".join(lines)
+
+
+def shares(wanted: Sequence[int], room: int) -> List[int]:
+    """Returns how much of a room each gets: what it wants where all can have that, else equal parts."""
+    given = [0] * len(wanted)
+    order = sorted(range(len(wanted)), key=wanted.__getitem__)
+    for count, place in enumerate(order):
+        given[place] = min(wanted[place], max(room, 0) // (len(order) - count))
+        room -= given[place]
+    return given
+
+
+_CUT: Dict[str, Callable[[str, int], str]] = {
+    "Symbol": cut_symbol,
+    "Stack": cut_stack,
+    "Flags": cut_text,
+    "Value": cut_text,
+    "Evidence": cut_text,
+}
+"""How to cut the columns that have no width of their own."""
+_NARROW = {"Process": 15, "ImageFileName": 15}
+"""Columns that are no wider: _EPROCESS.ImageFileName has so many characters, and some become escapes."""
+
+
+class _Room:
+    """The width of a column, which is known when all rows are."""
+
+    def __init__(self, cut: Callable[[str, int], str], width: int = 0) -> None:
+        self.cut = cut
+        self.width = width
+
+
+class CutText(str):
+    """A text that is cut where a text renderer shows it."""
+
+    room: _Room
+
+    def __format__(self, form: str) -> str:
+        return format(self.room.cut(str(self), self.room.width), form)
+
+
+class HexNumber(int):
+    """A number that a text renderer shows as it does a Hex, for which it would not call `format`."""
+
+    def __format__(self, form: str) -> str:
+        return format(f"0x{int(self):x}", form)
+
+
+class RepeatedText(str):
+    """A text that a text renderer leaves out."""
+
+    def __format__(self, form: str) -> str:
+        return ""
+
+
+class RepeatedNumber(int):
+    """A number that a text renderer leaves out."""
+
+    def __format__(self, form: str) -> str:
+        return ""
+
+
+def tree(names: Sequence[str], columns: Sequence[str], rows: Iterator[Row]) -> interfaces.renderers.TreeGrid:
+    """Returns the grid of some of the columns of rows, which are read to the end before the first is shown.
+
+    Args:
+        names: the columns of the rows
+        columns: those that stay; the last is Status
+        rows: as a grid takes them
+    """
+    kinds = [(name, int if COLUMNS[name][0] is Hex else COLUMNS[name][0]) for name in columns]
+    return grid_of(kinds, _shortened(names, columns, rows))
+
+
+def _shortened(names: Sequence[str], columns: Sequence[str], rows: Iterator[Row]) -> Iterator[Row]:
+    places = [names.index(name) for name in columns]
+    rooms = {name: _Room(_CUT.get(name, wrapped)) for name in columns if name in _CUT or name == _STATUS}
+    rooms.update({name: _Room(cut_text, width) for name, width in _NARROW.items() if name in columns})
+    made: List[Row] = []
+    wanted, deepest, word = [len(name) for name in columns], 0, len(_STATUS)
+    above: Cells = ()
+    for depth, cells in rows:
+        kept = tuple(cells[place] for place in places)
+        shown = tuple(
+            map(_cell, columns, kept, above if depth else (None,) * len(kept), map(rooms.get, columns))
+        )
+        above = above if depth else kept
+        deepest = max(deepest, depth)
+        wanted = list(map(max, wanted, map(_wanted, shown)))
+        word = max(word, *map(len, wrapped(str(kept[-1]), 0).split("\n")))
+        made.append((depth, shown))
+    _divide(columns, wanted, word, rooms, deepest + 1)
+    yield from made
+
+
+def _divide(
+    columns: Sequence[str], wanted: Sequence[int], word: int, rooms: Dict[str, _Room], depth: int
+) -> None:
+    """Gives the columns that have no width of their own what the others leave of a line.
+
+    Args:
+        columns: their names
+        wanted: how wide each is if nothing is cut
+        word: the longest word of a Status
+        rooms: gets the widths
+        depth: the column in front, which shows the depth of a row
+    """
+    free = [place for place, name in enumerate(columns) if name in _CUT or name == _STATUS]
+    room = WIDTH - depth - _BETWEEN * len(columns)
+    for place, name in enumerate(columns):
+        if place not in free:
+            room -= min(wanted[place], _NARROW.get(name, wanted[place]))
+    parts = shares([wanted[place] for place in free[:-1]], room - word)
+    parts.append(max(word, room - sum(parts)))
+    for place, part in zip(free, parts):
+        rooms[columns[place]].width = max(part, _LEAST)
+
+
+def _cell(name: str, value: object, above: object, room: object) -> object:
+    """Returns the cell that stands for a value. The row above has the same key in the same column."""
+    if isinstance(value, interfaces.renderers.BaseAbsentValue):
+        return value
+    if name in KEYS and value == above:
+        return RepeatedText(value) if isinstance(value, str) else RepeatedNumber(value)  # type: ignore[call-overload]
+    if isinstance(room, _Room):
+        text = CutText(value)
+        text.room = room
+        return text
+    return HexNumber(value) if isinstance(value, Hex) else value
+
+
+def _wanted(cell: object) -> int:
+    """Returns how wide a cell is if it is not cut."""
+    if isinstance(cell, interfaces.renderers.BaseAbsentValue):
+        return len("N/A")
+    return len(str(cell) if isinstance(cell, CutText) else format(cell))

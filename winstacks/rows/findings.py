@@ -1,0 +1,144 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""Rows of windows.tracefindings, and what it explains of its checks."""
+
+from __future__ import annotations
+
+from typing import Collection, Iterable, Iterator, List, Optional, Tuple
+
+from volatility3.framework import exceptions, interfaces
+
+from ..findings.finding import Check
+from ..findings.registry import Outcome, check_named
+from ..flat.imagefacts import identity
+from ..memory import bulk
+from ..memory.decode.status import Word, status, text
+from ..memory.image import Image
+from ..options import CHECKS, SEVERITIES
+from .columns import BRIEF, PLUGINS, Hex
+from .grid import NOT_APPLICABLE, Grid, Row, given, grid_of
+
+FINDINGS = Grid(*PLUGINS["tracefindings"], brief=BRIEF["tracefindings"])
+_NOT_CHECKED = FINDINGS.maker("ImageId", "Finding", "Evidence", "Technique", "Status")
+_FOUND = FINDINGS.maker(*PLUGINS["tracefindings"])
+
+_BETWEEN = "; "
+
+
+def rows(image: Image, found: Iterable[Outcome], severity: Collection[str] = ()) -> Iterator[Row]:
+    """Yields a row for each finding, and for each check that could not run.
+
+    Args:
+        image: the image
+        found: what was found, in the order of the rows
+        severity: the severities wanted; all when empty. What was not checked is shown in any case
+    """
+    image_id = image.part(identity).image_id
+    for each in found:
+        if each.finding is None:
+            said = text(status(Word.NOT_CHECKED))
+            yield 0, _NOT_CHECKED(image_id, each.check.name, each.reason, each.check.technique, said)
+        elif not severity or each.finding.severity in severity:
+            yield 0, _row(image, image_id, each)
+
+
+def _row(image: Image, image_id: str, found: Outcome) -> Tuple[object, ...]:
+    finding = found.finding
+    assert finding is not None
+    space = finding.space
+    evidence = finding.evidence
+    keys = None if finding.stack is None else finding.stack.keys()
+    return _FOUND(
+        image_id,
+        finding.severity,
+        finding.confidence,
+        found.check.name,
+        space.pid,
+        space.process,
+        _address(image, space.eprocess or None),
+        given(finding.tid),
+        given(finding.kind),
+        given(finding.frame),
+        _address(image, finding.address),
+        given(finding.symbol),
+        given(finding.how),
+        counted(evidence, found.stacks),
+        finding.innocent,
+        finding.technique or found.check.technique,
+        given(None if keys is None else keys.stack),
+        given(finding.trace_id),
+        text(finding.status),
+    )
+
+
+def counted(evidence: str, stacks: int) -> str:
+    """Returns the column Evidence: what was found, and how many stacks show it."""
+    return f"{evidence}{_BETWEEN}{stacks} stacks" if stacks > 1 else evidence
+
+
+def _address(image: Image, address: Optional[int]) -> object:
+    return NOT_APPLICABLE if address is None else Hex(bulk.masked(image.layer, address))
+
+
+def chosen(
+    plugin: interfaces.plugins.PluginInterface, option: str, known: Collection[str]
+) -> Tuple[str, ...]:
+    """Returns the words that an option names.
+
+    Args:
+        plugin: the plugin that runs
+        option: takes a list of words
+        known: the words that there are
+
+    Raises:
+        RenderException: one of them is not known
+    """
+    words = tuple(plugin.config.get(option) or ())
+    _check_known(option, words, known)
+    return words
+
+
+def severities(plugin: interfaces.plugins.PluginInterface) -> Tuple[str, ...]:
+    """Returns the severities that --severity asks for: the one that it names, and all above.
+
+    Raises:
+        RenderException: there is no such severity
+    """
+    least = plugin.config.get("severity")
+    if least is None:
+        return SEVERITIES
+    _check_known("severity", [least], SEVERITIES)
+    return SEVERITIES[: SEVERITIES.index(least) + 1]
+
+
+def _check_known(option: str, words: Iterable[str], known: Collection[str]) -> None:
+    unknown = [word for word in words if word not in known]
+    if unknown:
+        listed = ", ".join(known)
+        raise exceptions.RenderException(f"--{option}: there is no {', '.join(unknown)}; there are {listed}")
+
+
+def explained(name: str) -> interfaces.renderers.TreeGrid:
+    """Returns the grid that explains a check.
+
+    Raises:
+        RenderException: there is no such check
+    """
+    _check_known("explain", [name], CHECKS)
+    return grid_of([("Finding", str), ("What", str), ("Explanation", str)], _explanation(check_named(name)))
+
+
+def explanation(check: Check) -> List[Tuple[str, str]]:
+    """Returns what is to be known of a check: (what, text)."""
+    return [
+        ("meaning", check.meaning),
+        ("severity", check.severities),
+        ("false positives", check.innocent),
+        ("what to do next", check.next_steps),
+        ("ATT&CK", check.technique),
+    ]
+
+
+def _explanation(check: Check) -> Iterator[Row]:
+    for what, said in explanation(check):
+        yield 0, (check.name, what, said)

@@ -1,0 +1,56 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""The options and rows of `windows.tracegraph`, and the files that it and `windows.tracereport` write."""
+
+from __future__ import annotations
+
+from typing import Collection, Iterable, Iterator, Tuple
+
+from volatility3.framework import exceptions, interfaces
+
+from ..memory.decode.status import Part, Word, status, text
+from .columns import PLUGINS
+from .grid import Grid, Row
+from .plugin import FAILED, OutputFile, check_folder
+
+GRID = Grid(*PLUGINS["tracegraph"])
+
+
+def chosen(option: str, words: Collection[str], known: Collection[str]) -> None:
+    """Raises RenderException when an option has a word that there is not."""
+    unknown = [word for word in words if word not in known]
+    if unknown:
+        listed = ", ".join(known)
+        raise exceptions.RenderException(f"--{option}: there is no {', '.join(unknown)}; there are {listed}")
+
+
+def tree(plugin: interfaces.plugins.PluginInterface, rows: Iterator[Row]) -> interfaces.renderers.TreeGrid:
+    """Returns the grid of the files that the plugin writes.
+
+    Raises:
+        RenderException: no file can be written
+    """
+    check_folder(plugin)
+    return GRID.tree(rows)
+
+
+def write(plugin: interfaces.plugins.PluginInterface, name: str, pieces: Iterable[str]) -> str:
+    """Writes a file; returns the cell for `File output`."""
+    file = OutputFile(plugin, name)
+    for piece in pieces:
+        if not file.write(piece.encode("utf-8", "replace")):
+            break
+    return file.close()
+
+
+def row(file_output: str, kind: str, figures: Tuple[int, int, int], *said: Part) -> Row:
+    """Returns the row of a kind of stacks in a file.
+
+    Args:
+        file_output: what `write` returned
+        kind: the kind
+        figures: stacks, frames and weight
+        said: what is wrong with the file
+    """
+    failed = Word.NOT_WRITTEN if file_output == FAILED else None
+    return 0, (file_output, kind, *figures, text(status(failed, *said)))

@@ -1,0 +1,134 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""Rows whose cells are given by the names of their columns, and the cells that need a type of Volatility.
+
+    GRID = Grid("PID", "Address", "Status")
+    process_row = GRID.maker("PID", "Status")
+    process_row(4, "unreadable")
+
+`columns` says what type each column has.
+
+A column that a row does not name holds NOT_APPLICABLE.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Callable, Collection, Dict, Iterator, List, Optional, Sequence, Tuple
+
+from volatility3.framework import interfaces, renderers
+
+from .columns import COLUMNS
+from .treegrid import RowGrid
+
+Cells = Tuple[object, ...]
+Row = Tuple[int, Cells]
+"""Depth and cells of a row, as a grid takes them."""
+
+NOT_APPLICABLE = renderers.NotApplicableValue()
+"""There is no such thing."""
+NOT_AVAILABLE = renderers.NotAvailableValue()
+"""There is such a thing, and nothing says what it is."""
+UNREADABLE = renderers.UnreadableValue()
+"""It is not in the image."""
+UNPARSABLE = renderers.UnparsableValue()
+"""It is in the image, and is no valid value."""
+
+
+def grid_of(columns: Sequence[Tuple[str, type]], rows: Iterator[Row]) -> interfaces.renderers.TreeGrid:
+    """Returns the grid of rows.
+
+    Args:
+        columns: name and type of each
+        rows: as a grid takes them
+    """
+    return RowGrid(list(columns), rows)
+
+
+class Grid:
+    """The columns of a plugin.
+
+    Args:
+        names: names of the dictionary `columns.COLUMNS`, from left to right
+        brief: those that --brief leaves
+    """
+
+    def __init__(self, *names: str, brief: Sequence[str] = ()) -> None:
+        self.columns: List[Tuple[str, type]] = [(name, COLUMNS[name][0]) for name in names]
+        self.names = names
+        self.brief = tuple(brief)
+        self._made: Dict[str, Callable[..., Any]] = {}
+
+    def maker(self, *names: str) -> Callable[..., Cells]:
+        """Returns a function that makes a row. It takes the cells of some columns, in the order of the names.
+
+        Args:
+            names: columns, each once
+
+        Raises:
+            ValueError: when a column does not exist or comes twice
+        """
+        return self._compiled(tuple(self._places(names).values()), f"return {self._code(names)}")
+
+    def frames_maker(self, *names: str) -> Callable[..., Iterator[Row]]:
+        """Returns a function that makes the rows of a stack's frames, one level below the row of the stack.
+
+        It takes the cells that all frames have in common, in the order of the names, and then the frames
+        (`FrameCells`). The column Frame numbers the frames; the cells of a frame go into Address, Symbol,
+        Source, Backing and Status.
+
+        A listing may have two hundred thousand of these rows. To be fast the code builds each row as one
+        tuple, and calls no function for it.
+
+        Args:
+            names: columns, each once
+
+        Raises:
+            ValueError: when a column does not exist or comes twice
+        """
+        own = ("Address", "Symbol", "Source", "Backing", "Status")
+        places = self._places((*names, "Frame", *own))
+        body = (
+            f"for {places['Frame']}, frame in enumerate(frames):",
+            f"    {', '.join(places[name] for name in own)} = frame.cells",
+            f"    yield 1, {self._code((*names, 'Frame', *own))}",
+        )
+        return self._compiled((*(places[name] for name in names), "frames"), *body)
+
+    def tree(self, rows: Iterator[Row]) -> interfaces.renderers.TreeGrid:
+        """Returns the grid that a plugin's `run` returns."""
+        return grid_of(self.columns, rows)
+
+    def _places(self, names: Collection[str]) -> Dict[str, str]:
+        """Returns the name of the variable that stands for each column in the code that makes a row."""
+        unknown = set(names) - set(self.names)
+        if unknown or len(set(names)) < len(names):
+            raise ValueError(f"no column, or one that comes twice: {sorted(unknown or names)}")
+        return {name: f"cell{self.names.index(name)}" for name in names}
+
+    def _code(self, names: Sequence[str]) -> str:
+        places = self._places(names)
+        return f"({', '.join(places.get(name, 'absent') for name in self.names)},)"
+
+    def _compiled(self, arguments: Tuple[str, ...], *body: str) -> Callable[..., Any]:
+        """Returns the function with these arguments and this body, compiled once with `exec`.
+
+        The exec is safe because nothing from an image or a user gets into the code: columns appear as
+        variables `cell0`, `cell1`, ... (see `_places`), and all else is text of this module. Python's own
+        `namedtuple` makes its constructor in the same way, and for the same reason: speed.
+        """
+        code = "\n    ".join((f"def make({', '.join(arguments)}):", *body))
+        if code not in self._made:
+            space: Dict[str, Any] = {"absent": NOT_APPLICABLE}
+            exec(code, space)
+            self._made[code] = space["make"]
+        return self._made[code]
+
+
+def given(value: Optional[object]) -> object:
+    """Returns the cell of a value; None means that the value does not exist."""
+    return NOT_APPLICABLE if value is None else value
+
+
+def known(value: Optional[object]) -> object:
+    """Returns the cell of a value; None means that the value cannot be read."""
+    return UNREADABLE if value is None else value

@@ -1,0 +1,197 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""The rows of `windows.stacktracedb` and `windows.gflags`: databases and their traces."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Iterable, Iterator, List, Optional
+
+from ..memory import bulk
+from ..memory.decode.status import Status, Word, status, text
+from ..memory.image import AddressSpace, Image
+from ..process.decode import globalflags
+from ..tracedb.decode import status as tracestatus
+from ..tracedb.decode.header import Header
+from ..tracedb.decode.judge import Trace
+from ..tracedb.finder import Opened
+from ..tracedb.found import HEAPLOG, Database
+from .columns import BRIEF, PLUGINS, Hex
+from .frames import FrameCells, Selection, StackCells
+from .grid import NOT_APPLICABLE, UNPARSABLE, UNREADABLE, Cells, Grid, Row, known
+
+TRACES = Grid(*PLUGINS["stacktracedb"], brief=BRIEF["stacktracedb"])
+FLAGS = Grid(*PLUGINS["gflags"], brief=BRIEF["gflags"])
+
+_SPACE = ("PID", "Process", "Arch")
+_UNREAD = TRACES.maker(*_SPACE, "Status")
+_FIGURES = ("Indexed", "Chained", "Freed", "Unindexed", "Mismatched", "UnreadableBytes", "Orphans")
+"""The columns with the counts of a database's self-check."""
+
+
+def unread(space: AddressSpace) -> Cells:
+    """Returns the row of an address space whose databases cannot be told, or not all of them."""
+    return _UNREAD(space.pid, space.process, space.arch, text(status(space.remark, space.status)))
+
+
+class TraceRows:
+    """Makes the rows of one database in `windows.stacktracedb`.
+
+    Args:
+        image: the image
+        database: the database
+        stacks: makes the cells of the stacks of its address space
+    """
+
+    def __init__(self, image: Image, database: Database, stacks: StackCells) -> None:
+        layer, space = image.layer_of(database.space), database.space
+        self._mask = layer.address_mask
+        self._stacks = stacks
+        self._no_count = NOT_APPLICABLE if database.kind == HEAPLOG else UNREADABLE
+        self._key: Cells = (space.pid, space.process, space.arch, self._hex(database.address))
+        key = (*_SPACE, "Database")
+        figures = ("CommittedMemory", "ReservedMemory", "Lookups", "BackTraces")
+        entry = (*key, "Index", "EntryAddress")
+        self._database = TRACES.maker(*key, "Status", *figures, "File output")
+        self._heaplog = TRACES.maker(*key, "Status", "BackTraces")
+        self._row = TRACES.maker(*entry, "Count", "Depth", "Status", "BackTraceHash", "Stack", "Unbacked")
+        self._frames = TRACES.frames_maker(*entry)
+
+    def database(self, header: Optional[Header], said: Status, file_output: str) -> Cells:
+        """Returns the row of the database itself, with the header figures as Windows computes them."""
+        figures: Cells = (UNPARSABLE,) * 4
+        if header is not None:
+            memory = (Hex(header.committed_memory), Hex(header.reserved_memory))
+            figures = (*memory, header.lookups, header.back_traces)
+        return self._database(*self._key, text(said), *figures, file_output)
+
+    def heaplog(self, trace_count: Optional[int], said: Status) -> Cells:
+        """Returns the row of a heap's trace log, which has a number of records and no other figure."""
+        return self._heaplog(*self._key, text(said), known(trace_count))
+
+    def folded(self, trace: Trace) -> Cells:
+        """Returns the row of a back trace that holds its frames in the column Stack."""
+        stack = self._stacks.folded(trace.frames, bool(trace.status & tracestatus.FREED))
+        return self._trace(trace, self._hex(trace.address), stack)
+
+    def unfolded(self, trace: Trace) -> Iterator[Row]:
+        """Returns the rows of a back trace and of its frames below it."""
+        entry = self._hex(trace.address)
+        pid, process, arch, database = self._key
+        index, frames = trace.trace_index or NOT_APPLICABLE, self.frames(trace)
+        rows = self._frames(pid, process, arch, database, index, entry, frames)
+        return itertools.chain(((0, self._trace(trace, entry, NOT_APPLICABLE)),), rows)
+
+    def frames(self, trace: Trace) -> List[FrameCells]:
+        """Returns the frames of a trace, innermost first."""
+        return self._stacks.of(trace.frames, bool(trace.status & tracestatus.FREED))
+
+    def selected(self, selection: Selection, traces: Iterable[Trace]) -> Iterator[Trace]:
+        """Returns the traces that are wanted. To decide, each address is named once."""
+        return self._stacks.selected(selection, traces)
+
+    def _trace(self, trace: Trace, entry: Hex, stack: object) -> Cells:
+        index, _, count, depth, total, _, frames, flags = trace
+        pid, process, arch, database = self._key
+        return self._row(
+            pid,
+            process,
+            arch,
+            database,
+            index or NOT_APPLICABLE,
+            entry,
+            self._no_count if count is None else count,
+            UNREADABLE if depth is None else depth,
+            tracestatus.text(flags),
+            UNREADABLE if total is None else Hex(total),
+            stack,
+            self._stacks.unbacked(frames),
+        )
+
+    def _hex(self, address: int) -> Hex:
+        return Hex(address & self._mask)
+
+
+class FlagRows:
+    """Makes the rows of `windows.gflags`.
+
+    Args:
+        image: the image
+    """
+
+    def __init__(self, image: Image) -> None:
+        self._image = image
+        self._space = FLAGS.maker(*_SPACE, "NtGlobalFlag", "Flags", "Status")
+        self._database = FLAGS.maker(*_SPACE, "Kind", "Database", "LocatedBy", "Layout", "Status", *_FIGURES)
+
+    def space(
+        self, space: AddressSpace, flags: Optional[int], missing: Status, silent: bool = False
+    ) -> Cells:
+        """Returns the row of an address space.
+
+        Args:
+            space: the kernel or one half of a process
+            flags: its NtGlobalFlag, None if that cannot be read
+            missing: why no database is found although its flags ask for one
+            silent: whether its heaps trace no block although its flags ask for traces
+        """
+        said = status(space.remark, space.status or missing)
+        if silent:
+            said = status(said, Word.UST_WITHOUT_HPC)
+        if flags is None and not (space.status or missing):
+            said = status(space.remark, Word.FLAGS_UNREADABLE if space.peb or space.kernel else Word.NO_PEB)
+        return self._space(
+            space.pid,
+            space.process,
+            space.arch,
+            UNREADABLE if flags is None else Hex(flags),
+            UNREADABLE if flags is None else globalflags.abbreviate(flags),
+            text(said),
+        )
+
+    def database(self, each: Database, opened: Optional[Opened]) -> Cells:
+        """Returns the row of a database.
+
+        Args:
+            each: the database
+            opened: its content, None if it cannot be opened
+        """
+        figures: Cells = (UNPARSABLE,) * len(_FIGURES)
+        if opened is not None:
+            counted = opened.figures()
+            figures = (
+                counted.indexed,
+                counted.chained,
+                counted.freed,
+                counted.unindexed,
+                counted.mismatched,
+                counted.unreadable,
+                counted.orphans,
+            )
+        return self._database(
+            each.space.pid,
+            each.space.process,
+            each.space.arch,
+            each.kind,
+            Hex(bulk.masked(self._image.layer_of(each.space), each.address)),
+            each.located_by,
+            each.layout or UNPARSABLE,
+            text(status(each.status, None if opened is None else opened.status)),
+            *figures,
+        )
+
+
+def missing(space: AddressSpace, flags: Optional[int], said: Status) -> str:
+    """Returns the warning that no database is found although a space's flags ask for one, or ''.
+
+    Args:
+        space: the kernel or one half of a process
+        flags: its NtGlobalFlag, None if that cannot be read
+        said: why none is found
+    """
+    why = status(space.remark, said or space.status)
+    if not why:
+        return ""
+    who = "The kernel" if space.kernel else f"Process {space.pid} ({space.arch})"
+    asked = "" if flags is None else f" (NtGlobalFlag {flags:#x}: {globalflags.abbreviate(flags)})"
+    return f"{who}{asked}: {text(why)}"

@@ -1,0 +1,76 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""x64: where a walk begins, and what walks."""
+
+from __future__ import annotations
+
+from typing import Optional, Sequence
+
+from ..memory.decode.structure import Structure
+from ..memory.image import Image
+from ..process.kernelstacks import Segment
+from ..traps.state import State
+from .cpus import KEPT, Cpu, Scene, Traps, WalkStart
+from .decode.frames import Border
+from .decode.registers import Registers
+from .decode.walk_x64 import Walker64
+
+
+class Cpu64(Cpu[Registers]):
+    """x64."""
+
+    pointer_size = 8
+    tells_registers = True
+
+    def __init__(self, image: Image) -> None:
+        super().__init__(image)
+        self._exception = image.types.find("_KEXCEPTION_FRAME")
+        trap_frame = image.types.find("_KTRAP_FRAME")
+        self._trap_size = 0 if trap_frame is None else trap_frame.size
+
+    def walker(self, scene: Scene, traps: Traps) -> Walker64:
+        """Returns what walks stacks in an address space."""
+        known = {address: saved for address, saved in traps.items() if saved is not None}
+        return Walker64(scene.find, scene.memory.read, known, scene.may_execute, scene.own_copy, scene.sites)
+
+    def registers(self, state: State) -> Registers:
+        """Returns the registers of a state that has Rip and Rsp, those left out that it is not sure of."""
+        known = {name: value for name, value in state.registers.items() if name not in state.unsure}
+        return Registers.of(state.registers["Rip"], state.registers["Rsp"], known)
+
+    def switched(self, data: bytes, address: int) -> Registers:
+        """Returns the registers of the caller of SwapContext."""
+        frame = self._switch.view(data)
+        return Registers.of(frame["Return"], address + self._switch.size, {"Rbp": frame["Rbp"]})
+
+    def called_out(
+        self, scene: Scene, segments: Sequence[Segment], callee: int
+    ) -> Optional[WalkStart[Registers]]:
+        """Returns where a callback will return to: its frame names the trap frame above it."""
+        frame, segment = self._exception, segments[0]
+        data = None if frame is None else scene.memory.read(segment.kernel_stack, frame.size)
+        places = [each.initial - self._trap_size for each in segments]
+        if frame is None or data is None or segment.trap_frame not in places:
+            return None
+        view = frame.view(data)
+        known = {name: view[name] for name in KEPT}
+        registers = Registers.of(view["Return"], segment.kernel_stack + frame.size, known)
+        if self.walker(scene, {}).is_return(registers.ip) is False:
+            return None
+        return WalkStart(self, registers, False)
+
+    def kept(self, registers: Registers, border: Border) -> Registers:
+        """Returns user-mode registers completed by the non-volatile ones that the kernel stack kept."""
+        if border.registers is None or not border.sure:
+            return registers
+        kept = zip(registers.general, border.registers.general)
+        general = tuple(saved if saved is not None else walked for saved, walked in kept)
+        return registers._replace(general=general, xmm=border.registers.xmm)
+
+    def beside(self, state: State) -> Optional[Registers]:
+        """Returns the registers saved beside the machine frame of a trap frame."""
+        return self.registers(state)
+
+    def saved(self, trap_frame: Structure) -> int:
+        """Returns where the machine frame lies in a trap frame."""
+        return trap_frame.offset("Rip")

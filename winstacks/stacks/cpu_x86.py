@@ -1,0 +1,58 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""x86, and the 32-bit mode of x64: where a walk begins, and what walks."""
+
+from __future__ import annotations
+
+from typing import Optional, Sequence
+
+from ..process.kernelstacks import Segment
+from ..traps.state import State
+from .cpus import Cpu, Scene, Traps, WalkStart
+from .decode.registers import Registers32
+from .decode.walk_x86 import Walker32
+
+_MOST_PUSHED = 0x40
+"""Bytes below the return address that a callback of x86 may have pushed, and more."""
+
+
+class Cpu86(Cpu[Registers32]):
+    """x86, and the 32-bit mode of x64."""
+
+    pointer_size = 4
+
+    def walker(self, scene: Scene, traps: Traps) -> Walker32:
+        """Returns what walks stacks in an address space."""
+        return Walker32(
+            scene.find,
+            scene.memory.read,
+            self.types,
+            traps,
+            scene.may_execute,
+            scene.functions,
+            scene.find_dispatcher,
+        )
+
+    def registers(self, state: State) -> Registers32:
+        """Returns the registers of a state that has Rip and Rsp."""
+        return Registers32(state.registers["Rip"], state.registers["Rsp"], state.registers.get("Rbp"))
+
+    def switched(self, data: bytes, address: int) -> Registers32:
+        """Returns the registers of the caller of SwapContext, whose own frame follows the switch frame."""
+        frame = self._switch.view(data)
+        sp, slot = (address + self._switch.offset(name) for name in ("CallerEbp", "CallerReturn"))
+        return Registers32(frame["Return"], sp, frame["CallerEbp"], return_slot=slot)
+
+    def called_out(
+        self, scene: Scene, segments: Sequence[Segment], callee: int
+    ) -> Optional[WalkStart[Registers32]]:
+        """Returns where a callback will return to: behind a call that goes to KiCallUserMode.
+
+        That pushes Ebp first, and a few words more until KernelStack is what it is.
+        """
+        low = segments[0].kernel_stack
+        for slot in range(low + self.pointer_size, low + _MOST_PUSHED, self.pointer_size):
+            address, bp = (scene.memory.pointer(place) for place in (slot, slot - self.pointer_size))
+            if address and callee and callee in scene.functions.targets(address):
+                return WalkStart(self, Registers32(address, slot + self.pointer_size, bp, exact=False), False)
+        return None

@@ -1,0 +1,149 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""What x86 code at an address tells of its stack frame: is it set up yet, is it gone already?
+
+x86 images have no unwind data. But an entry and an exit look alike everywhere:
+
+    push ebp; mov ebp, esp          (mov edi, edi before it where functions can be patched)
+    lea esp, [ebp - n] or the like; pop edi; pop esi; pop ebx; pop ebp; ret
+
+Source: Intel 64 and IA-32 Architectures Software Developer's Manual, volume 2; the prologues of Microsoft's
+and GNU's compilers.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Iterator, NamedTuple, Optional, Tuple
+
+EBP, ESP = 5, 4
+LONGEST = 32
+"""Bytes of code that decide whether an exit follows."""
+
+_MOV_EBP_ESP = (b"\x8b\xec", b"\x89\xe5")
+_SET_UP = tuple(b"\x55" + move for move in _MOV_EBP_ESP)
+PATCHABLE = b"\x8b\xff"
+LONGEST_PATCHING = len(PATCHABLE)
+_PADDING = (b"\xcc\xcc", b"\x90" * 5)
+_STARTS = (PATCHABLE, *_SET_UP, *_PADDING)
+_BEFORE = re.compile(
+    rb"(?:\xcc|\x90|\x00{8}|\xc3|\xc2.\x00|[\xe8\xe9]...[\x00\x01\xfe\xff]|\xff\x25...."
+    rb"|\x8d(?:[\x74\xb4\xbc\xa4][\x24-\x27]|[\x49\x76\xb6\x9b\xbf])\x00+)\Z",
+    re.DOTALL,
+)
+_SEH_CALL = re.compile(rb"(?:\x6a.|\x68.{4})\x68.{4}\xe8.{3}[\x00-\x02\xfd-\xff]", re.DOTALL)
+"""push constant; push constant of 32 bits; call: how functions that use _SEH_prolog begin."""
+_PUSH_EBP = re.compile(rb"(?:\x8b\xff)?\x55")
+_MOV_ESP_EBP = (b"\x8b\xe5", b"\x89\xec")
+_LEAVE = b"\xc9"
+_CALL = b"\xe8"
+_END = re.compile(rb"(?:\xc3|\xc2.\x00)(?:\xcc|\x90|\x66\x90|\x8d[\x74\x76\xb4\xb6])", re.DOTALL)
+_JUMPS = (b"\xe9", b"\xeb", b"\xff\x25")
+
+
+class Exit(NamedTuple):
+    """The rest of an exit: the stack pointer becomes Ebp (`from_ebp`) or stays, plus `adjust`; `pops` are
+    popped; then comes the return address, and `arguments` bytes go with it."""
+
+    from_ebp: bool
+    adjust: int
+    pops: Tuple[int, ...]
+    arguments: int
+
+
+def at_entry(code: bytes) -> bool:
+    """Tells whether code is the start of a function that sets up a frame: the return address is on top."""
+    return code.startswith(_SET_UP) or code.startswith(tuple(PATCHABLE + start for start in _SET_UP))
+
+
+def behind_push(before: bytes, code: bytes) -> bool:
+    """Tells whether code is between the two instructions of an entry: the caller's Ebp is on top."""
+    return before.endswith(b"\x55") and code.startswith(_MOV_EBP_ESP)
+
+
+def behind_release(before: bytes, code: bytes) -> bool:
+    """Tells whether code is the jump by which a function ends after the caller's Ebp was popped."""
+    return before.endswith((b"\x5d", _LEAVE)) and code.startswith(_JUMPS)
+
+
+def sets_up_frame(code: bytes) -> bool:
+    """Tells whether code contains an entry."""
+    return any(start in code for start in _SET_UP)
+
+
+def has_border(code: bytes) -> bool:
+    """Tells whether another function seems to start in code.
+
+    It does where there is an entry, a return and padding behind it, or padding that code would not run into.
+    """
+    return (
+        sets_up_frame(code)
+        or any(padding in code for padding in _PADDING)
+        or _END.search(code) is not None
+        or _SEH_CALL.search(code) is not None
+    )
+
+
+def calls_into(code: bytes, start: int, end: int) -> bool:
+    """Tells whether code at an address seems to call something in itself, up to an end."""
+    at = code.find(_CALL)
+    while at >= 0:
+        behind = at + 5
+        target = start + behind + int.from_bytes(code[at + 1 : behind], "little", signed=True)
+        if start < target <= end and target != start + behind:
+            return True
+        at = code.find(_CALL, at + 1)
+    return False
+
+
+def ends(code: bytes) -> bool:
+    """Tells whether code ends as it does before a function: with what never goes on behind it, or padding."""
+    return _BEFORE.search(code[-8:]) is not None
+
+
+def at_border(code: bytes, at: int) -> bool:
+    """Tells whether a function starts at a place in code, or padding lies there."""
+    return code.startswith(_STARTS, at)
+
+
+def starts(code: bytes) -> Iterator[int]:
+    """Yields where functions that push Ebp first may start: behind what ends a function."""
+    for found in _PUSH_EBP.finditer(code):
+        if ends(code[: found.start()]):
+            yield found.start()
+
+
+def exit_at(code: bytes) -> Optional[Exit]:
+    """Decodes the rest of an exit; None if the code is none, or too short to tell."""
+    from_ebp, adjust, position, pops = _release(code)
+    while position < len(code) and code[position] & 0xF8 == 0x58 and code[position] & 7 != ESP:
+        pops += (code[position] & 7,)
+        position += 1
+    end = code[position:]
+    if end[:1] in (b"\xf2", b"\xf3"):
+        end = end[1:]
+    if end[:1] == b"\xc3":
+        return Exit(from_ebp, adjust, pops, 0)
+    if end[:1] == b"\xc2" and len(end) >= 3:
+        return Exit(from_ebp, adjust, pops, int.from_bytes(end[1:3], "little"))
+    # A jump ends a function only if the caller's frame is back.
+    if EBP in pops and end.startswith(_JUMPS):
+        return Exit(from_ebp, adjust, pops, 0)
+    return None
+
+
+def _release(code: bytes) -> Tuple[bool, int, int, Tuple[int, ...]]:
+    """Decodes the release of locals: (from Ebp, bytes, length of the instruction, registers it pops)."""
+    if code[:1] == _LEAVE:
+        return True, 0, 1, (EBP,)
+    if code[:2] in _MOV_ESP_EBP:
+        return True, 0, 2, ()
+    for start, from_ebp, size in (
+        (b"\x83\xc4", False, 1),
+        (b"\x81\xc4", False, 4),
+        (b"\x8d\x65", True, 1),
+        (b"\x8d\xa5", True, 4),
+    ):
+        if code[:2] == start and len(code) >= 2 + size:
+            return from_ebp, int.from_bytes(code[2 : 2 + size], "little", signed=True), 2 + size, ()
+    return False, 0, 0, ()

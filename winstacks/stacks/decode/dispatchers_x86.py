@@ -1,0 +1,104 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""What the kernel leaves on a 32-bit user stack when it has a thread go on in a dispatcher of ntdll.
+
+At the entry of KiUserExceptionDispatcher Esp is the address of two pointers: to an EXCEPTION_RECORD and,
+above that, to the CONTEXT that was interrupted. At the entry of KiUserApcDispatcher the CONTEXT lies above
+the APC's routine and its three arguments. The kernel puts all of it below that context's Esp.
+
+Source: EXCEPTION_RECORD, CONTEXT and its flags: winnt.h, the same in every version. The stack of an APC:
+described (ReactOS, KiInitializeUserApc). That nothing else is taken for them is proven by what they hold.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Callable, Optional
+
+from ...memory.decode.structure import Structures
+from .frames import Read
+from .registers import Registers32
+
+EXCEPTION = "KiUserExceptionDispatcher"
+APC = "KiUserApcDispatcher"
+CALLBACK = "KiUserCallbackDispatcher"
+NAMES = frozenset((EXCEPTION, APC, CALLBACK))
+"""The functions of ntdll that nobody calls: the kernel has a thread go on in them."""
+
+Together = Callable[[int, int], bool]
+"""(address, address) -> whether both are known to lie on one stack"""
+
+_DECORATION = re.compile(r"^_+|@\d+$")
+
+_NEEDED_FLAGS = 0x10007
+_KNOWN_FLAGS = 0xF801007F
+"""CONTEXT_i386 with its control, integer and segment parts; all parts, and the flags of exceptions."""
+
+_USER = 3
+_EFLAGS_ALWAYS, _EFLAGS_NEVER = 0x2, 0x20000
+_MAX_PARAMETERS = 15
+_POINTER = 4
+_PAIR = 2 * _POINTER
+_APC_ARGUMENTS = 4 * _POINTER
+
+
+def named(label: str) -> Optional[str]:
+    """Returns the dispatcher that a label of ntdll stands for, None if it is another function's."""
+    plain = _DECORATION.sub("", label)
+    return plain if plain in NAMES else None
+
+
+class Contexts:
+    """Finds what an exception or an APC interrupted.
+
+    Args:
+        types: _CONTEXT and _EXCEPTION_RECORD of 32 bits
+        read: reads memory
+        is_code: tells whether an address may be code
+    """
+
+    def __init__(self, types: Structures, read: Read, is_code: Callable[[int], bool]) -> None:
+        context, record = types["_CONTEXT"], types["_EXCEPTION_RECORD"]
+        self._read = read
+        self._is_code = is_code
+        self._context_size = context.size
+        self._context = context.reader("ContextFlags", "Eip", "Esp", "Ebp", "SegCs", "EFlags")
+        self._parameters_at = record.size - _MAX_PARAMETERS * _POINTER
+        self._record = record.reader("NumberParameters")
+
+    def find(self, name: str, entry: int, together: Together) -> Optional[Registers32]:
+        """Returns the registers that were interrupted, if what lies there proves itself.
+
+        Args:
+            name: the dispatcher: EXCEPTION or APC
+            entry: Esp at its first instruction
+            together: tells whether two addresses lie on one stack
+        """
+        context = self._behind_record(entry) if name == EXCEPTION else entry + _APC_ARGUMENTS
+        data = self._read(context, self._context_size) if context and together(entry, context) else None
+        if context is None or data is None:
+            return None
+        flags, ip, sp, bp, cs, eflags = self._context(data, 0)
+        if flags & _NEEDED_FLAGS != _NEEDED_FLAGS or flags & ~_KNOWN_FLAGS or cs & _USER != _USER:
+            return None
+        if not eflags & _EFLAGS_ALWAYS or eflags & _EFLAGS_NEVER:
+            return None
+        if sp < context + self._context_size or not together(entry, sp) or not self._is_code(ip):
+            return None
+        return Registers32(ip, sp, bp)
+
+    def _behind_record(self, entry: int) -> Optional[int]:
+        """Returns the address of an exception's CONTEXT if the record below it is in order."""
+        pair = self._read(entry, _PAIR)
+        if pair is None:
+            return None
+        record, context = (int.from_bytes(pair[at : at + _POINTER], "little") for at in (0, _POINTER))
+        if (record | context) % _POINTER or not entry + _PAIR <= record < context:
+            return None
+        data = self._read(record, self._parameters_at)
+        if data is None:
+            return None
+        (parameters,) = self._record(data, 0)
+        if parameters > _MAX_PARAMETERS or record + self._parameters_at + _POINTER * parameters > context:
+            return None
+        return context

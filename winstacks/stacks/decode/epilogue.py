@@ -1,0 +1,152 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""x64 epilogues, recognised in code bytes: what is left of one between an address and its return or jump.
+
+The ABI allows an epilogue only one form, so that an unwinder may recognise it: `add rsp, constant` or
+`lea rsp, constant[frame register]`, then pops of eight-byte registers, then a return or a jump that leaves
+the function. Besides, what pops and returns from an interrupt (`iretq`) is taken for the end of a handler.
+Source: Microsoft, "x64 prolog and epilog", "Epilog code"; which return and jump encodings count
+is as in the MIT-licensed unwinder of CoreCLR.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Callable, Iterator, List, NamedTuple, Optional, Tuple
+
+from ...names.decode.unwindinfo import Bytes
+from .registers import RSP
+
+LONGEST = 64
+"""Bytes of code looked at: a lea of eight bytes, fifteen pops of two, and the longest jump, with room."""
+
+LONGEST_PART = 8
+"""Bytes of the longest instruction of an epilogue."""
+
+REX_W = 0x48
+IRETQ = b"\x48\xcf"
+_CALL = re.compile(rb"\xe8|[\x40-\x4f]?\xff[\x10-\x17\x50-\x57\x90-\x97\xd0-\xd7]", re.DOTALL)
+"""Call near, direct and indirect (FF /2)."""
+
+
+class Epilogue(NamedTuple):
+    """The rest of an epilogue.
+
+    The stack pointer becomes register `base` (None: itself) plus `adjust`; then `pops` are popped; then the
+    return address is on the top of the stack, or a machine frame if the function returns from an interrupt.
+    """
+
+    base: Optional[int]
+    adjust: int
+    pops: List[int]
+    from_interrupt: bool = False
+
+
+def decode(
+    code: Bytes, address: int, frame_register: int, leaves: Callable[[int], bool]
+) -> Optional[Epilogue]:
+    """Decodes the rest of an epilogue.
+
+    Args:
+        code: the bytes of code at the address, as many as can be read
+        address: address of the first of them, in any unit that jumps can be counted in
+        frame_register: the number of the function's frame register, 0 if it has none
+        leaves: tells whether a jump to an address ends the function (rather than staying in it)
+
+    Returns:
+        What the epilogue still does, or None if the code is not an epilogue (or too short to tell).
+    """
+    code = bytes(code[:LONGEST])
+    base, adjust, position = _release(code, frame_register)
+    pops: List[int] = []
+    for register, size in _pops(code, position):
+        pops.append(register)
+        position += size
+    from_interrupt = code[position : position + 2] == IRETQ
+    if from_interrupt or _ends(code[position:], address + position, leaves):
+        return Epilogue(base, adjust, pops, from_interrupt)
+    return None
+
+
+def decided(code: Bytes, frame_register: int) -> bool:
+    """Tells whether bytes of code are enough to say that they are none of an epilogue."""
+    code = bytes(code[:LONGEST])
+    return len(code) - _behind_pops(code, frame_register) >= LONGEST_PART
+
+
+def returning(code: Bytes, frame_register: int) -> Optional[Epilogue]:
+    """Decodes the rest of an epilogue that ends in a return: only a jump needs more than the code to tell."""
+    return decode(code, 0, frame_register, lambda _target: False)
+
+
+def calls(code: Bytes, frame_register: int) -> bool:
+    """Tells whether code calls where an epilogue would return or jump: nothing in an epilogue calls."""
+    code = bytes(code[:LONGEST])
+    return _CALL.match(code, _behind_pops(code, frame_register)) is not None
+
+
+def _behind_pops(code: bytes, frame_register: int) -> int:
+    position = _release(code, frame_register)[2]
+    return position + sum(size for _, size in _pops(code, position))
+
+
+def _release(code: bytes, frame_register: int) -> Tuple[Optional[int], int, int]:
+    """Decodes the release of the fixed allocation: (base, bytes, length of the instruction)."""
+    if code[:3] == b"\x48\x83\xc4" and len(code) >= 4:
+        return None, _signed(code[3:4]), 4
+    if code[:3] == b"\x48\x81\xc4" and len(code) >= 7:
+        return None, _signed(code[3:7]), 7
+    if frame_register and len(code) > 3 and code[0] & 0xFE == REX_W and code[1] == 0x8D:
+        return _lea(code, frame_register)
+    return None, 0, 0
+
+
+def _lea(code: bytes, frame_register: int) -> Tuple[Optional[int], int, int]:
+    """Decodes `lea rsp, disp[frame register]` with a displacement of one byte or four."""
+    mode, target, base = code[2] >> 6, code[2] >> 3 & 7, code[2] & 7
+    if target != RSP or mode not in (1, 2) or base | (code[0] & 1) << 3 != frame_register:
+        return None, 0, 0
+    start = 3
+    if base == RSP:
+        # R12 as a base needs a SIB byte; only "no index" is the plain base.
+        if code[3] != 0x24:
+            return None, 0, 0
+        start = 4
+    end = start + (1 if mode == 1 else 4)
+    if len(code) < end:
+        return None, 0, 0
+    return frame_register, _signed(code[start:end]), end
+
+
+def _pops(code: bytes, position: int) -> Iterator[Tuple[int, int]]:
+    """Yields (register, length) of consecutive pops."""
+    while position < len(code):
+        extended = code[position] & 0xFE == 0x40 and position + 1 < len(code)
+        operation = code[position + 1] if extended else code[position]
+        if operation & 0xF8 != 0x58:
+            return
+        register = operation & 7 | (8 if extended and code[position] & 1 else 0)
+        if register == RSP:
+            return
+        yield register, 2 if extended else 1
+        position += 2 if extended else 1
+
+
+def _ends(code: bytes, address: int, leaves: Callable[[int], bool]) -> bool:
+    """Tells whether the code is a return, or a jump that leaves the function."""
+    if code[:1] == b"\xf2":
+        # A bnd prefix changes nothing that matters here.
+        code, address = code[1:], address + 1
+    if code[:1] in (b"\xc3", b"\xc2") or code[:2] == b"\xf3\xc3":
+        return True
+    if code[:1] == b"\xeb" and len(code) >= 2:
+        return leaves(address + 2 + _signed(code[1:2]))
+    if code[:1] == b"\xe9" and len(code) >= 5:
+        return leaves(address + 5 + _signed(code[1:5]))
+    if code[:2] == b"\xff\x25":
+        return True
+    return len(code) >= 3 and code[0] & 0xF8 == REX_W and code[1] == 0xFF and code[2] & 0x38 == 0x20
+
+
+def _signed(data: bytes) -> int:
+    return int.from_bytes(data, "little", signed=True)

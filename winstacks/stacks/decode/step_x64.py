@@ -1,0 +1,325 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""One step up an x64 stack: from the registers in a function to those of its caller.
+
+What RtlVirtualUnwind does, on bytes: it undoes the part of the prologue that was executed, or carries out
+what is left of an epilogue. Source: Microsoft, "x64 exception handling", "Unwind procedure".
+"""
+
+from __future__ import annotations
+
+from typing import Iterator, List, NamedTuple, Optional, Tuple
+
+from ...memory.decode.pagetable import PAGE_SIZE
+from ...memory.decode.status import Word
+from ...names.decode.unwindinfo import (
+    ALLOC_LARGE,
+    ALLOC_SMALL,
+    PUSH_MACHFRAME,
+    PUSH_NONVOL,
+    SAVE_NONVOL,
+    SAVE_NONVOL_FAR,
+    SAVE_XMM128,
+    SAVE_XMM128_FAR,
+    SET_FPREG,
+    Bytes,
+    Code,
+    FunctionTable,
+    ReadRva,
+    RuntimeFunction,
+    UnwindDataError,
+    UnwindInfo,
+)
+from . import epilogue
+from .epilogue import Epilogue
+from .frames import Read, UnwindError
+from .registers import MASK, RCX, RSP, VOLATILE, VOLATILE_XMM, Registers
+
+PROLOGUE, BODY, EPILOGUE, LEAF = "prologue", "body", "epilogue", "leaf"
+
+_FAR = 1 << 62
+"""A position behind every prologue."""
+
+
+class Unwinding:
+    """Registers while they are unwound: what each unwind code and each part of an epilogue does to them.
+
+    Args:
+        registers: the state in the function
+        read: reads memory
+
+    Attributes:
+        machine_frame: address of the machine frame that was popped, None while there was none
+    """
+
+    def __init__(self, registers: Registers, read: Read) -> None:
+        self._read = read
+        self._general: List[Optional[int]] = list(registers.general)
+        self._xmm: List[Optional[int]] = list(registers.xmm)
+        self._ip: Optional[int] = None
+        self.machine_frame: Optional[int] = None
+
+    @property
+    def _sp(self) -> int:
+        return self._general[RSP] or 0
+
+    @_sp.setter
+    def _sp(self, value: int) -> None:
+        self._general[RSP] = value & MASK
+
+    def _load(self, address: int, size: int = 8) -> Optional[int]:
+        data = self._read(address & MASK, size)
+        return None if data is None else int.from_bytes(data, "little")
+
+    def _frame_register(self, info: UnwindInfo) -> int:
+        value = self._general[info.frame_register]
+        if value is None:
+            raise UnwindError(Word.FRAME_REGISTER_UNKNOWN)
+        return value
+
+    def undo(self, info: UnwindInfo, offset: int) -> None:
+        """Undoes the codes of the prologue up to an offset in it, the last first."""
+        executed = [code for code in info.codes if code.offset <= offset]
+        frame = self._sp
+        if info.frame_register and (
+            offset >= info.prolog_size or any(code.operation == SET_FPREG for code in executed)
+        ):
+            frame = self._frame_register(info) - info.frame_offset
+        for code in executed:
+            self._undo(code, info, frame)
+
+    def _undo(self, code: Code, info: UnwindInfo, frame: int) -> None:
+        """Undoes one code; `frame` is the base of the fixed allocation."""
+        if code.operation == PUSH_NONVOL:
+            self._general[code.info] = self._pop(code.info)
+        elif code.operation in (ALLOC_SMALL, ALLOC_LARGE):
+            self._sp += code.value
+        elif code.operation == SET_FPREG:
+            self._sp = self._frame_register(info) - info.frame_offset
+        elif code.operation in (SAVE_NONVOL, SAVE_NONVOL_FAR):
+            self._general[code.info] = self._load(frame + code.value)
+        elif code.operation in (SAVE_XMM128, SAVE_XMM128_FAR):
+            self._xmm[code.info] = self._load(frame + code.value, 16)
+        elif code.operation == PUSH_MACHFRAME:
+            self._machine_frame(self._sp + (8 if code.info & 1 else 0))
+
+    def _pop(self, register: int) -> Optional[int]:
+        value = self._load(self._sp)
+        self._sp += 8
+        return self._sp if register == RSP else value
+
+    def _machine_frame(self, address: int) -> None:
+        """Takes Rip and Rsp from what the processor pushed: Rip, SegCs, EFlags, Rsp, SegSs."""
+        self._ip, sp = self._load(address), self._load(address + 24)
+        if self._ip is None or sp is None:
+            raise UnwindError(Word.STACK_UNREADABLE)
+        self._sp = sp
+        self.machine_frame = address & MASK
+
+    def finish(self, rest: Epilogue) -> None:
+        """Carries out the rest of an epilogue up to its return, its jump or its return from interrupt."""
+        if rest.base is not None:
+            value = self._general[rest.base]
+            if value is None:
+                raise UnwindError(Word.FRAME_REGISTER_UNKNOWN)
+            self._sp = value
+        self._sp += rest.adjust
+        for register in rest.pops:
+            self._general[register] = self._pop(register)
+        if rest.from_interrupt:
+            self._machine_frame(self._sp)
+
+    def returned(self) -> Registers:
+        """Returns the registers after the return: volatile ones are then unknown.
+
+        Behind a machine frame they are unknown too: whoever built it saved them elsewhere.
+        """
+        if self._ip is None:
+            self._ip = self._load(self._sp)
+            if self._ip is None:
+                raise UnwindError(Word.STACK_UNREADABLE)
+            self._sp += 8
+        for number in VOLATILE:
+            self._general[number] = None
+        for number in VOLATILE_XMM:
+            self._xmm[number] = None
+        return Registers(self._ip, tuple(self._general), tuple(self._xmm))
+
+
+class Step(NamedTuple):
+    """The caller's registers, and how they were found.
+
+    `position` is where in its function the frame was. `machine_frame` is the address of the machine frame
+    that was popped (Rip, SegCs, EFlags, Rsp, SegSs; the caller was interrupted rather than calling), or None.
+    `sure` is False where an epilogue could have gone unseen because its code could not be read. `differs` is
+    True where unwind data described something else than what the code does, and the code was believed.
+    """
+
+    registers: Registers
+    position: str
+    machine_frame: Optional[int] = None
+    sure: bool = True
+    differs: bool = False
+
+
+class Unwinder:
+    """Unwinds functions of one image.
+
+    Args:
+        table: the function table of the image
+        base: address at which the image is loaded
+        read: reads memory, the stack's and the image's
+        read_rva: reads the image's code; None: as the table reads its unwind data
+    """
+
+    def __init__(
+        self, table: FunctionTable, base: int, read: Read, read_rva: Optional[ReadRva] = None
+    ) -> None:
+        self._table = table
+        self._read_rva = read_rva or table.read_rva
+        self._base = base
+        self._read = read
+
+    def step(self, registers: Registers, interrupted: bool) -> Step:
+        """Finds the registers that the function which holds `ip` would return to.
+
+        Args:
+            registers: the state in the function; volatile registers may be unknown
+            interrupted: `ip` is where the function was stopped; else it is a return address, which may lie
+                just behind the function if the call was its last instruction
+
+        Raises:
+            UnwindError: unwind data, a register that it needs or the return address is not to be had
+        """
+        rva = registers.ip - self._base
+        entry = self._table.find(rva if interrupted else rva - 1)
+        try:
+            if entry is not None:
+                return self._unwind(registers, entry, rva, interrupted)
+        except UnwindDataError as error:
+            raise UnwindError(error.word) from None
+        if not self._table.complete_at(rva if interrupted else rva - 1):
+            raise UnwindError(Word.FUNCTION_TABLE_UNREADABLE)
+        if not interrupted:
+            raise UnwindError(Word.NO_UNWIND_DATA)
+        return Step(Unwinding(registers, self._read).returned(), LEAF)
+
+    def _unwind(self, registers: Registers, piece: RuntimeFunction, rva: int, interrupted: bool) -> Step:
+        """Unwinds the function that a piece of code belongs to, through its chain of unwind data."""
+        entry = self._table.direct(piece)
+        chain = self._table.chain(entry)
+        if not interrupted:
+            # A return address is never in an epilogue: nothing in one calls.
+            return self._carried_out(registers, chain, entry, rva, None)
+        if chain[0].version > 1:
+            return self._described(registers, chain, entry, rva)
+        rest, sure = self._recognised(piece, chain[0], rva)
+        step = self._carried_out(registers, chain, entry, rva, rest)
+        return step if sure or step.position == PROLOGUE else step._replace(sure=False)
+
+    def _carried_out(
+        self,
+        registers: Registers,
+        chain: List[UnwindInfo],
+        entry: RuntimeFunction,
+        rva: int,
+        rest: Optional[Epilogue],
+    ) -> Step:
+        """Carries out the rest of an epilogue; where there is none, undoes what was done of the prologue."""
+        state = Unwinding(registers, self._read)
+        if rest is not None:
+            state.finish(rest)
+            return Step(state.returned(), EPILOGUE, state.machine_frame)
+        offset = rva - entry.begin if entry.begin <= rva < entry.end else _FAR
+        state.undo(chain[0], offset)
+        for chained in chain[1:]:
+            state.undo(chained, _FAR)
+        position = PROLOGUE if offset < chain[0].prolog_size else BODY
+        return Step(state.returned(), position, state.machine_frame)
+
+    def _described(
+        self, registers: Registers, chain: List[UnwindInfo], entry: RuntimeFunction, rva: int
+    ) -> Step:
+        """Steps as version 2 describes it; as the code has it where that can be read and leads elsewhere.
+
+        Code contradicts where it returns, or calls in what is described as an epilogue. A jump that is not
+        described as the end of one stays in the function.
+        """
+        described = _epilogue_at(chain, entry.end - rva)
+        code, frame_register = self._code(rva), chain[0].frame_register
+        shown = epilogue.returning(code, frame_register) or described
+        if described is not None and epilogue.calls(code, frame_register):
+            shown = None
+        step = self._carried_out(registers, chain, entry, rva, shown)
+        if shown == described:
+            return step
+        try:
+            told = self._carried_out(registers, chain, entry, rva, described)
+        except UnwindError:
+            return step._replace(differs=True)
+        return told if told.registers == step.registers else step._replace(differs=True)
+
+    def _recognised(
+        self, piece: RuntimeFunction, info: UnwindInfo, rva: int
+    ) -> Tuple[Optional[Epilogue], bool]:
+        """Returns what an epilogue in the code still does at an RVA, or None; and whether that is sure.
+
+        The code of an epilogue may go on behind the piece: a chained entry may begin within it.
+        """
+        code = self._code(rva)
+        rest = epilogue.decode(code, rva, info.frame_register, lambda target: self._leaves(piece, target))
+        return rest, rest is not None or epilogue.decided(code, info.frame_register)
+
+    def _code(self, rva: int) -> Bytes:
+        """Returns the code bytes from an RVA on that can be read: up to a page border at least, or none."""
+        for length in (epilogue.LONGEST, min(epilogue.LONGEST, PAGE_SIZE - rva % PAGE_SIZE)):
+            code = self._read_rva(rva, length)
+            if code is not None:
+                return code
+        return b""
+
+    def _leaves(self, piece: RuntimeFunction, target: int) -> bool:
+        """Tells whether a jump to an RVA leaves the function: a tail call, by which an epilogue may end.
+
+        A tail call goes to where a function starts; so does one to the function itself. A jump to where a
+        piece starts that is chained to the function stays in it. So does a jump to a piece that has its frame
+        before its first instruction: that is how GCC describes a part of a function that it moved away.
+        """
+        there = self._table.find(target)
+        if there is None:
+            return True
+        if there.begin != target:
+            return False
+        if self._table.primary(there) == self._table.primary(piece):
+            return self._table.primary(there) == there
+        try:
+            other = self._table.unwind_info(self._table.direct(there))
+        except UnwindDataError:
+            return True
+        return bool(other.prolog_size or not other.codes)
+
+
+def _epilogue_at(chain: List[UnwindInfo], distance: int) -> Optional[Epilogue]:
+    """Returns the rest of an epilogue that version 2 codes describe, `distance` bytes before the end.
+
+    Such an epilogue is only the pops and the return or jump: the release of the fixed allocation comes before
+    it and belongs to the body. The pops mirror the pushes. An allocation of eight bytes before all pushes is
+    pushed flags, which a pop of one byte takes back.
+    """
+    for epilog in chain[0].epilogs:
+        done = epilog.distance - distance
+        if 0 <= done < epilog.size:
+            codes = [code for info in chain for code in info.codes]
+            return Epilogue(None, 0, list(_pops_left(codes, done)))
+    return None
+
+
+def _pops_left(codes: List[Code], done: int) -> Iterator[int]:
+    """Yields the registers that are still popped when `done` bytes of an epilogue have been executed."""
+    pushes = [number for number, code in enumerate(codes) if code.operation == PUSH_NONVOL]
+    for number in pushes:
+        if done <= 0:
+            yield codes[number].info
+        done -= 2 if codes[number].info >= 8 else 1
+    if pushes and done <= 0:
+        yield from (RCX for code in codes[pushes[-1] + 1 :] if code[1:] == (ALLOC_SMALL, 0, 8))

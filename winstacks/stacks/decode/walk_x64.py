@@ -1,0 +1,188 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""A walk up an x64 stack: by unwind data, across machine frames."""
+
+from __future__ import annotations
+
+from typing import Dict, List, Mapping, Optional, Tuple
+
+from ...memory.decode.pagetable import PAGE_SIZE
+from ...memory.decode.status import Word
+from ...names.decode.unwindinfo import Bytes
+from .calls_x64 import MOST, Site, effect_at
+from .frames import (
+    LEAF,
+    MAX_FRAMES,
+    SCAN,
+    TRAP,
+    UNWIND,
+    Border,
+    FindImage,
+    Frame,
+    MayExecute,
+    OwnCopy,
+    Read,
+    UnwindError,
+    anywhere,
+    shared,
+)
+from .registers import MASK, NON_VOLATILE_XMM, NOTHING, Registers
+from .step_x64 import LEAF as LEAF_FUNCTION
+from .step_x64 import Step, Unwinder
+from .walk import Taken, Walker
+
+_CS = 8
+"""Offset in a machine frame, of five slots: Rip, SegCs, EFlags, Rsp, SegSs."""
+
+_NEAR_CALL = 5
+"""Bytes of the commonest call."""
+
+_KERNEL_HALF = 1 << 63
+"""Set in every address of the kernel's."""
+
+
+class Walker64(Walker[Registers]):
+    """Walks x64 stacks of one address space.
+
+    Args:
+        find_image: finds the module that holds an address
+        read: reads memory, by canonical address
+        machine_frames: addresses of machine frames that are known to lie on the stack, and the registers that
+            were saved beside each
+        may_execute: tells which memory in no module may be code
+        own_copy: tells which code of modules the process has changed
+        sites: what walks in the same address space found out of return addresses
+    """
+
+    slot_size = 8
+
+    def __init__(
+        self,
+        find_image: FindImage,
+        read: Read,
+        machine_frames: Optional[Mapping[int, Registers]] = None,
+        may_execute: MayExecute = anywhere,
+        own_copy: OwnCopy = shared,
+        sites: Optional[Dict[int, Site]] = None,
+    ) -> None:
+        super().__init__(find_image, read, may_execute)
+        self._machine_frames = machine_frames or {}
+        self._own_copy = own_copy
+        self._sites: Dict[int, Site] = {} if sites is None else sites
+
+    def step(self, registers: Registers, interrupted: bool) -> Taken[Registers]:
+        """Finds the caller of a frame; raises UnwindError."""
+        step = self._unwind(registers, interrupted)
+        doubt, remark = None if step.sure else Word.CODE_UNREADABLE, None
+        if step.differs:
+            remark = Word.CODE_AND_UNWIND_DATA_DIFFER
+            doubt = remark if self._own_copy(registers.ip) else None
+        if step.machine_frame is not None:
+            return self._interrupted(step.registers, step.machine_frame, doubt, remark)
+        if step.position != LEAF_FUNCTION:
+            if doubt is None and self._site(step.registers.ip)[1]:
+                doubt = Word.NOT_BEHIND_A_CALL
+            return Taken(step.registers, UNWIND, doubt=doubt, remark=remark)
+        proven = self.is_return(step.registers.ip)
+        if not proven and not self.may_return(step.registers.ip):
+            raise UnwindError(Word.NO_UNWIND_DATA)
+        return Taken(step.registers, LEAF, doubt=None if proven else Word.CODE_UNREADABLE)
+
+    def look(self, slot: int, value: int) -> Optional[Taken[Registers]]:
+        """Takes a known machine frame or what may be a return address."""
+        if slot in self._machine_frames:
+            return self._interrupted(self._machine_frames[slot], slot)
+        if self.may_return(value):
+            return Taken(Registers.of(value, slot + self.slot_size), SCAN)
+        return None
+
+    def follow(self, registers: Registers, frames: List[Frame], sure: bool) -> Optional[Registers]:
+        """Goes on from a return address as long as unwinding is one read of a page of the stack."""
+        make, known, general, xmm = tuple.__new__, self._sites, registers.general, registers.xmm
+        ip, sp, limit = registers.ip, registers.sp, self._stacks.reach(registers.sp)
+        effect = (known.get(ip) or self._site(ip))[0]
+        low, page = self._page(sp)
+        if xmm != NOTHING:
+            xmm = tuple(value if number in NON_VOLATILE_XMM else None for number, value in enumerate(xmm))
+        while effect is not None and len(frames) < MAX_FRAMES:
+            base = general[effect.base]
+            if base is None:
+                break
+            place = base + effect.start - low
+            if not 0 <= place <= len(page) - effect.size:
+                low, page = self._page(base + effect.start)
+                place = base + effect.start - low
+                if not 0 <= place <= len(page) - effect.size:
+                    break
+            slots = effect.unpack(page, place)
+            ip, to = slots[effect.returns], base + effect.release
+            if not ip:
+                return None
+            following, no_return = known.get(ip) or self._site(ip)
+            if no_return or not sp < to <= limit:
+                break
+            general = effect.general((*general, *slots, to, None))
+            for number, slot in effect.xmm:
+                xmm = (*xmm[:number], slots[slot] | slots[slot + 1] << 64, *xmm[number + 1 :])
+            effect, sp = following, to
+            # What the constructors of records do; to call them takes longer than all else of a step.
+            registers = make(Registers, (ip, general, xmm))
+            frames.append(make(Frame, (ip, sp, UNWIND, True, sure, registers, 0)))
+        return registers
+
+    def _page(self, address: int) -> Tuple[int, Bytes]:
+        """Returns start and bytes of the page that holds an address, no bytes unless all are present."""
+        low = address & MASK & -PAGE_SIZE
+        return low, self._read(low, PAGE_SIZE) or b""
+
+    def _unwind(self, registers: Registers, interrupted: bool) -> Step:
+        image = self._find_image(registers.ip if interrupted else registers.ip - 1)
+        if image is None:
+            raise UnwindError(Word.CODE_IN_NO_MODULE)
+        if image.table is None:
+            raise UnwindError(Word.NO_FUNCTION_TABLE)
+        return Unwinder(image.table, image.base, self._read, image.read_rva).step(registers, interrupted)
+
+    def _site(self, address: int) -> Site:
+        """Returns what is found out of a return address, once in an address space."""
+        site = self._sites.get(address)
+        if site is None:
+            if len(self._sites) >= MOST:
+                self._sites.clear()
+            site = self._sites[address] = self._looked_at(address)
+        return site
+
+    def _looked_at(self, address: int) -> Site:
+        image = self._find_image(address - 1) if address else None
+        if image is None:
+            return None, bool(address) and self.is_behind_call(address) is False
+        rva = address - image.base
+        effect = None if image.table is None else effect_at(image.table, rva)
+        code = image.read_rva(rva - _NEAR_CALL, 1)
+        if code is not None and code[0] == 0xE8:
+            return effect, False
+        return effect, self.is_behind_call(address) is False
+
+    def _interrupted(
+        self,
+        registers: Registers,
+        machine_frame: int,
+        doubt: Optional[Word] = None,
+        remark: Optional[Word] = None,
+    ) -> Taken[Registers]:
+        """Steps to what was interrupted, and adds what was saved beside its machine frame.
+
+        The processor pushes machine frames onto kernel stacks only: there SegCs tells the border to user
+        mode. Those on a user stack, below KiUserExceptionDispatcher, KiUserApcDispatcher and
+        KiUserCallbackDispatcher, are the kernel's work. It writes Rip and Rsp and nothing else. Source:
+        KiDispatchException and KeUserModeCallback of 5.2.3790.3959.
+        """
+        saved = self._machine_frames.get(machine_frame)
+        if saved is not None:
+            known = zip(registers.general, saved.general)
+            registers = registers._replace(general=tuple(a if a is not None else b for a, b in known))
+        border = None
+        cs = self.read_stack(machine_frame + _CS) if machine_frame & _KERNEL_HALF else None
+        if cs is not None and cs & 3:
+            border = Border(machine_frame, registers.ip, registers.sp, cs & 0xFFFF, registers)
+        return Taken(registers, TRAP, True, doubt, trap=machine_frame, border=border, remark=remark)

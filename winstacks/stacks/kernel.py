@@ -1,0 +1,283 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""The kernel stacks of threads, and what walking them tells of the trap frames on them.
+
+`TrapUnwind` finds the non-volatile registers that no trap frame holds (x64): what the functions below it
+on the stack kept.
+"""
+
+from __future__ import annotations
+
+from typing import Dict, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Set, Tuple
+
+from ..memory.decode.status import NOTHING, Status, Word, says, status
+from ..memory.image import Image
+from ..names.symbolizer import Symbolizer
+from ..process import processors
+from ..process.kernelstacks import KernelStacks, Segment
+from ..process.threads import Thread
+from ..traps.decode.frame import USER
+from ..traps.lister import ThreadFrames
+from ..traps.reader import TrapKernel, TrapReader
+from ..traps.state import THREAD, TOP, WOW64, State, TrapContexts
+from .cpus import KEPT, Range, Traps
+from .decode.frames import Frame, StackWalk
+from .decode.registers import Registers
+from .walkers import StackWalkers
+
+_NO_WALK = StackWalk(())
+
+
+class KernelWalk(NamedTuple):
+    """The walk up a piece of a kernel stack.
+
+    Attributes:
+        walk: its frames, those that lie on this piece only
+        status: why the walk could not begin where it should, or what is special about the piece
+        depth: 1 for what the thread is in; one more for each callback to user mode that it has not left
+        entry: the state with which the thread left user mode to come here, None if there is none. Set on the
+            last piece of a depth
+        last: no other piece of this depth follows
+    """
+
+    walk: StackWalk
+    status: Status = NOTHING
+    depth: int = 1
+    entry: Optional[State] = None
+    last: bool = True
+
+
+class KernelWalks:
+    """Walks the kernel stacks of threads.
+
+    Args:
+        image: the image
+        symbolizer: knows the modules of every address space
+
+    Attributes:
+        walkers: walks other stacks of the image
+        tells_registers: whether `registers` ever finds some
+    """
+
+    def __init__(self, image: Image, symbolizer: Symbolizer) -> None:
+        self._processors = {processor.number: processor for processor in image.part(processors.of)}
+        self._kernel = TrapKernel(image, symbolizer)
+        self._contexts = TrapContexts(image, False)
+        self._frames = ThreadFrames(image, TrapReader(self._kernel, False), self._contexts)
+        self._stacks = KernelStacks(image, self._kernel.bounds.kernel_start)
+        self.walkers = StackWalkers(image, symbolizer)
+        self._cpu = self.walkers.cpus.of(image.pointer_size)
+        self._callee = image.symbol("KiCallUserMode") or 0
+        self._saved = self._cpu.saved(self._kernel.form.structure)
+        self.tells_registers = self._cpu.tells_registers
+
+    def states(self, thread: Thread, scan: bool = False) -> List[State]:
+        """Returns the trap frames of a thread (and its 32-bit state), from the current one on."""
+        return list(self._frames.of_thread(thread, scan))
+
+    def context(self, thread: Thread) -> Optional[State]:
+        """Returns the registers that the thread's processor saved when it was stopped, or None."""
+        processor = self._processors.get(-1 if thread.processor is None else thread.processor)
+        return None if processor is None else self._contexts.processor(processor, thread.space, thread.tid)
+
+    def saved(self, state: State) -> int:
+        """Returns the address by which a walk knows a trap frame: x64 that of the machine frame in it."""
+        return state.address + self._saved
+
+    def pieces(self, thread: Thread, states: Sequence[State]) -> Iterator[KernelWalk]:
+        """Yields the pieces of a thread's kernel stack, the newest first.
+
+        Each callback to user mode begins a piece, and so does each expansion. Where there is one more that
+        cannot be found a piece without frames says why.
+
+        Args:
+            thread: the thread
+            states: its trap frames, as far as they are known
+        """
+        known = self._stacks.find(thread)
+        segments = known.found
+        for depth in range(1, segments[-1].depth + 1 if segments else 2):
+            here = [segment for segment in segments if segment.depth == depth]
+            traps = dict(self._traps(states))
+            found = self._walked(thread, here, segments, traps)
+            if found.walk.gaps and not found.walk.border:
+                # It had to guess, and may have gone past trap frames that only a search of the stack finds.
+                traps = dict(self._traps(self.states(thread, True)))
+                found = self._walked(thread, here, segments, traps)
+            found = found._replace(depth=depth, entry=_entry(states, here, segments))
+            if len(here) < 2:
+                yield found
+            else:
+                yield from self._expanded(thread, here, found, traps)
+        if known.lost is not None:
+            yield KernelWalk(_NO_WALK, status(known.lost), known.lost_depth)
+
+    def of_state(self, thread: Thread, state: State) -> StackWalk:
+        """Walks a thread's kernel stack from a trap frame on it, which has Rip and Rsp."""
+        start = self._cpu.start(state)
+        if start is None:
+            return _NO_WALK
+        stacks = [(segment.limit, segment.base) for segment in self._stacks.find(thread).found]
+        return self.walkers.walk(thread.space, start, stacks, dict(self._traps(self.states(thread, True))))
+
+    def passed(self, thread: Thread) -> Set[int]:
+        """Returns the trap frames, as `saved` gives their addresses, that walks up a thread's stack pass."""
+        walks = [piece.walk for piece in self.pieces(thread, self.states(thread))]
+        borders = {walk.border.trap for walk in walks if walk.border is not None}
+        return borders.union(frame.trap for walk in walks for frame in walk.frames)
+
+    def registers(self, thread: Thread) -> Dict[int, Registers]:
+        """Returns what walks tell of the registers at each trap frame of a thread, by its address."""
+        found = {}
+        for piece in self.pieces(thread, self.states(thread)):
+            for frame in piece.walk.frames:
+                if frame.trap and frame.sure and frame.registers is not None:
+                    found[frame.trap - self._saved] = frame.registers
+            border = piece.walk.border
+            if border is not None and border.sure and border.registers is not None:
+                found[border.trap - self._saved] = border.registers
+        return found
+
+    def _walked(
+        self, thread: Thread, here: Sequence[Segment], segments: Sequence[Segment], traps: Traps
+    ) -> KernelWalk:
+        """Walks what a thread has called in one depth, on one segment or on several."""
+        # Where an older depth lies above on the same memory the newer one ends at its InitialStack.
+        shared = {older.base for newer, older in zip(segments, segments[1:]) if older.base == newer.base}
+        stacks = [(each.limit, each.initial if each.base in shared else each.base) for each in here]
+        if here and here[0].depth > 1:
+            return self._called_out(thread, here, stacks, traps)
+        return self._begin(thread, stacks, traps)
+
+    def _called_out(
+        self, thread: Thread, here: Sequence[Segment], stacks: List[Range], traps: Traps
+    ) -> KernelWalk:
+        """Walks from where a callback to user mode was made."""
+        start = self.walkers.called_out(thread.space, here, self._callee)
+        if start is not None and self._is_kernel_code(start.registers.ip):
+            return KernelWalk(self.walkers.walk(thread.space, start, stacks, traps))
+        return KernelWalk(
+            self.walkers.search(thread.space, here[0].kernel_stack, Word.NO_SAVED_REGISTERS, stacks, traps)
+        )
+
+    def _expanded(
+        self, thread: Thread, here: Sequence[Segment], found: KernelWalk, traps: Traps
+    ) -> Iterator[KernelWalk]:
+        """Yields a walk segment by segment; one that it did not come to is searched."""
+        walk = found.walk
+        places = [_place(here, frame) for frame in walk.frames]
+        reached = places[-1] if places else 0
+        for number, segment in enumerate(here):
+            last = number == len(here) - 1
+            said = status(Word.EXPANDED) if segment.expanded else NOTHING
+            if number <= reached:
+                frames = tuple(frame for frame, place in zip(walk.frames, places) if place == number)
+                guessed = number == reached or not all(frame.sure for frame in frames)
+                piece = StackWalk(
+                    frames,
+                    walk.end if number == reached else None,
+                    walk.gaps if guessed else (),
+                    walk.border if number == reached else None,
+                )
+            else:
+                stacks = [(segment.limit, segment.base)]
+                piece = self.walkers.search(
+                    thread.space, segment.kernel_stack, Word.NO_SAVED_REGISTERS, stacks, traps
+                )
+            said = status(found.status if number == 0 else None, said)
+            entry = found.entry if last else None
+            yield KernelWalk(piece, said, found.depth, entry, last)
+
+    def _begin(self, thread: Thread, stacks: List[Range], traps: Traps) -> KernelWalk:
+        if thread.running:
+            context = self.context(thread)
+            if context is None:
+                return KernelWalk(_NO_WALK, status(Word.RUNNING))
+            running = self._cpu.start(context)
+            if context.mode == USER or running is None:
+                return KernelWalk(_NO_WALK, status(Word.IN_USER_MODE))
+            processor = self._processors[thread.processor or 0]
+            stacks = stacks + [(stack.limit, stack.base) for stack in processor.stacks]
+            return KernelWalk(self.walkers.walk(thread.space, running, stacks, traps))
+        kernel_stack = thread.kernel_stack or 0
+        memory = self.walkers.memory(thread.space)
+        start = self._cpu.switched_out(memory, kernel_stack) if kernel_stack else None
+        if start is None or not stacks:
+            return KernelWalk(_NO_WALK, status(Word.UNREADABLE, None if stacks else Word.NO_SWITCH_FRAME))
+        if self._is_kernel_code(start.registers.ip):
+            return KernelWalk(self.walkers.walk(thread.space, start, stacks, traps))
+        walk = self.walkers.search(thread.space, kernel_stack, Word.NO_SWITCH_FRAME, stacks, traps)
+        return KernelWalk(walk)
+
+    def _is_kernel_code(self, address: int) -> bool:
+        """Tells whether an address is in the kernel itself, where every thread waits."""
+        low, high = self._kernel.bounds.kernel_image
+        return low < address < high
+
+    def _traps(self, states: Iterable[State]) -> Iterator[Tuple[int, Optional[Registers]]]:
+        """Yields (address, registers) of the trap frames that are in use."""
+        for state in states:
+            dead = says(
+                state.status, Word.STALE, Word.UNREADABLE, Word.NOT_A_TRAP_FRAME, Word.OUTSIDE_THE_STACK
+            )
+            if state.origin != WOW64 and not dead and "Rip" in state.registers and "Rsp" in state.registers:
+                yield self.saved(state), self._cpu.beside(state)
+
+
+def _entry(states: Sequence[State], here: Sequence[Segment], segments: Sequence[Segment]) -> Optional[State]:
+    """Returns the first state that was saved when a thread left user mode to come to some segments.
+
+    That is the trap frame that its callback kept, or one in its place. What lies in no segment counts for the
+    current depth.
+    """
+    older = bool(here) and here[0].depth > 1
+    others = [segment for segment in segments if segment not in here]
+    possible = [
+        state
+        for state in states
+        if state.origin in (THREAD, TOP)
+        and (state.mode == USER or not state.registers)
+        and not any(each.holds(state.address) for each in others)
+        and (not older or any(each.holds(state.address) for each in here))
+    ]
+    kept = [segment.trap_frame for segment in here if segment.trap_frame]
+    return next((state for state in possible if state.address in kept), next(iter(possible), None))
+
+
+def _place(here: Sequence[Segment], frame: Frame) -> int:
+    """Returns the number of the segment on which a frame lies; that of the first if it is on none."""
+    numbers = (number for number, each in enumerate(here) if each.limit <= frame.sp <= each.base)
+    return next(numbers, 0)
+
+
+class TrapUnwind:
+    """Adds to trap frames what walking the kernel stack tells, where the walk did not have to guess.
+
+    Args:
+        image: the image
+        symbolizer: knows the modules of every address space
+    """
+
+    def __init__(self, image: Image, symbolizer: Symbolizer) -> None:
+        self._walks = KernelWalks(image, symbolizer)
+
+    def complete(self, thread: Thread, states: Iterable[State]) -> Iterator[State]:
+        """Yields a thread's register states, those of trap frames with the registers that they lack."""
+        known: Optional[Dict[int, Registers]] = None
+        for state in states:
+            if self._walks.tells_registers and state.origin != WOW64 and state.registers:
+                if known is None:
+                    known = self._walks.registers(thread)
+                if state.address in known:
+                    state = _completed(state, known[state.address])
+            yield state
+
+
+def _completed(state: State, walked: Registers) -> State:
+    found: Dict[str, int] = {}
+    for name in KEPT:
+        value = walked.named(name)
+        if value is not None and (name not in state.registers or name in state.unsure):
+            found[name] = value
+    unsure = tuple(name for name in state.unsure if name not in found)
+    return state._replace(registers={**state.registers, **found}, unsure=unsure)

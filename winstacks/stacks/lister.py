@@ -1,0 +1,258 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""The stacks of threads: what RtlCaptureStackBackTrace would have seen, in kernel, user and 32-bit mode.
+
+symbolizer = Symbolizer(image)
+for stack in StackLister.list_stacks(image, symbolizer, pids=[1000]): ...
+
+Stack limits: NT_TIB of winnt.h.
+"""
+
+from __future__ import annotations
+
+from operator import attrgetter
+from typing import Collection, Iterator, List, NamedTuple, Optional, Sequence, Tuple
+
+from ..memory.decode.status import Status, Word, status
+from ..memory.image import AddressSpace, Image
+from ..names.symbolizer import Symbolizer
+from ..process.threads import Thread, Threads
+from ..traps.decode.frame import CS_USER_32
+from ..traps.decode.frame import USER as USER_MODE
+from ..traps.state import STACK, WOW64, State
+from .cpus import NO_TRAPS, Range, Traps
+from .decode.frames import Border, Frame, StackWalk
+from .kernel import KernelWalk, KernelWalks
+
+KERNEL, USER = "kernel", "user"
+_address = attrgetter("address")
+
+
+class CallStack(NamedTuple):
+    """One stack of a thread. Addresses are canonical.
+
+    Attributes:
+        thread: the thread
+        part: kernel, user or wow64; with a number (`kernel 2`) what a thread has left by callbacks to user
+            mode: 2 is what the newest one left
+        space: the address space that names its frames
+        frames: its frames, innermost first
+        status: why the stack is not there, not complete or not sure
+        entry: the registers of user mode with which it begins, None of a stack in the kernel
+    """
+
+    thread: Thread
+    part: str
+    space: AddressSpace
+    frames: Tuple[Frame, ...]
+    status: Status
+    entry: Optional[State] = None
+
+    @property
+    def return_addresses(self) -> Tuple[int, ...]:
+        """What RtlCaptureStackBackTrace counts: all but the address at which the thread was interrupted."""
+        counted = self.frames[1:] if self.frames and not self.frames[0].returns else self.frames
+        return tuple(map(_address, counted))
+
+
+class StackLister:
+    """Walks the stacks of threads.
+
+    Args:
+        image: the image
+        symbolizer: knows the modules of every address space
+    """
+
+    def __init__(self, image: Image, symbolizer: Symbolizer) -> None:
+        super().__init__()
+        self._kernel = KernelWalks(image, symbolizer)
+        self._walkers = self._kernel.walkers
+        self._user_stacks = UserStacks(image)
+
+    @classmethod
+    def list_stacks(
+        cls,
+        image: Image,
+        symbolizer: Symbolizer,
+        pids: Optional[Collection[int]] = None,
+        offset: Optional[int] = None,
+        tids: Optional[Collection[int]] = None,
+    ) -> Iterator[CallStack]:
+        """Yields the stacks of threads: of each its kernel part, its user part, its 32-bit part.
+
+        Where callbacks have not been left the older parts follow in the same order, the newest first. A part
+        that the kernel expanded comes before that from which it was.
+
+        Args:
+            image: the image
+            symbolizer: knows the modules of every address space
+            pids: the processes wanted; all when None or empty
+            offset: an _EPROCESS that no list holds: only its threads
+            tids: the threads wanted; all when None or empty
+
+        Yields:
+            The stacks. One that could not be walked has no frames, or those up to where it broke off, and a
+            `status`. Threads without a user half have no user part.
+        """
+        finder = cls(image, symbolizer)
+        for thread in Threads.list_threads(image, pids, offset, tids):
+            yield from finder.of_thread(thread)
+
+    def of_thread(self, thread: Thread) -> Iterator[CallStack]:
+        """Yields the stacks of one thread."""
+        if thread.unusable:
+            yield CallStack(thread, KERNEL, thread.space, (), thread.status)
+            return
+        states = self._kernel.states(thread)
+        has_user_half = bool(thread.teb) or any(state.mode == USER_MODE for state in states)
+        pieces = list(self._kernel.pieces(thread, states))
+        for number, piece in enumerate(pieces):
+            said = status(thread.status, piece.status, _remarks(piece.walk))
+            part = _numbered(KERNEL, piece.depth)
+            yield CallStack(thread, part, thread.space, piece.walk.frames, said)
+            if piece.last and has_user_half:
+                # Below a callback's dispatcher lies what the next older depth kept.
+                kept = [each.entry for each in pieces[number + 1 :] if each.entry is not None]
+                yield from self._user_parts(thread, states, piece, kept)
+
+    def left_over(self, thread: Thread) -> Iterator[Tuple[int, CallStack]]:
+        """Yields the stacks from the trap frames that only a search of the thread's kernel stacks finds.
+
+        What they show is over as a rule: a trap frame that is in use lies where a walk comes by.
+
+        Args:
+            thread: the thread
+
+        Yields:
+            The address of the trap frame, and the stack of the code that it interrupted.
+        """
+        if thread.unusable:
+            return
+        passed = self._kernel.passed(thread)
+        for state in self._kernel.states(thread, True):
+            if state.origin == STACK and self._kernel.saved(state) not in passed:
+                yield state.address, self._interrupted(thread, state)
+
+    def _interrupted(self, thread: Thread, state: State) -> CallStack:
+        """Walks the stack of the code that a trap frame interrupted."""
+        if state.mode != USER_MODE:
+            walk = self._kernel.of_state(thread, state)
+            said = status(state.status, _remarks(walk))
+            return CallStack(thread, KERNEL, thread.space, walk.frames, said)
+        if thread.wow64 is not None and state.registers.get("SegCs") == CS_USER_32:
+            return self._user(thread, WOW64, thread.wow64, state, self._user_stacks.narrow(thread))
+        return self._user(thread, USER, thread.space, state, self._user_stacks.native(thread))
+
+    def _user_parts(
+        self, thread: Thread, states: Sequence[State], piece: KernelWalk, kept: Sequence[State]
+    ) -> Iterator[CallStack]:
+        """Yields the user part whence a thread came to a piece of its kernel stack, and the 32-bit part."""
+        entered = self._entered(thread, piece)
+        part, part32 = _numbered(USER, piece.depth), _numbered(WOW64, piece.depth)
+        narrow = entered is not None and entered.registers.get("SegCs") == CS_USER_32
+        if narrow:
+            said = status(thread.status, Word.IN_32_BIT_CODE)
+            yield CallStack(thread, part, thread.space, (), said)
+        else:
+            stacks = self._user_stacks.native(thread)
+            traps = {self._kernel.saved(state): None for state in kept if state.registers}
+            yield self._user(thread, part, thread.space, entered, stacks, piece.walk.border, traps)
+        if thread.wow64 is not None:
+            # The CPU area holds what is newest; where a callback keeps what was there before nothing proves.
+            current = (state for state in states if state.origin == WOW64 and piece.depth == 1)
+            stacks = self._user_stacks.narrow(thread)
+            yield self._user(thread, part32, thread.wow64, entered if narrow else next(current, None), stacks)
+
+    def _entered(self, thread: Thread, piece: KernelWalk) -> Optional[State]:
+        """Returns the registers with which the thread left user mode, or with which it runs there."""
+        if thread.running and piece.depth == 1:
+            context = self._kernel.context(thread)
+            if context is not None and context.mode == USER_MODE:
+                return context
+        return piece.entry
+
+    def _user(
+        self,
+        thread: Thread,
+        part: str,
+        space: AddressSpace,
+        state: Optional[State],
+        stacks: List[Range],
+        border: Optional[Border] = None,
+        traps: Traps = NO_TRAPS,
+    ) -> CallStack:
+        """Walks a stack of user mode.
+
+        Args:
+            thread: the thread
+            part: user or wow64, and the number of an older one
+            space: the address space whose code runs on it
+            state: where it begins
+            stacks: its limits
+            border: where the walk up the kernel's stack came out
+            traps: the trap frames that callbacks have kept, which are not on this stack
+        """
+        start = None if state is None else self._walkers.cpus.of(space.pointer_size).start(state)
+        if state is None or start is None:
+            why = status(None if state is None else state.status) or status(Word.NO_SAVED_REGISTERS)
+            return CallStack(thread, part, space, (), status(thread.status, why))
+        if border is not None and border.trap == self._kernel.saved(state):
+            start = start.keeping(border)
+        sp = state.registers["Rsp"]
+        stacks = [(low, high) for low, high in stacks if low <= sp <= high]
+        walk = self._walkers.walk(space, start, stacks, traps)
+        unlimited = None if stacks else Word.STACK_LIMITS_UNKNOWN
+        said = status(thread.status, state.status, unlimited, _remarks(walk))
+        return CallStack(thread, part, space, walk.frames, said, state)
+
+
+class UserStacks:
+    """Finds the limits of user stacks.
+
+    Args:
+        image: the image
+    """
+
+    def __init__(self, image: Image) -> None:
+        self._image = image
+        teb = image.types.find("_TEB")
+        self._offset = None if teb is None else teb.find("WowTebOffset")
+
+    def native(self, thread: Thread) -> List[Range]:
+        """Returns the limits of a thread's stack; none if its TEB does not tell them."""
+        return self._limits(thread.space, thread.teb or 0)
+
+    def narrow(self, thread: Thread) -> List[Range]:
+        """Returns the limits of the 32-bit stack of a WoW64 thread."""
+        return [] if thread.wow64 is None else self._limits(thread.wow64, self._teb32(thread))
+
+    def _teb32(self, thread: Thread) -> int:
+        """Returns the TEB32: TEB.ExceptionList leads to it, from Windows 10 on WowTebOffset too."""
+        teb, memory = thread.teb or 0, self._image.memory(thread.space)
+        if not teb:
+            return 0
+        data = memory.read(teb + self._offset.offset, 4) if self._offset is not None else None
+        distance = int.from_bytes(data or b"", "little", signed=True)
+        if distance:
+            return teb + distance
+        tib = self._image.process_types(memory.pointer_size)["_NT_TIB"]
+        return memory.pointer(teb + tib.offset("ExceptionList")) or 0
+
+    def _limits(self, space: AddressSpace, teb: int) -> List[Range]:
+        if not teb or not space.layer_name:
+            return []
+        memory = self._image.memory(space)
+        tib = self._image.process_types(space.pointer_size)["_NT_TIB"]
+        high, low = (memory.pointer(teb + tib.offset(name)) for name in ("StackBase", "StackLimit"))
+        # No stack begins at 0.
+        return [(low, high)] if low and high else []
+
+
+def _remarks(walk: StackWalk) -> Status:
+    """Returns what is not in order with a walk."""
+    return status(*walk.gaps, walk.end)
+
+
+def _numbered(part: str, depth: int) -> str:
+    """Returns the name of a part: what a thread is in has no number."""
+    return part if depth == 1 else f"{part} {depth}"

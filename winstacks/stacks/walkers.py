@@ -1,0 +1,194 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""Walks the stacks of an image: which memory, which modules and which names a walk is given."""
+
+from __future__ import annotations
+
+from typing import Dict, List, Optional, Sequence, Tuple, Union
+
+from volatility3.framework import exceptions
+from volatility3.framework.layers import intel
+
+from ..memory import bulk, pages
+from ..memory.decode.memory import Memory
+from ..memory.decode.status import Word
+from ..memory.image import AddressSpace, Image
+from ..names.decode.pe import Headers
+from ..names.decode.unwindinfo import ReadRva
+from ..names.imagereader import ImageReader
+from ..names.symbolizer import KnownModule, SpaceNames, Symbolizer
+from ..process.kernelstacks import Segment
+from .cpu_x64 import Cpu64
+from .cpu_x86 import Cpu86
+from .cpus import NO_TRAPS, AnyStart, Range, Scene, Traps
+from .decode import dispatchers_x86
+from .decode.frames import CodeImage, StackWalk
+
+AnyCpu = Union[Cpu64, Cpu86]
+
+MAX_SCENES = 4
+"""Address spaces whose modules are kept: threads come process by process."""
+
+_CODE = 0x20000020
+"""IMAGE_SCN_MEM_EXECUTE, IMAGE_SCN_CNT_CODE."""
+
+_NTDLL = "ntdll"
+
+
+class Cpus:
+    """The processors of an image by pointer size, each made when it is met: `image.part(Cpus)`."""
+
+    def __init__(self, image: Image) -> None:
+        self._image = image
+        self._made: Dict[int, AnyCpu] = {}
+
+    def of(self, pointer_size: int) -> AnyCpu:
+        """Returns the processor (or its mode) that has pointers of a size.
+
+        Raises:
+            tables.MissingTableError: when our table of its structures is missing
+        """
+        if pointer_size not in self._made:
+            self._made[pointer_size] = self._make(pointer_size)
+        return self._made[pointer_size]
+
+    def _make(self, pointer_size: int) -> AnyCpu:
+        if pointer_size == 8:
+            return Cpu64(self._image)
+        return Cpu86(self._image)
+
+
+class StackWalkers:
+    """Walks stacks, in whichever address space they lie; a kernel is not needed for that.
+
+    Args:
+        image: the image
+        symbolizer: knows the modules of every address space
+    """
+
+    def __init__(self, image: Image, symbolizer: Symbolizer) -> None:
+        self._image = image
+        self._symbolizer = symbolizer
+        self._scenes: Dict[Tuple[str, int], Scene] = {}
+        self.cpus = image.part(Cpus)
+
+    def walk(
+        self, space: AddressSpace, start: AnyStart, stacks: List[Range], traps: Traps = NO_TRAPS
+    ) -> StackWalk:
+        """Walks from a register state.
+
+        Args:
+            space: the address space
+            start: the innermost state
+            stacks: limits of the stacks, empty if they are not known
+            traps: trap frames that lie on the stacks (see `Traps`)
+        """
+        return start.walk(self._scene(space), stacks, traps)
+
+    def search(
+        self, space: AddressSpace, sp: int, reason: Word, stacks: List[Range], traps: Traps = NO_TRAPS
+    ) -> StackWalk:
+        """Walks a stack from the first return address that a scan finds.
+
+        Args:
+            space: the address space
+            sp: where the scan begins
+            reason: why a scan has to do
+            stacks: limits of the stacks, empty if they are not known
+            traps: trap frames that lie on the stacks (see `Traps`)
+        """
+        cpu = self.cpus.of(space.pointer_size)
+        return cpu.walker(self._scene(space), traps).search(sp, reason, stacks)
+
+    def called_out(self, space: AddressSpace, segments: Sequence[Segment], callee: int) -> Optional[AnyStart]:
+        """Returns where a callback to user mode will return to in the kernel; see `Cpu.called_out`."""
+        return self.cpus.of(space.pointer_size).called_out(self._scene(space), segments, callee)
+
+    def memory(self, space: AddressSpace) -> Memory:
+        """Returns the memory of an address space (the kernel's half only, if the user's has no tables)."""
+        return self._scene(space).memory
+
+    def _scene(self, space: AddressSpace) -> Scene:
+        """Returns what walks see of an address space; those of the last few are kept."""
+        key = (space.layer_name, 0 if space.kernel else space.eprocess or space.peb)
+        found = self._scenes.get(key)
+        if found is None:
+            if len(self._scenes) >= MAX_SCENES:
+                del self._scenes[next(iter(self._scenes))]
+            modules = _Modules(self._image, space, self._symbolizer.names(space))
+            memory, dispatcher = self._image.memory(space), modules.find_dispatcher
+            found = Scene(modules.find, memory, modules.may_execute, modules.own_copy, dispatcher)
+            self._scenes[key] = found
+        return found
+
+
+class _Modules:
+    """The modules of an address space as the walkers need them: code, function tables, unwind data.
+
+    Args:
+        image: the image
+        space: the address space
+        names: its names
+    """
+
+    def __init__(self, image: Image, space: AddressSpace, names: SpaceNames) -> None:
+        self._image = image
+        self._layer = image.layer_of(space)
+        self._names = names
+        self._images: Dict[int, CodeImage] = {}
+
+    def find(self, address: int) -> Optional[CodeImage]:
+        """Returns the module that holds an address, or None."""
+        known = self._names.module_at(address)
+        if known is None:
+            return None
+        base = known.module.base
+        if base not in self._images:
+            self._images[base] = self._code_image(known)
+        return self._images[base]
+
+    def may_execute(self, address: int) -> bool:
+        """Tells whether an address may be code; the page tables know, if there are any."""
+        if not bulk.is_canonical(self._layer, address):
+            return False
+        return pages.may_execute(self._image.context, self._layer, bulk.masked(self._layer, address))
+
+    def own_copy(self, address: int) -> bool:
+        """Tells whether a process has written to a page of user mode, as far as that shows.
+
+        Code that was changed is a copy of the process's own, and dirty; the page that processes share is not.
+        """
+        layer = self._layer
+        if address >> 63 or not isinstance(layer, intel.Intel):
+            return False
+        try:
+            return layer.is_dirty(bulk.masked(layer, address))
+        except exceptions.InvalidAddressException:
+            return False
+
+    def find_dispatcher(self, address: int) -> Optional[Tuple[int, str]]:
+        """Returns start and name of the dispatcher of ntdll that an address is in, None if it is in none."""
+        known = self._names.module_at(address)
+        if known is None or known.module.name.lower() != _NTDLL:
+            return None
+        label = known.image.names.find(address - known.module.base)
+        name = None if label is None else dispatchers_x86.named(label[1])
+        return None if label is None or name is None else (known.module.base + label[0], name)
+
+    def _code_image(self, known: KnownModule) -> CodeImage:
+        module, table = known.module, known.image.functions
+        read_rva: ReadRva
+        if known.open is not None:
+            read_rva = known.open().read
+        elif table is not None:
+            read_rva = table.read_rva
+        else:
+            read_rva = ImageReader(self._image, str(self._layer.name), module.base, module.size).read
+        return CodeImage(module.base, module.size, read_rva, table, _code(known.image.headers))
+
+
+def _code(headers: Optional[Headers]) -> Optional[Tuple[Tuple[int, int], ...]]:
+    """Returns the RVA ranges of the sections that may hold code."""
+    if headers is None:
+        return None
+    return tuple((each.start, each.end) for each in headers.sections if each.characteristics & _CODE)

@@ -1,0 +1,96 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""RTL_PROCESS_BACKTRACES: what Windows returns when it is asked for a whole database.
+
+`NtQuerySystemInformation(SystemStackTraceInformation)` and `RtlQueryProcessBackTraceInformation` fill such a
+buffer. The layout is Geoff Chappell's description; what is written there was measured on the functions of XP
+to 11. Pointers have the bitness of the database; all integers are little-endian.
+"""
+
+from __future__ import annotations
+
+import itertools
+import struct
+from typing import Iterable, Iterator, List, NamedTuple, Tuple
+
+from .layout import POINTER_CODES, BacktracesLayout
+
+_BATCH = 1024
+
+
+class MalformedBuffer(ValueError):
+    """The bytes are no valid RTL_PROCESS_BACKTRACES."""
+
+
+class Buffer(NamedTuple):
+    """The header of RTL_PROCESS_BACKTRACES: two sizes in bytes, two numbers."""
+
+    committed_memory: int
+    reserved_memory: int
+    lookups: int
+    back_traces: int
+
+
+class BacktraceRecord(NamedTuple):
+    """RTL_PROCESS_BACKTRACE_INFORMATION without SymbolicBackTrace, which Windows leaves NULL.
+
+    Attributes:
+        trace_count: TraceCount
+        trace_index: low 16 bits of the trace's number
+        depth: at most 32
+        back_trace: depth return addresses as they lie in memory
+    """
+
+    trace_count: int
+    trace_index: int
+    depth: int
+    back_trace: bytes
+
+    def frames(self) -> Tuple[int, ...]:
+        """Returns the return addresses, innermost first."""
+        size = len(self.back_trace) // self.depth if self.depth else 4
+        return struct.unpack(f"<{self.depth}{POINTER_CODES[size]}", self.back_trace)
+
+
+def encode(buffer: Buffer, records: Iterable[BacktraceRecord], layout: BacktracesLayout) -> Iterator[bytes]:
+    """Yields RTL_PROCESS_BACKTRACES in pieces of about 256 KB.
+
+    Args:
+        buffer: the header
+        records: those of index 1, 2, ... without gaps; a record that cannot be read has only its index
+        layout: of the bitness of the database
+    """
+    yield layout.header.pack(*buffer).ljust(layout.header_size, b"\0")
+    pack, size = layout.record.pack, layout.record_size
+    remaining = iter(records)
+    while True:
+        batch = [
+            (pack(0, count, index & 0xFFFF, depth) + back_trace).ljust(size, b"\0")
+            for count, index, depth, back_trace in itertools.islice(remaining, _BATCH)
+        ]
+        if not batch:
+            return
+        yield b"".join(batch)
+
+
+def decode(data: bytes, layout: BacktracesLayout) -> Tuple[Buffer, List[BacktraceRecord]]:
+    """Decodes RTL_PROCESS_BACKTRACES.
+
+    Raises:
+        MalformedBuffer: when data ends before the last record does, or a record has more than 32 frames
+    """
+    if len(data) < layout.header_size:
+        raise MalformedBuffer("the header is not complete")
+    buffer = Buffer(*layout.header.unpack_from(data))
+    if len(data) < layout.header_size + buffer.back_traces * layout.record_size:
+        raise MalformedBuffer(f"{buffer.back_traces} records do not fit in {len(data)} bytes")
+    return buffer, [_record(data, number, layout) for number in range(buffer.back_traces)]
+
+
+def _record(data: bytes, number: int, layout: BacktracesLayout) -> BacktraceRecord:
+    offset = layout.header_size + number * layout.record_size
+    _, count, index, depth = layout.record.unpack_from(data, offset)
+    if depth > layout.max_depth:
+        raise MalformedBuffer(f"record {number + 1} has {depth} frames")
+    start = offset + layout.back_trace
+    return BacktraceRecord(count, index, depth, data[start : start + depth * layout.pointer_size])

@@ -1,0 +1,229 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""The entries of a database: how one is read, and the walk from block to block through the used memory.
+
+That walk is the third way to them. The other two, the index array and the hash chains, are in `linked`.
+"""
+
+from __future__ import annotations
+
+import bisect
+import struct
+from itertools import compress
+from typing import Callable, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Tuple
+
+from ...memory.decode.ranges import Extents
+from ...memory.decode.structure import Buffer
+from .header import Header
+from .layout import POINTER_CODES, EntryLayout
+
+ReadBytes = Callable[[int, int], Optional[Buffer]]
+"""Takes an address and a length in bytes; returns None unless all of them are present."""
+
+
+class Heads(NamedTuple):
+    """Adjacent bucket heads: the number of the first, and for each the address of its first entry or 0."""
+
+    first: int
+    addresses: Tuple[int, ...]
+
+
+class StdEntry(NamedTuple):
+    """A complete entry: HashChain, TraceCount's word, its own index, its frames."""
+
+    chain: int
+    word: int
+    number: int
+    frames: Tuple[int, ...]
+
+
+def read_entry(layout: EntryLayout, read: ReadBytes, address: int) -> Optional[StdEntry]:
+    """Returns the entry at an address if all of it is present and its Depth is one that Windows records.
+
+    Args:
+        layout: of the database's entries
+        read: reads the database
+        address: where the entry would be
+    """
+    head = read(address, layout.head_size)
+    if head is None:
+        return None
+    chain, word, depth = layout.scan(head, 0)
+    frames = layout.frames.get(depth)
+    data = read(address, frames.size) if frames is not None else None
+    if frames is None or data is None:
+        return None
+    return StdEntry(chain, word, layout.stored_index(head), frames.unpack_from(data))
+
+
+def bucket_heads(header: Header, memory: Extents) -> Iterator[Heads]:
+    """Yields the bucket heads that are present."""
+    pointer, stride = header.layout.pointer_size, header.bucket_stride
+    for low, high in memory.covered(header.buckets, header.buckets_end):
+        first = -(-(low - header.buckets) // stride)
+        last = (high - pointer - header.buckets) // stride
+        if first > last:
+            continue
+        words = pointers(
+            memory, header.buckets + first * stride, (last - first) * stride // pointer + 1, pointer
+        )
+        yield Heads(first, words[:: stride // pointer])
+
+
+def starts(heads: Iterable[Heads]) -> Iterator[Tuple[int, int]]:
+    """Yields (bucket, address of its first entry) of the buckets that have entries."""
+    for run in heads:
+        buckets = range(run.first, run.first + len(run.addresses))
+        yield from zip(compress(buckets, run.addresses), filter(None, run.addresses))
+
+
+def pointers(memory: Extents, address: int, count: int, size: int) -> Tuple[int, ...]:
+    """Returns an array of pointers, or an empty tuple if a part of it is missing."""
+    data = memory.read(address, count * size)
+    return struct.unpack(f"<{count}{POINTER_CODES[size]}", data) if data is not None else ()
+
+
+_CONFIRMATIONS = 3
+_SCAN = 0x1000
+
+
+class Blocks(NamedTuple):
+    """Entries found, as columns: address, HashChain as stored, Depth as stored."""
+
+    addresses: List[int]
+    chains: List[int]
+    depths: List[int]
+
+    def append(self, address: int, chain: int, depth: int) -> None:
+        self.addresses.append(address)
+        self.chains.append(chain)
+        self.depths.append(depth)
+
+
+class BlockWalk:
+    """Walks the blocks from the first entry to the lower watermark.
+
+    If a block is invalid or missing, the walk continues at the next address to which a bucket, an index slot
+    or a chain leads, or at the next place where several valid blocks follow each other, if that comes first.
+
+    Args:
+        layout: the layout of the entries
+        memory: the present parts of the range
+        first: address of the first block
+        end: the lower watermark, or an upper bound for it
+        pointers: returns the addresses that buckets and index slots hold; called only when a block is invalid
+    """
+
+    def __init__(
+        self,
+        layout: EntryLayout,
+        memory: Extents,
+        first: int,
+        end: int,
+        pointers: Callable[[], Sequence[int]],
+    ) -> None:
+        self._layout = layout
+        self._memory = memory
+        self._first = first
+        self._end = end
+        self._pointers = pointers
+        self._anchors: Optional[List[int]] = None
+        self._blocks = Blocks([], [], [])
+
+    def walk(self) -> Blocks:
+        position: Optional[int] = self._first
+        while position is not None and position < self._end:
+            stopped = self._stride(position)
+            position = None if stopped == self._end else self._resume(stopped)
+        return self._blocks
+
+    def _stride(self, position: int) -> int:
+        """Takes blocks as long as they are valid; returns the address at which it stopped."""
+        run = self._memory.run_at(position)
+        if run is None:
+            return position
+        start, data = run
+        layout = self._layout
+        shift, sizes, capacities = layout.shift, layout.sizes, layout.capacities
+        unpack, most = layout.scan, layout.max_depth
+        addresses, chains, depths = self._blocks
+        offset = position - start
+        last = min(len(data), self._end - start) - layout.head_size
+        while offset <= last:
+            chain, word, depth = unpack(data, offset)
+            if not 0 < depth <= most:
+                break
+            shape = word >> shift if shift else depth
+            if depth > capacities[shape]:
+                break
+            addresses.append(start + offset)
+            chains.append(chain)
+            depths.append(depth)
+            offset += sizes[shape]
+        return start + offset
+
+    def _resume(self, stopped: int) -> Optional[int]:
+        """Returns where valid blocks start again. That may be within the last block, if its size is wrong."""
+        layout, blocks = self._layout, self._blocks
+        if blocks.addresses:
+            # The last block's BlockDepth may be what is wrong.
+            address, depth = blocks.addresses[-1], blocks.depths[-1]
+            for place in (address + layout.size_for(depth), *self._anchors_between(address + 1, stopped)):
+                if place != stopped and self._confirmed(place):
+                    return place
+        head = self._memory.read(stopped, layout.head_size)
+        if head is not None and stopped < self._end:
+            chain, word, depth = layout.scan(head, 0)
+            following = stopped + layout.sizes[word >> layout.shift] if layout.shift else stopped
+            go_on = following > stopped and self._confirmed(following)
+            if go_on or self._anchors_between(stopped, stopped + 1):
+                blocks.append(stopped, chain, depth)
+            if go_on:
+                return following
+        return self._next(stopped + layout.alignment)
+
+    def _next(self, position: int) -> Optional[int]:
+        """Returns the next anchor or, if it comes first, the next place where blocks are confirmed."""
+        anchors, unit = self._sorted_anchors(), self._layout.alignment
+        at = bisect.bisect_left(anchors, position)
+        limit = anchors[at] if at < len(anchors) else self._end
+        for low, high in self._memory.covered(position, limit):
+            low += -(low - self._first) % unit
+            for place in range(low, min(high, low + _SCAN), unit):
+                if self._confirmed(place):
+                    return place
+        return limit if limit < self._end else None
+
+    def _confirmed(self, position: int) -> bool:
+        """Tells whether several blocks in a row are valid, or all blocks up to the end."""
+        layout = self._layout
+        for _ in range(_CONFIRMATIONS):
+            if position == self._end:
+                return True
+            head = self._memory.read(position, layout.head_size)
+            if head is None or position > self._end:
+                return False
+            chain, word, depth = layout.scan(head, 0)
+            if not 0 < depth <= layout.max_depth or chain % layout.pointer_size:
+                return False
+            if chain and not self._first <= chain < self._end:
+                return False
+            shape = word >> layout.shift if layout.shift else depth
+            if depth > layout.capacities[shape]:
+                return False
+            position += layout.sizes[shape]
+        return True
+
+    def _anchors_between(self, low: int, high: int) -> List[int]:
+        anchors = self._sorted_anchors()
+        return anchors[bisect.bisect_left(anchors, low) : bisect.bisect_left(anchors, high)]
+
+    def _sorted_anchors(self) -> List[int]:
+        if self._anchors is None:
+            unit, found = self._layout.alignment, set(self._pointers()) | set(self._blocks.chains)
+            self._anchors = sorted(
+                address
+                for address in found
+                if self._first <= address < self._end and not (address - self._first) % unit
+            )
+        return self._anchors

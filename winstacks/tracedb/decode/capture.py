@@ -1,0 +1,48 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""What RtlCaptureStackBackTrace returns for a known stack, and stacks in arrays of fixed length."""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Optional, Sequence, Tuple
+
+HASH_MASK = 0xFFFFFFFF
+
+
+class Capture(NamedTuple):
+    """What RtlCaptureStackBackTrace returns: BackTrace, and BackTraceHash.
+
+    The hash is None when nothing was captured: Windows leaves the caller's variable alone then.
+    """
+
+    frames: Tuple[int, ...]
+    hash: Optional[int]
+
+
+def back_trace_hash(frames: Sequence[int]) -> int:
+    """Returns the 32-bit sum of the low halves of return addresses (all builds from XP to 11)."""
+    return sum(frames) & HASH_MASK
+
+
+def capture(return_addresses: Sequence[int], frames_to_skip: int, frames_to_capture: int) -> Capture:
+    """Captures part of a stack, as measured on RtlCaptureStackBackTrace of XP to 11.
+
+    Args:
+        return_addresses: innermost first
+        frames_to_skip: how many of the innermost to leave out
+        frames_to_capture: how many to return at most
+    """
+    skip = max(frames_to_skip, 0)
+    frames = tuple(return_addresses[skip : skip + max(frames_to_capture, 0)])
+    return Capture(frames, back_trace_hash(frames) if frames else None)
+
+
+def without_padding(stack: Tuple[int, ...]) -> Tuple[int, ...]:
+    """Returns the frames of an array of fixed length before the zeros that pad it.
+
+    A zero between frames was recorded and stays.
+    """
+    depth = len(stack)
+    while depth and not stack[depth - 1]:
+        depth -= 1
+    return stack[:depth]

@@ -1,0 +1,207 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""Offsets, sizes and readers of the structures, which the decoders look up once before they read a database.
+
+All of them come from our symbol tables by the names of the members. The members that a structure has decide
+how it is read; the version does not. All offsets and sizes are in bytes.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Callable, Dict, List, Tuple
+
+from ...memory.decode.structure import Buffer, Structure, Structures
+
+POINTER_CODES = {4: "I", 8: "Q"}
+
+Values = Callable[[Buffer, int], Tuple[int, ...]]
+"""Takes data and the offset of a structure in it; returns the values of the members for which it was made."""
+
+_WHOLE = (1, 2, 4, 8)
+_INDEX_BITS = 16
+_HEADS = ("_RTL_STD_LIST_HEAD", "_RTL_STD_LIST_HEAD_KERNEL")
+
+
+class EntryLayout:
+    """`_RTL_STACK_TRACE_ENTRY`, and the blocks that hold entries.
+
+    Args:
+        entry: the structure
+        pointer_size: 4 or 8
+        unit: bytes; the sizes of blocks are multiples of it
+
+    Attributes:
+        pointer_size: as given
+        head_size: bytes before BackTrace
+        max_depth: the frames that BackTrace is declared with
+        alignment: of an entry, relative to the first one
+        chain: HashChain, which leads to where the next entry starts
+        scan: reads (HashChain, the word that holds TraceCount and BlockDepth, Depth)
+        marks: reads (TraceCount's word, [IndexHigh,] Index)
+        shift: lowest bit of BlockDepth in TraceCount's word; 0 if there is none and Depth gives the size
+        sizes: bytes of a block, by BlockDepth (or by Depth)
+        capacities: frames that fit in a block, by BlockDepth (or by Depth)
+        frames: by depth, unpacks BackTrace of an entry
+        count_mask: for TraceCount's word
+        saturation: the TraceCount that means "or more"; 0 where the count is 32 bits wide
+        wide: entries have IndexHigh, so the stored index has 32 bits instead of 16
+        overwritten: how many frames of a freed block the free list overwrites; -1: blocks are never freed
+    """
+
+    def __init__(self, entry: Structure, pointer_size: int, unit: int) -> None:
+        count, back_trace = entry.field("TraceCount"), entry.field("BackTrace")
+        block_depth, free_chain = entry.find("BlockDepth"), entry.find("FreeChain")
+        self.pointer_size = pointer_size
+        self.head_size = head = back_trace.offset
+        self.max_depth = most = back_trace.size // pointer_size
+        self.alignment = unit
+        self.chain = entry.field("HashChain")
+        self.wide = entry.has("IndexHigh")
+        self.scan: Values = entry.reader("HashChain", "TraceCount", "Depth")
+        index = ("IndexHigh", "Index") if self.wide else ("Index",)
+        self.marks: Values = entry.reader("TraceCount", *index)
+        self.shift = block_depth.shift if block_depth else 0
+        self.sizes = tuple(map(self.size_for, range(1, most + 1) if self.shift else range(most + 1)))
+        self.capacities = tuple((size - head) // pointer_size for size in self.sizes)
+        code = POINTER_CODES[pointer_size]
+        self.frames: Dict[int, struct.Struct] = {
+            depth: struct.Struct(f"<{head}x{depth}{code}") for depth in range(1, most + 1)
+        }
+        self.count_mask = count.mask if count.mask > 0 else (1 << 8 * count.size) - 1
+        self.saturation = self.count_mask if self.shift else 0
+        self.overwritten = -1
+        if free_chain:
+            self.overwritten = max(free_chain.offset + free_chain.size - head, 0) // pointer_size
+
+    def size_for(self, depth: int) -> int:
+        """Returns the size of the block that Windows makes for a trace of this depth."""
+        return -(-(self.head_size + depth * self.pointer_size) // self.alignment) * self.alignment
+
+    def count_word(self, head: Buffer) -> int:
+        """Returns TraceCount as stored, with BlockDepth where they share a word."""
+        return self.marks(head, 0)[0]
+
+    def stored_index(self, head: Buffer) -> int:
+        """Returns the index that an entry holds."""
+        values = self.marks(head, 0)
+        return values[1] << _INDEX_BITS | values[2] if self.wide else values[1]
+
+    def is_index(self, stored: int, index: int) -> bool:
+        """Tells whether an entry's own index, which may be only the low 16 bits, is that of `index`."""
+        return stored == (index if self.wide else index & (1 << _INDEX_BITS) - 1)
+
+    def fits(self, word: int, depth: int) -> bool:
+        """Tells whether a block has room for `depth` frames; `word` is the one that holds BlockDepth."""
+        return not self.shift or depth <= self.capacities[word >> self.shift]
+
+
+class StdLayout:
+    """`_STACK_TRACE_DATABASE` of one generation and bitness.
+
+    Args:
+        name: the generation, as our table is named: `5.1`, `5.2`, `6.0`, `6.1`
+        types: the table
+        pointer_size: 4 or 8
+
+    Attributes:
+        name, types, pointer_size: as given
+        size: of the structure as declared, with one bucket
+        names: names of its integers and pointers
+        values: reads these members
+        buckets: offset of Buckets
+        bucket_strides: possible distances of two bucket heads; a kernel's differ from a process's since 6.1
+        has_start: it has LowerMemoryStart (6.1 and later)
+        entry: the layout of its entries
+    """
+
+    def __init__(self, name: str, types: Structures, pointer_size: int) -> None:
+        database = types["_STACK_TRACE_DATABASE"]
+        self.name = name
+        self.types = types
+        self.pointer_size = pointer_size
+        self.size = database.size
+        self.buckets = database.offset("Buckets")
+        self.names = _integers(database, self.buckets)
+        self.values: Values = database.reader(*self.names)
+        strides = [each.size for each in map(types.find, _HEADS) if each is not None]
+        self.bucket_strides = tuple(strides) or (pointer_size,)
+        self.has_start = database.has("LowerMemoryStart")
+        # Block sizes are multiples of two pointers since 6.1 (listings of 7601.17514 and later), else of one.
+        unit = 2 * pointer_size if self.has_start else pointer_size
+        self.entry = EntryLayout(types["_RTL_STACK_TRACE_ENTRY"], pointer_size, unit)
+
+
+class HeapLogLayout:
+    """The heap's trace log: the object behind `RtlpHeapStackTraceLog` and its records.
+
+    Args:
+        types: our table of them
+        pointer_size: 4 or 8
+
+    Attributes:
+        types, pointer_size: as given
+        size: of the object, buckets included
+        trace_count: where the number of records lies
+        buckets: offset of the array of {first record, record found last}
+        bucket_count: 401
+        bucket_size: bytes of an element of that array
+        next, hash, depth, frames: offsets in a record
+        max_depth: frames that a record can hold
+    """
+
+    def __init__(self, types: Structures, pointer_size: int) -> None:
+        log, record = types["_RTLP_HEAP_STACK_TRACE_LOG"], types["_RTLP_HEAP_STACK_TRACE_RECORD"]
+        self.types = types
+        self.pointer_size = pointer_size
+        self.size = log.size
+        self.trace_count = log.field("TraceCount")
+        self.buckets = log.offset("Buckets")
+        self.bucket_size = types["_RTLP_HEAP_STACK_TRACE_BUCKET"].size
+        self.bucket_count = log.field("Buckets").size // self.bucket_size
+        self.next = record.offset("Next")
+        self.hash = record.offset("Hash")
+        self.depth = record.offset("Depth")
+        self.frames = record.offset("Frames")
+        self.max_depth = record.field("Frames").size // pointer_size
+
+
+class BacktracesLayout:
+    """`_RTL_PROCESS_BACKTRACES` and `_RTL_PROCESS_BACKTRACE_INFORMATION`.
+
+    Args:
+        types: our table of them
+        pointer_size: 4 or 8, that of the database
+
+    Attributes:
+        pointer_size: as given
+        header: packs CommittedMemory, ReservedMemory, NumberOfBackTraceLookups, NumberOfBackTraces
+        header_size: offset of BackTraces
+        record: packs SymbolicBackTrace, TraceCount, Index, Depth
+        record_size: of one element
+        back_trace: offset of BackTrace in an element
+        max_depth: 32
+    """
+
+    def __init__(self, types: Structures, pointer_size: int) -> None:
+        buffer, record = types["_RTL_PROCESS_BACKTRACES"], types["_RTL_PROCESS_BACKTRACE_INFORMATION"]
+        self.pointer_size = pointer_size
+        self.header = buffer.packer(
+            "CommittedMemory", "ReservedMemory", "NumberOfBackTraceLookups", "NumberOfBackTraces"
+        )
+        self.header_size = buffer.offset("BackTraces")
+        self.record = record.packer("SymbolicBackTrace", "TraceCount", "Index", "Depth")
+        self.record_size = record.size
+        self.back_trace = record.offset("BackTrace")
+        self.max_depth = record.field("BackTrace").size // pointer_size
+
+
+def _integers(structure: Structure, end: int) -> List[str]:
+    """Returns the names of the integers and pointers before an offset; of two that overlap, the first."""
+    found: List[str] = []
+    reached = 0
+    for each, name in sorted((structure.field(name), name) for name in structure.names):
+        if reached <= each.offset < end and each.size in _WHOLE:
+            found.append(name)
+            reached = each.offset + each.size
+    return found

@@ -1,0 +1,259 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""The proof that an address holds a Stack Trace Database, and the best guess when its header is damaged.
+
+The content of a database tells which of several layouts it has: in the right layout the members of the header
+agree with each other and with the entries. Of several layouts that agree equally well, the one with the most
+members is taken.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Iterator, List, NamedTuple, Optional, Sequence, Tuple
+
+from ...memory.decode.memory import Reader
+from . import blocks
+from .blocks import BlockWalk
+from .header import MAX_DATABASE, Header, contradictions, parse
+from .layout import StdLayout
+
+_USUAL_COUNTS = {"5.1": (137,), "5.2": (1567,), "6.1": (9551, 5569)}
+"""How many buckets (hash chains) Windows gives a database, by layout: 137 in XP, 1567 in 2003; since 7 it is
+9551 in a database of 16 MB or more and 5569 in a smaller one. Vista's number is not known. They are tried
+where the header's NumberOfBuckets is damaged. Source: listings of ntdll and ntoskrnl."""
+_MEGABYTE = 0x100000
+_FEW = 3
+_SAMPLE = 16
+_SLOTS = 64
+_FIRST_BLOCKS = 0x10000
+
+UNREADABLE = "unreadable"
+"""Stands in `Proof.failed` for the names of members, when a part of the header is not in the image."""
+
+
+class Proof(NamedTuple):
+    """What an address turned out to hold.
+
+    Attributes:
+        header: None when the address holds no database, or one too damaged to read
+        failed: names of the members that contradict the rest, or `unreadable` when a part of the header is
+            not in the image; empty for a database that proves itself
+    """
+
+    header: Optional[Header]
+    failed: Tuple[str, ...]
+
+
+def prove(reader: Reader, address: int, layouts: Sequence[StdLayout]) -> Proof:
+    """Tells whether an address holds a database whose header has no fault. It is cheap when there is none.
+
+    Args:
+        reader: reads memory
+        address: canonical
+        layouts: those of the bitness in question, in any order
+
+    Returns:
+        The proof; its header is None unless every test is passed.
+    """
+    layouts, length = _ordered(tuple(layouts))
+    data = reader(address, length).read(address, length)
+    if data is None:
+        return Proof(None, (UNREADABLE,))
+    failed: List[Tuple[str, ...]] = []
+    best, most = None, -1
+    for layout in layouts:
+        for header in parse(layout, address, bytes(data)):
+            wrong = contradictions(header)
+            matching, sampled = (0, 0) if wrong else agreement(reader, header)
+            if sampled and 2 * matching <= sampled:
+                wrong = ("Buckets",)
+            if wrong:
+                failed.append(wrong)
+            elif matching > most:
+                best, most = header, matching
+    return Proof(best, () if best else min(failed, key=len))
+
+
+def recover(reader: Reader, address: int, layouts: Sequence[StdLayout]) -> Proof:
+    """Finds the most likely header at an address that is known to hold a database (a symbol says so).
+
+    Args:
+        reader: reads memory
+        address: canonical
+        layouts: those of the bitness in question, in any order
+
+    Returns:
+        What `prove` returns if it finds a header. Otherwise the header with the layout and the number of
+        buckets for which most buckets lead to entries that belong there, and the names of the members that
+        contradict it.
+    """
+    proof = prove(reader, address, layouts)
+    if proof.header is None:
+        proof = _guess(reader, address, layouts) or proof
+    return _with_index_end(reader, proof)
+
+
+def _guess(reader: Reader, address: int, layouts: Sequence[StdLayout]) -> Optional[Proof]:
+    layouts, length = _ordered(tuple(layouts))
+    memory = reader(address, length)
+    whole = memory.read(address, length) is not None
+    data = bytearray(length)
+    for low, high in memory.covered(address, address + length):
+        data[low - address : high - address] = memory.read(low, high - low) or b""
+    guesses = [
+        (guess, _failed(guess, parsed, whole))
+        for layout in layouts
+        for parsed in parse(layout, address, bytes(data))
+        for guess in _guesses(parsed)
+    ]
+    found = _best_by_chains(reader, guesses) or _best_by_blocks(reader, guesses)
+    return Proof(found[0], found[1] or ("Buckets",)) if found else None
+
+
+_Guess = Tuple[Header, Tuple[str, ...]]
+
+
+def _failed(guess: Header, parsed: Header, whole: bool) -> Tuple[str, ...]:
+    if not whole:
+        return (UNREADABLE,)
+    replaced = ("NumberOfBuckets",) if guess.bucket_count != parsed.bucket_count else ()
+    return (*replaced, *contradictions(guess))
+
+
+def _best_by_chains(reader: Reader, guesses: Sequence[_Guess]) -> Optional[_Guess]:
+    """Returns the guess under which most bucket heads lead to entries that belong there."""
+    best, best_rank = None, (0, -_FEW)
+    for header, failed in guesses:
+        matching, sampled = agreement(reader, header)
+        if not matching and UNREADABLE in failed:
+            continue
+        rank = (matching, -len(failed))
+        if (2 * matching > sampled or not sampled) and rank > best_rank:
+            best, best_rank = (header, failed), rank
+    return best
+
+
+def _best_by_blocks(reader: Reader, guesses: Sequence[_Guess]) -> Optional[_Guess]:
+    """Returns the guess under which most blocks make sense, if several do."""
+    best, most = None, _FEW
+    for guess in guesses:
+        found = block_count(reader, guess[0])
+        if found > most:
+            best, most = guess, found
+    return best
+
+
+def _with_index_end(reader: Reader, proof: Proof) -> Proof:
+    """Finds the end of the index array when no slot is where EntryIndexArray says.
+
+    The array ends where the reserved memory ends. Windows reserves whole megabytes, or half of one.
+    """
+    header = proof.header
+    if header is None or numbered_slots(reader, header, header.index_end):
+        return proof
+    sizes = (_MEGABYTE // 2, *range(_MEGABYTE, MAX_DATABASE + 1, _MEGABYTE))
+    right, end = max(
+        (numbered_slots(reader, header, header.address + size), header.address + size) for size in sizes
+    )
+    if not right:
+        return proof
+    failed = tuple(dict.fromkeys((*proof.failed, "EntryIndexArray")))
+    return Proof(header._replace(index_end=end), failed)
+
+
+def _guesses(header: Header) -> Iterator[Header]:
+    """Yields a header with its own number of buckets, then with other numbers that may be the true one."""
+    layout = header.layout
+    counts = [header.bucket_count]
+    start = header.fields.get("LowerMemoryStart", 0) - header.address
+    if 0 < start <= MAX_DATABASE:
+        counts.append((start - layout.size) // header.bucket_stride)
+    every = [count for usual in _USUAL_COUNTS.values() for count in usual]
+    counts.extend(_USUAL_COUNTS.get(layout.name, every))
+    for count in dict.fromkeys(counts):
+        guess = header._replace(bucket_count=count)
+        if count > 0 and guess.buckets_end - header.address <= MAX_DATABASE:
+            yield guess
+
+
+@functools.lru_cache(maxsize=16)
+def _ordered(layouts: Tuple[StdLayout, ...]) -> Tuple[Tuple[StdLayout, ...], int]:
+    """Returns layouts in the order in which they are tried, and how many bytes of a header they need.
+
+    The layout with the most members comes first: a database of XP also agrees with the layout of 2003, which
+    is XP's without its lock. Of layouts with equally many members the newest comes first.
+    """
+    order = sorted(layouts, key=lambda layout: (len(layout.names), _version(layout)), reverse=True)
+    return tuple(order), max(layout.buckets for layout in layouts)
+
+
+def _version(layout: StdLayout) -> Tuple[int, ...]:
+    """Returns the NT version in a layout's name as numbers: 10.0 is newer than 6.1."""
+    return tuple(map(int, layout.name.split(".")))
+
+
+def agreement(reader: Reader, header: Header) -> Tuple[int, int]:
+    """Checks a sample of the bucket heads, and the first block.
+
+    Returns:
+        (how many of them are right, how many could be read). A head is right if it leads to an entry whose
+        hash belongs in that bucket, the first block if it looks like an entry.
+    """
+    memory = reader(header.buckets, header.buckets_end - header.buckets)
+    heads = list(blocks.starts(blocks.bucket_heads(header, memory)))
+    step = max(len(heads) // _SAMPLE, 1)
+    verdicts = [_belongs(reader, header, bucket, head) for bucket, head in heads[::step][:_SAMPLE]]
+    verdicts.append(_begins(reader, header))
+    return verdicts.count(True), len(verdicts) - verdicts.count(None)
+
+
+def _begins(reader: Reader, header: Header) -> Optional[bool]:
+    """Tells whether an entry is where the first one must be.
+
+    None if the database is empty, if that place is not known, or if it is not in the image.
+    """
+    layout, first = header.layout.entry, header.first_entry
+    known = header.layout.has_start or not layout.shift
+    if not known or not header.fields["NextFreeLowerMemory"] > first:
+        return None
+    head = reader(first, layout.head_size).read(first, layout.head_size)
+    return 0 < layout.scan(head, 0)[2] <= layout.max_depth if head is not None else None
+
+
+def _belongs(reader: Reader, header: Header, bucket: int, address: int) -> Optional[bool]:
+    """Tells whether an address holds an entry that belongs in a bucket; None when it is not in the image."""
+    layout = header.layout.entry
+    if not header.buckets_end <= address < header.address + MAX_DATABASE:
+        return False
+    memory = reader(address, layout.sizes[-1])
+    head = memory.read(address, layout.head_size)
+    if head is None:
+        return None
+    if not 0 < layout.scan(head, 0)[2] <= layout.max_depth:
+        return False
+    entry = blocks.read_entry(layout, memory.read, address)
+    return header.bucket_of(entry.frames) == bucket if entry else None
+
+
+def block_count(reader: Reader, header: Header) -> int:
+    """Returns how many blocks make sense in the first 64 KB of where the entries would be."""
+    first, end = header.first_entry, header.first_entry + _FIRST_BLOCKS
+    memory = reader(first, end - first)
+    walk = BlockWalk(header.layout.entry, memory, first, end, tuple)
+    return len(walk.walk().addresses)
+
+
+def numbered_slots(reader: Reader, header: Header, end: int) -> int:
+    """Returns how many of the first 64 slots of an index array lead to their entry, if it ends at `end`."""
+    layout = header.layout.entry
+    size = layout.pointer_size
+    memory = reader(end - _SLOTS * size, _SLOTS * size)
+    right = 0
+    for index in range(1, _SLOTS + 1):
+        slot = memory.read(end - index * size, size)
+        address = int.from_bytes(slot, "little") if slot is not None else 0
+        if header.first_entry <= address < end:
+            head = reader(address, layout.head_size).read(address, layout.head_size)
+            right += head is not None and layout.is_index(layout.stored_index(head), index)
+    return right

@@ -1,0 +1,143 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""Decodes the back traces of a database from its entries, and says what is special or wrong about each."""
+
+from __future__ import annotations
+
+import struct
+import sys
+from itertools import chain, compress, count
+from operator import not_
+from typing import Dict, Iterable, Iterator, Optional, Tuple
+
+from ...memory.decode.ranges import Extents
+from . import status
+from .blocks import ReadBytes
+from .capture import HASH_MASK
+from .header import Bounds, Header
+from .judge import Judge, Trace
+from .linked import Links
+
+_MAX_STRAYS = 1000
+_NO_FRAMES = (struct.Struct("").unpack_from, sys.maxsize)
+_Pair = Tuple[Optional[int], Optional[int], int]
+
+
+class TraceDecoder:
+    """Decodes the entries that `Links` knows.
+
+    Args:
+        header: of the database
+        used: its bounds
+        links: its entries
+        memory: the database from its header to the lower watermark, read in bulk
+        read: reads any part of the database
+    """
+
+    def __init__(self, header: Header, used: Bounds, links: Links, memory: Extents, read: ReadBytes) -> None:
+        self._layout = header.layout.entry
+        self._bucket_count = header.bucket_count
+        self._judge = Judge(header, used, links, read)
+        self._links = links
+        self._memory = memory
+        self._read = read
+        by_address = links.blocks.addresses.__getitem__
+        self._rest = sorted(compress(range(len(links.led)), map(not_, links.led)), key=by_address)
+
+    def traces(self, hidden: int = 0) -> Iterator[Trace]:
+        """Returns the traces by index, then those to which no slot leads by address.
+
+        Args:
+            hidden: flags of `status`; traces with one of them are left out
+        """
+        pairs = self._by_slot(self.claims()) if self._links.strays else self._all_slots()
+        rest = ((None, entry, 0) for entry in self._rest)
+        return chain(self._decode(pairs, hidden), self._decode(rest, hidden))
+
+    def unlisted(self) -> int:
+        """Returns how many slots that lead to no entry `traces` leaves out: it yields the first thousand."""
+        if self._links.strays <= _MAX_STRAYS:
+            return 0
+        claims = self.claims()
+        strays = sum(
+            entry is None and index not in claims
+            for run, entries in zip(self._links.slots, self._links.entries)
+            for index, entry in enumerate(entries, run.first)
+        )
+        return max(strays - _MAX_STRAYS, 0)
+
+    def claims(self) -> Dict[int, int]:
+        """Returns index -> entry for chained entries to which no slot leads, by the index that they hold."""
+        found: Dict[int, int] = {}
+        for entry in self._rest:
+            if self._links.buckets[entry] < 0:
+                continue
+            head = self._read(self._links.blocks.addresses[entry], self._layout.head_size)
+            if head is not None:
+                found.setdefault(self._layout.stored_index(head), entry)
+        found.pop(0, None)
+        return found
+
+    def _all_slots(self) -> Iterator[_Pair]:
+        """Returns the slots of a database in which each slot leads to an entry."""
+        runs = zip(self._links.slots, self._links.entries)
+        return chain.from_iterable(zip(count(run.first), entries, run.pointers) for run, entries in runs)
+
+    def _by_slot(self, claims: Dict[int, int]) -> Iterator[_Pair]:
+        left = _MAX_STRAYS
+        for run, entries in zip(self._links.slots, self._links.entries):
+            for index, (entry, pointer) in enumerate(zip(entries, run.pointers), run.first):
+                if entry is None:
+                    if index in claims or not left:
+                        continue
+                    left -= 1
+                yield index, entry, pointer
+
+    def _decode(self, pairs: Iterable[_Pair], hidden: int) -> Iterator[Trace]:
+        layout, links = self._layout, self._links
+        addresses, depths, buckets = links.blocks.addresses, links.blocks.depths, links.buckets
+        shift, capacities = layout.shift, layout.capacities
+        by_depth = [_NO_FRAMES] * (layout.max_depth + 1)
+        for depth, each in layout.frames.items():
+            by_depth[depth] = each.unpack_from, each.size
+        marks, wide = layout.marks, layout.wide
+        mask, most, modulus = (
+            layout.count_mask,
+            layout.saturation or layout.count_mask + 1,
+            self._bucket_count,
+        )
+        data, start, size, low, deepest = b"", 0, 0, HASH_MASK, layout.max_depth
+        # This takes half the time of Trace(...), which matters for a hundred thousand traces.
+        make = tuple.__new__
+        for index, entry, pointer in pairs:
+            if entry is None:
+                yield Trace(index, pointer, None, None, None, None, (), status.INDEX)
+                continue
+            address, depth = addresses[entry], depths[entry]
+            unpack, length = by_depth[depth if 0 < depth <= deepest else 0]
+            offset = address - start
+            if not 0 <= offset <= size - length:
+                start, data = self._memory.run_at(address) or (0, b"")
+                size, offset = len(data), address - start
+                if offset > size - length:
+                    trace = self._judge.piecemeal(index, entry)
+                    if not trace.status & hidden:
+                        yield trace
+                    continue
+            frames = unpack(data, offset)
+            values = marks(data, offset)
+            total = sum(frames) & low
+            bucket = total % modulus
+            stored = values[1] << 16 | values[2] if wide else values[1]
+            traces = values[0] & mask
+            if (
+                bucket == buckets[entry]
+                and stored == index
+                and 0 < traces < most
+                and (not shift or depth <= capacities[values[0] >> shift])
+            ):
+                yield make(Trace, (stored, address, traces, depth, total, bucket, frames, 0))
+            else:
+                trace = self._judge.row(index, entry, values[0], stored, frames)
+                if not trace.status & hidden:
+                    yield trace

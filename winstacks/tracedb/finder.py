@@ -1,0 +1,239 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""Finds and opens the stack trace databases of an image.
+
+The kernel's database is found by the kernel's symbol. That of a process is found by ntdll's symbol if
+Volatility has ntdll's PDB. Otherwise ntdll's writable data is searched for a pointer to memory that proves to
+be a database.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Collection, Dict, Iterator, List, Optional, Tuple, Union
+
+from ..memory.decode.memory import Reader
+from ..memory.decode.status import NOTHING, Said, Status, Word, says, status
+from ..memory.image import AddressSpace, Image
+from ..names.moduleindex import ModuleIndexes
+from ..names.ntdll import Ntdll, Ntdlls
+from ..process import globalflag
+from ..process.decode import globalflags
+from ..process.vads import Vads
+from . import search as databasesearch
+from .decode import database as stdwalk
+from .decode import heaplog, judge
+from .decode import judge as stdjudge
+from .decode import proof as stdproof
+from .decode.proof import Proof
+from .found import BY_SEARCH, BY_SYMBOL, HEAPLOG, STD, Database, Found, Layouts
+
+vollog = logging.getLogger(__name__)
+
+# The symbol ends in "Base" in XP, 2003 and Vista, in "base" in the public symbols of 7 and later.
+STD_SYMBOLS = ("RtlpStackTraceDatabase", "RtlpStackTraceDataBase")
+HEAPLOG_SYMBOL = "RtlpHeapStackTraceLog"
+
+Opened = Union[stdwalk.StdDatabase, heaplog.HeapLog]
+"""Both yield `traces` and count `figures`."""
+
+
+class Databases:
+    """Finds and opens the databases of an image.
+
+    Args:
+        image: the image
+        indexes: the module indexes, which a symboliser may share
+
+    Attributes:
+        ntdlls: finds the ntdll of a process
+    """
+
+    def __init__(self, image: Image, indexes: ModuleIndexes) -> None:
+        super().__init__()
+        self._image = image
+        self._vads = image.part(Vads)
+        self.ntdlls = Ntdlls(image, indexes)
+        self._layouts: Dict[int, Layouts] = {}
+        self._search = databasesearch.Search()
+
+    def layouts(self, space: AddressSpace) -> Layouts:
+        """Returns the layouts of a space's bitness.
+
+        Raises:
+            tables.MissingTableError: when one of our symbol tables is missing
+        """
+        if space.pointer_size not in self._layouts:
+            self._layouts[space.pointer_size] = Layouts(self._image, space.pointer_size)
+        return self._layouts[space.pointer_size]
+
+    def reader(self, space: AddressSpace) -> Reader:
+        """Returns the function by which the decoders read a space."""
+        return self._image.reader(space.layer_name)
+
+    def find(self, space: AddressSpace, carve: bool = False) -> List[Database]:
+        """Returns the databases of an address space; the arguments are those of `search`."""
+        return self.search(space, carve).databases
+
+    def search(self, space: AddressSpace, carve: bool = False) -> Found:
+        """Returns the databases of an address space, and why others may not have been found.
+
+        Args:
+            space: the kernel or one half of a process
+            carve: also search private memory for databases to which no global variable points, such as those
+                of Application Verifier
+        """
+        if not space.layer_name:
+            return Found([], space.status)
+        if space.kernel:
+            return self._of_kernel(space)
+        found = self._of_process(space)
+        if carve:
+            known = {each.address for each in found.databases}
+            found = found._replace(databases=[*found.databases, *self._without_pointer(space, known)])
+        return found
+
+    def missing(self, space: AddressSpace, found: Found, flags: Optional[int]) -> Status:
+        """Returns why no pointer led to a database where a space's flags ask for one, else an empty status.
+
+        What kept the pointer from being found is said even where private memory then had the database.
+
+        Args:
+            space: the address space
+            found: what `search` returned for it
+            flags: its NtGlobalFlag, None if that is not known
+        """
+        wanted = globalflags.FLG_KERNEL_STACK_TRACE_DB if space.kernel else globalflags.MAKES_USER_DATABASE
+        known = [each for each in found.databases if each.kind == STD]
+        pointed = any(not says(each.status, Word.NO_POINTER) for each in known)
+        if pointed or not (flags or 0) & wanted:
+            return NOTHING
+        return found.status or (NOTHING if known else status(Word.NO_DATABASE))
+
+    def open(self, found: Database) -> Optional[Opened]:
+        """Reads a database; None if its header is too damaged."""
+        reader = self.reader(found.space)
+        if found.kind == HEAPLOG:
+            return heaplog.HeapLog(reader, found.address, self.layouts(found.space).heaplog)
+        return stdwalk.StdDatabase(reader, found.header) if found.header else None
+
+    def pick(self, found: Database, indices: Collection[int]) -> Optional[List[judge.Trace]]:
+        """Returns some traces of a database without reading all of it; None if that is not possible.
+
+        Args:
+            found: the database
+            indices: the indices of the traces
+        """
+        if found.header is None:
+            return None
+        return stdjudge.Picker(self.reader(found.space), found.header).traces(indices)
+
+    def _of_kernel(self, space: AddressSpace) -> Found:
+        address = self._image.symbol(*STD_SYMBOLS)
+        if address is not None:
+            return self._at(space, STD, self._image.memory(space).pointer(address))
+        vollog.warning("The kernel's symbols do not tell where its stack trace database would be")
+        return Found([], NOTHING)
+
+    def _of_process(self, space: AddressSpace) -> Found:
+        ntdll = self.ntdlls.find(space)
+        if ntdll is None:
+            return Found([], status(Word.NO_NTDLL))
+        flags = globalflag.read(self._image, space)
+        asked = flags is None or bool(flags & globalflags.MAKES_USER_DATABASE)
+        std = self._by_pointer(ntdll, STD, STD_SYMBOLS, asked)
+        if not (std.databases or asked):
+            return std
+        log = self._by_pointer(ntdll, HEAPLOG, (HEAPLOG_SYMBOL,), asked)
+        # The flags ask for both: no pointer leads to one, but it may lie in private memory of its own.
+        if not std.databases and flags is not None:
+            std = std._replace(databases=list(self._without_pointer(space, ())))
+        if not log.databases and flags is not None:
+            log = self._logs_without_pointer(space, log.status)
+        incomplete = None if self._vads.list_vads(space)[1] else Word.VADS_INCOMPLETE
+        return Found([*std.databases, *log.databases], status(std.status or log.status, incomplete))
+
+    def _by_pointer(self, ntdll: Ntdll, kind: str, names: Tuple[str, ...], asked: bool) -> Found:
+        """Follows a global variable of ntdll, found by its symbol or else by search."""
+        space = ntdll.space
+        pointer = ntdll.address_of(*names)
+        if pointer is not None:
+            return self._at(space, kind, self._image.memory(space).pointer(pointer))
+        reader, known = self.reader(space), self.layouts(space)
+        data, missing = self.ntdlls.data(ntdll)
+        words, said = self._search.words(space, kind, ntdll.base, ntdll.size, data)
+        hits, nearly = self._search.proven(words, kind, reader, known)
+        if not hits and asked and kind == STD:
+            reserved = self._reserved(space)
+            nearly += [(rva, value) for rva, value in words.items() if value in reserved]
+        if kind == STD:
+            nearly += [(rva, words[rva]) for rva in self._search.known(space, kind) if rva in words]
+        for rva, value in nearly if not hits else ():
+            proof = databasesearch.recovered(reader, value, known)
+            if proof is not None:
+                hits.append(databasesearch.Hit(rva, value, proof))
+                break
+        if not hits:
+            return Found([], said or (status(Word.NTDLL_DATA_INCOMPLETE) if missing else NOTHING))
+        self._search.remember(space, kind, hits[0].rva)
+        made = [self._made(space, kind, hit.address, BY_SEARCH, hit.proof) for hit in hits]
+        return Found(_marked(made), NOTHING)
+
+    def _at(self, space: AddressSpace, kind: str, address: Optional[int]) -> Found:
+        """Returns the database to which a symbol's pointer leads."""
+        if address is None:
+            return Found([], status(Word.DATABASE_POINTER_UNREADABLE))
+        return Found([self._made(space, kind, address, BY_SYMBOL)] if address else [], NOTHING)
+
+    def _made(
+        self, space: AddressSpace, kind: str, address: int, located_by: str, proof: Optional[Proof] = None
+    ) -> Database:
+        reader, known = self.reader(space), self.layouts(space)
+        if kind == HEAPLOG:
+            sound = heaplog.prove(reader, address, known.heaplog)
+            said = NOTHING if sound else status(Word.DAMAGED)
+            return Database(space, kind, address, located_by, HEAPLOG, None, said)
+        proof = proof or stdproof.recover(reader, address, known.std)
+        said = status(Said(Word.HEADER, members=proof.failed)) if proof.failed else NOTHING
+        name = proof.header.layout.name if proof.header else ""
+        return Database(space, STD, address, located_by, name, proof.header, said)
+
+    def _without_pointer(self, space: AddressSpace, known: Collection[int]) -> Iterator[Database]:
+        reader, shapes = self.reader(space), self.layouts(space)
+        reserved = self._reserved(space)
+        for start in self._private(space):
+            if start in known:
+                continue
+            proof: Optional[Proof] = stdproof.prove(reader, start, shapes.std)
+            if proof is not None and proof.header is None:
+                proof = databasesearch.recovered(reader, start, shapes) if start in reserved else None
+            if proof is not None:
+                made = self._made(space, STD, start, BY_SEARCH, proof)
+                yield made._replace(status=status(Word.NO_POINTER, made.status))
+
+    def _logs_without_pointer(self, space: AddressSpace, said: Status) -> Found:
+        """Looks for the heap's trace log in private memory.
+
+        Args:
+            space: one half of a process
+            said: why no pointer was found
+        """
+        found, cut = databasesearch.logs_in(self._private(space), self.reader(space), self.layouts(space))
+        made = [self._made(space, HEAPLOG, address, BY_SEARCH) for address in found]
+        no_pointer = [each._replace(status=status(Word.NO_POINTER, each.status)) for each in made]
+        return Found(_marked(no_pointer), status(said, cut))
+
+    def _private(self, space: AddressSpace, size: int = 0) -> List[int]:
+        """Returns where private memory of at least a size begins."""
+        vads, _ = self._vads.list_vads(space)
+        return sorted(vad.start for vad in vads if not vad.control_area and vad.end - vad.start >= size)
+
+    def _reserved(self, space: AddressSpace) -> Collection[int]:
+        """Returns where private memory begins that is large enough for a database."""
+        return set(self._private(space, databasesearch.MIN_RESERVE))
+
+
+def _marked(made: List[Database]) -> List[Database]:
+    """Returns databases of one kind; more than one say that a process has one."""
+    several = Said(Word.ONE_OF_DATABASES, len(made)) if len(made) > 1 else None
+    return [each._replace(status=status(several, each.status)) for each in made]

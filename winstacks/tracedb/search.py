@@ -1,0 +1,195 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""Finds the databases of a process without ntdll's symbols: by pointers in ntdll's writable data.
+
+A process may write to all of this memory. So the place of a pointer in one process is only the place that is
+tried first in the next one. And a database with a fault in its header is found if its entries agree with the
+header.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Dict, Iterable, Iterator, List, NamedTuple, Optional, Tuple
+
+from ..memory.decode.memory import Reader
+from ..memory.decode.ranges import Extents
+from ..memory.decode.status import NOTHING, Status, Word, status
+from ..memory.decode.structure import Buffer
+from ..memory.image import AddressSpace
+from .decode import heaplog
+from .decode import proof as stdproof
+from .decode.layout import POINTER_CODES, HeapLogLayout
+from .decode.proof import UNREADABLE, Proof
+from .found import HEAPLOG, STD, Layouts
+
+_UNIT = 8
+"""What the address of a lookaside list is a multiple of, as of all that the heap hands out."""
+
+ALLOCATION_GRANULARITY = 0x10000
+"""The reserved memory of a process begins at multiples of 64 KB, and so does a database."""
+
+MIN_RESERVE = 0x800000
+"""The least size of a range that may be a database: half of the 16 MB that ntdll reserves at least."""
+
+USER_END = {4: 1 << 32, 8: 1 << 47}
+"""End of user memory, by pointer size. Most aligned words in the data of a 64-bit ntdll are above it."""
+
+MAX_CANDIDATES = {STD: 256, HEAPLOG: 8192}
+"""The most words that are tried in a process, by kind. An ordinary ntdll has about ten that may point to an
+`std`, and a few hundred that may point to a `heaplog`. A process may have any number of decoys."""
+
+LOG_PLACES = 0x100
+"""How far from the beginning of private memory a heap's trace log is looked for. It is at 70h (measured on
+x64: 7601.24384, 19044.1766)."""
+
+MAX_RECORDS = 1 << 24
+"""More records than a log that fits into a process has."""
+
+MAX_LOG_TRIES = 256
+"""The most places in private memory that are tried in a process as a heap's trace log."""
+
+MIN_EVIDENCE = 2
+_MAX_PLACES = 16
+
+
+class Hit(NamedTuple):
+    """A pointer to a database: its RVA in ntdll, the address that it holds, and for an `std` the proof."""
+
+    rva: int
+    address: int
+    proof: Optional[Proof]
+
+
+class Search:
+    """Searches the data of ntdlls, and remembers for each kind and bitness where the pointers were."""
+
+    def __init__(self) -> None:
+        self._places: Dict[Tuple[str, int], List[int]] = {}
+
+    def words(
+        self, space: AddressSpace, kind: str, base: int, size: int, data: List[Extents]
+    ) -> Tuple[Dict[int, int], Status]:
+        """Returns the words that may point to a database (value by RVA), known places first, and a status.
+
+        Args:
+            space: one half of a process
+            kind: `std` or `heaplog`
+            base: address of its ntdll
+            size: bytes of its ntdll
+            data: the present parts of ntdll's writable data
+        """
+        unit = ALLOCATION_GRANULARITY if kind == STD else 2 * space.pointer_size
+        image, end = range(base, base + size), USER_END[space.pointer_size]
+        seen = {0}
+        found: Dict[int, int] = {}
+        for address, value in _aligned_words(data, space.pointer_size):
+            if value % unit or value >= end or value in image:
+                continue
+            if value not in seen:
+                seen.add(value)
+                found[address - base] = value
+        known = [rva for rva in self.known(space, kind) if rva in found]
+        ordered = {rva: found[rva] for rva in [*known, *found]}
+        most = MAX_CANDIDATES[kind]
+        said = status(Word.SEARCH_CUT_SHORT) if len(ordered) > most else NOTHING
+        return dict(list(ordered.items())[:most]), said
+
+    def known(self, space: AddressSpace, kind: str) -> List[int]:
+        """Returns where the pointer was in other processes, by RVA."""
+        return self._places.get((kind, space.pointer_size), [])
+
+    def remember(self, space: AddressSpace, kind: str, rva: int) -> None:
+        """Remembers where a pointer was, for the next process."""
+        places = self._places.setdefault((kind, space.pointer_size), [])
+        if rva not in places:
+            places.insert(0, rva)
+            del places[_MAX_PLACES:]
+
+    @staticmethod
+    def proven(
+        words: Dict[int, int], kind: str, reader: Reader, layouts: Layouts
+    ) -> Tuple[List[Hit], List[Tuple[int, int]]]:
+        """Tries all words: a process may have put a database of its own beside the real one.
+
+        Returns:
+            The pointers to databases without fault, that of the most traces first, and the words (RVA, value)
+            that point to an `std` with one fault in its header
+        """
+        nearly = []
+        hits: List[Tuple[int, Hit]] = []
+        for rva, value in words.items():
+            if kind == HEAPLOG:
+                if heaplog.prove(reader, value, layouts.heaplog):
+                    log = heaplog.HeapLog(reader, value, layouts.heaplog)
+                    hits.append((log.trace_count or 0, Hit(rva, value, None)))
+                continue
+            proof = stdproof.prove(reader, value, layouts.std)
+            if proof.header is not None:
+                hits.append((proof.header.back_traces, Hit(rva, value, proof)))
+            elif len(proof.failed) == 1 and UNREADABLE not in proof.failed:
+                nearly.append((rva, value))
+        hits.sort(key=lambda each: each[0], reverse=True)
+        return [hit for _, hit in hits], nearly
+
+
+def logs_in(starts: Iterable[int], reader: Reader, layouts: Layouts) -> Tuple[List[int], Status]:
+    """Returns the heap's trace logs that prove themselves in private memory, and a status.
+
+    Args:
+        starts: where private memory begins
+        reader: reads the process
+        layouts: of its bitness
+    """
+    layout = layouts.heaplog
+    found: List[int] = []
+    tries = 0
+    for start in starts:
+        held = reader(start, LOG_PLACES)
+        for address in _aligned_at(held, start, layout.pointer_size):
+            head = held.read(address, 2 * layout.pointer_size)
+            if head is None or not _may_be_log(head, layout):
+                continue
+            if tries >= MAX_LOG_TRIES:
+                return found, status(Word.SEARCH_CUT_SHORT)
+            tries += 1
+            if heaplog.prove(reader, address, layout):
+                found.append(address)
+    return found, NOTHING
+
+
+def _aligned_at(held: Extents, start: int, width: int) -> Iterator[int]:
+    """Yields where a word may be a pointer that is not 0: every second word from a start on is looked at."""
+    for low, data in held.runs:
+        skip = (start - low) % (2 * width)
+        words = struct.unpack_from(f"<{max(len(data) - skip, 0) // width}{POINTER_CODES[width]}", data, skip)
+        for number, word in enumerate(words[::2]):
+            if word and not word % _UNIT:
+                yield low + skip + 2 * width * number
+
+
+def _may_be_log(head: Buffer, layout: HeapLogLayout) -> bool:
+    """Tells whether two words may begin a log: what its records come from, and how many there are."""
+    lookaside = int.from_bytes(head[: layout.pointer_size], "little")
+    count = layout.trace_count.of(head)
+    return 0 < lookaside < USER_END[layout.pointer_size] and not lookaside % _UNIT and 0 < count < MAX_RECORDS
+
+
+def recovered(reader: Reader, address: int, layouts: Layouts) -> Optional[Proof]:
+    """Returns the proof of a place that may be a damaged database, or None if its entries do not agree."""
+    proof = stdproof.recover(reader, address, layouts.std)
+    if proof.header is None:
+        return None
+    matching, _ = stdproof.agreement(reader, proof.header)
+    enough = matching >= MIN_EVIDENCE or stdproof.block_count(reader, proof.header) > MIN_EVIDENCE
+    return proof if enough else None
+
+
+def _aligned_words(data: List[Extents], width: int) -> Iterator[Tuple[int, int]]:
+    """Yields (address, value) of the pointer-sized words of sparse memory."""
+    for extents in data:
+        for start, run in extents.runs:
+            skip = -start % width
+            count = max((len(run) - skip) // width, 0)
+            words = struct.unpack_from(f"<{count}{POINTER_CODES[width]}", run, skip)
+            yield from zip(range(start + skip, start + len(run), width), words)

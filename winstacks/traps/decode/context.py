@@ -1,0 +1,203 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""CONTEXT records and exception frames: the registers that lie beside a trap frame, or stand for one.
+
+A CONTEXT is what Windows itself wrote out, part by part as ContextFlags say. Source of the parts and flags:
+CONTEXT and WOW64_CONTEXT of winnt.h, the same in every version. Where the members lie is in the tables
+`context-*.json`.
+
+Exception frames (_KEXCEPTION_FRAME) hold the nonvolatile registers that no trap frame holds.
+KiExceptionDispatch pushes one right below the trap frame, with an EXCEPTION_RECORD beside it: that record
+names the interrupted instruction, which proves that the two frames belong together.
+
+Source: measured in 101 dispatches of 5.2.3790.3959 (frame at the trap frame - 180h) and in a crash of
+10.0.19041.804 (trap frame - 1E0h, registers equal to the CONTEXT that Windows wrote).
+"""
+
+from __future__ import annotations
+
+from typing import Dict, Iterator, Mapping, NamedTuple, Optional, Tuple
+
+from ...memory.decode.ranges import Extents
+from ...memory.decode.structure import Buffer, Field, Structure, Structures
+from .frame import COLUMNS, SAVED, UNSURE, UNWRITTEN, MemberValue
+
+_CONTROL, _INTEGER, _SEGMENTS, _FLOATING_POINT, _DEBUG, _EXTENDED = 1, 2, 4, 8, 0x10, 0x20
+_ARCHITECTURE = {8: 0x100000, 4: 0x10000}
+_KNOWN_FLAGS = 0xF811_00FF
+"""Parts, architecture, and the exception and unwinding flags of winnt.h."""
+
+_PARTS: Dict[int, Tuple[Tuple[int, str], ...]] = {
+    8: (
+        (_CONTROL, "Rip Rsp EFlags SegCs SegSs"),
+        (_INTEGER, "Rax Rcx Rdx Rbx Rbp Rsi Rdi R8 R9 R10 R11 R12 R13 R14 R15"),
+        (_SEGMENTS, "SegDs SegEs SegFs SegGs"),
+        (_FLOATING_POINT, "MxCsr"),
+        (_DEBUG, "Dr0 Dr1 Dr2 Dr3 Dr6 Dr7"),
+    ),
+    4: (
+        (_CONTROL, "Rip Rsp Rbp EFlags SegCs SegSs"),
+        (_INTEGER, "Rax Rcx Rdx Rbx Rsi Rdi"),
+        (_SEGMENTS, "SegDs SegEs SegFs SegGs"),
+        (_EXTENDED, "MxCsr"),
+        (_DEBUG, "Dr0 Dr1 Dr2 Dr3 Dr6 Dr7"),
+    ),
+}
+"""The columns that each part fills, by pointer size."""
+
+_SELECTOR_MASK = 0xFFFF
+
+
+class CpuContext(NamedTuple):
+    """The registers of a CONTEXT that its flags say were written, under their x64 names."""
+
+    flags: int
+    user: bool
+    registers: Mapping[str, int]
+
+
+NO_CONTEXT = CpuContext(0, True, {})
+
+
+class ContextForm:
+    """The CONTEXT of one bitness.
+
+    Args:
+        structure: _CONTEXT
+        pointer_size: 4 or 8
+
+    Attributes:
+        size: its bytes
+        fields: where each column's register lies, ContextFlags among them
+    """
+
+    def __init__(self, structure: Structure, pointer_size: int) -> None:
+        self.size = structure.size
+        self._architecture = _ARCHITECTURE[pointer_size]
+        self._parts = tuple((part, tuple(names.split())) for part, names in _PARTS[pointer_size])
+        self.fields: Dict[str, Field] = {"ContextFlags": structure.field("ContextFlags")}
+        for _, names in self._parts:
+            for name in names:
+                self.fields[name] = structure.field(name, "E" + name[1:], "ExtendedRegisters." + name)
+
+    def decode(self, data: Buffer) -> Optional[CpuContext]:
+        """Decodes a CONTEXT.
+
+        Args:
+            data: `size` bytes
+
+        Returns:
+            The registers, or None if ContextFlags are not those of a context that was written.
+        """
+        if len(data) < self.size:
+            return None
+        flags = self.fields["ContextFlags"].of(data)
+        parts = flags & 0xFF
+        if not flags & self._architecture or not parts or flags & ~_KNOWN_FLAGS:
+            return None
+        registers = {}
+        for part, names in self._parts:
+            if parts & part:
+                for name in names:
+                    value = self.fields[name].of(data)
+                    registers[name] = value & _SELECTOR_MASK if name.startswith("Seg") else value
+        return CpuContext(flags, registers.get("SegCs", 0) & 3 == 3, registers)
+
+    def listed(self, found: CpuContext) -> Iterator[MemberValue]:
+        """Yields every member that has a column, by offset."""
+        rows = []
+        for name in ("ContextFlags", *COLUMNS):
+            field = self.fields.get(name)
+            if field is not None:
+                value = found.flags if name == "ContextFlags" else found.registers.get(name)
+                validity = UNWRITTEN if value is None else SAVED
+                rows.append(MemberValue(name, field.offset, field.size, value, validity, ""))
+        yield from sorted(rows, key=lambda row: row.offset)
+
+
+NONVOLATILE = ("Rbx", "Rsi", "Rdi", "R12", "R13", "R14", "R15")
+
+_MAX_PARAMETERS = 15
+_MAX_FLAGS = 0x100
+# A trap's Rip is moved past the instruction (int 3), or back to it, while the record keeps the other.
+_MAX_RIP_SHIFT = 2
+_DISPATCHER = "KiExceptionDispatch"
+
+NOT_DISPATCHED = "stored by KiExceptionDispatch, whose return address is not below them"
+"""Why the registers of an exception frame are unsure."""
+
+
+class ExceptionFrame(NamedTuple):
+    """Nonvolatile registers below a trap frame, and how far they may be believed (SAVED or UNSURE)."""
+
+    address: int
+    registers: Mapping[str, int]
+    validity: str
+    exception_code: int
+
+
+class ExceptionFrames:
+    """Where KiExceptionDispatch puts the exception frame of a trap frame, and the record beside it.
+
+    5.2's structure ends at the trap frame and holds the record; since Vista the record lies apart from it.
+
+    Args:
+        structure: the image's _KEXCEPTION_FRAME
+        types: _EXCEPTION_RECORD64 and _EXCEPTION_DISPATCH
+    """
+
+    def __init__(self, structure: Structure, types: Structures) -> None:
+        self.structure = structure
+        inside = structure.find("ExceptionRecord")
+        apart = types["_EXCEPTION_DISPATCH"]
+        record = types["_EXCEPTION_RECORD64"]
+        self._distance = structure.size if inside is not None else apart.size
+        self._record = inside.offset if inside is not None else apart.offset("ExceptionRecord")
+        members = (
+            "ExceptionCode",
+            "ExceptionFlags",
+            "ExceptionRecord",
+            "ExceptionAddress",
+            "NumberParameters",
+        )
+        self._unpack = record.reader(*members)
+        self._record_size = max(field.offset + field.size for field in map(record.field, members))
+        self._registers = structure.reader(*NONVOLATILE)
+
+    def position(self, trap_frame: int) -> int:
+        """Returns where the exception frame of a trap frame is."""
+        return trap_frame - self._distance
+
+    def dispatcher_slot(self, trap_frame: int) -> int:
+        """Returns the address of the return address that lies just below the exception frame."""
+        return self.position(trap_frame) - 8
+
+    def find(
+        self, trap_frame: int, rip: int, memory: Extents, dispatcher: str = ""
+    ) -> Optional[ExceptionFrame]:
+        """Returns the exception frame below a trap frame if one was built for it.
+
+        Args:
+            trap_frame: the trap frame's address
+            rip: its Rip
+            memory: the stack around it
+            dispatcher: the function whose return address lies just below the exception frame, if known
+
+        Returns:
+            The registers, or None where no exception record for this Rip is in its place. They are sure if
+            the dispatcher is known, else what was built there may be older than the trap frame.
+        """
+        address = self.position(trap_frame)
+        record = memory.read(address + self._record, self._record_size)
+        data = memory.read(address, self.structure.size)
+        if record is None or data is None:
+            return None
+        code, flags, nested, faulting, count = self._unpack(record, 0)
+        if not code or flags >= _MAX_FLAGS or nested or count > _MAX_PARAMETERS:
+            return None
+        if not rip or abs(faulting - rip) > _MAX_RIP_SHIFT:
+            return None
+        if dispatcher and not dispatcher.startswith(_DISPATCHER):
+            return None
+        registers = dict(zip(NONVOLATILE, self._registers(data, 0)))
+        return ExceptionFrame(address, registers, SAVED if dispatcher else UNSURE, code)

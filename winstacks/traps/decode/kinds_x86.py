@@ -1,0 +1,344 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""x86 trap frames: how the kernel was entered, told from the bytes, and what each entry writes.
+
+Until 8 no member names the kind. Exceptions and interrupts write the same members from user mode and
+cannot be told apart; services differ from both in what they store into the Edx slot.
+
+Source: measured on 5.1.2600.5512 and 5.2.3790.3959; FrameType (8.0 and later): Geoff Chappell, KTRAP_FRAME.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Mapping, Tuple
+
+from ...memory.decode.structure import Structures
+from .frame import (
+    COMPUTED,
+    EFLAGS_IF,
+    EXCEPTION,
+    INTERRUPT,
+    REUSED,
+    REUSED_UNSURE,
+    SAVED,
+    SERVICE,
+    SYSCALL,
+    UNSURE,
+    UNWRITTEN,
+    Facts,
+    TrapBounds,
+    TrapForm,
+    TrapFrame,
+    Verdicts,
+    debug_registers_plausible,
+    mark,
+)
+
+ARGUMENT_MARK = 0xBADB0D00
+KERNEL_START = 0x80000000
+
+# How the kernel was entered.
+SYSENTER = "sysenter"
+GATE = "gate"  # int 2E and its like, and Zw calls from kernel mode
+TRAP = "trap"  # an exception or an interrupt
+FAULT = "fault"
+DEVICE = "device"
+EITHER = "either"  # a trap or a service, from user mode
+TASK_NMI = "task"  # the NMI's task gate: the frame is put together from the TSS
+FAST_V86 = "v86"  # fast paths of virtual-8086 mode, which write no mark
+UNKNOWN = ""
+
+_FRAME_TYPES = {0: DEVICE, 1: FAULT, 2: GATE}
+_USER_FS = 0x3B
+_KERNEL_FS = 0x30
+_MODES = (0, 1)
+
+_EVERY_MEMBER = (
+    "DbgEbp DbgEip DbgArgMark DbgArgPointer TempSegCs TempEsp Logging FrameType Dr0 Dr1 Dr2 Dr3 Dr6 Dr7 SegGs"
+    " SegEs SegDs Edx Ecx Eax PreviousPreviousMode EntropyQueueDpc PreviousIrql MxCsr SegFs HardwareEsp"
+    " HardwareSegSs V86Es V86Ds V86Fs V86Gs ErrCode"
+)
+_DEBUG_REGISTERS = "Dr0 Dr1 Dr2 Dr3 Dr6 Dr7"
+_SEGMENTS = "SegGs SegEs SegDs SegFs"
+
+_EFLAGS_VM = 0x20000
+# EFlags: bit 1 is always set; bits 3, 5, 15 and above 21 never are.
+_EFLAGS_ONE = 0x2
+_EFLAGS_NEVER = 0xFFC08028
+_USER_LOWEST = 0x10000
+_KERNEL_CS = 8
+_USER_CS = 0x1B
+_MAX_EIP_SHIFT = 2
+
+_CALLBACK_RETURN = b"\xcd\x2b"
+_SERVICE_CALLS = (b"\xcd\x2e", b"\xcd\x2c", _CALLBACK_RETURN)
+"""int 2E, int 2C (a service of 5.1), int 2B."""
+
+COLUMN_MEMBERS = {
+    "Rip": "Eip",
+    "Rsp": "HardwareEsp",
+    "Rbp": "Ebp",
+    "Rax": "Eax",
+    "Rcx": "Ecx",
+    "Rdx": "Edx",
+    "Rbx": "Ebx",
+    "Rsi": "Esi",
+    "Rdi": "Edi",
+    "ErrorCode": "ErrCode",
+    "SegSs": "HardwareSegSs",
+    "PreviousMode": "PreviousPreviousMode",
+}
+"""Columns whose registers have another name in the structure."""
+
+
+class TrapForm86(TrapForm):
+    """Trap frames of a 32-bit Windows."""
+
+    shared_data = 0xFFDF0000
+    """KI_USER_SHARED_DATA of ntddk.h, the same in every version."""
+
+    only_names = COLUMN_MEMBERS
+    anchor = re.compile(re.escape(ARGUMENT_MARK.to_bytes(4, "little")))
+    anchor_member = "DbgArgMark"
+    instruction_size = 2
+    alignment = 4
+
+    def tops(self, types: Structures) -> Tuple[int, ...]:
+        """Returns how far below the top of a kernel stack frames from user mode may begin.
+
+        In the kernels that keep the floating-point unit's registers on the stack they lie below these, else
+        right below InitialStack.
+        """
+        return (self.size + types["_FX_SAVE_AREA"].size, self.size)
+
+    def judge(self, address: int, data: bytes, facts: Facts) -> Tuple[str, Verdicts]:
+        """Returns the kind of entry and the validity of the members."""
+        entry = self.entry_of(data, facts)
+        return kind_of(entry, self.is_user(data)), self.verdicts(data, entry, facts)
+
+    def pushed(self, address: int) -> Mapping[str, int]:
+        """Returns Esp: from kernel mode the processor pushes none, it was just above what it did push."""
+        return {"Rsp": address + self.members["HardwareEsp"].offset}
+
+    def plausible(self, address: int, data: bytes) -> bool:
+        """Tells whether bytes to which the thread itself points may be a trap frame."""
+        if len(data) < self.size or not self.number(data, "EFlags") & _EFLAGS_ONE:
+            return False
+        if self.is_task_nmi(data):
+            return True
+        if self.from_v86(data):
+            return self.number(data, "Eip") < _USER_LOWEST
+        marked = self.number(data, "DbgArgMark") == ARGUMENT_MARK
+        return marked and self.number(data, "SegCs") & 0xFFFF in (_KERNEL_CS, _USER_CS)
+
+    def previous(self, frame: TrapFrame, data: bytes) -> int:
+        """Returns the thread's trap frame before this one, which services keep, or 0."""
+        edx = frame.verdicts.get("Edx")
+        return self.number(data, "Edx") if edx is not None and edx.validity == REUSED else 0
+
+    def from_v86(self, data: bytes) -> bool:
+        """Tells whether the processor was in virtual-8086 mode."""
+        return bool(self.number(data, "EFlags") & _EFLAGS_VM)
+
+    def is_user(self, data: bytes) -> bool:
+        """Tells whether SegCs is a user-mode selector or the mode was virtual-8086."""
+        return self.from_v86(data) or bool(self.number(data, "SegCs") & 1)
+
+    def is_task_nmi(self, data: bytes) -> bool:
+        """Tells whether a frame is the one that the NMI's handler puts together from the interrupted task."""
+        if "DbgArgPointer" not in self.members:
+            return False
+        zeros = (
+            "DbgArgMark",
+            "DbgArgPointer",
+            "TempEsp",
+            "Dr0",
+            "Dr1",
+            "Dr2",
+            "Dr3",
+            "Dr6",
+            "Dr7",
+            "ErrCode",
+        )
+        return self.number(data, "PreviousPreviousMode") == 0xFFFFFFFF and not any(
+            self.number(data, name) for name in zeros
+        )
+
+    def entry_of(self, data: bytes, facts: Facts) -> str:
+        """Returns how the kernel was entered, one of the constants above; UNKNOWN if the bytes fit none."""
+        if self.is_task_nmi(data):
+            return TASK_NMI
+        v86, user = self.from_v86(data), self.is_user(data)
+        if self.number(data, "DbgArgMark") != ARGUMENT_MARK:
+            return FAST_V86 if v86 else UNKNOWN
+        has_pointer = "DbgArgPointer" in self.members
+        if "FrameType" in self.members:
+            entry = _FRAME_TYPES.get(self.number(data, "FrameType"), UNKNOWN)
+            return SYSENTER if entry == GATE and has_pointer and user and self._is_sysenter(data) else entry
+        if not has_pointer:
+            return UNKNOWN
+        edx = self.number(data, "Edx")
+        trap = self.number(data, "DbgArgPointer") == (self.number(data, "V86Ds") if v86 else edx)
+        sysenter = user and not v86 and self._is_sysenter(data)
+        gate = self.number(data, "PreviousPreviousMode") in _MODES and (edx == 0 or edx >= KERNEL_START)
+        if trap:
+            # A stale mode byte, or a chosen Edx, makes one look like the other. Zw calls choose no Edx.
+            service = user and (sysenter or gate) and not self.number(data, "ErrCode")
+            return EITHER if service and self._behind_a_call(data, facts) else _trap(facts)
+        if sysenter:
+            return SYSENTER
+        return GATE if gate else UNKNOWN
+
+    def _behind_a_call(self, data: bytes, facts: Facts) -> bool:
+        """Tells whether a service may return to Eip: it is behind an int instruction, or SystemCallReturn."""
+        if not facts.instruction or not facts.system_call_return or self.from_v86(data):
+            return True
+        return facts.instruction in _SERVICE_CALLS or self.number(data, "Eip") == facts.system_call_return
+
+    def _is_sysenter(self, data: bytes) -> bool:
+        """KiFastCallEntry takes the user's Esp from Edx, and DbgArgPointer is Edx + 8.
+
+        int 2E from ntdll's stub looks the same; it writes no less than that.
+        """
+        stack = self.number(data, "HardwareEsp")
+        return (
+            self.number(data, "DbgArgPointer") == stack + 8 & 0xFFFFFFFF
+            and self.number(data, "PreviousPreviousMode") in _MODES
+            and self.number(data, "SegFs") & 0xFFFF == _USER_FS
+        )
+
+    def verdicts(self, data: bytes, entry: str, facts: Facts) -> Verdicts:
+        """Returns the validity of every member that the entry code is known to write or to leave alone."""
+        found: Verdicts = {}
+        mark(found, UNWRITTEN, _EVERY_MEMBER)
+        user, v86 = self.is_user(data), self.from_v86(data)
+        names = "Ebp Ebx Esi Edi Eip SegCs EFlags ExceptionList"
+        if entry == UNKNOWN:
+            names += " HardwareEsp HardwareSegSs" if user else ""
+            mark(found, UNSURE, names, "the bytes fit no kind of entry")
+            return found
+        mark(found, SAVED, names)
+        if user:
+            mark(found, SAVED, "HardwareEsp HardwareSegSs")
+        if v86:
+            mark(found, SAVED, "V86Es V86Ds V86Fs V86Gs")
+        if entry != FAST_V86:
+            mark(found, COMPUTED, "DbgEbp DbgEip DbgArgMark DbgArgPointer FrameType")
+        if entry == SYSENTER:
+            mark(found, COMPUTED, "Eip", "SystemCallReturn")
+            mark(found, COMPUTED, "SegFs HardwareSegSs", "a constant")
+        if entry in (SYSENTER, GATE):
+            _service(found, entry, user, not user or "DbgArgPointer" in self.members, facts)
+        elif entry == EITHER:
+            names = "Eax Ecx Edx ErrCode SegGs SegEs SegDs"
+            mark(
+                found, UNSURE, names, "stored by exceptions and interrupts; a system call would look the same"
+            )
+            mark(found, SAVED, "SegFs")
+        elif entry == TASK_NMI:
+            mark(found, SAVED, "Eax Ecx Edx HardwareEsp HardwareSegSs " + _SEGMENTS)
+            mark(found, REUSED, "Dr0 Dr1 Dr2 Dr3 Dr6 Dr7 ErrCode PreviousPreviousMode", "a constant")
+        else:
+            self._trap_registers(found, data, entry)
+        if user and entry != TASK_NMI:
+            self._debug_registers(found, data, entry, facts)
+        if "MxCsr" in self.members and self.number(data, "MxCsr") < 0x10000:
+            mark(found, UNSURE, "MxCsr", "which entries of 8 and later store it was not measured")
+        return found
+
+    def _trap_registers(self, found: Verdicts, data: bytes, entry: str) -> None:
+        """Exceptions and interrupts: everything, but that interrupts from kernel mode write no selectors."""
+        mark(found, SAVED, "Eax Ecx Edx ErrCode")
+        if entry == DEVICE:
+            mark(found, REUSED, "ErrCode", "0")
+            mark(found, UNSURE, "PreviousIrql", "which entries of 8 and later store it was not measured")
+        if entry == FAST_V86:
+            return
+        if self.is_user(data) or entry == FAULT:
+            mark(found, SAVED, _SEGMENTS)
+        elif entry == DEVICE and "DbgArgPointer" in self.members:
+            return
+        elif self.number(data, "SegFs") & 0xFFFF == _KERNEL_FS:
+            mark(found, UNSURE, _SEGMENTS, "stored by exceptions, not by interrupts")
+
+    def _debug_registers(self, found: Verdicts, data: bytes, entry: str, facts: Facts) -> None:
+        """Dr0-7 are stored when in use; else Dr7 becomes 0, but in 5.1 only by KiFastCallEntry.
+
+        Where the slot may be stale the thread tells: NtSetContextThread changes KTHREAD.DebugActive and the
+        frame at once. The short way of faults in virtual-8086 mode stores them whatever the thread says.
+        """
+        if not debug_registers_plausible(self.number(data, "Dr7")):
+            return
+        sure = entry == SYSENTER or (facts.clears_dr7 and entry != FAST_V86)
+        if entry == FAST_V86:
+            mark(
+                found, UNSURE, _DEBUG_REGISTERS, "stored if Dr7 enabled something, whatever DebugActive says"
+            )
+        elif sure or facts.debug_active:
+            mark(found, SAVED, _DEBUG_REGISTERS)
+        elif facts.debug_active is None:
+            mark(found, UNSURE, _DEBUG_REGISTERS, "stored if DebugActive was set, which is not known")
+
+    def accepts(self, address: int, data: bytes, bounds: TrapBounds) -> bool:
+        """Tells whether bytes at an address are a trap frame.
+
+        The entries store a mark, and the return address and frame pointer twice.
+        """
+        if len(data) < self.size:
+            return False
+        flags = self.number(data, "EFlags")
+        if not flags & _EFLAGS_ONE or flags & _EFLAGS_NEVER:
+            return False
+        if self.number(data, "DbgArgMark") != ARGUMENT_MARK:
+            return False
+        eip = self.number(data, "Eip")
+        if abs(self.number(data, "DbgEip") - eip) > _MAX_EIP_SHIFT:
+            return False
+        if self.number(data, "DbgEbp") != self.number(data, "Ebp"):
+            return False
+        if self.from_v86(data):
+            return eip < _USER_LOWEST
+        code_segment = self.number(data, "SegCs") & 0xFFFF
+        if code_segment == _KERNEL_CS:
+            return eip >= bounds.kernel_start
+        return code_segment == _USER_CS and _USER_LOWEST <= eip < bounds.user_end and bool(flags & EFLAGS_IF)
+
+
+def _trap(facts: Facts) -> str:
+    """Says which of the two a trap is, where the handler's name tells."""
+    if facts.handler.startswith(("KiTrap", "KiRaiseAssertion", "KiDebugService")):
+        return FAULT
+    if facts.handler.startswith(("KiInterruptDispatch", "KiChainedDispatch", "KiUnexpected")):
+        return DEVICE
+    return TRAP
+
+
+def kind_of(entry: str, user: bool) -> str:
+    """Returns the public name of an entry, empty where the bytes leave it open."""
+    if entry in (SYSENTER, GATE):
+        return SYSCALL if user else SERVICE
+    return {FAULT: EXCEPTION, FAST_V86: EXCEPTION, DEVICE: INTERRUPT, TASK_NMI: INTERRUPT}.get(entry, "")
+
+
+def _service(found: Verdicts, entry: str, user: bool, told_apart: bool, facts: Facts) -> None:
+    """System services: no argument registers.
+
+    Ecx is stored by KiCallbackReturn only (int 2B), which is called from user mode and looks like the others
+    but for the caller's instruction. 5.1's makes no frame.
+
+    Where sysenter cannot be told apart (no DbgArgPointer) the Edx slot of user-mode entries may be stale.
+    """
+    mark(found, COMPUTED, "PreviousPreviousMode", "the thread's mode before")
+    mark(found, REUSED, "ErrCode", "0")
+    if entry == GATE:
+        before = "the thread's trap frame before"
+        if told_apart:
+            mark(found, REUSED, "Edx", before)
+        else:
+            mark(found, REUSED_UNSURE, "Edx", before + ", or by sysenter not stored")
+        mark(found, SAVED, "SegFs")
+        if facts.instruction == _CALLBACK_RETURN:
+            mark(found, SAVED, "Ecx")
+        elif user and facts.clears_dr7 is not False and facts.instruction not in _SERVICE_CALLS:
+            mark(found, UNSURE, "Ecx", "stored by KiCallbackReturn only")

@@ -1,0 +1,258 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""Every register state that an image holds: trap frames, processors' contexts, WoW64 CPU areas.
+
+symbolizer = Symbolizer(image)
+for state in TrapStates.list_states(image, symbolizer, scan_stacks=True): ...
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Callable, Collection, Dict, Iterable, Iterator, List, Optional, Set
+
+from ..memory.decode.pagetable import PAGE_SIZE
+from ..memory.decode.status import NOTHING, Status, Word, status
+from ..memory.image import KERNEL_PID, Image
+from ..names.symbolizer import Symbolizer
+from ..process import processors
+from ..process.kernelstacks import KernelStacks, Segment
+from ..process.threads import Thread, Threads
+from .decode.frame import USER, Facts
+from .reader import Reading, TrapKernel, TrapReader
+from .state import STACK, THREAD, TOP, State, TrapContexts
+
+vollog = logging.getLogger(__name__)
+
+MAX_CHAIN = 64
+
+Complete = Callable[[Thread, Iterable[State]], Iterator[State]]
+"""Takes a thread and its register states, yields them with more registers."""
+
+
+class ThreadFrames:
+    """Lists a thread's states: where it points, the fixed places of its stack, what a scan finds.
+
+    Args:
+        image: the image
+        reader: reads the frames
+        contexts: reads WoW64 CPU areas
+
+    Attributes:
+        unread: bytes of scanned stacks that are not in the image
+    """
+
+    def __init__(self, image: Image, reader: TrapReader, contexts: TrapContexts) -> None:
+        self._reader = reader
+        self._contexts = contexts
+        self.unread = 0
+        self._stacks = KernelStacks(image, reader.kernel.bounds.kernel_start)
+
+    def of_thread(self, thread: Thread, scan: bool = False) -> Iterator[State]:
+        """Yields the register states of one thread, in the order: chain, top, stack, wow64."""
+        if thread.unusable:
+            yield self._state(thread, THREAD, 0, Reading(None, True), thread.status)
+            return
+        segments = list(self._stacks.segments(thread))
+        taken: List[int] = []
+        user_cs: Optional[int] = None
+        found = (*self._chain(thread, segments, taken), *self._tops(thread, segments, taken))
+        for state in found:
+            if user_cs is None and state.mode == USER:
+                user_cs = state.registers.get("SegCs")
+            yield state
+        if scan:
+            lowest: Dict[int, Segment] = {}
+            for segment in segments:
+                # Of several on the same memory the newest one reaches lowest.
+                lowest.setdefault(segment.base, segment)
+            for segment in lowest.values():
+                yield from self._scan(thread, segment, taken)
+        context = self._contexts.wow64(thread, user_cs)
+        if context is not None:
+            yield context
+
+    def _chain(self, thread: Thread, segments: List[Segment], taken: List[int]) -> Iterator[State]:
+        """Yields KTHREAD.TrapFrame and the frames before it, each of which lies above the one after."""
+        address = thread.trap_frame or 0
+        while address and len(taken) < MAX_CHAIN:
+            segment = _segment_of(segments, address, self._reader.kernel.form.size)
+            if segments and segment is None:
+                outside = status(Word.OUTSIDE_THE_STACK)
+                yield self._state(thread, THREAD, address, Reading(None, True), outside)
+                return
+            held = self._reader.window(address)
+            told = _told(thread, chained=True, newest=not taken)
+            reading = self._reader.read(address, held, False, told, thread.space)
+            yield self._thread_state(thread, THREAD, address, reading, segment)
+            taken.append(address)
+            address = reading.previous
+            if address in taken:
+                return
+
+    def _tops(self, thread: Thread, segments: List[Segment], taken: List[int]) -> Iterator[State]:
+        """Yields what entries from user mode left at the top of each segment."""
+        told = _told(thread)
+        for segment in segments:
+            places = [segment.initial - distance for distance in self._reader.kernel.tops]
+            readings = [
+                (address, self._reader.read(address, self._reader.window(address), True, told, thread.space))
+                for address in places
+                if address >= segment.limit and address not in taken
+            ]
+            for address, reading in readings:
+                if reading.frame is not None and reading.frame.mode == USER:
+                    taken.append(address)
+                    yield self._thread_state(thread, TOP, address, reading, segment)
+            # Every thread with a TEB came from user mode.
+            if thread.teb and len(readings) == len(places) and not any(each.readable for _, each in readings):
+                yield self._thread_state(thread, TOP, *readings[0], segment)
+
+    def _scan(self, thread: Thread, segment: Segment, taken: List[int]) -> Iterator[State]:
+        held = self._reader.stack(segment.limit, segment.base)
+        self.unread += held.missing(segment.limit, segment.base)
+        told = _told(thread)
+        for address in self._reader.scan(held, segment.limit, segment.base, taken):
+            reading = self._reader.read(address, held, True, told, thread.space)
+            yield self._thread_state(thread, STACK, address, reading, segment)
+
+    def _thread_state(
+        self, thread: Thread, origin: str, address: int, reading: Reading, segment: Optional[Segment]
+    ) -> State:
+        broken = None
+        if reading.frame is None:
+            broken = Word.NOT_A_TRAP_FRAME if reading.readable else Word.UNREADABLE
+        dead = segment is not None and not thread.running and address < segment.kernel_stack
+        limits = Word.STACK_LIMITS_UNUSABLE if segment is None else None
+        said = status(Word.STALE if dead else None, limits, broken)
+        return self._state(thread, origin, address, reading, said)
+
+    def _state(
+        self, thread: Thread, origin: str, address: int, reading: Reading, said: Status = NOTHING
+    ) -> State:
+        said = status(thread.status, Word.RUNNING if thread.running else None, said)
+        name = thread.state_name
+        return self._reader.state(thread.space, thread.tid, origin, address, reading, name, said)
+
+
+class TrapStates:
+    """Lists the register states of an image.
+
+    Args:
+        image: the image
+        symbolizer: names for return addresses: they tell which handler a frame is of
+        members: fill `State.members`
+    """
+
+    def __init__(self, image: Image, symbolizer: Symbolizer, members: bool = False) -> None:
+        super().__init__()
+        self._processors = image.part(processors.of)
+        self._kernel_space = image.kernel
+        self._contexts = TrapContexts(image, members)
+        self._reader = TrapReader(TrapKernel(image, symbolizer), members)
+        self._threads = ThreadFrames(image, self._reader, self._contexts)
+
+    @classmethod
+    def list_states(
+        cls,
+        image: Image,
+        symbolizer: Symbolizer,
+        pids: Optional[Collection[int]] = None,
+        offset: Optional[int] = None,
+        tids: Optional[Collection[int]] = None,
+        scan_stacks: bool = False,
+        processors: bool = False,
+        scan_threads: bool = False,
+        members: bool = False,
+        complete: Optional[Complete] = None,
+        only: Optional[Collection[int]] = None,
+    ) -> Iterator[State]:
+        """Yields the register states of threads, then those of processors.
+
+        Args:
+            image: the image
+            symbolizer: names for return addresses: they tell which handler a frame is of
+            pids: the processes wanted, 0 for the stacks of processors; all when None or empty
+            offset: an _EPROCESS that no list holds: only its threads
+            tids: the threads wanted; all when None or empty
+            scan_stacks: look for further frames on the kernel stacks of threads and processors
+            processors: add the contexts that stopped processors saved
+            scan_threads: add the threads that only a pool scan finds
+            members: fill `State.members`
+            complete: adds to a thread's states what walking its kernel stack tells
+            only: the processes wanted, see `AddressSpaces.list_spaces`
+        """
+        finder = cls(image, symbolizer, members)
+        running: Dict[int, Thread] = {}
+        seen: List[int] = []
+        for thread in Threads.list_threads(image, pids, offset, tids, scan_threads, only):
+            if thread.processor is not None:
+                running[thread.processor] = thread
+            states = finder._threads.of_thread(thread, scan_stacks)
+            for state in states if complete is None else complete(thread, states):
+                seen.append(state.address)
+                yield state
+        everything = not tids and offset is None and (not pids or KERNEL_PID in pids)
+        if processors:
+            yield from finder._of_processors(running, everything)
+        if scan_stacks and everything:
+            yield from finder._on_processor_stacks(seen)
+        if finder._threads.unread:
+            vollog.warning(
+                f"{finder._threads.unread:#x} bytes of the kernel stacks are not in the image: "
+                "frames on them were not found"
+            )
+
+    def _of_processors(self, running: Dict[int, Thread], everything: bool) -> Iterator[State]:
+        found = False
+        for processor in self._processors:
+            thread = running.get(processor.number)
+            if thread is None and not everything:
+                continue
+            space, tid = (thread.space, thread.tid) if thread is not None else (self._kernel_space, None)
+            state = self._contexts.processor(processor, space, tid)
+            if state is not None:
+                found = True
+                yield state
+        if not found:
+            vollog.warning(
+                "No processor has saved a context: only a crash or a kernel debugger makes them do so"
+            )
+
+    def _on_processor_stacks(self, seen: Collection[int]) -> Iterator[State]:
+        """Yields the frames on the DPC, ISR and IST stacks that no thread's stack had."""
+        taken = list(seen)
+        tops: Set[int] = set()
+        for processor in self._processors:
+            for stack in processor.stacks:
+                top = self._reader.physical(stack.base - 1) // PAGE_SIZE
+                if top in tops:
+                    vollog.warning(f"CPU {processor.number} claims another stack as its {stack.kind} stack")
+                    continue
+                tops.add(top)
+                held = self._reader.stack(stack.limit, stack.base)
+                # Nothing says how large it is: it ends at the first page that is not there.
+                run = held.run_at(stack.base - 1)
+                for address in self._reader.scan(held, run[0] if run else stack.base, stack.base, taken):
+                    reading = self._reader.read(address, held)
+                    where = f"CPU {processor.number} {stack.kind}"
+                    found = self._reader.state(self._kernel_space, None, STACK, address, reading, "")
+                    yield found._replace(processor=where)
+
+
+def _told(thread: Thread, chained: bool = False, newest: bool = False) -> Facts:
+    """Returns what a thread tells of one of its frames.
+
+    Args:
+        thread: the thread
+        chained: KTHREAD.TrapFrame or a frame before it names the frame
+        newest: KTHREAD.TrapFrame itself does: the number and first argument of a system call are its own
+    """
+    number, argument = thread.system_call_number, thread.first_argument
+    system_call = (number, argument) if newest and number is not None and argument is not None else None
+    return Facts(debug_active=thread.debug_active, chained=chained, system_call=system_call)
+
+
+def _segment_of(segments: List[Segment], address: int, size: int) -> Optional[Segment]:
+    """Returns the segment that holds a frame wholly."""
+    return next((each for each in segments if each.limit <= address <= each.base - size), None)

@@ -1,0 +1,296 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""Reads the trap frames of an image, with the exception frames below them, as its kernel makes them."""
+
+from __future__ import annotations
+
+import logging
+import re
+from typing import FrozenSet, Iterator, List, NamedTuple, Optional, Tuple, Type
+
+from ..memory import bulk
+from ..memory.decode.memo import Memo
+from ..memory.decode.ranges import Extents
+from ..memory.decode.status import NOTHING, Status
+from ..memory.image import AddressSpace, Image
+from ..names.decode.unwindinfo import UnwindDataError
+from ..names.symbolizer import Symbolizer
+from ..process import processors
+from .decode.context import NOT_DISPATCHED, ExceptionFrame, ExceptionFrames
+from .decode.frame import (
+    COLUMNS,
+    EXCEPTION,
+    NO_FACTS,
+    UNSURE,
+    Facts,
+    MemberValue,
+    TrapBounds,
+    TrapForm,
+    TrapFrame,
+)
+from .decode.kinds_x64 import TrapForm64
+from .decode.kinds_x86 import TrapForm86
+from .state import State, register_types
+
+vollog = logging.getLogger(__name__)
+
+_FUNCTION = re.compile(r"nt!(\w+)(?:\+0x[0-9a-f]+)?$")
+_PDB = "pdb"
+_BELOW = 0x200
+"""Bytes below a trap frame that hold an exception frame and the return address below that."""
+
+
+def _form(pointer_size: int) -> Type[TrapForm]:
+    """Returns how trap frames look: what tells them is imported when an image has such."""
+    if pointer_size == 8:
+        return TrapForm64
+    return TrapForm86
+
+
+class TrapKernel:
+    """The kernel of an image, as far as its trap frames go.
+
+    Args:
+        image: the image
+        symbolizer: names for return addresses into the kernel's entry code
+
+    Attributes:
+        image: as given
+        form: how its trap frames look
+        exceptions: how its exception frames look, None where it makes none
+        bounds: the address ranges that the acceptance tests need
+        facts: what holds for all its frames
+    """
+
+    def __init__(self, image: Image, symbolizer: Symbolizer) -> None:
+        self.image = image
+        self._symbolizer = symbolizer
+        self._names = symbolizer.names(image.kernel)
+        self._functions: Memo[int, str] = Memo(self._function)
+        self._stored: Memo[int, Optional[FrozenSet[str]]] = Memo(self._stored_by)
+        self.form = _form(image.pointer_size)(image.types["_KTRAP_FRAME"])
+        types = register_types(image, image.pointer_size)
+        self.tops = self.form.tops(types)
+        exception = image.types.find(self.form.exception_type) if self.form.exception_type else None
+        self.exceptions = None if exception is None else ExceptionFrames(exception, types)
+        linkage = image.symbol("KiServiceLinkage") or 0
+        module = self._names.module_at(image.base)
+        self.bounds = TrapBounds(
+            symbolizer.halves.user_end,
+            symbolizer.halves.kernel_start,
+            (image.base, module.module.end if module is not None else image.base),
+            linkage,
+            frozenset(
+                stack.base
+                for processor in image.part(processors.of)
+                for stack in processor.stacks
+                if stack.kind.startswith(processors.IST)
+            ),
+        )
+        self.facts = Facts(
+            service_linkage=linkage,
+            # In the kernels with the speculation mitigations of 2018.
+            saves_arguments=image.symbol("KiSystemCall64Shadow") is not None,
+            system_call_return=self._system_call_return(),
+            # int 2C became the assertion's in 5.2, which also began to clear Dr7.
+            clears_dr7=image.symbol("KiRaiseAssertion") is not None,
+        )
+
+    def function(self, address: Optional[int]) -> str:
+        """Returns the kernel's function that a return address lies in, empty if the symbols do not say."""
+        return self._functions[address] if address else ""
+
+    def _function(self, address: int) -> str:
+        name = self._names.name(address)
+        found = _FUNCTION.match(name.symbol) if name.source == _PDB else None
+        return found.group(1) if found else ""
+
+    def stored(self, address: int) -> Optional[FrozenSet[str]]:
+        """Returns the registers that an entry stores in its trap frame by its unwind data, None if unknown.
+
+        Args:
+            address: a return address into the entry's code, from right below the frame
+        """
+        return self._stored[address]
+
+    def _stored_by(self, address: int) -> Optional[FrozenSet[str]]:
+        known = self._names.module_at(address) if address else None
+        if known is None or known.module.base != self.image.base or known.image.functions is None:
+            return None
+        table = known.image.functions
+        entry = table.find(address - 1 - known.module.base)
+        try:
+            return None if entry is None else self.form.stored(table.chain(entry))
+        except UnwindDataError:
+            return None
+
+    def code_before(self, address: int, size: int, space: AddressSpace) -> bytes:
+        """Returns the code before an address of a process, empty unless the process cannot have changed it.
+
+        A frame is of a moment that is past: code that the process may write tells nothing of it.
+        """
+        known = self._symbolizer.names(space).module_at(address - size) if address >= size else None
+        if known is None or known.open is None:
+            return b""
+        return known.open().constant(address - size - known.module.base, size) or b""
+
+    def _system_call_return(self) -> int:
+        """Returns KUSER_SHARED_DATA.SystemCallReturn, where sysenter's frames return to."""
+        shared = self.image.types.find("_KUSER_SHARED_DATA")
+        field = None if shared is None else shared.find("SystemCallReturn")
+        if field is None or not self.form.shared_data:
+            return 0
+        memory = self.image.memory(self.image.kernel)
+        return memory.number(self.form.shared_data + field.offset, 4) or 0
+
+
+class Reading(NamedTuple):
+    """A place that may hold a trap frame: `frame` is None if it is paged out or holds none."""
+
+    frame: Optional[TrapFrame]
+    readable: bool
+    previous: int = 0
+    members: Tuple[MemberValue, ...] = ()
+
+
+class TrapReader:
+    """Reads trap frames.
+
+    Args:
+        kernel: what the kernel says about its frames
+        members: list all members of each frame
+    """
+
+    def __init__(self, kernel: TrapKernel, members: bool) -> None:
+        self.kernel = kernel
+        self._memory = kernel.image.memory(kernel.image.kernel)
+        self._members = members
+
+    def window(self, address: int) -> Extents:
+        """Reads what a frame at an address needs."""
+        start = max(address - _BELOW, 0)
+        return self._memory.load(start, address - start + self.kernel.form.size)
+
+    def physical(self, address: int) -> int:
+        """Returns where an address of the kernel lies in the layer below."""
+        return bulk.physical(self.kernel.image.layer, address)
+
+    def stack(self, limit: int, base: int) -> Extents:
+        """Reads what is present of a stack."""
+        return self._memory.load(limit, base - limit)
+
+    def read(
+        self,
+        address: int,
+        held: Extents,
+        strict: bool = True,
+        told: Facts = NO_FACTS,
+        space: Optional[AddressSpace] = None,
+    ) -> Reading:
+        """Reads the frame at an address.
+
+        Args:
+            address: where it should be (canonical)
+            held: the memory around it
+            strict: believe the acceptance tests only, and not the pointer that led here
+            told: what the thread tells of this frame (debug_active, chained, system_call)
+            space: the thread's process, where there is one
+        """
+        form = self.kernel.form
+        view = held.read(address, form.size)
+        if view is None:
+            return Reading(None, False)
+        data = bytes(view)
+        if not (form.accepts(address, data, self.kernel.bounds) if strict else form.plausible(address, data)):
+            return Reading(None, True)
+        handler = self._pointer(held, address - self._memory.pointer_size)
+        facts = self.kernel.facts._replace(
+            handler=self.kernel.function(handler),
+            stored=self.kernel.stored(handler),
+            instruction=self._instruction(data, space),
+            debug_active=told.debug_active,
+            chained=told.chained,
+            system_call=told.system_call,
+        )
+        frame = form.decode(address, data, facts)
+        listed = list(form.listed(frame, data)) if self._members else []
+        built = self._exception_frame(frame, held)
+        if built is not None:
+            frame = _with(frame, built)
+            if self._members:
+                listed += self._nonvolatile(built)
+        return Reading(frame, True, form.previous(frame, data), tuple(listed))
+
+    def scan(self, held: Extents, start: int, end: int, taken: List[int]) -> Iterator[int]:
+        """Yields the frames in a range that share no bytes with those known already."""
+        form = self.kernel.form
+        for address in form.scan(held, start, end, self.kernel.bounds):
+            if form.overlaps(address, taken):
+                if address not in taken:
+                    vollog.info(f"What looks like a trap frame at {address:#x} overlaps another")
+                continue
+            taken.append(address)
+            yield address
+
+    def state(
+        self,
+        space: AddressSpace,
+        tid: Optional[int],
+        origin: str,
+        address: int,
+        reading: Reading,
+        thread_state: str,
+        said: Status = NOTHING,
+    ) -> State:
+        """Makes a register state of what was read at an address."""
+        frame = reading.frame
+        return State(
+            space,
+            tid,
+            origin,
+            address,
+            frame.kind if frame is not None else "",
+            frame.mode if frame is not None else "",
+            frame.registers if frame is not None else {},
+            frame.unsure if frame is not None else (),
+            thread_state,
+            said,
+            reading.members,
+        )
+
+    def _instruction(self, data: bytes, space: Optional[AddressSpace]) -> bytes:
+        """Returns the code before the Rip of a frame from user mode, where its kind depends on that."""
+        form = self.kernel.form
+        if space is None or not space.layer_name or not form.instruction_size or not form.is_user(data):
+            return b""
+        rip = form.number(data, form.only_names.get("Rip", "Rip"))
+        return self.kernel.code_before(rip, form.instruction_size, space)
+
+    def _pointer(self, held: Extents, address: int) -> int:
+        view = held.read(address, self._memory.pointer_size)
+        return 0 if view is None else int.from_bytes(view, "little")
+
+    def _exception_frame(self, frame: TrapFrame, held: Extents) -> Optional[ExceptionFrame]:
+        exceptions = self.kernel.exceptions
+        if exceptions is None or frame.kind != EXCEPTION:
+            return None
+        dispatcher = self.kernel.function(self._pointer(held, exceptions.dispatcher_slot(frame.address)))
+        return exceptions.find(frame.address, frame.registers["Rip"], held, dispatcher)
+
+    def _nonvolatile(self, built: ExceptionFrame) -> Iterator[MemberValue]:
+        assert self.kernel.exceptions is not None
+        structure = self.kernel.exceptions.structure
+        for name, value in built.registers.items():
+            field = structure.field(name)
+            member, why = f"{structure.name}.{name}", NOT_DISPATCHED if built.validity == UNSURE else ""
+            yield MemberValue(member, field.offset, field.size, value, built.validity, why)
+
+
+def _with(frame: TrapFrame, built: ExceptionFrame) -> TrapFrame:
+    """Adds the nonvolatile registers of an exception frame."""
+    registers = dict(frame.registers, **built.registers)
+    unsure = [name for name in frame.unsure if name not in built.registers]
+    if built.validity == UNSURE:
+        unsure += built.registers
+    ordered = tuple(name for name in COLUMNS if name in unsure)
+    return frame._replace(registers=registers, unsure=ordered)
