@@ -30,8 +30,8 @@ CHECKS = (
     "module_mismatch",
     "shadow_stack",
 )
-"""The words of --check: the names of all checks, and of their modules in `findings`. Of findings that are equally
-severe and sure those of an earlier check come first."""
+"""The words of --check: the names of all checks, and of their modules in `findings`. Of findings that are
+equally severe and sure those of an earlier check come first."""
 
 SEVERITIES = ("high", "medium", "low")
 """How much a finding matters, the worst first: the words of --severity."""

@@ -55,7 +55,7 @@ POINTERS = {"x64": 8, "x86": 4}
 @functools.lru_cache(maxsize=None)
 def of(arch: str) -> Layouts:
     """The layouts of a bitness, from our symbol tables."""
-    return Layouts(bare.image(POINTERS[arch]), POINTERS[arch])
+    return Layouts(bare.image(POINTERS[arch]), bare.MACHINES[POINTERS[arch]])
 
 
 def reader_of(regions: Iterable[Tuple[int, bytes]]) -> Reader:

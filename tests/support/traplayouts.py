@@ -11,6 +11,7 @@ from tests.conftest import ROOT
 from tests.forge import isf
 from tests.forge.isf import Isf
 from tests.support import real_trapframes
+from tests.support.bare import MACHINES
 from winstacks.memory.decode.structure import Field, Structure, Structures
 from winstacks.traps.decode.context import ContextForm, ExceptionFrames
 from winstacks.traps.decode.frame import TrapForm
@@ -72,7 +73,7 @@ def ours(arch: str) -> Structures:
 
 def context(arch: str) -> ContextForm:
     """The CONTEXT of a bitness."""
-    return ContextForm(ours(arch)["_CONTEXT"], _POINTER_SIZES[arch])
+    return ContextForm(ours(arch)["_CONTEXT"], MACHINES[_POINTER_SIZES[arch]])
 
 
 def of(table: Isf) -> TrapForm:

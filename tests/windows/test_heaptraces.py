@@ -182,7 +182,7 @@ def test_an_entry_of_no_database_is_laid_out_as_those_of_the_process_database(
     for name in ("BackTrace", "FreeChain"):
         entry["fields"][name]["offset"] += 8
     (folder / "std-6.9-x64.json").write_text(json.dumps(table))
-    monkeypatch.setattr(tables, "_BESIDE", folder)
+    monkeypatch.setattr(tables, "_BESIDE", [folder])
 
     forged = HeapImage("win10-x64", flags=HPA)
     known, stack = forged.entry(1), forged.stack(2)

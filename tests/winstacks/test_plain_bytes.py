@@ -14,6 +14,7 @@ from volatility3.framework.layers import physical
 from tests.forge.code import RBX, RDI, RSI, Routine, module_options
 from tests.forge.module import Spec
 from tests.forge.stacks64 import Stack64
+from winstacks.memory.decode.machine import Machine
 from winstacks.memory.decode.status import Word, says
 from winstacks.memory.image import AddressSpace, Image
 from winstacks.names.symbolizer import Symbolizer
@@ -90,7 +91,7 @@ def opened(memory: Bytes) -> Image:
     context = contexts.Context()
     layer = physical.BufferDataLayer(context, "bytes", "bytes", bytes(memory.data))
     context.layers.add_layer(layer)
-    return Image.of_layer(context, "bytes", 8)
+    return Image.of_layer(context, "bytes", Machine.AMD64)
 
 
 def test_frames_are_named_and_stacks_walked(memory: Bytes) -> None:
@@ -101,7 +102,7 @@ def test_frames_are_named_and_stacks_walked(memory: Bytes) -> None:
     stack.enter(worker, WORK)
     stack.call(worker, WORK, 2)
     image = opened(memory)
-    space = AddressSpace(pid=7, process="app.exe", arch="x64", layer_name="bytes", pointer_size=8, peb=PEB)
+    space = AddressSpace(pid=7, process="app.exe", machine=Machine.AMD64, layer_name="bytes", peb=PEB)
     symbolizer = Symbolizer(image)
     walkers = StackWalkers(image, symbolizer)
     registers = Registers.of(worker + LEAF.rva, stack.sp, {"Rbx": 1, "Rsi": 2, "Rdi": 3})
@@ -121,7 +122,7 @@ def test_frames_are_named_and_stacks_walked(memory: Bytes) -> None:
 
 def test_what_is_not_known_is_said(memory: Bytes, tmp_path: pathlib.Path) -> None:
     image = opened(memory)
-    space = AddressSpace(pid=7, process="app.exe", arch="x64", layer_name="bytes", pointer_size=8, peb=PEB)
+    space = AddressSpace(pid=7, process="app.exe", machine=Machine.AMD64, layer_name="bytes", peb=PEB)
     name = Symbolizer(image).names(space).name(0x280000)
     assert (name.symbol, name.backing) == ("<unmapped>", "unmapped")
     assert says(name.status, Word.VADS_INCOMPLETE)

@@ -10,7 +10,6 @@ from typing import Iterable, Iterator
 
 from volatility3.framework import interfaces
 
-from ..memory import bulk
 from ..memory.decode.status import status
 from ..memory.image import AddressSpace, Image
 from ..process import globalflag
@@ -111,7 +110,7 @@ class StackTraceDb(Command):
     def _dump(self, image: Image, finder: Databases, database: Database, opened: StdDatabase) -> str:
         """Writes RTL_PROCESS_BACKTRACES; returns the name of the file."""
         space = database.space
-        address = bulk.masked(image.layer_of(space), database.address)
+        address = image.machine.masked(database.address)
         name = f"backtraces.{space.pid}.{space.arch}.{address:x}.bin"
         layout = finder.layouts(space).backtraces
         return plugin.write_file(

@@ -13,6 +13,7 @@ from typing import Dict, Iterator, Tuple
 
 from ..flat.decode.schema import USER, WOW64
 from ..flat.stack import FlatStack
+from ..memory.decode.machine import Machine
 from ..memory.decode.ranges import Extents
 from ..stacks.lister import UserStacks
 from ..traps.decode.context import ContextForm, CpuContext
@@ -68,8 +69,9 @@ def _contexts(
     held: Extents, stack: FlatStack, wanted: Dict[int, str], facts: CheckFacts
 ) -> Iterator[Tuple[int, CpuContext, str]]:
     """Yields the address of the first context that begins at one of these functions, and the function."""
-    size = stack.space.pointer_size
-    form = ContextForm(register_types(facts.image, size)["_CONTEXT"], size)
+    machine = stack.space.machine
+    size = machine.pointer_size
+    form = ContextForm(register_types(facts.image, machine)["_CONTEXT"], machine)
     distance, raised = form.fields["Rip"].offset, 0
     for start, data in held.runs:
         for target, function in wanted.items():
@@ -85,7 +87,7 @@ def _contexts(
                 sp = context.registers["Rsp"]
                 if sp % size or facts.vad(stack.space, sp) is None:
                     continue
-                if raised < MAX_RAISED and _raised(held, address, form.size, target, facts, size):
+                if raised < MAX_RAISED and _raised(held, address, form.size, target, facts, machine):
                     raised += 1
                     continue
                 yield address, context, function
@@ -101,9 +103,11 @@ def _places(data: bytes, wanted: bytes, size: int) -> Iterator[int]:
         place = data.find(wanted, place + 1)
 
 
-def _raised(held: Extents, context: int, length: int, target: int, facts: CheckFacts, size: int) -> bool:
+def _raised(
+    held: Extents, context: int, length: int, target: int, facts: CheckFacts, machine: Machine
+) -> bool:
     """Tells whether an EXCEPTION_RECORD of that address lies beside a context."""
-    types = register_types(facts.image, size)
+    types, size = register_types(facts.image, machine), machine.pointer_size
     record = types.need("_EXCEPTION_RECORD64", "_EXCEPTION_RECORD")
     address, code = record.field("ExceptionAddress"), record.field("ExceptionCode")
     for start in (

@@ -12,6 +12,7 @@ from volatility3.framework.layers import intel
 
 from ..memory import bulk
 from ..memory.decode import pagetable
+from ..memory.decode.machine import Machine
 from ..memory.decode.memo import Memo
 from ..memory.image import AddressSpace
 from ..memory.pages import Tables
@@ -113,7 +114,7 @@ class CheckFacts:
 
     def _page(self, key: Tuple[str, int]) -> Optional[Page]:
         layer, address = self.image.context.layers[key[0]], key[1] * pagetable.PAGE_SIZE
-        if not isinstance(layer, intel.Intel) or not bulk.is_canonical(layer, address):
+        if not isinstance(layer, intel.Intel) or not self.image.machine.is_canonical(address):
             return None
         found = Tables(self.image.context, layer).entry(bulk.masked(layer, address))
         if found is None or not pagetable.leads(found[0]):
@@ -144,7 +145,7 @@ class CheckFacts:
 
     def _tables_of(self, space: AddressSpace) -> Optional[functiontables.FunctionTables]:
         """Returns the function tables of a process; None where there are none, on x86 and in the kernel."""
-        if space.kernel or space.pointer_size == 4 or not space.layer_name:
+        if space.kernel or space.machine is Machine.I386 or not space.layer_name:
             return None
         return self._tables[space]
 

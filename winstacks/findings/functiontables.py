@@ -13,6 +13,7 @@ import bisect
 from typing import Callable, List, NamedTuple, Optional, Sequence, Tuple
 
 from ..memory.decode import links, ranges
+from ..memory.decode.machine import Machine
 from ..memory.decode.memory import Memory
 from ..memory.decode.pagetable import PAGE_SIZE
 from ..memory.decode.status import Word, says
@@ -81,7 +82,7 @@ def registered(
     Raises:
         tables.MissingTableError: when our symbol table of user mode is missing
     """
-    table = image.process_types(8)["_DYNAMIC_FUNCTION_TABLE"]
+    table = image.process_types(Machine.AMD64)["_DYNAMIC_FUNCTION_TABLE"]
     low, high = table.field("MinimumAddress"), table.field("MaximumAddress")
     images = [vad.start for vad in vads if vad.image]
     found: List[Tuple[int, int, int]] = []

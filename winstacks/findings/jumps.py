@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import Callable, Optional, Tuple
 
+from ..memory.decode.machine import Machine
+
 ENTRY = 16
 """Bytes of a function's entry that a jump may have taken the place of: no form of it has more."""
 
@@ -17,32 +19,33 @@ _MAX_HOPS = 4
 Read = Callable[[int, int], Optional[bytes]]
 
 
-def led(read: Read, address: int, pointer_size: int) -> Optional[int]:
+def led(read: Read, address: int, machine: Machine) -> Optional[int]:
     """Returns where jumps at an address lead to, None if there is none.
 
     Args:
         read: (address, length) -> bytes, None if any of them is missing
         address: of the first jump
-        pointer_size: 4 or 8
+        machine: that of the code
     """
-    way = hops(read, address, pointer_size)
+    way = hops(read, address, machine)
     return way[-1] if way else None
 
 
-def hops(read: Read, address: int, pointer_size: int) -> Tuple[int, ...]:
+def hops(read: Read, address: int, machine: Machine) -> Tuple[int, ...]:
     """Returns where each of the jumps that follow each other leads to; the arguments are those of `led`."""
     way: Tuple[int, ...] = ()
     for _ in range(_MAX_HOPS):
-        target = _jump(read, address, pointer_size)
+        target = _jump(read, address, machine)
         if target is None:
             break
         way, address = (*way, target), target
     return way
 
 
-def _jump(read: Read, at: int, pointer_size: int) -> Optional[int]:
+def _jump(read: Read, at: int, machine: Machine) -> Optional[int]:
     """Returns where one jump leads to, None if there is none or its target cannot be read."""
-    wide, limit = pointer_size == 8, (1 << 8 * pointer_size) - 1
+    pointer_size = machine.pointer_size
+    wide, limit = machine is Machine.AMD64, (1 << 8 * pointer_size) - 1
     code = next(filter(None, (read(at, size) for size in range(ENTRY, 1, -1))), b"").ljust(ENTRY, b"\xcc")
     if code[0] == 0xEB:
         return at + 2 + int.from_bytes(code[1:2], "little", signed=True) & limit

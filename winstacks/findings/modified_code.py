@@ -120,7 +120,7 @@ def _explained(space: AddressSpace, entry: int, changed: Ranges, facts: CheckFac
         return HIGH, NONE_KNOWN
     # The first byte of a jump may be that which was there before.
     target = next(
-        filter(None, (led(_reader(space, facts), at, space.pointer_size) for at in (entry, first))), None
+        filter(None, (led(_reader(space, facts), at, space.machine) for at in (entry, first))), None
     )
     if target is None:
         return HIGH, NONE_KNOWN

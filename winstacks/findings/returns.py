@@ -8,6 +8,7 @@ import functools
 from typing import Iterator, NamedTuple, Optional, Tuple
 
 from ..flat.stack import FlatStack
+from ..memory.decode.machine import Machine
 from ..memory.decode.status import Word, says
 from ..memory.image import AddressSpace
 from ..names.places import IMAGE
@@ -49,7 +50,7 @@ def returned(stack: FlatStack, check: str, facts: CheckFacts) -> Iterator[Return
         check: for which: `facts.left_out` says what could not be compared
         facts: of the image
     """
-    if stack.space.pointer_size != 8 or not stack.walked:
+    if stack.space.machine is not Machine.AMD64 or not stack.walked:
         return
     # Of these doubts nothing tells at which frame they begin.
     doubted = says(stack.status, Word.CODE_UNREADABLE, Word.CODE_AND_UNWIND_DATA_DIFFER)

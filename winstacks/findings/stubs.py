@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from typing import Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
+from ..memory.decode.machine import Machine
 from ..memory.image import AddressSpace, Image
 from ..names.symbolizer import KnownModule, SpaceNames
 from ..names.usermodules import vad_at
@@ -138,7 +139,7 @@ class PatchedStubs:
                 continue
             kept = numbers[place]
             skipped = 0 if kept is None else _LOADED
-            way = hops(self._memory.read, base + rva + skipped, 8)
+            way = hops(self._memory.read, base + rva + skipped, Machine.AMD64)
             number = _between(numbers, place) if kept is None else kept
             if way and number is not None:
                 yield number, _Patched(f"{known.module.name}!{name}", way)

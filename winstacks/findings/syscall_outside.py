@@ -12,6 +12,7 @@ from typing import Iterator, Mapping, Optional, Tuple
 
 from ..flat.decode.schema import TRAP, USER
 from ..flat.stack import FlatStack
+from ..memory.decode.machine import Machine
 from ..memory.decode.status import Word, says
 from ..memory.image import AddressSpace
 from ..names.places import IMAGE
@@ -56,7 +57,7 @@ def find(stack: FlatStack, facts: CheckFacts) -> Iterator[Finding]:
     entry, thread, place = stack.entry, stack.thread, next(places(stack), None)
     if entry is None or thread is None or place is None or place.number or place.how != TRAP:
         return
-    if entry.kind != SYSCALL or stack.space.pointer_size != 8 or _left(thread, entry):
+    if entry.kind != SYSCALL or stack.space.machine is not Machine.AMD64 or _left(thread, entry):
         return
     code = _code_before(stack.space, place.address, facts)
     if code is None:
@@ -159,7 +160,7 @@ def _bytes(code: bytes) -> str:
 
 def unchecked(facts: CheckFacts) -> Iterator[str]:
     """Yields that the frames of system calls do not tell where they were made, where that is so."""
-    if facts.image.pointer_size == 4:
+    if facts.image.machine is Machine.I386:
         yield "with a kernel of 32 bits the frame of a system call does not tell which code made it"
 
 

@@ -13,6 +13,7 @@ from typing import Iterator, Optional, Tuple
 
 from ..flat.decode.schema import KERNEL, THREAD_KINDS, USER, WOW64
 from ..flat.stack import FlatStack
+from ..memory.decode.machine import Machine
 from ..memory.decode.pagetable import PAGE_SIZE
 from ..names.decode.rules import MODULE, NEAREST
 from ..names.places import IMAGE
@@ -114,7 +115,7 @@ def _explained(stack: FlatStack, thread: Thread, facts: CheckFacts) -> Optional[
         runtimes = facts.runtimes(stack.space)
         if runtimes or _is_go(stack, facts):
             return LOW, f"{', '.join(runtimes) or 'Go'}: a runtime that switches stacks"
-    return (LOW, _NARROW_CHAIN) if stack.space.pointer_size == 4 else (MEDIUM, NONE_KNOWN)
+    return (LOW, _NARROW_CHAIN) if stack.space.machine is Machine.I386 else (MEDIUM, NONE_KNOWN)
 
 
 def _zeros(stack: FlatStack, facts: CheckFacts) -> bool:
@@ -126,8 +127,7 @@ def _zeros(stack: FlatStack, facts: CheckFacts) -> bool:
 
 def _has_fibers(stack: FlatStack, thread: Thread, facts: CheckFacts) -> bool:
     """Tells whether a thread was made a fiber, or may have been."""
-    size = thread.space.pointer_size
-    teb = facts.image.process_types(size).find("_TEB")
+    teb = facts.image.process_types(thread.space.machine).find("_TEB")
     field = None if teb is None else teb.find("HasFiberData")
     if field is None or not thread.teb:
         return False

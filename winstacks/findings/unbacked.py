@@ -8,6 +8,7 @@ from typing import Iterator, Optional, Tuple
 
 from ..flat.decode.schema import THREAD_KINDS, TRAP
 from ..flat.stack import FlatStack
+from ..memory.decode.machine import Machine
 from ..memory.image import AddressSpace
 from .facts import CheckFacts
 from .finding import CERTAIN, HIGH, LIKELY, LOW, NONE_KNOWN, POSSIBLE, Check, Finding, of_place, places
@@ -41,7 +42,11 @@ def find(stack: FlatStack, facts: CheckFacts) -> Iterator[Finding]:
 
 def _copied(space: AddressSpace, address: int, facts: CheckFacts) -> Optional[str]:
     """Returns what explains a thread that made a system call by a copy of a stub, or None."""
-    code = None if space.pointer_size != 8 else facts.image.memory(space).read(address - LONGEST, LONGEST)
+    code = (
+        None
+        if space.machine is not Machine.AMD64
+        else facts.image.memory(space).read(address - LONGEST, LONGEST)
+    )
     number = None if code is None else number_before(code)
     if code is None or number is None:
         return None

@@ -12,6 +12,7 @@ from typing import Iterator, List, Tuple
 
 from ..flat.decode.schema import TRAP, USER, WOW64
 from ..flat.stack import FlatStack
+from ..memory.decode.machine import Machine
 from ..memory.image import AddressSpace
 from ..names.decode.rules import NEAREST
 from ..stacks.decode.frames import FRAME_POINTER
@@ -108,7 +109,9 @@ def _called(
         evidence += f"; {facts.memory(stack.space, dispatcher.address)}"
     else:
         return
-    if stack.space.pointer_size == 4 and any(each.how == FRAME_POINTER for each in (*inner, dispatcher)):
+    if stack.space.machine is Machine.I386 and any(
+        each.how == FRAME_POINTER for each in (*inner, dispatcher)
+    ):
         severity, innocent = LOW, _CHAIN if innocent in (_JUMP, NONE_KNOWN) else f"{_CHAIN}; {innocent}"
     yield of_place(stack, dispatcher, severity, LIKELY, evidence, innocent, stack.trace_id)
 
@@ -122,7 +125,7 @@ def _is_in(place: FramePlace, functions: Tuple[str, ...]) -> bool:
 def _has_names(space: AddressSpace, facts: CheckFacts) -> bool:
     """Tells whether there are symbols of a process's ntdll."""
     names = facts.names(space)
-    ntdll = None if names.process is None else names.process.ntdlls.get(space.pointer_size)
+    ntdll = None if names.process is None else names.process.ntdlls.get(space.machine)
     known = None if ntdll is None else names.module_at(ntdll.base)
     return known is not None and known.image.symbols is not None
 

@@ -22,9 +22,6 @@ from ..memory.image import AddressSpace, Image
 from ..process.processlist import MAX_PROCESSORS
 from .decode.schema import BOOT_TIME, INTERRUPT_TIME, PRODUCTS
 
-_SHARED_DATA = {8: 0xFFFFF78000000000, 4: 0xFFDF0000}
-"""KI_USER_SHARED_DATA of ntddk.h by pointer size, the same in every version."""
-
 _TIMES = {"InterruptTime": 0x08, "SystemTime": 0x14, "TimeZoneBias": 0x20}
 """Where ntddk.h has these KSYSTEM_TIMEs in it, in every version and bitness. ImageId is made of two of them:
 without symbols, or with those of another build, it has to be the same."""
@@ -178,7 +175,7 @@ class _SharedData:
         self.torn: List[str] = []
         self._structure = image.types.find("_KUSER_SHARED_DATA")
         self._memory = image.memory(image.kernel)
-        self._address = _SHARED_DATA[image.pointer_size]
+        self._address = image.machine.shared_data
 
     def number(self, path: str) -> Optional[int]:
         """Returns a member, None if the structure has none or it cannot be read."""

@@ -15,7 +15,6 @@ import datetime
 import json
 from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
 
-from ..memory import bulk
 from ..memory.decode.memo import Memo
 from ..memory.decode.status import Status, Word, status, text
 from ..memory.decode.text import moment
@@ -136,7 +135,7 @@ class FlatTables:
     def _process(self, eprocess: int) -> Tuple[Optional[int], _Time]:
         """Returns what ProcessOffset and ProcessCreateTime say of a process."""
         created = create_time(self._image, eprocess)
-        offset = bulk.masked(self._image.layer, eprocess) if eprocess else None
+        offset = self._image.machine.masked(eprocess) if eprocess else None
         return offset, None if created is None else moment(created)
 
 

@@ -21,7 +21,6 @@ from typing import Collection, Iterator, NamedTuple, Optional
 from ..handles.lister import HandleLister
 from ..heaps.lister import Heaps
 from ..locks.lister import LockLister
-from ..memory import bulk
 from ..memory.decode.status import Word, status
 from ..memory.image import KERNEL_PID, AddressSpace
 from ..names.symbolizer import Symbolizer
@@ -244,7 +243,7 @@ def started(
     image = symbolizer.image
     for process in () if tids else processes(image, pids, offset):
         space = process.space
-        address = bulk.masked(image.layer, space.eprocess)
+        address = image.machine.masked(space.eprocess)
         said = f"Process started: PID {space.pid} {space.process}, _EPROCESS {address:#x}"
         yield Started(said, create_time(image, space.eprocess))
     stacks = ThreadStacks(symbolizer, FlatFrames(symbolizer), StackLister(image, symbolizer))

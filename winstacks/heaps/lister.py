@@ -19,10 +19,11 @@ import logging
 from typing import Dict, Iterator, List, Optional, Sequence, Tuple
 
 from ..memory import pages, tables
+from ..memory.decode.machine import Machine
 from ..memory.decode.memory import Memory, Range, join
 from ..memory.decode.status import NOTHING, Said, Status, Word, says, status
 from ..memory.decode.structure import MissingMemberError, Structures
-from ..memory.image import ARCHES, AddressSpace, Image
+from ..memory.image import AddressSpace, Image
 from ..process import globalflag
 from ..process.decode import globalflags
 from ..process.vads import Vads
@@ -60,24 +61,24 @@ class HeapSpace:
         self.repeated = repeated
 
 
-def load_types(image: Image, pointer_size: int) -> HeapTypes:
-    """Returns the structures of the heaps of a bitness: the kernel's where it has that bitness, then ours.
+def load_types(image: Image, machine: Machine) -> HeapTypes:
+    """Returns the structures of the heaps of a machine: the kernel's where it is that machine's, then ours.
 
     Args:
         image: the image
-        pointer_size: of the half of a process: 4 or 8
+        machine: that of the half of a process
 
     Raises:
         tables.MissingTableError: when one of our symbol tables is missing
     """
-    arch = ARCHES[pointer_size]
-    kernel = image.types if pointer_size == image.pointer_size else None
+    arch = machine.arch
+    kernel = image.types if machine is image.machine else None
     ours = [image.our_types(f"heap-{name}-{arch}") for name in tables.generations("heap", arch)]
     segment = image.our_types(f"heap-segment-{arch}")
     return HeapTypes(
-        nt_types(kernel, ours, pointer_size),
+        nt_types(kernel, ours, machine.pointer_size),
         PageHeapTypes(image.our_types(f"heap-page-{arch}")),
-        _segment_types(Structures.chain([kernel, segment]) if kernel else segment, pointer_size),
+        _segment_types(Structures.chain([kernel, segment]) if kernel else segment, machine.pointer_size),
     )
 
 
@@ -133,7 +134,7 @@ def _read_list(image: Image, space: AddressSpace) -> Tuple[Optional[int], Option
     """Returns NumberOfHeaps, ProcessHeaps and ProcessHeap of a PEB; None for what is not present."""
     if not space.peb:
         return None, None, None
-    memory, peb = image.memory(space), image.process_types(space.pointer_size)["_PEB"]
+    memory, peb = image.memory(space), image.process_types(space.machine)["_PEB"]
     fields = [peb.field(name) for name in ("NumberOfHeaps", "ProcessHeaps", "ProcessHeap")]
     number, array, default = (memory.member(space.peb, each) for each in fields)
     return number, array, default
@@ -169,7 +170,7 @@ class Heaps:
         super().__init__()
         self._image = image
         self._databases = databases
-        self._types: Dict[int, HeapTypes] = {}
+        self._types: Dict[Machine, HeapTypes] = {}
 
     def read(self, space: AddressSpace, keep: bool = False) -> Optional[Contents]:
         """Reads the heaps of one half of a process.
@@ -233,9 +234,9 @@ class Heaps:
         return contents._replace(status=status(contents.status, said, incomplete))
 
     def _types_of(self, space: AddressSpace) -> HeapTypes:
-        if space.pointer_size not in self._types:
-            self._types[space.pointer_size] = load_types(self._image, space.pointer_size)
-        return self._types[space.pointer_size]
+        if space.machine not in self._types:
+            self._types[space.machine] = load_types(self._image, space.machine)
+        return self._types[space.machine]
 
     def _flagged(self, space: AddressSpace) -> bool:
         """Tells whether NtGlobalFlag says that heaps may remember, or cannot be read."""

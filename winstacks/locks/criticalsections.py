@@ -13,7 +13,6 @@ import logging
 import struct
 from typing import Dict, Iterator, List, NamedTuple, Optional, Set
 
-from ..memory.bulk import is_canonical
 from ..memory.decode import links
 from ..memory.decode.status import NOTHING, Said, Word, status
 from ..memory.image import AddressSpace, Image
@@ -85,7 +84,7 @@ class SectionMemory:
     """
 
     def __init__(self, image: Image, space: AddressSpace) -> None:
-        memory, types = image.memory(space), image.process_types(space.pointer_size)
+        memory, types = image.memory(space), image.process_types(space.machine)
         # The kernel's symbols describe the native form; the 32-bit one changed in the same version, Vista.
         debug = image.types.find("_RTL_CRITICAL_SECTION_DEBUG")
         has_high = debug is not None and debug.has("CreatorBackTraceIndexHigh")
@@ -290,8 +289,7 @@ class CriticalSections:
         for link in walk.before if found.is_head else (found.link, *walk.before):
             yield from self._node(space, link, found, ntdll, memory, altered)
         if walk.gap is not None:
-            layer = self._image.layer_of(space)
-            sound = [link for link in walk.gap.lost if is_canonical(layer, link)]
+            sound = [link for link in walk.gap.lost if space.machine.is_canonical(link)]
             for link in sound:
                 yield _lost(space, link, memory)
             if not (walk.gap.exact and sound):

@@ -85,7 +85,7 @@ def _nodes(image: Image, data: bytes, at: int, low: int) -> Iterator[Tuple[int, 
     memory, size = image.memory(image.kernel), image.pointer_size
     for direction, start, other in ((0, at - size, at - size), (1, at, at + size)):
         neighbour = int.from_bytes(data[other : other + size], "little") if other >= 0 else 0
-        ends = memory.links(neighbour) if bulk.is_canonical(image.layer, neighbour) else None
+        ends = memory.links(neighbour) if image.machine.is_canonical(neighbour) else None
         node = ends[1 - direction] if ends is not None else None
         if node is not None and _place(image, node) == low + start:
             yield node, direction
@@ -167,7 +167,7 @@ class Resources:
         if gap.forward.reason == links.HEAD:
             yield LockGap(space, status(Word.LIST_HEAD_UNREADABLE))
             return
-        canonical = [bulk.is_canonical(self._image.layer, link) for link in gap.lost]
+        canonical = [self._image.machine.is_canonical(link) for link in gap.lost]
         for link, sound in zip(gap.lost, canonical):
             said = status(Word.UNREADABLE, None if sound else Word.NOT_CANONICAL)
             yield Lock(space, link - self._layout.links, lock.RESOURCE, status=said)
@@ -199,7 +199,7 @@ class Resources:
         if not fast and not said:
             said = _count_differs(resource, owners)
             held = None if says(said, Word.CONTRADICTED) else held
-        is_address = eresource.is_address(resource.creator_back_trace_index, self._layout.pointer_size)
+        is_address = eresource.is_address(resource.creator_back_trace_index, self._image.machine)
         first = owners[0] if owners else None
         exclusive = first if first and first.kind == lock.EXCLUSIVE else None
         return Lock(

@@ -3,7 +3,8 @@
 """Bulk reads through Volatility's layers.
 
 Volatility addresses a 64-bit layer by the low 48 bits; Windows stores canonical (sign-extended) addresses.
-All modules of this package use canonical addresses; this module converts between the two forms.
+All modules of this package use canonical addresses (`decode/machine` has both forms); this module gives a
+layer the form that it takes.
 """
 
 from __future__ import annotations
@@ -12,9 +13,10 @@ import io
 from typing import Callable, Dict, Iterable, Iterator, Optional, Tuple
 
 from volatility3.framework import exceptions, interfaces
-from volatility3.framework.layers import linear
+from volatility3.framework.layers import intel, linear
 
 from . import pages
+from .decode.machine import Machine, UnsupportedMachineError
 from .decode.memo import Memo
 from .decode.pagetable import PAGE_SIZE
 from .decode.ranges import Claims, Extents
@@ -32,27 +34,26 @@ the page is all zeros. Windows maps a page so often only where it combined pages
 map other pages often, to make a small image look huge."""
 
 
-def masked(layer: interfaces.layers.DataLayerInterface, address: int) -> int:
-    """Returns the form of an address that Volatility's layers and columns use."""
-    return address & layer.address_mask
+def machine_of(layer: interfaces.layers.DataLayerInterface) -> Machine:
+    """Returns the machine whose page tables a layer reads.
 
-
-def canonical(layer: interfaces.layers.DataLayerInterface, address: int) -> int:
-    """Returns the form of an address that Windows stores: sign-extended to the register's width.
-
-    The address may be canonical already, which the layer's own `canonicalize` does not allow. The addresses
-    of a layer without registers, such as a file, are returned as they are.
+    Raises:
+        UnsupportedMachineError: the layer is of no machine that is supported
     """
-    address &= layer.address_mask
-    width = 1 << getattr(layer, "bits_per_register", 0)
-    if layer.address_mask + 1 < width and address > layer.address_mask >> 1:
-        return address | (width - 1) ^ layer.address_mask
-    return address
+    if not isinstance(layer, intel.Intel):
+        kind = layer.metadata.get("architecture", "unknown")
+        raise UnsupportedMachineError(
+            f"This is the memory of a machine of type {kind}: only x64 and x86 can be read"
+        )
+    return Machine.AMD64 if layer.bits_per_register == 64 else Machine.I386
 
 
-def is_canonical(layer: interfaces.layers.DataLayerInterface, address: int) -> bool:
-    """Tells whether a stored pointer is one that the processor would accept."""
-    return canonical(layer, address) == address
+def masked(layer: interfaces.layers.DataLayerInterface, address: int) -> int:
+    """Returns the form of an address that a layer takes.
+
+    Volatility's layers of page tables take the low bits of an address; the others take it as it is.
+    """
+    return address & layer.address_mask if isinstance(layer, intel.Intel) else address
 
 
 def physical(layer: interfaces.layers.DataLayerInterface, address: int) -> int:
@@ -120,7 +121,7 @@ def read_extents(
     layer = context.layers[layer_name]
     first = masked(layer, start)
     length = max(min(length, layer.maximum_address + 1 - first), 0)
-    base = canonical(layer, start) - first
+    base = machine_of(layer).canonical(first) - first if isinstance(layer, intel.Intel) else 0
     if 0 < length <= PAGE_SIZE - first % PAGE_SIZE and mapping is pages.mapping:
         data = _within_a_page(context, layer, first, length, tables)
         if data is not None:

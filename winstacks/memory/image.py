@@ -20,6 +20,7 @@ from volatility3.framework import constants, interfaces
 from volatility3.framework.layers import intel
 
 from . import bulk, pages, tables
+from .decode.machine import Machine
 from .decode.memory import WINDOW, Memory, Range, Reader, Windows
 from .decode.pagetable import PAGE_SIZE
 from .decode.ranges import Extents
@@ -28,9 +29,6 @@ from .decode.structure import Structures
 
 KERNEL_PID = 0
 KERNEL_PROCESS = "nt"
-
-ARCHES = {8: "x64", 4: "x86"}
-"""What the column Arch says, by pointer size."""
 
 
 class AddressSpace(NamedTuple):
@@ -41,9 +39,8 @@ class AddressSpace(NamedTuple):
     Attributes:
         pid: 0 for the kernel
         process: the name of its image
-        arch: `x64` or `x86`, as the column Arch has it
+        machine: the machine whose code runs in it
         layer_name: the layer through which it is read; empty if its page tables cannot be read
-        pointer_size: 4 or 8
         wow64: the 32-bit half of a 64-bit process
         kernel: the kernel's own space
         eprocess: address of its _EPROCESS, 0 where none is known
@@ -54,15 +51,24 @@ class AddressSpace(NamedTuple):
 
     pid: int
     process: str
-    arch: str
+    machine: Machine
     layer_name: str
-    pointer_size: int
     wow64: bool = False
     kernel: bool = False
     eprocess: int = 0
     peb: int = 0
     status: Status = NOTHING
     remark: Status = NOTHING
+
+    @property
+    def arch(self) -> str:
+        """`x64` or `x86`, as the column Arch has it."""
+        return self.machine.arch
+
+    @property
+    def pointer_size(self) -> int:
+        """Bytes of a pointer: 4 or 8."""
+        return self.machine.pointer_size
 
 
 Part = TypeVar("Part")
@@ -83,8 +89,9 @@ class Image:
         context: the context
         config_path: as given
         layer: the layer through which the kernel is read
-        pointer_size: bytes of a pointer of the kernel: 4 or 8
-        arch: the kernel's bitness as the column Arch has it
+        machine: the machine; of a process of another bitness its space says so
+        pointer_size: bytes of a pointer of the machine: 4 or 8
+        arch: the machine as the column Arch has it
         table_name: the kernel's symbol table, empty without a kernel
         base: canonical address of the kernel, 0 without one
         types: the structures of the kernel's symbol table
@@ -104,17 +111,17 @@ class Image:
         layer = context.layers[module.layer_name]
         self._kernel_module_name = kernel_module_name
         self._module: Optional[interfaces.context.ModuleInterface] = module
-        self._init(context, config_path, layer, 8 if layer.bits_per_register == 64 else 4)
+        self._init(context, config_path, layer, bulk.machine_of(layer))
         self.table_name = str(module.symbol_table_name)
         self.types = tables.of_table(context, self.table_name)
-        self.base = bulk.canonical(layer, module.offset)
+        self.base = self.machine.canonical(module.offset)
 
     @classmethod
     def of_layer(
         cls,
         context: interfaces.context.ContextInterface,
         layer_name: str,
-        pointer_size: int,
+        machine: Machine,
         config_path: str = "plugins",
     ) -> Image:
         """Returns an image without a kernel.
@@ -122,13 +129,13 @@ class Image:
         Args:
             context: the context that holds the layer
             layer_name: a layer whose addresses are those of a process
-            pointer_size: of the processor's native mode: 4 or 8
+            machine: the machine of the process, or that of its 64-bit half
             config_path: where the configuration of our symbol tables goes
         """
         image = cls.__new__(cls)
         image._kernel_module_name = ""
         image._module = None
-        image._init(context, config_path, context.layers[layer_name], pointer_size)
+        image._init(context, config_path, context.layers[layer_name], machine)
         return image
 
     def _init(
@@ -136,22 +143,22 @@ class Image:
         context: interfaces.context.ContextInterface,
         config_path: str,
         layer: interfaces.layers.DataLayerInterface,
-        pointer_size: int,
+        machine: Machine,
     ) -> None:
         self.context = context
         self.config_path = config_path
         self.layer = layer
-        self.pointer_size = pointer_size
-        self.arch = ARCHES[pointer_size]
+        self.machine = machine
+        self.pointer_size = machine.pointer_size
+        self.arch = machine.arch
         self.table_name = ""
         self.base = 0
         self.types = tables.of_table(context, "")
         self.kernel = AddressSpace(
             pid=KERNEL_PID,
             process=KERNEL_PROCESS,
-            arch=self.arch,
+            machine=machine,
             layer_name=str(layer.name),
-            pointer_size=pointer_size,
             kernel=True,
         )
         self._windows: Dict[str, Windows] = {}
@@ -206,8 +213,8 @@ class Image:
         """
         return self._once(("ours", name), functools.partial(_our_types, name=name))
 
-    def process_types(self, pointer_size: int) -> Structures:
-        """Returns the structures of user mode of a bitness.
+    def process_types(self, machine: Machine) -> Structures:
+        """Returns the structures of user mode of a machine.
 
         In the kernel's own bitness each structure comes from the kernel's symbols, and from our table
         `process-<arch>` if these lack it. In the other bitness all come from our table.
@@ -216,8 +223,8 @@ class Image:
             tables.MissingTableError: when our table is nowhere. In the kernel's own bitness it is raised
                 later: when a structure is asked for that the kernel's symbols lack
         """
-        make = functools.partial(_process_types, pointer_size=pointer_size)
-        return self._once(("process", pointer_size), make)
+        make = functools.partial(_process_types, machine=machine)
+        return self._once(("process", machine), make)
 
     def layer_of(self, space: AddressSpace) -> interfaces.layers.DataLayerInterface:
         """Returns the layer of an address space: the kernel's if a process has no readable page tables."""
@@ -310,9 +317,9 @@ def _our_types(image: Image, name: str) -> Structures:
     return tables.of_table(image.context, tables.load(image.context, image.config_path, name))
 
 
-def _process_types(image: Image, pointer_size: int) -> Structures:
-    ours = f"process-{ARCHES[pointer_size]}"
-    if pointer_size != image.pointer_size:
+def _process_types(image: Image, machine: Machine) -> Structures:
+    ours = f"process-{machine.arch}"
+    if machine is not image.machine:
         return image.our_types(ours)
     # The kernel's symbols have nearly all of these structures. Our table is loaded when they lack one.
     return Structures(lambda name: image.types.find(name) or image.our_types(ours).find(name))

@@ -120,7 +120,7 @@ class KernelModules:
 
     def _size_at(self, base: int) -> Optional[int]:
         """Returns SizeOfImage of the image at an address: 0 if no image is there, None if unreadable."""
-        if not bulk.is_canonical(self._image.layer, base):
+        if not self._image.machine.is_canonical(base):
             return 0
         memory = self._image.memory(self._image.kernel)
         try:

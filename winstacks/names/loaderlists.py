@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from typing import Dict, List, NamedTuple, Optional, Set, Tuple
 
+from ..memory.decode.machine import Machine
 from ..memory.decode.memo import Memo
 from ..memory.decode.memory import Memory
 from ..memory.decode.structure import Structures
@@ -55,8 +56,8 @@ class LoaderLists:
 
     def __init__(self, image: Image) -> None:
         self._image = image
-        self._forms: Memo[int, _Form] = Memo(lambda size: _Form(image.process_types(size)))
-        self._last: Dict[int, Tuple[Tuple[str, int], LoaderList]] = {}
+        self._forms: Memo[Machine, _Form] = Memo(lambda machine: _Form(image.process_types(machine)))
+        self._last: Dict[Machine, Tuple[Tuple[str, int], LoaderList]] = {}
 
     def of_process(self, space: AddressSpace) -> LoaderList:
         """Reads the lists of a process or of its 32-bit half through its PEB; no PEB, no lists."""
@@ -64,13 +65,13 @@ class LoaderLists:
             return [], False
         # Names, ntdll and databases of one process are looked for one after the other.
         key = space.layer_name, space.peb
-        known = self._last.get(space.pointer_size)
+        known = self._last.get(space.machine)
         if known is None or known[0] != key:
-            known = self._last[space.pointer_size] = key, self._read(space)
+            known = self._last[space.machine] = key, self._read(space)
         return known[1]
 
     def _read(self, space: AddressSpace) -> LoaderList:
-        form, memory = self._forms[space.pointer_size], self._image.memory(space)
+        form, memory = self._forms[space.machine], self._image.memory(space)
         ldr = memory.pointer(space.peb + form.ldr)
         if not ldr:
             return [], False
@@ -81,7 +82,7 @@ class LoaderLists:
         head = self._image.symbol("PsLoadedModuleList")
         if head is None:
             return [], False
-        form = self._forms[self._image.pointer_size]
+        form = self._forms[self._image.machine]
         _, links = form.orders[0]
         return _read(self._image.memory(self._image.kernel), form, [(head, links)])
 
@@ -92,7 +93,7 @@ class LoaderLists:
             space: the kernel or the half of a process whose entry it is
             entry: as `of_process` or `of_kernel` returned it
         """
-        form, memory = self._forms[space.pointer_size], self._image.memory(space)
+        form, memory = self._forms[space.machine], self._image.memory(space)
         stamp = form.stamp
         if space.kernel:
             own = self._image.types.find("_KLDR_DATA_TABLE_ENTRY")

@@ -113,4 +113,4 @@ class Ntdlls:
             machine = pe.read_headers(reader.read).machine
         except pe.HeaderError:
             return True
-        return (machine == pe.MACHINE_AMD64) == (space.pointer_size == 8)
+        return machine == space.machine.number

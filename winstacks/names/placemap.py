@@ -9,6 +9,7 @@ import logging
 from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from ..memory.decode import ranges
+from ..memory.decode.machine import Machine
 from ..memory.decode.status import Word, status
 from ..memory.image import AddressSpace, Image
 from ..process.vads import Vad
@@ -119,10 +120,10 @@ class PlaceMap:
         if not known.vads_whole:
             current.append((0, self.halves.user_end, Unsure(VADS_INCOMPLETE)))
         gone: List[Unloaded] = []
-        for pointer_size, ntdll in known.ntdlls.items():
+        for machine, ntdll in known.ntdlls.items():
             reader = self._reader(layer_name, ntdll, known.vads)
             index = places[ntdll.base].prepare()
-            gone += self._unloaded.find(reader, pointer_size, index, self.halves.user_end)
+            gone += self._unloaded.find(reader, machine, index, self.halves.user_end)
         return _with_unloaded(ranges.flatten(current), gone), known
 
     def fill(self, spans: Sequence[Span], kernel: bool) -> Tuple[List[int], List[AnyPlace]]:
@@ -157,7 +158,7 @@ class PlaceMap:
 
 
 def _find_halves(image: Image) -> Halves:
-    if image.pointer_size == 8:
+    if image.machine is Machine.AMD64:
         return WIDE_HALVES
     if not image.base:
         # How much of the 4 GB the kernel has is not known, so all of it counts as the process's half.

@@ -8,9 +8,10 @@ import logging
 from typing import Iterator, List, NamedTuple, Tuple
 
 from ..memory import tables
+from ..memory.decode.machine import Machine
 from ..memory.decode.memo import Memo
 from ..memory.decode.memory import Memory
-from ..memory.image import ARCHES, Image
+from ..memory.image import Image
 from .decode import pe, unloadevents
 from .decode.unloadevents import EventLayout, UnloadEvent
 from .decode.unwindinfo import Bytes
@@ -59,7 +60,7 @@ def drivers(image: Image, kernel_start: int) -> Tuple[List[Unloaded], bool]:
                 "no list of them is left"
             )
         return [], whole
-    driver = image.process_types(image.pointer_size)["_UNLOADED_DRIVERS"]
+    driver = image.process_types(image.machine)["_UNLOADED_DRIVERS"]
     name = driver.offset("Name")
     values = driver.reader("StartAddress", "EndAddress", "CurrentTime")
     found: List[Tuple[int, Unloaded]] = []
@@ -80,34 +81,34 @@ class UnloadedDlls:
 
     def __init__(self, image: Image) -> None:
         self._image = image
-        self._layouts: Memo[int, List[EventLayout]] = Memo(self._read_layouts)
+        self._layouts: Memo[Machine, List[EventLayout]] = Memo(self._read_layouts)
 
     def find(
-        self, reader: ImageReader, pointer_size: int, index: ModuleIndex, user_end: int
+        self, reader: ImageReader, machine: Machine, index: ModuleIndex, user_end: int
     ) -> List[Unloaded]:
         """Returns the DLLs that a process remembers having unloaded, the latest first.
 
         Args:
             reader: an ntdll of the process
-            pointer_size: bytes of a pointer of this ntdll: 4 or 8
+            machine: the machine of this ntdll
             index: the module index of this ntdll
             user_end: the first address above the user's half
 
         Raises:
             tables.MissingTableError: when our symbol tables are missing
         """
-        layouts = self._layouts[pointer_size]
-        memory = self._image.memory_of(reader.layer_name, pointer_size)
+        layouts = self._layouts[machine]
+        memory = self._image.memory_of(reader.layer_name, machine.pointer_size)
         events = self._ring(reader, layouts, index, user_end)
         events += _ring_ex(memory, reader.base, layouts, index, user_end)
         events.sort(key=lambda event: event.sequence, reverse=True)
         unique = dict.fromkeys(Unloaded(event.base, event.base + event.size, event.name) for event in events)
         return list(unique)
 
-    def _read_layouts(self, pointer_size: int) -> List[EventLayout]:
+    def _read_layouts(self, machine: Machine) -> List[EventLayout]:
         """Returns the layouts of the events, the newest first."""
-        arch = ARCHES[pointer_size]
-        names = [f"unload-{version}-{arch}" for version in tables.generations("unload", arch)]
+        versions = tables.generations("unload", machine.arch)
+        names = [f"unload-{version}-{machine.arch}" for version in versions]
         return [EventLayout(self._image.our_types(name)["_RTL_UNLOAD_EVENT_TRACE"]) for name in names]
 
     def _ring(

@@ -8,6 +8,7 @@ import bisect
 from typing import Dict, List, NamedTuple, Optional, Sequence, Set, Tuple
 
 from ..memory.decode import text
+from ..memory.decode.machine import Machine
 from ..memory.decode.pagetable import PAGE_SIZE
 from ..memory.decode.status import NOTHING, Said, Status, Word, status
 from ..memory.image import AddressSpace, Image
@@ -31,14 +32,14 @@ class ProcessModules(NamedTuple):
         modules: the modules
         vads: the VADs
         vads_whole: whether the whole tree of these could be read
-        ntdlls: the ntdll modules, by pointer size
+        ntdlls: the ntdll modules, by machine
         entries: the loader's entry of each module that has one, and the half in whose lists it is, by base
     """
 
     modules: List[Module]
     vads: List[Vad]
     vads_whole: bool
-    ntdlls: Dict[int, Module]
+    ntdlls: Dict[Machine, Module]
     entries: Dict[int, Tuple[AddressSpace, LoaderEntry]]
 
 
@@ -68,7 +69,7 @@ class UserModules:
         vads, vads_whole = self._vads.list_vads(halves[0])
         vads = sorted(vad for vad in vads if vad.start < vad.end <= user_end)
         found: Dict[int, Module] = {}
-        ntdlls: Dict[int, Module] = {}
+        ntdlls: Dict[Machine, Module] = {}
         known: Dict[int, Tuple[AddressSpace, LoaderEntry]] = {}
         lists_whole = True
         for half in halves:
@@ -89,7 +90,7 @@ class UserModules:
                 module = found.setdefault(entry.base, _module(entry.base, size, name, said))
                 known.setdefault(entry.base, (half, entry))
                 if module.name.lower() == "ntdll":
-                    ntdlls.setdefault(half.pointer_size, module)
+                    ntdlls.setdefault(half.machine, module)
         if not lists_whole:
             for module in self._unlisted(vads):
                 found.setdefault(module.base, module)

@@ -8,6 +8,7 @@ from typing import Dict, Iterator, NamedTuple, Optional, Set, Tuple, Union
 
 from ..memory import bulk
 from ..memory.decode import text
+from ..memory.decode.machine import Machine
 from ..memory.decode.memory import WINDOW, Memory, Windows
 from ..memory.decode.status import NOTHING, Said, Status, Word, status
 from ..memory.decode.structure import MissingMemberError
@@ -106,6 +107,7 @@ class _Refs:
 
     def __init__(self, image: Image, stacks: Optional[int]) -> None:
         self._pointer_size = image.pointer_size
+        self._wide = image.machine is Machine.AMD64
         self._memory = Memory(Windows(image.reader(image.kernel.layer_name), WINDOW), image.pointer_size)
         self._decoder = RefDecoder(image.types)
         self._objects = image.part(Objects)
@@ -231,7 +233,7 @@ class _Refs:
     def _strays(self, bucket: int, thing: ObjectInfo, info: RefInfo) -> bool:
         """Tells whether an object is not in the chain of its address; known for 64-bit kernels only."""
         body_offset = thing.body - info.object_header
-        return self._pointer_size == 8 and objecttrace.bucket_of(info.object_header, body_offset) != bucket
+        return self._wide and objecttrace.bucket_of(info.object_header, body_offset) != bucket
 
 
 class _Stacks:

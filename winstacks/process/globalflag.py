@@ -29,5 +29,5 @@ def read(image: Image, space: AddressSpace) -> Optional[int]:
         return None if address is None else image.memory(space).number(address, _SIZE)
     if not (space.peb and space.layer_name):
         return None
-    offset = image.process_types(space.pointer_size)["_PEB"].offset("NtGlobalFlag")
+    offset = image.process_types(space.machine)["_PEB"].offset("NtGlobalFlag")
     return image.memory(space).number(space.peb + offset, _SIZE)

@@ -18,7 +18,7 @@ from typing import Iterator, List, NamedTuple, Optional, Tuple
 
 from ..memory.decode.status import Word
 from ..memory.decode.structure import Structure
-from ..memory.image import ARCHES, Image
+from ..memory.image import Image
 from .threads import Thread
 
 MAX_SEGMENTS = 32
@@ -96,7 +96,7 @@ class KernelStacks:
         thread = image.types.find("_KTHREAD")
         self._chained = thread is not None and thread.has("CallbackStack")
         frame = image.types.find("_KEXCEPTION_FRAME")
-        ours = image.our_types(f"context-{ARCHES[image.pointer_size]}").find("_KCALLOUT_FRAME")
+        ours = image.our_types(f"context-{image.arch}").find("_KCALLOUT_FRAME")
         self._frame: Optional[Structure] = frame or ours
 
     def segments(self, thread: Thread) -> Iterator[Segment]:

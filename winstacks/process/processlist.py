@@ -296,13 +296,13 @@ def _virtual(image: Image, found: interfaces.objects.ObjectInterface) -> Optiona
     """
     layer = image.layer
     if found.vol.layer_name == layer.name:
-        return bulk.canonical(layer, int(found.vol.offset))
+        return image.machine.canonical(int(found.vol.offset))
     try:
-        head = bulk.canonical(layer, int(found.ThreadListHead.Flink))
+        head = image.machine.canonical(int(found.ThreadListHead.Flink))
         own = head - image.types["_EPROCESS"].offset("ThreadListHead")
         if bulk.physical(layer, own) == found.vol.offset:
             return own
         made = psscan.PsScan.virtual_process_from_physical(image.context, image.kernel_module_name, found)
     except exceptions.InvalidAddressException:
         return None
-    return None if made is None else bulk.canonical(layer, int(made.vol.offset))
+    return None if made is None else image.machine.canonical(int(made.vol.offset))

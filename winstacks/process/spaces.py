@@ -14,9 +14,10 @@ from volatility3.plugins.windows import psscan
 
 from ..memory import bulk
 from ..memory.decode import text
+from ..memory.decode.machine import Machine
 from ..memory.decode.memo import Memo
 from ..memory.decode.status import NOTHING, Said, Status, Word, status
-from ..memory.image import ARCHES, KERNEL_PID, AddressSpace, Image
+from ..memory.image import KERNEL_PID, AddressSpace, Image
 from .processlist import ListedProcess, ProcessList
 
 __all__ = ["KERNEL_PID", "AddressSpace", "AddressSpaces"]
@@ -37,8 +38,6 @@ _NARROW_END = 1 << 32
 
 class AddressSpaces:
     """Lists the address spaces of a Windows image."""
-
-    _version = (2, 1, 0)
 
     @classmethod
     def list_spaces(
@@ -91,7 +90,7 @@ class AddressSpaces:
         layer = image.layer
         size = image.types["_EPROCESS"].size
         if layer.is_valid(bulk.masked(layer, offset), size):
-            return bulk.canonical(layer, offset)
+            return image.machine.canonical(offset)
         below = layer.config["memory_layer"]
         if not image.context.layers[below].is_valid(offset, size):
             vollog.warning(f"There is no _EPROCESS at {offset:#x}, virtual or physical")
@@ -107,7 +106,7 @@ class AddressSpaces:
         if found is None:
             vollog.warning(f"The physical offset {offset:#x} leads to no _EPROCESS")
             return None
-        return bulk.canonical(layer, int(found.vol.offset))
+        return image.machine.canonical(int(found.vol.offset))
 
     @classmethod
     def _process_spaces(
@@ -115,7 +114,7 @@ class AddressSpaces:
     ) -> Iterator[AddressSpace]:
         """Yields the native space of a process and, if it is a WoW64 process, its 32-bit half."""
         name = text.cell(utility.array_to_string(eprocess.ImageFileName))
-        address = bulk.canonical(image.layer, int(eprocess.vol.offset))
+        address = image.machine.canonical(int(eprocess.vol.offset))
         said = NOTHING
         try:
             layer_name = cls._process_layer(image, eprocess)
@@ -127,16 +126,15 @@ class AddressSpaces:
         native = AddressSpace(
             pid=pid,
             process=name,
-            arch=image.arch,
+            machine=image.machine,
             layer_name=layer_name,
-            pointer_size=image.pointer_size,
             eprocess=address,
             peb=int(eprocess.Peb),
             status=said,
             remark=remark,
         )
         half: Optional[AddressSpace] = None
-        if image.pointer_size == 8:
+        if image.machine is Machine.AMD64:
             known, peb = bool(eprocess.get_is_wow64()), 0
             told = image.part(PageTableRoots).peb32(address, layer_name, pid, known) if layer_name else None
             if known:
@@ -148,7 +146,7 @@ class AddressSpaces:
                 doubt = status(native.remark, Said(Word.CONTRADICTED, members=("WoW64Process",)))
                 native, peb = native._replace(remark=doubt), told or peb
             if known or peb:
-                half = native._replace(arch=ARCHES[4], pointer_size=4, wow64=True, peb=peb, status=said)
+                half = native._replace(machine=Machine.I386, wow64=True, peb=peb, status=said)
         yield native
         if half is not None:
             yield half
@@ -310,7 +308,10 @@ class PageTableRoots:
         for teb in self._tebs(eprocess):
             narrow = user.member(teb, first)
             if narrow and narrow < _NARROW_END:
-                types, half = self._image.process_types(4)["_TEB"], self._image.memory_of(layer_name, 4)
+                types, half = (
+                    self._image.process_types(Machine.I386)["_TEB"],
+                    self._image.memory_of(layer_name, 4),
+                )
                 same = half.member(narrow, types.field("NtTib.Self")) == narrow
                 same = same and half.member(narrow, types.field("ClientId.UniqueProcess")) == pid
                 return half.member(narrow, types.field("ProcessEnvironmentBlock")) if same else None

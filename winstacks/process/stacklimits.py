@@ -21,7 +21,6 @@ MAX_STACK = 1 << 18
 FEW_THREADS = 64
 """As many as are asked how far InitialStack is below StackBase, which is the same for all."""
 
-_KERNEL_START = {8: 0xFFFF800000000000, 4: 0x80000000}
 
 Values = Dict[str, Optional[int]]
 """Members of a thread: stack_base, stack_limit, initial_stack and kernel_stack among them."""
@@ -37,7 +36,8 @@ class StackLimits:
     def __init__(self, image: Image) -> None:
         self._image = image
         self._layer = image.layer
-        self._start = _KERNEL_START[image.pointer_size]
+        self._start = image.machine.kernel_start
+        self._machine = image.machine
 
     def restore(self, values: Values) -> List[str]:
         """Replaces the borders that contradict the others.
@@ -92,7 +92,7 @@ class StackLimits:
         return self._start <= limit < base <= limit + MAX_STACK
 
     def _mapped(self, address: int) -> bool:
-        known = self._start <= address and bulk.is_canonical(self._layer, address)
+        known = self._start <= address and self._machine.is_canonical(address)
         return known and bool(self._layer.is_valid(bulk.masked(self._layer, address)))
 
     def _end(self, address: int) -> int:

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from typing import Dict, NamedTuple, Optional
 
-from ..memory import bulk
 from ..memory.decode import text
 from ..memory.decode.status import NOTHING, Said, Status, Word, status
 from ..memory.image import Image
@@ -43,7 +42,7 @@ class ThreadIds:
 
     def __init__(self, image: Image) -> None:
         thread, process = image.types.find("_ETHREAD"), image.types.find("_EPROCESS")
-        self._layer = image.layer
+        self._machine = image.machine
         self._memory = image.memory(image.kernel)
         self._type = None if thread is None else thread.find("Tcb.Header.Type")
         self._tid = None if thread is None else thread.find("Cid.UniqueThread")
@@ -73,7 +72,7 @@ class ThreadIds:
         process = None if self._process is None else self._memory.member(ethread, self._process)
         if not process:
             return ThreadOwner(tid, pid, None)
-        eprocess = bulk.canonical(self._layer, process)
+        eprocess = self._machine.canonical(process)
         known = self._process_id(eprocess)
         if known is None or pid is None or known == pid:
             return ThreadOwner(tid, pid, self._process_name(eprocess))

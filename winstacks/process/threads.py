@@ -19,7 +19,6 @@ from __future__ import annotations
 import logging
 from typing import Collection, Dict, Iterator, List, NamedTuple, Optional, Set, Tuple
 
-from ..memory import bulk
 from ..memory.decode import links
 from ..memory.decode.ranges import Extents
 from ..memory.decode.status import NOTHING, Said, Status, Word, says, status
@@ -395,4 +394,4 @@ class Threads:
         data = held.read(start + field.offset, field.size)
         if data is None:
             return 0
-        return bulk.canonical(self._image.layer, field.of(data, -field.offset))
+        return self._image.machine.canonical(field.of(data, -field.offset))

@@ -50,7 +50,7 @@ def scan(image: Image, known: Collection[int]) -> Iterator[Found]:
         if address is None:
             yield name, offset, 0
         else:
-            yield str(layer.name), address, bulk.canonical(layer, address)
+            yield str(layer.name), address, image.machine.canonical(address)
 
 
 def _found(image: Image) -> Iterator[interfaces.objects.ObjectInterface]:

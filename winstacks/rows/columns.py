@@ -21,7 +21,7 @@ from ..traps.decode.frame import COLUMNS as REGISTERS
 Hex = format_hints.Hex
 
 ADDRESS = "address"
-"""The form of a column that joins with the columns of Volatility: an address, masked to the layer."""
+"""The form of a column that joins with the columns of Volatility: an address as Volatility masks it."""
 REGISTER = "register"
 """The form of a column with the value of a register, bit for bit as it was saved."""
 PLAIN = ""

@@ -11,7 +11,6 @@ from volatility3.framework import exceptions, interfaces
 from ..findings.finding import Check
 from ..findings.registry import Outcome, check_named
 from ..flat.imagefacts import identity
-from ..memory import bulk
 from ..memory.decode.status import Word, status, text
 from ..memory.image import Image
 from ..options import CHECKS, SEVERITIES
@@ -77,7 +76,7 @@ def counted(evidence: str, stacks: int) -> str:
 
 
 def _address(image: Image, address: Optional[int]) -> object:
-    return NOT_APPLICABLE if address is None else Hex(bulk.masked(image.layer, address))
+    return NOT_APPLICABLE if address is None else Hex(image.machine.masked(address))
 
 
 def chosen(

@@ -22,10 +22,9 @@ from typing import (
     Union,
 )
 
-from volatility3.framework import interfaces
-
 from ..flat.decode.schema import STACK_SEPARATOR
 from ..flat.frames import FlatFrame
+from ..memory.decode.machine import Machine
 from ..memory.decode.memo import Memo
 from ..memory.decode.status import Word, says, text
 from ..memory.image import AddressSpace
@@ -168,12 +167,12 @@ class StackCells:
     """Makes the cells of the stacks of one address space. Each address is named and judged once.
 
     Args:
-        layer: the layer whose form of addresses the column Address shows
+        machine: the machine whose form of addresses the column Address shows
         names: the names of the address space to which the stacks belong
     """
 
-    def __init__(self, layer: interfaces.layers.DataLayerInterface, names: SpaceNames) -> None:
-        self._mask = layer.address_mask
+    def __init__(self, machine: Machine, names: SpaceNames) -> None:
+        self._mask = machine.address_mask
         self._names = names
         self._frames = Memo(self._frame)
         self._exact: Memo[int, FrameCells] = Memo(self._interrupted)
@@ -260,7 +259,7 @@ class SpaceStacks:
         return self._kept(self._symbolizer.names(space))
 
     def _made(self, names: SpaceNames) -> StackCells:
-        return StackCells(self._symbolizer.image.layer, names)
+        return StackCells(self._symbolizer.image.machine, names)
 
 
 def unbacked(frames: Collection[FrameCells]) -> object:

@@ -8,7 +8,6 @@ from typing import Iterable, Iterator, List, Optional, Tuple
 
 from ..handles.lister import ActingSpaces
 from ..handles.rings import HandleEvent
-from ..memory import bulk
 from ..memory.decode.status import Word, says, text
 from ..memory.image import AddressSpace, Image
 from ..names.symbolizer import Symbolizer
@@ -118,4 +117,4 @@ class ObjectRows:
 def _object(image: Image, thing: Optional[ObjectInfo]) -> Tuple[object, object, object]:
     if thing is None:
         return NOT_APPLICABLE, NOT_APPLICABLE, NOT_APPLICABLE
-    return Hex(bulk.masked(image.layer, thing.body)), given(thing.type), given(thing.name)
+    return Hex(image.machine.masked(thing.body)), given(thing.type), given(thing.name)

@@ -10,7 +10,6 @@ from ..heaps.decode.block import UNKNOWN_SIZE, Block, Group
 from ..heaps.decode.contents import HeapOwner
 from ..heaps.decode.trace import BlockTrace
 from ..heaps.decode.umdh import UNKNOWN, Change, Total
-from ..memory import bulk
 from ..memory.decode.status import Status, Word, says, status, text
 from ..memory.image import AddressSpace, Image
 from .columns import BRIEF, PLUGINS, Hex
@@ -38,7 +37,7 @@ class HeapRows:
 
     def __init__(self, image: Image, space: AddressSpace, stacks: StackCells, fold: bool = False) -> None:
         self._fold = fold
-        self._layer = image.layer_of(space)
+        self._machine = image.machine
         self._stacks = stacks
         self._space = (space.pid, space.process, space.arch)
         self._unread = GRID.maker(*_SPACE, "Status")
@@ -144,7 +143,7 @@ class HeapRows:
         return (*self._space, heap, index, entry)
 
     def _hex(self, address: int) -> object:
-        return Hex(bulk.masked(self._layer, address))
+        return Hex(self._machine.masked(address))
 
 
 def _growth(change: Optional[Change]) -> Tuple[object, object]:

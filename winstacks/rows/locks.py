@@ -8,7 +8,6 @@ from typing import Iterator, List, Optional
 
 from ..locks import lock
 from ..locks.lock import Lock, LockGap, LockOwner
-from ..memory import bulk
 from ..memory.decode.status import Word, says, text
 from ..memory.image import AddressSpace, Image
 from ..process.threadids import ThreadOwner
@@ -37,7 +36,7 @@ class LockRows:
 
     def __init__(self, image: Image, space: AddressSpace, stacks: StackCells, fold: bool = False) -> None:
         self._fold = fold
-        self._layer = image.layer_of(space)
+        self._machine = image.machine
         self._stacks = stacks
         self._space = (space.pid, space.process, space.arch)
         self._gap = GRID.maker(*_SPACE, "Status")
@@ -99,7 +98,7 @@ class LockRows:
         return (*self._space, self._address(address), each.type, index)
 
     def _address(self, address: Optional[int]) -> object:
-        return UNREADABLE if address is None else Hex(bulk.masked(self._layer, address))
+        return UNREADABLE if address is None else Hex(self._machine.masked(address))
 
 
 def _owner(owner: Optional[ThreadOwner], absent: object) -> Cells:

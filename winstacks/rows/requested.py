@@ -12,8 +12,9 @@ from typing import Callable, Dict, Iterator, List, Set
 
 from volatility3.framework import exceptions, interfaces
 
-from ..memory import tables
-from ..memory.image import ARCHES, Image
+from ..memory import bulk, tables
+from ..memory.decode.machine import UnsupportedMachineError, machines_of
+from ..memory.image import Image
 from ..names.symbolizer import Symbolizer
 from ..process.processlist import ProcessList
 from ..process.spaces import AddressSpaces
@@ -34,17 +35,23 @@ def check(plugin: interfaces.plugins.PluginInterface) -> None:
 def check_tables(plugin: interfaces.plugins.PluginInterface) -> None:
     """Raises RenderException, of which Volatility prints the text, when one of our tables is missing."""
     module = plugin.context.modules[plugin.config["kernel"]]
-    wide = plugin.context.layers[module.layer_name].bits_per_register == 64
     try:
-        for pointer_size in (8, 4) if wide else (4,):
-            tables.check(ARCHES[pointer_size])
-    except tables.MissingTableError as error:
+        for machine in machines_of(bulk.machine_of(plugin.context.layers[module.layer_name])):
+            tables.check(machine.arch)
+    except (tables.MissingTableError, UnsupportedMachineError) as error:
         raise exceptions.RenderException(str(error)) from error
 
 
 def image(plugin: interfaces.plugins.PluginInterface) -> Image:
-    """Returns the image that a plugin runs on."""
-    made = Image(plugin.context, plugin.config["kernel"], plugin.config_path)
+    """Returns the image that a plugin runs on.
+
+    Raises:
+        RenderException: its machine is not supported
+    """
+    try:
+        made = Image(plugin.context, plugin.config["kernel"], plugin.config_path)
+    except UnsupportedMachineError as error:
+        raise exceptions.RenderException(str(error)) from error
     if plugin.config.get("scan_processes", False) or plugin.config.get("scan", False):
         made.part(ProcessList).scan()
     return made

@@ -65,7 +65,7 @@ class CallStackRows:
         fold: bool = False,
     ) -> None:
         self._fold = fold
-        self._layer = symbolizer.image.layer
+        self._machine = symbolizer.image.machine
         self._stacks = SpaceStacks(symbolizer)
         self._skip = max(frames_to_skip, 0)
         self._count = frames_to_capture
@@ -117,7 +117,7 @@ class CallStackRows:
     def frame_rows(self, shown: Shown) -> Iterator[Row]:
         """Yields the rows of a stack's frames, innermost first."""
         pid, process, tid, arch, part = self._key(shown.stack)
-        made, mask = self._frame, self._layer.address_mask
+        made, mask = self._frame, self._machine.address_mask
         for number, frame, cells in () if self._fold else shown.frames:
             where, symbol, source, backing, said = cells.cells
             if not frame.sure and cells.name is not None:

@@ -7,7 +7,6 @@ from __future__ import annotations
 import itertools
 from typing import Iterable, Iterator, List, Optional
 
-from ..memory import bulk
 from ..memory.decode.status import Status, Word, status, text
 from ..memory.image import AddressSpace, Image
 from ..process.decode import globalflags
@@ -44,8 +43,8 @@ class TraceRows:
     """
 
     def __init__(self, image: Image, database: Database, stacks: StackCells) -> None:
-        layer, space = image.layer_of(database.space), database.space
-        self._mask = layer.address_mask
+        space = database.space
+        self._mask = image.machine.address_mask
         self._stacks = stacks
         self._no_count = NOT_APPLICABLE if database.kind == HEAPLOG else UNREADABLE
         self._key: Cells = (space.pid, space.process, space.arch, self._hex(database.address))
@@ -173,7 +172,7 @@ class FlagRows:
             each.space.process,
             each.space.arch,
             each.kind,
-            Hex(bulk.masked(self._image.layer_of(each.space), each.address)),
+            Hex(self._image.machine.masked(each.address)),
             each.located_by,
             each.layout or UNPARSABLE,
             text(status(each.status, None if opened is None else opened.status)),

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import List, Optional
 
-from ..memory import bulk
+from ..memory.decode.machine import Machine
 from ..memory.decode.status import Word, says, status, text
 from ..names.symbolizer import Symbolizer
 from ..traps.decode.frame import COLUMNS as REGISTERS
@@ -87,7 +87,7 @@ class TrapRows:
     """
 
     def __init__(self, symbolizer: Symbolizer) -> None:
-        self._layer = symbolizer.image.layer
+        self._machine = symbolizer.image.machine
         self._stacks = SpaceStacks(symbolizer)
         self._row = GRID.maker(
             *(*_STATE, "TrapKind", "Mode", "Symbol", "Source", "Backing", "Unsure", "NotSaved", "Status"),
@@ -103,7 +103,7 @@ class TrapRows:
         not_saved = (name for name, cell in zip(REGISTERS, registers) if cell is NOT_AVAILABLE)
         context = state.origin in (PROCESSOR, WOW64)
         said = status(
-            None if bulk.is_canonical(self._layer, state.address) else Word.NOT_CANONICAL,
+            None if self._machine.is_canonical(state.address) else Word.NOT_CANONICAL,
             state.status,
             None if frame is None or frame.name is None else frame.name.status,
         )
@@ -135,7 +135,7 @@ class TrapRows:
             tid,
             state.arch,
             state.origin,
-            Hex(bulk.masked(self._layer, state.address)) if state.address else NOT_APPLICABLE,
+            Hex(self._machine.masked(state.address)) if state.address else NOT_APPLICABLE,
         )
 
     def _frame(self, state: State) -> Optional[FrameCells]:
@@ -153,7 +153,7 @@ def _absent(state: State) -> object:
 def _register(state: State, name: str, absent: object) -> object:
     value = state.registers.get(name)
     if value is None:
-        return NOT_APPLICABLE if state.space.pointer_size == 4 and name in _ONLY_64 else absent
+        return NOT_APPLICABLE if state.space.machine is Machine.I386 and name in _ONLY_64 else absent
     return value if name in _SMALL else Hex(value)
 
 

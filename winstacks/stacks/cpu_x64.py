@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from typing import Optional, Sequence
 
+from ..memory.decode.machine import Machine
 from ..memory.decode.structure import Structure
 from ..memory.image import Image
 from ..process.kernelstacks import Segment
@@ -19,7 +20,7 @@ from .decode.walk_x64 import Walker64
 class Cpu64(Cpu[Registers]):
     """x64."""
 
-    pointer_size = 8
+    machine = Machine.AMD64
     tells_registers = True
 
     def __init__(self, image: Image) -> None:

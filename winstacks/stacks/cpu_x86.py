@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from typing import Optional, Sequence
 
+from ..memory.decode.machine import Machine
 from ..process.kernelstacks import Segment
 from ..traps.state import State
 from .cpus import Cpu, Scene, Traps, WalkStart
@@ -19,7 +20,7 @@ _MOST_PUSHED = 0x40
 class Cpu86(Cpu[Registers32]):
     """x86, and the 32-bit mode of x64."""
 
-    pointer_size = 4
+    machine = Machine.I386
 
     def walker(self, scene: Scene, traps: Traps) -> Walker32:
         """Returns what walks stacks in an address space."""
@@ -50,9 +51,9 @@ class Cpu86(Cpu[Registers32]):
 
         That pushes Ebp first, and a few words more until KernelStack is what it is.
         """
-        low = segments[0].kernel_stack
-        for slot in range(low + self.pointer_size, low + _MOST_PUSHED, self.pointer_size):
-            address, bp = (scene.memory.pointer(place) for place in (slot, slot - self.pointer_size))
+        low, size = segments[0].kernel_stack, self.machine.pointer_size
+        for slot in range(low + size, low + _MOST_PUSHED, size):
+            address, bp = (scene.memory.pointer(place) for place in (slot, slot - size))
             if address and callee and callee in scene.functions.targets(address):
-                return WalkStart(self, Registers32(address, slot + self.pointer_size, bp, exact=False), False)
+                return WalkStart(self, Registers32(address, slot + size, bp, exact=False), False)
         return None

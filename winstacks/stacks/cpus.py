@@ -2,7 +2,7 @@
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
 """What differs between the processors: where a walk begins, and what walks.
 
-Each processor is a package, `cpu_x64` and `cpu_x86`, imported when an image has it.
+Each processor is a module, `cpu_x64` and `cpu_x86`.
 
 KSWITCH_FRAME is in no public symbols. Source of its layout, which is in our tables: SwapContext of 2003 SP2
 x64, XP SP3 and 2003 SP2 x86; published listings of 14393 x64 agree.
@@ -13,6 +13,7 @@ from __future__ import annotations
 import abc
 from typing import Dict, Generic, List, Mapping, Optional, Sequence, Tuple, TypeVar, Union
 
+from ..memory.decode.machine import Machine
 from ..memory.decode.memory import Memory
 from ..memory.decode.structure import Structure
 from ..memory.image import Image
@@ -108,13 +109,13 @@ class Cpu(abc.ABC, Generic[R]):
         image: the image
     """
 
-    pointer_size = 0
+    machine: Machine
 
     tells_registers = False
     """Whether a walk tells more of a frame's registers than where it is."""
 
     def __init__(self, image: Image) -> None:
-        self.types = register_types(image, self.pointer_size)
+        self.types = register_types(image, self.machine)
         self._switch: Structure = self.types["_KSWITCH_FRAME"]
 
     @abc.abstractmethod

@@ -66,7 +66,7 @@ class KernelWalks:
         self._frames = ThreadFrames(image, TrapReader(self._kernel, False), self._contexts)
         self._stacks = KernelStacks(image, self._kernel.bounds.kernel_start)
         self.walkers = StackWalkers(image, symbolizer)
-        self._cpu = self.walkers.cpus.of(image.pointer_size)
+        self._cpu = self.walkers.cpus.of(image.machine)
         self._callee = image.symbol("KiCallUserMode") or 0
         self._saved = self._cpu.saved(self._kernel.form.structure)
         self.tells_registers = self._cpu.tells_registers

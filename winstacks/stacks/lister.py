@@ -192,7 +192,7 @@ class StackLister:
             border: where the walk up the kernel's stack came out
             traps: the trap frames that callbacks have kept, which are not on this stack
         """
-        start = None if state is None else self._walkers.cpus.of(space.pointer_size).start(state)
+        start = None if state is None else self._walkers.cpus.of(space.machine).start(state)
         if state is None or start is None:
             why = status(None if state is None else state.status) or status(Word.NO_SAVED_REGISTERS)
             return CallStack(thread, part, space, (), status(thread.status, why))
@@ -235,14 +235,14 @@ class UserStacks:
         distance = int.from_bytes(data or b"", "little", signed=True)
         if distance:
             return teb + distance
-        tib = self._image.process_types(memory.pointer_size)["_NT_TIB"]
+        tib = self._image.process_types(thread.space.machine)["_NT_TIB"]
         return memory.pointer(teb + tib.offset("ExceptionList")) or 0
 
     def _limits(self, space: AddressSpace, teb: int) -> List[Range]:
         if not teb or not space.layer_name:
             return []
         memory = self._image.memory(space)
-        tib = self._image.process_types(space.pointer_size)["_NT_TIB"]
+        tib = self._image.process_types(space.machine)["_NT_TIB"]
         high, low = (memory.pointer(teb + tib.offset(name)) for name in ("StackBase", "StackLimit"))
         # No stack begins at 0.
         return [(low, high)] if low and high else []

@@ -4,12 +4,13 @@
 
 from __future__ import annotations
 
-from typing import Dict, List, Optional, Sequence, Tuple, Union
+from typing import Callable, Dict, List, Optional, Sequence, Tuple, Union
 
 from volatility3.framework import exceptions
 from volatility3.framework.layers import intel
 
 from ..memory import bulk, pages
+from ..memory.decode.machine import Machine
 from ..memory.decode.memory import Memory
 from ..memory.decode.status import Word
 from ..memory.image import AddressSpace, Image
@@ -26,6 +27,8 @@ from .decode.frames import CodeImage, StackWalk
 
 AnyCpu = Union[Cpu64, Cpu86]
 
+_CPUS: Dict[Machine, Callable[[Image], AnyCpu]] = {Machine.AMD64: Cpu64, Machine.I386: Cpu86}
+
 MAX_SCENES = 4
 """Address spaces whose modules are kept: threads come process by process."""
 
@@ -36,26 +39,21 @@ _NTDLL = "ntdll"
 
 
 class Cpus:
-    """The processors of an image by pointer size, each made when it is met: `image.part(Cpus)`."""
+    """The processors of an image, each made when its machine is met: `image.part(Cpus)`."""
 
     def __init__(self, image: Image) -> None:
         self._image = image
-        self._made: Dict[int, AnyCpu] = {}
+        self._made: Dict[Machine, AnyCpu] = {}
 
-    def of(self, pointer_size: int) -> AnyCpu:
-        """Returns the processor (or its mode) that has pointers of a size.
+    def of(self, machine: Machine) -> AnyCpu:
+        """Returns the processor, or its mode, of a machine.
 
         Raises:
             tables.MissingTableError: when our table of its structures is missing
         """
-        if pointer_size not in self._made:
-            self._made[pointer_size] = self._make(pointer_size)
-        return self._made[pointer_size]
-
-    def _make(self, pointer_size: int) -> AnyCpu:
-        if pointer_size == 8:
-            return Cpu64(self._image)
-        return Cpu86(self._image)
+        if machine not in self._made:
+            self._made[machine] = _CPUS[machine](self._image)
+        return self._made[machine]
 
 
 class StackWalkers:
@@ -97,12 +95,12 @@ class StackWalkers:
             stacks: limits of the stacks, empty if they are not known
             traps: trap frames that lie on the stacks (see `Traps`)
         """
-        cpu = self.cpus.of(space.pointer_size)
+        cpu = self.cpus.of(space.machine)
         return cpu.walker(self._scene(space), traps).search(sp, reason, stacks)
 
     def called_out(self, space: AddressSpace, segments: Sequence[Segment], callee: int) -> Optional[AnyStart]:
         """Returns where a callback to user mode will return to in the kernel; see `Cpu.called_out`."""
-        return self.cpus.of(space.pointer_size).called_out(self._scene(space), segments, callee)
+        return self.cpus.of(space.machine).called_out(self._scene(space), segments, callee)
 
     def memory(self, space: AddressSpace) -> Memory:
         """Returns the memory of an address space (the kernel's half only, if the user's has no tables)."""
@@ -149,7 +147,7 @@ class _Modules:
 
     def may_execute(self, address: int) -> bool:
         """Tells whether an address may be code; the page tables know, if there are any."""
-        if not bulk.is_canonical(self._layer, address):
+        if not self._image.machine.is_canonical(address):
             return False
         return pages.may_execute(self._image.context, self._layer, bulk.masked(self._layer, address))
 

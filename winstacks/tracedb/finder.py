@@ -12,6 +12,7 @@ from __future__ import annotations
 import logging
 from typing import Collection, Dict, Iterator, List, Optional, Tuple, Union
 
+from ..memory.decode.machine import Machine
 from ..memory.decode.memory import Reader
 from ..memory.decode.status import NOTHING, Said, Status, Word, says, status
 from ..memory.image import AddressSpace, Image
@@ -54,7 +55,7 @@ class Databases:
         self._image = image
         self._vads = image.part(Vads)
         self.ntdlls = Ntdlls(image, indexes)
-        self._layouts: Dict[int, Layouts] = {}
+        self._layouts: Dict[Machine, Layouts] = {}
         self._search = databasesearch.Search()
 
     def layouts(self, space: AddressSpace) -> Layouts:
@@ -63,9 +64,9 @@ class Databases:
         Raises:
             tables.MissingTableError: when one of our symbol tables is missing
         """
-        if space.pointer_size not in self._layouts:
-            self._layouts[space.pointer_size] = Layouts(self._image, space.pointer_size)
-        return self._layouts[space.pointer_size]
+        if space.machine not in self._layouts:
+            self._layouts[space.machine] = Layouts(self._image, space.machine)
+        return self._layouts[space.machine]
 
     def reader(self, space: AddressSpace) -> Reader:
         """Returns the function by which the decoders read a space."""

@@ -7,8 +7,9 @@ from __future__ import annotations
 from typing import List, NamedTuple, Optional
 
 from ..memory import tables
+from ..memory.decode.machine import Machine
 from ..memory.decode.status import Status
-from ..memory.image import ARCHES, AddressSpace, Image
+from ..memory.image import AddressSpace, Image
 from .decode.header import Header
 from .decode.layout import BacktracesLayout, HeapLogLayout, StdLayout
 
@@ -55,7 +56,7 @@ class Layouts:
 
     Args:
         image: the image; its context takes the tables
-        pointer_size: of the databases: 4 or 8
+        machine: that of the half of a process
 
     Attributes:
         std: one layout of a Stack Trace Database for each table `std-<version>-<arch>`
@@ -66,8 +67,8 @@ class Layouts:
         tables.MissingTableError: when one of our symbol tables is missing
     """
 
-    def __init__(self, image: Image, pointer_size: int) -> None:
-        arch = ARCHES[pointer_size]
+    def __init__(self, image: Image, machine: Machine) -> None:
+        arch, pointer_size = machine.arch, machine.pointer_size
         self.std = tuple(
             StdLayout(name, image.our_types(f"std-{name}-{arch}"), pointer_size)
             for name in tables.generations("std", arch)

@@ -6,9 +6,10 @@ from __future__ import annotations
 
 import logging
 import re
-from typing import FrozenSet, Iterator, List, NamedTuple, Optional, Tuple, Type
+from typing import Dict, FrozenSet, Iterator, List, NamedTuple, Optional, Tuple, Type
 
 from ..memory import bulk
+from ..memory.decode.machine import Machine
 from ..memory.decode.memo import Memo
 from ..memory.decode.ranges import Extents
 from ..memory.decode.status import NOTHING, Status
@@ -36,15 +37,9 @@ vollog = logging.getLogger(__name__)
 
 _FUNCTION = re.compile(r"nt!(\w+)(?:\+0x[0-9a-f]+)?$")
 _PDB = "pdb"
+_FORMS: Dict[Machine, Type[TrapForm]] = {Machine.AMD64: TrapForm64, Machine.I386: TrapForm86}
 _BELOW = 0x200
 """Bytes below a trap frame that hold an exception frame and the return address below that."""
-
-
-def _form(pointer_size: int) -> Type[TrapForm]:
-    """Returns how trap frames look: what tells them is imported when an image has such."""
-    if pointer_size == 8:
-        return TrapForm64
-    return TrapForm86
 
 
 class TrapKernel:
@@ -68,8 +63,8 @@ class TrapKernel:
         self._names = symbolizer.names(image.kernel)
         self._functions: Memo[int, str] = Memo(self._function)
         self._stored: Memo[int, Optional[FrozenSet[str]]] = Memo(self._stored_by)
-        self.form = _form(image.pointer_size)(image.types["_KTRAP_FRAME"])
-        types = register_types(image, image.pointer_size)
+        self.form = _FORMS[image.machine](image.types["_KTRAP_FRAME"])
+        types = register_types(image, image.machine)
         self.tops = self.form.tops(types)
         exception = image.types.find(self.form.exception_type) if self.form.exception_type else None
         self.exceptions = None if exception is None else ExceptionFrames(exception, types)

@@ -13,9 +13,10 @@ from __future__ import annotations
 
 from typing import Dict, Mapping, NamedTuple, Optional, Tuple
 
+from ..memory.decode.machine import Machine
 from ..memory.decode.status import NOTHING, Status, Word, status
 from ..memory.decode.structure import Structures
-from ..memory.image import ARCHES, AddressSpace, Image
+from ..memory.image import AddressSpace, Image
 from ..process.processors import Processor
 from ..process.threads import Thread
 from .decode.context import NO_CONTEXT, ContextForm
@@ -29,8 +30,6 @@ WOW64 = "wow64"
 
 _CPU_SLOT = 1
 """WOW64_TLS_CPURESERVED."""
-
-_NARROW = 4
 
 
 class State(NamedTuple):
@@ -72,13 +71,13 @@ class State(NamedTuple):
         return self.space.arch
 
 
-def register_types(image: Image, pointer_size: int) -> Structures:
+def register_types(image: Image, machine: Machine) -> Structures:
     """Returns the structures in which Windows saves registers, besides those that differ from build to build.
 
     Raises:
         tables.MissingTableError: when our table is missing
     """
-    return image.our_types(f"context-{ARCHES[pointer_size]}")
+    return image.our_types(f"context-{machine.arch}")
 
 
 class TrapContexts:
@@ -94,7 +93,7 @@ class TrapContexts:
         self._members = members
         teb = image.types.find("_TEB")
         self._slots = None if teb is None else teb.find("TlsSlots")
-        self._forms: Dict[int, ContextForm] = {}
+        self._forms: Dict[Machine, ContextForm] = {}
 
     def processor(self, processor: Processor, space: AddressSpace, tid: Optional[int]) -> Optional[State]:
         """Returns the context of a processor, or None if it has none (it was not stopped).
@@ -104,7 +103,7 @@ class TrapContexts:
             space: the address space that it was in
             tid: its thread
         """
-        form = self._form(self._image.pointer_size)
+        form = self._form(self._image.machine)
         memory = self._image.memory(self._image.kernel)
         data = memory.read(processor.context, form.size) if processor.context else None
         found = None if data is None else form.decode(data)
@@ -140,8 +139,8 @@ class TrapContexts:
         area = memory.pointer(thread.teb + self._slots.offset + memory.pointer_size * _CPU_SLOT)
         if not area and area is not None:
             return None
-        form = self._form(_NARROW)
-        reserved = register_types(self._image, memory.pointer_size)["_WOW64_CPURESERVED"]
+        form = self._form(space.machine)
+        reserved = register_types(self._image, thread.space.machine)["_WOW64_CPURESERVED"]
         address = area + reserved.size if area else 0
         data = memory.read(address, form.size) if area else None
         found = None if data is None else form.decode(data)
@@ -168,8 +167,7 @@ class TrapContexts:
             tuple(form.listed(found)) if self._members and found is not None else (),
         )
 
-    def _form(self, pointer_size: int) -> ContextForm:
-        if pointer_size not in self._forms:
-            structure = register_types(self._image, pointer_size)["_CONTEXT"]
-            self._forms[pointer_size] = ContextForm(structure, pointer_size)
-        return self._forms[pointer_size]
+    def _form(self, machine: Machine) -> ContextForm:
+        if machine not in self._forms:
+            self._forms[machine] = ContextForm(register_types(self._image, machine)["_CONTEXT"], machine)
+        return self._forms[machine]

@@ -10,6 +10,7 @@ from typing import Dict, List, Optional
 import pytest
 
 from tests.forge.process import Process
+from tests.support.bare import MACHINES
 from tests.support.callstackimages import MAIN, STUB, WAIT_EX
 from tests.support.findingimages import ALL, TID, X64, FindingImage, answered, found, severities
 from winstacks.findings.jumps import led
@@ -225,4 +226,4 @@ AT, FAR = 0x401000, 0x7FF812345678
 )
 def test_jumps(code: str, pointer_size: int, expected: Optional[int]) -> None:
     memory = {AT: bytes.fromhex(code)}
-    assert led(lambda address, length: read(memory, address, length), AT, pointer_size) == expected
+    assert led(lambda address, length: read(memory, address, length), AT, MACHINES[pointer_size]) == expected

@@ -18,6 +18,7 @@ from tests.forge import context, kernels, vmware
 from tests.forge.kernel import Kernel
 from winstacks.flat.imagefacts import identity
 from winstacks.flat.imagefiles import ImageFile, content, image_files, sha256
+from winstacks.memory.decode.machine import Machine
 from winstacks.memory.decode.status import text
 from winstacks.memory.image import Image
 
@@ -102,7 +103,7 @@ def test_a_layer_that_is_no_file_has_its_own_name_and_size() -> None:
     opened = contexts.Context()
     opened.config["buffer.buffer"] = b""
     opened.add_layer(physical.BufferDataLayer(opened, "buffer", "memory", bytes(0x3000)))
-    (file,) = image_files(Image.of_layer(opened, "memory", 8))
+    (file,) = image_files(Image.of_layer(opened, "memory", Machine.AMD64))
     assert file == ImageFile("memory", "", "memory", 0x3000, False)
     assert sha256(file) is None
 

@@ -14,6 +14,7 @@ from tests.forge import context, kernels
 from tests.forge.kernel import Kernel
 from tests.forge.obj import Obj, filetime
 from tests.forge.paging import State
+from tests.support.bare import MACHINES
 from tests.support.environments import give_environment, set_time, system_process
 from winstacks.flat import machine
 from winstacks.memory.decode.status import text
@@ -202,7 +203,7 @@ def test_the_clock_needs_no_symbols(name: str, tmp_path: pathlib.Path) -> None:
     set_time(kernel, "InterruptTime", 2 * HOUR)
     set_time(kernel, "TimeZoneBias", -HOUR)
     image = opened(kernel, tmp_path)
-    hidden = Image.of_layer(image.context, str(image.layer.name), kernel.bits // 8)
+    hidden = Image.of_layer(image.context, str(image.layer.name), MACHINES[kernel.bits // 8])
     assert machine.clock(hidden) == machine.clock(image)
     assert machine.clock(hidden).counted == filetime() - 2 * HOUR
     assert machine.kernel(hidden) == machine.Kernel(None, "", "", None)
@@ -210,7 +211,7 @@ def test_the_clock_needs_no_symbols(name: str, tmp_path: pathlib.Path) -> None:
 
 def test_without_shared_data_nothing_is_told(tmp_path: pathlib.Path) -> None:
     image = opened(forged("win7-x64"), tmp_path)
-    nowhere = Image.of_layer(image.context, str(image.layer.config["memory_layer"]), 8)
+    nowhere = Image.of_layer(image.context, str(image.layer.config["memory_layer"]), MACHINES[8])
     assert machine.clock(nowhere)[:-1] == (None, None, "", None, None)
     assert text(machine.clock(nowhere).status) == "KUSER_SHARED_DATA unreadable"
     assert machine.kernel(nowhere) == machine.Kernel(None, "", "", None)

@@ -25,6 +25,7 @@ from winstacks.heaps.decode.nt import read_heap
 from winstacks.heaps.decode.trace import Traces
 from winstacks.heaps.decode.types import NtTypes, generation, nt_types
 from winstacks.memory import tables
+from winstacks.memory.decode.machine import Machine
 from winstacks.memory.decode.memory import Memory
 from winstacks.memory.decode.ranges import Extents
 from winstacks.memory.decode.structure import Field, Structures
@@ -102,7 +103,7 @@ def test_layout_that_is_tried_first(kernel: str, wow64: bool, name: str, tmp_pat
     spaces = AddressSpaces.list_spaces(opened.image, [1000])
     found = next(each for each in spaces if each.wow64 == wow64)
     arch = found.arch
-    types = lister.load_types(opened.image, found.pointer_size)
+    types = lister.load_types(opened.image, found.machine)
     assert places(types.nt[0], name) == places(heaptypes.heap(name), name)
     ours = types.nt[0 if wow64 else 1 :]
     names = [f"{each}-{arch}" for each in heaptypes.GENERATIONS[arch]]
@@ -111,7 +112,7 @@ def test_layout_that_is_tried_first(kernel: str, wow64: bool, name: str, tmp_pat
     ]
     assert len(ours) == len(names)
     assert types.segment is not None
-    peb = opened.image.process_types(found.pointer_size)["_PEB"]
+    peb = opened.image.process_types(found.machine)["_PEB"]
     members = [peb.offset(member) for member in ("ProcessHeap", "NumberOfHeaps", "ProcessHeaps")]
     assert members == ([0x30, 0xE8, 0xF0] if arch == "x64" else [0x18, 0x88, 0x90])
 
@@ -138,7 +139,7 @@ def test_a_new_build_is_a_new_table(tmp_path: pathlib.Path, monkeypatch: pytest.
     for member, described in table["user_types"]["_HEAP"]["fields"].items():
         described["offset"] += SHIFT * (member not in table["user_types"]["_HEAP_SEGMENT"]["fields"])
     (folder / "heap-6.9-x64.json").write_text(json.dumps(table))
-    monkeypatch.setattr(tables, "_BESIDE", folder)
+    monkeypatch.setattr(tables, "_BESIDE", [folder])
     assert tables.generations("heap", "x64")[0] == "6.9"
 
     old = heap_layouts.LAYOUTS["6.2-x64"]
@@ -150,7 +151,7 @@ def test_a_new_build_is_a_new_table(tmp_path: pathlib.Path, monkeypatch: pytest.
     user = made.extended(100, record)
     known = kernels.load("win10-x64")
     opened = context.open_image(Kernel(known.table, **known.options()).image(), tmp_path)
-    types = lister.load_types(opened.image, 8)
+    types = lister.load_types(opened.image, Machine.AMD64)
     memory = Memory.over(Extents([*made.regions(), *records.runs()]), 8)
     found = find(memory, types, [0x50000])
     assert [(heap.address, heap.creator, heap.damaged) for heap in found.nt] == [(0x50000, 9, False)]

@@ -123,14 +123,16 @@ def test_nothing_beyond_the_end_of_the_layer(sample: Sample) -> None:
 
 @given(address=st.integers(0, (1 << 64) - 1))
 def test_canonical_form_is_stable(sample: Sample, address: int) -> None:
-    canonical = bulk.canonical(sample.layer, address)
-    assert bulk.canonical(sample.layer, canonical) == canonical
+    machine = bulk.machine_of(sample.layer)
+    canonical = machine.canonical(address)
+    assert machine.canonical(canonical) == canonical
     assert bulk.masked(sample.layer, canonical) == bulk.masked(sample.layer, address)
-    assert bulk.is_canonical(sample.layer, canonical)
+    assert machine.is_canonical(canonical)
 
 
 def test_the_upper_half_is_sign_extended(sample: Sample) -> None:
-    assert bulk.canonical(sample.layer, bulk.masked(sample.layer, sample.start)) == sample.start
+    machine = bulk.machine_of(sample.layer)
+    assert machine.canonical(bulk.masked(sample.layer, sample.start)) == sample.start
 
 
 def test_one_page_mapped_over_and_over(tmp_path: pathlib.Path) -> None:

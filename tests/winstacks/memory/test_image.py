@@ -14,6 +14,7 @@ from tests.forge.context import Opened
 from tests.forge.kernel import Kernel
 from tests.support import bare
 from winstacks.memory import image as images
+from winstacks.memory.decode.machine import Machine
 from winstacks.memory.decode.structure import MissingMemberError
 from winstacks.memory.image import Image
 from winstacks.memory.tables import MissingTableError
@@ -117,7 +118,7 @@ def test_memory_is_shared_and_bounded(sample: Sample) -> None:
     assert (
         memory.read(sample.kernel.base, 2) == image.memory(image.kernel).read(sample.kernel.base, 2) == b"MZ"
     )
-    assert image.memory(process._replace(pointer_size=4)).pointer(PRIVATE) == int.from_bytes(
+    assert image.memory(process._replace(machine=Machine.I386)).pointer(PRIVATE) == int.from_bytes(
         b"priv", "little"
     )
     blind = process._replace(layer_name="")
@@ -149,12 +150,12 @@ def test_spaces_know_where_their_process_is(sample: Sample) -> None:
 
 def test_structures_of_user_mode_are_the_kernels_then_ours(sample: Sample) -> None:
     image, isf = sample.image, sample.kernel.isf
-    native = image.process_types(image.pointer_size)
+    native = image.process_types(image.machine)
     assert native["_PEB"].size == isf.size("_PEB")
-    assert native is image.process_types(image.pointer_size)
+    assert native is image.process_types(image.machine)
     assert image.our_types("context-x64") is image.our_types("context-x64")
     assert native.has("_RTL_RESOURCE")
-    narrow = image.process_types(4)
+    narrow = image.process_types(Machine.I386)
     assert narrow["_PEB"].offset("Ldr") == 0xC
     assert narrow["_LDR_DATA_TABLE_ENTRY"].offset("DllBase") == 0x18
 
@@ -175,5 +176,5 @@ def test_an_image_without_a_kernel(pointer_size: int) -> None:
     assert image.memory(image.kernel).pointer(8) == int.from_bytes(range(8, 8 + pointer_size), "little")
     assert image.memory_of("bare", 4).read(250, 10) is None
     assert list(AddressSpaces.list_spaces(image)) == [image.kernel]
-    assert image.process_types(pointer_size)["_PEB"].offset("Ldr") == 3 * pointer_size
+    assert image.process_types(image.machine)["_PEB"].offset("Ldr") == 3 * pointer_size
     assert image.part(Vads).list_vads(image.kernel) == ([], False)

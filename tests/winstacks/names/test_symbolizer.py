@@ -13,6 +13,7 @@ from tests.forge import context, kernels
 from tests.forge.kernel import Kernel
 from tests.support import namedimage
 from tests.support.namedimage import GONE_DLL, MAPPED, NOWHERE, OVERLAPPED_DLL, PRIVATE, OpenedSample
+from winstacks.memory.decode.machine import Machine
 from winstacks.memory.decode.status import NOTHING, Status, Word, status, text
 from winstacks.memory.image import AddressSpace, Image
 from winstacks.names import places
@@ -192,8 +193,8 @@ def test_a_name_is_made_once(image: OpenedSample) -> None:
 def bare(image: OpenedSample, wow64: bool = False) -> Tuple[Image, AddressSpace]:
     """The process as bytes of which neither the kernel nor an _EPROCESS is known, but the PEB."""
     known = image.space(1000, wow64)
-    size = 8 if image.sample.wide else 4
-    memory = Image.of_layer(image.opened.context, known.layer_name, size)
+    machine = Machine.AMD64 if image.sample.wide else Machine.I386
+    memory = Image.of_layer(image.opened.context, known.layer_name, machine)
     return memory, known._replace(pid=0, eprocess=0)
 
 

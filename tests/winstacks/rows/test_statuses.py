@@ -9,6 +9,7 @@ from typing import Any, Dict, Optional
 import pytest
 
 from winstacks.handles.rings import HandleEvent
+from winstacks.memory.decode.machine import Machine
 from winstacks.memory.decode.status import NOTHING, Said, Status, Word, status
 from winstacks.memory.image import AddressSpace
 from winstacks.names.symbolizer import Name
@@ -17,14 +18,7 @@ from winstacks.rows.frames import StackCells
 from winstacks.rows.grid import NOT_APPLICABLE, NOT_AVAILABLE, UNPARSABLE, UNREADABLE, Grid
 from winstacks.traps.state import THREAD, State
 
-SPACE = AddressSpace(1000, "app.exe", "x64", "layer", 8)
-
-
-class Layer:
-    """What stands for a layer: the form of its addresses."""
-
-    address_mask = (1 << 48) - 1
-    bits_per_register = 64
+SPACE = AddressSpace(1000, "app.exe", Machine.AMD64, "layer")
 
 
 class SpaceNames:
@@ -41,7 +35,7 @@ class SpaceNames:
 class Names:
     """What stands for a symboliser and for an image."""
 
-    layer = Layer()
+    machine = Machine.AMD64
     kernel = SPACE._replace(pid=0, kernel=True)
 
     def __init__(self) -> None:
@@ -108,7 +102,7 @@ def test_a_thread_without_an_id(said: Word, tid: object) -> None:
 
 
 def test_only_a_freed_trace_is_overwritten() -> None:
-    stacks = StackCells(_standing(Layer()), _standing(SpaceNames()))
+    stacks = StackCells(Machine.AMD64, _standing(SpaceNames()))
     assert [frame.cells[-1] for frame in stacks.of((1, None), freed=True)] == ["", "overwritten"]
     assert [frame.cells[-1] for frame in stacks.of((1, None))] == ["", "unreadable"]
     assert stacks.folded((1, None), freed=True) == "0x1; <overwritten>"

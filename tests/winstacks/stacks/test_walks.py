@@ -11,6 +11,7 @@ import pytest
 from tests.forge import context
 from tests.support.callstackimages import PID, StackImage
 from tests.support.trapsets import registers_64
+from winstacks.memory.decode.machine import Machine
 from winstacks.memory.decode.status import Word, status
 from winstacks.memory.image import Image
 from winstacks.names.symbolizer import Symbolizer
@@ -66,7 +67,7 @@ def test_a_user_stack_is_walked_without_a_kernel(tmp_path: pathlib.Path) -> None
     user = next(stack for stack in listed if stack.part == "user")
     top = user.frames[0]
     assert top.registers is not None
-    bare = Image.of_layer(opened.context, space.layer_name, 8)
+    bare = Image.of_layer(opened.context, space.layer_name, Machine.AMD64)
     process = space._replace(eprocess=0)
     walkers = StackWalkers(bare, Symbolizer(bare))
     start = WalkStart(Cpu64(bare), top.registers, True)

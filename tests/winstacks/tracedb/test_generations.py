@@ -119,8 +119,8 @@ class TestInventedBuild:
     @pytest.fixture
     def layouts(self, arch: str, monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path) -> Layouts:
         write_table(arch, tmp_path)
-        monkeypatch.setattr(tables, "_BESIDE", tmp_path)
-        return Layouts(bare.image(stddata.POINTERS[arch]), stddata.POINTERS[arch])
+        monkeypatch.setattr(tables, "_BESIDE", [tmp_path])
+        return Layouts(bare.image(stddata.POINTERS[arch]), bare.MACHINES[stddata.POINTERS[arch]])
 
     @pytest.fixture
     def std(self, arch: str, kernel: bool, monkeypatch: pytest.MonkeyPatch) -> Std:

@@ -73,15 +73,15 @@ def test_layouts_are_tried_by_members_then_by_version(arch: str, order: List[str
 @pytest.mark.parametrize("pointer_size", [4, 8])
 def test_loaded_once_per_context(pointer_size: int) -> None:
     image = bare.image(pointer_size)
-    first = Layouts(image, pointer_size)
+    first = Layouts(image, image.machine)
     count = len(list(image.context.symbol_space))
-    again = Layouts(image, pointer_size)
+    again = Layouts(image, image.machine)
     assert [each.name for each in again.std] == [each.name for each in first.std]
     assert len(list(image.context.symbol_space)) == count == len(first.std) + 2
     assert [each.name for each in first.std][:2] == ["6.1", "6.0"]
 
 
 def test_missing_table_is_one_clear_error(monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path) -> None:
-    monkeypatch.setattr(tables, "_BESIDE", tmp_path)
+    monkeypatch.setattr(tables, "_BESIDE", [tmp_path])
     with pytest.raises(tables.MissingTableError, match=r"windows/stacktraces/std-\*-x64 are missing"):
-        Layouts(bare.image(8), 8)
+        Layouts(bare.image(8), bare.MACHINES[8])

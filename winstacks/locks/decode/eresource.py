@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from typing import List, NamedTuple, Optional, Tuple
 
+from ...memory.decode.machine import Machine
 from ...memory.decode.structure import Buffer, Structure, Structures
 
 OWNED_EXCLUSIVE = 0x80
@@ -156,9 +157,9 @@ def decode_owner_table(data: Buffer, layout: OwnerLayout) -> List[Owner]:
     return [owner for owner in found if owner]
 
 
-def is_address(value: int, pointer_size: int) -> bool:
+def is_address(value: int, machine: Machine) -> bool:
     """Tells whether the union of Address and CreatorBackTraceIndex holds an address of the kernel.
 
     No index is so large: a database has less than 2^24 traces.
     """
-    return value >= (0xFFFF800000000000 if pointer_size == 8 else 0x80000000)
+    return value >= machine.kernel_start

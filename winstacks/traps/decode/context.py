@@ -18,24 +18,25 @@ from __future__ import annotations
 
 from typing import Dict, Iterator, Mapping, NamedTuple, Optional, Tuple
 
+from ...memory.decode.machine import Machine
 from ...memory.decode.ranges import Extents
 from ...memory.decode.structure import Buffer, Field, Structure, Structures
 from .frame import COLUMNS, SAVED, UNSURE, UNWRITTEN, MemberValue
 
 _CONTROL, _INTEGER, _SEGMENTS, _FLOATING_POINT, _DEBUG, _EXTENDED = 1, 2, 4, 8, 0x10, 0x20
-_ARCHITECTURE = {8: 0x100000, 4: 0x10000}
+_ARCHITECTURE = {Machine.AMD64: 0x100000, Machine.I386: 0x10000}
 _KNOWN_FLAGS = 0xF811_00FF
 """Parts, architecture, and the exception and unwinding flags of winnt.h."""
 
-_PARTS: Dict[int, Tuple[Tuple[int, str], ...]] = {
-    8: (
+_PARTS: Dict[Machine, Tuple[Tuple[int, str], ...]] = {
+    Machine.AMD64: (
         (_CONTROL, "Rip Rsp EFlags SegCs SegSs"),
         (_INTEGER, "Rax Rcx Rdx Rbx Rbp Rsi Rdi R8 R9 R10 R11 R12 R13 R14 R15"),
         (_SEGMENTS, "SegDs SegEs SegFs SegGs"),
         (_FLOATING_POINT, "MxCsr"),
         (_DEBUG, "Dr0 Dr1 Dr2 Dr3 Dr6 Dr7"),
     ),
-    4: (
+    Machine.I386: (
         (_CONTROL, "Rip Rsp Rbp EFlags SegCs SegSs"),
         (_INTEGER, "Rax Rcx Rdx Rbx Rsi Rdi"),
         (_SEGMENTS, "SegDs SegEs SegFs SegGs"),
@@ -64,17 +65,17 @@ class ContextForm:
 
     Args:
         structure: _CONTEXT
-        pointer_size: 4 or 8
+        machine: the machine whose registers it has
 
     Attributes:
         size: its bytes
         fields: where each column's register lies, ContextFlags among them
     """
 
-    def __init__(self, structure: Structure, pointer_size: int) -> None:
+    def __init__(self, structure: Structure, machine: Machine) -> None:
         self.size = structure.size
-        self._architecture = _ARCHITECTURE[pointer_size]
-        self._parts = tuple((part, tuple(names.split())) for part, names in _PARTS[pointer_size])
+        self._architecture = _ARCHITECTURE[machine]
+        self._parts = tuple((part, tuple(names.split())) for part, names in _PARTS[machine])
         self.fields: Dict[str, Field] = {"ContextFlags": structure.field("ContextFlags")}
         for _, names in self._parts:
             for name in names:

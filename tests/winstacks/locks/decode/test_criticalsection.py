@@ -18,7 +18,10 @@ DEBUG_OFFSETS = {4: (0, 2, 4, 8, 0xC, 0x10, 0x14, 0x1C), 8: (0, 2, 8, 0x10, 0x18
 SECTION_OFFSETS = {4: (0, 4, 8, 0xC, 0x10, 0x14), 8: (0, 8, 0xC, 0x10, 0x18, 0x20)}
 
 LAYOUTS = {
-    size: {high: cs.SectionLayout(bare.image(size).process_types(size), high) for high in (False, True)}
+    size: {
+        high: cs.SectionLayout(bare.image(size).process_types(bare.MACHINES[size]), high)
+        for high in (False, True)
+    }
     for size in (4, 8)
 }
 

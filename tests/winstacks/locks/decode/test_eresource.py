@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.support.bare import MACHINES
 from winstacks.locks.decode import eresource
 from winstacks.locks.decode.eresource import Owner, ResourceLayout
 from winstacks.memory.decode.structure import Field, MissingMemberError, Structure, Structures
@@ -140,7 +141,7 @@ def test_the_table_begins_with_its_size(owners: List[Tuple[int, int]], cut: int)
     ],
 )
 def test_an_address_is_an_address(value: int, size: int, address: bool) -> None:
-    assert eresource.is_address(value, size) == address
+    assert eresource.is_address(value, MACHINES[size]) == address
 
 
 @given(st.binary(max_size=0x67))

@@ -5,9 +5,8 @@
 from __future__ import annotations
 
 import gc
-import re
 import weakref
-from typing import List, Pattern
+from typing import List
 
 import pytest
 
@@ -49,27 +48,3 @@ def test_an_object_with_a_memo_goes_at_once() -> None:
     assert known[3] == 9
     with pytest.raises(ReferenceError, match="is gone"):
         known[4]
-
-
-def test_a_pattern_is_compiled_at_its_first_use(monkeypatch: pytest.MonkeyPatch) -> None:
-    compiled: List[str] = []
-    compile_now = re.compile
-
-    def noted(source: str, flags: int) -> Pattern[str]:
-        compiled.append(source)
-        return compile_now(source, flags)
-
-    monkeypatch.setattr(re, "compile", noted)
-    pattern = re.compile(r"a(.)", re.IGNORECASE)
-    assert compiled == []
-    found = pattern.fullmatch("AB")
-    assert found is not None
-    assert found.group(1) == "B"
-    assert [pattern.search("xxaz") is not None, pattern.fullmatch("b")] == [True, None]
-    assert pattern.fullmatch("ac") is not None
-    assert compiled == ["a(.)", "a(.)"]
-
-
-def test_a_wrong_pattern_is_refused() -> None:
-    with pytest.raises(re.error):
-        re.compile("(").match("")

@@ -50,7 +50,6 @@ def test_a_word_stays_the_same_object_where_it_is_copied() -> None:
     said = status(Said(Word.FILE_PARTS_UNREADABLE, 3))
     for copied in (pickle.loads(pickle.dumps(said)), copy.deepcopy(said)):
         assert copied[0].word is Word.FILE_PARTS_UNREADABLE
-    assert repr(Word.STALE) == "Word.STALE"
 
 
 def test_a_word_says_nothing_that_separates_words() -> None:

@@ -1,0 +1,96 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""The machines whose memory is read: their pointers, their addresses, the words for them.
+
+This is the one place that decides which addresses are canonical. A layer's `address_mask` does not say it:
+that of a segmented layer ends at the highest address that the layer happens to have.
+
+Source of the numbers: IMAGE_FILE_MACHINE_* of winnt.h.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Tuple
+
+_ARM64, _ARMNT = 0xAA64, 0x1C4
+_REFUSED = {_ARM64: "ARM64", 0xA641: "ARM64EC", 0xA64E: "ARM64X", _ARMNT: "ARM", 0x200: "Itanium"}
+"""Machines on which Windows runs as well, and of which nothing here knows stacks or structures."""
+
+
+class UnsupportedMachineError(ValueError):
+    """The memory is that of a machine that is known and not supported, or of none that is known."""
+
+
+class Machine(Enum):
+    """A machine, or a mode of one: the 32-bit half of a WoW64 process is I386.
+
+    Attributes:
+        number: as PE headers have it
+        arch: the word for it in the column Arch
+        pointer_size: bytes of a pointer: 8 or 4
+        kernel_start: the lowest address at which the kernel's half begins (x86: without /3GB)
+        shared_data: KI_USER_SHARED_DATA of ntddk.h, the same in every version
+        address_bits: how many low bits of an address tell it from all others; the bits above repeat the
+            highest of these. That is so with page tables of four levels, the only ones that Volatility reads
+    """
+
+    AMD64 = (0x8664, "x64", 8, 48, 0xFFFF800000000000, 0xFFFFF78000000000)
+    I386 = (0x14C, "x86", 4, 32, 0x80000000, 0xFFDF0000)
+
+    def __init__(
+        self,
+        number: int,
+        arch: str,
+        pointer_size: int,
+        address_bits: int,
+        kernel_start: int,
+        shared_data: int,
+    ) -> None:
+        self.number = number
+        self.arch = arch
+        self.pointer_size = pointer_size
+        self.address_bits = address_bits
+        self.kernel_start = kernel_start
+        self.shared_data = shared_data
+        self.address_mask = (1 << address_bits) - 1
+        """What `masked` leaves of an address: the form of Volatility's columns."""
+        self._sign = 1 << (address_bits - 1)
+        self._above = (1 << 8 * pointer_size) - (1 << address_bits)
+
+    def canonical(self, address: int) -> int:
+        """Returns the form of an address that Windows stores: sign-extended to the register's width.
+
+        Args:
+            address: canonical, or masked as Volatility's layers have it
+        """
+        low = address & self.address_mask
+        return low | self._above if low & self._sign else low
+
+    def is_canonical(self, address: int) -> bool:
+        """Tells whether a stored pointer is one that the processor would accept."""
+        return self.canonical(address) == address
+
+    def masked(self, address: int) -> int:
+        """Returns the form of an address that Volatility's columns show."""
+        return address & self.address_mask
+
+
+def machine_of(number: int) -> Machine:
+    """Returns the machine with a number of PE headers.
+
+    Raises:
+        UnsupportedMachineError: the machine is not supported; its text is a sentence for users
+    """
+    for machine in Machine:
+        if machine.number == number:
+            return machine
+    name = _REFUSED.get(number, f"{number:#x}")
+    raise UnsupportedMachineError(
+        f"This is the memory of a machine of type {name}: only x64 (AMD64) and x86 (I386) can be read"
+    )
+
+
+def machines_of(machine: Machine) -> Tuple[Machine, ...]:
+    """Returns the machines whose programs a machine runs: x64 has WoW64 processes."""
+    return (Machine.AMD64, Machine.I386) if machine is Machine.AMD64 else (machine,)
