@@ -53,20 +53,20 @@ class ImageTables:
         self._reading = reading
         self._image = Image(plugin.context, plugin.config["kernel"], plugin.config_path)
         if scanned is not None:
-            self._image.part(ProcessList).take(scanned)
+            self._image.service(ProcessList).take(scanned)
         elif reading.scan_processes:
-            self._image.part(ProcessList).scan()
+            self._image.service(ProcessList).scan()
 
     def identity(self) -> dict[str, Any]:
         """Returns what the image is called, and the files of which it consists."""
-        known = self._image.part(identity)
+        known = self._image.service(identity)
         files = [{"path": file.path, "size": file.size, "local": file.local} for file in known.files]
         return {"image_id": known.image_id, "files": files}
 
     def rename(self, image_id: str) -> None:
         """Gives the image another ImageId than its own, because another image has that."""
-        known = self._image.part(identity)
-        self._image.set_part(identity, known._replace(image_id=image_id))
+        known = self._image.service(identity)
+        self._image.provide(identity, known._replace(image_id=image_id))
 
     def shares(self, least: int) -> Sequence[Share]:
         """Returns the shares of the image; two if it has less than so many threads."""
@@ -75,7 +75,7 @@ class ImageTables:
 
     def scanned(self) -> list[int]:
         """Returns the addresses of the processes that only the pool scan has found."""
-        return self._image.part(ProcessList).scanned()
+        return self._image.service(ProcessList).scanned()
 
     def reader(self, told: Told) -> ShareReader:
         """Returns what reads the shares of the image."""
@@ -166,7 +166,7 @@ class ShareReader:
         )
 
     def _trap_frames(self, share: Share) -> Iterator[tuple[object, ...]]:
-        image_id = self.image.part(identity).image_id
+        image_id = self.image.service(identity).image_id
         states = TrapStates.list_states(
             self.image,
             self._symbolizer,

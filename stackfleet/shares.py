@@ -64,7 +64,7 @@ def share(said: dict[str, Any]) -> Share:
 
 def threads(image: Image) -> int:
     """Returns how many threads the processes of an image say that they have."""
-    return sum(_threads(image, each.eprocess) for each in image.part(ProcessList).processes())
+    return sum(_threads(image, each.eprocess) for each in image.service(ProcessList).processes())
 
 
 def plan(image: Image, reading: Reading) -> list[Share]:
@@ -77,7 +77,7 @@ def plan(image: Image, reading: Reading) -> list[Share]:
         image: the image
         reading: how it is read
     """
-    listed = [each.eprocess for each in image.part(ProcessList).processes()]
+    listed = [each.eprocess for each in image.service(ProcessList).processes()]
     counted = {each: float(_threads(image, each)) for each in listed}
     kept = _traced(image)
     by_threads = _groups(listed, lambda each: counted[each] + 0.1)

@@ -137,9 +137,9 @@ def test_a_process_of_many_vads_leaves_others_theirs(
 def _vads(image: Any) -> Dict[int, int]:
     from winstacks.process.spaces import AddressSpaces
 
-    read = image.part(vads.Vads)
+    read = image.service(vads.Vads)
     found = {each.pid: each for each in AddressSpaces.list_spaces(image) if each.pid >= 1000}
-    return {pid: len(read.list_vads(space)[0]) for pid, space in found.items()}
+    return {pid: len(read.list_regions(space)[0]) for pid, space in found.items()}
 
 
 def test_nothing_is_said_of_what_agrees(target: Target) -> None:

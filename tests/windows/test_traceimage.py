@@ -81,7 +81,7 @@ def test_every_windows(name: str, tmp_path: pathlib.Path) -> None:
     assert file == {"path": str(path), "size": path.stat().st_size, "sha256": None}
     build = kernel.version[2]
     expected = {
-        "ImageId": opened.image.part(imagefacts.identity).image_id,
+        "ImageId": opened.image.service(imagefacts.identity).image_id,
         "Schema": 1,
         "VolatilityVersion": constants.PACKAGE_VERSION,
         "KernelBuild": build,
@@ -216,7 +216,7 @@ def test_hashes_only_where_they_are_asked_for(sampled: Opened) -> None:
 
 def test_a_file_that_is_gone_is_said(tmp_path: pathlib.Path) -> None:
     opened = context.open_image(forged().image(), tmp_path)
-    opened.image.part(imagefacts.identity)
+    opened.image.service(imagefacts.identity)
     (tmp_path / "image.dmp").rename(tmp_path / "other.dmp")
     found = row(opened, sha256=True)
     (file,) = json.loads(found["Files"])

@@ -13,7 +13,8 @@ from volatility3.plugins import timeliner
 
 from ..flat.traces import started
 from ..memory.decode.text import moment
-from ..process.threads import Thread, Threads
+from ..process.thread import Thread
+from ..process.threads import Threads
 from ..rows import requested
 from ..rows import stacks as rows
 from ..rows.grid import UNREADABLE, Row

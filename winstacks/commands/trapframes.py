@@ -54,7 +54,7 @@ class TrapFrames(Command):
         """Returns how many processes there are to read, without a look at them that would warn twice."""
         if self.config.get("offset") is not None:
             return 1
-        return len(set(self.config.get("pid") or ())) or len(image.part(ProcessList).processes())
+        return len(set(self.config.get("pid") or ())) or len(image.service(ProcessList).processes())
 
     def run(self) -> interfaces.renderers.TreeGrid:
         kept = BRIEF_MEMBERS if self.config.get("members", False) else ()

@@ -49,7 +49,7 @@ def find(stack: FlatStack, facts: CheckFacts) -> Iterator[Finding]:
     sp = None if entry is None else entry.registers.get("Rsp")
     if thread is None or not sp or not stack.space.layer_name:
         return
-    limits = facts.image.part(UserStacks)
+    limits = facts.image.service(UserStacks)
     ranges = limits.narrow(thread) if stack.kind == WOW64 else limits.native(thread)
     wanted = facts.entry_points(stack.space, FUNCTIONS)
     for low, high in ranges:

@@ -25,9 +25,10 @@ from ..memory.image import AddressSpace, Image
 from ..names.decode.pe import HeaderError, read_headers
 from ..names.decode.unwindinfo import Bytes
 from ..names.imagereader import ImageReader
+from ..process.regions import Region
 from ..process.sections import ImageSections
 from ..process.spaces import AddressSpaces
-from ..process.vads import Vad, Vads
+from ..process.vads import regions
 
 MAX_OTHERS = 8
 """With how many other processes a page is compared at most."""
@@ -71,7 +72,7 @@ class Mapping(NamedTuple):
     """An image that a process has mapped."""
 
     space: AddressSpace
-    vad: Vad
+    vad: Region
 
 
 class Comparison(NamedTuple):
@@ -107,11 +108,11 @@ class Copies:
         vad: returns the VAD at an address of a process, None if there is none
     """
 
-    def __init__(self, image: Image, vad: Callable[[AddressSpace, int], Optional[Vad]]) -> None:
+    def __init__(self, image: Image, vad: Callable[[AddressSpace, int], Optional[Region]]) -> None:
         self._image = image
         self._vad = vad
-        self._vads = image.part(Vads)
-        self._sections = image.part(ImageSections)
+        self._vads = image.service(regions)
+        self._sections = image.service(ImageSections)
         self._files: Optional[Dict[int, List[Mapping]]] = None
         self._pages: Dict[Tuple[str, int], Comparison] = {}
         self._others: Memo[Tuple[int, int], List[_Copy]] = Memo(self._read_others, _PAGES_KEPT)
@@ -195,7 +196,7 @@ class Copies:
                     continue
                 if says(space.remark, Word.NOT_IN_THE_PROCESS_LIST):
                     continue
-                images = sorted(vad for vad in self._vads.list_vads(space)[0] if vad.image)
+                images = sorted(vad for vad in self._vads.list_regions(space)[0] if vad.image)
                 count += len(images)
                 if count > MAX_MAPPINGS:
                     break

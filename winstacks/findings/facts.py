@@ -18,7 +18,7 @@ from ..memory.image import AddressSpace
 from ..memory.pages import Tables
 from ..names.symbolizer import SpaceNames, Symbolizer
 from ..names.usermodules import vad_at
-from ..process.vads import PROTECTIONS, Vad
+from ..process.regions import PROTECTIONS, Region
 from . import functiontables
 from .copies import Copies
 from .functiontables import Range
@@ -98,7 +98,7 @@ class CheckFacts:
         layer = self.image.layer_of(space)
         return isinstance(layer, intel.Intel) and Tables(self.image.context, layer).entry_size == 8
 
-    def vad(self, space: AddressSpace, address: int) -> Optional[Vad]:
+    def vad(self, space: AddressSpace, address: int) -> Optional[Region]:
         """Returns the VAD that holds an address of a process; None if there is none."""
         process = self.names(space).process
         return None if process is None else vad_at(process.vads, address)

@@ -16,7 +16,7 @@ from ..flat.stack import FlatStack
 from ..memory.decode.status import NOTHING, Status
 from ..memory.image import AddressSpace
 from ..names.places import Name
-from ..process.threads import Thread
+from ..process.thread import Thread
 from .facts import CheckFacts
 
 HIGH, MEDIUM, LOW = "high", "medium", "low"

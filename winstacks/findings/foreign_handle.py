@@ -94,7 +94,7 @@ def _opened(stack: FlatStack, kind: str, facts: CheckFacts) -> Optional[_Opened]
     """Returns what the handle of an event leads to now, None if it is closed or cannot be read."""
     image = facts.image
     try:
-        tables, objects = image.part(HandleTables), image.part(Objects)
+        tables, objects = image.service(HandleTables), image.service(Objects)
     except MissingMemberError:
         return None
     table = tables.of(stack.space.eprocess)
@@ -125,7 +125,7 @@ def _named(access: int, rights: Dict[int, str]) -> Tuple[str, ...]:
 def unchecked(facts: CheckFacts) -> Iterator[str]:
     """Yields that the rights of handles are not kept as such, where that is so, and what `untold` yields."""
     try:
-        if facts.image.part(HandleTables).has_creators:
+        if facts.image.service(HandleTables).has_creators:
             yield "with +kst the handle tables of XP and 2003 have an index in place of the rights"
     except MissingMemberError as error:
         yield str(error)

@@ -22,7 +22,7 @@ from ..names.decode import pe
 from ..names.imagereader import ImageReader
 from ..names.symbolizer import KnownModule, SpaceNames
 from ..names.usermodules import vad_at
-from ..process.vads import Vad
+from ..process.regions import Region
 
 MAX_TABLES = 1 << 16
 """The most function tables of a process that are read."""
@@ -67,7 +67,7 @@ def registered(
     memory: Memory,
     image: Image,
     names: SpaceNames,
-    vads: Sequence[Vad],
+    vads: Sequence[Region],
     original: Callable[[int], Optional[ImageReader]],
 ) -> FunctionTables:
     """Returns the function tables that a process registered.

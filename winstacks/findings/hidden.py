@@ -14,7 +14,8 @@ from ..memory.image import AddressSpace
 from ..process.handletables import HandleTables
 from ..process.processlist import CID_TABLE, POOL_SCAN, CidTable, process_member
 from ..process.spaces import SYSTEM_PID, AddressSpaces
-from ..process.threads import TERMINATED, Threads
+from ..process.thread import TERMINATED
+from ..process.threads import Threads
 from .facts import CheckFacts
 from .finding import CERTAIN, HIGH, LIKELY, LOW, MEDIUM, NONE_KNOWN, Check, Finding
 
@@ -50,7 +51,7 @@ def find(facts: CheckFacts) -> Iterator[Finding]:
 def _unlisted(space: AddressSpace, facts: CheckFacts, alone: Dict[int, AddressSpace]) -> Iterator[Finding]:
     """Yields a process that the list lacks; one that only the scan finds, without threads, joins `alone`."""
     scanned = POOL_SCAN in _witnesses(space.remark)
-    threads = len(facts.image.part(CidTable).threads_of.get(space.eprocess, ()))
+    threads = len(facts.image.service(CidTable).threads_of.get(space.eprocess, ()))
     where = CID_TABLE
     if scanned and not threads:
         # What only the scan finds may be left over: its page tables and a live thread speak for it.
@@ -71,7 +72,7 @@ def _unlisted(space: AddressSpace, facts: CheckFacts, alone: Dict[int, AddressSp
 def _held(alone: Dict[int, AddressSpace], facts: CheckFacts) -> Iterator[Finding]:
     """Yields those processes that only the scan finds and to which a handle of another process leads."""
     try:
-        tables = facts.image.part(HandleTables)
+        tables = facts.image.service(HandleTables)
     except MissingMemberError:
         return
     body, left = facts.image.types["_OBJECT_HEADER"].offset("Body"), MAX_HANDLES

@@ -20,7 +20,8 @@ from ..memory.decode.status import Said, Status, Word, says
 from ..memory.image import AddressSpace, Image
 from ..names.decode.pe import HeaderError, Headers, read_headers
 from ..names.imagereader import ImageReader
-from ..process.vads import Vad, Vads
+from ..process.regions import Region
+from ..process.vads import regions
 from .facts import CheckFacts
 from .finding import HIGH, LIKELY, LOW, MEDIUM, NONE_KNOWN, Check, Finding, FramePlace, of_place, places
 
@@ -83,7 +84,7 @@ def _judged(space: AddressSpace, place: FramePlace, facts: CheckFacts) -> Option
 
 
 def _mismatch(
-    space: AddressSpace, place: FramePlace, vad: Optional[Vad], facts: CheckFacts
+    space: AddressSpace, place: FramePlace, vad: Optional[Region], facts: CheckFacts
 ) -> Optional[Reason]:
     for word, severity, evidence, innocent in _LISTS:
         if says(place.name.status, word):
@@ -101,10 +102,10 @@ def _mismatch(
     return _of_size(place.name.status, known.module.size)
 
 
-def _of_headers(headers: Headers, vad: Vad, facts: CheckFacts) -> Optional[Reason]:
+def _of_headers(headers: Headers, vad: Region, facts: CheckFacts) -> Optional[Reason]:
     """Compares the headers that a process has with its VAD, and with those of the section."""
     room, size = vad.end - vad.start, keys.rounded(headers.size)
-    true = facts.image.part(ModuleIdentities).of_section(vad)
+    true = facts.image.service(ModuleIdentities).of_section(vad)
     if true is not None and true != (headers.timestamp, size):
         said = f"the headers say TimeDateStamp {headers.timestamp:#x} SizeOfImage {size:#x}"
         return HIGH, f"{said}, those of the file {true[0]:#x} and {true[1]:#x}", NONE_KNOWN
@@ -126,7 +127,7 @@ def _of_size(said: Status, size: int) -> Optional[Reason]:
     return MEDIUM, f"the loader's SizeOfImage is not that of the VAD, {size:#x}", NONE_KNOWN
 
 
-def _unlisted(space: AddressSpace, place: FramePlace, vad: Vad, facts: CheckFacts) -> Optional[Reason]:
+def _unlisted(space: AddressSpace, place: FramePlace, vad: Region, facts: CheckFacts) -> Optional[Reason]:
     """Judges an image that no loader list has, though the lists are whole."""
     managed = _managed(ImageReader(facts.image, space.layer_name, vad.start, vad.end - vad.start).read)
     if managed == _IL_ONLY:
@@ -151,9 +152,9 @@ def _managed(read: Callable[[int, int], Optional[bytes]]) -> Optional[int]:
     return _IL_ONLY if flags & _IL_ONLY and not native else 0
 
 
-def _file_is_gone(image: Image, vad: Vad) -> str:
+def _file_is_gone(image: Image, vad: Region) -> str:
     """Returns what is wrong with the file of a mapped image; empty if nothing is, or it cannot be read."""
-    if image.part(Vads).file_name(vad.control_area) == "":
+    if image.service(regions).file_name(vad.control_area) == "":
         return "the file of the image has no name"
     control, file = image.types.find("_CONTROL_AREA"), image.types.find("_FILE_OBJECT")
     pointer = control and control.find("FilePointer.Value", "FilePointer.Object", "FilePointer")

@@ -13,7 +13,7 @@ from typing import Iterator, List, Optional, Set, Tuple
 
 from ..flat.decode.schema import KERNEL, USER
 from ..flat.stack import FlatStack
-from ..process.threads import RUNNING, TERMINATED, Thread
+from ..process.thread import RUNNING, TERMINATED, Thread
 from .facts import CheckFacts
 from .finding import LIKELY, MEDIUM, Check, Finding, of_place, places
 from .shadowstacks import POINTER, USER_FLAG, ShadowStack, of_kernel, of_user

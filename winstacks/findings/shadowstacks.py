@@ -21,7 +21,7 @@ import struct
 from typing import List, NamedTuple, Optional, Sequence, Union
 
 from ..memory.decode import pagetable
-from ..process.threads import Thread
+from ..process.thread import Thread
 from .facts import CheckFacts
 
 MAX_ENTRIES = 0x1000

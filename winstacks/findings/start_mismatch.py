@@ -10,7 +10,7 @@ from ..flat.decode.schema import THREAD_KINDS, USER, WOW64
 from ..flat.frames import FlatFrame
 from ..flat.stack import FlatStack
 from ..names.places import IMAGE
-from ..process.threads import TERMINATED, Thread
+from ..process.thread import TERMINATED, Thread
 from .facts import CheckFacts
 from .finding import LIKELY, LOW, MEDIUM, POSSIBLE, Check, Finding, of_thread, places
 from .unbacked import PRIVATE, UNMAPPED, explained, untold

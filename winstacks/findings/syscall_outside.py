@@ -17,7 +17,7 @@ from ..memory.decode.status import Word, says
 from ..memory.image import AddressSpace
 from ..names.places import IMAGE
 from ..process.processlist import process_member
-from ..process.threads import TERMINATED, Thread
+from ..process.thread import TERMINATED, Thread
 from ..traps.decode.frame import SYSCALL
 from ..traps.state import State
 from .facts import CheckFacts

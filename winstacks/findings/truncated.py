@@ -18,7 +18,7 @@ from ..memory.decode.pagetable import PAGE_SIZE
 from ..names.decode.rules import MODULE, NEAREST
 from ..names.places import IMAGE
 from ..process.processlist import process_member
-from ..process.threads import TERMINATED, Thread
+from ..process.thread import TERMINATED, Thread
 from .facts import CheckFacts
 from .finding import LIKELY, LOW, MEDIUM, NONE_KNOWN, POSSIBLE, Check, Finding, of_place, places, undecorated
 

@@ -174,8 +174,8 @@ class ImageFacts(NamedTuple):
 
 
 def identity(image: Image) -> Identity:
-    """Returns which image it is, made as `image.part(identity)`: its ImageId stands in each row."""
-    files, clock = image_files(image), machine.clock(image)
+    """Returns which image it is, made as `image.service(identity)`: its ImageId stands in each row."""
+    files, clock = image_files(image), image.service(machine.machine_facts).clock()
     contents = [content(image.context, file) for file in files]
     found = keys.identify(contents, clock.capture_time or 0, clock.counted or 0)
     said = Said(Word.FILE_PARTS_UNREADABLE, found.unread) if found.unread else None
@@ -191,15 +191,15 @@ def gather(image: Image, totals: Totals, warnings: Warnings, hashes: bool = Fals
         warnings: those that were logged meanwhile
         hashes: whether to read all files for their SHA-256
     """
-    known, kernel = image.part(identity), machine.kernel(image)
-    listed = [each.status for each in image.part(ProcessList).processes()]
+    known, kernel = image.service(identity), image.service(machine.machine_facts).kernel()
+    listed = [each.status for each in image.service(ProcessList).processes()]
     spaces = [space for space in AddressSpaces.list_spaces(image) if not space.kernel and not space.wow64]
-    name = machine.computer_name(image, spaces)
+    name = image.service(machine.machine_facts).computer_name(spaces)
     digests = [sha256(file) if hashes else None for file in known.files]
     unhashed = digests.count(None) if hashes else 0
     said = status(
         known.status,
-        image.part(ProcessList).status,
+        image.service(ProcessList).status,
         name.status,
         Said(Word.FILE_NOT_HASHED, unhashed) if unhashed else NOTHING,
     )

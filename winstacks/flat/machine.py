@@ -13,7 +13,7 @@ environment that Windows gives to services (COMPUTERNAME, described in Microsoft
 from __future__ import annotations
 
 import collections
-from typing import Counter, Iterable, Iterator, List, NamedTuple, Optional
+from typing import Counter, Iterable, Iterator, List, NamedTuple, Optional, Protocol
 
 from ..memory.decode.memory import Memory
 from ..memory.decode.status import NOTHING, Said, Status, Word, status
@@ -97,6 +97,47 @@ class ComputerName(NamedTuple):
 
     name: str
     status: Status
+
+
+class MachineFacts(Protocol):
+    """Says what machine an input is of."""
+
+    def clock(self) -> Clock:
+        """Returns what its clock said."""
+
+    def kernel(self) -> Kernel:
+        """Returns which Windows ran on it."""
+
+    def computer_name(self, spaces: Iterable[AddressSpace]) -> ComputerName:
+        """Returns its name; `spaces` are the address spaces of the input."""
+
+
+def machine_facts(image: Image) -> MachineFacts:
+    """Returns what says so, for `image.service(machine_facts)`: here the kernel and its processes."""
+    return KernelFacts(image)
+
+
+class KernelFacts:
+    """What a kernel in memory says of its machine: the kernel's provider of `machine_facts`.
+
+    Args:
+        image: the image
+    """
+
+    def __init__(self, image: Image) -> None:
+        self._image = image
+
+    def clock(self) -> Clock:
+        """Returns what the kernel's clock says."""
+        return clock(self._image)
+
+    def kernel(self) -> Kernel:
+        """Returns what the kernel says of itself."""
+        return kernel(self._image)
+
+    def computer_name(self, spaces: Iterable[AddressSpace]) -> ComputerName:
+        """Returns the name that the system processes have in their environment."""
+        return computer_name(self._image, spaces)
 
 
 def clock(image: Image) -> Clock:

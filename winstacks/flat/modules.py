@@ -22,12 +22,13 @@ from ..memory.image import AddressSpace, Image
 from ..names.decode import pe
 from ..names.decode.pe import HeaderError
 from ..names.imagereader import ImageReader
-from ..names.loaderlists import LoaderEntry, LoaderLists
+from ..names.loaderlists import LoaderEntry, module_lists
 from ..names.symbolizer import KnownModule, SpaceNames
 from ..names.usermodules import vad_at
+from ..process.regions import Region
 from ..process.sections import ImageSections
 from ..process.spaces import AddressSpaces
-from ..process.vads import Vad, Vads
+from ..process.vads import regions
 from .decode import keys
 from .imagefiles import MAX_PATH
 
@@ -69,10 +70,10 @@ class ModuleIdentities:
 
     def __init__(self, image: Image) -> None:
         self._image = image
-        self._vads = image.part(Vads)
-        self._sections = image.part(ImageSections)
+        self._vads = image.service(regions)
+        self._sections = image.service(ImageSections)
         self._of_sections: Dict[Tuple[int, int], Optional[_Build]] = {}
-        self.lists = image.part(LoaderLists)
+        self.lists = image.service(module_lists)
 
     def of(self, names: SpaceNames) -> SpaceModules:
         """Returns the modules of an address space."""
@@ -85,7 +86,7 @@ class ModuleIdentities:
         listed, _ = self.lists.of_kernel() if self._image.base else ([], True)
         return {entry.base: (kernel, entry) for entry in listed}
 
-    def of_section(self, vad: Vad) -> Optional[_Build]:
+    def of_section(self, vad: Region) -> Optional[_Build]:
         """Returns what the headers of an image section say, which no process can write; None if unreadable.
 
         Args:
@@ -106,7 +107,7 @@ class ModuleIdentities:
                 self._of_sections[key] = None
         return self._of_sections[key]
 
-    def elsewhere(self, vad: Vad) -> Optional[_Build]:
+    def elsewhere(self, vad: Region) -> Optional[_Build]:
         """Returns stamp and size of a mapped image as all processes say that have an entry of it.
 
         Args:
@@ -129,14 +130,14 @@ class ModuleIdentities:
             if space.kernel or space.status or says(space.remark, Word.NOT_IN_THE_PROCESS_LIST):
                 continue
             entries, _ = self.lists.of_process(space)
-            for area, entry in _images(entries, sorted(self._vads.list_vads(space)[0])):
+            for area, entry in _images(entries, sorted(self._vads.list_regions(space)[0])):
                 stamp = self.lists.details(space, entry).stamp
                 if stamp:
                     found.setdefault(area, set()).add((stamp, keys.rounded(entry.size)))
         return found
 
 
-def _images(entries: List[LoaderEntry], vads: List[Vad]) -> Iterator[Tuple[int, LoaderEntry]]:
+def _images(entries: List[LoaderEntry], vads: List[Region]) -> Iterator[Tuple[int, LoaderEntry]]:
     """Yields the entries of mapped images, each behind its control area."""
     for entry in entries:
         vad = _image_at(vads, entry.base)
@@ -144,7 +145,7 @@ def _images(entries: List[LoaderEntry], vads: List[Vad]) -> Iterator[Tuple[int, 
             yield vad.control_area, entry
 
 
-def _image_at(vads: List[Vad], base: int) -> Optional[Vad]:
+def _image_at(vads: List[Region], base: int) -> Optional[Region]:
     """Returns the VAD of the image that is mapped at an address; None if none is."""
     vad = vad_at(vads, base)
     return vad if vad is not None and vad.image and vad.start == base else None
@@ -201,7 +202,7 @@ class SpaceModules:
         return ModuleIdentity(path, known_stamp, size if true_size is None else true_size, said, bool(wrong))
 
     def _true(
-        self, known: KnownModule, vad: Optional[Vad], stamped: bool
+        self, known: KnownModule, vad: Optional[Region], stamped: bool
     ) -> Tuple[Optional[int], Optional[int], Status]:
         """Returns stamp and size of a module without its entry, None for what is not known, and a status.
 

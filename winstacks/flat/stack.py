@@ -10,7 +10,7 @@ from typing import Collection, Dict, NamedTuple, Optional, Sequence, Tuple
 
 from ..memory.decode.status import Status, Word, says, status
 from ..memory.image import AddressSpace
-from ..process.threads import Thread
+from ..process.thread import Thread
 from ..stacks.decode.frames import Frame
 from ..traps.state import State
 from .decode import keys

@@ -43,7 +43,7 @@ class FlatTables:
 
     def __init__(self, image: Image) -> None:
         self._image = image
-        self._image_id = image.part(identity).image_id
+        self._image_id = image.service(identity).image_id
         self._processes: Memo[int, Tuple[Optional[int], _Time]] = Memo(self._process)
         self._texts: Memo[Status, str] = Memo(text)
         self._tails = OfFrames(self._tail)

@@ -27,7 +27,8 @@ from ..names.symbolizer import Symbolizer
 from ..objects.lister import ObjectTraceLister
 from ..process.processlist import create_time
 from ..process.spaces import AddressSpaces
-from ..process.threads import Thread, Threads, processes
+from ..process.thread import Thread
+from ..process.threads import Threads, processes, threads
 from ..stacks.lister import CallStack, StackLister
 from ..tracedb.decode.capture import back_trace_hash
 from ..tracedb.finder import Databases
@@ -153,7 +154,7 @@ class ThreadStacks:
             self._image, wanted.pids, None, wanted.tids, wanted.scan_threads, wanted.only
         )
         if wanted.processors and not wanted.tids and (not wanted.pids or KERNEL_PID in wanted.pids):
-            yield from Threads.list_idle(self._image)
+            yield from self._image.service(threads).list_idle()
 
     def of_thread(self, thread: Thread, scan: bool = False) -> Iterator[FlatStack]:
         """Yields the stacks of a thread.

@@ -75,15 +75,15 @@ class HandleLister:
         super().__init__()
         self._image = image
         self._databases = databases
-        self._tables = image.part(HandleTables)
-        self._objects = image.part(Objects)
+        self._tables = image.service(HandleTables)
+        self._objects = image.service(Objects)
         self._rings = HandleRings(image, self._tables)
         flags = globalflag.read(image, image.kernel)
         self._objects_have_creators = flags is not None and flags & _KEPT == _KEPT
         self._seen: Set[int] = set()
         self._named: Set[int] = set()
         self._claimed: Dict[int, int] = {}
-        self._processes = {each.eprocess for each in image.part(ProcessList).processes()}
+        self._processes = {each.eprocess for each in image.service(ProcessList).processes()}
 
     def list_spaces(self) -> List[AddressSpace]:
         """Returns the native spaces of all processes.

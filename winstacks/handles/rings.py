@@ -87,7 +87,7 @@ class HandleRings:
         self._image = image
         self._memory = image.memory(image.kernel)
         self._tables = tables
-        self._objects = image.part(Objects)
+        self._objects = image.service(Objects)
         self._decoder = RingDecoder(image.types, image.pointer_size)
 
     def list_events(self, space: AddressSpace, table: HandleTable) -> Iterator[HandleEvent]:
@@ -139,7 +139,7 @@ class HandleRings:
 
     @functools.cached_property
     def _processes(self) -> List[int]:
-        return [each.eprocess for each in self._image.part(ProcessList).processes()]
+        return [each.eprocess for each in self._image.service(ProcessList).processes()]
 
     def _blocks(self) -> Iterator[Tuple[int, int]]:
         """Yields (address, slots) of the rings that the kernel's list of big pool blocks has.

@@ -26,7 +26,7 @@ from ..memory.decode.structure import MissingMemberError, Structures
 from ..memory.image import AddressSpace, Image
 from ..process import globalflag
 from ..process.decode import globalflags
-from ..process.vads import Vads
+from ..process.vads import regions
 from ..tracedb.decode import status as tracestatus
 from ..tracedb.finder import Databases
 from ..tracedb.found import STD, Database
@@ -85,7 +85,7 @@ def load_types(image: Image, machine: Machine) -> HeapTypes:
 def find_space(image: Image, space: AddressSpace) -> HeapSpace:
     """Returns the memory of one half of a process."""
     top = 1 << 8 * space.pointer_size
-    listed, whole = image.part(Vads).list_vads(space)
+    listed, whole = image.service(regions).list_regions(space)
     if not whole:
         mapped, repeated = _mapped(
             image, space, [(0, min(top, (image.layer_of(space).maximum_address + 1) // 2))]

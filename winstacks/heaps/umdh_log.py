@@ -9,7 +9,7 @@ from typing import Dict, Iterable, List, Sequence, Tuple
 from ..memory.image import Image
 from ..names.usermodules import UserModules, vad_at
 from ..process.spaces import AddressSpace
-from ..process.vads import Vads
+from ..process.vads import regions
 from .decode.block import UNKNOWN_SIZE, Block, Group
 from .decode.trace import BlockTrace
 from .decode.umdh import Allocation, UmdhHeap, UmdhLog, UmdhModule
@@ -17,8 +17,8 @@ from .decode.umdh import Allocation, UmdhHeap, UmdhLog, UmdhModule
 
 def loaded_modules(image: Image, space: AddressSpace) -> Tuple[UmdhModule, ...]:
     """Returns the modules of one half of a process, by address, each with the path that the image knows."""
-    vads = image.part(Vads)
-    listed = image.part(UserModules).list_modules([space], 1 << 8 * space.pointer_size)
+    vads = image.service(regions)
+    listed = image.service(UserModules).list_modules([space], 1 << 8 * space.pointer_size)
     found = []
     for module in listed.modules:
         vad = vad_at(listed.vads, module.base)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 import struct
-from typing import Dict, Iterator, List, NamedTuple, Optional, Set
+from typing import Callable, Dict, Iterator, List, NamedTuple, Optional, Set
 
 from ..memory.decode import links
 from ..memory.decode.status import NOTHING, Said, Word, status
@@ -70,12 +70,21 @@ class SectionList(NamedTuple):
     is_real: bool
 
 
+WideIndices = Callable[[AddressSpace], Optional[bool]]
+
+
+def _unknown(_: AddressSpace) -> Optional[bool]:
+    return None
+
+
 class SectionMemory:
     """Reads critical sections of an address space.
 
     Args:
         image: the image
         space: one half of a process
+        wide_indices: tells of a space whether its traces have indices of more than 16 bits, None if nothing
+            tells: then the high part is not read
 
     Attributes:
         layout: the layout of the structures
@@ -83,12 +92,13 @@ class SectionMemory:
         peb_locks: addresses of the PEB's pointers to critical sections
     """
 
-    def __init__(self, image: Image, space: AddressSpace) -> None:
+    def __init__(self, image: Image, space: AddressSpace, wide_indices: WideIndices = _unknown) -> None:
         memory, types = image.memory(space), image.process_types(space.machine)
-        # The kernel's symbols describe the native form; the 32-bit one changed in the same version, Vista.
+        # The kernel's symbols describe the native form; the 32-bit one changed in the same version, Vista. So
+        # did the database of the process, which tells where no kernel is.
         debug = image.types.find("_RTL_CRITICAL_SECTION_DEBUG")
-        has_high = debug is not None and debug.has("CreatorBackTraceIndexHigh")
-        self.layout = SectionLayout(types, has_high)
+        has_high = wide_indices(space) if debug is None else debug.has("CreatorBackTraceIndexHigh")
+        self.layout = SectionLayout(types, bool(has_high))
         self.read, self.links, self.pointer = memory.read, memory.links, memory.pointer
         places = map(types["_PEB"].find, PEB_LOCKS) if space.peb else ()
         self.peb_locks = [space.peb + place.offset for place in places if place is not None]
@@ -249,11 +259,13 @@ class CriticalSections:
     Args:
         image: the image
         ntdlls: finds the ntdll of a space
+        wide_indices: as `SectionMemory` takes it
     """
 
-    def __init__(self, image: Image, ntdlls: Ntdlls) -> None:
+    def __init__(self, image: Image, ntdlls: Ntdlls, wide_indices: WideIndices = _unknown) -> None:
         self._image = image
         self._ntdlls = ntdlls
+        self._wide_indices = wide_indices
         self._lists = SectionLists(image, ntdlls)
 
     def list_sections(self, space: AddressSpace) -> Iterator[Listed]:
@@ -264,7 +276,7 @@ class CriticalSections:
         """
         if not space.layer_name:
             return
-        memory = SectionMemory(self._image, space)
+        memory = SectionMemory(self._image, space, self._wide_indices)
         ntdll = self._ntdlls.find(space)
         found = self._lists.find(space, ntdll, memory)
         if not found and self._lists.expected(space, memory):

@@ -38,7 +38,7 @@ class LockLister:
         except MissingMemberError as error:
             if image.table_name:
                 vollog.warning(f"The kernel's resources cannot be read: {error}")
-        self._sections = CriticalSections(image, databases.ntdlls)
+        self._sections = CriticalSections(image, databases.ntdlls, databases.wide_indices)
         self._creators = Creators(databases)
         # The kernels of 3.50 to 5.2 before SP1 report no index (Geoff Chappell). No symbol tells these apart
         # exactly; the nearest sign is that the ring of handle traces has TableSize since 2003.

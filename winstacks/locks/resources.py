@@ -123,7 +123,7 @@ class Resources:
 
     def __init__(self, image: Image) -> None:
         self._image = image
-        self._threads = image.part(ThreadIds)
+        self._threads = image.service(ThreadIds)
         self._memory = image.memory(image.kernel)
         self._layout = ResourceLayout(image.types, image.pointer_size)
         self._claims = bulk.PhysicalClaims(image.layer)

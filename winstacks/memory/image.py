@@ -71,7 +71,7 @@ class AddressSpace(NamedTuple):
         return self.machine.pointer_size
 
 
-Part = TypeVar("Part")
+Service = TypeVar("Service")
 
 MAX_LAYERS = 4
 """Layers whose memory an image keeps, those that were asked for last: an image may have thousands."""
@@ -164,7 +164,7 @@ class Image:
         self._windows: Dict[str, Windows] = {}
         self._page_tables: Dict[Tuple[str, int, int], bytes] = {}
         self._memories: Dict[Tuple[str, int], Memory] = {}
-        self._parts: Dict[object, object] = {}
+        self._services: Dict[object, object] = {}
         self.pages_wanted = self.pages_missing = 0
 
     @property
@@ -277,17 +277,22 @@ class Image:
         """
         return Memory(Windows(self.reader(space.layer_name), WINDOW), space.pointer_size, ranges)
 
-    def part(self, make: Callable[[Image], Part]) -> Part:
-        """Returns `make(image)`, such as `image.part(Vads)`: it is made at the first call and kept.
+    def service(self, make: Callable[[Image], Service]) -> Service:
+        """Returns `make(image)`, such as `image.service(regions)`: it is made at the first call and kept.
 
         Args:
-            make: a class or function that takes the image; it is also the key under which the part is kept
+            make: a class or function that takes the image; it is also the key under which the service is kept
         """
         return self._once(make, make)
 
-    def set_part(self, make: Callable[[Image], Part], made: Part) -> None:
-        """Puts something into the place of what `make(image)` gives, for `part` to return."""
-        self._parts[make] = made
+    def provide(self, make: Callable[[Image], Service], service: Service) -> None:
+        """Puts something into the place of what `make(image)` gives.
+
+        What other inputs than a kernel's image have (a dump of one process) is provided so, before anything
+        is read: address spaces (`spaces`), memory regions (`regions`), modules (`module_lists`,
+        `unloaded_modules`), threads (`threads`) and facts about the machine (`machine_facts`).
+        """
+        self._services[make] = service
 
     def _counted(
         self, layer_name: str, page_tables: Optional[pages.Tables], start: int, length: int
@@ -301,10 +306,10 @@ class Image:
             self.pages_missing += max(wanted - sum(_pages(low, len(data)) for low, data in found.runs), 0)
         return found
 
-    def _once(self, key: object, make: Callable[[Image], Part]) -> Part:
-        if key not in self._parts:
-            self._parts[key] = make(self)
-        found: Part = self._parts[key]  # type: ignore[assignment]
+    def _once(self, key: object, make: Callable[[Image], Service]) -> Service:
+        if key not in self._services:
+            self._services[key] = make(self)
+        found: Service = self._services[key]  # type: ignore[assignment]
         return found
 
 

@@ -16,7 +16,7 @@ from ..memory.image import KERNEL_PROCESS, Image
 from ..process.spaces import AddressSpaces
 from .decode.pe import MAX_IMAGE, HeaderError, read_headers
 from .imagereader import ImageReader
-from .loaderlists import LoaderEntry, LoaderLists
+from .loaderlists import LoaderEntry, module_lists
 
 
 class Module(NamedTuple):
@@ -55,7 +55,7 @@ def _marked(module: Module) -> Module:
 
 
 class KernelModules:
-    """Lists the kernel's modules. Made as `image.part(KernelModules)`.
+    """Lists the kernel's modules. Made as `image.service(KernelModules)`.
 
     Only the processes of a session map its session space (win32k and what is loaded with it). So a module
     that the kernel's own layer does not map is looked for through one process of each session.
@@ -76,7 +76,7 @@ class KernelModules:
         kernel = self._image.base
         if not kernel:
             return [], True
-        entries, whole = self._image.part(LoaderLists).of_kernel()
+        entries, whole = self._image.service(module_lists).of_kernel()
         modules = []
         taken = {entry.base for entry in entries}
         for entry in entries:

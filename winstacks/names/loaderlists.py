@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from typing import Dict, List, NamedTuple, Optional, Set, Tuple
+from typing import Dict, List, NamedTuple, Optional, Protocol, Set, Tuple
 
 from ..memory.decode.machine import Machine
 from ..memory.decode.memo import Memo
@@ -47,8 +47,26 @@ LoaderList = Tuple[List[LoaderEntry], bool]
 """The entries, and whether every list could be followed to its head, forward and backward."""
 
 
+class ModuleLists(Protocol):
+    """Lists the modules of the kernel and of processes, as whoever loaded them has them."""
+
+    def of_kernel(self) -> LoaderList:
+        """Returns the kernel's modules."""
+
+    def of_process(self, space: AddressSpace) -> LoaderList:
+        """Returns the modules of one half of a process."""
+
+    def details(self, space: AddressSpace, entry: LoaderEntry) -> LoaderDetails:
+        """Returns stamp and path of an entry."""
+
+
+def module_lists(image: Image) -> ModuleLists:
+    """Returns what lists modules, for `image.service(module_lists)`: here the loader's lists in memory."""
+    return LoaderLists(image)
+
+
 class LoaderLists:
-    """Reads loader lists. Made as `image.part(LoaderLists)`.
+    """Reads loader lists from memory: the kernel's provider of `module_lists`.
 
     Raises, when a list is read:
         tables.MissingTableError: our symbol table of user mode is missing

@@ -9,11 +9,12 @@ from typing import Iterator, List, NamedTuple, Optional, Tuple
 from ..memory.decode import text
 from ..memory.decode.ranges import Extents
 from ..memory.image import AddressSpace, Image
+from ..process.regions import Region
 from ..process.sections import ImageSections, SectionView
-from ..process.vads import Vad, Vads
+from ..process.vads import regions
 from .decode import pe
 from .imagereader import ImageReader
-from .loaderlists import LoaderLists
+from .loaderlists import module_lists
 from .moduleindex import ModuleIndex, ModuleIndexes
 
 NAME = "ntdll.dll"
@@ -51,9 +52,9 @@ class Ntdlls:
     def __init__(self, image: Image, indexes: ModuleIndexes) -> None:
         self._image = image
         self._indexes = indexes
-        self._lists = image.part(LoaderLists)
-        self._vads = image.part(Vads)
-        self._sections = image.part(ImageSections)
+        self._lists = image.service(module_lists)
+        self._vads = image.service(regions)
+        self._sections = image.service(ImageSections)
 
     def find(self, space: AddressSpace) -> Optional[Ntdll]:
         """Returns the ntdll of one half of a process, None if neither its loader lists nor its VADs have one.
@@ -84,20 +85,20 @@ class Ntdlls:
         return moved, missing
 
     def _view(self, space: AddressSpace, base: int) -> Optional[SectionView]:
-        vads, _ = self._vads.list_vads(space)
+        vads, _ = self._vads.list_regions(space)
         return self._sections.of(next((vad for vad in vads if vad.start <= base < vad.end), None))
 
     def _places(self, space: AddressSpace) -> Iterator[Tuple[int, int]]:
         """Yields (base, size) of each module with the name of ntdll, first those that are in a VAD."""
         entries, _ = self._lists.of_process(space)
         named = [(entry.base, entry.size) for entry in entries if entry.name.lower() == NAME]
-        vads, _ = self._vads.list_vads(space)
+        vads, _ = self._vads.list_regions(space)
         mapped = {vad.start: vad.end - vad.start for vad in vads if vad.image}
         yield from ((base, mapped[base]) for base, _ in named if base in mapped)
         yield from self._of_vads(space, vads)
         yield from named
 
-    def _of_vads(self, space: AddressSpace, vads: List[Vad]) -> Iterator[Tuple[int, int]]:
+    def _of_vads(self, space: AddressSpace, vads: List[Region]) -> Iterator[Tuple[int, int]]:
         """Yields (base, size) of each mapped image whose file is ntdll, of the half's bitness."""
         for vad in sorted(vads):
             if not vad.image:

@@ -12,8 +12,8 @@ from ..memory.decode import ranges
 from ..memory.decode.machine import Machine
 from ..memory.decode.status import Word, status
 from ..memory.image import AddressSpace, Image
-from ..process.vads import Vad
-from . import moduleindex, unloaded
+from ..process.regions import Region
+from . import moduleindex
 from .imagereader import ImageReader
 from .kernelmodules import KernelModules, Module
 from .moduleindex import ModuleIndex, ModuleIndexes
@@ -34,7 +34,7 @@ from .places import (
     UnloadedPlace,
     Unsure,
 )
-from .unloaded import Unloaded, UnloadedDlls
+from .unloaded import Unloaded, unloaded_modules
 from .usermodules import ProcessModules, UserModules
 
 vollog = logging.getLogger(__name__)
@@ -69,9 +69,9 @@ class PlaceMap:
     def __init__(self, image: Image, indexes: ModuleIndexes) -> None:
         self._image = image
         self._indexes = indexes
-        self._drivers = image.part(KernelModules)
-        self._modules = image.part(UserModules)
-        self._unloaded = image.part(UnloadedDlls)
+        self._drivers = image.service(KernelModules)
+        self._modules = image.service(UserModules)
+        self._unloaded = image.service(unloaded_modules)
         self.halves = _find_halves(image)
         self._kernel_spans: Optional[List[Span]] = None
 
@@ -88,7 +88,7 @@ class PlaceMap:
                 (module.base, module.end, ModulePlace(module, functools.partial(self._kernel_index, module)))
                 for module in modules
             ]
-            gone, all_gone = unloaded.drivers(self._image, start)
+            gone, all_gone = self._unloaded.drivers(start)
             if not (whole and all_gone):
                 nothing = UNLOADED_UNKNOWN if whole else LIST_INCOMPLETE
                 current.append((start, self.halves.top, Unsure(nothing)))
@@ -123,7 +123,7 @@ class PlaceMap:
         for machine, ntdll in known.ntdlls.items():
             reader = self._reader(layer_name, ntdll, known.vads)
             index = places[ntdll.base].prepare()
-            gone += self._unloaded.find(reader, machine, index, self.halves.user_end)
+            gone += self._unloaded.dlls(reader, machine, index, self.halves.user_end)
         return _with_unloaded(ranges.flatten(current), gone), known
 
     def fill(self, spans: Sequence[Span], kernel: bool) -> Tuple[List[int], List[AnyPlace]]:
@@ -146,13 +146,13 @@ class PlaceMap:
         table = self._image.symbol_table() if module.base == self._image.base else None
         return self._indexes.get(self._drivers.layer_of(module), module.base, module.size, table=table)
 
-    def _user_index(self, layer_name: str, module: Module, vads: Sequence[Vad]) -> ModuleIndex:
+    def _user_index(self, layer_name: str, module: Module, vads: Sequence[Region]) -> ModuleIndex:
         if not layer_name:
             return moduleindex.without_anything(status(Word.PAGE_TABLES_UNREADABLE))
         view = self._modules.view(module, vads)
         return self._indexes.get(layer_name, module.base, module.size, view)
 
-    def _reader(self, layer_name: str, module: Module, vads: Sequence[Vad]) -> ImageReader:
+    def _reader(self, layer_name: str, module: Module, vads: Sequence[Region]) -> ImageReader:
         view = self._modules.view(module, vads)
         return ImageReader(self._image, layer_name, module.base, module.size, view)
 

@@ -133,9 +133,12 @@ class Symbolizer:
 
     def _halves(self, space: AddressSpace) -> List[AddressSpace]:
         """Returns both halves of a WoW64 process, or the only address space of another process."""
-        if not space.eprocess:
-            return [space]
-        return list(AddressSpaces.list_spaces(self.image, offset=space.eprocess)) or [space]
+        if space.eprocess:
+            return list(AddressSpaces.list_spaces(self.image, offset=space.eprocess)) or [space]
+        # No kernel tells them apart: both halves are read through one layer.
+        listed = AddressSpaces.list_spaces(self.image, [space.pid])
+        halves = [each for each in listed if each.layer_name == space.layer_name and not each.kernel]
+        return halves if space in halves else [space]
 
 
 class SpaceNames:

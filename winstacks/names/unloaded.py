@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import logging
-from typing import Iterator, List, NamedTuple, Tuple
+from typing import Iterator, List, NamedTuple, Protocol, Tuple
 
 from ..memory import tables
 from ..memory.decode.machine import Machine
@@ -37,53 +37,87 @@ class Unloaded(NamedTuple):
     name: str
 
 
-def drivers(image: Image, kernel_start: int) -> Tuple[List[Unloaded], bool]:
-    """Returns the drivers that the kernel remembers having unloaded, the latest first; and whether there is a
-    list of them, or none was unloaded.
+class UnloadedModules(Protocol):
+    """Lists the modules that were unloaded, the latest first."""
+
+    def drivers(self, kernel_start: int) -> Tuple[List[Unloaded], bool]:
+        """Returns the drivers that were unloaded, and whether that is known.
+
+        Args:
+            kernel_start: the first kernel address; ranges below it are not believed
+        """
+
+    def dlls(
+        self, reader: ImageReader, machine: Machine, index: ModuleIndex, user_end: int
+    ) -> List[Unloaded]:
+        """Returns the DLLs that a process unloaded.
+
+        Args:
+            reader: an ntdll of the process
+            machine: the machine of this ntdll
+            index: the module index of this ntdll
+            user_end: the first address above the user's half
+        """
+
+
+def unloaded_modules(image: Image) -> UnloadedModules:
+    """Returns what lists them, for `image.service(unloaded_modules)`: here kernel and ntdll remember them."""
+    return RememberedModules(image)
+
+
+class RememberedModules:
+    """Finds what the kernel and the ntdll of a process remember of unloaded modules.
+
+    The kernel has MmUnloadedDrivers; ntdll has a ring of unload events, which is found by its symbol or,
+    without symbols, by its content.
 
     Args:
         image: the image
-        kernel_start: the first kernel address; ranges below it are not believed
-
-    Raises:
-        tables.MissingTableError: when our symbol table is missing
     """
-    symbol = image.symbol("MmUnloadedDrivers")
-    memory = image.memory(image.kernel)
-    array = None if symbol is None else memory.pointer(symbol)
-    if not array:
-        last = image.symbol("MmLastUnloadedDriver")
-        whole = last is None or not memory.number(last, 4)
-        if not whole:
-            vollog.warning(
-                "contradicted: MmUnloadedDrivers: drivers were unloaded (MmLastUnloadedDriver says so), and "
-                "no list of them is left"
-            )
-        return [], whole
-    driver = image.process_types(image.machine)["_UNLOADED_DRIVERS"]
-    name = driver.offset("Name")
-    values = driver.reader("StartAddress", "EndAddress", "CurrentTime")
-    found: List[Tuple[int, Unloaded]] = []
-    held = memory.load(array, DRIVERS * driver.size)
-    for index in range(DRIVERS):
-        data = held.read(array + index * driver.size, driver.size)
-        if data is None:
-            continue
-        start, end, time = values(data, 0)
-        if kernel_start <= start < end <= start + MAX_DRIVER:
-            label = memory.unicode_string(bytes(data[name:]), MAX_NAME)
-            found.append((time, Unloaded(start, end, label or "")))
-    return [unloaded for _, unloaded in sorted(found, key=lambda each: each[0], reverse=True)], True
-
-
-class UnloadedDlls:
-    """Finds the unload events of processes: by the symbol of the ring or, without symbols, by its content."""
 
     def __init__(self, image: Image) -> None:
         self._image = image
         self._layouts: Memo[Machine, List[EventLayout]] = Memo(self._read_layouts)
 
-    def find(
+    def drivers(self, kernel_start: int) -> Tuple[List[Unloaded], bool]:
+        """Returns the drivers that the kernel remembers having unloaded, the latest first; and whether there
+        is a list of them, or none was unloaded.
+
+        Args:
+            kernel_start: the first kernel address; ranges below it are not believed
+
+        Raises:
+            tables.MissingTableError: when our symbol table is missing
+        """
+        image = self._image
+        symbol = image.symbol("MmUnloadedDrivers")
+        memory = image.memory(image.kernel)
+        array = None if symbol is None else memory.pointer(symbol)
+        if not array:
+            last = image.symbol("MmLastUnloadedDriver")
+            whole = last is None or not memory.number(last, 4)
+            if not whole:
+                vollog.warning(
+                    "contradicted: MmUnloadedDrivers: drivers were unloaded (MmLastUnloadedDriver says so), "
+                    "and no list of them is left"
+                )
+            return [], whole
+        driver = image.process_types(image.machine)["_UNLOADED_DRIVERS"]
+        name = driver.offset("Name")
+        values = driver.reader("StartAddress", "EndAddress", "CurrentTime")
+        found: List[Tuple[int, Unloaded]] = []
+        held = memory.load(array, DRIVERS * driver.size)
+        for index in range(DRIVERS):
+            data = held.read(array + index * driver.size, driver.size)
+            if data is None:
+                continue
+            start, end, time = values(data, 0)
+            if kernel_start <= start < end <= start + MAX_DRIVER:
+                label = memory.unicode_string(bytes(data[name:]), MAX_NAME)
+                found.append((time, Unloaded(start, end, label or "")))
+        return [unloaded for _, unloaded in sorted(found, key=lambda each: each[0], reverse=True)], True
+
+    def dlls(
         self, reader: ImageReader, machine: Machine, index: ModuleIndex, user_end: int
     ) -> List[Unloaded]:
         """Returns the DLLs that a process remembers having unloaded, the latest first.

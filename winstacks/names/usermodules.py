@@ -12,11 +12,12 @@ from ..memory.decode.machine import Machine
 from ..memory.decode.pagetable import PAGE_SIZE
 from ..memory.decode.status import NOTHING, Said, Status, Word, status
 from ..memory.image import AddressSpace, Image
+from ..process.regions import Region
 from ..process.sections import ImageSections, SectionView
-from ..process.vads import Vad, Vads
+from ..process.vads import regions
 from .decode.pe import MAX_IMAGE
 from .kernelmodules import Module, mark_overlaps
-from .loaderlists import LoaderEntry, LoaderLists
+from .loaderlists import LoaderEntry, module_lists
 
 _BOTH_ORDERS = 3
 
@@ -37,19 +38,19 @@ class ProcessModules(NamedTuple):
     """
 
     modules: List[Module]
-    vads: List[Vad]
+    vads: List[Region]
     vads_whole: bool
     ntdlls: Dict[Machine, Module]
     entries: Dict[int, Tuple[AddressSpace, LoaderEntry]]
 
 
 class UserModules:
-    """Lists the modules of processes. Made as `image.part(UserModules)`."""
+    """Lists the modules of processes. Made as `image.service(UserModules)`."""
 
     def __init__(self, image: Image) -> None:
-        self._lists = image.part(LoaderLists)
-        self._vads = image.part(Vads)
-        self._sections = image.part(ImageSections)
+        self._lists = image.service(module_lists)
+        self._vads = image.service(regions)
+        self._sections = image.service(ImageSections)
 
     def list_modules(self, halves: Sequence[AddressSpace], user_end: int) -> ProcessModules:
         """Returns the modules of a process.
@@ -66,7 +67,7 @@ class UserModules:
         Raises:
             tables.MissingTableError: when our symbol table of user mode is missing
         """
-        vads, vads_whole = self._vads.list_vads(halves[0])
+        vads, vads_whole = self._vads.list_regions(halves[0])
         vads = sorted(vad for vad in vads if vad.start < vad.end <= user_end)
         found: Dict[int, Module] = {}
         ntdlls: Dict[Machine, Module] = {}
@@ -96,11 +97,11 @@ class UserModules:
                 found.setdefault(module.base, module)
         return ProcessModules(mark_overlaps(found.values()), vads, vads_whole, ntdlls, known)
 
-    def view(self, module: Module, vads: Sequence[Vad]) -> Optional[SectionView]:
+    def view(self, module: Module, vads: Sequence[Region]) -> Optional[SectionView]:
         """Returns the section of a module by the VAD at its base, None if it has none."""
         return self._sections.of(vad_at(vads, module.base))
 
-    def file_status(self, module: Module, vads: Sequence[Vad]) -> Optional[Word]:
+    def file_status(self, module: Module, vads: Sequence[Region]) -> Optional[Word]:
         """Returns the status of a module of the loader lists, by the file that the VADs map there."""
         vad = vad_at(vads, module.base)
         path = self._vads.file_name(vad.control_area) if vad is not None and vad.control_area else None
@@ -111,25 +112,25 @@ class UserModules:
         same = text.file_name(path).lower() == module.file.lower()
         return None if same else Word.VAD_OF_ANOTHER_FILE
 
-    def file_name(self, vad: Vad) -> Optional[str]:
+    def file_name(self, vad: Region) -> Optional[str]:
         """Returns the name of the file that backs a mapping; "" if none does, None if unreadable."""
         path = self._vads.file_name(vad.control_area)
         return text.file_name(path) if path else path
 
-    def _file_at(self, base: int, vads: Sequence[Vad]) -> str:
+    def _file_at(self, base: int, vads: Sequence[Region]) -> str:
         """Returns the file whose image is mapped at an address, where the loader's name is not readable."""
         vad = vad_at(vads, base)
         mapped = vad is not None and vad.image and vad.start == base
         return (self._vads.file_name(vad.control_area) or "") if vad is not None and mapped else ""
 
-    def _unlisted(self, vads: Sequence[Vad]) -> List[Module]:
+    def _unlisted(self, vads: Sequence[Region]) -> List[Module]:
         images = [vad for vad in vads if vad.image]
         named = ((vad, self._vads.file_name(vad.control_area)) for vad in images)
         said = status(Word.NO_LOADER_LIST)
         return [_module(vad.start, vad.end - vad.start, path, said) for vad, path in named if path]
 
 
-def vad_at(vads: Sequence[Vad], address: int) -> Optional[Vad]:
+def vad_at(vads: Sequence[Region], address: int) -> Optional[Region]:
     """Returns the VAD that holds an address, from VADs sorted by address; None if there is none."""
     index = bisect.bisect_right(vads, (address, 1 << 64)) - 1
     return vads[index] if index >= 0 and address < vads[index].end else None
@@ -139,7 +140,7 @@ def _module(base: int, size: int, path: str, said: Status) -> Module:
     return Module(base, size, text.module_name(path), text.file_name(path), said)
 
 
-def _size(entry: LoaderEntry, vads: Sequence[Vad]) -> Tuple[int, Status]:
+def _size(entry: LoaderEntry, vads: Sequence[Region]) -> Tuple[int, Status]:
     """Returns the size of a module as far as its VAD reaches, and what is wrong with that in its entry."""
     vad = vad_at(vads, entry.base)
     if vad is None:
@@ -150,7 +151,7 @@ def _size(entry: LoaderEntry, vads: Sequence[Vad]) -> Tuple[int, Status]:
     return room, status(Said(Word.CONTRADICTED, members=("SizeOfImage",)))
 
 
-def _status(entry: LoaderEntry, lists_whole: bool, vads: Optional[Sequence[Vad]]) -> Status:
+def _status(entry: LoaderEntry, lists_whole: bool, vads: Optional[Sequence[Region]]) -> Status:
     said = status(Word.PARTLY_UNLINKED) if lists_whole and entry.orders != _BOTH_ORDERS else NOTHING
     if vads is not None:
         vad = vad_at(vads, entry.base)

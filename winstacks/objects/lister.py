@@ -110,7 +110,7 @@ class _Refs:
         self._wide = image.machine is Machine.AMD64
         self._memory = Memory(Windows(image.reader(image.kernel.layer_name), WINDOW), image.pointer_size)
         self._decoder = RefDecoder(image.types)
-        self._objects = image.part(Objects)
+        self._objects = image.service(Objects)
         self._stacks = _Stacks(self._memory, stacks, StackTableDecoder(image.types, image.pointer_size))
         self._seen: Set[int] = set()
         self._image = image
@@ -145,7 +145,7 @@ class _Refs:
         The objects are all processes and threads, and those that the handles of the processes name. If the
         list of processes is damaged, a row says so.
         """
-        listed = self._image.part(ProcessList).status
+        listed = self._image.service(ProcessList).status
         if listed:
             yield ObjectEvent(status=listed)
         for header in dict.fromkeys(_objects(self._image, self._objects)):
@@ -280,12 +280,12 @@ class _Stacks:
 
 def _objects(image: Image, objects: Objects) -> Iterator[int]:
     """Yields the addresses of the headers of the objects that can be found without the tables of traces."""
-    ids = image.part(CidTable)
-    listed = [each.eprocess for each in image.part(ProcessList).processes()]
+    ids = image.service(CidTable)
+    listed = [each.eprocess for each in image.service(ProcessList).processes()]
     for body in (*listed, *ids.processes, *ids.threads):
         yield objects.header_of(body)
     try:
-        tables = image.part(HandleTables)
+        tables = image.service(HandleTables)
     except MissingMemberError:
         return
     for eprocess in listed:

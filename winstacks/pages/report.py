@@ -23,7 +23,7 @@ from ..flat.tables import image_values
 from ..flat.waits import LockKey, ThreadKey, WaitGraph
 from ..locks.lock import Lock
 from ..memory.decode.status import text
-from ..process.threads import Thread
+from ..process.thread import Thread
 from .drawn import Drawn
 from .html import flame_data
 from .lists import Frames, Lists, image_part

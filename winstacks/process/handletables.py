@@ -30,7 +30,7 @@ class HandleTable(NamedTuple):
 
 
 class HandleTables:
-    """Reads handle tables. All addresses are canonical. Made as `image.part(HandleTables)`.
+    """Reads handle tables. All addresses are canonical. Made as `image.service(HandleTables)`.
 
     Attributes:
         has_creators: whether entries hold the trace indices of creators

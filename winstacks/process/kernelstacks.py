@@ -19,7 +19,7 @@ from typing import Iterator, List, NamedTuple, Optional, Tuple
 from ..memory.decode.status import Word
 from ..memory.decode.structure import Structure
 from ..memory.image import Image
-from .threads import Thread
+from .thread import Thread
 
 MAX_SEGMENTS = 32
 MAX_STACK = 1 << 18

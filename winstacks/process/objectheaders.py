@@ -147,7 +147,7 @@ class ObjectCreator(NamedTuple):
 
 
 class Objects:
-    """Describes objects by the addresses of their headers; made as `image.part(Objects)`."""
+    """Describes objects by the addresses of their headers; made as `image.service(Objects)`."""
 
     def __init__(self, image: Image) -> None:
         header, creator = image.types[_HEADER], image.types[_CREATOR]

@@ -89,7 +89,7 @@ class ListedProcess(NamedTuple):
 
 
 class CidTable:
-    """The objects in PspCidTable. Made as `image.part(CidTable)`.
+    """The objects in PspCidTable. Made as `image.service(CidTable)`.
 
     Attributes:
         processes, threads: the ID of each _EPROCESS and _ETHREAD, by canonical address
@@ -105,7 +105,7 @@ class CidTable:
         if not address:
             return
         try:
-            tables = image.part(HandleTables)
+            tables = image.service(HandleTables)
         except MissingMemberError:
             return
         table, thread = tables.at(address), image.types["_ETHREAD"]
@@ -143,7 +143,7 @@ class CidTable:
 
 
 class ProcessList:
-    """The processes of an image. Made as `image.part(ProcessList)`.
+    """The processes of an image. Made as `image.service(ProcessList)`.
 
     Attributes:
         status: `process list damaged`, or empty
@@ -160,7 +160,7 @@ class ProcessList:
         self._kind = process.field("Pcb.Header.Type")
         self._pid = process.field("UniqueProcessId")
         self._links = process.offset("ActiveProcessLinks")
-        self._ids = image.part(CidTable)
+        self._ids = image.service(CidTable)
         self._listed()
         for witness, eprocess in self._witnesses():
             self._add(eprocess, witness)
@@ -239,7 +239,7 @@ class ProcessList:
     def _of_handle_tables(self) -> Iterator[int]:
         """Yields the processes for which handle tables were made."""
         try:
-            tables = self._image.part(HandleTables)
+            tables = self._image.service(HandleTables)
         except MissingMemberError:
             return
         for _, eprocess in tables.owners():

@@ -125,5 +125,5 @@ class Processors:
 
 
 def of(image: Image) -> Tuple[Processor, ...]:
-    """Returns the processors of an image, in the order of their numbers, for `image.part(processors.of)`."""
+    """Returns the processors of an image, by their numbers, for `image.service(processors.of)`."""
     return tuple(Processors.list_processors(image))

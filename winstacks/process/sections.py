@@ -28,7 +28,8 @@ from ..memory.decode.ranges import Extents
 from ..memory.decode.structure import MissingMemberError
 from ..memory.image import Image
 from ..memory.pages import Piece
-from .vads import PAGE_SHIFT, Vad
+from .regions import Region
+from .vads import PAGE_SHIFT
 
 MAX_PAGES = 1 << 19
 """The most pages of one section: no image has more than 2 GB."""
@@ -44,7 +45,7 @@ _SPACES_KEPT = 8
 
 
 class ImageSections:
-    """Finds the pages of image sections. Made as `image.part(ImageSections)`.
+    """Finds the pages of image sections. Made as `image.service(ImageSections)`.
 
     Where the kernel's symbol table lacks a member that leads to them, no image has a section.
     """
@@ -60,7 +61,7 @@ class ImageSections:
         with contextlib.suppress(MissingMemberError):
             self._form = _Form(image)
 
-    def of(self, vad: Optional[Vad]) -> Optional[SectionView]:
+    def of(self, vad: Optional[Region]) -> Optional[SectionView]:
         """Returns the section that a VAD maps; None if it maps no image, or if its structures disagree."""
         form = self._form
         if form is None or vad is None or not vad.image or not isinstance(self._image.layer, intel.Intel):

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import collections
 import logging
-from typing import Collection, Counter, Dict, Iterator, List, Optional, Set, Tuple
+from typing import Collection, Counter, Dict, Iterator, List, Optional, Protocol, Set, Tuple
 
 from volatility3.framework import constants, exceptions, interfaces
 from volatility3.framework.objects import utility
@@ -36,8 +36,32 @@ MAX_THREADS = 8
 _NARROW_END = 1 << 32
 
 
+class Spaces(Protocol):
+    """Lists the address spaces of an input.
+
+    Attributes:
+        status: what speaks against the list of processes: processes may be missing. Empty if nothing does
+    """
+
+    @property
+    def status(self) -> Status: ...
+
+    def list_spaces(
+        self,
+        pids: Optional[Collection[int]] = None,
+        offset: Optional[int] = None,
+        only: Optional[Collection[int]] = None,
+    ) -> Iterator[AddressSpace]:
+        """Yields the address spaces; see `AddressSpaces.list_spaces`."""
+
+
+def spaces(image: Image) -> Spaces:
+    """Returns what lists the address spaces, for `image.service(spaces)`: here what a kernel knows."""
+    return KernelSpaces(image)
+
+
 class AddressSpaces:
-    """Lists the address spaces of a Windows image."""
+    """Lists the address spaces of whatever an image is made of."""
 
     @classmethod
     def list_spaces(
@@ -61,31 +85,57 @@ class AddressSpaces:
             is not in the process list, and how it was found, is in its `remark`. The kernel's `remark` says
             that the list is damaged.
         """
+        return image.service(spaces).list_spaces(pids, offset, only)
+
+
+class KernelSpaces:
+    """Lists the address spaces of the image of a kernel: the kernel's provider of `spaces`.
+
+    Args:
+        image: the image
+    """
+
+    def __init__(self, image: Image) -> None:
+        self._image = image
+
+    @property
+    def status(self) -> Status:
+        """What speaks against the list of processes: processes may be missing. Empty if nothing does."""
+        return self._image.service(ProcessList).status
+
+    def list_spaces(
+        self,
+        pids: Optional[Collection[int]] = None,
+        offset: Optional[int] = None,
+        only: Optional[Collection[int]] = None,
+    ) -> Iterator[AddressSpace]:
+        """Yields the address spaces; see `AddressSpaces.list_spaces`."""
+        image = self._image
+        if not image.table_name:
+            return
         if offset is None and (not pids or KERNEL_PID in pids) and (only is None or 0 in only):
-            yield image.kernel._replace(remark=image.part(ProcessList).status)
-        for process in cls._list_processes(image, offset):
+            yield image.kernel._replace(remark=image.service(ProcessList).status)
+        for process in self._list_processes(image, offset):
             if only is not None and process.eprocess not in only:
                 continue
             eprocess = image.object_at("_EPROCESS", process.eprocess)
             try:
                 pid = int(eprocess.UniqueProcessId)
                 if not pids or pid in pids:
-                    yield from cls._process_spaces(image, eprocess, pid, process.status)
+                    yield from self._process_spaces(image, eprocess, pid, process.status)
             except exceptions.InvalidAddressException as fault:
                 vollog.warning(
                     f"Process at {eprocess.vol.offset:#x} cannot be read at {fault.invalid_address:#x}"
                 )
 
-    @classmethod
-    def _list_processes(cls, image: Image, offset: Optional[int]) -> List[ListedProcess]:
+    def _list_processes(self, image: Image, offset: Optional[int]) -> List[ListedProcess]:
         """Returns the processes that any witness knows, or the one at a virtual or physical offset."""
         if offset is None:
-            return image.part(ProcessList).processes()
-        eprocess = cls._at_offset(image, offset) if image.table_name else None
+            return image.service(ProcessList).processes()
+        eprocess = self._at_offset(image, offset) if image.table_name else None
         return [] if eprocess is None else [ListedProcess(eprocess, NOTHING)]
 
-    @classmethod
-    def _at_offset(cls, image: Image, offset: int) -> Optional[int]:
+    def _at_offset(self, image: Image, offset: int) -> Optional[int]:
         """Returns the canonical address of the _EPROCESS at a virtual or physical offset, None if none is."""
         layer = image.layer
         size = image.types["_EPROCESS"].size
@@ -108,20 +158,19 @@ class AddressSpaces:
             return None
         return image.machine.canonical(int(found.vol.offset))
 
-    @classmethod
     def _process_spaces(
-        cls, image: Image, eprocess: interfaces.objects.ObjectInterface, pid: int, remark: Status
+        self, image: Image, eprocess: interfaces.objects.ObjectInterface, pid: int, remark: Status
     ) -> Iterator[AddressSpace]:
         """Yields the native space of a process and, if it is a WoW64 process, its 32-bit half."""
         name = text.cell(utility.array_to_string(eprocess.ImageFileName))
         address = image.machine.canonical(int(eprocess.vol.offset))
         said = NOTHING
         try:
-            layer_name = cls._process_layer(image, eprocess)
+            layer_name = self._process_layer(image, eprocess)
         except exceptions.InvalidAddressException:
             layer_name, said = "", status(Word.PAGE_TABLES_UNREADABLE)
         if layer_name:
-            said, doubt = image.part(PageTableRoots).verdict(address, layer_name)
+            said, doubt = image.service(PageTableRoots).verdict(address, layer_name)
             layer_name, remark = "" if said else layer_name, status(remark, doubt)
         native = AddressSpace(
             pid=pid,
@@ -136,10 +185,12 @@ class AddressSpaces:
         half: Optional[AddressSpace] = None
         if image.machine is Machine.AMD64:
             known, peb = bool(eprocess.get_is_wow64()), 0
-            told = image.part(PageTableRoots).peb32(address, layer_name, pid, known) if layer_name else None
+            told = (
+                image.service(PageTableRoots).peb32(address, layer_name, pid, known) if layer_name else None
+            )
             if known:
                 try:
-                    peb = cls._wow64_peb(image, eprocess)
+                    peb = self._wow64_peb(image, eprocess)
                 except exceptions.InvalidAddressException:
                     told, said = None, said or status(Word.WOW64_PROCESS_STRUCTURE_UNREADABLE)
             if told not in (None, peb):
@@ -151,16 +202,14 @@ class AddressSpaces:
         if half is not None:
             yield half
 
-    @classmethod
-    def _process_layer(cls, image: Image, eprocess: interfaces.objects.ObjectInterface) -> str:
+    def _process_layer(self, image: Image, eprocess: interfaces.objects.ObjectInterface) -> str:
         """Returns the layer of a process, made once per context (Volatility makes a new one each time)."""
         name = f"{eprocess.vol.layer_name}_stacktraces_{eprocess.vol.offset:x}"
         if name in image.context.layers:
             return name
         return str(eprocess.add_process_layer(preferred_name=name))
 
-    @classmethod
-    def _wow64_peb(cls, image: Image, eprocess: interfaces.objects.ObjectInterface) -> int:
+    def _wow64_peb(self, image: Image, eprocess: interfaces.objects.ObjectInterface) -> int:
         """Returns the address of PEB32.
 
         EPROCESS.WoW64Process points to an _EWOW64PROCESS since Windows 10, whose Peb it is; to a
@@ -176,8 +225,8 @@ class AddressSpaces:
 class PageTableRoots:
     """Whose page tables DirectoryTableBase is, for all processes, and what their TEBs say of them.
 
-    Made as `image.part(PageTableRoots)`. Only Idle and System share their page tables. An exited process has
-    none any more.
+    Made as `image.service(PageTableRoots)`. Only Idle and System share their page tables. An exited process
+    has none any more.
     """
 
     def __init__(self, image: Image) -> None:
@@ -204,7 +253,7 @@ class PageTableRoots:
         self._teb = None if thread is None else thread.find("Tcb.Teb")
         self._client = None if teb is None else teb.find("ClientId.UniqueProcess")
         self._first = None if teb is None else teb.find("NtTib.ExceptionList")
-        for each in image.part(ProcessList).processes():
+        for each in image.service(ProcessList).processes():
             pid, root, alive = self._read(each.eprocess)
             if alive:
                 self._owners.setdefault(root, []).append(each.eprocess)

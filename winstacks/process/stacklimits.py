@@ -82,7 +82,7 @@ class StackLimits:
         fields = [thread.find(f"Tcb.{name}") for name in ("StackBase", "InitialStack")]
         memory = self._image.memory(self._image.kernel)
         counts: Dict[int, int] = {0: 0}
-        for ethread in list(self._image.part(CidTable).threads)[:FEW_THREADS]:
+        for ethread in list(self._image.service(CidTable).threads)[:FEW_THREADS]:
             base, initial = (memory.member(ethread, field) if field else None for field in fields)
             if base and initial and 0 <= base - initial < PAGE_SIZE:
                 counts[base - initial] = counts.get(base - initial, 0) + 1

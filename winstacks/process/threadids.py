@@ -38,7 +38,7 @@ class ThreadOwner(NamedTuple):
 
 
 class ThreadIds:
-    """Looks up threads, each once. Made as `image.part(ThreadIds)`."""
+    """Looks up threads, each once. Made as `image.service(ThreadIds)`."""
 
     def __init__(self, image: Image) -> None:
         thread, process = image.types.find("_ETHREAD"), image.types.find("_EPROCESS")
@@ -50,7 +50,7 @@ class ThreadIds:
         self._process = None if thread is None else thread.find(*PROCESS_OF_THREAD)
         self._name = None if process is None else process.find("ImageFileName")
         self._own = None if process is None else process.find("UniqueProcessId")
-        self._ids = image.part(CidTable)
+        self._ids = image.service(CidTable)
         self._known: Dict[int, Optional[ThreadOwner]] = {}
 
     def owner(self, ethread: int) -> Optional[ThreadOwner]:

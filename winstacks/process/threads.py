@@ -8,16 +8,12 @@
 
 The listers of trap frames and of call stacks both use this. Each _ETHREAD is read in one piece and decoded
 with the offsets of the image's symbol table; a member that is not in the image is None.
-
-Source of the names of scheduling states and wait reasons: the public enumerations _KTHREAD_STATE and
-_KWAIT_REASON (wdm.h and the kernel's symbols). If Windows gave a number a new meaning, the name here is that
-of the newest meaning.
 """
 
 from __future__ import annotations
 
 import logging
-from typing import Collection, Dict, Iterator, List, NamedTuple, Optional, Set, Tuple
+from typing import Any, Collection, Dict, Iterator, List, NamedTuple, Optional, Set, Tuple
 
 from ..memory.decode import links
 from ..memory.decode.ranges import Extents
@@ -38,35 +34,7 @@ from .processlist import (
     id_differs,
 )
 from .spaces import AddressSpaces
-
-RUNNING = 2
-TERMINATED = 4
-WAITING = 5
-
-_STATES = (
-    *("Initialized", "Ready", "Running", "Standby", "Terminated", "Waiting", "Transition"),
-    *("DeferredReady", "GateWait", "WaitingForProcessInSwap"),
-)
-_REASONS = (
-    *("Executive", "FreePage", "PageIn", "PoolAllocation", "DelayExecution", "Suspended", "UserRequest"),
-    *("WrExecutive", "WrFreePage", "WrPageIn", "WrPoolAllocation", "WrDelayExecution", "WrSuspended"),
-    *("WrUserRequest", "WrEventPair", "WrQueue", "WrLpcReceive", "WrLpcReply", "WrVirtualMemory"),
-    *("WrPageOut", "WrRendezvous", "WrKeyedEvent", "WrTerminated", "WrProcessInSwap", "WrCpuRateControl"),
-    *("WrCalloutStack", "WrKernel", "WrResource", "WrPushLock", "WrMutex", "WrQuantumEnd"),
-    *("WrDispatchInt", "WrPreempted", "WrYieldExecution", "WrFastMutex", "WrGuardedMutex", "WrRundown"),
-    *("WrAlertByThreadId", "WrDeferredPreempt", "WrPhysicalFault", "WrIoRing", "WrMdlCache", "WrRcu"),
-)
-
-
-def state_name(state: int) -> str:
-    """Returns the name of a KTHREAD.State; a number without a name is returned as text."""
-    return _STATES[state] if 0 <= state < len(_STATES) else str(state)
-
-
-def wait_reason_name(reason: int) -> str:
-    """Returns the name of a KTHREAD.WaitReason; a number without a name is returned as text."""
-    return _REASONS[reason] if 0 <= reason < len(_REASONS) else str(reason)
-
+from .thread import RUNNING, TERMINATED, Thread, ThreadLists
 
 vollog = logging.getLogger(__name__)
 
@@ -100,12 +68,6 @@ _FLAGS_OF_TIME = ("NestedFaultCount", "ApcNeeded")
 symbols of XP)."""
 
 
-_NO_THREAD = (
-    *(Word.UNREADABLE, Word.NOT_A_THREAD),
-    *(Word.THREAD_LIST_DAMAGED, Word.THREAD_COUNT, Word.PROCESS_LIST_DAMAGED),
-)
-
-
 class Process(NamedTuple):
     """A process: its native space, and its 32-bit half if it is a WoW64 process."""
 
@@ -130,85 +92,25 @@ def processes(
         yield Process(native, None)
 
 
-class Thread(NamedTuple):
-    """A thread. Addresses are canonical; a member that could not be read is None.
+class NoThreads:
+    """Lists no thread: the provider of `threads` where no kernel is."""
 
-    `space` is the native address space of its process, `wow64` the 32-bit half, None if the process has none.
-    `ethread` is 0 if only a scan of physical memory found the thread, and in a row that stands for a damaged
-    list. `processor` is the number of the processor on which it is running. `system_call_number` and
-    `first_argument` are those of its newest system call from user mode (7 and later). `create_time` is a
-    FILETIME.
-    """
+    def list_threads(self, *_: object) -> Iterator[Thread]:
+        """Yields none."""
+        return iter(())
 
-    ethread: int
-    space: AddressSpace
-    wow64: Optional[AddressSpace]
-    tid: Optional[int]
-    stack_base: Optional[int]
-    stack_limit: Optional[int]
-    initial_stack: Optional[int]
-    kernel_stack: Optional[int]
-    trap_frame: Optional[int]
-    callback_stack: Optional[int]
-    callback_depth: Optional[int]
-    teb: Optional[int]
-    state: Optional[int]
-    wait_reason: Optional[int]
-    debug_active: Optional[int]
-    system_call_number: Optional[int]
-    first_argument: Optional[int]
-    start_address: Optional[int]
-    win32_start_address: Optional[int]
-    processor: Optional[int]
-    status: Status
-    create_time: Optional[int] = None
+    def list_idle(self) -> Iterator[Thread]:
+        """Yields none."""
+        return iter(())
 
-    @property
-    def running(self) -> bool:
-        """Whether a processor was executing it: then its stack pointer was in a register, not in memory."""
-        unsaid = not says(self.status, Word.RUNNING_ON_NO_PROCESSOR)
-        return self.processor is not None or (self.state == RUNNING and unsaid)
 
-    @property
-    def unusable(self) -> bool:
-        """Whether nothing of it can be believed: it cannot be read, is no thread, or stands for a list."""
-        return says(self.status, *_NO_THREAD)
-
-    @property
-    def state_name(self) -> str:
-        """The name of its scheduling state, empty if that could not be read."""
-        return "" if self.state is None else state_name(self.state)
-
-    @property
-    def wait_reason_name(self) -> str:
-        """Why it waits; empty if it does not wait."""
-        waits = self.state == WAITING and self.wait_reason is not None
-        return wait_reason_name(self.wait_reason or 0) if waits else ""
+def threads(image: Image) -> ThreadLists:
+    """Returns what lists threads, for `image.service(threads)`: here the lists of a kernel."""
+    return KernelThreads(image) if image.table_name else NoThreads()
 
 
 class Threads:
-    """Lists the threads of an image."""
-
-    def __init__(self, image: Image) -> None:
-        super().__init__()
-        thread = image.types["_ETHREAD"]
-        self._image = image
-        self._memory = image.memory(image.kernel)
-        self._size = thread.size
-        found = {name: thread.find(*paths) for name, paths in _MEMBERS.items()}
-        self._fields = {name: field for name, field in found.items() if field is not None}
-        time, flags = self._fields.get("create_time"), [thread.find(name) for name in _FLAGS_OF_TIME]
-        self._time_shift = sum(
-            flag.mask.bit_length() for flag in flags if flag and time and flag.offset == time.offset
-        )
-        self._entry = thread.offset("ThreadListEntry")
-        self._head = image.types["_EPROCESS"].offset("ThreadListHead")
-        self._count = image.types["_EPROCESS"].find("ActiveThreads")
-        listed = image.part(processors.of)
-        self._running = {cpu.current_thread: cpu.number for cpu in listed if cpu.current_thread}
-        self._all_known = bool(listed) and all(cpu.current_thread for cpu in listed)
-        self._ids = image.part(CidTable)
-        self._limits = stacklimits.StackLimits(image)
+    """Lists the threads of whatever an image is made of."""
 
     @classmethod
     def list_threads(
@@ -237,31 +139,70 @@ class Threads:
         Raises:
             MissingMemberError: when the kernel's symbols do not describe threads
         """
-        if not image.table_name:
-            return
-        finder = cls(image)
+        return image.service(threads).list_threads(pids, offset, tids, scan, only)
+
+
+class KernelThreads:
+    """Lists the threads that a kernel has: the kernel's provider of `threads`.
+
+    Args:
+        image: the image
+
+    Raises:
+        MissingMemberError: when the kernel's symbols do not describe threads
+    """
+
+    def __init__(self, image: Image) -> None:
+        thread = image.types["_ETHREAD"]
+        self._image = image
+        self._memory = image.memory(image.kernel)
+        self._size = thread.size
+        found = {name: thread.find(*paths) for name, paths in _MEMBERS.items()}
+        self._fields = {name: field for name, field in found.items() if field is not None}
+        time, flags = self._fields.get("create_time"), [thread.find(name) for name in _FLAGS_OF_TIME]
+        self._time_shift = sum(
+            flag.mask.bit_length() for flag in flags if flag and time and flag.offset == time.offset
+        )
+        self._entry = thread.offset("ThreadListEntry")
+        self._head = image.types["_EPROCESS"].offset("ThreadListHead")
+        self._count = image.types["_EPROCESS"].find("ActiveThreads")
+        listed = image.service(processors.of)
+        self._running = {cpu.current_thread: cpu.number for cpu in listed if cpu.current_thread}
+        self._all_known = bool(listed) and all(cpu.current_thread for cpu in listed)
+        self._ids = image.service(CidTable)
+        self._limits = stacklimits.StackLimits(image)
+
+    def list_threads(
+        self,
+        pids: Optional[Collection[int]] = None,
+        offset: Optional[int] = None,
+        tids: Optional[Collection[int]] = None,
+        scan: bool = False,
+        only: Optional[Collection[int]] = None,
+    ) -> Iterator[Thread]:
+        """Yields the threads; see `Threads.list_threads`."""
+        image = self._image
         owners = list(processes(image, pids, offset, only))
-        damaged = image.part(ProcessList).status
+        damaged = image.service(ProcessList).status
         if damaged and not pids and offset is None and (only is None or 0 in only):
-            yield finder._nothing(Process(image.kernel, None), damaged)
+            yield self._nothing(Process(image.kernel, None), damaged)
         seen: List[int] = []
         for process in owners:
-            for thread in finder._of(process):
+            for thread in self._of(process):
                 seen.append(thread.ethread)
                 if not tids or thread.tid is None or thread.tid in tids:
                     yield thread
         if scan:
-            for thread in finder._scanned(owners, seen, bool(pids) or offset is not None):
+            for thread in self._scanned(owners, seen, bool(pids) or offset is not None):
                 if not tids or thread.tid in tids:
                     yield thread
 
-    @classmethod
-    def list_idle(cls, image: Image) -> Iterator[Thread]:
+    def list_idle(self) -> Iterator[Thread]:
         """Yields the idle threads of processors that were executing them: their process is on no list."""
-        finder = cls(image)
-        for processor in image.part(processors.of):
+        image = self._image
+        for processor in image.service(processors.of):
             if processor.idle_thread and processor.idle_thread == processor.current_thread:
-                yield finder._at(Process(image.kernel, None), processor.idle_thread)
+                yield self._at(Process(image.kernel, None), processor.idle_thread)
 
     def _of(self, process: Process) -> Iterator[Thread]:
         """Yields the threads on a process's list, which is walked from both ends if it is damaged."""
@@ -345,7 +286,7 @@ class Threads:
         values["tid"] = ids.identifier(values["tid"])
         if values["create_time"] is not None:
             values["create_time"] >>= self._time_shift
-        wanted = {name: values[name] for name in Thread._fields if name in values}
+        wanted: Dict[str, Any] = {name: values[name] for name in Thread._fields if name in values}
         said = status(process.space.remark, said)
         return Thread(
             ethread=ethread,

@@ -1,17 +1,21 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""The VADs of a process, decoded from bytes: naming frames needs their ranges, not an object for each VAD."""
+"""The kernel's answer to which memory regions a process has: its VADs, decoded from bytes.
+
+Naming frames needs their ranges, not an object of Volatility for each VAD.
+"""
 
 from __future__ import annotations
 
 import functools
 import logging
-from typing import Dict, List, NamedTuple, Optional, Set, Tuple
+from typing import Dict, List, Optional, Set, Tuple
 
 from ..memory.decode.memo import Memo
 from ..memory.decode.structure import MissingMemberError
 from ..memory.image import Image
 from .processlist import ProcessList
+from .regions import Region, Regions
 from .spaces import AddressSpace
 
 vollog = logging.getLogger(__name__)
@@ -29,42 +33,14 @@ PAGE_SHIFT = 12
 IMAGE_MAP = 2
 """VadImageMap of _MI_VAD_TYPE. Before Vista a flag of one bit, ImageMap, stands in its place."""
 
-PROTECTIONS = (
-    *("PAGE_NOACCESS", "PAGE_READONLY", "PAGE_EXECUTE", "PAGE_EXECUTE_READ"),
-    *("PAGE_READWRITE", "PAGE_WRITECOPY", "PAGE_EXECUTE_READWRITE", "PAGE_EXECUTE_WRITECOPY"),
-)
-"""The names of the lower 3 bits of VadFlags.Protection (described: MmProtectToValue in ReactOS)."""
-_MODIFIERS = ("", "PAGE_NOCACHE", "PAGE_GUARD", "PAGE_WRITECOMBINE")
-"""The names of its upper 2 bits. With PAGE_NOACCESS they mean no more than that."""
-
 SHORT_TAGS = (b"VadS", b"VadF")
 POOL_TAG = b"Vad"
 
 _FULL, _SHORT = "_MMVAD", "_MMVAD_SHORT"
 
 
-class Vad(NamedTuple):
-    """A range of a process' addresses, `end` exclusive; `control_area` is 0 for private memory.
-
-    `address` is that of the _MMVAD or _MMVAD_SHORT, `protection` VadFlags.Protection.
-    """
-
-    start: int
-    end: int
-    control_area: int
-    image: bool
-    address: int = 0
-    protection: int = 0
-
-    @property
-    def protection_name(self) -> str:
-        """The protection as Volatility's windows.vadinfo names it."""
-        low, high = PROTECTIONS[self.protection & 7], _MODIFIERS[self.protection >> 3 & 3]
-        return f"{low}|{high}" if high and self.protection & 7 else low
-
-
 class Vads:
-    """Reads VAD trees with the kernel's symbol table. Made as `image.part(Vads)`.
+    """Reads VAD trees with the kernel's symbol table: the kernel's provider of `regions`.
 
     If the table lacks a member of VADs that is needed, a warning says so, and every process has an empty
     list.
@@ -78,15 +54,15 @@ class Vads:
         except MissingMemberError as error:
             if image.table_name:
                 vollog.warning(f"The VADs of processes cannot be read: {error}")
-        share = MOST_PER_PAGE * image.page_count // max(len(image.part(ProcessList).processes()), 1)
+        share = MOST_PER_PAGE * image.page_count // max(len(image.service(ProcessList).processes()), 1)
         self._most = max(min(MAX_VADS, share), FEW)
-        self._last: Tuple[int, int, Tuple[List[Vad], bool]] = (0, 0, ([], True))
+        self._last: Tuple[int, int, Tuple[List[Region], bool]] = (0, 0, ([], True))
         self.file_name = functools.lru_cache(MAX_NAMES)(self._file_name)
         """Control area -> path of the file that backs a mapping; "" if none does, None if unreadable."""
         self._control_areas: Memo[int, int] = Memo(self._read_control_area, MAX_NAMES)
         """What a VAD leads to -> control area. Processes that map a file lead to the same _SUBSECTION."""
 
-    def list_vads(self, space: AddressSpace) -> Tuple[List[Vad], bool]:
+    def list_regions(self, space: AddressSpace) -> Tuple[List[Region], bool]:
         """Returns the VADs of a process, and whether the whole tree could be read.
 
         The last tree is kept for the other half of a WoW64 process.
@@ -104,10 +80,10 @@ class Vads:
             self._last = space.eprocess, top, self._walk(tree, top)
         return self._last[2]
 
-    def _walk(self, tree: _Tree, root: int) -> Tuple[List[Vad], bool]:
+    def _walk(self, tree: _Tree, root: int) -> Tuple[List[Region], bool]:
         waiting = [root]
         seen: Set[int] = {0}
-        found: List[Vad] = []
+        found: List[Region] = []
         between: Dict[int, Tuple[int, int]] = {}
         complete = True
         header = 2 * self._memory.pointer_size
@@ -147,7 +123,7 @@ class Vads:
         name = self._memory.read(file_object + tree.name, 2 * self._memory.pointer_size)
         return None if name is None else self._memory.unicode_string(name)
 
-    def _vad(self, tree: _Tree, address: int, node: bytes, short: bool) -> Vad:
+    def _vad(self, tree: _Tree, address: int, node: bytes, short: bool) -> Region:
         start, end = tree.start.of(node), tree.end.of(node)
         start |= tree.start_high.of(node) << 32 if tree.start_high else 0
         end |= tree.end_high.of(node) << 32 if tree.end_high else 0
@@ -156,7 +132,7 @@ class Vads:
         image = kind == (IMAGE_MAP if tree.kind and tree.kind.mask > 1 else 1)
         image = image and bool(control_area)
         protection = tree.protection.of(node) if tree.protection else 0
-        return Vad(start << PAGE_SHIFT, (end + 1) << PAGE_SHIFT, control_area, image, address, protection)
+        return Region(start << PAGE_SHIFT, (end + 1) << PAGE_SHIFT, control_area, image, address, protection)
 
     def _control_area_of(self, tree: _Tree, address: int) -> int:
         if tree.subsection is not None:
@@ -166,6 +142,11 @@ class Vads:
 
     def _read_control_area(self, holder: int) -> int:
         return 0 if self._tree is None else self._memory.pointer(holder + self._tree.control_area) or 0
+
+
+def regions(image: Image) -> Regions:
+    """Returns what lists the memory regions of processes, for `image.service(regions)`: here their VADs."""
+    return Vads(image)
 
 
 class _Tree:

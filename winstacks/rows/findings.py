@@ -32,7 +32,7 @@ def rows(image: Image, found: Iterable[Outcome], severity: Collection[str] = ())
         found: what was found, in the order of the rows
         severity: the severities wanted; all when empty. What was not checked is shown in any case
     """
-    image_id = image.part(identity).image_id
+    image_id = image.service(identity).image_id
     for each in found:
         if each.finding is None:
             said = text(status(Word.NOT_CHECKED))

@@ -198,7 +198,7 @@ def tree(
 
 def advice(image: Image, text: str) -> str:
     """Returns a warning that tells what to enable; none where the list of processes is damaged."""
-    return "" if image.part(ProcessList).status else text
+    return "" if image.service(ProcessList).status else text
 
 
 class OutputFile:

@@ -53,7 +53,7 @@ def image(plugin: interfaces.plugins.PluginInterface) -> Image:
     except UnsupportedMachineError as error:
         raise exceptions.RenderException(str(error)) from error
     if plugin.config.get("scan_processes", False) or plugin.config.get("scan", False):
-        made.part(ProcessList).scan()
+        made.service(ProcessList).scan()
     return made
 
 

@@ -15,7 +15,7 @@ from ..memory.image import Image
 from ..names.symbolizer import Symbolizer
 from ..process import processors
 from ..process.kernelstacks import KernelStacks, Segment
-from ..process.threads import Thread
+from ..process.thread import Thread
 from ..traps.decode.frame import USER
 from ..traps.lister import ThreadFrames
 from ..traps.reader import TrapKernel, TrapReader
@@ -53,20 +53,20 @@ class KernelWalks:
     Args:
         image: the image
         symbolizer: knows the modules of every address space
+        walkers: walks its stacks
 
     Attributes:
-        walkers: walks other stacks of the image
         tells_registers: whether `registers` ever finds some
     """
 
-    def __init__(self, image: Image, symbolizer: Symbolizer) -> None:
-        self._processors = {processor.number: processor for processor in image.part(processors.of)}
+    def __init__(self, image: Image, symbolizer: Symbolizer, walkers: StackWalkers) -> None:
+        self._processors = {processor.number: processor for processor in image.service(processors.of)}
         self._kernel = TrapKernel(image, symbolizer)
         self._contexts = TrapContexts(image, False)
         self._frames = ThreadFrames(image, TrapReader(self._kernel, False), self._contexts)
         self._stacks = KernelStacks(image, self._kernel.bounds.kernel_start)
-        self.walkers = StackWalkers(image, symbolizer)
-        self._cpu = self.walkers.cpus.of(image.machine)
+        self._walkers = walkers
+        self._cpu = walkers.cpus.of(image.machine)
         self._callee = image.symbol("KiCallUserMode") or 0
         self._saved = self._cpu.saved(self._kernel.form.structure)
         self.tells_registers = self._cpu.tells_registers
@@ -118,7 +118,7 @@ class KernelWalks:
         if start is None:
             return _NO_WALK
         stacks = [(segment.limit, segment.base) for segment in self._stacks.find(thread).found]
-        return self.walkers.walk(thread.space, start, stacks, dict(self._traps(self.states(thread, True))))
+        return self._walkers.walk(thread.space, start, stacks, dict(self._traps(self.states(thread, True))))
 
     def passed(self, thread: Thread) -> Set[int]:
         """Returns the trap frames, as `saved` gives their addresses, that walks up a thread's stack pass."""
@@ -153,11 +153,11 @@ class KernelWalks:
         self, thread: Thread, here: Sequence[Segment], stacks: List[Range], traps: Traps
     ) -> KernelWalk:
         """Walks from where a callback to user mode was made."""
-        start = self.walkers.called_out(thread.space, here, self._callee)
+        start = self._walkers.called_out(thread.space, here, self._callee)
         if start is not None and self._is_kernel_code(start.registers.ip):
-            return KernelWalk(self.walkers.walk(thread.space, start, stacks, traps))
+            return KernelWalk(self._walkers.walk(thread.space, start, stacks, traps))
         return KernelWalk(
-            self.walkers.search(thread.space, here[0].kernel_stack, Word.NO_SAVED_REGISTERS, stacks, traps)
+            self._walkers.search(thread.space, here[0].kernel_stack, Word.NO_SAVED_REGISTERS, stacks, traps)
         )
 
     def _expanded(
@@ -181,7 +181,7 @@ class KernelWalks:
                 )
             else:
                 stacks = [(segment.limit, segment.base)]
-                piece = self.walkers.search(
+                piece = self._walkers.search(
                     thread.space, segment.kernel_stack, Word.NO_SAVED_REGISTERS, stacks, traps
                 )
             said = status(found.status if number == 0 else None, said)
@@ -198,15 +198,15 @@ class KernelWalks:
                 return KernelWalk(_NO_WALK, status(Word.IN_USER_MODE))
             processor = self._processors[thread.processor or 0]
             stacks = stacks + [(stack.limit, stack.base) for stack in processor.stacks]
-            return KernelWalk(self.walkers.walk(thread.space, running, stacks, traps))
+            return KernelWalk(self._walkers.walk(thread.space, running, stacks, traps))
         kernel_stack = thread.kernel_stack or 0
-        memory = self.walkers.memory(thread.space)
+        memory = self._walkers.memory(thread.space)
         start = self._cpu.switched_out(memory, kernel_stack) if kernel_stack else None
         if start is None or not stacks:
             return KernelWalk(_NO_WALK, status(Word.UNREADABLE, None if stacks else Word.NO_SWITCH_FRAME))
         if self._is_kernel_code(start.registers.ip):
-            return KernelWalk(self.walkers.walk(thread.space, start, stacks, traps))
-        walk = self.walkers.search(thread.space, kernel_stack, Word.NO_SWITCH_FRAME, stacks, traps)
+            return KernelWalk(self._walkers.walk(thread.space, start, stacks, traps))
+        walk = self._walkers.search(thread.space, kernel_stack, Word.NO_SWITCH_FRAME, stacks, traps)
         return KernelWalk(walk)
 
     def _is_kernel_code(self, address: int) -> bool:
@@ -259,7 +259,7 @@ class TrapUnwind:
     """
 
     def __init__(self, image: Image, symbolizer: Symbolizer) -> None:
-        self._walks = KernelWalks(image, symbolizer)
+        self._walks = KernelWalks(image, symbolizer, StackWalkers(image, symbolizer))
 
     def complete(self, thread: Thread, states: Iterable[State]) -> Iterator[State]:
         """Yields a thread's register states, those of trap frames with the registers that they lack."""

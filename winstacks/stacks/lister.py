@@ -10,19 +10,22 @@ Stack limits: NT_TIB of winnt.h.
 
 from __future__ import annotations
 
+from functools import cached_property, partial
 from operator import attrgetter
 from typing import Collection, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 from ..memory.decode.status import Status, Word, status
 from ..memory.image import AddressSpace, Image
 from ..names.symbolizer import Symbolizer
-from ..process.threads import Thread, Threads
+from ..process.thread import Thread
+from ..process.threads import Threads
 from ..traps.decode.frame import CS_USER_32
 from ..traps.decode.frame import USER as USER_MODE
-from ..traps.state import STACK, WOW64, State
+from ..traps.state import STACK, WOW64, State, TrapContexts
 from .cpus import NO_TRAPS, Range, Traps
 from .decode.frames import Border, Frame, StackWalk
 from .kernel import KernelWalk, KernelWalks
+from .walkers import StackWalkers
 
 KERNEL, USER = "kernel", "user"
 _address = attrgetter("address")
@@ -64,10 +67,15 @@ class StackLister:
     """
 
     def __init__(self, image: Image, symbolizer: Symbolizer) -> None:
-        super().__init__()
-        self._kernel = KernelWalks(image, symbolizer)
-        self._walkers = self._kernel.walkers
+        self._walkers = StackWalkers(image, symbolizer)
         self._user_stacks = UserStacks(image)
+        self._contexts = TrapContexts(image, False)
+        self._make_kernel = partial(KernelWalks, image, symbolizer, self._walkers)
+
+    @cached_property
+    def _kernel(self) -> KernelWalks:
+        """The kernel's stacks: made for the first thread of which a kernel is known."""
+        return self._make_kernel()
 
     @classmethod
     def list_stacks(
@@ -103,6 +111,9 @@ class StackLister:
         if thread.unusable:
             yield CallStack(thread, KERNEL, thread.space, (), thread.status)
             return
+        if thread.contexts:
+            yield from self._of_contexts(thread)
+            return
         states = self._kernel.states(thread)
         has_user_half = bool(thread.teb) or any(state.mode == USER_MODE for state in states)
         pieces = list(self._kernel.pieces(thread, states))
@@ -115,6 +126,16 @@ class StackLister:
                 kept = [each.entry for each in pieces[number + 1 :] if each.entry is not None]
                 yield from self._user_parts(thread, states, piece, kept)
 
+    def _of_contexts(self, thread: Thread) -> Iterator[CallStack]:
+        """Yields the stacks of a thread of which an input keeps the registers, and no kernel."""
+        for context in thread.contexts:
+            native = context.machine is thread.space.machine
+            space = thread.space if native else thread.wow64
+            if space is not None:
+                stacks = self._user_stacks.native(thread) if native else self._user_stacks.narrow(thread)
+                state = self._contexts.saved(thread, space, context)
+                yield self._user(thread, USER if native else WOW64, space, state, stacks)
+
     def left_over(self, thread: Thread) -> Iterator[Tuple[int, CallStack]]:
         """Yields the stacks from the trap frames that only a search of the thread's kernel stacks finds.
 
@@ -126,7 +147,7 @@ class StackLister:
         Yields:
             The address of the trap frame, and the stack of the code that it interrupted.
         """
-        if thread.unusable:
+        if thread.unusable or thread.contexts:
             return
         passed = self._kernel.passed(thread)
         for state in self._kernel.states(thread, True):
@@ -219,8 +240,9 @@ class UserStacks:
         self._offset = None if teb is None else teb.find("WowTebOffset")
 
     def native(self, thread: Thread) -> List[Range]:
-        """Returns the limits of a thread's stack; none if its TEB does not tell them."""
-        return self._limits(thread.space, thread.teb or 0)
+        """Returns the limits of a thread's stack; none if nothing tells them."""
+        known = self._limits(thread.space, thread.teb or 0)
+        return [thread.user_stack] if not known and thread.user_stack is not None else known
 
     def narrow(self, thread: Thread) -> List[Range]:
         """Returns the limits of the 32-bit stack of a WoW64 thread."""

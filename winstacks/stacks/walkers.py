@@ -39,7 +39,7 @@ _NTDLL = "ntdll"
 
 
 class Cpus:
-    """The processors of an image, each made when its machine is met: `image.part(Cpus)`."""
+    """The processors of an image, each made when its machine is met: `image.service(Cpus)`."""
 
     def __init__(self, image: Image) -> None:
         self._image = image
@@ -68,7 +68,7 @@ class StackWalkers:
         self._image = image
         self._symbolizer = symbolizer
         self._scenes: Dict[Tuple[str, int], Scene] = {}
-        self.cpus = image.part(Cpus)
+        self.cpus = image.service(Cpus)
 
     def walk(
         self, space: AddressSpace, start: AnyStart, stacks: List[Range], traps: Traps = NO_TRAPS

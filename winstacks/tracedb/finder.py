@@ -20,7 +20,7 @@ from ..names.moduleindex import ModuleIndexes
 from ..names.ntdll import Ntdll, Ntdlls
 from ..process import globalflag
 from ..process.decode import globalflags
-from ..process.vads import Vads
+from ..process.vads import regions
 from . import search as databasesearch
 from .decode import database as stdwalk
 from .decode import heaplog, judge
@@ -53,7 +53,7 @@ class Databases:
     def __init__(self, image: Image, indexes: ModuleIndexes) -> None:
         super().__init__()
         self._image = image
-        self._vads = image.part(Vads)
+        self._vads = image.service(regions)
         self.ntdlls = Ntdlls(image, indexes)
         self._layouts: Dict[Machine, Layouts] = {}
         self._search = databasesearch.Search()
@@ -111,6 +111,16 @@ class Databases:
             return NOTHING
         return found.status or (NOTHING if known else status(Word.NO_DATABASE))
 
+    def wide_indices(self, space: AddressSpace) -> Optional[bool]:
+        """Returns whether the traces of a space have indices of more than 16 bits, as they do since Vista.
+
+        None: the space has no database that tells.
+        """
+        found = next((each for each in self.find(space) if each.kind == STD and each.layout), None)
+        if found is None:
+            return None
+        return next(each.entry.wide for each in self.layouts(space).std if each.name == found.layout)
+
     def open(self, found: Database) -> Optional[Opened]:
         """Reads a database; None if its header is too damaged."""
         reader = self.reader(found.space)
@@ -151,7 +161,7 @@ class Databases:
             std = std._replace(databases=list(self._without_pointer(space, ())))
         if not log.databases and flags is not None:
             log = self._logs_without_pointer(space, log.status)
-        incomplete = None if self._vads.list_vads(space)[1] else Word.VADS_INCOMPLETE
+        incomplete = None if self._vads.list_regions(space)[1] else Word.VADS_INCOMPLETE
         return Found([*std.databases, *log.databases], status(std.status or log.status, incomplete))
 
     def _by_pointer(self, ntdll: Ntdll, kind: str, names: Tuple[str, ...], asked: bool) -> Found:
@@ -226,7 +236,7 @@ class Databases:
 
     def _private(self, space: AddressSpace, size: int = 0) -> List[int]:
         """Returns where private memory of at least a size begins."""
-        vads, _ = self._vads.list_vads(space)
+        vads, _ = self._vads.list_regions(space)
         return sorted(vad.start for vad in vads if not vad.control_area and vad.end - vad.start >= size)
 
     def _reserved(self, space: AddressSpace) -> Collection[int]:

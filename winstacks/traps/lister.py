@@ -17,7 +17,8 @@ from ..memory.image import KERNEL_PID, Image
 from ..names.symbolizer import Symbolizer
 from ..process import processors
 from ..process.kernelstacks import KernelStacks, Segment
-from ..process.threads import Thread, Threads
+from ..process.thread import Thread
+from ..process.threads import Threads
 from .decode.frame import USER, Facts
 from .reader import Reading, TrapKernel, TrapReader
 from .state import STACK, THREAD, TOP, State, TrapContexts
@@ -146,7 +147,7 @@ class TrapStates:
 
     def __init__(self, image: Image, symbolizer: Symbolizer, members: bool = False) -> None:
         super().__init__()
-        self._processors = image.part(processors.of)
+        self._processors = image.service(processors.of)
         self._kernel_space = image.kernel
         self._contexts = TrapContexts(image, members)
         self._reader = TrapReader(TrapKernel(image, symbolizer), members)

@@ -77,7 +77,7 @@ class TrapKernel:
             linkage,
             frozenset(
                 stack.base
-                for processor in image.part(processors.of)
+                for processor in image.service(processors.of)
                 for stack in processor.stacks
                 if stack.kind.startswith(processors.IST)
             ),

@@ -18,7 +18,7 @@ from ..memory.decode.status import NOTHING, Status, Word, status
 from ..memory.decode.structure import Structures
 from ..memory.image import AddressSpace, Image
 from ..process.processors import Processor
-from ..process.threads import Thread
+from ..process.thread import SavedContext, Thread
 from .decode.context import NO_CONTEXT, ContextForm
 from .decode.frame import CS_USER_32, KERNEL, USER, MemberValue
 
@@ -27,6 +27,7 @@ TOP = "top"
 STACK = "stack"
 PROCESSOR = "processor"
 WOW64 = "wow64"
+SAVED = "saved"
 
 _CPU_SLOT = 1
 """WOW64_TLS_CPURESERVED."""
@@ -39,7 +40,7 @@ class State(NamedTuple):
         space: the address space that names its addresses
         tid: its thread, None if there is none or its ID is unreadable
         origin: thread (KTHREAD.TrapFrame and the chain from it), top (the fixed place at the top of a kernel
-            stack), stack (found by scanning), processor or wow64
+            stack), stack (found by scanning), processor, wow64, or saved (the input itself keeps them)
         address: where it was saved
         kind: of a trap frame, empty where it is not known
         mode: user or kernel, empty where it is not known
@@ -122,6 +123,33 @@ class TrapContexts:
             NOTHING,
             tuple(form.listed(found)) if self._members else (),
             f"CPU {processor.number}",
+        )
+
+    def saved(self, thread: Thread, space: AddressSpace, context: SavedContext) -> State:
+        """Returns the registers that an input itself keeps of a thread.
+
+        Args:
+            thread: the thread
+            space: the half of its process in which they are registers
+            context: the registers
+        """
+        form = self._form(context.machine)
+        found = form.decode(context.data)
+        said = status(thread.status, None if found is not None else Word.NOT_A_CONTEXT)
+        registers = (found or NO_CONTEXT).registers
+        listed = tuple(form.listed(found)) if self._members and found is not None else ()
+        return State(
+            space,
+            thread.tid,
+            SAVED,
+            context.address,
+            "",
+            USER,
+            registers,
+            (),
+            thread.state_name,
+            said,
+            listed,
         )
 
     def wow64(self, thread: Thread, user_cs: Optional[int]) -> Optional[State]:

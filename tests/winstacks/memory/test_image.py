@@ -104,9 +104,9 @@ def test_a_part_is_made_once(sample: Sample) -> None:
         made.append(image)
         return "part"
 
-    assert sample.image.part(make) == sample.image.part(make) == "part"
+    assert sample.image.service(make) == sample.image.service(make) == "part"
     assert made == [sample.image]
-    assert sample.image.part(Vads) is sample.image.part(Vads)
+    assert sample.image.service(Vads) is sample.image.service(Vads)
 
 
 def test_memory_is_shared_and_bounded(sample: Sample) -> None:
@@ -177,4 +177,4 @@ def test_an_image_without_a_kernel(pointer_size: int) -> None:
     assert image.memory_of("bare", 4).read(250, 10) is None
     assert list(AddressSpaces.list_spaces(image)) == [image.kernel]
     assert image.process_types(image.machine)["_PEB"].offset("Ldr") == 3 * pointer_size
-    assert image.part(Vads).list_vads(image.kernel) == ([], False)
+    assert image.service(Vads).list_regions(image.kernel) == ([], False)

@@ -33,7 +33,7 @@ def test_stamp_and_path(name: str, tmp_path: pathlib.Path) -> None:
             place = kernel.isf.offset("_LDR_DATA_TABLE_ENTRY", "TimeDateStamp")
         app.space.write_int(module.entry.address + place, STAMP, 4)
     image = context.open_image(kernel.image(), tmp_path).image
-    lists = image.part(LoaderLists)
+    lists = image.service(LoaderLists)
     _, *halves = AddressSpaces.list_spaces(image)
     halves = [half for half in halves if half.pid == 1000]
     assert len(halves) == len(made)
@@ -51,7 +51,7 @@ def test_stamp_and_path(name: str, tmp_path: pathlib.Path) -> None:
 def test_an_entry_that_is_gone(tmp_path: pathlib.Path) -> None:
     kernel = new_kernel("win10-x64", 0)
     image = context.open_image(kernel.image(), tmp_path).image
-    lists = image.part(LoaderLists)
+    lists = image.service(LoaderLists)
     listed, _ = lists.of_kernel()
     missing = listed[0]._replace(address=kernel.space.reserve(0x1000))
     assert lists.details(image.kernel, missing) == (None, None)

@@ -171,8 +171,8 @@ def test_no_more_prototype_ptes_are_read_than_a_vad_covers(tmp_path: pathlib.Pat
     kernel.obj("_SEGMENT", section.control_area["Segment"])["TotalNumberOfPtes"] = 0xFFFFFFFF
     opened = context.open_image(image, tmp_path).image
     space = next(each for each in AddressSpaces.list_spaces(opened) if each.pid == 1000)
-    made = opened.part(ImageSections)
-    vads, _ = opened.part(Vads).list_vads(space)
+    made = opened.service(ImageSections)
+    vads, _ = opened.service(Vads).list_regions(space)
     (vad,) = (vad for vad in vads if vad.start == BASE)
     view = made.of(vad)
     assert view is not None

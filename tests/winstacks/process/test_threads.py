@@ -13,7 +13,8 @@ from tests.forge.kernel import Kernel
 from tests.forge.paging import State
 from winstacks.memory.decode.status import text
 from winstacks.process.kernelstacks import MAX_SEGMENTS, KernelStacks
-from winstacks.process.threads import Thread, Threads
+from winstacks.process.thread import Thread
+from winstacks.process.threads import Threads
 
 ALL = ("xp-x86", "win7-x86", "win10-x86", "2003-x64", "win7-x64", "win10-x64", "win11-x64")
 # Pool scans before Windows 10 are of physical memory.

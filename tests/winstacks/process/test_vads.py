@@ -30,7 +30,7 @@ def test_protections_are_those_of_vadinfo(name: str, tmp_path: pathlib.Path) -> 
     listed = [node.row for node in grid.run(opened, vadinfo.VadInfo, pid=[1000])]
     shown = {row["Start VPN"]: row["Protection"] for row in listed}
     (space,) = AddressSpaces.list_spaces(opened.image, [1000])
-    vads, _ = opened.image.part(Vads).list_vads(space)
+    vads, _ = opened.image.service(Vads).list_regions(space)
     found = {vad.start: vad.protection_name for vad in vads}
     assert len(found) > len(PLAIN) + len(WITH_MODIFIERS)
     assert found == shown

@@ -37,7 +37,8 @@ def test_trap_frames_of_a_thread_of_which_a_part_is_paged_out(
     image.waiting(1004)
     opened = context.open_image(image.kernel.image(), tmp_path).image
     (thread,) = Threads.list_threads(opened, tids=[1004])
-    walks = KernelWalks(opened, Symbolizer(opened))
+    symbolizer = Symbolizer(opened)
+    walks = KernelWalks(opened, symbolizer, StackWalkers(opened, symbolizer))
     states = [state._replace(status=status(word)) for state in walks.states(thread)]
     border = next(walks.pieces(thread, states)).walk.border
     assert border is not None and border.registers is not None

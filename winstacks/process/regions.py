@@ -1,0 +1,61 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""The memory regions of a process: what a range holds, which file is behind it, who may use it how.
+
+    for region in image.service(regions).list_regions(space)[0]: ...
+
+`regions` of `process/vads` is the kernel's provider. Another kind of input provides its own: a dump of one
+process has MemoryInfoListStream.
+"""
+
+from __future__ import annotations
+
+from typing import List, NamedTuple, Optional, Protocol, Tuple
+
+from ..memory.image import AddressSpace
+
+PROTECTIONS = (
+    *("PAGE_NOACCESS", "PAGE_READONLY", "PAGE_EXECUTE", "PAGE_EXECUTE_READ"),
+    *("PAGE_READWRITE", "PAGE_WRITECOPY", "PAGE_EXECUTE_READWRITE", "PAGE_EXECUTE_WRITECOPY"),
+)
+"""The names of the lower 3 bits of VadFlags.Protection (described: MmProtectToValue in ReactOS)."""
+_MODIFIERS = ("", "PAGE_NOCACHE", "PAGE_GUARD", "PAGE_WRITECOMBINE")
+"""The names of its upper 2 bits. With PAGE_NOACCESS they mean no more than that."""
+
+
+class Region(NamedTuple):
+    """A range of a process's addresses. Addresses are canonical.
+
+    Attributes:
+        start, end: the range, `end` exclusive
+        control_area: what `Regions.file_name` takes; 0 for private memory. The kernel's is the address of the
+            _CONTROL_AREA
+        image: whether an image is mapped: a program or a DLL
+        address: that of the _MMVAD or _MMVAD_SHORT, 0 where no kernel is
+        protection: VadFlags.Protection: an index into PROTECTIONS in the lower 3 bits, modifiers above
+        state: MEM_COMMIT or MEM_RESERVE; empty where the region may hold pages of both, as a VAD may
+    """
+
+    start: int
+    end: int
+    control_area: int
+    image: bool
+    address: int = 0
+    protection: int = 0
+    state: str = ""
+
+    @property
+    def protection_name(self) -> str:
+        """The protection as Volatility's windows.vadinfo names it."""
+        low, high = PROTECTIONS[self.protection & 7], _MODIFIERS[self.protection >> 3 & 3]
+        return f"{low}|{high}" if high and self.protection & 7 else low
+
+
+class Regions(Protocol):
+    """Lists the memory regions of processes."""
+
+    def list_regions(self, space: AddressSpace) -> Tuple[List[Region], bool]:
+        """Returns the regions of a process, and whether these are all."""
+
+    def file_name(self, control_area: int) -> Optional[str]:
+        """Returns the path of the file behind a mapping: "" if none is, None if its name cannot be read."""

@@ -1,0 +1,194 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""A thread: what an input knows of it, from a kernel's _ETHREAD or from elsewhere.
+
+Source of the names of scheduling states and wait reasons: the public enumerations _KTHREAD_STATE and
+_KWAIT_REASON (wdm.h and the kernel's symbols). If Windows gave a number a new meaning, the name here is that
+of the newest meaning.
+"""
+
+from __future__ import annotations
+
+from typing import Collection, Iterator, NamedTuple, Optional, Protocol, Tuple
+
+from ..memory.decode.machine import Machine
+from ..memory.decode.status import NOTHING, Status, Word, says
+from ..memory.image import AddressSpace
+
+RUNNING = 2
+TERMINATED = 4
+WAITING = 5
+
+_STATES = (
+    *("Initialized", "Ready", "Running", "Standby", "Terminated", "Waiting", "Transition"),
+    *("DeferredReady", "GateWait", "WaitingForProcessInSwap"),
+)
+_REASONS = (
+    *("Executive", "FreePage", "PageIn", "PoolAllocation", "DelayExecution", "Suspended", "UserRequest"),
+    *("WrExecutive", "WrFreePage", "WrPageIn", "WrPoolAllocation", "WrDelayExecution", "WrSuspended"),
+    *("WrUserRequest", "WrEventPair", "WrQueue", "WrLpcReceive", "WrLpcReply", "WrVirtualMemory"),
+    *("WrPageOut", "WrRendezvous", "WrKeyedEvent", "WrTerminated", "WrProcessInSwap", "WrCpuRateControl"),
+    *("WrCalloutStack", "WrKernel", "WrResource", "WrPushLock", "WrMutex", "WrQuantumEnd"),
+    *("WrDispatchInt", "WrPreempted", "WrYieldExecution", "WrFastMutex", "WrGuardedMutex", "WrRundown"),
+    *("WrAlertByThreadId", "WrDeferredPreempt", "WrPhysicalFault", "WrIoRing", "WrMdlCache", "WrRcu"),
+)
+
+
+def state_name(state: int) -> str:
+    """Returns the name of a KTHREAD.State; a number without a name is returned as text."""
+    return _STATES[state] if 0 <= state < len(_STATES) else str(state)
+
+
+def wait_reason_name(reason: int) -> str:
+    """Returns the name of a KTHREAD.WaitReason; a number without a name is returned as text."""
+    return _REASONS[reason] if 0 <= reason < len(_REASONS) else str(reason)
+
+
+_NO_THREAD = (
+    *(Word.UNREADABLE, Word.NOT_A_THREAD),
+    *(Word.THREAD_LIST_DAMAGED, Word.THREAD_COUNT, Word.PROCESS_LIST_DAMAGED),
+)
+
+
+class SavedContext(NamedTuple):
+    """A CONTEXT that an input keeps of a thread: its registers when it was stopped.
+
+    Attributes:
+        machine: the machine whose CONTEXT it is: of a WoW64 thread there may be one of each
+        data: the bytes of the CONTEXT
+        address: where it lies in memory, 0 where it lies in none
+    """
+
+    machine: Machine
+    data: bytes
+    address: int = 0
+
+
+class Thread(NamedTuple):
+    """A thread. Addresses are canonical; a member that could not be read is None.
+
+    Attributes:
+        ethread: address of the _ETHREAD; 0 if only a scan of physical memory found the thread, in a row that
+            stands for a damaged list, and where no kernel is
+        space: the native address space of its process
+        wow64: the 32-bit half of its process, None if it has none
+        processor: the number of the processor on which it is running
+        system_call_number, first_argument: of its newest system call from user mode (7 and later)
+        create_time: a FILETIME
+        contexts: registers that the input itself keeps; a kernel's image keeps none
+        user_stack: limits of its native stack where its TEB may not tell them; a kernel's image has none
+    """
+
+    ethread: int
+    space: AddressSpace
+    wow64: Optional[AddressSpace]
+    tid: Optional[int]
+    stack_base: Optional[int]
+    stack_limit: Optional[int]
+    initial_stack: Optional[int]
+    kernel_stack: Optional[int]
+    trap_frame: Optional[int]
+    callback_stack: Optional[int]
+    callback_depth: Optional[int]
+    teb: Optional[int]
+    state: Optional[int]
+    wait_reason: Optional[int]
+    debug_active: Optional[int]
+    system_call_number: Optional[int]
+    first_argument: Optional[int]
+    start_address: Optional[int]
+    win32_start_address: Optional[int]
+    processor: Optional[int]
+    status: Status
+    create_time: Optional[int] = None
+    contexts: Tuple[SavedContext, ...] = ()
+    user_stack: Optional[Tuple[int, int]] = None
+
+    @property
+    def running(self) -> bool:
+        """Whether a processor was executing it: then its stack pointer was in a register, not in memory."""
+        unsaid = not says(self.status, Word.RUNNING_ON_NO_PROCESSOR)
+        return self.processor is not None or (self.state == RUNNING and unsaid)
+
+    @property
+    def unusable(self) -> bool:
+        """Whether nothing of it can be believed: it cannot be read, is no thread, or stands for a list."""
+        return says(self.status, *_NO_THREAD)
+
+    @property
+    def state_name(self) -> str:
+        """The name of its scheduling state, empty if that could not be read."""
+        return "" if self.state is None else state_name(self.state)
+
+    @property
+    def wait_reason_name(self) -> str:
+        """Why it waits; empty if it does not wait."""
+        waits = self.state == WAITING and self.wait_reason is not None
+        return wait_reason_name(self.wait_reason or 0) if waits else ""
+
+
+class ThreadLists(Protocol):
+    """Lists the threads of an input."""
+
+    def list_threads(
+        self,
+        pids: Optional[Collection[int]] = None,
+        offset: Optional[int] = None,
+        tids: Optional[Collection[int]] = None,
+        scan: bool = False,
+        only: Optional[Collection[int]] = None,
+    ) -> Iterator[Thread]:
+        """Yields the threads; see `Threads.list_threads`."""
+
+    def list_idle(self) -> Iterator[Thread]:
+        """Yields the idle threads of processors that were executing them."""
+
+
+def user_thread(
+    space: AddressSpace,
+    tid: Optional[int],
+    teb: Optional[int],
+    contexts: Tuple[SavedContext, ...] = (),
+    wow64: Optional[AddressSpace] = None,
+    user_stack: Optional[Tuple[int, int]] = None,
+    create_time: Optional[int] = None,
+    status: Status = NOTHING,
+) -> Thread:
+    """Returns a thread of which no kernel says anything: what only a kernel knows is None.
+
+    Args:
+        space: the native address space of its process
+        tid: its ID
+        teb: address of its TEB
+        contexts: its registers, of each machine at most once
+        wow64: the 32-bit half of its process
+        user_stack: limits of its native stack, if its TEB may not tell them
+        create_time: a FILETIME
+        status: what is wrong with it
+    """
+    return Thread(
+        ethread=0,
+        space=space,
+        wow64=wow64,
+        tid=tid,
+        teb=teb,
+        stack_base=None,
+        stack_limit=None,
+        initial_stack=None,
+        kernel_stack=None,
+        trap_frame=None,
+        callback_stack=None,
+        callback_depth=None,
+        state=None,
+        wait_reason=None,
+        debug_active=None,
+        system_call_number=None,
+        first_argument=None,
+        start_address=None,
+        win32_start_address=None,
+        processor=None,
+        status=status,
+        create_time=create_time,
+        contexts=contexts,
+        user_stack=user_stack,
+    )
