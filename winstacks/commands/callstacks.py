@@ -17,11 +17,11 @@ from ..process.thread import Thread
 from ..process.threads import Threads
 from ..rows import requested
 from ..rows import stacks as rows
+from ..rows.command import Command
 from ..rows.grid import UNREADABLE, Row
 from ..rows.plugin import Listing, collector_paused, tree
 from ..rows.stacks import GRID
 from ..stacks.lister import CallStack, StackLister
-from .command import Command
 
 _NOTHING = "No stack: no thread is left in the processes that are shown"
 
@@ -33,8 +33,8 @@ class CallStacks(Command):
     """What `windows.callstacks` does."""
 
     def _generator(self) -> Iterator[Row]:
-        with Listing(self.plugin, _NOTHING, "stacks", kernel=False) as listing:
-            image = requested.image(self.plugin)
+        with Listing(self, _NOTHING, "stacks", kernel=False) as listing:
+            image = self.image
             names = requested.symbolizer(self.plugin, image)
             skip, capture = self.config.get("frames_to_skip", 0) or 0, self.config.get("frames_to_capture")
             made = rows.CallStackRows(names, skip, capture, self.config.get("fold", False))
@@ -61,7 +61,7 @@ class CallStacks(Command):
 
     def generate_timeline(self) -> Iterator[Event]:
         """Yields when processes and threads were started, for Volatility's timeliner."""
-        names = requested.symbolizer(self.plugin, requested.image(self.plugin))
+        names = requested.symbolizer(self.plugin, self.image)
         wanted = (self.config.get(name) for name in ("pid", "offset", "tid"))
         for each in started(names, *wanted):
             time = None if each.time is None else moment(each.time)

@@ -15,20 +15,19 @@ from ..names.pdbsymbols import PdbSymbols
 from ..process import globalflag
 from ..process.decode.globalflags import FLG_USER_STACK_TRACE_DB
 from ..process.spaces import AddressSpaces
-from ..rows import requested
+from ..rows.command import Command
 from ..rows.grid import Row
 from ..rows.plugin import Listing, tree
 from ..rows.traces import FLAGS, FlagRows
 from ..tracedb.finder import Databases
-from .command import Command
 
 
 class GFlags(Command):
     """What `windows.gflags` does."""
 
     def _generator(self) -> Iterator[Row]:
-        with Listing(self.plugin) as listing:
-            image = requested.image(self.plugin)
+        with Listing(self) as listing:
+            image = self.image
             finder = Databases(image, ModuleIndexes(image, PdbSymbols(image)))
             heaps, rows = Heaps(image, finder), FlagRows(image)
             listed = list(AddressSpaces.list_spaces(image, self.config.get("pid")))

@@ -13,11 +13,11 @@ from ..handles.rings import HandleEvent
 from ..memory.decode.status import Word, says
 from ..memory.image import AddressSpace
 from ..rows import requested
+from ..rows.command import Command
 from ..rows.grid import Row
 from ..rows.handles import HANDLES, HandleRows
 from ..rows.plugin import Listing, advice, tree
 from ..tracedb.finder import Databases
-from .command import Command
 
 _NOTHING = (
     "No handle traces: a process has them after '!htrace -enable', under Application Verifier's Handles, or "
@@ -30,8 +30,8 @@ class HandleTraces(Command):
     """What `windows.handletraces` does."""
 
     def _generator(self) -> Iterator[Row]:
-        with Listing(self.plugin, _NOTHING, "events", kernel=False) as listing:
-            image = requested.image(self.plugin)
+        with Listing(self, _NOTHING, "events", kernel=False) as listing:
+            image = self.image
             names = requested.symbolizer(self.plugin, image)
             lister = HandleLister(image, Databases(image, names.indexes))
             natives = lister.list_spaces()

@@ -17,11 +17,11 @@ from ..heaps.umdh_log import loaded_modules, log_of
 from ..memory.image import AddressSpace, Image
 from ..process.spaces import AddressSpaces
 from ..rows import plugin, requested
+from ..rows.command import Command
 from ..rows.frames import Selection, SpaceStacks
 from ..rows.grid import Row
 from ..rows.heaps import GRID, HeapRows
 from ..tracedb.finder import Databases
-from .command import Command
 
 vollog = logging.getLogger(__name__)
 
@@ -36,8 +36,8 @@ class HeapTraces(Command):
     """What `windows.heaptraces` does."""
 
     def _generator(self, baseline: Optional[umdh.UmdhLog]) -> Iterator[Row]:
-        with plugin.Listing(self.plugin, _NOTHING, "traces", kernel=False) as listing:
-            image = requested.image(self.plugin)
+        with plugin.Listing(self, _NOTHING, "traces", kernel=False) as listing:
+            image = self.image
             names = requested.symbolizer(self.plugin, image)
             stacks = SpaceStacks(names)
             reader = Heaps(image, Databases(image, names.indexes))

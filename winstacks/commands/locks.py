@@ -13,11 +13,11 @@ from ..locks.lock import Lock, LockGap
 from ..memory.image import AddressSpace
 from ..process.spaces import AddressSpaces
 from ..rows import plugin, requested
+from ..rows.command import Command
 from ..rows.frames import SpaceStacks
 from ..rows.grid import Row
 from ..rows.locks import GRID, LockRows
 from ..tracedb.finder import Databases
-from .command import Command
 
 _NOTHING = "No lock is known in the address spaces that are shown"
 _NO_TRACES = (
@@ -30,8 +30,8 @@ class Locks(Command):
     """What `windows.locks` does."""
 
     def _generator(self) -> Iterator[Row]:
-        with plugin.Listing(self.plugin, _NOTHING, "locks") as listing:
-            image = requested.image(self.plugin)
+        with plugin.Listing(self, _NOTHING, "locks") as listing:
+            image = self.image
             names = requested.symbolizer(self.plugin, image)
             stacks = SpaceStacks(names)
             lister = LockLister(image, Databases(image, names.indexes))

@@ -10,10 +10,10 @@ from volatility3.framework import interfaces
 
 from ..objects.lister import ObjectTraceLister
 from ..rows import requested
+from ..rows.command import Command
 from ..rows.grid import Row
 from ..rows.handles import OBJECTS, ObjectRows
 from ..rows.plugin import Listing, tree
-from .command import Command
 
 _NOTHING = (
     "No object is traced: Windows keeps these traces when object reference tracing is on "
@@ -25,8 +25,8 @@ class ObjectTraces(Command):
     """What `windows.objecttraces` does."""
 
     def _generator(self) -> Iterator[Row]:
-        with Listing(self.plugin, _NOTHING, "events") as listing:
-            image = requested.image(self.plugin)
+        with Listing(self, _NOTHING, "events") as listing:
+            image = self.image
             rows = ObjectRows(image, requested.symbolizer(self.plugin, image), self.config.get("fold", False))
             listed = ObjectTraceLister(image).list_events()
             for event in listing.many(listed, "Reading the traces of objects"):

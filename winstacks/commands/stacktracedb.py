@@ -15,6 +15,7 @@ from ..memory.image import AddressSpace, Image
 from ..process import globalflag
 from ..process.spaces import AddressSpaces
 from ..rows import plugin, requested
+from ..rows.command import Command
 from ..rows.frames import SpaceStacks
 from ..rows.grid import Row
 from ..rows.requested import Asked
@@ -25,7 +26,6 @@ from ..tracedb.decode.heaplog import HeapLog
 from ..tracedb.decode.judge import Trace
 from ..tracedb.finder import Databases
 from ..tracedb.found import Database
-from .command import Command
 
 vollog = logging.getLogger(__name__)
 
@@ -39,8 +39,8 @@ class StackTraceDb(Command):
     """What `windows.stacktracedb` does."""
 
     def _generator(self) -> Iterator[Row]:
-        with plugin.Listing(self.plugin, _NO_DATABASE, "back traces") as listing:
-            image = requested.image(self.plugin)
+        with plugin.Listing(self, _NO_DATABASE, "back traces") as listing:
+            image = self.image
             names = requested.symbolizer(self.plugin, image)
             stacks = SpaceStacks(names)
             finder = Databases(image, names.indexes)

@@ -13,9 +13,9 @@ from ..flat.stack import FlatStack
 from ..options import CHECKS
 from ..rows import findings as rows
 from ..rows import requested
+from ..rows.command import Command
 from ..rows.grid import Row
 from ..rows.plugin import Listing, collector_paused, tree
-from .command import Command
 
 
 class TraceFindings(Command):
@@ -25,8 +25,8 @@ class TraceFindings(Command):
         checks = rows.chosen(self.plugin, "check", CHECKS)
         severities = rows.severities(self.plugin)
         pids = tuple(self.config.get("pid") or ())
-        with Listing(self.plugin) as listing:
-            image = requested.image(self.plugin)
+        with Listing(self) as listing:
+            image = self.image
             symbolizer = requested.symbolizer(self.plugin, image)
             findings = Findings(symbolizer, checks, pids, self.config.get("scan", False), collector_paused)
             for _ in listing.each(findings.examine(), _work):

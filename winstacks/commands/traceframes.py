@@ -10,17 +10,17 @@ from ..flat.stack import FlatWanted
 from ..flat.tables import FlatTables
 from ..rows import flat as rows
 from ..rows import requested
+from ..rows.command import Command
 from ..rows.grid import Row
 from ..rows.plugin import Listing
-from .command import Command
 
 
 class TraceFrames(Command):
     """What `windows.traceframes` does."""
 
     def _generator(self, wanted: FlatWanted) -> Iterator[Row]:
-        with Listing(self.plugin, rows.NOTHING, "stacks") as listing:
-            image = requested.image(self.plugin)
+        with Listing(self, rows.NOTHING, "stacks") as listing:
+            image = self.image
             table = rows.FrameTable(FlatTables(image))
             for stack in rows.stacks(self.plugin, image, listing, wanted):
                 yield from table.rows(stack)

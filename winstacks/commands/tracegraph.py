@@ -13,9 +13,9 @@ from ..options import FORMATS
 from ..pages import drawn, formats, html
 from ..rows import flat as rows
 from ..rows import graph, requested
+from ..rows.command import Command
 from ..rows.grid import Row
 from ..rows.plugin import Listing
-from .command import Command
 
 vollog = logging.getLogger(__name__)
 
@@ -28,8 +28,8 @@ class TraceGraph(Command):
     def _generator(self, wanted: FlatWanted, names: Sequence[str], baseline: Any) -> Iterator[Row]:
         weight = self.config["weight"]
         stacks = drawn.Drawn(weight, merged=baseline is not None)
-        with Listing(self.plugin, rows.NOTHING, "stacks") as listing:
-            for stack in rows.stacks(self.plugin, requested.image(self.plugin), listing, wanted):
+        with Listing(self, rows.NOTHING, "stacks") as listing:
+            for stack in rows.stacks(self.plugin, self.image, listing, wanted):
                 stacks.add(stack)
         tree = stacks.tree
         if baseline is not None:

@@ -11,9 +11,9 @@ from ..flat.stack import FlatWanted
 from ..flat.tables import image_values
 from ..rows import flat as rows
 from ..rows import requested
+from ..rows.command import Command
 from ..rows.grid import NOT_AVAILABLE, Row
 from ..rows.plugin import Listing
-from .command import Command
 
 
 class TraceImage(Command):
@@ -21,8 +21,8 @@ class TraceImage(Command):
 
     def _generator(self, wanted: FlatWanted) -> Iterator[Row]:
         with Warnings() as warnings:
-            image, totals = requested.image(self.plugin), Totals()
-            with Listing(self.plugin, rows.NOTHING, "stacks") as listing:
+            image, totals = self.image, Totals()
+            with Listing(self, rows.NOTHING, "stacks") as listing:
                 for _ in rows.stacks(self.plugin, image, listing, wanted, totals):
                     pass
             facts = gather(image, totals, warnings, self.config.get("sha256", False))

@@ -17,10 +17,10 @@ from ..memory.decode.status import Word
 from ..pages import html
 from ..pages.report import Report
 from ..rows import graph, requested
+from ..rows.command import Command
 from ..rows.grid import Row
 from ..rows.plugin import Listing, collector_paused
 from ..tracedb.finder import Databases
-from .command import Command
 
 
 class TraceReport(Command):
@@ -29,8 +29,8 @@ class TraceReport(Command):
     def _generator(self) -> Iterator[Row]:
         pids = tuple(self.config.get("pid") or ())
         report, totals = Report(), Totals()
-        with Warnings() as warnings, Listing(self.plugin) as listing:
-            image = requested.image(self.plugin)
+        with Warnings() as warnings, Listing(self) as listing:
+            image = self.image
             symbolizer = requested.symbolizer(self.plugin, image)
             waits = Waits(image)
             findings = Findings(symbolizer, (), pids, self.config.get("scan", False), collector_paused)

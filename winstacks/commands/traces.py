@@ -11,26 +11,26 @@ from ..flat.stack import FlatWanted
 from ..flat.tables import FlatTables
 from ..rows import flat as rows
 from ..rows import requested
+from ..rows.command import Command
 from ..rows.grid import Row
 from ..rows.plugin import Listing
-from .command import Command
 
 
 class StackTraces(Command):
     """What `windows.traces` does."""
 
     def _generator(self, wanted: FlatWanted) -> Iterator[Row]:
-        with Listing(self.plugin, rows.NOTHING, "stacks") as listing:
-            image = requested.image(self.plugin)
+        with Listing(self, rows.NOTHING, "stacks") as listing:
+            image = self.image
             tables, cells = FlatTables(image), rows.FlatCells("traces")
             for stack in rows.stacks(self.plugin, image, listing, wanted):
                 yield cells.row(tables.trace(stack))
 
     def _files(self, wanted: FlatWanted) -> Iterator[Row]:
         with Warnings() as warnings:
-            image, totals = requested.image(self.plugin), Totals()
+            image, totals = self.image, Totals()
             dump = rows.FlatDump(self.plugin, image)
-            with Listing(self.plugin, rows.NOTHING, "stacks") as listing:
+            with Listing(self, rows.NOTHING, "stacks") as listing:
                 for stack in rows.stacks(self.plugin, image, listing, wanted, totals):
                     dump.add(stack)
             yield from dump.finish(totals, warnings)

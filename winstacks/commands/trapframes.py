@@ -12,13 +12,13 @@ from ..memory.image import Image
 from ..process.processlist import ProcessList
 from ..rows import requested
 from ..rows.columns import BRIEF_MEMBERS
+from ..rows.command import Command
 from ..rows.grid import Row
 from ..rows.plugin import Listing, tree
 from ..rows.traps import GRID, TrapRows
 from ..stacks.kernel import TrapUnwind
 from ..traps.lister import TrapStates
 from ..traps.state import State
-from .command import Command
 
 _NOTHING = "No saved registers: no thread that the options select has a trap frame that is left"
 
@@ -27,8 +27,8 @@ class TrapFrames(Command):
     """What `windows.trapframes` does."""
 
     def _generator(self) -> Iterator[Row]:
-        with Listing(self.plugin, _NOTHING) as listing:
-            image = requested.image(self.plugin)
+        with Listing(self, _NOTHING) as listing:
+            image = self.image
             names = requested.symbolizer(self.plugin, image)
             rows = TrapRows(names)
             listed = TrapStates.list_states(

@@ -21,6 +21,7 @@ from volatility3.framework import exceptions, interfaces
 from ..memory.image import Image
 from ..process.processlist import ProcessList
 from . import brief, requested
+from .command import Command
 from .frames import Selection
 from .grid import Grid, Row
 from .requested import UNREAD, Asked, sentences
@@ -57,7 +58,7 @@ class Listing:
     and one that says why there is nothing to show.
 
     Args:
-        plugin: the plugin that runs
+        command: the command of the plugin that runs
         nothing: the warning when nothing was found, as a rule how Windows is made to keep it; may be empty
         things: what the plugin lists, in plural
         kernel: whether the plugin takes PID 0 for the kernel or the processors
@@ -74,18 +75,20 @@ class Listing:
 
     def __init__(
         self,
-        plugin: interfaces.plugins.PluginInterface,
+        command: Command,
         nothing: str = "",
         things: str = "",
         kernel: bool = True,
     ) -> None:
         self.found = self.matched = self.unread = False
         self.nothing = nothing
-        self.asked = Asked(plugin.config, kernel)
-        self.selection = Selection(plugin.config.get("find"), plugin.config.get("unbacked", False))
+        config = command.config
+        self.asked = Asked(config, kernel)
+        self.selection = Selection(config.get("find"), config.get("unbacked", False))
         self._things = things
-        self._plugin = plugin
-        self._log = logging.getLogger(type(plugin).__module__)
+        self._command = command
+        self._plugin = command.plugin
+        self._log = logging.getLogger(type(command.plugin).__module__)
         self._percent = 0.0
 
     def __enter__(self) -> Listing:
@@ -152,7 +155,7 @@ class Listing:
         return iter(())
 
     def _answers(self) -> Iterator[str]:
-        lost = self.asked.lost(lambda: requested.image(self._plugin))
+        lost = self.asked.lost(lambda: self._command.image)
         yield from sentences(lost)
         wider = self.selection.wider
         if self.matched:

@@ -12,6 +12,7 @@ from volatility3 import framework
 from volatility3.framework import interfaces
 
 from winstacks.rows import plugin
+from winstacks.rows.command import Command
 from winstacks.rows.plugin import Listing, collector_paused
 from winstacks.rows.requested import UNREAD
 
@@ -45,20 +46,24 @@ def records(caplog: pytest.LogCaptureFixture) -> List[Any]:
 def test_a_listing_without_anything_ends_with_a_warning_of_the_plugin(
     found: bool, nothing: str, said: int, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with Listing(Said(), nothing) as listing:
+    with Listing(_command(Said()), nothing) as listing:
         listing.found = found
     assert records(caplog) == [(__name__, "WARNING", "there is none")] * said
 
 
+def _command(said: Any) -> Command:
+    return Command(said)
+
+
 def test_other_errors_are_not_hidden(caplog: pytest.LogCaptureFixture) -> None:
-    with pytest.raises(ValueError, match="of the rows"), Listing(Said(), "there is none"):
+    with pytest.raises(ValueError, match="of the rows"), Listing(_command(Said()), "there is none"):
         raise ValueError("of the rows")
     assert records(caplog) == []
 
 
 def test_a_listing_of_which_nobody_wants_more_says_nothing(caplog: pytest.LogCaptureFixture) -> None:
     def rows() -> Iterator[int]:
-        with Listing(Said(), "there is none"):
+        with Listing(_command(Said()), "there is none"):
             yield from range(10)
 
     assert next(rows()) == 0
@@ -69,17 +74,17 @@ def test_progress_is_told_when_the_work_changes_and_now_and_then(monkeypatch: py
     monkeypatch.setattr(plugin, "_OFTEN", 4)
     said = Said()
     things = [0, 0, 1, 1, 1, 1]
-    assert list(Listing(said).each(things, str)) == things
+    assert list(Listing(_command(said)).each(things, str)) == things
     assert said.progress == ["0", "1", "1"]
 
 
 def test_progress_moves_where_the_number_of_things_is_known() -> None:
     said = Said()
-    assert list(Listing(said).each("aabb", str, 4)) == list("aabb")
+    assert list(Listing(_command(said)).each("aabb", str, 4)) == list("aabb")
     assert said.percents == [0, 25, 50, 75]
     assert said.progress[-1] == "b (4 of 4)"
     said = Said()
-    assert list(Listing(said).each("aabbcc", str, 2, grouped=True)) == list("aabbcc")
+    assert list(Listing(_command(said)).each("aabbcc", str, 2, grouped=True)) == list("aabbcc")
     assert said.percents == [0, 50, 100]
     assert said.progress == ["a (1 of 2)", "b (2 of 2)", "c (2 of 2)"]
 
@@ -96,25 +101,25 @@ def test_progress_moves_where_the_number_of_things_is_known() -> None:
 def test_each_kind_of_nothing_has_its_answer(
     state: Dict[str, bool], answer: Optional[str], caplog: pytest.LogCaptureFixture
 ) -> None:
-    with Listing(Said(find="x", leaks=True, held=False), "not enabled", "things") as listing:
+    with Listing(_command(Said(find="x", leaks=True, held=False)), "not enabled", "things") as listing:
         for name, value in state.items():
             setattr(listing, name, value)
     assert [message for _, _, message in records(caplog)] == ([] if answer is None else [answer])
 
 
 def test_what_is_not_there_is_said_and_nothing_else(caplog: pytest.LogCaptureFixture) -> None:
-    with Listing(Said(handle=[0x84, 0x88], find="x"), "not enabled", "things") as listing:
+    with Listing(_command(Said(handle=[0x84, 0x88], find="x")), "not enabled", "things") as listing:
         listing.found = True
     assert [message for _, _, message in records(caplog)] == ["There is no event of the handle 0x84, 0x88"]
     caplog.clear()
-    with Listing(Said(index=[1, 2]), "not enabled", "things") as listing:
+    with Listing(_command(Said(index=[1, 2])), "not enabled", "things") as listing:
         listing.found = listing.matched = True
         listing.asked.saw("index", 1)
     assert [message for _, _, message in records(caplog)] == ["There is no back trace with the index 2"]
 
 
 def test_rows_are_noted() -> None:
-    listing = Listing(Said())
+    listing = Listing(_command(Said()))
     assert list(listing.noting(iter(()))) == []
     assert not listing.matched
     assert list(listing.noting(iter(range(3)))) == [0, 1, 2]

@@ -4,7 +4,12 @@
 
 from __future__ import annotations
 
+from functools import cached_property
+
 from volatility3.framework import interfaces
+
+from ..memory.image import Image
+from . import requested
 
 
 class Command:
@@ -21,6 +26,15 @@ class Command:
     def __init__(self, plugin: interfaces.plugins.PluginInterface) -> None:
         self.plugin = plugin
         self.config = plugin.config
+
+    @cached_property
+    def image(self) -> Image:
+        """The image that the plugin runs on. The plugin of another kind of input opens that here.
+
+        Raises:
+            RenderException: its machine is not supported
+        """
+        return requested.image(self.plugin)
 
     def run(self) -> interfaces.renderers.TreeGrid:
         """Returns the grid of the plugin's rows."""

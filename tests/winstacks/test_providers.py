@@ -1,0 +1,91 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""A process without any kernel has the rows that it has in an image, if somebody provides the services."""
+
+from __future__ import annotations
+
+from typing import Any, List, Tuple, Type
+
+import pytest
+
+from tests.forge import context, sample
+from tests.forge.context import Opened
+from tests.support import bare
+from tests.support.processbytes import PlainProcess, cells
+from winstacks.commands.callstacks import CallStacks
+from winstacks.commands.heaptraces import HeapTraces
+from winstacks.commands.locks import Locks
+from winstacks.commands.stacktracedb import StackTraceDb
+from winstacks.names.symbolizer import Symbolizer
+from winstacks.process.spaces import AddressSpaces
+from winstacks.process.threads import Threads
+from winstacks.process.vads import regions
+from winstacks.rows.command import Command
+from winstacks.stacks.lister import CallStack, StackLister
+
+UPDATER, LEGACY, SPOOLER = 4312, 5120, 6200
+
+
+@pytest.fixture(scope="module")
+def opened(tmp_path_factory: pytest.TempPathFactory) -> Opened:
+    return context.open_image(sample.build().image(), tmp_path_factory.mktemp("sample"))
+
+
+@pytest.mark.parametrize(
+    ("command", "pid", "arguments"),
+    [
+        (StackTraceDb, UPDATER, ()),
+        (StackTraceDb, LEGACY, ()),
+        (StackTraceDb, SPOOLER, ()),
+        (HeapTraces, UPDATER, (None,)),
+        (Locks, UPDATER, ()),
+        (Locks, LEGACY, ()),
+        (Locks, SPOOLER, ()),
+    ],
+)
+def test_databases_heaps_and_locks(
+    opened: Opened, command: Type[Command], pid: int, arguments: Tuple[Any, ...]
+) -> None:
+    expected = cells(command, opened.image, *arguments, pid=[pid])
+    assert len(expected) > 4
+    assert cells(command, PlainProcess(opened, pid).image, *arguments) == expected
+
+
+@pytest.mark.parametrize("pid", [UPDATER, LEGACY, SPOOLER])
+def test_stacks(opened: Opened, pid: int) -> None:
+    """Frame by frame, with how each was found and how it is named."""
+    plain = PlainProcess(opened, pid)
+    symbolizer = Symbolizer(plain.image)
+    found = list(StackLister.list_stacks(plain.image, symbolizer))
+    assert [(each.thread.tid, each.part) for each in found] == [
+        (each.thread.tid, each.part) for each in plain.stacks
+    ]
+    names = Symbolizer(opened.image)
+    for known, each in zip(plain.stacks, found):
+        assert _frames(each) == _frames(known)
+        here, there = symbolizer.names(each.space), names.names(known.space)
+        assert [here.name(frame.address, frame.returns) for frame in each.frames] == [
+            there.name(frame.address, frame.returns) for frame in known.frames
+        ]
+    assert {each.part for each in found} == ({"user", "wow64"} if plain.wow64 else {"user"})
+    rows = cells(CallStacks, plain.image)
+    assert len(rows) == len(found) + sum(len(each.frames) for each in found)
+
+
+def _frames(stack: CallStack) -> List[Tuple[int, int, str, bool]]:
+    return [(frame.address, frame.sp, frame.how, frame.sure) for frame in stack.frames]
+
+
+def test_nothing_of_a_kernel_is_there(opened: Opened) -> None:
+    image = PlainProcess(opened, UPDATER).image
+    assert (image.base, image.table_name, image.types.find("_EPROCESS")) == (0, "", None)
+    assert image.types.find("_ETHREAD") is None
+    assert image.symbol("PsActiveProcessHead") is None
+    assert [each.kernel for each in AddressSpaces.list_spaces(image)] == [False]
+
+
+def test_an_image_without_a_kernel_and_without_a_provider_has_nothing(opened: Opened) -> None:
+    image = bare.image()
+    assert list(AddressSpaces.list_spaces(image)) == []
+    assert list(Threads.list_threads(image)) == []
+    assert image.service(regions).list_regions(image.kernel) == ([], False)
