@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import pathlib
 from typing import Any, List, Tuple, Type
 
 import pytest
@@ -12,16 +13,20 @@ from tests.forge import context, sample
 from tests.forge.context import Opened
 from tests.support import bare
 from tests.support.processbytes import PlainProcess, cells
+from tests.windows.test_locks import new_process
 from winstacks.commands.callstacks import CallStacks
 from winstacks.commands.heaptraces import HeapTraces
 from winstacks.commands.locks import Locks
 from winstacks.commands.stacktracedb import StackTraceDb
+from winstacks.locks.lister import LockLister
+from winstacks.locks.lock import Lock
 from winstacks.names.symbolizer import Symbolizer
 from winstacks.process.spaces import AddressSpaces
 from winstacks.process.threads import Threads
 from winstacks.process.vads import regions
 from winstacks.rows.command import Command
 from winstacks.stacks.lister import CallStack, StackLister
+from winstacks.tracedb.finder import Databases
 
 UPDATER, LEGACY, SPOOLER = 4312, 5120, 6200
 
@@ -89,3 +94,22 @@ def test_an_image_without_a_kernel_and_without_a_provider_has_nothing(opened: Op
     assert list(AddressSpaces.list_spaces(image)) == []
     assert list(Threads.list_threads(image)) == []
     assert image.service(regions).list_regions(image.kernel) == ([], False)
+
+
+@pytest.mark.parametrize(("name", "wow64"), [("xp-x86", False), ("win7-x86", False), ("win10-x64", True)])
+def test_the_database_tells_how_wide_indices_are(name: str, wow64: bool, tmp_path: pathlib.Path) -> None:
+    """Before Vista something else lies where the high part of an index is since."""
+    kernel, _, sections, indices, _ = new_process(name, False, wow64)
+    sections.add(index=indices[0])
+    sections.add(index=0x50000 | indices[1])
+    sections.link()
+    plain = PlainProcess(context.open_image(kernel.image(), tmp_path), 1000)
+    finder = Databases(plain.image, Symbolizer(plain.image).indexes)
+    found = [
+        lock.back_trace_index
+        for space in AddressSpaces.list_spaces(plain.image)
+        for lock in LockLister(plain.image, finder).list_locks(space)
+        if isinstance(lock, Lock)
+    ]
+    high = 0 if name == "xp-x86" else 0x50000
+    assert found == [indices[0], high | indices[1]]

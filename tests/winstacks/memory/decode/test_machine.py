@@ -27,7 +27,7 @@ WIDTH_DECIDES = {
     "objects/decode/objecttrace.py",
     "process/decode/handletable.py",
 }
-"""Modules that compare the size of a pointer for its own sake: the code for `struct`, how an entry is packed."""
+"""They compare the size of a pointer for its own sake: the code for `struct`, how an entry is packed."""
 
 
 @pytest.mark.parametrize(
