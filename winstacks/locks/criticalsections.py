@@ -14,6 +14,7 @@ import struct
 from typing import Callable, Dict, Iterator, List, NamedTuple, Optional, Set
 
 from ..memory.decode import links
+from ..memory.decode.machine import POINTER_CODES
 from ..memory.decode.status import NOTHING, Said, Word, status
 from ..memory.image import AddressSpace, Image
 from ..names.ntdll import Ntdll, Ntdlls
@@ -203,7 +204,7 @@ class SectionLists:
         """Yields the addresses in ntdll's writable data at which two words (or one) may be links."""
         needed = all if both else any
         width = ntdll.space.pointer_size
-        code = "Q" if width == 8 else "I"
+        code = POINTER_CODES[width]
         for extents in self._ntdlls.data(ntdll)[0]:
             for start, data in extents.runs:
                 skip = -start % width

@@ -12,6 +12,7 @@ from __future__ import annotations
 import struct
 from typing import Dict, Iterable, Iterator, List, NamedTuple, Optional, Tuple
 
+from ..memory.decode.machine import POINTER_CODES
 from ..memory.decode.memory import Reader
 from ..memory.decode.ranges import Extents
 from ..memory.decode.status import NOTHING, Status, Word, status
@@ -19,7 +20,7 @@ from ..memory.decode.structure import Buffer
 from ..memory.image import AddressSpace
 from .decode import heaplog
 from .decode import proof as stdproof
-from .decode.layout import POINTER_CODES, HeapLogLayout
+from .decode.layout import HeapLogLayout
 from .decode.proof import UNREADABLE, Proof
 from .found import HEAPLOG, STD, Layouts
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 import struct
 from typing import Iterator, NamedTuple, Tuple, Union
 
+from ...memory.decode.machine import POINTER_CODES
 from ...memory.decode.memory import Memory
 from ...memory.decode.pagetable import PAGE_SIZE
 from ...memory.decode.ranges import Extents
@@ -73,7 +74,7 @@ class RingDecoder:
         self._fixed_size = info.field("TraceDb").size // entry.size
         self._members = entry.reader("ClientId.UniqueProcess", "ClientId.UniqueThread", "Handle", "Type")
         self._stack = stack.offset
-        self._frames = struct.Struct(f"<{self.max_depth}{'Q' if pointer_size == 8 else 'I'}")
+        self._frames = struct.Struct(f"<{self.max_depth}{POINTER_CODES[pointer_size]}")
 
     def header(self, data: bytes) -> Tuple[int, int, Status]:
         """Decodes the counters.

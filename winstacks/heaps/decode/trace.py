@@ -13,6 +13,7 @@ import functools
 import struct
 from typing import Callable, Dict, Iterable, NamedTuple, Optional, Tuple
 
+from ...memory.decode.machine import POINTER_CODES
 from ...memory.decode.memory import Memory
 from ...memory.decode.status import NOTHING, Status, Word, status
 from ...memory.decode.structure import Structure, Structures
@@ -72,7 +73,7 @@ class Traces:
         self._database = database
         self._records: Dict[int, BlockTrace] = {}
         self._pointer_size = memory.pointer_size
-        self._frame = "Q" if self._pointer_size == 8 else "I"
+        self._frame = POINTER_CODES[self._pointer_size]
         record, prefix = log["_RTLP_HEAP_STACK_TRACE_RECORD"], log["_RTLP_STACK_TRACE_PREFIX"]
         frames, back_trace = record.field("Frames"), entry.field("BackTrace")
         self._head, self._max_depth = frames.offset, frames.size // self._pointer_size

@@ -12,6 +12,7 @@ from __future__ import annotations
 import struct
 from typing import Iterator, List, NamedTuple, Optional, Sequence
 
+from ...memory.decode.machine import POINTER_CODES
 from ...memory.decode.pagetable import PAGE_SIZE
 from ...memory.decode.structure import Structure
 from .unwindinfo import Bytes
@@ -130,7 +131,7 @@ def find_ring(data: memoryview, layouts: Sequence[EventLayout], user_end: int) -
     for layout in layouts:
         width = layout.pointer_size
         count = len(data) // width
-        words = struct.unpack(f"<{count}{'Q' if width == 8 else 'I'}", data[: count * width])
+        words = struct.unpack(f"<{count}{POINTER_CODES[width]}", data[: count * width])
         last = (count * width - EVENTS * layout.size) // width
         to_base, to_size = layout.base // width, layout.image_size // width
         bases = words[to_base : to_base + last + 1]

@@ -13,7 +13,8 @@ import itertools
 import struct
 from typing import Iterable, Iterator, List, NamedTuple, Tuple
 
-from .layout import POINTER_CODES, BacktracesLayout
+from ...memory.decode.machine import POINTER_CODES
+from .layout import BacktracesLayout
 
 _BATCH = 1024
 

@@ -12,10 +12,11 @@ import struct
 from itertools import compress
 from typing import Callable, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
+from ...memory.decode.machine import POINTER_CODES
 from ...memory.decode.ranges import Extents
 from ...memory.decode.structure import Buffer
 from .header import Header
-from .layout import POINTER_CODES, EntryLayout
+from .layout import EntryLayout
 
 ReadBytes = Callable[[int, int], Optional[Buffer]]
 """Takes an address and a length in bytes; returns None unless all of them are present."""

@@ -14,13 +14,14 @@ import operator
 import struct
 from typing import Iterator, Optional, Set, Tuple
 
+from ...memory.decode.machine import POINTER_CODES
 from ...memory.decode.memory import WINDOW, Memory, Reader, Windows
 from ...memory.decode.status import Said, Status, Word, status
 from . import status as stdstatus
 from .capture import back_trace_hash
 from .database import Figures
 from .judge import Trace
-from .layout import POINTER_CODES, HeapLogLayout
+from .layout import HeapLogLayout
 
 _SAMPLE = 16
 FEW = 3

@@ -11,9 +11,8 @@ from __future__ import annotations
 import struct
 from typing import Callable, Dict, List, Tuple
 
+from ...memory.decode.machine import POINTER_CODES
 from ...memory.decode.structure import Buffer, Structure, Structures
-
-POINTER_CODES = {4: "I", 8: "Q"}
 
 Values = Callable[[Buffer, int], Tuple[int, ...]]
 """Takes data and the offset of a structure in it; returns the values of the members for which it was made."""

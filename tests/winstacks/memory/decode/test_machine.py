@@ -20,11 +20,7 @@ from winstacks.memory.decode.machine import Machine, UnsupportedMachineError, ma
 from winstacks.rows import requested
 
 WIDTH_DECIDES = {
-    "handles/decode/handle_ring.py",
-    "locks/criticalsections.py",
     "memory/decode/pagetable.py",
-    "names/decode/unloadevents.py",
-    "objects/decode/objecttrace.py",
     "process/decode/handletable.py",
 }
 """They compare the size of a pointer for its own sake: the code for `struct`, how an entry is packed."""
