@@ -16,6 +16,9 @@ from typing import NamedTuple, Optional, Tuple, Union
 class Word(Enum):
     """All words that a column Status can have. The `{}` of a text is replaced by the number of its `Said`."""
 
+    # Statuses are joined for each row; that of Enum hashes a text, in Python.
+    __hash__ = object.__hash__
+
     # Of anything.
     UNREADABLE = "unreadable"
     """What the row is about is not in the image, or a part of it."""
