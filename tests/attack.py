@@ -31,8 +31,8 @@ def installed() -> bool:
 def named(folder: pathlib.Path = CHECKS) -> Dict[str, List[str]]:
     """The IDs of techniques in the source of each check that has any."""
     found = {
-        path.parent.name: sorted(set(_TECHNIQUE.findall(path.read_text(encoding="utf-8"))))
-        for path in sorted(folder.glob("*/__init__.py"))
+        path.stem: sorted(set(_TECHNIQUE.findall(path.read_text(encoding="utf-8"))))
+        for path in sorted(folder.glob("*.py"))
     }
     return {check: techniques for check, techniques in found.items() if techniques}
 

@@ -177,14 +177,14 @@ def _module() -> str:
     """Returns the module that is reading: room and name."""
     frame: Optional[types.FrameType] = sys._getframe(1)
     while frame is not None:
-        _, found, name = frame.f_code.co_filename.rpartition("/stacktraces/")
+        _, found, name = frame.f_code.co_filename.rpartition("/winstacks/")
         if found and name not in _READERS:
-            return name[: -len("/__init__.py" if name.endswith("/__init__.py") else ".py")]
+            return name[: -len(".py")]
         frame = frame.f_back
     return ""
 
 
-_READERS = ("base/decode/memory.py", "base/decode/extents.py", "base/bulk.py")
+_READERS = ("memory/decode/memory.py", "memory/decode/ranges.py", "memory/bulk.py")
 
 
 class _Offset(int):

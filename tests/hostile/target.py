@@ -19,6 +19,7 @@ from tests.forge.locks import Sections
 from tests.forge.obj import ring
 from tests.support import remembered
 from tests.windows.test_owners_hostile import build as owners
+from winstacks.flat.imagefacts import LOGGERS
 from winstacks.rows.columns import PLUGINS, WRITERS
 
 from . import attempt, memory, plugins
@@ -182,13 +183,15 @@ def answer_of(opened: context.Opened, plugin: plugins.Plugin, options: Dict[str,
     """Returns what a plugin prints of an opened image."""
     rows: List[Cells] = []
     handler = _Warnings()
-    logger = logging.getLogger("volatility3")
-    logger.addHandler(handler)
+    loggers = [logging.getLogger(name) for name in LOGGERS]
+    for logger in loggers:
+        logger.addHandler(handler)
     try:
         grid = opened.construct(plugin, **options).run()
         grid.populate(lambda node, found: found.append(tuple(map(attempt.plain, node.values))) or found, rows)
     finally:
-        logger.removeHandler(handler)
+        for logger in loggers:
+            logger.removeHandler(handler)
     return Answer(tuple(column.name for column in grid.columns), tuple(rows), tuple(handler.said))
 
 

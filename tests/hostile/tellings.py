@@ -24,7 +24,7 @@ PROCESSORS = ("nt.KiProcessorBlock*", "nt.KeNumberProcessors", "_KPRCB.*")
 PROCESS_LIST = ("nt.PsActiveProcessHead*", "_EPROCESS.ActiveProcessLinks*")
 IDS = ("nt.PspCidTable", "_HANDLE_TABLE*", "_EPROCESS.UniqueProcessId", "_ETHREAD.Cid.*")
 """PspCidTable is a handle table, too."""
-HANDLE_TABLE = ("word.base/*handletable*", "_HANDLE_TABLE*", "_EPROCESS.ObjectTable")
+HANDLE_TABLE = ("word.process/*handletable*", "_HANDLE_TABLE*", "_EPROCESS.ObjectTable")
 RING = ("_HANDLE_TRACE*", "_HANDLE_TABLE.DebugInfo")
 OBJECT_TRACES = ("_OBJECT_REF*", "_STACK_TABLE*", "nt.Obp*", "word.objects/lister")
 STACK = (
@@ -36,7 +36,7 @@ STACK = (
     "_KEXCEPTION_FRAME.*",
 )
 FRAMES = ("word.traps/reader", "_KTRAP_FRAME.*", "_CONTEXT.*", "*TrapFrame*", "_EXCEPTION_RECORD.*")
-OBJECTS = ("word.base/objectheaders", "_OBJECT_*", "_HANDLE_TABLE*", "nt.Ob*")
+OBJECTS = ("word.process/objectheaders", "_OBJECT_*", "_HANDLE_TABLE*", "nt.Ob*")
 HEAPLOG = ("_RTLP_HEAP_STACK_TRACE*", "word.tracedb/decode/heaplog")
 HEAP = ("_HEAP*", "_DPH*", "_SEGMENT_HEAP*", "_PEB*.*Heap*", "word.heaps/*", *HEAPLOG)
 DATABASE = (

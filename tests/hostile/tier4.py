@@ -13,6 +13,7 @@ from typing import Any, Callable, List, Sequence, Set, Tuple
 from tests.forge import context
 from tests.support import work
 from tests.support.work import Work
+from winstacks.flat.imagefacts import LOGGERS
 
 from . import forking, plugins
 from .amplifiers import AMPLIFIERS
@@ -51,7 +52,8 @@ class Amplified:
         said: Set[str] = set()
         handler = logging.Handler(logging.WARNING)
         handler.emit = lambda record: said.add(record.getMessage())  # type: ignore[method-assign]
-        logging.getLogger("volatility3").addHandler(handler)
+        for name in LOGGERS:
+            logging.getLogger(name).addHandler(handler)
         grid = self._opened.construct(self._plugin, **self._made.options).run()
         place = [column.name for column in grid.columns].index("Status")
         count = 0

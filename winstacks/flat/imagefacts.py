@@ -29,7 +29,7 @@ from . import machine
 from .decode import keys, schema
 from .imagefiles import ImageFile, content, image_files, sha256
 
-_LOGGERS = ("volatility3", __name__.partition(".")[0])
+LOGGERS = ("volatility3", __name__.partition(".")[0])
 """The loggers above all that say something of an image: Volatility's and the library's."""
 
 MAX_WARNINGS = 256
@@ -108,7 +108,7 @@ class Warnings(logging.Handler):
                 self._texts[each] = max(count, known)
 
     def __enter__(self) -> Warnings:
-        for name in _LOGGERS:
+        for name in LOGGERS:
             logging.getLogger(name).addHandler(self)
         return self
 
@@ -118,7 +118,7 @@ class Warnings(logging.Handler):
         error: Optional[BaseException],
         trace: Optional[types.TracebackType],
     ) -> None:
-        for name in _LOGGERS:
+        for name in LOGGERS:
             logging.getLogger(name).removeHandler(self)
 
 
