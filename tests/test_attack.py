@@ -46,8 +46,7 @@ def test_what_is_wrong_with_a_technique(known: Optional[Dict[str, object]], expe
 
 def test_techniques_are_found_in_the_source(tmp_path: pathlib.Path) -> None:
     for name, text in (("first", 'A = "T1055.013"\nB = "T1055, T1055"'), ("none", "T10555 AT1055")):
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "__init__.py").write_text(text, encoding="utf-8")
+        (tmp_path / f"{name}.py").write_text(text, encoding="utf-8")
     assert attack.named(tmp_path) == {"first": ["T1055", "T1055.013"]}
 
 

@@ -41,10 +41,7 @@ def machine_of(layer: interfaces.layers.DataLayerInterface) -> Machine:
         UnsupportedMachineError: the layer is of no machine that is supported
     """
     if not isinstance(layer, intel.Intel):
-        kind = layer.metadata.get("architecture", "unknown")
-        raise UnsupportedMachineError(
-            f"This is the memory of a machine of type {kind}: only x64 and x86 can be read"
-        )
+        raise UnsupportedMachineError(str(layer.metadata.get("architecture", "unknown")))
     return Machine.AMD64 if layer.bits_per_register == 64 else Machine.I386
 
 

@@ -23,7 +23,16 @@ POINTER_CODES = {4: "I", 8: "Q"}
 
 
 class UnsupportedMachineError(ValueError):
-    """The memory is that of a machine that is known and not supported, or of none that is known."""
+    """The memory is that of a machine that is known and not supported, or of none that is known.
+
+    Args:
+        kind: the word for the machine, or its number
+    """
+
+    def __init__(self, kind: str) -> None:
+        super().__init__(
+            f"This is the memory of a machine of type {kind}: only x64 (AMD64) and x86 (I386) can be read"
+        )
 
 
 class Machine(Enum):
@@ -89,10 +98,7 @@ def machine_of(number: int) -> Machine:
     for machine in Machine:
         if machine.number == number:
             return machine
-    name = _REFUSED.get(number, f"{number:#x}")
-    raise UnsupportedMachineError(
-        f"This is the memory of a machine of type {name}: only x64 (AMD64) and x86 (I386) can be read"
-    )
+    raise UnsupportedMachineError(_REFUSED.get(number, f"{number:#x}"))
 
 
 def machines_of(machine: Machine) -> Tuple[Machine, ...]:
