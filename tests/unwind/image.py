@@ -10,7 +10,8 @@ from typing import Dict, List, Optional, Tuple
 
 import pefile
 
-from winstacks.names.decode.unwindinfo import ALLOC_LARGE, FunctionTable
+from winstacks.names.decode.functiontable import FunctionTable
+from winstacks.names.decode.unwindinfo import ALLOC_LARGE
 from winstacks.stacks.decode.frames import CodeImage
 
 EXECUTABLE = 0x20000000

@@ -18,7 +18,7 @@ from ..memory.decode.memory import Memory
 from ..memory.decode.pagetable import PAGE_SIZE
 from ..memory.decode.status import Word, says
 from ..memory.image import Image
-from ..names.decode import pe
+from ..names.decode import exports, pe
 from ..names.imagereader import ImageReader
 from ..names.symbolizer import KnownModule, SpaceNames
 from ..names.usermodules import vad_at
@@ -149,7 +149,7 @@ def _exported(section: ImageReader) -> Optional[int]:
         headers = pe.read_headers(section.read)
     except pe.HeaderError:
         return None
-    for rva, label in pe.read_exports(section.load, headers, pe.MAX_EXPORTS).entries:
+    for rva, label in exports.read_exports(section.load, headers, exports.MAX_EXPORTS).entries:
         if label == _GETTER:
             return rva
     return None

@@ -26,7 +26,7 @@ from ..memory.image import Image
 from ..process.processlist import ProcessList
 from ..process.spaces import AddressSpaces
 from . import machine
-from .decode import keys, schema
+from .decode import imageid, schema
 from .imagefiles import ImageFile, content, image_files, sha256
 
 LOGGERS = ("volatility3", __name__.partition(".")[0])
@@ -177,7 +177,7 @@ def identity(image: Image) -> Identity:
     """Returns which image it is, made as `image.service(identity)`: its ImageId stands in each row."""
     files, clock = image_files(image), image.service(machine.machine_facts).clock()
     contents = [content(image.context, file) for file in files]
-    found = keys.identify(contents, clock.capture_time or 0, clock.counted or 0)
+    found = imageid.identify(contents, clock.capture_time or 0, clock.counted or 0)
     said = Said(Word.FILE_PARTS_UNREADABLE, found.unread) if found.unread else None
     return Identity(found.image_id, files, clock, status(said, clock.status))
 

@@ -15,7 +15,7 @@ from volatility3.framework import exceptions, interfaces
 
 from ..memory.decode.text import printable
 from ..memory.image import Image
-from .decode.keys import Content
+from .decode.imageid import Content
 
 MAX_PATH = 32767
 """The most characters of a path on Windows, which are more than elsewhere."""

@@ -20,11 +20,10 @@ from ..memory.decode.status import NOTHING, Status, Word, status
 from ..memory.image import Image
 from ..process.sections import SectionView
 from . import pdbsymbols
-from .decode import pe
-from .decode import pe as peheaders
+from .decode import exports, pe
+from .decode.functiontable import FunctionTable
 from .decode.pe import CodeView, HeaderError, Headers
 from .decode.rules import ExportNames, NameTable, PdbNames, sort_labels
-from .decode.unwindinfo import FunctionTable
 from .imagereader import ImageParts, ImageReader
 from .pdbsymbols import PdbSymbols, SymbolArrays
 
@@ -161,7 +160,7 @@ class ModuleIndexes:
         found = self._shared.pop(key, None)
         if found is None:
             reader = ImageReader(self._image, layer_name, base, size, view, pristine=True)
-            found = self._build(reader, None, peheaders.MAX_EXPORTS)
+            found = self._build(reader, None, exports.MAX_EXPORTS)
             self._kept += found.weight
         self._shared[key] = found
         while self._kept > MAX_KEPT and len(self._shared) > 1:
@@ -210,10 +209,10 @@ class ModuleIndexes:
         count = 0
         if symbols is None:
             load = functools.partial(parts.load, Word.EXPORTS_DIFFER_FROM_THE_SECTION)
-            exports = peheaders.read_exports(load, headers, limit)
-            count = len(exports.entries)
-            rvas, labels = sort_labels(exports.entries)
-            said = status(exports.status, said)
+            found = exports.read_exports(load, headers, limit)
+            count = len(found.entries)
+            rvas, labels = sort_labels(found.entries)
+            said = status(found.status, said)
         else:
             rvas, labels = symbols.rvas, symbols.names
         kind = ExportNames if symbols is None else PdbNames

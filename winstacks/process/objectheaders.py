@@ -20,7 +20,8 @@ from ..memory.image import Image
 _HEADER = "_OBJECT_HEADER"
 _NAME = "_OBJECT_HEADER_NAME_INFO"
 _CREATOR_MASK, _NAME_MASK = 1, 2
-"""Bits of _OBJECT_HEADER.InfoMask, since 7. The part with the lower bit lies nearer to the header."""
+"""Bits of _OBJECT_HEADER.InfoMask, since 7 (CodeMachine, "Windows kernel object header"). The part with the
+lower bit lies nearer to the header."""
 
 MAX_NAME = 0x1000
 
@@ -120,8 +121,6 @@ class ObjectNames:
 _CREATOR = "_OBJECT_HEADER_CREATOR_INFO"
 _CREATOR_FLAG = 0x04
 """OB_FLAG_CREATOR_INFO of _OBJECT_HEADER.Flags up to Vista (ReactOS, NDK)."""
-_CREATOR_MASK = 0x01
-"""A bit of _OBJECT_HEADER.InfoMask since 7 (CodeMachine, "Windows kernel object header")."""
 _TRACED = 0x01
 """DbgRefTrace, a bit of _OBJECT_HEADER.TraceFlags since 7."""
 

@@ -13,10 +13,9 @@ from tests.forge.unloaded import UnloadedDll, unload_trace
 from tests.support import bare, namedimage
 from tests.support.flatimage import Flat, flat, pe
 from winstacks.memory.decode import text
-from winstacks.names.decode import pe as peheaders
+from winstacks.names.decode import exports, rules, unloadevents, unwindinfo
 from winstacks.names.decode import pe as peimage
-from winstacks.names.decode import rules, unloadevents, unwindinfo
-from winstacks.names.decode.unwindinfo import FunctionTable
+from winstacks.names.decode.functiontable import FunctionTable
 
 from .target import Target
 
@@ -42,8 +41,8 @@ def _module(data: bytes, whole: bytes) -> None:
     assert 0 < headers.size <= peimage.MAX_IMAGE
     assert len(headers.sections) <= peimage.MAX_SECTIONS
     peimage.read_codeview(memory.read, headers)
-    exports = peheaders.read_exports(memory.load, headers)
-    for start, name in exports.entries:
+    listed = exports.read_exports(memory.load, headers)
+    for start, name in listed.entries:
         assert 0 < start < headers.size
         assert name.isprintable()
     rva, size = headers.directory(peimage.DIRECTORY_EXCEPTION)
@@ -51,7 +50,7 @@ def _module(data: bytes, whole: bytes) -> None:
     table = FunctionTable.from_runs([(start - rva, run) for start, run in found.runs], size, memory.read)
     for function in list(table)[:64]:
         _function(table, function)
-    rvas, labels = rules.sort_labels(exports.entries)
+    rvas, labels = rules.sort_labels(listed.entries)
     names = rules.ExportNames(rvas, labels, headers.sections, table)
     for address in (0, 0x1000, 0x1010, 0x1210, 0x2010, 0x5000, headers.size - 1, headers.size, 1 << 63):
         names.find(address)

@@ -14,7 +14,7 @@ from tests.support import traplayouts
 from tests.support.trapsets import every_entry, filled, registers_64, registers_86
 from winstacks.memory.decode.ranges import Extents
 from winstacks.memory.decode.status import status, text
-from winstacks.names.decode.unwindinfo import FunctionTable
+from winstacks.names.decode.functiontable import FunctionTable
 from winstacks.stacks.decode.frames import MAX_FRAMES, CodeImage, StackWalk
 from winstacks.stacks.decode.registers import Registers, Registers32
 from winstacks.stacks.decode.walk_x64 import Walker64

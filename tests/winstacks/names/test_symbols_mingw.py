@@ -19,8 +19,8 @@ from tests.forge.kernel import Kernel
 from tests.support.flatimage import Flat
 from winstacks.memory.decode.status import NOTHING
 from winstacks.names.decode import pe as peimage
+from winstacks.names.decode.functiontable import FunctionTable
 from winstacks.names.decode.rules import PdbNames, sort_labels
-from winstacks.names.decode.unwindinfo import FunctionTable
 from winstacks.names.symbolizer import Name, SpaceNames, Symbolizer
 from winstacks.process.spaces import AddressSpaces
 

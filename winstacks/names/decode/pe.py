@@ -1,25 +1,20 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""The headers of a module as it lies in memory (what it is, its sections, its PDB), and its exports.
+"""The headers of a module as it lies in memory: what it is, its sections, its PDB.
 
 All places are RVAs. The headers of a mapped module are in the module's own (untrusted) memory, so every
 number is bounded here. Headers that cannot be read and headers that are nonsense are different errors.
 
 Source: Microsoft, "PE Format"; the RSDS record is described by the public `CV_INFO_PDB70`.
-
-Exports have a name, or an ordinal only (Source: "PE Format", "The .edata Section"). One whose RVA lies within
-the export directory is a forwarder: a string there names an export of another module.
 """
 
 from __future__ import annotations
 
 import struct
 import uuid
-from typing import Callable, Dict, List, NamedTuple, Optional, Set, Tuple
+from typing import NamedTuple, Optional, Tuple
 
-from ...memory.decode import text
-from ...memory.decode.ranges import Extents
-from ...memory.decode.status import NOTHING, Status, Word, status
+from ...memory.decode.status import Word
 from .unwindinfo import ReadRva
 
 MACHINE_I386 = 0x14C
@@ -161,146 +156,3 @@ def _section(fields: Tuple[bytes, int, int, int, int, int, int, int, int, int], 
     return Section(
         start, min(start + (virtual_size or raw_size), size), name.rstrip(b"\0").decode("latin-1"), fields[9]
     )
-
-
-LoadRva = Callable[[int, int], Extents]
-"""Takes an RVA and a length; returns the present parts of the image there, by RVA."""
-
-MAX_EXPORTS = 0x10000
-"""The most exports of one module: ordinals have 16 bits."""
-
-MAX_NAME = 0x1000
-MAX_DIRECTORY = 1 << 24
-MAX_STRAY_PAGES = 0x400
-"""Pages outside the export directory that are read for names; linkers put the names into the directory."""
-
-_DIRECTORY = struct.Struct("<16xIIIIII")
-
-
-Export = Tuple[int, str]
-"""An RVA and the name that stands for it. An export without a name, or whose name is paged out, is called
-`OrdinalN`, as WinDbg does."""
-
-
-class Exports(NamedTuple):
-    """The exports of a module.
-
-    `forwarders` are (name, target) pairs; `status` says that the table could not be read, or that parts of it
-    could not.
-    """
-
-    entries: Tuple[Export, ...]
-    forwarders: Tuple[Tuple[str, str], ...]
-    status: Status
-
-
-def read_exports(load: LoadRva, headers: Headers, limit: int = MAX_EXPORTS) -> Exports:
-    """Reads the export table as far as it is present.
-
-    Args:
-        load: returns the present parts of a range of the image
-        headers: the module's headers
-        limit: the most exports that are read; a longer table counts as incomplete
-
-    Returns:
-        The exports, by RVA; none if the module has no export directory.
-    """
-    rva, size = headers.directory(DIRECTORY_EXPORT)
-    if not size:
-        return Exports((), (), NOTHING)
-    directory = load(rva, min(max(size, _DIRECTORY.size), MAX_DIRECTORY))
-    head = directory.read(rva, _DIRECTORY.size)
-    if head is None:
-        return Exports((), (), status(Word.EXPORTS_UNREADABLE))
-    base, function_count, name_count, functions_rva, names_rva, ordinals_rva = _DIRECTORY.unpack(head)
-    limit = min(limit, MAX_EXPORTS)
-    image = _Image(load, headers.size, directory, rva)
-    image.missing = max(function_count, name_count) > limit
-    function_count, name_count = min(function_count, limit), min(name_count, limit)
-    functions = image.array("I", functions_rva, function_count)
-    ordinals = image.array("H", ordinals_rva, name_count)
-    names = [image.string(name) for name in image.array("I", names_rva, name_count)]
-    entries: List[Export] = []
-    forwarders: List[Tuple[str, str]] = []
-    named: Set[int] = set()
-    for name, ordinal in zip(names, ordinals):
-        if name is None or ordinal is None or ordinal >= function_count:
-            continue
-        named.add(ordinal)
-        _sort_out(functions[ordinal], name, rva, size, image, entries, forwarders)
-    for ordinal, function in enumerate(functions):
-        if function and ordinal not in named:
-            _sort_out(function, f"Ordinal{base + ordinal}", rva, size, image, entries, forwarders)
-    said = status(Word.EXPORTS_INCOMPLETE) if image.missing else NOTHING
-    return Exports(tuple(sorted(entries)), tuple(forwarders), said)
-
-
-def _sort_out(
-    function: Optional[int],
-    name: str,
-    start: int,
-    size: int,
-    image: _Image,
-    entries: List[Export],
-    forwarders: List[Tuple[str, str]],
-) -> None:
-    """Adds an export to the addresses or to the forwarders."""
-    if not function or function >= image.size:
-        return
-    if start <= function < start + size:
-        forwarders.append((name, image.string(function) or ""))
-    else:
-        entries.append((function, name))
-
-
-class _Image:
-    """Reads arrays and strings of an image, and notes whether anything was missing."""
-
-    def __init__(self, load: LoadRva, size: int, directory: Extents, directory_rva: int) -> None:
-        self.load = load
-        self.size = size
-        self.missing = False
-        self._directory = directory
-        self._run = directory.run_at(directory_rva) or (0, b"")
-        self._pages: Dict[int, Extents] = {}
-
-    def array(self, code: str, rva: int, count: int) -> List[Optional[int]]:
-        """Returns an array of integers, with None for each that is not in the image."""
-        width = struct.calcsize(code)
-        values: List[Optional[int]] = [None] * count
-        if rva >= self.size:
-            self.missing = self.missing or count > 0
-            return values
-        extents = self.load(rva, count * width)
-        for low, high in extents.covered(rva, rva + count * width):
-            first, last = -(-(low - rva) // width), (high - rva) // width
-            data = extents.read(rva + first * width, max(last - first, 0) * width)
-            if data:
-                values[first:last] = struct.unpack(f"<{last - first}{code}", data)
-        self.missing = self.missing or None in values
-        return values
-
-    def string(self, rva: Optional[int]) -> Optional[str]:
-        """Returns the zero-terminated string at an RVA, made printable; None if it is not in the image."""
-        if rva is None or not 0 < rva < self.size:
-            return None
-        start, data = self._run
-        if not start <= rva < start + len(data):
-            start, data = self._page(rva).run_at(rva) or (rva, b"")
-        end = data.find(b"\0", rva - start, rva - start + MAX_NAME)
-        if end <= rva - start:
-            self.missing = True
-            return None
-        # A longer name is cut to this length when it is shown.
-        name = data[rva - start : min(end, rva - start + text.MAX_NAME + 1)].decode("latin-1")
-        if name.isidentifier() and len(name) < text.MAX_NAME:
-            return name
-        return text.printable(name).replace(";", "\\x3b")
-
-    def _page(self, rva: int) -> Extents:
-        page = rva >> 12
-        if page not in self._pages and len(self._pages) >= MAX_STRAY_PAGES:
-            return self._directory
-        if page not in self._pages:
-            self._pages[page] = self.load(page << 12, 0x2000)
-        return self._pages[page]

@@ -20,8 +20,8 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from typing import Iterable, List, Optional, Sequence, Tuple
 
+from .functiontable import FunctionTable
 from .pe import Section
-from .unwindinfo import FunctionTable
 
 PDB = "pdb"
 EXPORT = "export"

@@ -15,6 +15,7 @@ from operator import itemgetter
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from ...memory.decode.pagetable import PAGE_SIZE
+from ...names.decode.functiontable import FunctionTable
 from ...names.decode.unwindinfo import (
     ALLOC_LARGE,
     ALLOC_SMALL,
@@ -26,7 +27,6 @@ from ...names.decode.unwindinfo import (
     SAVE_XMM128_FAR,
     SET_FPREG,
     Code,
-    FunctionTable,
     UnwindDataError,
     UnwindInfo,
 )

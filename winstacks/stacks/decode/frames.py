@@ -11,7 +11,8 @@ from __future__ import annotations
 from typing import Callable, Iterable, Iterator, List, NamedTuple, Optional, Tuple
 
 from ...memory.decode.status import Word
-from ...names.decode.unwindinfo import Bytes, FunctionTable, ReadRva
+from ...names.decode.functiontable import FunctionTable
+from ...names.decode.unwindinfo import Bytes, ReadRva
 from .registers import MASK, Registers
 
 LONGEST_CALL = 7

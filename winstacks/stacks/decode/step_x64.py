@@ -12,6 +12,7 @@ from typing import Iterator, List, NamedTuple, Optional, Tuple
 
 from ...memory.decode.pagetable import PAGE_SIZE
 from ...memory.decode.status import Word
+from ...names.decode.functiontable import FunctionTable
 from ...names.decode.unwindinfo import (
     ALLOC_LARGE,
     ALLOC_SMALL,
@@ -24,7 +25,6 @@ from ...names.decode.unwindinfo import (
     SET_FPREG,
     Bytes,
     Code,
-    FunctionTable,
     ReadRva,
     RuntimeFunction,
     UnwindDataError,

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import strategies
 
 from tests.conftest import ROOT
-from winstacks.flat.decode import keys
-from winstacks.flat.decode.keys import Content, identify
+from winstacks.flat.decode import imageid
+from winstacks.flat.decode.imageid import Content, identify
 
 MIB = 1 << 20
 CAPTURE, BOOT = 0x01DA6B05_12345678, 0x01DA6B04_00000001
@@ -98,7 +98,7 @@ def test_of_a_file_up_to_16_mib_each_byte_counts(place: int) -> None:
 
 def test_of_a_larger_file_the_sampled_pages_count() -> None:
     size = 64 * MIB
-    sampled = [offset for offset, _ in keys.blocks(0, size, size)]
+    sampled = [offset for offset, _ in imageid.blocks(0, size, size)]
     assert len(sampled) == 4096
     skipped = next(page for page in range(2 * MIB, size, 4096) if page not in set(sampled))
 
@@ -130,7 +130,7 @@ def test_times_sizes_and_the_order_of_files_count() -> None:
 def test_the_blocks_of_all_files_are_in_order_and_inside(sizes: List[int]) -> None:
     before, count = 0, 0
     for size in sizes:
-        found = list(keys.blocks(before, size, sum(sizes)))
+        found = list(imageid.blocks(before, size, sum(sizes)))
         offsets = [offset for offset, _ in found]
         assert offsets == sorted(set(offsets))
         assert all(offset % 4096 == 0 and 0 < length <= 4096 for offset, length in found)

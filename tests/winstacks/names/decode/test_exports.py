@@ -11,16 +11,16 @@ from hypothesis import strategies as st
 
 from tests.support.flatimage import Flat, flat, pe
 from winstacks.memory.decode.status import NOTHING, Word, status
-from winstacks.names.decode import pe as peheaders
+from winstacks.names.decode import exports
 from winstacks.names.decode import pe as peimage
-from winstacks.names.decode.pe import Exports
+from winstacks.names.decode.exports import Exports
 
 EXPORTS = {"Beta": 0x1100, "Alpha": 0x1000, "Alias": 0x1000, "Away": "NTDLL.RtlAway", "Data": 0x7010}
 ORDINALS = {1: 0x1200, 3: 0x1300}
 
 
 def read(memory: Flat) -> Exports:
-    return peheaders.read_exports(memory.load, peimage.read_headers(memory.read))
+    return exports.read_exports(memory.load, peimage.read_headers(memory.read))
 
 
 def test_names_ordinals_and_forwarders() -> None:
@@ -74,15 +74,15 @@ def test_counts_are_bounded() -> None:
     rva = peimage.read_headers(Flat(bytes(image)).read).directory(peimage.DIRECTORY_EXPORT)[0]
     struct.pack_into("<II", image, rva + 20, 0xFFFFFFFF, 0xFFFFFFFF)
     found = read(Flat(bytes(image)))
-    assert len(found.entries) + len(found.forwarders) <= 2 * peheaders.MAX_EXPORTS
+    assert len(found.entries) + len(found.forwarders) <= 2 * exports.MAX_EXPORTS
     assert ("Beta", 0x1100) in {(name, rva) for rva, name in found.entries}
 
 
 def test_a_limit_is_said() -> None:
     memory = flat(pe(exports=EXPORTS, ordinals=ORDINALS))
     headers = peimage.read_headers(memory.read)
-    whole = peheaders.read_exports(memory.load, headers)
-    cut = peheaders.read_exports(memory.load, headers, 1)
+    whole = exports.read_exports(memory.load, headers)
+    cut = exports.read_exports(memory.load, headers, 1)
     assert not whole.status
     assert cut.status == status(Word.EXPORTS_INCOMPLETE)
     assert len(cut.entries) + len(cut.forwarders) < len(whole.entries) + len(whole.forwarders)
@@ -103,7 +103,7 @@ def test_a_damaged_table_yields_only_addresses_within_the_image(
     for offset, value in damage:
         image[start + offset : start + offset + len(value)] = value
     memory = Flat(bytes(image)).hide(start + hidden[0], start + sum(hidden))
-    found = peheaders.read_exports(memory.load, headers)
+    found = exports.read_exports(memory.load, headers)
     assert all(0 < rva < headers.size and name.isprintable() for rva, name in found.entries)
     assert list(found.entries) == sorted(found.entries)
 

@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from winstacks.names.decode.unwindinfo import MAX_CHAIN, FunctionTable, RuntimeFunction, UnwindDataError
+from winstacks.names.decode.functiontable import MAX_CHAIN, FunctionTable
+from winstacks.names.decode.unwindinfo import RuntimeFunction, UnwindDataError
 
 PLAIN, CHAINED, LOOP, INDIRECT_TARGET = 0x100, 0x110, 0x120, 0x140
 IMAGE = bytearray(0x400)

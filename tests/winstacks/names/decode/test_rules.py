@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from winstacks.names.decode.functiontable import FunctionTable
 from winstacks.names.decode.pe import Section
 from winstacks.names.decode.rules import ExportNames, NameTable, PdbNames, sort_labels
-from winstacks.names.decode.unwindinfo import FunctionTable
 
 SECTIONS = (Section(0x1000, 0x5000, ".text", 0x60000020), Section(0x6000, 0x7000, ".data", 0xC0000040))
 PLAIN = 0x8000

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from winstacks.memory.decode.ranges import Extents
 from winstacks.memory.decode.status import Word
-from winstacks.names.decode.unwindinfo import FunctionTable
+from winstacks.names.decode.functiontable import FunctionTable
 from winstacks.stacks.decode.frames import MAX_FRAMES, CodeImage, StackWalk
 from winstacks.stacks.decode.registers import Registers
 from winstacks.stacks.decode.walk_x64 import Walker64

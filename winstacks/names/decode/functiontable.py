@@ -1,0 +1,206 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""The function table of an x64 image (.pdata): which unwind data is for which code.
+
+    table = FunctionTable.from_bytes(pdata, read_rva)
+    entry = table.find(rva)                  # the piece of code that holds an RVA, or None
+    primary = table.primary(entry)           # the piece that the function starts with
+    in_function = primary is not None and primary.begin == rva_of_export
+
+A function may be cut into pieces: an entry whose UNWIND_INFO is chained, or whose UnwindData has bit 0 set,
+belongs to the function of another entry. An address without an entry is in a leaf function (which changes
+neither the stack pointer nor a non-volatile register) or in no function. If pages of the table could not be
+read, `complete_at` tells whether an entry may be missing at an address.
+
+Source: Microsoft, "x64 exception handling" (struct RUNTIME_FUNCTION, chained unwind info structures).
+"""
+
+from __future__ import annotations
+
+import bisect
+import operator
+import sys
+from array import array
+from typing import Any, Dict, Iterable, Iterator, List, Optional, Sequence, Tuple
+
+from ...memory.decode.status import Word
+from .unwindinfo import (
+    CHAININFO,
+    RUNTIME_FUNCTION_SIZE,
+    Bytes,
+    ReadRva,
+    RuntimeFunction,
+    UnwindDataError,
+    UnwindInfo,
+    length_of,
+    read_runtime_function,
+    read_unwind_info,
+)
+
+INDIRECT = 1
+MAX_CHAIN = 32
+"""Chained unwind information is followed through at most 32 links, as in Windows."""
+
+MAX_CODES = 512
+"""The most unwind codes of one chain: more than a real function has. One piece has 255 at most."""
+
+END_OF_IMAGE = 1 << 32
+_WORD = "I"
+"""Arrays of 32 bits: a table may have millions of entries."""
+
+
+class FunctionTable:
+    """RUNTIME_FUNCTION entries by RVA, with access to the unwind data that they lead to.
+
+    Attributes:
+        read_rva: reads the image
+        derived: what walks have derived from the unwind data at an RVA, kept as long as the table
+    """
+
+    __slots__ = ("_begins", "_ends", "_gaps", "_infos", "_unwinds", "derived", "read_rva")
+
+    def __init__(self, words: array[int], gaps: Iterable[Tuple[int, int]], read_rva: ReadRva) -> None:
+        """Takes the words of the entries, ranges (low, high) that may lack entries, and the image."""
+        begins, ends, unwinds = words[0::3], words[1::3], words[2::3]
+        follows = all(map(operator.lt, begins, begins[1:]))
+        if not (follows and all(map(operator.lt, begins, ends))):
+            kept = [each for each in range(len(begins)) if begins[each] < ends[each]]
+            kept.sort(key=begins.__getitem__)
+            columns = (begins, ends, unwinds)
+            begins, ends, unwinds = (array(_WORD, map(each.__getitem__, kept)) for each in columns)
+        self._begins: Sequence[int] = begins
+        self._ends: Sequence[int] = ends
+        self._unwinds: Sequence[int] = unwinds
+        self._gaps = list(gaps)
+        self._infos: Dict[int, UnwindInfo] = {}
+        self.derived: Dict[int, Any] = {}
+        self.read_rva = read_rva
+
+    @classmethod
+    def from_bytes(cls, pdata: Bytes, read_rva: ReadRva) -> FunctionTable:
+        """Makes the table from the complete bytes of the exception directory."""
+        return cls.from_runs([(0, pdata)], len(pdata), read_rva)
+
+    @classmethod
+    def from_runs(cls, runs: Iterable[Tuple[int, Bytes]], size: int, read_rva: ReadRva) -> FunctionTable:
+        """Makes the table from the parts of the exception directory that could be read.
+
+        Args:
+            runs: (offset in the directory, bytes), ascending
+            size: size of the directory in bytes
+            read_rva: reads the image
+        """
+        words = array(_WORD)
+        gaps: List[Tuple[int, int]] = []
+        expected = 0
+        for first, found in _whole_entries(runs):
+            if first > expected:
+                gaps.append((words[-2] if words else 0, found[0]))
+            words += found
+            expected = first + len(found) // 3
+        if expected < size // RUNTIME_FUNCTION_SIZE:
+            gaps.append((words[-2] if words else 0, END_OF_IMAGE))
+        return cls(words, gaps, read_rva)
+
+    def __len__(self) -> int:
+        return len(self._begins)
+
+    def __iter__(self) -> Iterator[RuntimeFunction]:
+        return (RuntimeFunction(*entry) for entry in zip(self._begins, self._ends, self._unwinds))
+
+    @property
+    def ranges(self) -> Tuple[Sequence[int], Sequence[int]]:
+        """The begins of all entries, ascending, and their ends: for code that looks up very many RVAs."""
+        return self._begins, self._ends
+
+    @property
+    def records(self) -> Sequence[int]:
+        """UnwindData of all entries: the RVA of an UNWIND_INFO or, with bit 0 set, of another entry."""
+        return self._unwinds
+
+    def record_length(self, unwind: int) -> int:
+        """Returns how many bytes are read where an UnwindData leads."""
+        if unwind & INDIRECT:
+            return RUNTIME_FUNCTION_SIZE
+        return length_of(self.read_rva(unwind, 4))
+
+    def entry(self, position: int) -> RuntimeFunction:
+        """Returns the entry at a position of `ranges`."""
+        return RuntimeFunction(self._begins[position], self._ends[position], self._unwinds[position])
+
+    def may_be_moved(self, position: int) -> bool:
+        """Tells whether an entry may be a piece of another entry's function: a cheap test."""
+        unwind = self._unwinds[position]
+        head = None if unwind & INDIRECT else self.read_rva(unwind, 1)
+        return head is None or bool(head[0] >> 3 & CHAININFO)
+
+    def find(self, rva: int) -> Optional[RuntimeFunction]:
+        """Returns the entry whose range holds an RVA, or None. The entry may be indirect."""
+        position = bisect.bisect_right(self._begins, rva) - 1
+        if position < 0 or rva >= self._ends[position]:
+            return None
+        return RuntimeFunction(self._begins[position], self._ends[position], self._unwinds[position])
+
+    def complete_at(self, rva: int) -> bool:
+        """Tells whether None from `find` means that there is no entry: the table is readable there."""
+        return not any(low <= rva < high for low, high in self._gaps)
+
+    def unwind_info(self, entry: RuntimeFunction) -> UnwindInfo:
+        """Returns the parsed unwind data of an entry that is not indirect; raises UnwindDataError."""
+        info = self._infos.get(entry.unwind)
+        if info is None:
+            info = self._infos[entry.unwind] = read_unwind_info(self.read_rva, entry.unwind)
+        return info
+
+    def direct(self, entry: RuntimeFunction) -> RuntimeFunction:
+        """Returns the entry that an indirect one stands for, or the entry itself; raises UnwindDataError."""
+        for _ in range(MAX_CHAIN):
+            if not entry.unwind & INDIRECT:
+                return entry
+            entry = read_runtime_function(self.read_rva, entry.unwind - INDIRECT)
+        raise UnwindDataError(Word.UNWIND_DATA_INVALID)
+
+    def chain(self, entry: RuntimeFunction) -> List[UnwindInfo]:
+        """Returns the unwind data of a piece, then that of the pieces to which it is chained.
+
+        Raises:
+            UnwindDataError: some of it is unreadable or invalid, or there is more than a compiler makes
+        """
+        infos: List[UnwindInfo] = []
+        codes = 0
+        link: Optional[RuntimeFunction] = entry
+        while link is not None:
+            info = self.unwind_info(self.direct(link))
+            infos.append(info)
+            codes += len(info.codes)
+            if len(infos) > MAX_CHAIN or codes > MAX_CODES:
+                raise UnwindDataError(Word.UNWIND_DATA_INVALID)
+            link = info.chained
+        return infos
+
+    def primary(self, entry: RuntimeFunction) -> Optional[RuntimeFunction]:
+        """Returns the entry of the piece with which the function starts, or None if that is unknown."""
+        try:
+            for _ in range(MAX_CHAIN):
+                entry = self.direct(entry)
+                chained = self.unwind_info(entry).chained
+                if chained is None:
+                    return entry
+                entry = chained
+        except UnwindDataError:
+            pass
+        return None
+
+
+def _whole_entries(runs: Iterable[Tuple[int, Bytes]]) -> Iterator[Tuple[int, array[int]]]:
+    """Yields (index of the first, words) for the entries that lie completely in a run."""
+    for start, data in runs:
+        first = -(-start // RUNTIME_FUNCTION_SIZE)
+        usable = data[first * RUNTIME_FUNCTION_SIZE - start :]
+        usable = usable[: len(usable) - len(usable) % RUNTIME_FUNCTION_SIZE]
+        if usable:
+            words = array(_WORD)
+            words.frombytes(usable)
+            if sys.byteorder == "big":
+                words.byteswap()
+            yield first, words
