@@ -142,7 +142,7 @@ class OverlayWheel(bdist_wheel):
 
 
 class LibraryWheel(editable_wheel):
-    """Leaves out what goes into Volatility's folders: a second package `volatility3` would hide Volatility."""
+    """Leaves out what goes into Volatility's folders: another package of its name would hide Volatility."""
 
     def finalize_options(self) -> None:
         self.distribution.packages = library()

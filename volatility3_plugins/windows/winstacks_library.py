@@ -4,10 +4,10 @@
 
     options = winstacks_library.options(__file__)
 
-The library lies beside the plugin folder (`winstacks` beside `volatility3_plugins`), or it is installed; a copy
-beside the plugin folder is preferred. It is imported by its file: no folder is added to `sys.path`, where it
-would offer its other files as modules. A folder `winstacks` in the current directory is never taken for an
-installed library: evidence may have brought it.
+The library lies beside the plugin folder (`winstacks` beside `volatility3_plugins`), or it is installed; the
+first is preferred. It is imported by its file: no folder is added to `sys.path`, where it would offer its
+other files as modules. A folder `winstacks` in the current directory is never taken for an installed library:
+evidence may have brought it.
 
 Volatility goes on without a plugin that raises ImportError, so whatever is wrong with the library is one.
 """
@@ -115,8 +115,8 @@ def _up(path: str, count: int) -> str:
 def _options(plugin_file: str) -> types.ModuleType:
     if sys.version_info < (3, 9):
         raise RefusedError(
-            "their library winstacks needs Python 3.9 or newer, and this is Python {}.{}; run Volatility with "
-            "a newer Python".format(*sys.version_info[:2])
+            "their library winstacks needs Python 3.9 or newer, and this is Python {}.{}; run Volatility "
+            "with a newer Python".format(*sys.version_info[:2])
         )
     spec = find(plugin_file)
     if spec is None:
@@ -132,16 +132,16 @@ def _options(plugin_file: str) -> types.ModuleType:
     imported = getattr(library, "__file__", None)
     if imported is None or not _same(imported, place):
         raise RefusedError(
-            f"the library winstacks was already imported from {imported or 'elsewhere'}, and theirs is {place}; "
-            "use one copy of the plugins at a time"
+            f"the library winstacks was already imported from {imported or 'elsewhere'}, and theirs is "
+            f"{place}; use one copy of the plugins at a time"
         )
     version = getattr(library, "VERSION", "of an unknown version")
     if version != VERSION:
         if ours:
             del sys.modules[NAME]
         raise RefusedError(
-            f"they have version {VERSION}, and the library at {os.path.dirname(place)} is {version}; take both "
-            "from one copy"
+            f"they have version {VERSION}, and the library at {os.path.dirname(place)} is {version}; take "
+            "both from one copy"
         )
     return importlib.import_module(NAME + ".options")
 
