@@ -6,7 +6,7 @@ python3 dev.py demo              install the plugins and run them on a sample im
 python3 dev.py test [ARG...]     install what the tests need and run them, in 15 to 30 minutes on two cores
 python3 dev.py lint              ruff, mypy; ESLint and TypeScript where npm is installed
 python3 dev.py lowest [ARG...]   the tests on the lowest Volatility that setup.cfg allows
-python3 dev.py coverage [ARG...] the tests, and what of the plugins they leave out; fails above 5 %
+python3 dev.py coverage [ARG...] the tests, and what of our code they leave out; fails above 5 %
 python3 dev.py attack            the ATT&CK techniques of the checks, compared with ATT&CK
 python3 dev.py docs              README and docs/ as a site, in site/
 python3 dev.py install-check     each way to install that README names, in about 3 minutes; needs a network
@@ -40,7 +40,7 @@ from typing import Iterator, List, Optional
 ROOT = pathlib.Path(__file__).resolve().parent
 ENVIRONMENTS = ROOT / ".venv"
 LEAST_BRANCHES = 95
-"""Percent of the branches of the plugins that the tests take."""
+"""Percent of the branches of the plugins and their library that the tests take."""
 
 PIP = ["-m", "pip", "--disable-pip-version-check"]
 PACKAGED = [
@@ -49,6 +49,7 @@ PACKAGED = [
     "pyproject.toml",
     "LICENSE",
     "volatility3_plugins",
+    "winstacks",
     "symbols",
     "stackfleet",
 ]

@@ -2,8 +2,10 @@
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
 """What setup.cfg cannot say: the packages are found, and a wheel holds what the tree holds.
 
-The wheel lays its files into the plugin and symbol folders of Volatility, so that `vol windows.stacktracedb`
-works without -p. It holds no `__init__.py` of a folder that Volatility owns.
+The wheel lays plugins and symbol tables into the folders of Volatility, so that `vol windows.stacktracedb`
+works without -p; it holds no `__init__.py` of a folder that Volatility owns. The packages `winstacks` and
+`stackfleet` lie beside Volatility. Of an editable install they are all: Volatility looks for plugins in its
+folders, where such an install puts none.
 """
 
 from __future__ import annotations
@@ -23,14 +25,17 @@ from setuptools.command.bdist_wheel import bdist_wheel
 from setuptools.command.build import build
 from setuptools.command.editable_wheel import editable_wheel
 
-PLUGINS = "volatility3.plugins.windows"
-SYMBOLS = "volatility3.symbols.windows.stacktraces"
-FLEET = "stackfleet"
-FOLDERS: Dict[str, str] = {
-    PLUGINS: "volatility3_plugins/windows",
-    SYMBOLS: "symbols/windows/stacktraces",
-    FLEET: "stackfleet",
+ROOT = pathlib.Path(__file__).resolve().parent
+LIBRARY = ("winstacks", "stackfleet")
+OVERLAY: Dict[str, str] = {
+    **{
+        f"volatility3.plugins.{folder.name}": f"volatility3_plugins/{folder.name}"
+        for folder in sorted((ROOT / "volatility3_plugins").iterdir())
+        if any(folder.glob("*.py"))
+    },
+    "volatility3.symbols.windows.stacktraces": "symbols/windows/stacktraces",
 }
+"""What goes into Volatility's folders, by the name that it has there."""
 
 NOTE = """\
 volatility3-stacktraces has put files into this folder, which is Volatility's.
@@ -115,6 +120,8 @@ class OutsideBuild(build):
 
     def run(self) -> None:
         super().run()
+        if not set(OVERLAY) & set(self.distribution.packages):
+            return
         for note in NOTES:
             path = pathlib.Path(self.build_lib, note)
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -134,11 +141,12 @@ class OverlayWheel(bdist_wheel):
         super().run()
 
 
-class NoEditableWheel(editable_wheel):
-    """Refuses: Volatility looks for plugins in folders, where an editable install puts none."""
+class LibraryWheel(editable_wheel):
+    """Leaves out what goes into Volatility's folders: another package of its name would hide Volatility."""
 
-    def run(self) -> None:
-        raise SystemExit(f"The plugins cannot be installed as editable: {INSTEAD}.")
+    def finalize_options(self) -> None:
+        self.distribution.packages = library()
+        super().finalize_options()
 
 
 def temporary() -> str:
@@ -148,13 +156,14 @@ def temporary() -> str:
     return folder
 
 
-def packages() -> List[str]:
-    """Returns the packages of the wheel."""
-    return [*FOLDERS, *(f"{PLUGINS}.{name}" for name in find_packages(FOLDERS[PLUGINS]))]
+def library() -> List[str]:
+    """Returns the packages that lie beside Volatility."""
+    return find_packages(str(ROOT), include=[*LIBRARY, *(f"{name}.*" for name in LIBRARY)])
 
 
 if __name__ == "__main__":
-    commands = {"build": OutsideBuild, "bdist_wheel": OverlayWheel, "editable_wheel": NoEditableWheel}
+    commands = {"build": OutsideBuild, "bdist_wheel": OverlayWheel, "editable_wheel": LibraryWheel}
     # A source archive takes its metadata from the tree.
     options = {} if "sdist" in sys.argv else {"egg_info": {"egg_base": temporary()}}
-    setup(packages=packages(), package_dir=FOLDERS, cmdclass=commands, options=options)
+    folders = {**OVERLAY, **{name: name for name in LIBRARY}}
+    setup(packages=[*OVERLAY, *library()], package_dir=folders, cmdclass=commands, options=options)

@@ -31,7 +31,13 @@ MOST_WRITTEN = 1 << 28
 PATIENCE = 5.0
 """Seconds in which a process that has said its last may end by itself."""
 
-PROGRAM = "import sys; sys.path.append(sys.argv[1]); from stackfleet.child import main; main()"
+PROGRAM = (
+    "import sys; path = [each for each in sys.path if each]; "
+    "sys.path[:] = path if sys.argv[1] in path else [sys.argv[1], *path]; "
+    "from stackfleet.child import main; main()"
+)
+"""What a process of `stackfleet.child` runs. It imports nothing from the current directory, which may hold
+evidence, and of an installed copy and that of its parent it takes its parent's."""
 
 
 class StoppedError(Exception):

@@ -4,12 +4,15 @@
 
 from __future__ import annotations
 
+import ast
 import importlib.util
 import json
 import pathlib
+import re
 import subprocess
 import sys
 import sysconfig
+import zipfile
 from typing import Any, Dict
 
 import pytest
@@ -60,11 +63,12 @@ OTHERS = {
         "volatility3/__init__.py": "",
         "volatility3-2.28.0.dist-info/direct_url.json": '{"dir_info": {}, "url": "file:///somewhere"}',
     },
-    "this project, as if it were editable": {
-        "__editable___volatility3_stacktraces_2_0_0_finder.py": "",
-        "__editable__.volatility3_stacktraces-2.0.0.pth": "../ours",
-        "volatility3_stacktraces-2.0.0.dist-info/direct_url.json": EDITABLE,
+    "this project, editable": {
+        "__editable___volatility3_stacktraces_3_0_0_finder.py": "",
+        "__editable__.volatility3_stacktraces-3.0.0.pth": "../ours",
+        "volatility3_stacktraces-3.0.0.dist-info/direct_url.json": EDITABLE,
         "../ours/volatility3_plugins/windows/gflags.py": "",
+        "../ours/winstacks/__init__.py": "",
     },
     "another package": {
         "__editable__.other-1.0.pth": "../other",
@@ -125,8 +129,21 @@ def test_a_wheel_is_refused_in_one_sentence_and_metadata_are_not(tmp_path: pathl
     assert list(tmp_path.glob("*.dist-info"))
 
 
-def test_an_editable_install_of_the_plugins_is_refused_in_one_sentence(tmp_path: pathlib.Path) -> None:
-    refused = setup_py(tmp_path, "--quiet", "editable_wheel", "-d", str(tmp_path / "wheels"))
-    assert refused.returncode == 1
-    assert "`vol -p volatility3_plugins`" in refused.stderr
-    assert "Traceback" not in refused.stderr
+@pytest.mark.parametrize("volatility", [OTHERS["regular"], MADE_EDITABLE["finder"]])
+def test_an_editable_wheel_maps_the_library_and_lays_nothing_into_volatility(
+    volatility: Dict[str, str], tmp_path: pathlib.Path
+) -> None:
+    """It is all that it can do, also where Volatility is editable: then it is no danger."""
+    before = {path.name for path in ROOT.iterdir()}
+    site = fill(tmp_path / "site", volatility)
+    made = setup_py(site, "--quiet", "editable_wheel", "-d", str(tmp_path / "wheels"))
+    assert made.returncode == 0, made.stderr
+    (wheel,) = (tmp_path / "wheels").glob("*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        names = [name for name in archive.namelist() if ".dist-info/" not in name]
+        (finder,) = (name for name in names if name.endswith("_finder.py"))
+        text = archive.read(finder).decode()
+    assert all(name.startswith("__editable__") for name in names)
+    (mapping,) = re.findall(r"^MAPPING\b[^=]*= (\{.*\})$", text, re.MULTILINE)
+    assert ast.literal_eval(mapping) == {name: str(ROOT / name) for name in ("winstacks", "stackfleet")}
+    assert {path.name for path in ROOT.iterdir()} == before

@@ -1,19 +1,19 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""How the plugins reach Volatility: as an overlay wheel, and from a plain copy of the tree."""
+"""How plugins and library reach Volatility: as a wheel, and from a plain copy of the tree."""
 
 from __future__ import annotations
 
-import ast
 import json
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
 import venv
 import zipfile
-from typing import Dict, List
+from typing import Dict, List, Set
 
 import pefile
 import pytest
@@ -24,28 +24,24 @@ from tests.forge import sample
 from tests.support.pythons import python
 
 PLUGINS = ROOT / "volatility3_plugins"
-OURS = sorted(f"windows.{path.stem}" for path in (PLUGINS / "windows").glob("*.py"))
-SOURCES = sorted(PLUGINS.rglob("*.py"))
-
-
-@pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(PLUGINS)))
-def test_source_is_python_3_8(path: pathlib.Path) -> None:
-    """A SyntaxError in one plugin file would end every command of Volatility."""
-    ast.parse(path.read_text(encoding="utf-8"), feature_version=(3, 8))
+LIBRARY = ROOT / "winstacks"
+FINDER = "winstacks_library"
+OURS = sorted(f"{path.parent.name}.{path.stem}" for path in PLUGINS.glob("*/*.py") if path.stem != FINDER)
 
 
 @pytest.mark.cli
 def test_python_3_8_imports_the_plugins(bare: pathlib.Path) -> None:
-    """Syntax is not all that a Python has or lacks."""
+    """Syntax is not all that a Python has or lacks: the plugins get as far as to say what is needed."""
     older = python("3.8")
     environment = {"HOME": str(bare.parent), "PYTHONPATH": str(bare), "PATH": os.environ["PATH"]}
     code = "import sys; from volatility3.cli import main; sys.argv[0] = 'vol'; main()"
-    for plugin in OURS:
-        command = [older, "-S", "-c", code, "-p", str(PLUGINS), plugin, "--help"]
-        shown = subprocess.run(
-            command, env=environment, cwd=bare.parent, capture_output=True, text=True, check=False
-        )
-        assert shown.returncode == 0, shown.stdout + shown.stderr
+    command = [older, "-S", "-c", code, "-p", str(PLUGINS), "-h"]
+    shown = subprocess.run(
+        command, env=environment, cwd=bare.parent, capture_output=True, text=True, check=False
+    )
+    assert shown.returncode == 0, shown.stdout + shown.stderr
+    (said,) = [line for line in shown.stderr.splitlines() if "winstacks" in line]
+    assert "needs Python 3.9" in said
 
 
 def test_our_plugins_are_there() -> None:
@@ -54,7 +50,7 @@ def test_our_plugins_are_there() -> None:
 
 def test_no_package_marker_where_volatility_has_its_own() -> None:
     assert not (PLUGINS / "__init__.py").exists()
-    assert not (PLUGINS / "windows" / "__init__.py").exists()
+    assert not list(PLUGINS.glob("*/__init__.py"))
 
 
 @pytest.fixture(scope="module")
@@ -67,8 +63,8 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
     shutil.copytree(ROOT, source, ignore=ignored)
     build = ["-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "-w", str(folder)]
     # What an earlier build left must not go into the wheel.
-    for stale in ("plugins/windows/tracing/spaces.py", "plugins/windows/stacktraces/base/gone.py"):
-        left = source / "build" / "lib" / "volatility3" / stale
+    for stale in ("volatility3/plugins/windows/stacktraces/base/spaces.py", "winstacks/memory/gone.py"):
+        left = source / "build" / "lib" / stale
         left.parent.mkdir(parents=True, exist_ok=True)
         left.write_text("raise SystemExit('an old file')", encoding="utf-8")
     subprocess.run([sys.executable, *build, str(source)], check=True, cwd=folder)
@@ -80,6 +76,7 @@ def test_the_wheel_holds_the_tree_and_nothing_else(wheel: pathlib.Path) -> None:
     sources = {
         "volatility3/plugins": PLUGINS,
         "volatility3/symbols": ROOT / "symbols",
+        "winstacks": LIBRARY,
     }
     expected = {
         f"{prefix}/{path.relative_to(folder).as_posix()}"
@@ -100,7 +97,7 @@ def bare(tmp_path: pathlib.Path) -> pathlib.Path:
     """A folder with Volatility and pefile in it, and nothing else."""
     site = tmp_path / "site"
     package = pathlib.Path(volatility3.__file__).parent
-    mine = {path.name for path in (PLUGINS / "windows").iterdir()} | {"stacktraces"}
+    mine = {path.name for path in PLUGINS.glob("*/*")} | {"stacktraces"}
 
     def installed(folder: str, names: List[str]) -> List[str]:
         ours = folder.endswith((os.path.join("plugins", "windows"), os.path.join("symbols", "windows")))
@@ -167,6 +164,7 @@ def test_a_copy_without_our_symbol_tables_gets_one_clear_line(
 ) -> None:
     copy = tmp_path / "copy" / "volatility3_plugins"
     shutil.copytree(PLUGINS, copy)
+    shutil.copytree(LIBRARY, copy.parent / LIBRARY.name)
     image = sample.build().image()
     options = ["-q", "--offline", "-s", str(image.install(tmp_path / "symbols")), "-p", str(copy)]
     options += ["-r", "json", "-f", str(image.save(tmp_path / "a.dmp"))]
@@ -202,27 +200,22 @@ def test_each_name_on_the_command_line_is_ours_alone(bare: pathlib.Path) -> None
         assert len([name for name in names if mine in name]) == 1
 
 
-def test_the_decoders_need_no_volatility(bare: pathlib.Path) -> None:
+def test_the_decoders_need_no_volatility() -> None:
     """Pipelines may use the decoders alone: the standard library is all they import."""
-    library = PLUGINS / "windows" / "stacktraces"
     modules = sorted(
-        ".".join(path.relative_to(library.parent).with_suffix("").parts)
-        for path in library.glob("*/decode/[!_]*.py")
+        ".".join(path.relative_to(ROOT).with_suffix("").parts) for path in LIBRARY.glob("*/decode/[!_]*.py")
     )
+    assert len(modules) > 30
     code = "; ".join(f"import {module}" for module in modules)
     code += "; import sys; assert 'volatility3' not in sys.modules and 'pefile' not in sys.modules"
-    subprocess.run(
-        [sys.executable, "-S", "-c", code],
-        env={"PYTHONPATH": str(PLUGINS / "windows")},
-        check=True,
-    )
+    subprocess.run([sys.executable, "-S", "-c", code], env={"PYTHONPATH": str(ROOT)}, check=True)
 
 
 PAGE = """
 import sys
 sys.path.insert(0, {folder!r})
-from {package}.pages import formats, html, lists, prefixes
-assert not [name for name in sys.modules if name.startswith("pefile") or name.startswith({absent!r})]
+from winstacks.pages import formats, html, lists, prefixes
+assert not [name for name in sys.modules if name.startswith("pefile") or name.startswith("volatility3")]
 tree = prefixes.Prefixes()
 tree.add([tree.name("kind"), tree.name("process"), tree.name("nt!NtCreateFile")], 3)
 made = lists.Lists()
@@ -235,25 +228,45 @@ assert list(formats.folded(tree)) == ["kind;process;nt!NtCreateFile 3\\n"]
 
 def test_pages_are_made_without_volatility() -> None:
     """Whoever has data makes pages of it: the standard library is all that is imported."""
-    code = PAGE.format(folder=str(PLUGINS / "windows"), package="stacktraces", absent="volatility3")
+    code = PAGE.format(folder=str(ROOT))
     subprocess.run([sys.executable, "-S", "-c", code], check=True)
 
 
 def test_the_wheel_has_what_pages_are_made_of(wheel: pathlib.Path, bare: pathlib.Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         archive.extractall(bare)
-    package = "winstacks"
-    code = PAGE.format(folder=str(bare), package=package, absent="volatility3.plugins.windows.traces")
+    code = PAGE.format(folder=str(bare))
     subprocess.run([sys.executable, "-S", "-c", code], check=True)
 
 
+RAISES = "raise SystemExit('a file of an older copy ran')\n"
 OLD_FILES = {
-    "volatility3/plugins/windows/gflags.py": "raise SystemExit('the plugin of an older copy ran')\n",
-    "volatility3/plugins/windows/tracing/__init__.py": "",
-    "volatility3/plugins/windows/tracing/spaces.py": "",
-    "volatility3/symbols/windows/tracing/std-6.1-x64.json": "{}",
+    "1.0.0": {
+        "volatility3/plugins/windows/gflags.py": RAISES,
+        "volatility3/plugins/windows/tracing/__init__.py": "",
+        "volatility3/plugins/windows/tracing/spaces.py": "",
+        "volatility3/plugins/windows/tracing/decode/memo.py": "",
+        "volatility3/symbols/windows/tracing/std-6.1-x64.json": "{}",
+    },
+    "2.0.0": {
+        "stackfleet/__init__.py": "",
+        "stackfleet/gone.py": "",
+        "volatility3/volatility3-stacktraces.txt": "",
+        "volatility3/plugins/windows/gflags.py": RAISES,
+        "volatility3/plugins/windows/stacktraces/__init__.py": "",
+        "volatility3/plugins/windows/stacktraces/py.typed": "",
+        "volatility3/plugins/windows/stacktraces/base/__init__.py": "",
+        "volatility3/plugins/windows/stacktraces/base/decode/__init__.py": "",
+        "volatility3/plugins/windows/stacktraces/base/decode/memo.py": "",
+        "volatility3/plugins/windows/stacktraces/base/spaces.py": "",
+        "volatility3/plugins/windows/stacktraces/findings/gadget/__init__.py": "",
+        "volatility3/plugins/windows/stacktraces/pages/flame.js": "",
+        "volatility3/symbols/windows/volatility3-stacktraces.txt": "",
+        "volatility3/symbols/windows/stacktraces/std-6.1-x64.json": "{}",
+        "volatility3/symbols/windows/stacktraces/gone.json": "{}",
+    },
 }
-"""What 1.0.0 put into Volatility's folders, in small."""
+"""What earlier versions put into the folder of packages, in small."""
 
 
 def write_wheel(folder: pathlib.Path, version: str, files: Dict[str, str]) -> pathlib.Path:
@@ -272,26 +285,60 @@ def write_wheel(folder: pathlib.Path, version: str, files: Dict[str, str]) -> pa
     return path
 
 
-def test_an_upgrade_leaves_nothing_of_the_old_version(wheel: pathlib.Path, tmp_path: pathlib.Path) -> None:
-    venv.create(tmp_path / "venv", with_pip=False)
-    target = tmp_path / "venv" / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
-    for each in (write_wheel(tmp_path, "1.0.0", OLD_FILES), wheel):
-        install = ["--python", str(target), "install", "--quiet", "--no-deps", "--no-index", str(each)]
-        subprocess.run([sys.executable, "-m", "pip", *install], check=True, cwd=tmp_path)
-    assert list((tmp_path / "venv").rglob("stacktraces/base"))
-    assert not list((tmp_path / "venv").rglob("tracing"))
+def places(folder: pathlib.Path) -> Set[str]:
+    """Returns all files and folders below a folder, bytecode too."""
+    return {path.relative_to(folder).as_posix() for path in folder.rglob("*")}
+
+
+@pytest.mark.parametrize("older", sorted(OLD_FILES))
+def test_an_upgrade_leaves_nothing_of_the_old_version(
+    wheel: pathlib.Path, tmp_path: pathlib.Path, older: str
+) -> None:
+    """pip compiles what it installs: bytecode and empty folders go, too, also at the end."""
+    made = {}
+    old = write_wheel(tmp_path, older, OLD_FILES[older])
+    for name, wheels in (("new", [wheel]), ("upgraded", [old, wheel])):
+        folder = tmp_path / name
+        venv.create(folder, with_pip=False)
+        target = folder / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
+        pip = [sys.executable, "-m", "pip", "--python", str(target)]
+        empty = places(folder)
+        for each in wheels:
+            install = ["install", "--quiet", "--no-deps", "--no-index", str(each)]
+            subprocess.run([*pip, *install], check=True, cwd=tmp_path)
+        made[name] = places(folder)
+        uninstall = ["uninstall", "--quiet", "--yes", "volatility3-stacktraces"]
+        subprocess.run([*pip, *uninstall], check=True, cwd=tmp_path)
+        assert {place for place in places(folder) - empty if "tmp" not in place} == set()
+    assert made["upgraded"] == made["new"]
+    assert any(place.endswith("site-packages/winstacks/options.py") for place in made["new"])
+    assert not any("windows/stacktraces/base" in place for place in made["new"])
 
 
 @pytest.mark.cli
-def test_a_plain_copy_uses_nothing_of_an_installed_older_one(bare: pathlib.Path) -> None:
-    for name, content in OLD_FILES.items():
+@pytest.mark.parametrize("older", sorted(OLD_FILES))
+def test_a_plain_copy_uses_nothing_of_an_installed_older_one(bare: pathlib.Path, older: str) -> None:
+    for name, content in OLD_FILES[older].items():
         (bare / name).parent.mkdir(parents=True, exist_ok=True)
         (bare / name).write_text(content, encoding="utf-8")
-    older = bare / "volatility3" / "plugins" / "windows" / "stacktraces" / "base"
-    older.mkdir(parents=True)
-    for folder in (older, older.parent):
-        (folder / "__init__.py").write_text("raise SystemExit('a room of an older copy was used')\n")
-    (older / "bulk.py").write_text("raise SystemExit('a module of an older copy was used')\n")
     shown = vol(bare, "-p", str(PLUGINS), "windows.gflags", "--help")
     assert shown.returncode == 0, shown.stdout + shown.stderr
     assert "NtGlobalFlag" in shown.stdout
+    assert "left out" not in shown.stderr
+
+
+def old_paths() -> Dict[str, str]:
+    """Returns the import paths of 2.0.0 and what each became, as CHANGELOG has them."""
+    text = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    _, table = text.split("| import path in 2.0.0 | in 3.0.0 | |", 1)
+    return dict(re.findall(r"^\| `([\w.]+)` \| `([\w.]+)`", table.split("\n\n", 1)[0], re.MULTILINE))
+
+
+def test_the_changelog_leads_to_modules_that_there_are() -> None:
+    """Who comes from 2.0.0 looks there for what each module became."""
+    paths = old_paths()
+    assert len(paths) >= 40
+    assert all(old.startswith("volatility3.plugins.windows.stacktraces") for old in paths)
+    for new in paths.values():
+        place = ROOT.joinpath(*new.split("."))
+        assert place.with_suffix(".py").is_file() or (place / "__init__.py").is_file(), new

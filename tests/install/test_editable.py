@@ -38,6 +38,14 @@ def test_an_editable_volatility_is_refused_and_goes_on(editable: Environment) ->
     assert not editable.shows_plugin()
 
 
+def test_both_are_editable(editable: Environment) -> None:
+    before = editable.tree()
+    editable.installs("--no-deps", *readme("pip install -e .")[2:])
+    assert editable.shows_plugin("-p", str(ROOT / "volatility3_plugins"))
+    succeeds(editable.pip("uninstall", "--quiet", "--yes", NAME))
+    assert editable.tree() == before
+
+
 def test_vol_json_names_the_plugins(editable: Environment, tmp_path: pathlib.Path) -> None:
     said = re.search(r'\{"plugin_dirs": "[^"]*"\}', README)
     assert said, "README shows a vol.json"

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import pathlib
+import shutil
 import sys
 
 import pytest
@@ -25,8 +26,42 @@ def test_into_an_environment_without_volatility(index: None, tmp_path: pathlib.P
     succeeds(made.pip(*readme(f"pip uninstall {NAME}")[1:], "--yes"))
     assert not made.shows_plugin()
     left = made.tree()
-    assert not [place for place in left if "stacktraces" in place]
+    assert not [place for place in left if "stacktraces" in place or "winstacks" in place]
     assert not [place for place in left if place.endswith("volatility3/symbols/windows")]
+
+
+def test_editable_for_scripts_and_with_p(index: None, tmp_path: pathlib.Path) -> None:
+    """Scripts import library and fleet from the tree, and nothing else of it; `vol` takes -p."""
+    made = Environment(tmp_path / "made")
+    made.installs("volatility3")
+    bare, before = made.tree(), {path.name for path in ROOT.iterdir()}
+    made.installs("--no-deps", *readme("pip install -e .")[2:])
+    assert {path.name for path in ROOT.iterdir()} - before <= {".pytest_cache", "__pycache__"}
+    code = "import stackfleet, winstacks.options; print(winstacks.__file__, stackfleet.__file__)"
+    shown = call(str(made.python), "-c", code, cwd=tmp_path)
+    assert shown.stdout.split() == [str(ROOT / name / "__init__.py") for name in ("winstacks", "stackfleet")]
+    assert call(str(made.python), "-c", "import tests", cwd=tmp_path).returncode
+    assert not made.shows_plugin()
+    assert made.shows_plugin("-p", str(ROOT / "volatility3_plugins"))
+    # A plugin folder without a library beside it takes the one that is installed.
+    shutil.copytree(ROOT / "volatility3_plugins", tmp_path / "alone" / "volatility3_plugins")
+    assert made.shows_plugin("-p", str(tmp_path / "alone" / "volatility3_plugins"))
+    succeeds(made.pip("uninstall", "--quiet", "--yes", NAME))
+    assert made.tree() == bare
+
+
+def test_an_editable_install_takes_the_place_of_another_and_back(
+    index: None, wheels: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
+    made = Environment(tmp_path / "made")
+    made.installs("--no-index", "--find-links", str(wheels), NAME)
+    whole = made.tree()
+    made.installs("--no-deps", "-e", ".")
+    assert not made.shows_plugin()
+    assert not [place for place in made.tree() if place.endswith("windows/gflags.py")]
+    made.installs("--no-index", "--find-links", str(wheels), NAME, "--no-deps", "--force-reinstall")
+    assert made.shows_plugin()
+    assert {place for place in made.tree() ^ whole if "dist-info" not in place} == set()
 
 
 def test_a_wheel_without_a_network_and_out_again(
@@ -53,6 +88,7 @@ def test_pipx(pipx: pathlib.Path, tmp_path: pathlib.Path) -> None:
     succeeds(call(str(pipx), *readme(f"pipx uninject volatility3 {NAME}")[1:], cwd=ROOT, **variables))
     succeeds(call(str(tmp_path / "bin" / "vol"), "--help", cwd=tmp_path))
     assert not list((tmp_path / "home" / "venvs").rglob("*stacktraces*"))
+    assert not list((tmp_path / "home" / "venvs").rglob("winstacks*"))
 
 
 def test_uv(uv: pathlib.Path, tmp_path: pathlib.Path) -> None:
@@ -62,4 +98,4 @@ def test_uv(uv: pathlib.Path, tmp_path: pathlib.Path) -> None:
     words = readme(f"uv pip uninstall {NAME}")[1:]
     succeeds(call(str(uv), *words, cwd=ROOT, VIRTUAL_ENV=str(made.folder)))
     assert not made.shows_plugin()
-    assert not [place for place in made.tree() if "stacktraces" in place]
+    assert not [place for place in made.tree() if "stacktraces" in place or "winstacks" in place]

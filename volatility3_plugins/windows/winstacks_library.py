@@ -1,25 +1,35 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""Finds the library of these plugins, the package `winstacks`, and imports it.
+"""Finds the library of our plugins, the package `winstacks`, and imports it.
 
     options = winstacks_library.options(__file__)
 
-The library lies beside the plugin folder, or it is installed; a copy beside the plugin folder is preferred.
-Volatility goes on without a plugin that raises ImportError.
+The library lies beside the plugin folder (`winstacks` beside `volatility3_plugins`), or it is installed; the
+first is preferred. It is imported by its file: no folder is added to `sys.path`, where it would offer its
+other files as modules. A folder `winstacks` in the current directory is never taken for an installed library:
+evidence may have brought it.
+
+Volatility goes on without a plugin that raises ImportError, so whatever is wrong with the library is one.
 """
 
 import importlib
+import importlib.machinery
 import importlib.util
 import logging
-import pathlib
+import os
 import sys
 import types
-from typing import Iterator, Optional, Set
+from typing import Any, Callable, Optional, Set, Tuple
 
 VERSION = "3.0.0"
 """Version of these plugins: the library must have the same."""
 
 NAME = "winstacks"
+
+_AGAIN = "install the plugins anew"
+_SPAWNED = "winstacks_spawned"
+_FAILURES = (ImportError, SyntaxError, OSError, EOFError, ValueError)
+"""What reading and compiling a damaged or unreadable module raises."""
 
 vollog = logging.getLogger(__name__)
 
@@ -27,96 +37,139 @@ _said: Set[str] = set()
 """Reasons that the log has already."""
 
 
+class RefusedError(ImportError):
+    """There is no library that these plugins may use; the message says why, and what to do."""
+
+
 def options(plugin_file: str) -> types.ModuleType:
     """Returns the builders of options, `winstacks.options`, for a plugin.
 
     Args:
-        plugin_file: the file of the plugin
+        plugin_file: the file of the plugin, in any plugin folder of ours
 
     Raises:
-        ImportError: the library is missing or cannot be used. The log gets the reason once
+        ImportError: the library is missing or cannot be used. The log gets the reason once, as a warning
     """
     try:
-        return _load(plugin_file)
-    except (ImportError, SyntaxError) as error:
-        reason = str(error)
+        return _options(os.path.realpath(plugin_file))
+    except _FAILURES as error:
+        reason = f"The stack trace plugins are left out: {_reason(error)}"
         if reason not in _said:
             _said.add(reason)
             vollog.warning(reason)
         raise ImportError(reason) from error
 
 
-def _load(plugin_file: str) -> types.ModuleType:
-    if sys.version_info < (3, 9):
-        raise ImportError(
-            "The stack trace plugins are left out: their library winstacks needs Python 3.9, this is "
-            "{}.{}".format(*sys.version_info[:2])
-        )
-    place = find(pathlib.Path(plugin_file).resolve())
-    if place is None:
-        raise ImportError(
-            "The stack trace plugins are left out: their library is missing. Keep the folder winstacks "
-            "beside the folder volatility3_plugins, or install it with 'pip install .'"
-        )
-    library = sys.modules.get(NAME)
-    try:
-        if library is None:
-            library = _imported(place)
-        if pathlib.Path(str(library.__file__)).resolve() != place:
-            raise ImportError(
-                "The stack trace plugins are left out: the library winstacks was already imported from "
-                f"{library.__file__}, and theirs is {place}. Use one copy of the plugins at a time"
-            )
-        found = getattr(library, "VERSION", "of unknown version")
-        if found != VERSION:
-            raise ImportError(
-                f"The stack trace plugins are left out: they have version {VERSION}, and the library at "
-                f"{place.parent} is {found}. Take both from one copy"
-            )
-        return importlib.import_module(NAME + ".options")
-    except SyntaxError as error:
-        raise ImportError(
-            f"The stack trace plugins are left out: {error.filename} cannot be read as Python (line "
-            f"{error.lineno}). Install the plugins anew"
-        ) from error
+def spawned() -> Tuple[Callable[..., Any], Tuple[Any, ...]]:
+    """Returns the initializer of a spawned worker, and its arguments: the worker finds the same library.
+
+    A process that is spawned, rather than forked, imports what it unpickles by its name, and knows nothing of
+    plugin folders: `Pool(initializer=initializer, initargs=arguments)`.
+    """
+    import runpy
+
+    return runpy.run_path, (os.path.realpath(__file__), None, _SPAWNED)
 
 
-def find(plugin_file: pathlib.Path) -> Optional[pathlib.Path]:
-    """Returns the `__init__.py` of the library that belongs to a plugin, None if there is none.
+def find(plugin_file: str) -> Optional[importlib.machinery.ModuleSpec]:
+    """Returns where the library is that belongs to a plugin, None if there is none.
 
     Args:
-        plugin_file: the file of the plugin, resolved
+        plugin_file: the file of the plugin, without symbolic links
     """
-    return next((place for place in _places(plugin_file) if place.is_file()), None)
+    beside = _up(plugin_file, 3)
+    # An installed plugin lies in volatility3/plugins/windows/ of the folder of packages.
+    folders = [beside, _up(beside, 1)] if os.path.basename(beside) == "volatility3" else [beside]
+    for folder in folders:
+        place = os.path.join(folder, NAME, "__init__.py")
+        if os.path.isfile(place):
+            return importlib.util.spec_from_file_location(
+                NAME, place, submodule_search_locations=[os.path.dirname(place)]
+            )
+    return _installed()
 
 
-def _places(plugin_file: pathlib.Path) -> Iterator[pathlib.Path]:
-    # By its file: a checkout on sys.path would offer its other files as modules, too.
-    folders = plugin_file.parents
-    if len(folders) > 2:
-        yield folders[2] / NAME / "__init__.py"
-    # An installed plugin: site-packages/volatility3/plugins/windows/.
-    if len(folders) > 3 and [folder.name for folder in folders[1:3]] == ["plugins", "volatility3"]:
-        yield folders[3] / NAME / "__init__.py"
-    if NAME not in sys.modules:
-        spec = importlib.util.find_spec(NAME)
-        installed = spec.origin if spec is not None else None
-    else:
-        installed = sys.modules[NAME].__file__
-    if installed is not None:
-        yield pathlib.Path(installed).resolve()
+def _installed() -> Optional[importlib.machinery.ModuleSpec]:
+    """Returns where Python would import the library from, were it not for the current directory."""
+    try:
+        here = os.path.realpath(os.curdir)
+    except OSError:  # it is gone
+        here = ""
+    path = [each for each in sys.path if isinstance(each, str) and each and os.path.realpath(each) != here]
+    for finder in sys.meta_path:
+        ask = getattr(finder, "find_spec", None)
+        spec = ask(NAME, path) if ask is not None else None
+        # A folder without an `__init__.py` has no origin.
+        if spec is not None and spec.origin is not None and spec.loader is not None:
+            found: importlib.machinery.ModuleSpec = spec
+            return found
+    return None
 
 
-def _imported(place: pathlib.Path) -> types.ModuleType:
-    """Imports the library from its file."""
-    spec = importlib.util.spec_from_file_location(NAME, place, submodule_search_locations=[str(place.parent)])
-    if spec is None or spec.loader is None:
-        raise ImportError(f"The stack trace plugins are left out: {place} cannot be imported")
+def _up(path: str, count: int) -> str:
+    for _ in range(count):
+        path = os.path.dirname(path)
+    return path
+
+
+def _options(plugin_file: str) -> types.ModuleType:
+    if sys.version_info < (3, 9):
+        raise RefusedError(
+            "their library winstacks needs Python 3.9 or newer, and this is Python {}.{}; run Volatility "
+            "with a newer Python".format(*sys.version_info[:2])
+        )
+    spec = find(plugin_file)
+    if spec is None:
+        raise RefusedError(
+            "their library is missing; keep the folder winstacks beside the folder volatility3_plugins, or "
+            "install it with 'pip install .'"
+        )
+    place = os.path.realpath(str(spec.origin))
+    library = sys.modules.get(NAME)
+    ours = library is None
+    if library is None:
+        library = _imported(spec)
+    imported = getattr(library, "__file__", None)
+    if imported is None or not _same(imported, place):
+        raise RefusedError(
+            f"the library winstacks was already imported from {imported or 'elsewhere'}, and theirs is "
+            f"{place}; use one copy of the plugins at a time"
+        )
+    version = getattr(library, "VERSION", "of an unknown version")
+    if version != VERSION:
+        if ours:
+            del sys.modules[NAME]
+        raise RefusedError(
+            f"they have version {VERSION}, and the library at {os.path.dirname(place)} is {version}; take "
+            "both from one copy"
+        )
+    return importlib.import_module(NAME + ".options")
+
+
+def _same(one: str, other: str) -> bool:
+    """Tells whether two paths name the same file."""
+    return os.path.normcase(os.path.realpath(one)) == os.path.normcase(os.path.realpath(other))
+
+
+def _imported(spec: importlib.machinery.ModuleSpec) -> types.ModuleType:
+    """Imports the library from where it was found."""
     library = importlib.util.module_from_spec(spec)
     sys.modules[NAME] = library
     try:
-        spec.loader.exec_module(library)
+        spec.loader.exec_module(library)  # type: ignore[union-attr]
     except BaseException:
         del sys.modules[NAME]
         raise
     return library
+
+
+def _reason(error: BaseException) -> str:
+    if isinstance(error, RefusedError):
+        return str(error)
+    if isinstance(error, SyntaxError):
+        return f"{error.filename} cannot be read as Python (line {error.lineno}); {_AGAIN}"
+    return f"their library cannot be imported ({type(error).__name__}: {error}); {_AGAIN}"
+
+
+if __name__ == _SPAWNED:
+    _options(os.path.realpath(__file__))
