@@ -90,7 +90,7 @@ def words() -> Dict[str, WordMeaning]:
     found: Dict[str, WordMeaning] = {}
     last = ""
     for node in body:
-        if isinstance(node, ast.Assign):
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant):
             last = ast.literal_eval(node.value)
             found[last] = WordMeaning(last, _group(lines, node.lineno), "")
         elif isinstance(node, ast.Expr) and last:
