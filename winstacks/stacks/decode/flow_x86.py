@@ -322,8 +322,9 @@ class Flow:
             return _moved(place, 32)
         if opcode in (0x61, 0x94, 0x95):
             return _UNKNOWN
-        if found.modrm == found.end:
-            return place
+        if found.modrm == found.operand:
+            # Without a ModRM byte the opcode's low bits may name a register that is written.
+            return _written_by_opcode(opcode, place)
         return self._with_modrm(found, place, code[found.modrm])
 
     def _with_modrm(self, found: Instruction, place: StackPlace, byte: int) -> StackPlace:
@@ -379,6 +380,20 @@ def _both(first: StackPlace, second: StackPlace) -> StackPlace:
         first.ebp if first.ebp == second.ebp else OTHER,
         first.saved if first.saved == second.saved else None,
     )
+
+
+_NAMED_BY_OPCODE = (0x40, 0x48, 0xB8, 0x0FC8)
+"""inc, dec, mov with an immediate, bswap: the first of the eight opcodes of each."""
+
+
+def _written_by_opcode(opcode: int, place: StackPlace) -> StackPlace:
+    """Returns what is known behind an instruction without a ModRM byte."""
+    if opcode & ~7 in _NAMED_BY_OPCODE:
+        if opcode & 7 == 4:
+            return place._replace(depth=None)
+        if opcode & 7 == 5:
+            return place._replace(ebp=OTHER)
+    return place
 
 
 _READS_ONLY = frozenset((0x38, 0x39, 0x3A, 0x3B, 0x84, 0x85, 0x8E, 0xFA3))
