@@ -41,8 +41,11 @@ MAX_CANDIDATES = {STD: 256, HEAPLOG: 8192}
 `std`, and a few hundred that may point to a `heaplog`. A process may have any number of decoys."""
 
 LOG_PLACES = 0x100
-"""How far from the beginning of private memory a heap's trace log is looked for. It is at 70h (measured on
-x64: 7601.24384, 19044.1766)."""
+"""How far from the beginning of private memory a heap's trace log is looked for."""
+
+LOG_ALIGNMENT = {8: 16, 4: 4}
+"""What the address of a log is a multiple of, by pointer size. It is at 70h of private memory on x64
+(measured: 7601.24384, 19044.1766) and at 2Ch on x86 (16299.15, 14393 WoW64)."""
 
 MAX_RECORDS = 1 << 24
 """More records than a log that fits into a process has."""
@@ -80,7 +83,7 @@ class Search:
             size: bytes of its ntdll
             data: the present parts of ntdll's writable data
         """
-        unit = ALLOCATION_GRANULARITY if kind == STD else 2 * space.pointer_size
+        unit = ALLOCATION_GRANULARITY if kind == STD else LOG_ALIGNMENT[space.pointer_size]
         image, end = range(base, base + size), USER_END[space.pointer_size]
         seen = {0}
         found: Dict[int, int] = {}
@@ -160,13 +163,14 @@ def logs_in(starts: Iterable[int], reader: Reader, layouts: Layouts) -> Tuple[Li
 
 
 def _aligned_at(held: Extents, start: int, width: int) -> Iterator[int]:
-    """Yields where a word may be a pointer that is not 0: every second word from a start on is looked at."""
+    """Yields where a log may begin: with a pointer that is not 0."""
+    step = LOG_ALIGNMENT[width]
     for low, data in held.runs:
-        skip = (start - low) % (2 * width)
+        skip = (start - low) % step
         words = struct.unpack_from(f"<{max(len(data) - skip, 0) // width}{POINTER_CODES[width]}", data, skip)
-        for number, word in enumerate(words[::2]):
+        for number, word in enumerate(words[:: step // width]):
             if word and not word % _UNIT:
-                yield low + skip + 2 * width * number
+                yield low + skip + step * number
 
 
 def _may_be_log(head: Buffer, layout: HeapLogLayout) -> bool:

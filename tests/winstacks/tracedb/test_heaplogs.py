@@ -1,0 +1,56 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""The heap's trace log where ntdll puts it, found without symbols: by its pointer, and without any."""
+
+from __future__ import annotations
+
+import pathlib
+from typing import List, Tuple
+
+import pytest
+
+from tests.forge import context, real_sets
+from tests.forge.heaplog import HeapLog
+from tests.support import realtruth, stddata
+from tests.support.heapimage import PID, HeapImage
+from winstacks.memory.image import Image
+from winstacks.names.moduleindex import ModuleIndexes
+from winstacks.names.pdbsymbols import PdbSymbols
+from winstacks.process.spaces import AddressSpaces
+from winstacks.tracedb.finder import Databases
+from winstacks.tracedb.found import BY_SEARCH, HEAPLOG
+
+PLACES = {"x86": 0x1CE002C, "x64": 0x1CE0070}
+"""Where 16299 (x86), 7601 and 19044 (x64) have it in its range of private memory."""
+
+
+def logs(image: Image) -> List[Tuple[str, int, str]]:
+    """Bitness, address and how it was found, of each log of the process."""
+    finder = Databases(image, ModuleIndexes(image, PdbSymbols(image)))
+    found = [each for space in AddressSpaces.list_spaces(image, [PID]) for each in finder.find(space)]
+    return [(each.space.arch, each.address, each.located_by) for each in found if each.kind == HEAPLOG]
+
+
+@pytest.mark.parametrize("pointer", [True, False], ids=["pointer", "no pointer"])
+@pytest.mark.parametrize(
+    ("kernel", "wow64"), [("win10-x86", False), ("win10-x64", True), ("win10-x64", False)]
+)
+def test_a_log_is_found(kernel: str, wow64: bool, pointer: bool, tmp_path: pathlib.Path) -> None:
+    made = HeapImage(kernel, wow64)
+    made.log = HeapLog(made.arch, PLACES[made.arch], zone=0x1D00040, lookaside=0x1CC0020)
+    made.record(1)
+    made.used["log"] = pointer
+    if not pointer:
+        made.put(made.log.regions().items())
+    opened = context.open_image(made.image(), tmp_path).image
+    assert logs(opened) == [(made.arch, PLACES[made.arch], BY_SEARCH)]
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize("kernel", ["win10-x86", "win10-x64"])
+def test_the_log_of_a_real_32_bit_ntdll_is_found(
+    kernel: str, shared_dir: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
+    real = real_sets.load(shared_dir / "real_std" / "16299.15-x86-heap.tar.xz")
+    opened = context.open_image(realtruth.image_of(real, kernel, False), tmp_path).image
+    assert logs(opened) == [("x86", stddata.log_address(real), BY_SEARCH)]
