@@ -21,8 +21,8 @@ from ..tracedb.finder import Databases
 
 _NOTHING = (
     "No handle traces: a process has them after '!htrace -enable', under Application Verifier's Handles, or "
-    "after NtSetInformationProcess(ProcessHandleTracing); creators of handles are kept on XP and 2003 when "
-    "NtGlobalFlag has +kst 0x2000, of objects with +otl 0x4000 as well"
+    "after NtSetInformationProcess(ProcessHandleTracing); creators of handles are kept on 32-bit XP and 2003 "
+    "when NtGlobalFlag has +kst 0x2000, of objects with +otl 0x4000 as well"
 )
 
 

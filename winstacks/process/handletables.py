@@ -7,6 +7,7 @@ from __future__ import annotations
 from typing import Dict, Iterator, NamedTuple, Optional, Set, Tuple
 
 from ..memory.decode import links
+from ..memory.decode.machine import Machine
 from ..memory.decode.pagetable import PAGE_SIZE
 from ..memory.decode.ranges import Extents
 from ..memory.image import Image
@@ -47,11 +48,13 @@ class HandleTables:
         self._code = table.field("TableCode")
         self._debug_info = table.offset("DebugInfo")
         self._pid = table.find("UniqueProcessId")
-        # Before Vista entries have 16-bit trace indices, and with +kst the granted access is an index too.
+        # Before Vista entries have 16-bit trace indices, and with +kst the granted access is an index too. In
+        # 32-bit kernels only: entries of 5.2 x64 hold the whole access (measured on 3790 with +kst).
         debug = types.find("_RTL_CRITICAL_SECTION_DEBUG")
         wide = debug is not None and debug.has("CreatorBackTraceIndexHigh")
         flags = globalflag.read(image, image.kernel) or 0
-        creators = not wide and bool(flags & globalflags.FLG_KERNEL_STACK_TRACE_DB)
+        kept = image.machine is Machine.I386 and not wide
+        creators = kept and bool(flags & globalflags.FLG_KERNEL_STACK_TRACE_DB)
         self._links = table.find("HandleTableList")
         self._quota = table.find("QuotaProcess")
         self._head = image.symbol("HandleTableListHead")
