@@ -5,9 +5,7 @@
 A function is followed from its first instruction over its jumps. At each instruction is known how far below
 the return address Esp is, and whether Ebp is the frame pointer that the function has set up. Where two ways
 disagree nothing is known; what no way reaches (a neighbour without padding, a `__finally`) is not in
-the function.
-
-Source: Intel 64 and IA-32 Architectures Software Developer's Manual, volume 2, appendix A (opcode maps).
+the function. A call through Ebx, Esi or Edi goes where the pointer in it leads, if the function loaded it.
 """
 
 from __future__ import annotations
@@ -16,140 +14,12 @@ import re
 from typing import Callable, Dict, Iterator, List, NamedTuple, Optional, Set, Tuple
 
 from . import clues_x86
+from .instructions_x86 import Instruction, instruction
 
 MAX_INSTRUCTIONS = 2000
 MAX_ROUNDS = 4
 MAX_CODE = 0x4000
 """Instructions of one function that are looked at, how often, and its bytes."""
-
-_PREFIXES = frozenset((0x26, 0x2E, 0x36, 0x3E, 0x64, 0x65, 0x66, 0xF0, 0xF2, 0xF3))
-_NO, _MODRM, _IMM8, _IMM, _MODRM_IMM8, _MODRM_IMM, _IMM16, _BAD = range(8)
-
-
-def _one_byte() -> List[int]:
-    """Returns what follows each opcode of one byte."""
-    form = [_NO] * 256
-    for row in range(0, 0x40, 8):
-        form[row : row + 6] = [_MODRM] * 4 + [_IMM8, _IMM]
-    spans = (
-        ((0x62, 0x63), _MODRM),
-        ((0x67, 0x67), _BAD),
-        ((0x68, 0x68), _IMM),
-        ((0x69, 0x69), _MODRM_IMM),
-        ((0x6A, 0x6A), _IMM8),
-        ((0x6B, 0x6B), _MODRM_IMM8),
-        ((0x70, 0x7F), _IMM8),
-        ((0x80, 0x83), _MODRM_IMM8),
-        ((0x81, 0x81), _MODRM_IMM),
-        ((0x84, 0x8F), _MODRM),
-        ((0x9A, 0x9A), _BAD),
-        ((0xA0, 0xA3), _IMM),
-        ((0xA8, 0xA8), _IMM8),
-        ((0xA9, 0xA9), _IMM),
-        ((0xB0, 0xB7), _IMM8),
-        ((0xB8, 0xBF), _IMM),
-        ((0xC0, 0xC1), _MODRM_IMM8),
-        ((0xC2, 0xC2), _IMM16),
-        ((0xC4, 0xC5), _BAD),
-        ((0xC6, 0xC6), _MODRM_IMM8),
-        ((0xC7, 0xC7), _MODRM_IMM),
-        ((0xC8, 0xC8), _BAD),
-        ((0xCA, 0xCB), _BAD),
-        ((0xCD, 0xCD), _IMM8),
-        ((0xD0, 0xD3), _MODRM),
-        ((0xD4, 0xD5), _IMM8),
-        ((0xD8, 0xDF), _MODRM),
-        ((0xE0, 0xE7), _IMM8),
-        ((0xE8, 0xE9), _IMM),
-        ((0xEA, 0xEA), _BAD),
-        ((0xEB, 0xEB), _IMM8),
-        ((0xF6, 0xF7), _MODRM),
-        ((0xFE, 0xFF), _MODRM),
-    )
-    for (low, high), what in spans:
-        form[low : high + 1] = [what] * (high - low + 1)
-    return form
-
-
-def _two_bytes() -> List[int]:
-    """Returns what follows each opcode of two bytes, the first of which is 0F."""
-    form = [_MODRM] * 256
-    for low, high in ((0x05, 0x0C), (0x30, 0x37), (0x77, 0x77), (0xA0, 0xA2), (0xA8, 0xAA), (0xC8, 0xCF)):
-        form[low : high + 1] = [_NO] * (high - low + 1)
-    form[0x80:0x90] = [_IMM] * 16
-    for each in (0x70, 0x71, 0x72, 0x73, 0xA4, 0xAC, 0xBA, 0xC2, 0xC4, 0xC5, 0xC6):
-        form[each] = _MODRM_IMM8
-    return form
-
-
-_ONE, _TWO = _one_byte(), _two_bytes()
-
-
-class Instruction(NamedTuple):
-    """An instruction: its opcode (0F and a second byte: 0F00h + that), where ModRM and the operand lie."""
-
-    opcode: int
-    modrm: int
-    operand: int
-    end: int
-    prefixed: bool
-
-
-def instruction(code: bytes, at: int) -> Optional[Instruction]:
-    """Decodes the instruction at a place in code; None if it is none that compilers make, or cut off."""
-    try:
-        return _instruction(code, at)
-    except IndexError:
-        return None
-
-
-def _instruction(code: bytes, at: int) -> Optional[Instruction]:
-    start, wide = at, 4
-    while code[at] in _PREFIXES:
-        if code[at] == 0x66:
-            wide = 2
-        at += 1
-        if at - start > 4:
-            return None
-    prefixed = at > start
-    opcode = code[at]
-    at += 1
-    if opcode == 0x0F:
-        second = code[at]
-        at += 1
-        opcode = 0x0F00 | second
-        form = _TWO[second]
-        if second in (0x38, 0x3A):
-            at += 1
-            form = _MODRM if second == 0x38 else _MODRM_IMM8
-    else:
-        form = _ONE[opcode]
-    modrm = at
-    if form == _BAD:
-        return None
-    if form in (_MODRM, _MODRM_IMM8, _MODRM_IMM):
-        byte = code[at]
-        mode, base = byte >> 6, byte & 7
-        at += 1
-        if mode != 3:
-            if base == 4:
-                base = code[at] & 7
-                at += 1
-            if mode == 1:
-                at += 1
-            elif mode == 2 or base == 5:
-                at += 4
-        if opcode in (0xF6, 0xF7) and byte & 0x30 == 0:
-            form = _MODRM_IMM8 if opcode == 0xF6 else _MODRM_IMM
-    operand = at
-    if form in (_IMM8, _MODRM_IMM8):
-        at += 1
-    elif form in (_IMM, _MODRM_IMM):
-        at += 4 if 0xA0 <= opcode <= 0xA3 else wide
-    elif form == _IMM16:
-        at += 2
-    return Instruction(opcode, modrm, operand, at, prefixed) if at <= len(code) else None
-
 
 CALLERS, OURS, OTHER = 0, 1, 2
 """What Ebp is: the caller's, the frame pointer that the function has set up, or something else."""
@@ -162,11 +32,14 @@ class StackPlace(NamedTuple):
         depth: how far below the return address Esp is, None if that is not known
         ebp: what Ebp is
         saved: the depth at which the caller's Ebp lies, None if it was not pushed
+        loaded: of Ebx, Esi and Edi, which calls keep: the address of the pointer that was loaded into it last
+            (of an import, say), None for anything else
     """
 
     depth: Optional[int]
     ebp: int
     saved: Optional[int]
+    loaded: Tuple[Optional[int], ...] = (None, None, None)
 
 
 ENTRY = StackPlace(0, CALLERS, None)
@@ -291,12 +164,32 @@ class Flow:
                 return StackPlace(None, OURS, 4)
         elif self._code[found.modrm] == 0x15:
             target = self._resolve(int.from_bytes(self._code[found.modrm + 1 : found.modrm + 5], "little"))
+        elif self._code[found.modrm] & 0xF8 == 0xD0 and self._code[found.modrm] & 7 in _KEPT:
+            slot = place.loaded[_KEPT.index(self._code[found.modrm] & 7)]
+            target = None if slot is None else self._resolve(slot)
         popped = None if target is None or place.depth is None else self._pops(target)
         depth = None if popped is None or place.depth is None else place.depth - popped
         return place._replace(depth=depth)
 
     def _changed(self, found: Instruction, place: StackPlace) -> StackPlace:
         """Returns what is known behind an instruction that neither jumps nor calls."""
+        byte = self._code[found.modrm] if found.modrm < found.operand else None
+        if place.loaded != _NONE_LOADED or (found.opcode == 0x8B and byte in _LOADS):
+            place = place._replace(loaded=self._loaded(found, byte, place.loaded))
+        return self._stack_changed(found, place)
+
+    def _loaded(
+        self, found: Instruction, byte: Optional[int], loaded: Tuple[Optional[int], ...]
+    ) -> Tuple[Optional[int], ...]:
+        """Returns which pointers Ebx, Esi and Edi hold behind an instruction."""
+        if found.opcode == 0x8B and byte in _LOADS and not found.prefixed:
+            slot = int.from_bytes(self._code[found.modrm + 1 : found.modrm + 5], "little")
+            return tuple(slot if number == byte >> 3 else known for number, known in zip(_KEPT, loaded))
+        written = _kept_written(found.opcode, byte)
+        return tuple(None if number in written else known for number, known in zip(_KEPT, loaded))
+
+    def _stack_changed(self, found: Instruction, place: StackPlace) -> StackPlace:
+        """Returns what is known of Esp and Ebp behind an instruction that neither jumps nor calls."""
         opcode, code = found.opcode, self._code
         if found.prefixed and opcode not in (0x89, 0x8B, 0xFF, 0x8F, 0x8D) and opcode < 0xF00:
             # A segment or a lock changes nothing here, a push of 16 bits is made by no compiler.
@@ -379,6 +272,7 @@ def _both(first: StackPlace, second: StackPlace) -> StackPlace:
         first.depth if first.depth == second.depth else None,
         first.ebp if first.ebp == second.ebp else OTHER,
         first.saved if first.saved == second.saved else None,
+        tuple(one if one == other else None for one, other in zip(first.loaded, second.loaded)),
     )
 
 
@@ -394,6 +288,37 @@ def _written_by_opcode(opcode: int, place: StackPlace) -> StackPlace:
         if opcode & 7 == 5:
             return place._replace(ebp=OTHER)
     return place
+
+
+_KEPT = (3, 6, 7)
+"""Ebx, Esi and Edi, as the processor numbers them: a function keeps them for its caller."""
+_NONE_LOADED = (None, None, None)
+_LOADS = frozenset(number << 3 | 5 for number in _KEPT)
+"""ModRM bytes of `mov` into one of them from an address that is in the instruction."""
+_STRINGS = {
+    **dict.fromkeys((0x6C, 0x6D, 0xAA, 0xAB, 0xAE, 0xAF), (7,)),
+    **dict.fromkeys((0x6E, 0x6F, 0xAC, 0xAD), (6,)),
+    **dict.fromkeys((0xA4, 0xA5, 0xA6, 0xA7), (6, 7)),
+}
+"""String instructions, and which of Esi and Edi they move."""
+_OF_8_BITS = frozenset(
+    (*range(0, 0x40, 8), *range(2, 0x40, 8), 0x80, 0x82, *range(0x84, 0x8C, 2), 0xC0, 0xC6)
+)
+_OF_8_BITS |= frozenset((0xD0, 0xD2, 0xF6, 0xFE, 0x0FB0, 0x0FC0, *range(0x0F90, 0x0FA0)))
+"""Instructions with a ModRM byte whose registers have 8 bits: numbers 3 and 7 are Bl and Bh."""
+
+
+def _kept_written(opcode: int, byte: Optional[int]) -> Tuple[int, ...]:
+    """Returns which of Ebx, Esi and Edi an instruction may write, rather too many."""
+    if byte is None:
+        if opcode in (0xB3, 0xB7, 0x0FA2):
+            return (3,)
+        named = opcode & ~7 in (*_NAMED_BY_OPCODE, 0x58, 0x90)
+        return (opcode & 7,) if named else _STRINGS.get(opcode, ())
+    register, base = byte >> 3 & 7, byte & 7
+    if opcode in _OF_8_BITS:
+        return (3,) if 3 in (register, base) or 7 in (register, base) else ()
+    return (base,) if opcode == 0x8F else _written(opcode, byte >> 6, register, base)
 
 
 _READS_ONLY = frozenset((0x38, 0x39, 0x3A, 0x3B, 0x84, 0x85, 0x8E, 0xFA3))
