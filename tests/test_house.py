@@ -24,7 +24,7 @@ from winstacks.flat.decode import schema
 LIBRARY = "winstacks"
 PLUGINS = "volatility3_plugins"
 
-FLOORS = (
+FLOORS: Tuple[Set[str], ...] = (
     {"memory"},
     {"process"},
     {"names"},
@@ -38,18 +38,31 @@ FLOORS = (
 )
 """From the ground up. A room imports itself and what lies below its floor, never a room beside it."""
 
+LEVELS = {name: number for number, floor in enumerate(FLOORS) for name in floor}
+
 OPTIONS = f"{LIBRARY}/options.py"
 VERSION = f"{LIBRARY}/__init__.py"
 FINDER = "volatility3.plugins.windows.winstacks_library"
+FINDER_PATH = f"{PLUGINS}/windows/winstacks_library.py"
 ON_THE_GROUND = (OPTIONS, VERSION)
-"""Every room but decoders may import these; they import nothing of the library."""
+"""They import nothing of the library."""
+
+MAY_IMPORT = {OPTIONS: {"findings", "rows", "commands"}, VERSION: set.union(*FLOORS) - {"plugins"}}
+"""The rooms that may import them, decoders apart. Plugins get the options by the finder."""
 
 KNOW_RENDERERS = {"rows"}
+ANNOTATE_WITH_RENDERERS = {"commands", "plugins"}
+"""These return what `rows` makes: annotations and types at module level name `interfaces.renderers`."""
 
 LATE = {
-    f"{PLUGINS}/windows/winstacks_library.py": "runpy is for spawned workers",
+    FINDER_PATH: "the options are in the library that it has found; runpy is for spawned workers",
+    f"{LIBRARY}/findings/registry.py": "options.CHECKS names the modules of the checks",
 }
-"""Modules that import inside a function, and why. A plugin's run() imports its command."""
+"""Modules that import inside a function or by a text, and why. A plugin's methods import its command."""
+
+NAME_THE_OLD_PLACE = {
+    "tests/test_packaging.py": "what an older version has left is removed",
+}
 
 MOST_LINES = 450
 
@@ -141,35 +154,74 @@ def pure(path: str) -> bool:
     return "decode" in pathlib.PurePath(path).parts
 
 
+def by_text(source: str) -> bool:
+    """Tells whether a module imports what a text names."""
+    return any(
+        isinstance(node, ast.Call)
+        and ast.unparse(node.func).split(".")[-1] in ("import_module", "__import__")
+        for node in ast.walk(parsed(source))
+    )
+
+
 def violations(modules: Sources, paths: Optional[Iterable[str]] = None) -> Set[str]:
-    """Returns the imports that the order of the rooms forbids, of all modules or of some."""
-    level = {each: number for number, floor in enumerate(FLOORS) for each in floor}
+    """Returns what the order of the rooms forbids, of all modules or of some."""
+    plugins = {pathlib.PurePath(path).stem for path in modules if room(path) == "plugins"}
     found = set()
     for path in modules if paths is None else paths:
-        if path not in ON_THE_GROUND and room(path) not in level:
+        if path not in ON_THE_GROUND and room(path) not in LEVELS:
             found.add(f"{path} is in no room")
             continue
         for each in imports(modules, path):
-            if _forbidden(path, each, level):
+            allowed = _allowed_inside if each.target.endswith(".py") else _allowed_outside
+            if not allowed(path, each, plugins):
                 found.add(f"{path}:{each.line} imports {each.target}")
+        for line in _renderers(path, modules[path]):
+            found.add(f"{path}:{line} has to do with renderers")
     return found
 
 
-def _forbidden(path: str, each: Import, level: Mapping[str, int]) -> bool:
-    parts = each.target.split(".")
-    if not each.target.endswith(".py"):
-        ours = each.target.startswith(f"volatility3.plugins.windows.{LIBRARY}") or parts[0] == "stackfleet"
-        renderers = "renderers" in parts and (path in ON_THE_GROUND or room(path) not in KNOW_RENDERERS)
-        foreign = pure(path) and parts[0] not in STANDARD
-        return foreign or renderers or (ours and room(path) != "plugins")
+def _allowed_inside(path: str, each: Import, _plugins: Set[str]) -> bool:
+    """Tells whether a module may import another of the tree."""
     if path in ON_THE_GROUND:
-        return each.target not in ON_THE_GROUND
+        return False
     if each.target in ON_THE_GROUND:
-        return pure(path) or (room(path) == "plugins" and each.target != VERSION)
+        return room(path) in MAY_IMPORT[each.target] and not pure(path)
     mine, theirs = room(path), room(each.target)
     if mine == "plugins":
-        return not each.late or theirs != "commands"
-    return (theirs != mine and level[theirs] >= level[mine]) or (pure(path) and not pure(each.target))
+        return each.late and theirs == "commands" and path != FINDER_PATH
+    return (theirs == mine or LEVELS[theirs] < LEVELS[mine]) and (pure(each.target) or not pure(path))
+
+
+def _allowed_outside(path: str, each: Import, plugins: Set[str]) -> bool:
+    """Tells whether a module may import what is not of the tree, or a plugin."""
+    parts = each.target.split(".")
+    if parts[:3] == ["volatility3", "plugins", "windows"] and plugins.intersection(parts[3:4]):
+        return each.target == FINDER and room(path) == "plugins" and not each.late
+    if parts[0] in STANDARD:
+        return path == FINDER_PATH or room(path) != "plugins" or not each.late
+    renderers = "renderers" in parts and (path in ON_THE_GROUND or room(path) not in KNOW_RENDERERS)
+    late = each.late and room(path) == "plugins"
+    return parts[0] == "volatility3" and not (
+        renderers or late or pure(path) or path in (FINDER_PATH, VERSION)
+    )
+
+
+def _renderers(path: str, source: str) -> Iterator[int]:
+    """Yields the lines on which a module has to do with `interfaces.renderers`, annotations apart."""
+    if (path not in ON_THE_GROUND and room(path) in KNOW_RENDERERS) or "renderers" not in source:
+        return
+    tree, types = parsed(source), set()
+    if path not in ON_THE_GROUND and room(path) in ANNOTATE_WITH_RENDERERS:
+        kinds = [node.value for node in tree.body if isinstance(node, ast.Assign)]
+        for node in ast.walk(tree):
+            if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and node.returns is not None:
+                kinds.append(node.returns)
+            elif isinstance(node, (ast.arg, ast.AnnAssign)) and node.annotation is not None:
+                kinds.append(node.annotation)
+        types = {id(node) for kind in kinds for node in ast.walk(kind)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and node.attr == "renderers" and id(node) not in types:
+            yield node.lineno
 
 
 def knows_a_cpu(source: str) -> bool:
@@ -209,10 +261,25 @@ def test_rooms_import_downwards_only() -> None:
         ("winstacks/rows/plugin.py", f"from {FINDER} import find"),
         ("winstacks/pages/html.py", "from ..rows import grid"),
         ("winstacks/options.py", "from .memory import bulk"),
+        ("winstacks/options.py", "from volatility3.framework import renderers"),
+        ("winstacks/options.py", "import yara"),
+        ("winstacks/__init__.py", "from volatility3.framework import interfaces"),
+        ("winstacks/names/places.py", "from .. import options"),
+        ("winstacks/flat/traces.py", "import yara"),
+        ("winstacks/flat/traces.py", "from volatility3.plugins.windows import traces"),
+        ("winstacks/commands/locks.py", "from volatility3.plugins.windows.locks import Locks"),
+        ("winstacks/commands/locks.py", "from volatility3.framework.renderers import format_hints"),
+        ("winstacks/commands/locks.py", "isinstance(None, interfaces.renderers.BaseAbsentValue)"),
+        ("winstacks/names/places.py", "def none() -> interfaces.renderers.TreeGrid: ..."),
         ("volatility3_plugins/windows/gflags.py", "from winstacks.commands import gflags"),
         ("volatility3_plugins/windows/gflags.py", "from winstacks import options"),
         ("volatility3_plugins/windows/gflags.py", "def late() -> None:\n    from winstacks.rows import grid"),
         ("volatility3_plugins/windows/gflags.py", "from volatility3.framework.renderers import format_hints"),
+        ("volatility3_plugins/windows/gflags.py", "from volatility3.plugins.windows import locks"),
+        ("volatility3_plugins/windows/gflags.py", "def late() -> None:\n    import json"),
+        ("volatility3_plugins/windows/gflags.py", "def late() -> None:\n    from volatility3 import cli"),
+        ("volatility3_plugins/windows/winstacks_library.py", "from volatility3.framework import interfaces"),
+        ("volatility3_plugins/windows/winstacks_library.py", "import winstacks"),
         ("winstacks/elsewhere/new.py", "import re"),
     ],
 )
@@ -224,9 +291,12 @@ def test_a_planted_violation_is_found(path: str, line: str) -> None:
 
 
 def test_all_modules_are_read() -> None:
-    decoders = [path for path in sources() if pure(path) and not path.endswith("__init__.py")]
-    assert len(decoders) > 60
-    assert {room(path) for path in sources() if path not in ON_THE_GROUND} == set.union(*FLOORS)
+    rooms = {path.name for path in (ROOT / LIBRARY).iterdir() if (path / "__init__.py").exists()}
+    assert (
+        {room(path) for path in sources() if path not in ON_THE_GROUND} == rooms | {"plugins"} == set(LEVELS)
+    )
+    decoders = {path.parent.name for path in (ROOT / LIBRARY).glob("*/decode")}
+    assert {room(path) for path in sources() if pure(path)} == decoders
 
 
 def test_a_public_class_name_is_one_class() -> None:
@@ -251,8 +321,10 @@ def test_a_module_is_one_subject_that_a_reader_can_hold() -> None:
 
 def test_rooms_have_packages_without_code() -> None:
     for path, source in sources().items():
-        if path.endswith("/__init__.py") and path != VERSION:
-            assert all(isinstance(node, ast.Expr) for node in parsed(source).body), path
+        if path.endswith("/__init__.py"):
+            docstring, *rest = parsed(source).body
+            assert isinstance(docstring, ast.Expr) and isinstance(docstring.value, ast.Constant), path
+            assert path == VERSION or not rest, path
     for path in sources():
         if path.startswith(f"{LIBRARY}/"):
             assert f"{os.path.dirname(path)}/__init__.py" in sources(), path
@@ -260,17 +332,20 @@ def test_rooms_have_packages_without_code() -> None:
 
 def test_imports_stand_at_the_top() -> None:
     late = {each.path for path in sources() for each in imports(sources(), path) if each.late}
-    plugins = {path for path in sources() if room(path) == "plugins"}
-    assert late - plugins == set()
-    assert {path for path in late if "winstacks_library" in path} <= set(LATE)
+    late |= {path for path, source in sources().items() if by_text(source)}
+    plugins = {path for path in sources() if room(path) == "plugins" and path != FINDER_PATH}
+    assert late - plugins == set(LATE)
     assert not [path for path, source in sources().items() if "TYPE_CHECKING" in source]
 
 
 def test_nothing_names_the_place_where_the_library_was() -> None:
-    named = re.compile(r"plugins[./]windows[./]stacktraces|from \.stacktraces")
-    folders = ("stackfleet", "benchmarks", LIBRARY, PLUGINS)
-    paths = [path for name in folders for path in (ROOT / name).rglob("*.py")]
-    assert not [path for path in paths if named.search(path.read_text(encoding="utf-8"))]
+    named = re.compile(
+        r"plugins[./]windows[./]stacktraces|from \.stacktraces|(?<!symbols/)windows/stacktraces/\w+\.py"
+    )
+    folders = ("stackfleet", "tests", "benchmarks", "docs", LIBRARY, PLUGINS)
+    paths = [path for name in folders for kind in ("*.py", "*.md") for path in (ROOT / name).rglob(kind)]
+    found = {path.relative_to(ROOT).as_posix() for path in paths if named.search(path.read_text("utf-8"))}
+    assert found == set(NAME_THE_OLD_PLACE)
 
 
 def test_words_of_options_are_those_of_the_rooms() -> None:
