@@ -6,8 +6,7 @@
     for stack in findings.examine(): ...        # progress
     for each in findings.found(): ...
 
-A new check is a module of this room that has a `CHECK`, and its name in `options.CHECKS`. It is imported when
-it runs.
+A new check is a module of this room that has a `CHECK`, and its name in `options.CHECKS`.
 """
 
 from __future__ import annotations

@@ -8,8 +8,7 @@ for space in AddressSpaces.list_spaces(image):
     if contents:
         contents.owners, contents.groups
 
-`HeapSpace` is what is read: the structures of heaps, private memory, and what the PEB lists. The decoders are
-imported when a heap is read.
+`HeapSpace` is what is read: the structures of heaps, private memory, and what the PEB lists.
 """
 
 from __future__ import annotations

@@ -125,7 +125,7 @@ class Walker64(Walker[Registers]):
             for number, slot in effect.xmm:
                 xmm = (*xmm[:number], slots[slot] | slots[slot + 1] << 64, *xmm[number + 1 :])
             effect, sp = following, to
-            # What the constructors of records do; to call them takes longer than all else of a step.
+            # What the constructors of the NamedTuples do; to call them takes longer than all else of a step.
             registers = make(Registers, (ip, general, xmm))
             frames.append(make(Frame, (ip, sp, UNWIND, True, sure, registers, 0)))
         return registers
