@@ -178,13 +178,14 @@ def _module() -> str:
     frame: Optional[types.FrameType] = sys._getframe(1)
     while frame is not None:
         _, found, name = frame.f_code.co_filename.rpartition("/winstacks/")
-        if found and name not in _READERS:
+        if found and name not in READERS:
             return name[: -len(".py")]
         frame = frame.f_back
     return ""
 
 
-_READERS = ("memory/decode/memory.py", "memory/decode/ranges.py", "memory/bulk.py")
+READERS = ("memory/decode/memory.py", "memory/decode/ranges.py", "memory/bulk.py")
+"""Modules that read for others."""
 
 
 class _Offset(int):

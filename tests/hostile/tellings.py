@@ -41,7 +41,7 @@ HEAPLOG = ("_RTLP_HEAP_STACK_TRACE*", "word.tracedb/decode/heaplog")
 HEAP = ("_HEAP*", "_DPH*", "_SEGMENT_HEAP*", "_PEB*.*Heap*", "word.heaps/*", *HEAPLOG)
 DATABASE = (
     "word.tracedb/decode/proof",
-    "word.tracedb/decode/entries",
+    "word.tracedb/decode/blocks",
     "_STACK_TRACE_DATABASE*",
     "_RTL_STACK_TRACE_ENTRY*",
     "nt.RtlpStackTraceData?ase",

@@ -4,16 +4,20 @@
 
 from __future__ import annotations
 
+import fnmatch
 import functools
+import itertools
 import pathlib
 import re
 from typing import Callable, List
 
 import pytest
 
+import winstacks
 from tests.hostile import cases, judging, tamper, tellings, untold
 from tests.hostile.cases import UNLINKED, Case
 from tests.hostile.judging import SAID, SILENT, UNCHANGED
+from tests.hostile.members import READERS, WORDS
 from tests.hostile.tamper import Attack, Result
 from tests.hostile.target import BUILDERS
 from winstacks.memory.decode.status import Word
@@ -160,6 +164,21 @@ def test_what_cannot_be_told_is_read(samples: Samples) -> None:
 
 def test_every_word_names_its_structures() -> None:
     assert set(tellings.NAMES) == set(Word)
+
+
+def test_what_reads_words_by_address_is_a_module() -> None:
+    library = pathlib.Path(winstacks.__file__).parent
+    modules = [path.relative_to(library).as_posix() for path in library.rglob("*.py")]
+    assert set(READERS) <= set(modules)
+    tables = (
+        tellings.NAMES.values(),
+        tellings.CONTRADICTS.values(),
+        (names for _, names in tellings.WARNINGS),
+    )
+    named = {name for names in itertools.chain(*tables) for name in names if name.startswith(f"{WORDS}.")}
+    words = [f"{WORDS}.{path[: -len('.py')]}" for path in modules]
+    assert named
+    assert not [name for name in named if not fnmatch.filter(words, name)]
 
 
 def test_each_word_is_found_in_a_status() -> None:
