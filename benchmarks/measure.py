@@ -59,13 +59,19 @@ def vol(
         keep: return what is printed
         tree: the checkout whose plugins run
     """
-    arguments = arguments_of(image, renderer, tree)
+    arguments = arguments_of(image, renderer, tree, plugin)
     return launched([*arguments, plugin, *options], image.cache, keep=keep, output_folder=True)
 
 
-def arguments_of(image: Image, renderer: str, tree: pathlib.Path = REPOSITORY) -> List[str]:
+OWN = ("windows.work", "windows.floor")
+"""The plugins of `benchmarks/plugins`. Each imports the library at its start, which users do not pay for."""
+
+
+def arguments_of(image: Image, renderer: str, tree: pathlib.Path = REPOSITORY, plugin: str = "") -> List[str]:
     """Returns the arguments of `vol` that go before the name of a plugin."""
-    plugins = f"{tree / 'volatility3_plugins'};{tree / 'benchmarks' / 'plugins'}"
+    plugins = str(tree / "volatility3_plugins")
+    if plugin.startswith(OWN):
+        plugins += f";{tree / 'benchmarks' / 'plugins'}"
     arguments = ["-q", "--offline", "-r", renderer, "-f", str(image.file), "-s", str(image.symbols)]
     return [*arguments, "--cache-path", str(image.cache), "-p", plugins]
 

@@ -110,7 +110,7 @@ def _instructions(image: Image, command: str, tree: pathlib.Path) -> int:
         *_VALGRIND,
         sys.executable,
         str(executable),
-        *arguments_of(image, "none", tree),
+        *arguments_of(image, "none", tree, command),
         *command.split(),
     ]
     environment = dict(os.environ, XDG_CACHE_HOME=str(image.cache), PYTHONHASHSEED="0")
