@@ -285,6 +285,8 @@ def _scan(image: Image) -> Iterator[int]:
                 yield eprocess
     except exceptions.InvalidAddressException as fault:
         vollog.warning(f"The scan for processes ended early: {fault.invalid_address:#x} cannot be read")
+    except exceptions.SymbolError as error:
+        vollog.warning(f"No scan for processes: the kernel's symbols lack {error.symbol_name}")
     if lost:
         vollog.warning(f"{lost} processes that the scan found are not shown: their addresses are not known")
 

@@ -54,11 +54,13 @@ def scan(image: Image, known: Collection[int]) -> Iterator[Found]:
 
 
 def _found(image: Image) -> Iterator[interfaces.objects.ObjectInterface]:
-    """Yields what Volatility's scan finds; nothing if the kernel variables that it needs are paged out."""
+    """Yields what Volatility's scan finds; nothing if the kernel variables that it needs cannot be had."""
     try:
         yield from thrdscan.ThrdScan.scan_threads(image.context, image.kernel_module_name)
     except exceptions.InvalidAddressException as fault:
         vollog.warning(f"The scan for threads ended early: {fault.invalid_address:#x} cannot be read")
+    except exceptions.SymbolError as error:
+        vollog.warning(f"No scan for threads: the kernel's symbols lack {error.symbol_name}")
 
 
 def _translated(layer: interfaces.layers.DataLayerInterface, address: int) -> Optional[Tuple[str, int]]:
