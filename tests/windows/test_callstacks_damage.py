@@ -74,6 +74,19 @@ def test_a_running_thread_whose_processor_was_stopped_in_the_kernel(tmp_path: pa
     assert stack_row["Depth"] == 0
 
 
+def test_a_running_thread_whose_processor_has_a_context_of_another_time(tmp_path: pathlib.Path) -> None:
+    """A kernel debugger leaves one there after each report: its Rsp is on none of the stacks."""
+    image = StackImage()
+    thread = image.thread(12, image.kernel.system)
+    other = Stack64(image.kernel.space, image.thread(16, image.kernel.system).stack_base).start()
+    other.enter(image.driver, DRIVER)
+    saved = saved_context(Rip=image.driver + DRIVER.rva + 0x22, Rsp=other.sp, SegCs=0x10)
+    image.kernel.cpus[0].current(thread)
+    image.kernel.cpus[0].kprcb["ProcessorState.ContextFrame"] = saved
+    stack_row, frames = shown(image, tmp_path)[12, "kernel"]
+    assert (stack_row["Status"], frames) == ("running", [])
+
+
 def test_a_running_thread_whose_processor_was_stopped_in_user_mode(tmp_path: pathlib.Path) -> None:
     image = StackImage()
     thread = image.waiting(1004)

@@ -198,6 +198,10 @@ class KernelWalks:
                 return KernelWalk(_NO_WALK, status(Word.IN_USER_MODE))
             processor = self._processors[thread.processor or 0]
             stacks = stacks + [(stack.limit, stack.base) for stack in processor.stacks]
+            sp = running.registers.sp
+            if not any(limit <= sp <= base for limit, base in stacks):
+                # A kernel debugger leaves a context there after each report: it is not of now.
+                return KernelWalk(_NO_WALK, status(Word.RUNNING))
             return KernelWalk(self._walkers.walk(thread.space, running, stacks, traps))
         kernel_stack = thread.kernel_stack or 0
         memory = self._walkers.memory(thread.space)
