@@ -36,6 +36,7 @@ from tests.support.trapsets import filled, registers_64
 
 from . import libraries
 from .libraries import Library
+from .narrow import Bases
 
 POISON = filled(b"\x60\xde\xc2\xe4\xdf\xfa\xff\xff")
 TRAP_FRAME = 0x190
@@ -120,6 +121,7 @@ class Host64:
         self.kernel = Kernel(known.table, **{**known.options(), **code})
         self.drivers: Dict[str, Tuple[Module, Library]] = {}
         self._bases: Dict[str, int] = {}
+        self.narrow_bases = Bases()
         self._next = 0x200
 
     def number(self) -> int:

@@ -76,7 +76,7 @@ def library32(file: str, functions: str = "") -> Library32:
 
 
 class Bases:
-    """Where 32-bit modules lie: in all processes at the same address."""
+    """Where the 32-bit modules of one Windows lie: in all its processes at the same address."""
 
     def __init__(self) -> None:
         self._known: Dict[str, int] = {}

@@ -14,12 +14,11 @@ from tests.forge.vad import EXECUTE_READWRITE
 from tests.support.callstackimages86 import context32
 
 from .host64 import IN_FAULT, Host64, Link, Program, Shown, Shows
-from .narrow import BEHIND_STUB, GROUND, WAIT, WAIT_EX, Bases, Narrow, Private32
+from .narrow import BEHIND_STUB, GROUND, WAIT, WAIT_EX, Narrow, Private32
 
 _LOADED = ("ntdll!LdrInitializeThunk", "ntdll!_LdrpInitialize", "wow64!Wow64LdrpInitialize")
 SIMULATED = (*_LOADED, "wow64!RunCpuSimulation", "wow64cpu!BTCpuSimulate", "wow64cpu!ServiceNoTurbo")
 _MODULES = ("wow64.dll", "wow64cpu.dll", "wow64win.dll")
-_BASES = Bases()
 Chain = Sequence[Union[str, Private32]]
 
 
@@ -30,7 +29,7 @@ class Program32:
         self.host = host
         self.wide = Program(host, name, _MODULES, "start", {}, {})
         self.wow = self.wide.process.wow64()
-        self.narrow = Narrow(self.wow, _BASES, name, functions, files)
+        self.narrow = Narrow(self.wow, host.narrow_bases, name, functions, files)
 
     def thread(self, start: str) -> Thread:
         """A thread; all of a WoW64 process begin in LdrInitializeThunk."""
