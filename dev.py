@@ -5,6 +5,7 @@
 python3 dev.py demo              install the plugins and run them on a sample image built on the spot
 python3 dev.py test [ARG...]     install what the tests need and run them, in 15 to 30 minutes on two cores
 python3 dev.py lint              ruff, mypy; ESLint and TypeScript where npm is installed
+python3 dev.py symbols           the symbol tables (ISF) from the declarations beside them
 python3 dev.py lowest [ARG...]   the tests on the lowest Volatility that setup.cfg allows
 python3 dev.py coverage [ARG...] the tests, and what of our code they leave out; fails above 5 %
 python3 dev.py attack            the ATT&CK techniques of the checks, compared with ATT&CK
@@ -239,6 +240,18 @@ def lint_scripts() -> None:
     subprocess.run([npm, "run", "--silent", "lint"], cwd=folder, check=True)
 
 
+def symbols(arguments: List[str]) -> None:
+    """Makes our symbol tables of the declarations beside them; says which files are new, changed or gone."""
+    # Only the standard library is needed. The folder of this file is where Python looks first.
+    from symbols import isf
+
+    try:
+        changed = isf.update()
+    except isf.DeclarationError as error:
+        raise SystemExit(str(error)) from None
+    print("\n".join(changed) or "Nothing has changed.")
+
+
 def install_check(arguments: List[str]) -> None:
     """Installs the plugins in each way that README names, in environments that are thrown away."""
     python = testing()
@@ -272,6 +285,7 @@ def main(arguments: List[str]) -> None:
         "lowest": lowest,
         "coverage": coverage,
         "attack": attack,
+        "symbols": symbols,
         "docs": docs,
         "install-check": install_check,
     }

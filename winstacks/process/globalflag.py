@@ -7,6 +7,7 @@ from __future__ import annotations
 from typing import Optional
 
 from ..memory.image import AddressSpace, Image
+from .usertypes import user_types
 
 _SIZE = 4
 
@@ -25,9 +26,9 @@ def read(image: Image, space: AddressSpace) -> Optional[int]:
         tables.MissingTableError: when one of our symbol tables is missing
     """
     if space.kernel:
-        address = image.symbol("NtGlobalFlag")
+        address = image.needed("NtGlobalFlag")
         return None if address is None else image.memory(space).number(address, _SIZE)
     if not (space.peb and space.layer_name):
         return None
-    offset = image.process_types(space.machine)["_PEB"].offset("NtGlobalFlag")
+    offset = user_types(image, space)["_PEB"].offset("NtGlobalFlag")
     return image.memory(space).number(space.peb + offset, _SIZE)

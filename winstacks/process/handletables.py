@@ -57,7 +57,7 @@ class HandleTables:
         creators = kept and bool(flags & globalflags.FLG_KERNEL_STACK_TRACE_DB)
         self._links = table.find("HandleTableList")
         self._quota = table.find("QuotaProcess")
-        self._head = image.symbol("HandleTableListHead")
+        self._head = image.needed("HandleTableListHead")
         self._listed: Optional[Dict[int, int]] = None
         self._by_process: Optional[Dict[int, int]] = None
         self._decoder = EntryDecoder(types, image.pointer_size, creators)

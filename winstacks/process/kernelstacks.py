@@ -19,11 +19,10 @@ from typing import Iterator, List, NamedTuple, Optional, Tuple
 from ..memory.decode.status import Word
 from ..memory.decode.structure import Structure
 from ..memory.image import Image
+from .stacklimits import MAX_STACK
 from .thread import Thread
 
 MAX_SEGMENTS = 32
-MAX_STACK = 1 << 18
-"""Bytes: the largest kernel stacks of Windows have 0x24000 (x64, after expansion)."""
 
 _CONTROLS = ("_KSTACK_CONTROL", "_KERNEL_STACK_CONTROL")
 _BORDERS = ("StackBase", "StackLimit", "InitialStack", "KernelStack")
@@ -96,7 +95,7 @@ class KernelStacks:
         thread = image.types.find("_KTHREAD")
         self._chained = thread is not None and thread.has("CallbackStack")
         frame = image.types.find("_KEXCEPTION_FRAME")
-        ours = image.our_types(f"context-{image.arch}").find("_KCALLOUT_FRAME")
+        ours = image.our_generations("context", image.machine)[0].find("_KCALLOUT_FRAME")
         self._frame: Optional[Structure] = frame or ours
 
     def segments(self, thread: Thread) -> Iterator[Segment]:

@@ -16,6 +16,7 @@ from ..memory.decode.memo import Memo
 from ..memory.decode.status import NOTHING, Status, Word, status
 from ..memory.decode.structure import Field
 from ..memory.image import Image
+from .processlist import ProcessList
 
 _HEADER = "_OBJECT_HEADER"
 _NAME = "_OBJECT_HEADER_NAME_INFO"
@@ -162,12 +163,17 @@ class Objects:
         self._creator_size = creator.size
         self._creator_pid = creator.field("CreatorUniqueProcess")
         self._creator_index = creator.field("CreatorBackTraceIndex")
-        self._types = image.symbol("ObTypeIndexTable", "ObpObjectTypes")
+        self._types: Optional[int] = None
+        if self._type is None:
+            self._types = image.needed("ObTypeIndexTable")
         cookie = image.symbol("ObHeaderCookie")
         self._has_cookie = cookie is not None
         self._cookie = 0 if cookie is None else self._memory.number(cookie, 1) or 0
         self._type_names: Dict[int, Optional[str]] = {}
         self._known: Memo[int, ObjectInfo] = Memo(self._describe, _MAX_KNOWN)
+        if self._types is not None and cookie is None and self._mixes_indices(image):
+            image.lacks("ObHeaderCookie")
+            self._types = None
 
     def describe(self, header: int) -> ObjectInfo:
         """Returns the description of the object whose header is at a canonical address."""
@@ -230,6 +236,14 @@ class Objects:
             number = (number ^ self._cookie ^ header >> 8) & 0xFF
         address = self._memory.pointer(self._types + number * self._memory.pointer_size)
         return self._type_at(address) if address else None
+
+    def _mixes_indices(self, image: Image) -> bool:
+        """Tells whether the index of a type is mixed with a cookie, by that of the first process."""
+        for process in image.service(ProcessList).processes()[:1]:
+            header = self.header_of(process.eprocess)
+            data = self._read(header)
+            return data is not None and self._type_of(header, data) != "Process"
+        return False
 
     def _type_at(self, address: int) -> Optional[str]:
         if address not in self._type_names:

@@ -19,7 +19,7 @@ from volatility3.plugins.windows import psscan
 from ..memory import bulk
 from ..memory.decode import links
 from ..memory.decode.status import NOTHING, Said, Status, Word, status
-from ..memory.decode.structure import MissingMemberError
+from ..memory.decode.structure import Field, MissingMemberError
 from ..memory.image import Image
 from .handletables import HandleTables
 
@@ -47,6 +47,9 @@ POOL_SCAN = "pool scan"
 PROCESS_OF_THREAD = ("Tcb.Process", "ThreadsProcess", "Tcb.ApcState.Process")
 """Where an _ETHREAD has its process; the first member that there is holds it."""
 
+VAD_ROOT = ("VadRoot.Root", "VadRoot.BalancedRoot.RightChild", "VadRoot.BalancedRoot", "VadRoot")
+"""Where an _EPROCESS has the root of its VADs; the first member that there is holds it."""
+
 
 def create_time(image: Image, eprocess: int) -> Optional[int]:
     """Returns when a process was created, as a FILETIME; None if it cannot be read.
@@ -69,6 +72,10 @@ def process_member(image: Image, eprocess: int, path: str) -> Optional[int]:
     process = image.types.find("_EPROCESS")
     field = None if process is None else process.find(path)
     return image.memory(image.kernel).member(eprocess, field) if eprocess and field is not None else None
+
+
+SCAN_ERRORS = (AttributeError, IndexError)
+"""What Volatility's scans raise where the kernel's table lacks a member that they read."""
 
 
 def found_by(witness: str) -> Status:
@@ -100,20 +107,18 @@ class CidTable:
         self.processes: Dict[int, int] = {}
         self.threads: Dict[int, int] = {}
         self.threads_of: Dict[int, List[int]] = {}
-        symbol, memory = image.symbol(CID_TABLE), image.memory(image.kernel)
+        symbol, memory = image.needed(CID_TABLE), image.memory(image.kernel)
         address = None if symbol is None else memory.pointer(symbol)
         if not address:
             return
         try:
             tables = image.service(HandleTables)
-        except MissingMemberError:
+            thread = image.types["_ETHREAD"]
+            kind, pid = thread.field("Tcb.Header.Type"), thread.field("Cid.UniqueProcess")
+        except MissingMemberError as error:
+            image.lacks(error)
             return
-        table, thread = tables.at(address), image.types["_ETHREAD"]
-        kind, owner, pid = (
-            thread.field("Tcb.Header.Type"),
-            thread.find(*PROCESS_OF_THREAD),
-            thread.field("Cid.UniqueProcess"),
-        )
+        table, owner = tables.at(address), thread.find(*PROCESS_OF_THREAD)
         said: List[Tuple[int, Optional[int], Optional[int]]] = []
         for number, entry in enumerate(tables.entries(table) if table is not None else ()):
             if number >= MAX_IDS:
@@ -156,10 +161,16 @@ class ProcessList:
         self._found: Dict[int, Status] = {}
         if not image.table_name:
             return
-        process = image.types["_EPROCESS"]
-        self._kind = process.field("Pcb.Header.Type")
-        self._pid = process.field("UniqueProcessId")
-        self._links = process.offset("ActiveProcessLinks")
+        self._kind: Optional[Field] = None
+        try:
+            process = image.types["_EPROCESS"]
+            self._links = process.offset("ActiveProcessLinks")
+            self._pid = process.field("UniqueProcessId")
+            self._kind = process.field("Pcb.Header.Type")
+        except MissingMemberError as error:
+            image.lacks(error)
+            self.status = status(Word.PROCESS_LIST_DAMAGED)
+            return
         self._ids = image.service(CidTable)
         self._listed()
         for witness, eprocess in self._witnesses():
@@ -184,7 +195,7 @@ class ProcessList:
 
     def _listed(self) -> None:
         """Takes the processes of the list, from both ends."""
-        head = self._image.symbol(LIST_SYMBOL)
+        head = self._image.needed(LIST_SYMBOL)
         walk = (
             links.Walk((), (), None) if head is None else links.walk(head, self._memory.links, MAX_PROCESSES)
         )
@@ -192,7 +203,7 @@ class ProcessList:
         if walk.gap is not None:
             # Beyond a break a link is believed if it leads to a process.
             for end, direction in ((walk.gap.forward, 0), (walk.gap.backward, 1)):
-                nodes.update(dict.fromkeys(self._beyond(end.link, direction, {head or 0, *nodes})))
+                nodes.update(dict.fromkeys(self._beyond(head or 0, end.link, direction, set(nodes))))
         if walk.gap is not None or walk.altered is not None or not nodes:
             self.status = status(Word.PROCESS_LIST_DAMAGED)
             vollog.warning(
@@ -203,14 +214,17 @@ class ProcessList:
             eprocess = link - self._links
             self._found[eprocess] = self._id_differs(eprocess)
 
-    def _beyond(self, link: int, direction: int, seen: Set[int]) -> Iterator[int]:
-        while link not in seen and len(seen) < MAX_PROCESSES and self._is_process(link - self._links):
-            seen.add(link)
-            yield link
-            ends = self._memory.links(link)
-            if ends is None:
-                return
-            link = ends[direction]
+    def _beyond(self, head: int, first: int, direction: int, known: Set[int]) -> List[int]:
+        """Returns the processes to which the links lead from a node on, as far as they are not known."""
+
+        def read_links(link: int) -> Optional[links.Links]:
+            return self._memory.links(link) if self._is_process(link - self._links) else None
+
+        limit = MAX_PROCESSES - len(known)
+        nodes, end = links.taken(links.steps(head, read_links, direction, limit, first, known))
+        if end.reason == links.UNREADABLE and self._is_process(end.link - self._links):
+            nodes.append(end.link)
+        return nodes
 
     def _witnesses(self) -> Iterator[Tuple[str, int]]:
         """Yields (witness, address) of what the other structures take for processes."""
@@ -224,15 +238,16 @@ class ProcessList:
     def _running(self) -> Iterator[int]:
         """Yields the processes of the threads that processors were executing."""
         types, memory = self._image.types, self._memory
-        block, count = self._image.symbol(PROCESSORS), self._image.symbol("KeNumberProcessors")
-        kprcb, thread = types.find("_KPRCB"), types["_ETHREAD"].find(*PROCESS_OF_THREAD)
-        if block is None or count is None or kprcb is None or thread is None:
+        block, count = self._image.needed(PROCESSORS), self._image.needed("KeNumberProcessors")
+        kprcb, thread = types.find("_KPRCB"), types.find("_ETHREAD")
+        current = None if kprcb is None else kprcb.find("CurrentThread")
+        owner = None if thread is None else thread.find(*PROCESS_OF_THREAD)
+        if block is None or count is None or current is None or owner is None:
             return
-        current = kprcb.offset("CurrentThread")
         for number in range(min(memory.number(count, 4) or 0, MAX_PROCESSORS)):
             address = memory.pointer(block + number * memory.pointer_size)
-            running = memory.pointer(address + current) if address else None
-            eprocess = memory.member(running, thread) if running else None
+            running = memory.member(address, current) if address else None
+            eprocess = memory.member(running, owner) if running else None
             if eprocess:
                 yield eprocess
 
@@ -255,7 +270,7 @@ class ProcessList:
         self._found[eprocess] = said
 
     def _is_process(self, eprocess: int) -> bool:
-        kind = self._memory.member(eprocess, self._kind)
+        kind = None if self._kind is None else self._memory.member(eprocess, self._kind)
         return kind is not None and kind & ~LOCK_BIT == PROCESS_OBJECT
 
     def _id_differs(self, eprocess: int) -> Status:
@@ -287,6 +302,8 @@ def _scan(image: Image) -> Iterator[int]:
         vollog.warning(f"The scan for processes ended early: {fault.invalid_address:#x} cannot be read")
     except exceptions.SymbolError as error:
         vollog.warning(f"No scan for processes: the kernel's symbols lack {error.symbol_name}")
+    except SCAN_ERRORS as error:
+        vollog.warning(f"No scan for processes, as the kernel's symbols are incomplete: {error}")
     if lost:
         vollog.warning(f"{lost} processes that the scan found are not shown: their addresses are not known")
 

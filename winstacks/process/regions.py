@@ -59,3 +59,31 @@ class Regions(Protocol):
 
     def file_name(self, control_area: int) -> Optional[str]:
         """Returns the path of the file behind a mapping: "" if none is, None if its name cannot be read."""
+
+
+WINDOWS = ("\\windows\\",)
+"""The folder of Windows on its drive."""
+_DEVICE = ("\\systemroot\\", "\\??\\", "\\device\\")
+
+
+def beneath(path: str, folders: Tuple[str, ...]) -> bool:
+    r"""Tells whether a file is in one of some folders of its drive.
+
+    Args:
+        path: of the file: as Windows shows it, as the kernel names it, or behind its drive
+        folders: in small letters, from the drive on; what is in \SystemRoot is in Windows' folder
+    """
+    plain = path.lower()
+    if plain.startswith(_DEVICE[0]):
+        return True
+    rest = plain[len(_DEVICE[1]) :] if plain.startswith(_DEVICE[1]) else plain
+    if rest.startswith(_DEVICE[2]):
+        rest = "\\" + rest[len(_DEVICE[2]) :].partition("\\")[2]
+    return rest[2 if rest[1:2] == ":" else 0 :].startswith(folders)
+
+
+def of_windows(known: Regions, region: Optional[Region]) -> bool:
+    """Tells whether a region is an image in Windows' own folder, by the file behind it."""
+    if region is None or not region.image:
+        return False
+    return beneath(known.file_name(region.control_area) or "", WINDOWS)

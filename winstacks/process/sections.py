@@ -23,13 +23,12 @@ from volatility3.framework.layers import intel, linear
 from ..memory import bulk, pages
 from ..memory.decode import pagetable
 from ..memory.decode.memo import Memo
-from ..memory.decode.pagetable import PAGE_SIZE
+from ..memory.decode.pagetable import PAGE_SHIFT, PAGE_SIZE
 from ..memory.decode.ranges import Extents
 from ..memory.decode.structure import MissingMemberError
 from ..memory.image import Image
 from ..memory.pages import Piece
 from .regions import Region
-from .vads import PAGE_SHIFT
 
 MAX_PAGES = 1 << 19
 """The most pages of one section: no image has more than 2 GB."""
@@ -244,7 +243,7 @@ class SectionView:
                 continue
             if table.data:
                 size = table.entry_size
-                (entry,) = pagetable.some(table.data, size, low // PAGE_SIZE % table.pages, 1)
+                (entry,) = pagetable.entries(table.data, size, low // PAGE_SIZE % table.pages, 1)
                 prototype = self.prototypes + (low - self.start) // PAGE_SIZE * self.entry_size
                 if not pagetable.leads_to_section(entry, size, pointer_size, prototype):
                     continue
@@ -271,7 +270,7 @@ class SectionView:
                 return False
             number, size = low - self.start // PAGE_SIZE, table.entry_size
             # Nothing was touched of what an absent table would map.
-            held = pagetable.some(table.data, size, low % table.pages, high - low) if table.data else ()
+            held = pagetable.entries(table.data, size, low % table.pages, high - low) if table.data else ()
             for place, entry in zip(places[number : number + high - low], held):
                 if entry & pagetable.PRESENT:
                     if not place or pagetable.target(entry, size) != place:

@@ -13,12 +13,13 @@ from volatility3.framework.objects import utility
 from volatility3.plugins.windows import psscan
 
 from ..memory import bulk
-from ..memory.decode import text
+from ..memory.decode import links, text
 from ..memory.decode.machine import Machine
 from ..memory.decode.memo import Memo
 from ..memory.decode.status import NOTHING, Said, Status, Word, status
+from ..memory.decode.structure import Field
 from ..memory.image import KERNEL_PID, AddressSpace, Image
-from .processlist import ListedProcess, ProcessList
+from .processlist import VAD_ROOT, ListedProcess, ProcessList
 
 __all__ = ["KERNEL_PID", "AddressSpace", "AddressSpaces"]
 
@@ -28,12 +29,8 @@ SYSTEM_PID = 4
 _ROOT = ~0x1F
 """DirectoryTableBase without its flags: PAE tables are aligned to 32 bytes, all others to a page."""
 
-_VAD_ROOTS = ("VadRoot.Root", "VadRoot.BalancedRoot.RightChild", "VadRoot")
-
 MAX_THREADS = 8
 """The most threads of a process whose TEBs are asked whose page tables these are, and for a 32-bit half."""
-
-_NARROW_END = 1 << 32
 
 
 class Spaces(Protocol):
@@ -115,6 +112,18 @@ class KernelSpaces:
             return
         if offset is None and (not pids or KERNEL_PID in pids) and (only is None or 0 in only):
             yield image.kernel._replace(remark=image.service(ProcessList).status)
+        yield from self._of_processes(image, pids, offset, only)
+
+    def _of_processes(
+        self,
+        image: Image,
+        pids: Optional[Collection[int]],
+        offset: Optional[int],
+        only: Optional[Collection[int]],
+    ) -> Iterator[AddressSpace]:
+        """Yields the address spaces of processes."""
+        if image.needed_member("_EPROCESS", "UniqueProcessId") is None:
+            return
         for process in self._list_processes(image, offset):
             if only is not None and process.eprocess not in only:
                 continue
@@ -162,11 +171,18 @@ class KernelSpaces:
         self, image: Image, eprocess: interfaces.objects.ObjectInterface, pid: int, remark: Status
     ) -> Iterator[AddressSpace]:
         """Yields the native space of a process and, if it is a WoW64 process, its 32-bit half."""
-        name = text.cell(utility.array_to_string(eprocess.ImageFileName))
+        name = ""
+        if image.needed_member("_EPROCESS", "ImageFileName") is not None:
+            name = text.cell(utility.array_to_string(eprocess.ImageFileName))
+        peb = image.needed_member("_EPROCESS", "Peb")
         address = image.machine.canonical(int(eprocess.vol.offset))
         said = NOTHING
         try:
-            layer_name = self._process_layer(image, eprocess)
+            layer_name = ""
+            if image.needed_member("_EPROCESS", "Pcb.DirectoryTableBase") is None:
+                said = status(Word.PAGE_TABLES_UNREADABLE)
+            else:
+                layer_name = self._process_layer(image, eprocess)
         except exceptions.InvalidAddressException:
             layer_name, said = "", status(Word.PAGE_TABLES_UNREADABLE)
         if layer_name:
@@ -178,26 +194,26 @@ class KernelSpaces:
             machine=image.machine,
             layer_name=layer_name,
             eprocess=address,
-            peb=int(eprocess.Peb),
+            peb=0 if peb is None else int(eprocess.Peb),
             status=said,
             remark=remark,
         )
         half: Optional[AddressSpace] = None
         if image.machine is Machine.AMD64:
-            known, peb = bool(eprocess.get_is_wow64()), 0
+            known, narrow = bool(eprocess.get_is_wow64()), 0
             told = (
                 image.service(PageTableRoots).peb32(address, layer_name, pid, known) if layer_name else None
             )
             if known:
                 try:
-                    peb = self._wow64_peb(image, eprocess)
+                    narrow = self._wow64_peb(image, eprocess)
                 except exceptions.InvalidAddressException:
                     told, said = None, said or status(Word.WOW64_PROCESS_STRUCTURE_UNREADABLE)
-            if told not in (None, peb):
+            if told not in (None, narrow):
                 doubt = status(native.remark, Said(Word.CONTRADICTED, members=("WoW64Process",)))
-                native, peb = native._replace(remark=doubt), told or peb
-            if known or peb:
-                half = native._replace(machine=Machine.I386, wow64=True, peb=peb, status=said)
+                native, narrow = native._replace(remark=doubt), told or narrow
+            if known or narrow:
+                half = native._replace(machine=Machine.I386, wow64=True, peb=narrow, status=said)
         yield native
         if half is not None:
             yield half
@@ -218,6 +234,8 @@ class KernelSpaces:
         wow64 = int(eprocess.get_wow_64_process())
         for type_name, member in (("_EWOW64PROCESS", "Peb"), ("_WOW64_PROCESS", "Wow64")):
             if image.types.has(type_name):
+                if image.needed_member(type_name, member) is None:
+                    return 0
                 return int(image.object_at(type_name, wow64).member(member))
         return wow64
 
@@ -236,7 +254,7 @@ class PageTableRoots:
         self._verdicts: Memo[Tuple[int, str], Tuple[Status, Status]] = Memo(self._judge)
         self._owners: Dict[int, List[int]] = {}
         self._pids: Dict[int, int] = {}
-        highest = image.symbol("MmHighestUserAddress")
+        highest = image.needed("MmHighestUserAddress")
         self._highest = None if highest is None else self._memory.pointer(highest)
         self._trees: Counter[Optional[int]] = collections.Counter()
         self._system: Optional[int] = None
@@ -244,11 +262,11 @@ class PageTableRoots:
         if process is None:
             return
         self._fields = [
-            process.field(path)
+            image.needed_member("_EPROCESS", path)
             for path in ("UniqueProcessId", "Pcb.DirectoryTableBase", "Peb", "ExitTime.QuadPart")
         ]
-        self._vads = process.find(*_VAD_ROOTS)
-        self._threads = process.offset("ThreadListHead")
+        self._vads = process.find(*VAD_ROOT)
+        self._threads = image.needed_member("_EPROCESS", "ThreadListHead")
         self._entry = None if thread is None else thread.find("ThreadListEntry")
         self._teb = None if thread is None else thread.find("Tcb.Teb")
         self._client = None if teb is None else teb.find("ClientId.UniqueProcess")
@@ -302,15 +320,18 @@ class PageTableRoots:
 
     def _peb(self, eprocess: int) -> int:
         """Returns the address of a process's PEB, 0 if it cannot be read."""
-        return self._memory.member(eprocess, self._fields[2]) or 0
+        return self._member(eprocess, self._fields[2]) or 0
+
+    def _member(self, eprocess: int, field: Optional[Field]) -> Optional[int]:
+        return None if field is None else self._memory.member(eprocess, field)
 
     def _tree(self, eprocess: int) -> Optional[int]:
         """Returns the root of a process's VADs, None if it cannot be read: no two processes share one."""
-        return None if self._vads is None else self._memory.member(eprocess, self._vads)
+        return self._member(eprocess, self._vads)
 
     def _read(self, eprocess: int) -> Tuple[int, int, bool]:
         """Returns the ID of a process, the page of its tables, and whether it has a user half."""
-        values = [self._memory.member(eprocess, field) for field in self._fields]
+        values = [self._member(eprocess, field) for field in self._fields]
         pid, root, peb, exited = (value or 0 for value in values)
         return pid, root & _ROOT, bool(peb) and not exited and pid != SYSTEM_PID
 
@@ -352,18 +373,18 @@ class PageTableRoots:
         if first is None:
             return None
         if not self._peb(eprocess):
-            return None if self._memory.member(eprocess, self._fields[3]) else 0
+            return None if self._member(eprocess, self._fields[3]) else 0
         told: Set[Optional[int]] = set()
         for teb in self._tebs(eprocess):
             narrow = user.member(teb, first)
-            if narrow and narrow < _NARROW_END:
-                types, half = (
-                    self._image.process_types(Machine.I386)["_TEB"],
-                    self._image.memory_of(layer_name, 4),
-                )
-                same = half.member(narrow, types.field("NtTib.Self")) == narrow
-                same = same and half.member(narrow, types.field("ClientId.UniqueProcess")) == pid
-                return half.member(narrow, types.field("ProcessEnvironmentBlock")) if same else None
+            if narrow and narrow <= Machine.I386.address_mask:
+                half = self._image.memory_of(layer_name, 4)
+                for known in self._image.process_generations(Machine.I386):
+                    types = known["_TEB"]
+                    same = half.member(narrow, types.field("NtTib.Self")) == narrow
+                    if same and half.member(narrow, types.field("ClientId.UniqueProcess")) == pid:
+                        return half.member(narrow, types.field("ProcessEnvironmentBlock"))
+                return None
             told.add(narrow)
             if narrow == 0 and not wow64:
                 break
@@ -371,14 +392,9 @@ class PageTableRoots:
 
     def _tebs(self, eprocess: int) -> Iterator[int]:
         """Yields the TEBs of the first threads of a process."""
-        if self._entry is None or self._teb is None:
+        if self._entry is None or self._teb is None or self._threads is None:
             return
-        head = eprocess + self._threads
-        link = self._memory.pointer(head)
-        for _ in range(MAX_THREADS):
-            if not link or link == head:
-                return
+        for link in links.nodes(eprocess + self._threads.offset, self._memory.links, MAX_THREADS):
             teb = self._memory.member(link - self._entry.offset, self._teb)
             if teb:
                 yield teb
-            link = self._memory.pointer(link)

@@ -13,6 +13,7 @@ from volatility3.plugins.windows import thrdscan
 from ..memory import bulk
 from ..memory.decode.structure import Field
 from ..memory.image import Image
+from .processlist import SCAN_ERRORS
 
 vollog = logging.getLogger(__name__)
 
@@ -61,6 +62,8 @@ def _found(image: Image) -> Iterator[interfaces.objects.ObjectInterface]:
         vollog.warning(f"The scan for threads ended early: {fault.invalid_address:#x} cannot be read")
     except exceptions.SymbolError as error:
         vollog.warning(f"No scan for threads: the kernel's symbols lack {error.symbol_name}")
+    except SCAN_ERRORS as error:
+        vollog.warning(f"No scan for threads, as the kernel's symbols are incomplete: {error}")
 
 
 def _translated(layer: interfaces.layers.DataLayerInterface, address: int) -> Optional[Tuple[str, int]]:

@@ -12,9 +12,10 @@ import logging
 from typing import Dict, List, Optional, Set, Tuple
 
 from ..memory.decode.memo import Memo
+from ..memory.decode.pagetable import PAGE_SHIFT
 from ..memory.decode.structure import MissingMemberError
 from ..memory.image import Image
-from .processlist import ProcessList
+from .processlist import VAD_ROOT, ProcessList
 from .regions import Region, Regions
 from .spaces import AddressSpace
 
@@ -29,7 +30,6 @@ FEW = 0x200
 MAX_NAMES = 1 << 15
 """How many file names are kept: many processes map the same files."""
 
-PAGE_SHIFT = 12
 IMAGE_MAP = 2
 """VadImageMap of _MI_VAD_TYPE. Before Vista a flag of one bit, ImageMap, stands in its place."""
 
@@ -174,8 +174,7 @@ class _Tree:
             *("Core.u.VadFlags.ImageMap", "u.VadFlags.ImageMap"),
         )
         self.protection = node.find("Core.u.VadFlags.Protection", "u.VadFlags.Protection")
-        roots = ("VadRoot.Root", "VadRoot.BalancedRoot.RightChild", "VadRoot.BalancedRoot", "VadRoot")
-        self.root = image.types["_EPROCESS"].field(*roots)
+        self.root = image.types["_EPROCESS"].field(*VAD_ROOT)
         self.subsection = image.types[_FULL].find("Subsection")
         holder = image.types["_SUBSECTION" if self.subsection else _FULL]
         self.control_area = holder.offset("ControlArea")

@@ -24,7 +24,7 @@ MAX_HANDLES = 1 << 24
 class Entry(NamedTuple):
     """A used entry: the handle, the address of its `_OBJECT_HEADER`, the creator's trace index or 0.
 
-    `access` is the granted access; None where the entry has an index in its place (XP and 2003 with +kst).
+    `access` is the granted access; None where an index is in its place (32-bit XP and 2003 with +kst).
     """
 
     handle: int
@@ -43,7 +43,7 @@ class EntryDecoder:
         types: the kernel's structures
         pointer_size: 4 or 8
         creators: whether the kernel keeps granted access as an index, so that CreatorBackTraceIndex means
-            something (XP and 2003)
+            something (32-bit XP and 2003)
 
     Attributes:
         pointer_size: as given

@@ -1,0 +1,397 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""Makes our symbol tables (ISF, Volatility's JSON) of the declarations beside them: `python3 dev.py symbols`.
+
+A text `<kind>.h` declares the structures of one kind of tables, for all builds of Windows and both bitnesses:
+
+    source phnt = "described (System Informer's phnt)";
+    source phnt 6.0 x64 = "described (System Informer's phnt), measured: Vista";
+    build 5.1 x86 = "public symbols of ntdll";
+    build 6.0 x64 = "public symbols of ntdll 6.0.6002";
+
+    struct _NAME from phnt {
+        sizeof                        @0x18/0x28;
+        void*     BaseAddress         @0x0;
+        USHORT    TraceCount : 11 << 0 @0x4/0x8  since 6.0;
+        ULONG     Version[2]          @0x14/-   since 6.0 until 6.2 from phnt;
+    };
+
+Each `build` is one table, `<kind>-<version>-<arch>.json`, with the source of what it has; it is valid until
+the next build of its bitness. `@x86/x64` are offsets (of `sizeof`: the bytes of the structure), one number is
+both, `-` is neither; numbers of elements and of bits are pairs in the same way. `: 11 << 0` are 11 bits from
+bit 0 on. A declaration holds for the builds from `since` to before `until`, and gives way to one of the same
+name with a later `since`. A table has the structures for which there is a `sizeof`. `from` names a source
+that is not the build's; one that is stated for other builds only leaves the build's. `basic.h` has what each
+kind may use. ULONG_PTR is as wide as a pointer, the other types are Windows' own.
+"""
+
+from __future__ import annotations
+
+import json
+import pathlib
+import re
+from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Optional, Tuple
+
+FOLDER = pathlib.Path(__file__).resolve().parent / "windows" / "stacktraces"
+BASIC = "basic"
+"""The text whose structures a table takes when it names them."""
+
+ARCHES = ("x86", "x64")
+POINTER_SIZES = {"x86": 4, "x64": 8}
+_SIZEOF = "sizeof"
+
+_BASE = {
+    "void": ("void", 0, False),
+    "UCHAR": ("unsigned char", 1, False),
+    "USHORT": ("unsigned short", 2, False),
+    "ULONG": ("unsigned long", 4, False),
+    "LONG": ("long", 4, True),
+    "ULONGLONG": ("unsigned long long", 8, False),
+}
+"""Windows' names: the name in ISF, bytes, whether it has a sign."""
+
+_WIDE = {"x86": "ULONG", "x64": "ULONGLONG"}
+"""What ULONG_PTR is."""
+
+_VERSION = r"\d+(?:\.\d+)*"
+_PAIR = r"(?:\w+|-)(?:/(?:\w+|-))?"
+_SOURCE = re.compile(
+    rf'source (?P<label>\w+)(?: (?P<version>{_VERSION}) (?P<arch>x86|x64))? = "(?P<text>[^"]+)";'
+)
+_BUILD = re.compile(rf'build (?P<version>{_VERSION}) (?P<arch>x86|x64) = "(?P<text>[^"]+)";')
+_OPEN = re.compile(r"(?P<kind>struct|union) (?P<name>\w+)(?: from (?P<source>\w+))? \{")
+_MEMBER = re.compile(
+    rf"(?:{_SIZEOF}|(?P<type>\w+)(?P<stars>\**) +(?P<name>\w+)(?:\[(?P<count>{_PAIR})\])?"
+    rf"(?: : (?P<bits>{_PAIR}) << (?P<shift>\d+))?) +@(?P<place>{_PAIR})"
+    rf"(?: +since (?P<since>{_VERSION}))?(?: +until (?P<until>{_VERSION}))?(?: +from (?P<source>\w+))?;"
+)
+
+Json = Dict[str, Any]
+Version = Tuple[int, ...]
+Pair = Mapping[str, Optional[int]]
+"""A number for each bitness; None: the bitness lacks what it is of."""
+
+
+class DeclarationError(ValueError):
+    """A text cannot be understood, or declares what cannot be. The message begins with the file and line."""
+
+
+class Build(NamedTuple):
+    """A table: a version of Windows, a bitness, and where the table is known from."""
+
+    version: str
+    arch: str
+    source: str
+
+
+class Member(NamedTuple):
+    """A declaration of a member, or of the size of a structure.
+
+    Attributes:
+        where: file and line
+        name: of the member; `sizeof`
+        type: as written, without stars; empty for `sizeof`
+        stars: how many pointers lead to the type
+        elements: of an array, None if it is none
+        bits: of a bit field, None if it is none
+        shift: its lowest bit
+        place: offsets, or sizes
+        since, until: versions, empty where all are meant
+        source: empty where the source is that of the structure
+    """
+
+    where: str
+    name: str
+    type: str
+    stars: int
+    elements: Optional[Pair]
+    bits: Optional[Pair]
+    shift: int
+    place: Pair
+    since: Version
+    until: Version
+    source: str
+
+
+class Declared(NamedTuple):
+    """A structure with the declarations of its members in the order of the text; `source` may be empty."""
+
+    where: str
+    kind: str
+    name: str
+    source: str
+    members: List[Member]
+
+
+Sources = Dict[str, Dict[Tuple[Optional[str], Optional[str]], str]]
+"""By label, then by version and bitness; these are None in what holds for all others."""
+
+
+class Text(NamedTuple):
+    """What a text declares: sources, builds, structures by name."""
+
+    sources: Sources
+    builds: List[Build]
+    structures: Dict[str, Declared]
+
+
+def make(folder: pathlib.Path = FOLDER) -> Dict[str, str]:
+    """Returns the contents of all tables by the names of their files, made of the texts in a folder.
+
+    Raises:
+        DeclarationError: when a text is wrong
+    """
+    basic = read(folder / f"{BASIC}.h")
+    made: Dict[str, str] = {}
+    for path in sorted(folder.glob("*.h")):
+        if path.stem == BASIC:
+            continue
+        text = read(path)
+        if not text.builds:
+            raise DeclarationError(f"{path.name}: no build")
+        for build in text.builds:
+            made[f"{path.stem}-{build.version}-{build.arch}.json"] = _Table(text, basic, build).written()
+    return made
+
+
+def update(folder: pathlib.Path = FOLDER) -> List[str]:
+    """Writes the tables of a folder anew and removes those that no text has.
+
+    Returns:
+        The names of the files that are new, changed or gone.
+
+    Raises:
+        DeclarationError: when a text is wrong; then nothing is written
+    """
+    made = make(folder)
+    kept = {path.name: path.read_text(encoding="utf-8") for path in folder.glob("*.json")}
+    changed = sorted(name for name in {*made, *kept} if made.get(name) != kept.get(name))
+    for name in changed:
+        if name in made:
+            (folder / name).write_text(made[name], encoding="utf-8", newline="\n")
+        else:
+            (folder / name).unlink()
+    return changed
+
+
+def read(path: pathlib.Path) -> Text:
+    """Returns what a text declares.
+
+    Raises:
+        DeclarationError: when a line cannot be understood, or declares something twice
+    """
+    text = Text({}, [], {})
+    current: Optional[Declared] = None
+    where = path.name
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+        where, line = f"{path.name}:{number}", line.split("//")[0].strip()
+        if not line:
+            continue
+        if current is not None:
+            if line == "};":
+                current = None
+            else:
+                current.members.append(_member(where, line, text))
+            continue
+        opened = _OPEN.fullmatch(line)
+        if opened:
+            current = Declared(where, opened["kind"], opened["name"], opened["source"] or "", [])
+            if current.name in text.structures:
+                raise DeclarationError(f"{where}: {current.name} is declared twice")
+            _check_source(where, current.source, text)
+            text.structures[current.name] = current
+        else:
+            _head(where, line, text)
+    if current is not None:
+        raise DeclarationError(f"{where}: the text ends within {current.name}")
+    return text
+
+
+def _head(where: str, line: str, text: Text) -> None:
+    """Reads a line outside structures: a source or a build."""
+    source, build = _SOURCE.fullmatch(line), _BUILD.fullmatch(line)
+    stated = text.sources.setdefault(source["label"], {}) if source else {}
+    if source and source.group("version", "arch") not in stated:
+        stated[source["version"], source["arch"]] = source["text"]
+    elif build and not any(each[:2] == build.group("version", "arch") for each in text.builds):
+        text.builds.append(Build(*build.group("version", "arch", "text")))
+    else:
+        raise DeclarationError(
+            f"{where}: {'declared twice' if source or build else 'not understood'}: {line}"
+        )
+
+
+def _member(where: str, line: str, text: Text) -> Member:
+    found = _MEMBER.fullmatch(line)
+    if found is None:
+        raise DeclarationError(f"{where}: not understood: {line}")
+    _check_source(where, found["source"] or "", text)
+    return Member(
+        where,
+        found["name"] or _SIZEOF,
+        found["type"] or "",
+        len(found["stars"] or ""),
+        _pair(where, found["count"]) if found["count"] else None,
+        _pair(where, found["bits"]) if found["bits"] else None,
+        int(found["shift"] or 0),
+        _pair(where, found["place"]),
+        version_of(found["since"] or ""),
+        version_of(found["until"] or ""),
+        found["source"] or "",
+    )
+
+
+def _check_source(where: str, label: str, text: Text) -> None:
+    if label and label not in text.sources:
+        raise DeclarationError(f"{where}: there is no source {label}")
+
+
+def _pair(where: str, written: str) -> Pair:
+    parts = written.split("/")
+    try:
+        numbers = [None if part == "-" else int(part, 0) for part in parts]
+    except ValueError:
+        raise DeclarationError(f"{where}: not a number: {written}") from None
+    return dict(zip(ARCHES, numbers * (3 - len(numbers))))
+
+
+def version_of(written: str) -> Version:
+    """Returns a version in a form that compares: `10.0.26100` is (10, 0, 26100)."""
+    return tuple(int(part) for part in written.split(".") if part)
+
+
+class _Table:
+    """One table: the structures of a text as one build has them."""
+
+    def __init__(self, text: Text, basic: Text, build: Build) -> None:
+        self._build, self._basic = build, basic
+        self._arch = build.arch
+        self._structures: Dict[str, Tuple[Declared, Dict[str, Member]]] = {}
+        self._elsewhere: List[str] = []
+        for each in text.structures.values():
+            self._take(each, text.sources)
+        named = {each.type for _, members in self._structures.values() for each in members.values()}
+        for name, each in basic.structures.items():
+            if name in named:
+                self._take(each, basic.sources)
+
+    def written(self) -> str:
+        """Returns the file: one line for each member, so that a difference shows what moved."""
+        lines = [
+            "{",
+            f'"metadata": {json.dumps(self._metadata())},',
+            '"base_types": {',
+            ",\n".join(f"  {json.dumps(name)}: {json.dumps(each)}" for name, each in self._base_types()),
+            "},",
+            '"user_types": {',
+            ",\n".join(self._user_types()),
+            "},",
+            '"enums": {},',
+            '"symbols": {}',
+            "}",
+        ]
+        return "\n".join(lines) + "\n"
+
+    def _take(self, declared: Declared, sources: Sources) -> None:
+        """Takes a structure if the build has it."""
+        members = self._of_build(declared)
+        if _SIZEOF not in members:
+            if members:
+                raise DeclarationError(f"{declared.where}: {declared.name} has no size in {self._name()}")
+            return
+        self._structures[declared.name] = declared, members
+        labels = [(declared.name, declared.source)]
+        labels += [(f"{declared.name}.{name}", member.source) for name, member in members.items()]
+        for name, label in labels:
+            stated = sources.get(label, {})
+            source = stated.get((self._build.version, self._arch)) or stated.get((None, None))
+            if source:
+                self._elsewhere.append(f"{name}: {source}")
+
+    def _of_build(self, declared: Declared) -> Dict[str, Member]:
+        """Returns the declarations that hold for the build, by name."""
+        version = version_of(self._build.version)
+        found: Dict[str, Member] = {}
+        for member in declared.members:
+            if member.place[self._arch] is None or member.since > version:
+                continue
+            if member.until and version >= member.until:
+                continue
+            known = found.get(member.name)
+            if known is not None and known.since == member.since:
+                raise DeclarationError(f"{member.where}: {member.name} is declared twice for {self._name()}")
+            if known is None or known.since < member.since:
+                found[member.name] = member
+        return found
+
+    def _name(self) -> str:
+        return f"{self._build.version} {self._arch}"
+
+    def _metadata(self) -> Json:
+        comment = "; ".join([self._build.source, *self._elsewhere])
+        producer = {
+            "name": "volatility3-stacktraces",
+            "version": "3.0.0",
+            "datetime": "2025-01-01T00:00:00",
+            "comment": comment,
+        }
+        return {"format": "6.2.0", "producer": producer}
+
+    def _base_types(self) -> Iterator[Tuple[str, Json]]:
+        pointer = ("pointer", POINTER_SIZES[self._arch], False)
+        for name, size, signed in (*_BASE.values(), pointer):
+            kind = "int" if size else "void"
+            yield name, {"size": size, "signed": signed, "kind": kind, "endian": "little"}
+
+    def _user_types(self) -> Iterator[str]:
+        for name, (declared, members) in self._structures.items():
+            size = self._size_of(name)
+            fields = []
+            for member in members.values():
+                if member.name != _SIZEOF:
+                    fields.append(f"    {json.dumps(member.name)}: {json.dumps(self._field(member, size))}")
+            head = f'  {json.dumps(name)}: {{"kind": "{declared.kind}", "size": {size}, "fields": {{'
+            yield "\n".join([head, ",\n".join(fields), "  }}"]) if fields else head + "}}"
+
+    def _field(self, member: Member, size: int) -> Json:
+        """Returns a member in ISF's form.
+
+        Raises:
+            DeclarationError: when it does not lie within its structure
+        """
+        made, length = self._typed(member)
+        if member.elements is not None:
+            count = member.elements[self._arch]
+            if not count:
+                raise DeclarationError(f"{member.where}: an array without elements")
+            made, length = {"kind": "array", "count": count, "subtype": made}, length * count
+        if member.bits is not None:
+            bits = member.bits[self._arch] or 0
+            if not 0 < bits <= 8 * length - member.shift:
+                raise DeclarationError(f"{member.where}: these bits are not in a {member.type}")
+            made = {"kind": "bitfield", "bit_position": member.shift, "bit_length": bits, "type": made}
+        offset = member.place[self._arch] or 0
+        if offset + length > size:
+            raise DeclarationError(
+                f"{member.where}: {member.name} goes beyond the {size:#x} bytes of {self._name()}"
+            )
+        return {"offset": offset, "type": made}
+
+    def _typed(self, member: Member) -> Tuple[Json, int]:
+        """Returns a member's type without its array or bits, and the bytes of that."""
+        name = _WIDE[self._arch] if member.type == "ULONG_PTR" else member.type
+        made: Json
+        if name in _BASE:
+            made = {"kind": "base", "name": _BASE[name][0]}
+            length = _BASE[name][1]
+        elif name in self._structures:
+            made = {"kind": self._structures[name][0].kind, "name": name}
+            length = self._size_of(name)
+        else:
+            raise DeclarationError(f"{member.where}: {self._name()} has no {name}")
+        for _ in range(member.stars):
+            made, length = {"kind": "pointer", "subtype": made}, POINTER_SIZES[self._arch]
+        return made, length
+
+    def _size_of(self, name: str) -> int:
+        return self._structures[name][1][_SIZEOF].place[self._arch] or 0
