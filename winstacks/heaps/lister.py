@@ -15,26 +15,27 @@ from __future__ import annotations
 
 import functools
 import logging
-from typing import Dict, Iterator, List, Optional, Sequence, Tuple
+from typing import Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
-from ..memory import pages, tables
+from ..columns.words import STD
+from ..memory import pages
 from ..memory.decode.machine import Machine
 from ..memory.decode.memory import Memory, Range, join
 from ..memory.decode.status import NOTHING, Said, Status, Word, says, status
-from ..memory.decode.structure import MissingMemberError, Structures
+from ..memory.decode.structure import integers
 from ..memory.image import AddressSpace, Image
 from ..process import globalflag
 from ..process.decode import globalflags
+from ..process.usertypes import user_types
 from ..process.vads import regions
-from ..tracedb.decode import status as tracestatus
+from ..tracedb.decode.layout import HeapLogLayout
+from ..tracedb.decode.recorded import RecordedStack, recorded
 from ..tracedb.finder import Databases
-from ..tracedb.found import STD, Database
-from .decode.contents import Contents, HeapTypes, find, read_contents
-from .decode.nt import logs_no_block, read_heap
-from .decode.page import PageHeapTypes
-from .decode.segmentheap import SegmentHeapTypes
-from .decode.trace import DATABASE, BlockTrace, Traces
-from .decode.types import nt_types
+from ..tracedb.found import Database, Layouts
+from .decode.blockstack import Traces
+from .decode.contents import Contents, FoundHeaps, find, read_contents
+from .decode.layout import HeapLayouts, PageHeapLayout, nt_layouts, segment_heap_layouts
+from .decode.ntheap import logs_no_block
 
 MAX_HEAPS = 0x10000
 
@@ -42,7 +43,7 @@ MAX_HEAPS = 0x10000
 _LONG = 0x4000000
 
 
-class HeapSpace:
+class HeapSpace(NamedTuple):
     """The memory of a process in which heaps are looked for.
 
     Attributes:
@@ -53,14 +54,13 @@ class HeapSpace:
             map is in no range
     """
 
-    def __init__(
-        self, ranges: Sequence[Range], private: Sequence[Range], whole: bool, repeated: int = 0
-    ) -> None:
-        self.ranges, self.private, self.whole = tuple(ranges), tuple(private), whole
-        self.repeated = repeated
+    ranges: Tuple[Range, ...]
+    private: Tuple[Range, ...]
+    whole: bool
+    repeated: int
 
 
-def load_types(image: Image, machine: Machine) -> HeapTypes:
+def load_layouts(image: Image, machine: Machine) -> HeapLayouts:
     """Returns the structures of the heaps of a machine: the kernel's where it is that machine's, then ours.
 
     Args:
@@ -70,14 +70,11 @@ def load_types(image: Image, machine: Machine) -> HeapTypes:
     Raises:
         tables.MissingTableError: when one of our symbol tables is missing
     """
-    arch = machine.arch
     kernel = image.types if machine is image.machine else None
-    ours = [image.our_types(f"heap-{name}-{arch}") for name in tables.generations("heap", arch)]
-    segment = image.our_types(f"heap-segment-{arch}")
-    return HeapTypes(
-        nt_types(kernel, ours, machine.pointer_size),
-        PageHeapTypes(image.our_types(f"heap-page-{arch}")),
-        _segment_types(Structures.chain([kernel, segment]) if kernel else segment, machine.pointer_size),
+    return HeapLayouts(
+        nt_layouts(kernel, image.our_generations("heap", machine), machine.pointer_size),
+        tuple(PageHeapLayout(each) for each in image.our_generations("heap-page", machine)),
+        segment_heap_layouts(kernel, image.our_generations("heap-segment", machine), machine.pointer_size),
     )
 
 
@@ -89,14 +86,14 @@ def find_space(image: Image, space: AddressSpace) -> HeapSpace:
         mapped, repeated = _mapped(
             image, space, [(0, min(top, (image.layer_of(space).maximum_address + 1) // 2))]
         )
-        return HeapSpace(mapped, mapped, False, repeated)
+        return HeapSpace(tuple(mapped), tuple(mapped), False, repeated)
     vads = sorted(vad for vad in listed if vad.start < vad.end <= top)
     whole_vads = [(vad.start, vad.end) for vad in vads]
     long = join(each for each in whole_vads if each[1] - each[0] > _LONG)
     ranges, repeated = _mapped(image, space, long)
     ranges += [each for each in whole_vads if each[1] - each[0] <= _LONG]
-    private = [(vad.start, vad.end) for vad in vads if not vad.control_area]
-    return HeapSpace(ranges, private, True, repeated)
+    private = tuple((vad.start, vad.end) for vad in vads if not vad.control_area)
+    return HeapSpace(tuple(ranges), private, True, repeated)
 
 
 def listed_heaps(image: Image, space: AddressSpace) -> Optional[List[int]]:
@@ -112,7 +109,7 @@ def listed_heaps(image: Image, space: AddressSpace) -> Optional[List[int]]:
     data = image.memory(space).read(array, number * size)
     if data is None:
         return None
-    heaps = [int.from_bytes(data[at : at + size], "little") for at in range(0, len(data), size)]
+    heaps = integers(data, size)
     return list(dict.fromkeys(heap for heap in [*heaps, default] if heap))
 
 
@@ -133,18 +130,10 @@ def _read_list(image: Image, space: AddressSpace) -> Tuple[Optional[int], Option
     """Returns NumberOfHeaps, ProcessHeaps and ProcessHeap of a PEB; None for what is not present."""
     if not space.peb:
         return None, None, None
-    memory, peb = image.memory(space), image.process_types(space.machine)["_PEB"]
+    memory, peb = image.memory(space), user_types(image, space)["_PEB"]
     fields = [peb.field(name) for name in ("NumberOfHeaps", "ProcessHeaps", "ProcessHeap")]
     number, array, default = (memory.member(space.peb, each) for each in fields)
     return number, array, default
-
-
-def _segment_types(types: Structures, pointer_size: int) -> Optional[SegmentHeapTypes]:
-    """Returns the structures of segment heaps, None if the kernel's symbols lack a member that is read."""
-    try:
-        return SegmentHeapTypes(types, pointer_size)
-    except MissingMemberError:
-        return None
 
 
 def _mapped(image: Image, space: AddressSpace, ranges: Sequence[Range]) -> Tuple[List[Range], int]:
@@ -153,8 +142,6 @@ def _mapped(image: Image, space: AddressSpace, ranges: Sequence[Range]) -> Tuple
 
 
 vollog = logging.getLogger(__name__)
-
-_ENTRY = "_RTL_STACK_TRACE_ENTRY"
 
 
 class Heaps:
@@ -166,10 +153,9 @@ class Heaps:
     """
 
     def __init__(self, image: Image, databases: Databases) -> None:
-        super().__init__()
         self._image = image
         self._databases = databases
-        self._types: Dict[Machine, HeapTypes] = {}
+        self._layouts: Dict[Machine, HeapLayouts] = {}
 
     def read(self, space: AddressSpace, keep: bool = False) -> Optional[Contents]:
         """Reads the heaps of one half of a process.
@@ -205,16 +191,17 @@ class Heaps:
         listed = listed_heaps(self._image, space) if space.layer_name and not space.kernel else None
         if not listed:
             return False
-        memory, types = self._image.memory(space), self._types_of(space).nt
-        heaps = (read_heap(memory, address, types) for address in listed)
-        return any(heap is not None and logs_no_block(memory, heap) for heap in heaps)
+        memory = self._image.memory(space)
+        return any(logs_no_block(memory, heap) for heap in self._find(space, memory, listed).nt)
 
     def _read(self, space: AddressSpace, keep: bool) -> Optional[Contents]:
-        types = self._types_of(space)
         flagged = self._flagged(space)
         listed = listed_heaps(self._image, space)
-        if listed is not None and not flagged and not self._any_traced(space, types, listed):
-            return None
+        if listed is not None and not flagged:
+            # What listed heaps say themselves is cheaper than a look at all memory.
+            everything = self._image.memory_within(space, ((0, 1 << 8 * space.pointer_size),))
+            if not self._find(space, everything, listed).traced:
+                return None
         where = find_space(self._image, space)
         if where.repeated:
             vollog.warning(
@@ -222,20 +209,20 @@ class Heaps:
                 "map once more was left out"
             )
         memory = self._image.memory_within(space, where.ranges)
-        found = find(memory, types, listed or [], where.private)
+        found = self._find(space, memory, listed or [], where.private)
         if not found.traced and not (flagged and found.damaged):
             return None
         traces = self._traces(space, memory, bool(found.page))
-        contents = read_contents(memory, found, types, traces, listed, keep)
+        contents = read_contents(memory, found, self._layouts_of(space), traces, listed, keep)
         self._tell(space, where, listed, contents)
         said = NOTHING if listed is not None else list_contradicted(self._image, space, where)
         incomplete = Word.VADS_INCOMPLETE if space.eprocess and not where.whole else None
         return contents._replace(status=status(contents.status, said, incomplete))
 
-    def _types_of(self, space: AddressSpace) -> HeapTypes:
-        if space.machine not in self._types:
-            self._types[space.machine] = load_types(self._image, space.machine)
-        return self._types[space.machine]
+    def _layouts_of(self, space: AddressSpace) -> HeapLayouts:
+        if space.machine not in self._layouts:
+            self._layouts[space.machine] = load_layouts(self._image, space.machine)
+        return self._layouts[space.machine]
 
     def _flagged(self, space: AddressSpace) -> bool:
         """Tells whether NtGlobalFlag says that heaps may remember, or cannot be read."""
@@ -246,10 +233,10 @@ class Heaps:
         """Tells whether NtGlobalFlag can be read; a process without a PEB, such as System, has none."""
         return not space.peb or globalflag.read(self._image, space) is not None
 
-    def _any_traced(self, space: AddressSpace, types: HeapTypes, listed: List[int]) -> bool:
-        """Tells whether a listed heap remembers, by its own words: cheaper than a look at all memory."""
-        everything = ((0, 1 << 8 * space.pointer_size),)
-        return find(self._image.memory_within(space, everything), types, listed).traced
+    def _find(
+        self, space: AddressSpace, memory: Memory, listed: Sequence[int], ranges: Sequence[Range] = ()
+    ) -> FoundHeaps:
+        return find(memory, self._layouts_of(space), listed, ranges)
 
     def _traces(self, space: AddressSpace, memory: Memory, paged: bool) -> Traces:
         """Returns the traces of one half of a process.
@@ -263,17 +250,26 @@ class Heaps:
         listed = functools.lru_cache(maxsize=1)(lambda: self._stds(space))
         layouts = [found.header.layout for found in listed() if found.header] if paged else []
 
-        def database() -> Iterator[BlockTrace]:
+        def database() -> Iterator[RecordedStack]:
             for found in listed():
                 opened = self._databases.open(found)
                 if opened is None:
                     continue
                 for trace in opened.traces(carve=True):
-                    said = tracestatus.of(trace.status)
-                    index, full = trace.trace_index or 0, len(trace.frames) >= opened.max_depth
-                    yield BlockTrace(DATABASE, trace.address, index, trace.frames, said, full)
+                    yield recorded(trace, opened.max_depth)
 
-        return Traces(memory, known.heaplog.types, (layouts or known.std)[0].types[_ENTRY], database)
+        log = self._log_layout(space, known)
+        return Traces(memory, log, (layouts or known.std)[0].entry, database)
+
+    def _log_layout(self, space: AddressSpace, known: Layouts) -> HeapLogLayout:
+        """Returns the layout of the process's log; where none is found, the one of the most builds.
+
+        A single record does not tell: behind a short one of another layout the next one may follow.
+        """
+        if len(known.heaplogs) == 1:
+            return known.heaplogs[0]
+        found = (database.log for database in self._databases.find(space))
+        return next((log for log in found if log is not None), known.heaplogs[-1])
 
     def _stds(self, space: AddressSpace) -> List[Database]:
         return [found for found in self._databases.find(space) if found.kind == STD]

@@ -10,8 +10,8 @@ from ..memory.image import Image
 from ..names.usermodules import UserModules, vad_at
 from ..process.spaces import AddressSpace
 from ..process.vads import regions
+from ..tracedb.decode.recorded import RecordedStack
 from .decode.block import UNKNOWN_SIZE, Block, Group
-from .decode.trace import BlockTrace
 from .decode.umdh import Allocation, UmdhHeap, UmdhLog, UmdhModule
 
 
@@ -55,9 +55,9 @@ def log_of(groups: Iterable[Group], modules: Sequence[UmdhModule]) -> Tuple[Umdh
     return UmdhLog(tuple(modules), logs, traces), left_out
 
 
-def _number(trace: BlockTrace, block: Block) -> int:
+def _number(trace: RecordedStack, block: Block) -> int:
     """Returns the ID of a trace: where it is, else its index, else the block's own address."""
-    return trace.address or trace.std_index or block.user
+    return trace.address or trace.trace_index or block.user
 
 
 def _address(allocation: Allocation) -> int:

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import json
 import pathlib
-import shutil
 from typing import Dict, List, Tuple
 
 import jsonschema
@@ -16,15 +15,14 @@ from volatility3 import schemas
 from tests.forge import context, heap_layouts, isf, kernels
 from tests.forge.heaps import NtHeap
 from tests.forge.kernel import Kernel
-from tests.support import heapforms, heaptypes
+from tests.support import heapforms, heaptypes, newbuild
 from winstacks.heaps import lister
 from winstacks.heaps.decode.block import Block
-from winstacks.heaps.decode.blocks import HeapWalker
+from winstacks.heaps.decode.blockstack import Traces
 from winstacks.heaps.decode.contents import find
-from winstacks.heaps.decode.nt import read_heap
-from winstacks.heaps.decode.trace import Traces
-from winstacks.heaps.decode.types import NtTypes, generation, nt_types
-from winstacks.memory import tables
+from winstacks.heaps.decode.layout import FrontEnd, HeapLayout, generation, nt_layouts
+from winstacks.heaps.decode.ntblocks import heap_blocks
+from winstacks.heaps.decode.ntheap import read_heap
 from winstacks.memory.decode.machine import Machine
 from winstacks.memory.decode.memory import Memory
 from winstacks.memory.decode.ranges import Extents
@@ -47,12 +45,12 @@ PUBLIC: List[Tuple[str, str, str]] = [
     ("heap-6.2-x64", _NTDLL, "E1871A04CD5CECCF719D9442628056C8"),
     ("heap-6.2-x86", _WNTDLL, "6B2BD108307BDD8EC619AEA4FB75E833"),
     ("heap-5.1-x86", "ntkrnlpa.pdb", "30B5FB31AE7E4ACAABA750AA241FF331"),
-    ("heap-page-x64", _NTDLL, "6192BFDB9F04442995FFCB0BE95172E1"),
-    ("heap-page-x64", _NTDLL, "E1871A04CD5CECCF719D9442628056C8"),
-    ("heap-page-x86", _WNTDLL, "6B2BD108307BDD8EC619AEA4FB75E833"),
-    ("heap-segment-x64", _KERNEL, "06F33B5BE23EF96AC9D93825124DAA16"),
-    ("heap-segment-x64", _KERNEL, "5278AFF86C341677D7D7835C85B7B844"),
-    ("heap-segment-x86", _WNTDLL, "6B2BD108307BDD8EC619AEA4FB75E833"),
+    ("heap-page-6.1-x64", _NTDLL, "6192BFDB9F04442995FFCB0BE95172E1"),
+    ("heap-page-6.1-x64", _NTDLL, "E1871A04CD5CECCF719D9442628056C8"),
+    ("heap-page-6.1-x86", _WNTDLL, "6B2BD108307BDD8EC619AEA4FB75E833"),
+    ("heap-segment-10.0.17763-x64", _KERNEL, "06F33B5BE23EF96AC9D93825124DAA16"),
+    ("heap-segment-10.0.17763-x64", _KERNEL, "5278AFF86C341677D7D7835C85B7B844"),
+    ("heap-segment-10.0.17763-x86", _WNTDLL, "6B2BD108307BDD8EC619AEA4FB75E833"),
 ]
 
 
@@ -103,7 +101,7 @@ def test_layout_that_is_tried_first(kernel: str, wow64: bool, name: str, tmp_pat
     spaces = AddressSpaces.list_spaces(opened.image, [1000])
     found = next(each for each in spaces if each.wow64 == wow64)
     arch = found.arch
-    types = lister.load_types(opened.image, found.machine)
+    types = lister.load_layouts(opened.image, found.machine)
     assert places(types.nt[0], name) == places(heaptypes.heap(name), name)
     ours = types.nt[0 if wow64 else 1 :]
     names = [f"{each}-{arch}" for each in heaptypes.GENERATIONS[arch]]
@@ -111,15 +109,15 @@ def test_layout_that_is_tried_first(kernel: str, wow64: bool, name: str, tmp_pat
         places(heaptypes.heap(name), name) for name in names
     ]
     assert len(ours) == len(names)
-    assert types.segment is not None
+    assert len(types.segment) == 1
     peb = opened.image.process_types(found.machine)["_PEB"]
     members = [peb.offset(member) for member in ("ProcessHeap", "NumberOfHeaps", "ProcessHeaps")]
     assert members == ([0x30, 0xE8, 0xF0] if arch == "x64" else [0x18, 0x88, 0x90])
 
 
-def places(types: NtTypes, name: str) -> Dict[str, object]:
+def places(types: HeapLayout, name: str) -> Dict[str, object]:
     """What is bound of a generation, and where all members lie that our table of it has."""
-    bound = {key: value for key, value in vars(types).items() if isinstance(value, (int, Field))}
+    bound = {key: value for key, value in vars(types).items() if isinstance(value, (int, Field, FrontEnd))}
     offsets = {
         (structure, member): types.types[structure].offset(member)
         for structure, described in isf.load(heaptypes.TABLES / f"heap-{name}.json").types.items()
@@ -132,15 +130,8 @@ SHIFT = 0x40
 
 
 def test_a_new_build_is_a_new_table(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Members that lie elsewhere in a Windows that is not out yet: nothing but the table knows of it."""
-    folder = tmp_path / "symbols"
-    shutil.copytree(heaptypes.TABLES, folder)
-    table = json.loads((folder / "heap-6.2-x64.json").read_text())
-    for member, described in table["user_types"]["_HEAP"]["fields"].items():
-        described["offset"] += SHIFT * (member not in table["user_types"]["_HEAP_SEGMENT"]["fields"])
-    (folder / "heap-6.9-x64.json").write_text(json.dumps(table))
-    monkeypatch.setattr(tables, "_BESIDE", [folder])
-    assert tables.generations("heap", "x64")[0] == "6.9"
+    """Members that lie elsewhere in a Windows that is not out yet: nothing but the text knows of it."""
+    newbuild.add(tmp_path, monkeypatch, "heap", "UCRSegmentList", _HEAP=SHIFT)
 
     old = heap_layouts.LAYOUTS["6.2-x64"]
     moved = ("signature", "flags", "encode_mask", "encoding", "interceptor", "virtual", "segments", "creator")
@@ -151,17 +142,17 @@ def test_a_new_build_is_a_new_table(tmp_path: pathlib.Path, monkeypatch: pytest.
     user = made.extended(100, record)
     known = kernels.load("win10-x64")
     opened = context.open_image(Kernel(known.table, **known.options()).image(), tmp_path)
-    types = lister.load_types(opened.image, Machine.AMD64)
+    types = lister.load_layouts(opened.image, Machine.AMD64)
     memory = Memory.over(Extents([*made.regions(), *records.runs()]), 8)
     found = find(memory, types, [0x50000])
     assert [(heap.address, heap.creator, heap.damaged) for heap in found.nt] == [(0x50000, 9, False)]
     traces = Traces(memory, heaptypes.LOG["x64"], heaptypes.ENTRY["x64"])
-    blocks = list(HeapWalker(memory, traces, types.page).blocks(found.nt[0]))
+    blocks = list(heap_blocks(memory, found.nt[0], traces, types.page))
     assert [(each.user, each.size, each.trace) for each in blocks if isinstance(each, Block)] == [
         (user, 100, records.trace(record))
     ]
     # Without the table there is no heap to be told.
-    assert not find(memory, heaptypes.heap_types("x64"), [0x50000]).nt
+    assert not find(memory, heaptypes.layouts("x64"), [0x50000]).nt
 
 
 @pytest.mark.parametrize("member", ["VirtualAllocdBlocks", "SegmentList"])
@@ -171,14 +162,14 @@ def test_a_newer_table_takes_no_older_heap(name: str, member: str) -> None:
     data = json.loads((heaptypes.TABLES / f"heap-{name}.json").read_text())
     data["user_types"]["_HEAP"]["fields"][member]["offset"] += SHIFT
     size = heaptypes.pointer_size(name)
-    newer, own = NtTypes(heaptypes.structures(isf.Isf(data)), size), heaptypes.heap(name)
+    newer, own = HeapLayout(heaptypes.structures(isf.Isf(data)), size), heaptypes.heap(name)
     made = NtHeap(0x50000, heap_layouts.LAYOUTS[name], creator=9)
     memory = Memory.over(Extents(made.regions()), size)
     for order in ([newer, own], [own, newer]):
         heap = read_heap(memory, 0x50000, order)
-        assert heap is not None and heap.types is own and not heap.damaged
+        assert heap is not None and heap.layout is own and not heap.damaged
     # What no table reads whole is read with the first that the signatures confirm.
-    assert getattr(read_heap(memory, 0x50000, [newer]), "types", None) is newer
+    assert getattr(read_heap(memory, 0x50000, [newer]), "layout", None) is newer
 
 
 @pytest.mark.parametrize("name", ["6.2-x64", "6.0-x64", "5.2-x64", "6.2-x86", "6.0-x86", "5.1-x86"])
@@ -206,5 +197,5 @@ def test_a_kernel_that_lacks_a_member_leaves_the_heaps_to_our_tables() -> None:
     data = json.loads((heaptypes.TABLES / "heap-6.2-x64.json").read_text())
     del data["user_types"]["_HEAP"]["fields"]["VirtualAllocdBlocks"]
     ours = [heaptypes.ours("heap-6.2-x64")]
-    (types,) = nt_types(heaptypes.structures(isf.Isf(data)), ours, 8)
+    (types,) = nt_layouts(heaptypes.structures(isf.Isf(data)), ours, 8)
     assert types.types is ours[0]

@@ -6,20 +6,13 @@ from __future__ import annotations
 
 from typing import Dict, List, NamedTuple, Optional, Set, Tuple
 
+from ...columns.words import INLINE
 from ...memory.decode.status import Status, Word, status, text
-from .trace import INLINE, BlockTrace
-
-BLOCK = "block"
-LFH = "lfh"
-VIRTUAL = "virtual"
-LIGHT = "lightpage"
-PAGE = "page"
-LARGE = "large"
-SEGMENT = "segment"
-CONTAINER = "lfh container"
+from ...tracedb.decode.recorded import RecordedStack
 
 UNKNOWN_SIZE = -1
 DAMAGED = status(Word.DAMAGED)
+UNREADABLE = status(Word.UNREADABLE)
 OF_THE_FREE = status(Word.STACK_OF_THE_FREE)
 UNPROVEN = status(Word.STACK_OF_ALLOCATION_OR_FREE)
 _TOO_MUCH = 1 << 47  # bytes: more than a process has addresses
@@ -33,8 +26,7 @@ class Block(NamedTuple):
         user: address of the caller's bytes
         size: bytes that the caller asked for, UNKNOWN_SIZE when nothing tells
         overhead: bytes of the heap that it takes beyond these
-        form: `block`, `lfh`, `virtual`, `lightpage`; of other heaps `page`, `large` or `segment`;
-            `lfh container`: the low-fragmentation heap keeps `lfh` blocks in it, no caller allocated it
+        form: a word of `words.BLOCK_KINDS`; no caller allocated an `lfh container`
         freed: it is no longer the caller's
         trace: the trace that it names, None when it names none; of a freed block see `status`
         std_index: of a second trace, in the stack trace database, that it names; 0 for none
@@ -50,7 +42,7 @@ class Block(NamedTuple):
     overhead: int
     form: str
     freed: bool
-    trace: Optional[BlockTrace]
+    trace: Optional[RecordedStack]
     std_index: int
     status: Status
 
@@ -76,7 +68,7 @@ class Group(NamedTuple):
         blocks: the blocks, sorted by address; empty if they were not asked for
     """
 
-    trace: Optional[BlockTrace]
+    trace: Optional[RecordedStack]
     freed: bool
     status: Status
     allocations: int
@@ -164,13 +156,13 @@ class _Sum:
         )
 
 
-def _identity(trace: Optional[BlockTrace]) -> Tuple[object, ...]:
+def _identity(trace: Optional[RecordedStack]) -> Tuple[object, ...]:
     """Returns what makes a trace the same one: a trace in a block itself has no place of its own."""
     if trace is None:
         return ()
     if trace.kind == INLINE and trace.frames:
         return trace.kind, trace.frames
-    return trace.kind, trace.address, trace.std_index
+    return trace.kind, trace.address, trace.trace_index
 
 
 def _order(group: Group) -> Tuple[int, int, int, str]:

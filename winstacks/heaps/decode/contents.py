@@ -11,41 +11,26 @@ from __future__ import annotations
 import collections
 from typing import Collection, Dict, Iterator, List, NamedTuple, Optional, Sequence, Set, Tuple
 
+from ...columns.words import CONTAINER, HEAP, HEAP_SEGMENT, PAGE, PAGE_HEAP, SEGMENT, SEGMENT_HEAP
 from ...memory.decode.memory import Memory, Range
 from ...memory.decode.pagetable import PAGE_SIZE
 from ...memory.decode.status import NOTHING, Said, Status, Word, status
-from .block import CONTAINER, PAGE, SEGMENT, UNKNOWN_SIZE, UNPROVEN, Block, Group, Groups, sized
-from .blocks import HeapWalker
-from .entry import Lost
-from .nt import Heap, disjoint, logs_no_block, lost_heap, names_heap, read_heap
-from .page import PageHeapTypes, Root, Unread, nodes, other_roots, read_root
+from ...tracedb.decode.recorded import RecordedStack
+from .block import UNKNOWN_SIZE, UNPROVEN, Block, Group, Groups, sized
+from .blockstack import Traces
+from .layout import HeapLayouts, PageHeapLayout, SegmentHeapLayout
+from .ntblocks import Lost, heap_blocks
+from .ntheap import Heap, disjoint, logs_no_block, lost_heap, names_heap, read_heap
+from .pageheap import Root, Unread, nodes, other_roots, read_root
 from .segmentheap import (
     NOT_READ,
     SegmentHeap,
-    SegmentHeapTypes,
     large_blocks,
     named_records,
     read_segment_heap,
 )
-from .trace import BlockTrace, Traces
-from .types import NtTypes
 
 _MAX_ROOTS = 0x1000
-
-
-class HeapTypes:
-    """The structures of the heaps of a bitness.
-
-    Attributes:
-        nt: of several generations, of which that one applies that a heap's signatures confirm
-        page: of page heap
-        segment: of segment heaps, None where the kernel's symbols have them differently
-    """
-
-    def __init__(
-        self, nt: Sequence[NtTypes], page: PageHeapTypes, segment: Optional[SegmentHeapTypes]
-    ) -> None:
-        self.nt, self.page, self.segment = nt, page, segment
 
 
 class FoundHeaps(NamedTuple):
@@ -71,66 +56,67 @@ class FoundHeaps(NamedTuple):
         return bool(self.unread) or any(heap.damaged for heap in self.nt)
 
 
-def find(memory: Memory, types: HeapTypes, listed: Sequence[int], ranges: Sequence[Range] = ()) -> FoundHeaps:
+def find(
+    memory: Memory, layouts: HeapLayouts, listed: Sequence[int], ranges: Sequence[Range] = ()
+) -> FoundHeaps:
     """Finds the heaps of a process.
 
     Args:
         memory: the process's
-        types: of its bitness
+        layouts: of its bitness
         listed: addresses of heaps as the PEB has them
         ranges: (start, end) of private memory, at whose beginning further heaps and segments may lie
     """
-    named = _segments(memory, types, ranges)
+    named = _segments(memory, layouts, ranges)
     addresses = list(dict.fromkeys([*listed, *(start for start, _ in ranges)]))
     nt: List[Heap] = []
     segment: List[SegmentHeap] = []
     for address in addresses:
-        heap = read_heap(memory, address, types.nt, named.get(address, ()))
-        other = read_segment_heap(memory, address, types.segment) if types.segment and not heap else None
+        heap = read_heap(memory, address, layouts.nt, list(named.get(address, ())))
+        other = None if heap else _segment_heap(memory, address, layouts.segment)
         if heap is not None:
             nt.append(heap)
         elif other is not None:
             segment.append(other)
-    page = list(_roots(memory, types.page, addresses))
+    page = list(_roots(memory, layouts.page, addresses))
     known = {heap.address for heap in nt} | {heap.address for heap in segment}
     known |= {root.address - PAGE_SIZE for root in page}
-    nt += _lost(memory, types, {each: named[each] for each in named if each not in known}, ranges)
+    ends = dict(ranges)
+    for address, segments in named.items():
+        layout = layouts.nt[min(segments.values())]
+        if address not in known and memory.member(address, layout.signature) is None:
+            # Its segments name it, and its own beginning is not present.
+            nt.append(lost_heap(memory, address, ends.get(address, address), layout, list(segments)))
     known |= {heap.address for heap in nt}
     unread = tuple(address for address in dict.fromkeys(listed) if address not in known)
     return FoundHeaps(tuple(disjoint(nt)), tuple(segment), tuple(page), unread)
 
 
-def _segments(memory: Memory, types: HeapTypes, ranges: Sequence[Range]) -> Dict[int, List[int]]:
-    """Returns the segments at the beginning of memory ranges, by the heap that they name."""
-    found: Dict[int, List[int]] = {}
+def _segments(memory: Memory, layouts: HeapLayouts, ranges: Sequence[Range]) -> Dict[int, Dict[int, int]]:
+    """Returns the segments at the beginning of memory ranges by the heap that they name.
+
+    Each has the number of the first layout that reads it so.
+    """
+    found: Dict[int, Dict[int, int]] = {}
     for start, _ in ranges:
-        for each in types.nt:
-            heap = memory.member(start, each.segment_heap)
-            if heap and names_heap(memory, start, heap, each):
-                found.setdefault(heap, []).append(start)
+        for number, layout in enumerate(layouts.nt):
+            heap = memory.member(start, layout.segment_heap)
+            if heap and names_heap(memory, start, heap, layout):
+                found.setdefault(heap, {})[start] = number
                 break
     return found
 
 
-def _lost(
-    memory: Memory,
-    types: HeapTypes,
-    named: Dict[int, List[int]],
-    ranges: Sequence[Range],
-) -> Iterator[Heap]:
-    """Yields the heaps that segments name but whose own beginning is not present."""
-    ends = dict(ranges)
-    for address, segments in named.items():
-        confirmed = next(
-            each
-            for each in types.nt
-            if any(names_heap(memory, segment, address, each) for segment in segments)
-        )
-        if memory.member(address, confirmed.signature) is None:
-            yield lost_heap(memory, address, ends.get(address, address), confirmed, segments)
+def _segment_heap(
+    memory: Memory, address: int, layouts: Sequence[SegmentHeapLayout]
+) -> Optional[SegmentHeap]:
+    """Returns the segment heap at an address, read with the first structures that show no damage; else with
+    the first that its signature confirms."""
+    read = [heap for heap in (read_segment_heap(memory, address, each) for each in layouts) if heap]
+    return next((heap for heap in read if not heap.damaged), read[0] if read else None)
 
 
-def _roots(memory: Memory, types: PageHeapTypes, handles: Sequence[int]) -> Iterator[Root]:
+def _roots(memory: Memory, layouts: Sequence[PageHeapLayout], handles: Sequence[int]) -> Iterator[Root]:
     """Yields the page heaps behind handles, and those that these lead to."""
     waiting = collections.deque(handle + PAGE_SIZE for handle in handles)
     seen: Set[int] = set()
@@ -141,21 +127,16 @@ def _roots(memory: Memory, types: PageHeapTypes, handles: Sequence[int]) -> Iter
         if address in seen:
             continue
         seen.add(address)
-        root = read_root(memory, address, types)
+        read = (read_root(memory, address, each) for each in layouts)
+        root = next((each for each in read if each is not None), None)
         if root is not None:
             found += 1
             yield root
             # The list is the same from each of its members, so that it is walked once.
             if address not in listed:
-                others = other_roots(memory, root, types)
+                others = other_roots(memory, root)
                 listed.update(others)
                 waiting += others
-
-
-HEAP = "heap"
-HEAP_SEGMENT = "heap segment"
-SEGMENT_HEAP = "segment heap"
-PAGE_HEAP = "page heap"
 
 
 class HeapOwner(NamedTuple):
@@ -177,7 +158,7 @@ class HeapOwner(NamedTuple):
     heap: int
     address: int
     size: int
-    trace: Optional[BlockTrace]
+    trace: Optional[RecordedStack]
     status: Status
 
     @property
@@ -199,7 +180,7 @@ class Contents(NamedTuple):
 def read_contents(
     memory: Memory,
     found: FoundHeaps,
-    types: HeapTypes,
+    layouts: HeapLayouts,
     traces: Traces,
     listed: Optional[Collection[int]],
     keep: bool = False,
@@ -209,12 +190,14 @@ def read_contents(
     Args:
         memory: the process's
         found: its heaps
-        types: their structures
+        layouts: their structures
         traces: what the traces are read with
         listed: the heaps that the PEB lists, None when that is not known
         keep: whether to keep the blocks of the groups
     """
-    reading = _Reading(memory, types, HeapWalker(memory, traces, types.page), traces, listed, keep)
+    # Light page heap has the layout of the full page heaps beside it.
+    page = list(dict.fromkeys(root.layout for root in found.page)) or layouts.page
+    reading = _Reading(memory, page, traces, listed, keep)
     for heap in found.nt:
         reading.nt_heap(heap)
     for segment_heap in found.segment:
@@ -230,15 +213,13 @@ class _Reading:
     def __init__(
         self,
         memory: Memory,
-        types: HeapTypes,
-        walker: HeapWalker,
+        page: Sequence[PageHeapLayout],
         traces: Traces,
         listed: Optional[Collection[int]],
         keep: bool,
     ) -> None:
         self._memory = memory
-        self._types = types
-        self._walker = walker
+        self._page = page
         self._traces = traces
         self._listed = listed
         self._nodes: Set[int] = set()
@@ -251,7 +232,7 @@ class _Reading:
         lost, gone = 0, False
         damaged = heap.damaged or any(segment.damaged for segment in heap.segments[:1])
         containers: List[HeapOwner] = []
-        for item in self._walker.blocks(heap):
+        for item in heap_blocks(self._memory, heap, self._traces, self._page):
             if isinstance(item, Block):
                 if item.form == CONTAINER:
                     containers.append(_container(item))
@@ -285,12 +266,9 @@ class _Reading:
 
     def segment_heap(self, heap: SegmentHeap) -> None:
         """Reads a segment heap as far as its structures are known."""
-        types = self._types.segment
-        if types is None:
-            return
-        for block in large_blocks(self._memory, heap, types, self._traces):
+        for block in large_blocks(self._memory, heap, self._traces):
             self.groups.add(block)
-        for trace in named_records(self._memory, heap, types, self._traces):
+        for trace in named_records(self._memory, heap, self._traces):
             self.groups.add(Block(heap.address, 0, UNKNOWN_SIZE, 0, SEGMENT, False, trace, 0, NOT_READ))
         size = sum(end - start for start, end in heap.segments)
         said = status(_words(heap.damaged, self._unlisted(heap.address)), NOT_READ)
@@ -301,7 +279,7 @@ class _Reading:
         handle = root.address - PAGE_SIZE
         busy = freed = 0
         gone = not root.whole
-        for node in nodes(self._memory, root, self._types.page, self._nodes):
+        for node in nodes(self._memory, root, self._nodes):
             if isinstance(node, Unread):
                 gone = True
                 continue

@@ -13,39 +13,13 @@ from __future__ import annotations
 from typing import Iterable, Optional
 
 from ...memory.decode.memory import Memory
-from ...memory.decode.structure import Structures
+from .layout import HeapLayout
 
 SIGNATURE = 0xF0E0D0C0
 LFH_BLOCK = 0x80  # in UnusedBytes; nothing else there: the block is free
 
 
-class LfhTypes:
-    """`_HEAP_USERDATA_HEADER` and `_HEAP_SUBSEGMENT` of the low-fragmentation heap.
-
-    Attributes:
-        signature: offset of Signature
-        header: where blocks may begin at the earliest: after the header, or after its BitmapData
-        bitmap: whether the header ends in a bitmap of busy blocks (8 and later), and the first block lies
-            some way behind it
-    """
-
-    def __init__(self, types: Structures, pointer_size: int) -> None:
-        user_data, subsegment = types["_HEAP_USERDATA_HEADER"], types["_HEAP_SUBSEGMENT"]
-        entry = types["_HEAP_ENTRY"]
-        bitmap = user_data.find("BitmapData")
-        self.pointer_size = pointer_size
-        self.unit = entry.size
-        self.unused = entry.field("UnusedBytes")
-        self.signature = user_data.offset("Signature")
-        self.subsegment = user_data.field("SubSegment")
-        self.header = user_data.size if bitmap is None else bitmap.offset
-        self.bitmap = bitmap is not None
-        self.user_blocks = subsegment.field("UserBlocks")
-        self.block_size = subsegment.field("BlockSize")
-        self.block_count = subsegment.field("BlockCount")
-
-
-def read_user_blocks(memory: Memory, address: int, end: int, types: LfhTypes) -> Optional[range]:
+def read_user_blocks(memory: Memory, address: int, end: int, layout: HeapLayout) -> Optional[range]:
     """Reads what the low-fragmentation heap put into a block of the heap, or returns None if it did not.
 
     Args:
@@ -53,52 +27,55 @@ def read_user_blocks(memory: Memory, address: int, end: int, types: LfhTypes) ->
         address: of the block's contents, a _HEAP_USERDATA_HEADER perhaps: the subsegment that it names must
             point back
         end: of the block
-        types: the structures of the heap's generation
+        layout: of the heap's generation; 5.x has no such front end
 
     Returns:
         The addresses of the blocks' _HEAP_ENTRY structures, one block's size apart.
     """
-    if memory.number(address + types.signature, 4) != SIGNATURE:
+    front, unit = layout.front, layout.unit
+    if front is None or memory.number(address + front.signature, 4) != SIGNATURE:
         return None
-    subsegment = memory.member(address, types.subsegment)
-    if not subsegment or memory.member(subsegment, types.user_blocks) != address:
+    subsegment = memory.member(address, front.subsegment)
+    if not subsegment or memory.member(subsegment, front.user_blocks) != address:
         return None
-    units = memory.member(subsegment, types.block_size)
-    count = memory.member(subsegment, types.block_count)
+    units = memory.member(subsegment, front.block_size)
+    count = memory.member(subsegment, front.block_count)
     if not units or not count:
         return None
-    unit = types.unit
     stride = units * unit
-    start = address + types.header
-    if not types.bitmap:
+    start = address + front.header
+    if not front.bitmap:
         return _headers(start, stride, count) if start + count * stride <= end else None
-    bitmap = -(-count // (8 * types.pointer_size)) * types.pointer_size
-    first = address - (-(types.header + bitmap) // unit) * unit
+    bitmap = -(-count // (8 * layout.pointer_size)) * layout.pointer_size
+    first = address - (-(front.header + bitmap) // unit) * unit
     latest = min(end - count * stride, first + stride)
-    return _aligned(memory, range(first, latest + 1, unit), stride, count, types)
+    return _aligned(memory, range(first, latest + 1, unit), stride, count, layout)
 
 
-def hides_blocks(memory: Memory, address: int, types: LfhTypes) -> bool:
+def hides_blocks(memory: Memory, address: int, layout: HeapLayout) -> bool:
     """Tells whether a block that is the heap's own may hold blocks of the low-fragmentation heap that cannot
     be told, since what describes them is not present.
 
     Args:
         memory: the process's
         address: of the block's contents
-        types: the structures of the heap's generation
+        layout: of the heap's generation
     """
-    signature = memory.number(address + types.signature, 4)
+    front = layout.front
+    if front is None:
+        return False
+    signature = memory.number(address + front.signature, 4)
     if signature is None:
         return True
     if signature != SIGNATURE:
         return False
-    subsegment = memory.member(address, types.subsegment)
-    needed = (types.user_blocks, types.block_size, types.block_count)
+    subsegment = memory.member(address, front.subsegment)
+    needed = (front.user_blocks, front.block_size, front.block_count)
     return subsegment is None or any(memory.member(subsegment, each) is None for each in needed)
 
 
 def _aligned(
-    memory: Memory, firsts: Iterable[int], stride: int, count: int, types: LfhTypes
+    memory: Memory, firsts: Iterable[int], stride: int, count: int, layout: HeapLayout
 ) -> Optional[range]:
     """Finds where the blocks begin: the offset is stored, but XORed with a key that only ntdll has.
 
@@ -106,16 +83,16 @@ def _aligned(
     """
     for first in firsts:
         headers = _headers(first, stride, count)
-        if _marked(memory, headers, types):
+        if _marked(memory, headers, layout):
             return headers
     return None
 
 
-def _marked(memory: Memory, headers: Iterable[int], types: LfhTypes) -> bool:
+def _marked(memory: Memory, headers: Iterable[int], layout: HeapLayout) -> bool:
     """Tells whether each block that is present, and one at least, is marked as one of these."""
     present = 0
     for header in headers:
-        mark = memory.member(header, types.unused)
+        mark = memory.member(header, layout.unused_bytes)
         if mark is not None:
             if not mark & LFH_BLOCK:
                 return False

@@ -14,18 +14,19 @@ from tests.forge import segmentheaps
 from tests.support import heaptypes
 from tests.support.heapforms import Records
 from winstacks.heaps.decode.block import Block
+from winstacks.heaps.decode.blockstack import Traces
 from winstacks.heaps.decode.segmentheap import SegmentHeap, large_blocks, named_records, read_segment_heap
-from winstacks.heaps.decode.trace import BlockTrace, Traces
 from winstacks.memory.decode.memory import Memory
 from winstacks.memory.decode.ranges import Extents
 from winstacks.memory.decode.status import text
+from winstacks.tracedb.decode.recorded import RecordedStack
 
 BASE = 0x700000
 ARCHES = ["x64", "x86"]
 Runs = List[Tuple[int, bytes]]
 
 
-def read(arch: str, runs: Runs) -> Tuple[SegmentHeap, List[Block], List[BlockTrace]]:
+def read(arch: str, runs: Runs) -> Tuple[SegmentHeap, List[Block], List[RecordedStack]]:
     memory = Memory.over(Extents(runs), heaptypes.pointer_size(arch))
     layout = heaptypes.segment_heap(arch)
     heap = read_segment_heap(memory, BASE, layout)
@@ -33,8 +34,8 @@ def read(arch: str, runs: Runs) -> Tuple[SegmentHeap, List[Block], List[BlockTra
     traces = Traces(memory, heaptypes.LOG[arch], heaptypes.ENTRY[arch])
     return (
         heap,
-        list(large_blocks(memory, heap, layout, traces)),
-        list(named_records(memory, heap, layout, traces)),
+        list(large_blocks(memory, heap, traces)),
+        list(named_records(memory, heap, traces)),
     )
 
 

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from winstacks.heaps.decode import umdh
 from winstacks.heaps.decode.block import DAMAGED, Group
-from winstacks.heaps.decode.trace import BlockTrace
 from winstacks.heaps.decode.umdh import Allocation, UmdhHeap, UmdhLog, UmdhModule
 from winstacks.memory.decode.status import NOTHING, Status
+from winstacks.tracedb.decode.recorded import RecordedStack
 
 MODULES = (
     UmdhModule(0x7FF612340000, 0x2D000, "C:\\Program Files\\app.exe"),
@@ -210,7 +210,7 @@ def group(
     freed: bool = False,
     frames: Tuple[Optional[int], ...] = STACK,
 ) -> Group:
-    trace = BlockTrace("log", 0x5000, 0, frames)
+    trace = RecordedStack("log", 0x5000, 0, frames)
     return Group(trace, freed, said, count, size, unsized, (0x1A0000,), ())
 
 

@@ -15,10 +15,10 @@ from __future__ import annotations
 
 from typing import Dict, Iterator, List, NamedTuple, Optional, Set, Tuple, Union
 
-from ...memory.decode.links import walk
+from ...memory.decode.links import neighbour, walk
 from ...memory.decode.memory import Memory
 from ...memory.decode.pagetable import PAGE_SIZE
-from ...memory.decode.structure import Structures
+from .layout import PageHeapLayout
 
 ROOT_SIGNATURE = 0xFFEEDDCC
 
@@ -33,38 +33,6 @@ _STAMPS: Dict[int, Tuple[int, bool, bool]] = {
 }
 
 
-class PageHeapTypes:
-    """The structures of page heap of a bitness, with what is read of them often.
-
-    Raises:
-        MissingMemberError: when the table lacks one of them
-    """
-
-    def __init__(self, types: Structures) -> None:
-        root, links = types["_DPH_HEAP_ROOT"], types["_RTL_BALANCED_LINKS"]
-        self.signature = root.field("Signature")
-        self.tree = root.offset("BusyNodesTable") + types["_RTL_AVL_TABLE"].offset("BalancedRoot")
-        self.busy = root.field("nBusyAllocations")
-        self.freed = root.offset("pFreeAllocationListHead")
-        self.freed_count = root.field("nFreeAllocations")
-        self.next_heap = root.offset("NextHeap")
-        self.normal_heap = root.field("NormalHeap")
-        self.creator = root.field("CreateStackTrace")
-        self.parent, self.left = links.field("Parent"), links.field("LeftChild")
-        self.right = links.field("RightChild")
-        node = types["_DPH_HEAP_BLOCK"]
-        self.node_links = node.offset("TableLinks")
-        self.node_next = node.field("pNextAlloc")
-        self.node_user = node.field("pUserAllocation")
-        self.node_size = node.field("nUserRequestedSize")
-        self.node_actual = node.field("nVirtualBlockSize")
-        self.node_trace = node.field("StackTrace")
-        information = types["_DPH_BLOCK_INFORMATION"]
-        self.information_size = information.size
-        self.start_stamp = information.field("StartStamp")
-        self.information = information.reader("Heap", "RequestedSize", "ActualSize", "StackTrace", "EndStamp")
-
-
 class Root(NamedTuple):
     """A page heap.
 
@@ -73,6 +41,7 @@ class Root(NamedTuple):
         normal_heap: the NT heap or segment heap behind it, where light blocks go
         creator: address of the database entry of who made it, 0 for none, None when it is not present
         busy, freed: how many nodes it claims to have of either kind, None when that is not present
+        layout: the structures that it has
     """
 
     address: int
@@ -80,6 +49,7 @@ class Root(NamedTuple):
     creator: Optional[int]
     busy: Optional[int]
     freed: Optional[int]
+    layout: PageHeapLayout
 
     @property
     def whole(self) -> bool:
@@ -140,110 +110,111 @@ class Information(NamedTuple):
     freed: bool
 
 
-def read_root(memory: Memory, address: int, types: PageHeapTypes) -> Optional[Root]:
+def read_root(memory: Memory, address: int, layout: PageHeapLayout) -> Optional[Root]:
     """Reads the root at an address, or returns None when there is none."""
-    if memory.member(address, types.signature) != ROOT_SIGNATURE:
+    if memory.member(address, layout.signature) != ROOT_SIGNATURE:
         return None
-    normal_heap = memory.member(address, types.normal_heap)
-    if not normal_heap or normal_heap % PAGE_SIZE or not _proves_itself(memory, address, types):
+    normal_heap = memory.member(address, layout.normal_heap)
+    if not normal_heap or normal_heap % PAGE_SIZE or not _proves_itself(memory, address, layout):
         return None
     return Root(
         address,
         normal_heap,
-        memory.member(address, types.creator),
-        memory.member(address, types.busy),
-        memory.member(address, types.freed_count),
+        memory.member(address, layout.creator),
+        memory.member(address, layout.busy),
+        memory.member(address, layout.freed_count),
+        layout,
     )
 
 
-def other_roots(memory: Memory, root: Root, types: PageHeapTypes) -> List[int]:
+def other_roots(memory: Memory, root: Root) -> List[int]:
     """Returns what NextHeap leads to: addresses that may be roots, or the list's head."""
-    nodes_on_list = walk(root.address + types.next_heap, memory.links).nodes
-    return [node - types.next_heap for node in nodes_on_list]
+    link = root.layout.next_heap
+    return [node - link for node in walk(root.address + link, memory.links).nodes]
 
 
-def nodes(memory: Memory, root: Root, types: PageHeapTypes, seen: Set[int]) -> Iterator[Union[Node, Unread]]:
+def nodes(memory: Memory, root: Root, seen: Set[int]) -> Iterator[Union[Node, Unread]]:
     """Yields a page heap's blocks: the busy ones of its tree, then the freed ones of its list.
 
     Args:
         memory: the process's
         root: of the page heap
-        types: its structures
         seen: addresses of nodes that are another page heap's already; those of this one are added
 
     Yields:
         The nodes, and where some cannot be read.
     """
-    yield from _tree(memory, root.address + types.tree, types, seen)
-    yield from _list(memory, root.address + types.freed, types, seen)
+    layout = root.layout
+    yield from _tree(memory, root.address + layout.tree, layout, seen)
+    yield from _list(memory, root.address + layout.freed, layout, seen)
 
 
-def _proves_itself(memory: Memory, address: int, types: PageHeapTypes) -> bool:
+def _proves_itself(memory: Memory, address: int, layout: PageHeapLayout) -> bool:
     """Tells whether a root of this bitness is there: its tree's anchor is its own parent, or what follows it
     on the list of page heaps leads back."""
-    anchor, link = address + types.tree, address + types.next_heap
-    following = memory.pointer(link)
-    back = memory.links(following) if following else None
-    return memory.member(anchor, types.parent) == anchor or (back is not None and back[1] == link)
+    anchor, link = address + layout.tree, address + layout.next_heap
+    return memory.member(anchor, layout.parent) == anchor or neighbour(link, memory.links, 0) is not None
 
 
-def _tree(memory: Memory, anchor: int, types: PageHeapTypes, seen: Set[int]) -> Iterator[Union[Node, Unread]]:
+def _tree(
+    memory: Memory, anchor: int, layout: PageHeapLayout, seen: Set[int]
+) -> Iterator[Union[Node, Unread]]:
     """Yields the nodes of an _RTL_AVL_TABLE; the tree hangs on its BalancedRoot's right side."""
     seen.add(anchor)
-    pending = [memory.member(anchor, types.right)]
+    pending = [memory.member(anchor, layout.right)]
     if pending[0] is None:
-        yield Unread(anchor + types.right.offset)
+        yield Unread(anchor + layout.right.offset)
     while pending and len(seen) < _MAX_NODES:
         at = pending.pop()
         if not at or at in seen:
             continue
         seen.add(at)
-        node = _node(memory, at - types.node_links, types, False)
-        children = [memory.member(at, types.right), memory.member(at, types.left)]
+        node = _node(memory, at - layout.node_links, layout, False)
+        children = [memory.member(at, layout.right), memory.member(at, layout.left)]
         if node is not None:
             yield node
         if node is None or None in children:
-            yield Unread(at - types.node_links)
+            yield Unread(at - layout.node_links)
         pending += children
 
 
-def _list(memory: Memory, head: int, types: PageHeapTypes, seen: Set[int]) -> Iterator[Union[Node, Unread]]:
+def _list(memory: Memory, head: int, layout: PageHeapLayout, seen: Set[int]) -> Iterator[Union[Node, Unread]]:
     """Yields the nodes of a list that a pointer leads to, and each node to the next one."""
     place = head
     at = memory.pointer(head)
     while at and at not in seen and len(seen) < _MAX_NODES:
         seen.add(at)
         place = at
-        node = _node(memory, at, types, True)
+        node = _node(memory, at, layout, True)
         if node is None:
             yield Unread(at)
             return
         yield node
-        at = memory.member(at, types.node_next)
+        at = memory.member(at, layout.node_next)
     if at is None:
         yield Unread(place)
 
 
-def _node(memory: Memory, address: int, types: PageHeapTypes, freed: bool) -> Optional[Node]:
-    user = memory.member(address, types.node_user)
-    requested = memory.member(address, types.node_size)
-    actual = memory.member(address, types.node_actual)
-    trace = memory.member(address, types.node_trace)
+def _node(memory: Memory, address: int, layout: PageHeapLayout, freed: bool) -> Optional[Node]:
+    user = memory.member(address, layout.node_user)
+    requested = memory.member(address, layout.node_size)
+    actual = memory.member(address, layout.node_actual)
+    trace = memory.member(address, layout.node_trace)
     if user is None or requested is None or actual is None or trace is None:
         return None
     return Node(address, user, requested, actual, trace, freed)
 
 
-def read_information(memory: Memory, address: int, types: PageHeapTypes) -> Optional[Information]:
+def read_information(memory: Memory, address: int, layout: PageHeapLayout) -> Optional[Information]:
     """Reads the _DPH_BLOCK_INFORMATION at an address, or returns None when its stamps are not there."""
-    start = memory.number(address + types.start_stamp.offset, types.start_stamp.size)
+    start = memory.number(address + layout.start_stamp.offset, layout.start_stamp.size)
     if start is None or start not in _STAMPS:
         return None
     end, full, freed = _STAMPS[start]
-    data = memory.read(address, types.information_size)
+    data = memory.read(address, layout.information_size)
     if data is None:
         return None
-    heap, requested, actual, trace, end_stamp = types.information(data, 0)
+    heap, requested, actual, trace, end_stamp = layout.information(data, 0)
     if end_stamp != end:
         return None
-    return Information(address + types.information_size, heap, requested, actual, trace, full, freed)
+    return Information(address + layout.information_size, heap, requested, actual, trace, full, freed)

@@ -14,11 +14,11 @@ from tests.forge import lfh
 from tests.forge.heaps import PAGE, NtHeap
 from tests.support import heaptypes
 from tests.support.heapforms import BASE, LOG, MODERN, OLD, Records, new_heap, read, traced, without
-from winstacks.heaps.decode.block import CONTAINER, UNKNOWN_SIZE
-from winstacks.heaps.decode.blocks import HeapWalker
-from winstacks.heaps.decode.entry import BUSY, INTERNAL
-from winstacks.heaps.decode.nt import read_heap
-from winstacks.heaps.decode.trace import Traces
+from winstacks.columns.words import CONTAINER
+from winstacks.heaps.decode.block import UNKNOWN_SIZE
+from winstacks.heaps.decode.blockstack import Traces
+from winstacks.heaps.decode.ntblocks import BUSY, INTERNAL, heap_blocks
+from winstacks.heaps.decode.ntheap import read_heap
 from winstacks.memory.decode.memory import Memory
 from winstacks.memory.decode.ranges import Extents
 from winstacks.memory.decode.status import NOTHING, text
@@ -297,7 +297,7 @@ def test_any_damage_is_survived(form: str, damage: List[Tuple[int, int]]) -> Non
     found = read_heap(held, BASE, [heaptypes.heap(form)])
     if found is not None:
         traces = Traces(held, heaptypes.LOG[arch], heaptypes.ENTRY[arch])
-        items = list(HeapWalker(held, traces).blocks(found))
+        items = list(heap_blocks(held, found, traces))
         assert len(items) < 4 * len(memory)
 
 

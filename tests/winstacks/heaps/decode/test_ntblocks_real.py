@@ -11,13 +11,15 @@ import pytest
 
 from tests.forge import real_sets
 from tests.support import heaptypes
-from winstacks.heaps.decode.block import VIRTUAL, Block
-from winstacks.heaps.decode.blocks import HeapWalker
-from winstacks.heaps.decode.nt import Heap, read_heap
-from winstacks.heaps.decode.trace import BlockTrace, Traces
+from winstacks.columns.words import VIRTUAL
+from winstacks.heaps.decode.block import Block
+from winstacks.heaps.decode.blockstack import Traces
+from winstacks.heaps.decode.ntblocks import heap_blocks
+from winstacks.heaps.decode.ntheap import Heap, read_heap
 from winstacks.memory.decode.memory import Memory
 from winstacks.memory.decode.ranges import Extents
 from winstacks.memory.decode.status import NOTHING
+from winstacks.tracedb.decode.recorded import RecordedStack
 
 LAYOUTS = [heaptypes.heap(name) for name in ("6.2-x64", "6.0-x64")]
 
@@ -42,8 +44,8 @@ def read_heaps(real: real_sets.RealSet) -> List[Heap]:
 def read_blocks(real: real_sets.RealSet) -> List[Block]:
     memory = memory_of(real)
     traces = Traces(memory, heaptypes.LOG["x64"], heaptypes.ENTRY["x64"])
-    walker = HeapWalker(memory, traces, heaptypes.page_heap("x64"))
-    items = [item for heap in read_heaps(real) for item in walker.blocks(heap)]
+    page = [heaptypes.page_heap("x64")]
+    items = [item for heap in read_heaps(real) for item in heap_blocks(memory, heap, traces, page)]
     assert all(isinstance(item, Block) for item in items), "a header was lost in an undamaged heap"
     return [item for item in items if isinstance(item, Block)]
 
@@ -56,7 +58,7 @@ def test_every_block_is_exact(real: real_sets.RealSet) -> None:
     found = {block.user: block for block in read_blocks(real)}
     for truth in real.truth["heap"]["blocks"]:
         full = len(truth["frames"]) == MOST_FRAMES
-        trace = BlockTrace("log", truth["trace_record"], 0, tuple(truth["frames"]), full=full)
+        trace = RecordedStack("log", truth["trace_record"], 0, tuple(truth["frames"]), full=full)
         block = found.pop(truth["user"])
         assert (block.heap, block.size, block.trace) == (truth["heap"], truth["size"], trace)
         assert (block.freed, block.status) == (False, NOTHING)

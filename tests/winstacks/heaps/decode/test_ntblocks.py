@@ -14,11 +14,11 @@ from tests.forge import lfh
 from tests.forge.heaps import PAGE, prefix
 from tests.support import heaptypes
 from tests.support.heapforms import BASE, MODERN, OLD, Records, new_heap, read, traced
-from winstacks.heaps.decode.nt import read_heap
-from winstacks.heaps.decode.trace import BlockTrace
+from winstacks.heaps.decode.ntheap import read_heap
 from winstacks.memory.decode.memory import Memory
 from winstacks.memory.decode.ranges import Extents
 from winstacks.memory.decode.status import NOTHING, Word, status, text
+from winstacks.tracedb.decode.recorded import RecordedStack
 
 
 @pytest.mark.parametrize("form", MODERN)
@@ -135,12 +135,12 @@ def test_old_blocks_name_an_index(form: str) -> None:
     assert not lost
     by_user = {block.user: block for block in blocks}
     assert [(by_user[user].size, by_user[user].trace) for user in (indexed, plain)] == [
-        (100, BlockTrace("std", 0x900000, 7, (1, 2))),
+        (100, RecordedStack("std", 0x900000, 7, (1, 2))),
         (20, None),
     ]
-    assert by_user[unknown].trace == BlockTrace("std", 0, 0x1234, (), status(Word.NO_SUCH_INDEX))
+    assert by_user[unknown].trace == RecordedStack("std", 0, 0x1234, (), status(Word.NO_SUCH_INDEX))
     assert (by_user[virtual].size, by_user[virtual].form) == (0x90000, "virtual")
-    assert [(block.user, block.trace and block.trace.std_index) for block in blocks if block.freed] == [
+    assert [(block.user, block.trace and block.trace.trace_index) for block in blocks if block.freed] == [
         (freed + heap.layout.unit, 9)
     ]
     assert (found.creator, found.segments[0].creator, found.traced) == (7, 9, True)

@@ -15,7 +15,7 @@ from ...memory.decode.links import walk
 from ...memory.decode.memory import Memory
 from ...memory.decode.pagetable import PAGE_SIZE
 from ...memory.decode.structure import Field
-from .types import NtTypes
+from .layout import HeapLayout
 
 HEAP_SIGNATURE = 0xEEFFEEFF
 SEGMENT_SIGNATURE = 0xFFEEFFEE
@@ -66,7 +66,7 @@ class Heap(NamedTuple):
 
     Attributes:
         address: of its _HEAP, which is the heap's handle
-        types: the structures that its signatures, and its lists if they are whole, confirm
+        layout: the structures that its signatures, and its lists if they are whole, confirm
         flags: HEAP.Flags
         key: what a block's header is XORed with from its member Size on; 0 when headers are plain
         interceptor: index of the routine that extends each block, 0 for none
@@ -76,7 +76,7 @@ class Heap(NamedTuple):
     """
 
     address: int
-    types: NtTypes
+    layout: HeapLayout
     flags: int
     key: int
     interceptor: int
@@ -94,7 +94,7 @@ class Heap(NamedTuple):
 
 
 def read_heap(
-    memory: Memory, address: int, generations: Iterable[NtTypes], candidates: Sequence[int] = ()
+    memory: Memory, address: int, generations: Iterable[HeapLayout], candidates: Sequence[int] = ()
 ) -> Optional[Heap]:
     """Reads the heap at an address, or returns None when there is none.
 
@@ -107,9 +107,9 @@ def read_heap(
             name this heap are added to those on its list
     """
     damaged: Optional[Heap] = None
-    for types in generations:
-        if _is_heap(memory, address, types):
-            heap = _heap(memory, address, types, candidates)
+    for layout in generations:
+        if _is_heap(memory, address, layout):
+            heap = _heap(memory, address, layout, candidates)
             if not (heap.damaged or any(segment.damaged for segment in heap.segments)):
                 return heap
             damaged = damaged or heap
@@ -123,14 +123,16 @@ def logs_no_block(memory: Memory, heap: Heap) -> bool:
     Source: listing of ntdll 2600.5512, whose RtlAllocateHeap takes the way that logs if ForceFlags has a bit
     of 69020000h. Measured on XP and 2003: NtGlobalFlag 1000h logs nothing, 1040h and 1070h log every block.
     """
-    types = heap.types
-    if types.force_flags is None or not heap.flags & CAPTURES_STACKS:
+    layout = heap.layout
+    if layout.force_flags is None or not heap.flags & CAPTURES_STACKS:
         return False
-    forced = memory.member(heap.address, types.force_flags)
+    forced = memory.member(heap.address, layout.force_flags)
     return forced is not None and not forced & _LOGS_BLOCKS
 
 
-def lost_heap(memory: Memory, address: int, end: int, types: NtTypes, candidates: Sequence[int] = ()) -> Heap:
+def lost_heap(
+    memory: Memory, address: int, end: int, layout: HeapLayout, candidates: Sequence[int] = ()
+) -> Heap:
     """Returns what can still be said of a heap whose _HEAP is not present.
 
     Its headers cannot be decoded, so its blocks are those that prove themselves otherwise.
@@ -139,14 +141,14 @@ def lost_heap(memory: Memory, address: int, end: int, types: NtTypes, candidates
         memory: the process's
         address: of the heap
         end: of the memory that it began
-        types: the structures of a heap of this bitness
+        layout: the structures of a heap of this bitness
         candidates: addresses that may be segments of it
     """
-    first = HeapSegment(address, address, 0, address + types.unit, end, 0, (), frozenset(), True)
-    named = [each for each in candidates if names_heap(memory, each, address, types)]
-    others = [read_segment(memory, each, types) for each in named if each != address]
+    first = HeapSegment(address, address, 0, address + layout.unit, end, 0, (), frozenset(), True)
+    named = [each for each in candidates if names_heap(memory, each, address, layout)]
+    others = [read_segment(memory, each, layout) for each in named if each != address]
     segments = (first, *(segment for segment in others if segment is not None))
-    return Heap(address, types, 0, 0, 0, 0, segments, (), True)
+    return Heap(address, layout, 0, 0, 0, 0, segments, (), True)
 
 
 def disjoint(heaps: Sequence[Heap]) -> List[Heap]:
@@ -172,28 +174,28 @@ def disjoint(heaps: Sequence[Heap]) -> List[Heap]:
     return result
 
 
-def names_heap(memory: Memory, segment: int, heap: int, types: NtTypes) -> bool:
+def names_heap(memory: Memory, segment: int, heap: int, layout: HeapLayout) -> bool:
     """Tells whether a segment is at an address, and whether it names a heap as its own."""
-    if memory.member(segment, types.segment_signature) != SEGMENT_SIGNATURE:
+    if memory.member(segment, layout.segment_signature) != SEGMENT_SIGNATURE:
         return False
-    return memory.member(segment, types.segment_heap) == heap
+    return memory.member(segment, layout.segment_heap) == heap
 
 
-def read_segment(memory: Memory, address: int, types: NtTypes) -> Optional[HeapSegment]:
+def read_segment(memory: Memory, address: int, layout: HeapLayout) -> Optional[HeapSegment]:
     """Reads the segment at an address, or returns None when its header is not present."""
-    base = memory.member(address, types.segment_base)
-    pages = memory.member(address, types.segment_pages)
-    first = memory.member(address, types.segment_first)
-    last = memory.member(address, types.segment_last)
+    base = memory.member(address, layout.segment_base)
+    pages = memory.member(address, layout.segment_pages)
+    first = memory.member(address, layout.segment_first)
+    last = memory.member(address, layout.segment_last)
     if base is None or pages is None or first is None or last is None:
         return None
-    links, whole = _range_links(memory, address, types)
-    descriptors = [link - types.range_link for link in links]
-    ranges = [_uncommitted(memory, each, types) for each in descriptors]
+    links, whole = _range_links(memory, address, layout)
+    descriptors = [link - layout.range_link for link in links]
+    ranges = [_uncommitted(memory, each, layout) for each in descriptors]
     end = base + pages * PAGE_SIZE
-    sane = base <= address < first <= last <= end and not first % types.unit
+    sane = base <= address < first <= last <= end and not first % layout.unit
     if not sane:
-        first = address + types.segment_size
+        first = address + layout.segment_size
         last = max(end, first) if base <= address else address
     return HeapSegment(
         address=address,
@@ -201,66 +203,66 @@ def read_segment(memory: Memory, address: int, types: NtTypes) -> Optional[HeapS
         pages=pages,
         first=first,
         last=last,
-        creator=memory.member(address, types.segment_creator) or 0,
+        creator=memory.member(address, layout.segment_creator) or 0,
         uncommitted=tuple(sorted(each for each in ranges if first <= each[0] < each[1] <= end)),
         descriptors=frozenset(descriptors),
         damaged=not (sane and whole),
     )
 
 
-def _is_heap(memory: Memory, address: int, types: NtTypes) -> bool:
-    if memory.member(address, types.signature) != HEAP_SIGNATURE:
+def _is_heap(memory: Memory, address: int, layout: HeapLayout) -> bool:
+    if memory.member(address, layout.signature) != HEAP_SIGNATURE:
         return False
-    if types.segment_links is not None:
-        return names_heap(memory, address, address, types)
-    first = memory.pointer(address + types.segments.offset)
-    return first is not None and names_heap(memory, first, address, types)
+    if layout.segment_links is not None:
+        return names_heap(memory, address, address, layout)
+    first = memory.pointer(address + layout.segments.offset)
+    return first is not None and names_heap(memory, first, address, layout)
 
 
-def _heap(memory: Memory, address: int, types: NtTypes, candidates: Sequence[int]) -> Heap:
-    addresses, complete = _segment_addresses(memory, address, types)
-    virtual = walk(address + types.virtual_blocks.offset, memory.links)
+def _heap(memory: Memory, address: int, layout: HeapLayout, candidates: Sequence[int]) -> Heap:
+    addresses, complete = _segment_addresses(memory, address, layout)
+    virtual = walk(address + layout.virtual_blocks.offset, memory.links)
     known = dict.fromkeys(addresses)
-    known.update(dict.fromkeys(each for each in candidates if names_heap(memory, each, address, types)))
-    segments = [read_segment(memory, each, types) for each in known]
+    known.update(dict.fromkeys(each for each in candidates if names_heap(memory, each, address, layout)))
+    segments = [read_segment(memory, each, layout) for each in known]
     return Heap(
         address=address,
-        types=types,
-        flags=memory.member(address, types.flags) or 0,
-        key=_key(memory, address, types),
-        interceptor=_member(memory, address, types.interceptor),
-        creator=memory.member(address, types.creator) or 0,
+        layout=layout,
+        flags=memory.member(address, layout.flags) or 0,
+        key=_key(memory, address, layout),
+        interceptor=_member(memory, address, layout.interceptor),
+        creator=memory.member(address, layout.creator) or 0,
         segments=tuple(segment for segment in segments if segment is not None),
-        virtual_blocks=tuple(link - types.virtual_links for link in virtual.nodes),
+        virtual_blocks=tuple(link - layout.virtual_links for link in virtual.nodes),
         damaged=not complete or virtual.gap is not None or None in segments,
     )
 
 
-def _segment_addresses(memory: Memory, heap: int, types: NtTypes) -> Tuple[List[int], bool]:
-    if types.segment_links is None:
-        count = types.segments.size // types.pointer_size
-        places = (heap + types.segments.offset + index * types.pointer_size for index in range(count))
+def _segment_addresses(memory: Memory, heap: int, layout: HeapLayout) -> Tuple[List[int], bool]:
+    if layout.segment_links is None:
+        count = layout.segments.size // layout.pointer_size
+        places = (heap + layout.segments.offset + index * layout.pointer_size for index in range(count))
         found = [memory.pointer(place) for place in places]
-        named = [each for each in found if each and names_heap(memory, each, heap, types)]
+        named = [each for each in found if each and names_heap(memory, each, heap, layout)]
         return named, len(named) == sum(each != 0 for each in found)
-    listed = walk(heap + types.segments.offset, memory.links)
-    starts = (node - types.segment_links.offset for node in listed.nodes)
-    named = [start for start in starts if names_heap(memory, start, heap, types)]
+    listed = walk(heap + layout.segments.offset, memory.links)
+    starts = (node - layout.segment_links.offset for node in listed.nodes)
+    named = [start for start in starts if names_heap(memory, start, heap, layout)]
     intact = listed.gap is None and len(named) == len(listed.nodes)
     return (named if heap in named else [heap, *named]), intact
 
 
-def _range_links(memory: Memory, segment: int, types: NtTypes) -> Tuple[List[int], bool]:
-    ranges = segment + types.ranges.offset
-    if types.segment_links is None:
-        return _chain(memory, memory.pointer(ranges), types.range_link)
+def _range_links(memory: Memory, segment: int, layout: HeapLayout) -> Tuple[List[int], bool]:
+    ranges = segment + layout.ranges.offset
+    if layout.segment_links is None:
+        return _chain(memory, memory.pointer(ranges), layout.range_link)
     listed = walk(ranges, memory.links, _MAX_RANGES)
     return list(listed.nodes), listed.gap is None
 
 
-def _uncommitted(memory: Memory, descriptor: int, types: NtTypes) -> Tuple[int, int]:
-    start = memory.member(descriptor, types.range_address) or 0
-    return start, start + (memory.member(descriptor, types.range_size) or 0)
+def _uncommitted(memory: Memory, descriptor: int, layout: HeapLayout) -> Tuple[int, int]:
+    start = memory.member(descriptor, layout.range_address) or 0
+    return start, start + (memory.member(descriptor, layout.range_size) or 0)
 
 
 def _chain(memory: Memory, first: Optional[int], link: int) -> Tuple[List[int], bool]:
@@ -275,10 +277,10 @@ def _chain(memory: Memory, first: Optional[int], link: int) -> Tuple[List[int], 
     return found, at == 0
 
 
-def _key(memory: Memory, heap: int, types: NtTypes) -> int:
-    if not _member(memory, heap, types.encode_mask) or types.encoding is None:
+def _key(memory: Memory, heap: int, layout: HeapLayout) -> int:
+    if not _member(memory, heap, layout.encode_mask) or layout.encoding is None:
         return 0
-    return memory.number(heap + types.encoding.offset + types.code, types.unit - types.code) or 0
+    return memory.number(heap + layout.encoding.offset + layout.code, layout.unit - layout.code) or 0
 
 
 def _member(memory: Memory, address: int, field: Optional[Field]) -> int:

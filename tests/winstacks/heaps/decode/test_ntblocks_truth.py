@@ -12,13 +12,15 @@ import pytest
 
 from tests.forge import real_sets
 from tests.support import heaptypes, stddata
-from winstacks.heaps.decode.block import CONTAINER, VIRTUAL, Block
-from winstacks.heaps.decode.blocks import HeapWalker
+from winstacks.columns.words import CONTAINER, VIRTUAL
+from winstacks.heaps.decode.block import Block
+from winstacks.heaps.decode.blockstack import Traces
 from winstacks.heaps.decode.contents import find
-from winstacks.heaps.decode.trace import BlockTrace, Traces
+from winstacks.heaps.decode.ntblocks import heap_blocks
 from winstacks.memory.decode.memory import Memory
 from winstacks.memory.decode.ranges import Extents
 from winstacks.memory.decode.status import NOTHING, Word, says
+from winstacks.tracedb.decode.recorded import RecordedStack
 
 pytestmark = pytest.mark.shared
 
@@ -46,13 +48,12 @@ def _read(name: str, path: pathlib.Path) -> Tuple[Block, ...]:
     arch = real.truth["arch"]
     memory = _memory(real)
     entries = real.truth["entries"]
-    stored = [BlockTrace("std", each["va"], each["index"], tuple(each["frames"])) for each in entries]
+    stored = [RecordedStack("std", each["va"], each["index"], tuple(each["frames"])) for each in entries]
     traces = Traces(memory, heaptypes.LOG[arch], heaptypes.ENTRY[arch], lambda: stored)
-    types = heaptypes.heap_types(arch)
+    types = heaptypes.layouts(arch)
     private = [(start, start + size) for start, size in real.truth["vads"]]
     found = find(memory, types, [heap["heap"] for heap in real.truth["heap"]["heaps"]], private)
-    walker = HeapWalker(memory, traces, types.page)
-    items = [item for heap in found.nt for item in walker.blocks(heap)]
+    items = [item for heap in found.nt for item in heap_blocks(memory, heap, traces, types.page)]
     assert all(isinstance(item, Block) for item in items), "a header was lost in an undamaged heap"
     return tuple(item for item in items if isinstance(item, Block))
 

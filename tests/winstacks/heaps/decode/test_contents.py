@@ -12,12 +12,13 @@ from tests.forge import pageheaps, segmentheaps
 from tests.support import heaptypes
 from tests.support.heapforms import BASE, Records, Runs, new_heap, without
 from winstacks.heaps.decode.block import DAMAGED, UNKNOWN_SIZE, Block, Group, Groups
+from winstacks.heaps.decode.blockstack import Traces
 from winstacks.heaps.decode.contents import Contents, FoundHeaps, find, read_contents
-from winstacks.heaps.decode.trace import BlockTrace, Traces
 from winstacks.memory.decode.memory import Memory
 from winstacks.memory.decode.pagetable import PAGE_SIZE
 from winstacks.memory.decode.ranges import Extents
 from winstacks.memory.decode.status import NOTHING, Status, Word, status, text
+from winstacks.tracedb.decode.recorded import RecordedStack
 
 ARCHES = ["x64", "x86"]
 
@@ -25,14 +26,14 @@ ARCHES = ["x64", "x86"]
 def search(arch: str, runs: Runs, listed: Sequence[int], ranges: bool = True) -> FoundHeaps:
     memory = Memory.over(Extents(runs), heaptypes.pointer_size(arch))
     places = [(address, address + len(data)) for address, data in runs] if ranges else []
-    return find(memory, heaptypes.heap_types(arch), listed, places)
+    return find(memory, heaptypes.layouts(arch), listed, places)
 
 
 def contents(arch: str, runs: Runs, listed: Optional[Sequence[int]], keep: bool = True) -> Contents:
     memory = Memory.over(Extents(runs), heaptypes.pointer_size(arch))
     traces = Traces(memory, heaptypes.LOG[arch], heaptypes.ENTRY[arch])
     found = search(arch, runs, listed or [])
-    return read_contents(memory, found, heaptypes.heap_types(arch), traces, listed, keep)
+    return read_contents(memory, found, heaptypes.layouts(arch), traces, listed, keep)
 
 
 @pytest.mark.parametrize("arch", ARCHES)
@@ -107,7 +108,7 @@ def test_owners_say_what_they_are(arch: str) -> None:
         ("page heap", 0x300000, 0x300000, ""),
         ("heap", 0x66000, 0x66000, "unreadable"),
     ]
-    assert [each.trace.std_index for each in read.owners[:2] if each.trace] == [3, 4]
+    assert [each.trace.trace_index for each in read.owners[:2] if each.trace] == [3, 4]
     assert [each.size for each in read.owners] == [0x10000, 0x10000, 0x100000, 0, 0]
     assert [(group.trace, group.size) for group in read.groups] == [(None, 10)]
 
@@ -150,7 +151,7 @@ def test_members_of_a_page_heap_that_are_not_present_are_told(arch: str, member:
 
 
 def block(
-    user: int, size: int, trace: Optional[BlockTrace], freed: bool = False, said: Status = NOTHING
+    user: int, size: int, trace: Optional[RecordedStack], freed: bool = False, said: Status = NOTHING
 ) -> Block:
     return Block(BASE + user % 2, user, size, 1, "block", freed, trace, 0, said)
 
@@ -162,9 +163,9 @@ def grouped(blocks: Sequence[Block], keep: bool = False) -> List[Group]:
     return groups.groups()
 
 
-LOGGED = BlockTrace("log", 0x1000, 0, (1, 2))
-INLINE = [BlockTrace("inline", at, 0, (7, 8)) for at in (0x2000, 0x3000)]
-STORED = BlockTrace("std", 0, 5, (), status(Word.NO_DATABASE))
+LOGGED = RecordedStack("log", 0x1000, 0, (1, 2))
+INLINE = [RecordedStack("inline", at, 0, (7, 8)) for at in (0x2000, 0x3000)]
+STORED = RecordedStack("std", 0, 5, (), status(Word.NO_DATABASE))
 
 
 def test_groups_are_sorted_and_add_up() -> None:
@@ -207,7 +208,7 @@ def test_groups_are_sorted_and_add_up() -> None:
 
 
 def test_what_may_be_compared() -> None:
-    partly = BlockTrace("std", 0x5000, 6, (None, 2), status(Word.FREED))
+    partly = RecordedStack("std", 0x5000, 6, (None, 2), status(Word.FREED))
     unsized = block(10, UNKNOWN_SIZE, LOGGED, said=DAMAGED)
     groups = grouped(
         [

@@ -12,14 +12,16 @@ from hypothesis import strategies as st
 
 from tests.forge import heap_layouts, heaps, pageheaps
 from tests.support import heaptypes
-from winstacks.heaps.decode.block import LIGHT, Block
-from winstacks.heaps.decode.blocks import HeapWalker
-from winstacks.heaps.decode.nt import read_heap
-from winstacks.heaps.decode.page import Node, nodes, other_roots, read_information, read_root
-from winstacks.heaps.decode.trace import BlockTrace, Traces
+from winstacks.columns.words import LIGHT
+from winstacks.heaps.decode.block import Block
+from winstacks.heaps.decode.blockstack import Traces
+from winstacks.heaps.decode.ntblocks import heap_blocks
+from winstacks.heaps.decode.ntheap import read_heap
+from winstacks.heaps.decode.pageheap import Node, nodes, other_roots, read_information, read_root
 from winstacks.memory.decode.memory import Memory
 from winstacks.memory.decode.ranges import Extents
 from winstacks.memory.decode.status import Word, status
+from winstacks.tracedb.decode.recorded import RecordedStack
 
 ARCHES = ["x64", "x86"]
 HANDLE = 0x300000
@@ -33,7 +35,7 @@ def read(arch: str, runs: Runs, root: int = HANDLE + pageheaps.PAGE) -> List[Nod
     found = read_root(memory, root, layout)
     assert found is not None
     seen: Set[int] = set()
-    items = list(nodes(memory, found, layout, seen))
+    items = list(nodes(memory, found, seen))
     blocks = [item for item in items if isinstance(item, Node)]
     assert len(blocks) == len(items)
     return blocks
@@ -82,7 +84,7 @@ def test_one_page_heap_leads_to_the_others(arch: str) -> None:
     layout = heaptypes.page_heap(arch)
     root = read_root(memory, HANDLE + pageheaps.PAGE, layout)
     assert root is not None
-    assert other_roots(memory, root, layout) == [handle + pageheaps.PAGE for handle in handles[1:]]
+    assert other_roots(memory, root) == [handle + pageheaps.PAGE for handle in handles[1:]]
 
 
 @pytest.mark.parametrize("arch", ARCHES)
@@ -125,12 +127,12 @@ def test_light_page_heap(arch: str, freed: bool) -> None:
     outer = heap.plain(len(contents), contents)
     plain = heap.plain(50)
     memory = Memory.over(Extents(heap.regions()), heaptypes.pointer_size(arch))
-    known = BlockTrace("std", ENTRY, 3, (1, 2))
+    known = RecordedStack("std", ENTRY, 3, (1, 2))
     traces = Traces(memory, heaptypes.LOG[arch], heaptypes.ENTRY[arch], lambda: [known])
     found = read_heap(memory, 0x50000, [heaptypes.heap(f"6.2-{arch}")])
     assert found is not None
-    walker = HeapWalker(memory, traces, heaptypes.page_heap(arch))
-    blocks = [item for item in walker.blocks(found) if isinstance(item, Block)]
+    items = heap_blocks(memory, found, traces, [heaptypes.page_heap(arch)])
+    blocks = [item for item in items if isinstance(item, Block)]
     assert [(each.user, each.size, each.form, each.freed, each.trace) for each in blocks] == [
         (outer + heaptypes.page_heap(arch).information_size, 123, LIGHT, freed, known),
         (plain, 50, "block", False, None),
@@ -147,8 +149,8 @@ def test_what_only_looks_like_light_page_heap(arch: str) -> None:
     traces = Traces(memory, heaptypes.LOG[arch], heaptypes.ENTRY[arch])
     found = read_heap(memory, 0x50000, [heaptypes.heap(f"6.2-{arch}")])
     assert found is not None
-    walker = HeapWalker(memory, traces, heaptypes.page_heap(arch))
-    blocks = [item for item in walker.blocks(found) if isinstance(item, Block)]
+    items = heap_blocks(memory, found, traces, [heaptypes.page_heap(arch)])
+    blocks = [item for item in items if isinstance(item, Block)]
     assert [(each.user, each.form, each.trace) for each in blocks] == [
         (user, "block", None) for user in users
     ]
@@ -166,8 +168,8 @@ def test_an_entry_of_no_known_database(arch: str) -> None:
     )
     memory = Memory.over(Extents([(ENTRY, entry)]), pointer)
     traces = Traces(memory, heaptypes.LOG[arch], heaptypes.ENTRY[arch])
-    assert traces.entry(ENTRY) == BlockTrace("std", ENTRY, 42, tuple(frames), status(Word.NO_DATABASE))
-    assert traces.entry(ENTRY + 0x100) == BlockTrace("std", ENTRY + 0x100, 0, (), status(Word.UNREADABLE))
+    assert traces.entry(ENTRY) == RecordedStack("std", ENTRY, 42, tuple(frames), status(Word.NO_DATABASE))
+    assert traces.entry(ENTRY + 0x100) == RecordedStack("std", ENTRY + 0x100, 0, (), status(Word.UNREADABLE))
     memory = Memory.over(Extents([(ENTRY, b"\xff" * 64)]), pointer)
     assert Traces(memory, heaptypes.LOG[arch], heaptypes.ENTRY[arch]).entry(ENTRY).status == status(Word.HASH)
 
@@ -190,8 +192,8 @@ def test_any_damage_is_survived(arch: str, damage: List[Tuple[int, int]]) -> Non
     root = read_root(memory, HANDLE + pageheaps.PAGE, layout)
     if root is not None:
         seen: Set[int] = set()
-        assert len(list(nodes(memory, root, layout, seen))) <= len(data)
-        other_roots(memory, root, layout)
+        assert len(list(nodes(memory, root, seen))) <= len(data)
+        other_roots(memory, root)
 
 
 @settings(max_examples=40, deadline=None, derandomize=True)
