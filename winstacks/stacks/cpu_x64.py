@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import Optional, Sequence
 
 from ..memory.decode.machine import Machine
-from ..memory.decode.structure import Structure
+from ..memory.decode.structure import Buffer, Structure
 from ..memory.image import Image
 from ..process.kernelstacks import Segment
 from ..traps.state import State
@@ -39,10 +39,10 @@ class Cpu64(Cpu[Registers]):
         known = {name: value for name, value in state.registers.items() if name not in state.unsure}
         return Registers.of(state.registers["Rip"], state.registers["Rsp"], known)
 
-    def switched(self, data: bytes, address: int) -> Registers:
+    def switched(self, frame: Structure, data: Buffer, address: int) -> Registers:
         """Returns the registers of the caller of SwapContext."""
-        frame = self._switch.view(data)
-        return Registers.of(frame["Return"], address + self._switch.size, {"Rbp": frame["Rbp"]})
+        saved = frame.view(data)
+        return Registers.of(saved["Return"], address + frame.size, {"Rbp": saved["Rbp"]})
 
     def called_out(
         self, scene: Scene, segments: Sequence[Segment], callee: int

@@ -7,6 +7,7 @@ from __future__ import annotations
 from typing import Optional, Sequence
 
 from ..memory.decode.machine import Machine
+from ..memory.decode.structure import Buffer, Structure
 from ..process.kernelstacks import Segment
 from ..traps.state import State
 from .cpus import Cpu, Scene, Traps, WalkStart
@@ -38,11 +39,11 @@ class Cpu86(Cpu[Registers32]):
         """Returns the registers of a state that has Rip and Rsp."""
         return Registers32(state.registers["Rip"], state.registers["Rsp"], state.registers.get("Rbp"))
 
-    def switched(self, data: bytes, address: int) -> Registers32:
+    def switched(self, frame: Structure, data: Buffer, address: int) -> Registers32:
         """Returns the registers of the caller of SwapContext, whose own frame follows the switch frame."""
-        frame = self._switch.view(data)
-        sp, slot = (address + self._switch.offset(name) for name in ("CallerEbp", "CallerReturn"))
-        return Registers32(frame["Return"], sp, frame["CallerEbp"], return_slot=slot)
+        saved = frame.view(data)
+        sp, slot = (address + frame.offset(name) for name in ("CallerEbp", "CallerReturn"))
+        return Registers32(saved["Return"], sp, saved["CallerEbp"], return_slot=slot)
 
     def called_out(
         self, scene: Scene, segments: Sequence[Segment], callee: int

@@ -11,11 +11,11 @@ x64, XP SP3 and 2003 SP2 x86; published listings of 14393 x64 agree.
 from __future__ import annotations
 
 import abc
-from typing import Dict, Generic, List, Mapping, Optional, Sequence, Tuple, TypeVar, Union
+from typing import Dict, Generic, Iterator, List, Mapping, Optional, Sequence, Tuple, TypeVar, Union
 
 from ..memory.decode.machine import Machine
 from ..memory.decode.memory import Memory
-from ..memory.decode.structure import Structure
+from ..memory.decode.structure import Buffer, Structure
 from ..memory.image import Image
 from ..process.kernelstacks import Segment
 from ..traps.state import State, register_types
@@ -116,7 +116,8 @@ class Cpu(abc.ABC, Generic[R]):
 
     def __init__(self, image: Image) -> None:
         self.types = register_types(image, self.machine)
-        self._switch: Structure = self.types["_KSWITCH_FRAME"]
+        known = image.our_generations("context", self.machine)
+        self._switches = [types["_KSWITCH_FRAME"] for types in known]
 
     @abc.abstractmethod
     def walker(self, scene: Scene, traps: Traps) -> Walker[R]:
@@ -127,7 +128,7 @@ class Cpu(abc.ABC, Generic[R]):
         """Returns the registers of a state that has Rip and Rsp, as far as it is sure of them."""
 
     @abc.abstractmethod
-    def switched(self, data: bytes, address: int) -> R:
+    def switched(self, frame: Structure, data: Buffer, address: int) -> R:
         """Returns the registers of the caller of SwapContext, given the switch frame and its address."""
 
     def start(self, state: State) -> Optional[WalkStart[R]]:
@@ -136,15 +137,19 @@ class Cpu(abc.ABC, Generic[R]):
             return None
         return WalkStart(self, self.registers(state), True)
 
-    def switched_out(self, memory: Memory, kernel_stack: int) -> Optional[WalkStart[R]]:
-        """Returns where a thread that does not run goes on: in the caller of SwapContext.
+    def switched_out(self, memory: Memory, kernel_stack: int) -> Iterator[WalkStart[R]]:
+        """Yields where a thread that does not run may go on: in the caller of SwapContext.
+
+        There is one place for each layout of the switch frame: that in the kernel's code is the right one.
 
         Args:
             memory: reads the kernel's half
             kernel_stack: KTHREAD.KernelStack
         """
-        data = memory.read(kernel_stack, self._switch.size)
-        return None if data is None else WalkStart(self, self.switched(data, kernel_stack), False)
+        for frame in self._switches:
+            data = memory.read(kernel_stack, frame.size)
+            if data is not None:
+                yield WalkStart(self, self.switched(frame, data, kernel_stack), False)
 
     @abc.abstractmethod
     def called_out(self, scene: Scene, segments: Sequence[Segment], callee: int) -> Optional[WalkStart[R]]:

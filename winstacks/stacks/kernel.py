@@ -10,22 +10,25 @@ from __future__ import annotations
 
 from typing import Dict, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Set, Tuple
 
+from ..columns.words import THREAD, TOP, TRAP, USER, WOW64
 from ..memory.decode.status import NOTHING, Status, Word, says, status
 from ..memory.image import Image
+from ..names.decode.rules import undecorated
 from ..names.symbolizer import Symbolizer
 from ..process import processors
 from ..process.kernelstacks import KernelStacks, Segment
 from ..process.thread import Thread
-from ..traps.decode.frame import USER
 from ..traps.lister import ThreadFrames
 from ..traps.reader import TrapKernel, TrapReader
-from ..traps.state import THREAD, TOP, WOW64, State, TrapContexts
-from .cpus import KEPT, Range, Traps
+from ..traps.state import State, TrapContexts
+from .cpus import KEPT, AnyStart, Range, Traps
 from .decode.frames import Frame, StackWalk
 from .decode.registers import Registers
 from .walkers import StackWalkers
 
 _NO_WALK = StackWalk(())
+_STARTS = ("KiThreadStartup", "KiStartUserThread", "KiStartSystemThread")
+"""Where a thread begins to run: x86 (public symbols of XP), and x64 (public symbols of 7 to 11)."""
 
 
 class KernelWalk(NamedTuple):
@@ -60,6 +63,7 @@ class KernelWalks:
     """
 
     def __init__(self, image: Image, symbolizer: Symbolizer, walkers: StackWalkers) -> None:
+        self._image, self._symbolizer = image, symbolizer
         self._processors = {processor.number: processor for processor in image.service(processors.of)}
         self._kernel = TrapKernel(image, symbolizer)
         self._contexts = TrapContexts(image, False)
@@ -67,7 +71,7 @@ class KernelWalks:
         self._stacks = KernelStacks(image, self._kernel.bounds.kernel_start)
         self._walkers = walkers
         self._cpu = walkers.cpus.of(image.machine)
-        self._callee = image.symbol("KiCallUserMode") or 0
+        self._callee = image.needed("KiCallUserMode") or 0
         self._saved = self._cpu.saved(self._kernel.form.structure)
         self.tells_registers = self._cpu.tells_registers
 
@@ -193,22 +197,31 @@ class KernelWalks:
             context = self.context(thread)
             if context is None:
                 return KernelWalk(_NO_WALK, status(Word.RUNNING))
-            running = self._cpu.start(context)
-            if context.mode == USER or running is None:
-                return KernelWalk(_NO_WALK, status(Word.IN_USER_MODE))
             processor = self._processors[thread.processor or 0]
             stacks = stacks + [(stack.limit, stack.base) for stack in processor.stacks]
-            sp = running.registers.sp
-            if not any(limit <= sp <= base for limit, base in stacks):
-                # A kernel debugger leaves a context there after each report: it is not of now.
+            context = self._contexts.judged(context, stacks)
+            if says(context.status, Word.STALE):
                 return KernelWalk(_NO_WALK, status(Word.RUNNING))
-            return KernelWalk(self._walkers.walk(thread.space, running, stacks, traps))
+            running = self._cpu.start(context._replace(unsure=()))
+            if context.mode == USER or running is None:
+                return KernelWalk(_NO_WALK, status(Word.IN_USER_MODE, context.status))
+            walk = self._walkers.walk(thread.space, running, stacks, traps)
+            if says(context.status, Word.CONTEXT_MAY_BE_OLDER):
+                unsure = tuple(frame._replace(sure=False) for frame in walk.frames)
+                walk = walk._replace(frames=unsure, gaps=(Word.CONTEXT_MAY_BE_OLDER, *walk.gaps))
+            return KernelWalk(walk)
         kernel_stack = thread.kernel_stack or 0
         memory = self._walkers.memory(thread.space)
-        start = self._cpu.switched_out(memory, kernel_stack) if kernel_stack else None
-        if start is None or not stacks:
+        starts: List[AnyStart] = []
+        if kernel_stack:
+            starts += self._cpu.switched_out(memory, kernel_stack)
+        if not starts or not stacks:
             return KernelWalk(_NO_WALK, status(Word.UNREADABLE, None if stacks else Word.NO_SWITCH_FRAME))
-        if self._is_kernel_code(start.registers.ip):
+        for start in starts:
+            if not self._is_kernel_code(start.registers.ip):
+                continue
+            if self._is_start(start.registers.ip):
+                return KernelWalk(StackWalk((Frame(start.registers.ip, start.registers.sp, TRAP, False),)))
             return KernelWalk(self._walkers.walk(thread.space, start, stacks, traps))
         walk = self._walkers.search(thread.space, kernel_stack, Word.NO_SWITCH_FRAME, stacks, traps)
         return KernelWalk(walk)
@@ -217,6 +230,23 @@ class KernelWalks:
         """Tells whether an address is in the kernel itself, where every thread waits."""
         low, high = self._kernel.bounds.kernel_image
         return low < address < high
+
+    def _is_start(self, address: int) -> bool:
+        """Tells whether an address of the kernel is where a function begins: then no call returns there.
+
+        To such an address SwapContext returns in a thread that has never run: whoever made the thread put it
+        there. The function before it says nothing, and what lies on the stack is what the thread's routine
+        gets.
+        """
+        rva = address - self._image.base
+        known = self._symbolizer.names(self._image.kernel).module_at(address)
+        if known is None:
+            return False
+        table, label = known.image.functions, known.image.names.find(rva)
+        entry = None if table is None else table.find(rva)
+        if table is not None and entry is not None and entry.begin == rva:
+            return table.primary(entry) == entry
+        return label is not None and label[0] == rva and undecorated(label[1]) in _STARTS
 
     def _traps(self, states: Iterable[State]) -> Iterator[Tuple[int, Optional[Registers]]]:
         """Yields (address, registers) of the trap frames that are in use."""

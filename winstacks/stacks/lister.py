@@ -14,20 +14,20 @@ from functools import cached_property, partial
 from operator import attrgetter
 from typing import Collection, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
+from ..columns.words import KERNEL, STACK, USER, WOW64
 from ..memory.decode.status import Status, Word, status
 from ..memory.image import AddressSpace, Image
 from ..names.symbolizer import Symbolizer
 from ..process.thread import Thread
 from ..process.threads import Threads
+from ..process.usertypes import with_teb
 from ..traps.decode.frame import CS_USER_32
-from ..traps.decode.frame import USER as USER_MODE
-from ..traps.state import STACK, WOW64, State, TrapContexts
+from ..traps.state import State, TrapContexts
 from .cpus import NO_TRAPS, Range, Traps
 from .decode.frames import Border, Frame, StackWalk
 from .kernel import KernelWalk, KernelWalks
 from .walkers import StackWalkers
 
-KERNEL, USER = "kernel", "user"
 _address = attrgetter("address")
 
 
@@ -115,7 +115,7 @@ class StackLister:
             yield from self._of_contexts(thread)
             return
         states = self._kernel.states(thread)
-        has_user_half = bool(thread.teb) or any(state.mode == USER_MODE for state in states)
+        has_user_half = bool(thread.teb) or any(state.mode == USER for state in states)
         pieces = list(self._kernel.pieces(thread, states))
         for number, piece in enumerate(pieces):
             said = status(thread.status, piece.status, _remarks(piece.walk))
@@ -134,6 +134,12 @@ class StackLister:
             if space is not None:
                 stacks = self._user_stacks.native(thread) if native else self._user_stacks.narrow(thread)
                 state = self._contexts.saved(thread, space, context)
+                if native and thread.wow64 is not None and state.registers.get("SegCs") == CS_USER_32:
+                    # What the CPU area keeps is older than these registers.
+                    said = status(thread.status, Word.IN_32_BIT_CODE)
+                    yield CallStack(thread, USER, thread.space, (), said)
+                    yield self._interrupted(thread, state)
+                    return
                 yield self._user(thread, USER if native else WOW64, space, state, stacks)
 
     def left_over(self, thread: Thread) -> Iterator[Tuple[int, CallStack]]:
@@ -156,7 +162,7 @@ class StackLister:
 
     def _interrupted(self, thread: Thread, state: State) -> CallStack:
         """Walks the stack of the code that a trap frame interrupted."""
-        if state.mode != USER_MODE:
+        if state.mode != USER:
             walk = self._kernel.of_state(thread, state)
             said = status(state.status, _remarks(walk))
             return CallStack(thread, KERNEL, thread.space, walk.frames, said)
@@ -188,7 +194,7 @@ class StackLister:
         """Returns the registers with which the thread left user mode, or with which it runs there."""
         if thread.running and piece.depth == 1:
             context = self._kernel.context(thread)
-            if context is not None and context.mode == USER_MODE:
+            if context is not None and context.mode == USER:
                 return context
         return piece.entry
 
@@ -257,14 +263,14 @@ class UserStacks:
         distance = int.from_bytes(data or b"", "little", signed=True)
         if distance:
             return teb + distance
-        tib = self._image.process_types(thread.space.machine)["_NT_TIB"]
+        tib = with_teb(self._image, thread.space, teb)["_NT_TIB"]
         return memory.pointer(teb + tib.offset("ExceptionList")) or 0
 
     def _limits(self, space: AddressSpace, teb: int) -> List[Range]:
         if not teb or not space.layer_name:
             return []
         memory = self._image.memory(space)
-        tib = self._image.process_types(space.machine)["_NT_TIB"]
+        tib = with_teb(self._image, space, teb)["_NT_TIB"]
         high, low = (memory.pointer(teb + tib.offset(name)) for name in ("StackBase", "StackLimit"))
         # No stack begins at 0.
         return [(low, high)] if low and high else []

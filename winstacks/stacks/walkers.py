@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import bisect
 from typing import Callable, Dict, List, Optional, Sequence, Tuple, Union
 
 from volatility3.framework import exceptions
@@ -12,13 +13,19 @@ from volatility3.framework.layers import intel
 from ..memory import bulk, pages
 from ..memory.decode.machine import Machine
 from ..memory.decode.memory import Memory
+from ..memory.decode.ranges import flatten
 from ..memory.decode.status import Word
 from ..memory.image import AddressSpace, Image
+from ..names.decode.functiontable import END_OF_IMAGE, FunctionTable
 from ..names.decode.pe import Headers
 from ..names.decode.unwindinfo import ReadRva
 from ..names.imagereader import ImageReader
 from ..names.symbolizer import KnownModule, SpaceNames, Symbolizer
+from ..names.usermodules import vad_at
+from ..process.dynamictables import DynamicTable, dynamic_tables
 from ..process.kernelstacks import Segment
+from ..process.regions import of_windows
+from ..process.vads import regions
 from .cpu_x64 import Cpu64
 from .cpu_x86 import Cpu86
 from .cpus import NO_TRAPS, AnyStart, Range, Scene, Traps
@@ -134,16 +141,41 @@ class _Modules:
         self._layer = image.layer_of(space)
         self._names = names
         self._images: Dict[int, CodeImage] = {}
+        self._made = image.service(dynamic_tables).list_tables(space)
+        spans = flatten([(each.start, each.end, number) for number, each in enumerate(self._made)])
+        self._spans = sorted(spans)
+        self._starts = [low for low, _, _ in self._spans]
+        self._made_images: Dict[int, CodeImage] = {}
 
     def find(self, address: int) -> Optional[CodeImage]:
-        """Returns the module that holds an address, or None."""
+        """Returns the module that holds an address, or the code made at run time that does; or None."""
         known = self._names.module_at(address)
         if known is None:
-            return None
+            return self._find_made(address)
         base = known.module.base
         if base not in self._images:
             self._images[base] = self._code_image(known)
         return self._images[base]
+
+    def _find_made(self, address: int) -> Optional[CodeImage]:
+        """Returns the code that was made at run time and has an entry for an address, or None.
+
+        What has none is a stub: it may be no leaf, as what lies between the functions of a module is.
+        """
+        place = bisect.bisect_right(self._starts, address) - 1
+        if place < 0 or address >= self._spans[place][1]:
+            return None
+        number = self._spans[place][2]
+        if number not in self._made_images:
+            self._made_images[number] = self._made_image(self._made[number])
+        image = self._made_images[number]
+        known = image.table is not None and image.table.find(address - image.base) is not None
+        return image if known else None
+
+    def _made_image(self, made: DynamicTable) -> CodeImage:
+        read_rva = ImageReader(self._image, str(self._layer.name), made.base, END_OF_IMAGE).read
+        table = FunctionTable.from_bytes(made.entries, read_rva)
+        return CodeImage(made.base, END_OF_IMAGE, read_rva, table)
 
     def may_execute(self, address: int) -> bool:
         """Tells whether an address may be code; the page tables know, if there are any."""
@@ -182,7 +214,11 @@ class _Modules:
             read_rva = table.read_rva
         else:
             read_rva = ImageReader(self._image, str(self._layer.name), module.base, module.size).read
-        return CodeImage(module.base, module.size, read_rva, table, _code(known.image.headers))
+        process = self._names.process
+        windows = known.open is None or of_windows(
+            self._image.service(regions), None if process is None else vad_at(process.vads, module.base)
+        )
+        return CodeImage(module.base, module.size, read_rva, table, _code(known.image.headers), windows)
 
 
 def _code(headers: Optional[Headers]) -> Optional[Tuple[Tuple[int, int], ...]]:

@@ -4,31 +4,16 @@
 
 from __future__ import annotations
 
-from typing import Collection, Dict, NamedTuple, Optional, Tuple
+from typing import Collection, Dict
 
-from ..memory.decode.status import Status, Word, status
+from ..columns.words import STD
+from ..memory.decode.status import Word, status
 from ..memory.image import AddressSpace
-from .decode import status as stdstatus
 from .decode.header import Header
+from .decode.recorded import RecordedStack, recorded
 from .finder import Databases
-from .found import STD
 
 _MAX_16_BITS = 0xFFFF
-
-
-class Creator(NamedTuple):
-    """The stack that an index stands for.
-
-    Attributes:
-        frames: canonical, innermost first; a frame that is overwritten or not in the image is None
-        status: empty for a live trace. Otherwise it has the words of the trace (`freed`: the index is stale,
-            and what is left of the stack may be another trace's), or says why there is no trace
-        full: there are as many frames as Windows keeps: outer ones may be missing
-    """
-
-    frames: Tuple[Optional[int], ...]
-    status: Status
-    full: bool = False
 
 
 class Creators:
@@ -43,7 +28,7 @@ class Creators:
 
     def resolve(
         self, space: AddressSpace, indices: Collection[int], stored_in_16_bits: bool = False
-    ) -> Dict[int, Creator]:
+    ) -> Dict[int, RecordedStack]:
         """Returns the stacks of some indices. The index 0 means that there is no trace, and is left out.
 
         Args:
@@ -55,25 +40,22 @@ class Creators:
         if not wanted:
             return {}
         found = next((each for each in self._databases.find(space) if each.kind == STD), None)
-        if found is None:
-            return dict.fromkeys(wanted, Creator((), status(Word.NO_DATABASE)))
-        opened = self._databases.open(found)
-        if opened is None or found.header is None:
-            return dict.fromkeys(wanted, Creator((), status(Word.DATABASE_UNREADABLE)))
-        creators: Dict[int, Creator] = {}
+        opened = None if found is None else self._databases.open(found)
+        if found is None or found.header is None or opened is None:
+            why = Word.NO_DATABASE if found is None else Word.DATABASE_UNREADABLE
+            return {index: RecordedStack(STD, 0, index, (), status(why)) for index in wanted}
+        stacks: Dict[int, RecordedStack] = {}
+        doubt = Word.INDEX_AMBIGUOUS if _ambiguous(found.header, stored_in_16_bits) else None
         for trace in opened.traces(carve=True):
-            if trace.trace_index is not None and trace.trace_index in wanted:
-                full = len(trace.frames) >= opened.max_depth
-                creator = Creator(trace.frames, stdstatus.of(trace.status), full)
-                creators.setdefault(trace.trace_index, creator)
-        if _ambiguous(found.header, stored_in_16_bits):
-            doubt = status(Word.INDEX_AMBIGUOUS)
-            creators = {
-                index: creator._replace(status=status(creator.status, doubt))
-                for index, creator in creators.items()
-            }
-        missing = Creator((), status(Word.NO_SUCH_INDEX))
-        return {index: creators.get(index, missing) for index in wanted}
+            if trace.trace_index in wanted:
+                stack = recorded(trace, opened.max_depth)
+                stacks.setdefault(stack.trace_index, stack._replace(status=status(stack.status, doubt)))
+        return {index: stacks.get(index) or no_such_index(index) for index in wanted}
+
+
+def no_such_index(index: int) -> RecordedStack:
+    """Returns what stands for the stack of an index that no trace has."""
+    return RecordedStack(STD, 0, index, (), status(Word.NO_SUCH_INDEX))
 
 
 def _ambiguous(header: Header, stored_in_16_bits: bool) -> bool:

@@ -9,9 +9,9 @@ be a database.
 
 from __future__ import annotations
 
-import logging
 from typing import Collection, Dict, Iterator, List, Optional, Tuple, Union
 
+from ..columns.words import BY_SEARCH, BY_SYMBOL, HEAPLOG, STD
 from ..memory.decode.machine import Machine
 from ..memory.decode.memory import Reader
 from ..memory.decode.status import NOTHING, Said, Status, Word, says, status
@@ -27,9 +27,7 @@ from .decode import heaplog, judge
 from .decode import judge as stdjudge
 from .decode import proof as stdproof
 from .decode.proof import Proof
-from .found import BY_SEARCH, BY_SYMBOL, HEAPLOG, STD, Database, Found, Layouts
-
-vollog = logging.getLogger(__name__)
+from .found import Database, Found, Layouts
 
 # The symbol ends in "Base" in XP, 2003 and Vista, in "base" in the public symbols of 7 and later.
 STD_SYMBOLS = ("RtlpStackTraceDatabase", "RtlpStackTraceDataBase")
@@ -124,8 +122,8 @@ class Databases:
     def open(self, found: Database) -> Optional[Opened]:
         """Reads a database; None if its header is too damaged."""
         reader = self.reader(found.space)
-        if found.kind == HEAPLOG:
-            return heaplog.HeapLog(reader, found.address, self.layouts(found.space).heaplog)
+        if found.log is not None:
+            return heaplog.HeapLog(reader, found.address, found.log)
         return stdwalk.StdDatabase(reader, found.header) if found.header else None
 
     def pick(self, found: Database, indices: Collection[int]) -> Optional[List[judge.Trace]]:
@@ -140,10 +138,9 @@ class Databases:
         return stdjudge.Picker(self.reader(found.space), found.header).traces(indices)
 
     def _of_kernel(self, space: AddressSpace) -> Found:
-        address = self._image.symbol(*STD_SYMBOLS)
+        address = self._image.needed(*STD_SYMBOLS)
         if address is not None:
             return self._at(space, STD, self._image.memory(space).pointer(address))
-        vollog.warning("The kernel's symbols do not tell where its stack trace database would be")
         return Found([], NOTHING)
 
     def _of_process(self, space: AddressSpace) -> Found:
@@ -201,9 +198,10 @@ class Databases:
     ) -> Database:
         reader, known = self.reader(space), self.layouts(space)
         if kind == HEAPLOG:
-            sound = heaplog.prove(reader, address, known.heaplog)
+            sound = heaplog.prove(reader, address, known.heaplogs)
+            log = sound or heaplog.likeliest(reader, address, known.heaplogs)
             said = NOTHING if sound else status(Word.DAMAGED)
-            return Database(space, kind, address, located_by, HEAPLOG, None, said)
+            return Database(space, kind, address, located_by, HEAPLOG, None, said, log)
         proof = proof or stdproof.recover(reader, address, known.std)
         said = status(Said(Word.HEADER, members=proof.failed)) if proof.failed else NOTHING
         name = proof.header.layout.name if proof.header else ""

@@ -13,11 +13,6 @@ from ..memory.image import AddressSpace, Image
 from .decode.header import Header
 from .decode.layout import BacktracesLayout, HeapLogLayout, StdLayout
 
-STD = "std"
-HEAPLOG = "heaplog"
-BY_SYMBOL = "symbol"
-BY_SEARCH = "search"
-
 
 class Database(NamedTuple):
     """A database and how it was found.
@@ -26,10 +21,11 @@ class Database(NamedTuple):
         space: the address space in which it is
         kind: `std`, or `heaplog` for the heap's trace log
         address: canonical
-        located_by: `symbol` or `search`
+        located_by: a word of `words.LOCATIONS`
         layout: the name of its layout; empty if the header fits no layout
         header: the header of an `std`; None if it is too damaged, and for a `heaplog`
         status: what is wrong with the header; empty if nothing is
+        log: the layout of a `heaplog`, None for an `std`
     """
 
     space: AddressSpace
@@ -39,6 +35,7 @@ class Database(NamedTuple):
     layout: str
     header: Optional[Header]
     status: Status
+    log: Optional[HeapLogLayout] = None
 
 
 class Found(NamedTuple):
@@ -60,8 +57,7 @@ class Layouts:
 
     Attributes:
         std: one layout of a Stack Trace Database for each table `std-<version>-<arch>`
-        heaplog: the layout of the heap's trace log
-        backtraces: the layout of RTL_PROCESS_BACKTRACES
+        heaplogs: the layouts of the heap's trace log, the newest first
 
     Raises:
         tables.MissingTableError: when one of our symbol tables is missing
@@ -73,5 +69,27 @@ class Layouts:
             StdLayout(name, image.our_types(f"std-{name}-{arch}"), pointer_size)
             for name in tables.generations("std", arch)
         )
-        self.heaplog = HeapLogLayout(image.our_types(f"heaplog-{arch}"), pointer_size)
-        self.backtraces = BacktracesLayout(image.our_types(f"backtraces-{arch}"), pointer_size)
+        self.heaplogs = tuple(
+            HeapLogLayout(types, pointer_size) for types in image.our_generations("heaplog", machine)
+        )
+        self._backtraces = [
+            (tables.version(name), BacktracesLayout(types, pointer_size))
+            for name, types in zip(
+                tables.generations("backtraces", arch), image.our_generations("backtraces", machine)
+            )
+        ]
+
+    def backtraces(self, build: Optional[int] = None) -> BacktracesLayout:
+        """Returns the layout in which Windows returns a database (RTL_PROCESS_BACKTRACES).
+
+        Memory holds no such buffer that could tell. So the layout goes by the build number, the last part of
+        a version such as 10.0.26100.
+
+        Args:
+            build: of the image's Windows, None if it is not known: then what came with a build is left out
+        """
+        for version, layout in self._backtraces:
+            since = version[2] if len(version) > 2 else None
+            if since is None or (build is not None and build >= since):
+                return layout
+        return self._backtraces[-1][1]

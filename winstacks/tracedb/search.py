@@ -9,20 +9,19 @@ header.
 
 from __future__ import annotations
 
-import struct
 from typing import Dict, Iterable, Iterator, List, NamedTuple, Optional, Tuple
 
-from ..memory.decode.machine import POINTER_CODES
+from ..columns.words import HEAPLOG, STD
 from ..memory.decode.memory import Reader
 from ..memory.decode.ranges import Extents
 from ..memory.decode.status import NOTHING, Status, Word, status
-from ..memory.decode.structure import Buffer
+from ..memory.decode.structure import integers
 from ..memory.image import AddressSpace
 from .decode import heaplog
 from .decode import proof as stdproof
 from .decode.layout import HeapLogLayout
 from .decode.proof import UNREADABLE, Proof
-from .found import HEAPLOG, STD, Layouts
+from .found import Layouts
 
 _UNIT = 8
 """What the address of a lookaside list is a multiple of, as of all that the heap hands out."""
@@ -124,8 +123,9 @@ class Search:
         hits: List[Tuple[int, Hit]] = []
         for rva, value in words.items():
             if kind == HEAPLOG:
-                if heaplog.prove(reader, value, layouts.heaplog):
-                    log = heaplog.HeapLog(reader, value, layouts.heaplog)
+                layout = heaplog.prove(reader, value, layouts.heaplogs)
+                if layout is not None:
+                    log = heaplog.HeapLog(reader, value, layout)
                     hits.append((log.trace_count or 0, Hit(rva, value, None)))
                 continue
             proof = stdproof.prove(reader, value, layouts.std)
@@ -145,19 +145,20 @@ def logs_in(starts: Iterable[int], reader: Reader, layouts: Layouts) -> Tuple[Li
         reader: reads the process
         layouts: of its bitness
     """
-    layout = layouts.heaplog
+    known = layouts.heaplogs
+    width = known[0].pointer_size
     found: List[int] = []
     tries = 0
     for start in starts:
         held = reader(start, LOG_PLACES)
-        for address in _aligned_at(held, start, layout.pointer_size):
-            head = held.read(address, 2 * layout.pointer_size)
-            if head is None or not _may_be_log(head, layout):
+        for address in _aligned_at(held, start, width):
+            likely = [layout for layout in known if _may_be_log(held, address, layout)]
+            if not likely:
                 continue
             if tries >= MAX_LOG_TRIES:
                 return found, status(Word.SEARCH_CUT_SHORT)
             tries += 1
-            if heaplog.prove(reader, address, layout):
+            if heaplog.prove(reader, address, likely) is not None:
                 found.append(address)
     return found, NOTHING
 
@@ -167,14 +168,16 @@ def _aligned_at(held: Extents, start: int, width: int) -> Iterator[int]:
     step = LOG_ALIGNMENT[width]
     for low, data in held.runs:
         skip = (start - low) % step
-        words = struct.unpack_from(f"<{max(len(data) - skip, 0) // width}{POINTER_CODES[width]}", data, skip)
-        for number, word in enumerate(words[:: step // width]):
+        for number, word in enumerate(integers(data, width, skip)[:: step // width]):
             if word and not word % _UNIT:
                 yield low + skip + step * number
 
 
-def _may_be_log(head: Buffer, layout: HeapLogLayout) -> bool:
-    """Tells whether two words may begin a log: what its records come from, and how many there are."""
+def _may_be_log(held: Extents, address: int, layout: HeapLogLayout) -> bool:
+    """Tells whether a log may begin at an address: what its records come from, and how many there are."""
+    head = held.read(address, layout.trace_count.offset + layout.pointer_size)
+    if head is None:
+        return False
     lookaside = int.from_bytes(head[: layout.pointer_size], "little")
     count = layout.trace_count.of(head)
     return 0 < lookaside < USER_END[layout.pointer_size] and not lookaside % _UNIT and 0 < count < MAX_RECORDS
@@ -195,6 +198,4 @@ def _aligned_words(data: List[Extents], width: int) -> Iterator[Tuple[int, int]]
     for extents in data:
         for start, run in extents.runs:
             skip = -start % width
-            count = max((len(run) - skip) // width, 0)
-            words = struct.unpack_from(f"<{count}{POINTER_CODES[width]}", run, skip)
-            yield from zip(range(start + skip, start + len(run), width), words)
+            yield from zip(range(start + skip, start + len(run), width), integers(run, width, skip))

@@ -9,8 +9,9 @@ for state in TrapStates.list_states(image, symbolizer, scan_stacks=True): ...
 from __future__ import annotations
 
 import logging
-from typing import Callable, Collection, Dict, Iterable, Iterator, List, Optional, Set
+from typing import Callable, Collection, Dict, Iterable, Iterator, List, Optional, Set, Tuple
 
+from ..columns.words import STACK, THREAD, TOP, USER
 from ..memory.decode.pagetable import PAGE_SIZE
 from ..memory.decode.status import NOTHING, Status, Word, status
 from ..memory.image import KERNEL_PID, Image
@@ -18,10 +19,10 @@ from ..names.symbolizer import Symbolizer
 from ..process import processors
 from ..process.kernelstacks import KernelStacks, Segment
 from ..process.thread import Thread
-from ..process.threads import Threads
-from .decode.frame import USER, Facts
+from ..process.threads import Threads, threads
+from .decode.frame import Facts
 from .reader import Reading, TrapKernel, TrapReader
-from .state import STACK, THREAD, TOP, State, TrapContexts
+from .state import State, TrapContexts
 
 vollog = logging.getLogger(__name__)
 
@@ -48,6 +49,10 @@ class ThreadFrames:
         self._contexts = contexts
         self.unread = 0
         self._stacks = KernelStacks(image, reader.kernel.bounds.kernel_start)
+
+    def stacks(self, thread: Thread) -> List[Tuple[int, int]]:
+        """Returns (limit, base) of the segments of a thread's kernel stack."""
+        return [(segment.limit, segment.base) for segment in self._stacks.segments(thread)]
 
     def of_thread(self, thread: Thread, scan: bool = False) -> Iterator[State]:
         """Yields the register states of one thread, in the order: chain, top, stack, wow64."""
@@ -148,6 +153,7 @@ class TrapStates:
     def __init__(self, image: Image, symbolizer: Symbolizer, members: bool = False) -> None:
         super().__init__()
         self._processors = image.service(processors.of)
+        self._image = image
         self._kernel_space = image.kernel
         self._contexts = TrapContexts(image, members)
         self._reader = TrapReader(TrapKernel(image, symbolizer), members)
@@ -206,6 +212,7 @@ class TrapStates:
 
     def _of_processors(self, running: Dict[int, Thread], everything: bool) -> Iterator[State]:
         found = False
+        idle = {thread.processor: thread for thread in self._image.service(threads).list_idle()}
         for processor in self._processors:
             thread = running.get(processor.number)
             if thread is None and not everything:
@@ -214,7 +221,12 @@ class TrapStates:
             state = self._contexts.processor(processor, space, tid)
             if state is not None:
                 found = True
-                yield state
+                stacks = [(stack.limit, stack.base) for stack in processor.stacks]
+                known = thread or idle.get(processor.number)
+                if known is None:
+                    yield state
+                else:
+                    yield self._contexts.judged(state, stacks + self._threads.stacks(known))
         if not found:
             vollog.warning(
                 "No processor has saved a context: only a crash or a kernel debugger makes them do so"

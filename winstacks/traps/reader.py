@@ -8,6 +8,8 @@ import logging
 import re
 from typing import Dict, FrozenSet, Iterator, List, NamedTuple, Optional, Tuple, Type
 
+from ..columns.dictionary import REGISTERS
+from ..columns.words import EXCEPTION, PDB
 from ..memory import bulk
 from ..memory.decode.machine import Machine
 from ..memory.decode.memo import Memo
@@ -19,8 +21,6 @@ from ..names.symbolizer import Symbolizer
 from ..process import processors
 from .decode.context import NOT_DISPATCHED, ExceptionFrame, ExceptionFrames
 from .decode.frame import (
-    COLUMNS,
-    EXCEPTION,
     NO_FACTS,
     UNSURE,
     Facts,
@@ -36,7 +36,6 @@ from .state import State, register_types
 vollog = logging.getLogger(__name__)
 
 _FUNCTION = re.compile(r"nt!(\w+)(?:\+0x[0-9a-f]+)?$")
-_PDB = "pdb"
 _FORMS: Dict[Machine, Type[TrapForm]] = {Machine.AMD64: TrapForm64, Machine.I386: TrapForm86}
 _BELOW = 0x200
 """Bytes below a trap frame that hold an exception frame and the return address below that."""
@@ -52,7 +51,7 @@ class TrapKernel:
     Attributes:
         image: as given
         form: how its trap frames look
-        exceptions: how its exception frames look, None where it makes none
+        exceptions: how its exception frames may look, empty where it makes none
         bounds: the address ranges that the acceptance tests need
         facts: what holds for all its frames
     """
@@ -67,7 +66,8 @@ class TrapKernel:
         types = register_types(image, image.machine)
         self.tops = self.form.tops(types)
         exception = image.types.find(self.form.exception_type) if self.form.exception_type else None
-        self.exceptions = None if exception is None else ExceptionFrames(exception, types)
+        known = image.our_generations("context", image.machine) if exception is not None else ()
+        self.exceptions = [ExceptionFrames(exception, each) for each in known if exception is not None]
         linkage = image.symbol("KiServiceLinkage") or 0
         module = self._names.module_at(image.base)
         self.bounds = TrapBounds(
@@ -97,7 +97,7 @@ class TrapKernel:
 
     def _function(self, address: int) -> str:
         name = self._names.name(address)
-        found = _FUNCTION.match(name.symbol) if name.source == _PDB else None
+        found = _FUNCTION.match(name.symbol) if name.source == PDB else None
         return found.group(1) if found else ""
 
     def stored(self, address: int) -> Optional[FrozenSet[str]]:
@@ -266,15 +266,15 @@ class TrapReader:
         return 0 if view is None else int.from_bytes(view, "little")
 
     def _exception_frame(self, frame: TrapFrame, held: Extents) -> Optional[ExceptionFrame]:
-        exceptions = self.kernel.exceptions
-        if exceptions is None or frame.kind != EXCEPTION:
-            return None
-        dispatcher = self.kernel.function(self._pointer(held, exceptions.dispatcher_slot(frame.address)))
-        return exceptions.find(frame.address, frame.registers["Rip"], held, dispatcher)
+        for exceptions in self.kernel.exceptions if frame.kind == EXCEPTION else ():
+            dispatcher = self.kernel.function(self._pointer(held, exceptions.dispatcher_slot(frame.address)))
+            found = exceptions.find(frame.address, frame.registers["Rip"], held, dispatcher)
+            if found is not None:
+                return found
+        return None
 
     def _nonvolatile(self, built: ExceptionFrame) -> Iterator[MemberValue]:
-        assert self.kernel.exceptions is not None
-        structure = self.kernel.exceptions.structure
+        structure = self.kernel.exceptions[0].structure
         for name, value in built.registers.items():
             field = structure.field(name)
             member, why = f"{structure.name}.{name}", NOT_DISPATCHED if built.validity == UNSURE else ""
@@ -287,5 +287,5 @@ def _with(frame: TrapFrame, built: ExceptionFrame) -> TrapFrame:
     unsure = [name for name in frame.unsure if name not in built.registers]
     if built.validity == UNSURE:
         unsure += built.registers
-    ordered = tuple(name for name in COLUMNS if name in unsure)
+    ordered = tuple(name for name in REGISTERS if name in unsure)
     return frame._replace(registers=registers, unsure=ordered)

@@ -11,23 +11,21 @@ Flags and Machine, then the 32-bit CONTEXT.
 
 from __future__ import annotations
 
-from typing import Dict, Mapping, NamedTuple, Optional, Tuple
+import functools
+from typing import Mapping, NamedTuple, Optional, Sequence, Tuple
 
+from volatility3.framework.layers import crash
+
+from ..columns.words import KERNEL, PROCESSOR, SAVED, USER, WOW64
 from ..memory.decode.machine import Machine
+from ..memory.decode.memo import Memo
 from ..memory.decode.status import NOTHING, Status, Word, status
 from ..memory.decode.structure import Structures
 from ..memory.image import AddressSpace, Image
 from ..process.processors import Processor
 from ..process.thread import SavedContext, Thread
-from .decode.context import NO_CONTEXT, ContextForm
-from .decode.frame import CS_USER_32, KERNEL, USER, MemberValue
-
-THREAD = "thread"
-TOP = "top"
-STACK = "stack"
-PROCESSOR = "processor"
-WOW64 = "wow64"
-SAVED = "saved"
+from .decode.context import NO_CONTEXT, ContextForm, decode_any
+from .decode.frame import CS_USER_32, MemberValue
 
 _CPU_SLOT = 1
 """WOW64_TLS_CPURESERVED."""
@@ -39,8 +37,7 @@ class State(NamedTuple):
     Attributes:
         space: the address space that names its addresses
         tid: its thread, None if there is none or its ID is unreadable
-        origin: thread (KTHREAD.TrapFrame and the chain from it), top (the fixed place at the top of a kernel
-            stack), stack (found by scanning), processor, wow64, or saved (the input itself keeps them)
+        origin: a word of `words.ORIGINS`
         address: where it was saved
         kind: of a trap frame, empty where it is not known
         mode: user or kernel, empty where it is not known
@@ -78,7 +75,21 @@ def register_types(image: Image, machine: Machine) -> Structures:
     Raises:
         tables.MissingTableError: when our table is missing
     """
-    return image.our_types(f"context-{machine.arch}")
+    return image.our_generations("context", machine)[0]
+
+
+def context_forms(image: Image, machine: Machine) -> Tuple[ContextForm, ...]:
+    """Returns the forms that a CONTEXT of a bitness may have; its own flags tell which it has.
+
+    Raises:
+        tables.MissingTableError: when our table is missing
+    """
+    known = image.our_generations("context", machine)
+    return tuple(ContextForm(types["_CONTEXT"], machine) for types in known)
+
+
+_MXCSR = 0x2FFFF
+"""The bits of MXCSR that a processor can set: all others are 0 (SDM, AMD's manual for bit 17)."""
 
 
 class TrapContexts:
@@ -94,7 +105,8 @@ class TrapContexts:
         self._members = members
         teb = image.types.find("_TEB")
         self._slots = None if teb is None else teb.find("TlsSlots")
-        self._forms: Dict[Machine, ContextForm] = {}
+        self._forms: Memo[Machine, Tuple[ContextForm, ...]] = Memo(functools.partial(context_forms, image))
+        self._stopped = _is_crash_dump(image)
 
     def processor(self, processor: Processor, space: AddressSpace, tid: Optional[int]) -> Optional[State]:
         """Returns the context of a processor, or None if it has none (it was not stopped).
@@ -104,10 +116,11 @@ class TrapContexts:
             space: the address space that it was in
             tid: its thread
         """
-        form = self._form(self._image.machine)
+        if not processor.context:
+            return None
         memory = self._image.memory(self._image.kernel)
-        data = memory.read(processor.context, form.size) if processor.context else None
-        found = None if data is None else form.decode(data)
+        read = functools.partial(memory.read, processor.context)
+        form, found, _ = decode_any(self._forms[self._image.machine], read)
         if found is None:
             return None
         return State(
@@ -125,6 +138,24 @@ class TrapContexts:
             f"CPU {processor.number}",
         )
 
+    def judged(self, state: State, stacks: Sequence[Tuple[int, int]]) -> State:
+        """Returns the context of a processor with what speaks against it, without registers if that is proof.
+
+        A kernel debugger leaves a context with each processor after each report: on a machine that goes on
+        it is of another time. Measured on ReactOS with a kernel debugger.
+
+        Args:
+            state: what `processor` returned
+            stacks: (limit, base) of the stacks that the processor may have been on
+        """
+        sp = state.registers.get("Rsp")
+        if state.mode == KERNEL and sp is not None and not any(low <= sp <= high for low, high in stacks):
+            return state._replace(registers={}, members=(), status=status(state.status, Word.STALE))
+        if self._stopped and not state.registers.get("MxCsr", 0) & ~_MXCSR:
+            return state
+        said = status(state.status, Word.CONTEXT_MAY_BE_OLDER)
+        return state._replace(unsure=tuple(state.registers), status=said)
+
     def saved(self, thread: Thread, space: AddressSpace, context: SavedContext) -> State:
         """Returns the registers that an input itself keeps of a thread.
 
@@ -133,8 +164,7 @@ class TrapContexts:
             space: the half of its process in which they are registers
             context: the registers
         """
-        form = self._form(context.machine)
-        found = form.decode(context.data)
+        form, found, _ = decode_any(self._forms[context.machine], lambda size: context.data)
         said = status(thread.status, None if found is not None else Word.NOT_A_CONTEXT)
         registers = (found or NO_CONTEXT).registers
         listed = tuple(form.listed(found)) if self._members and found is not None else ()
@@ -167,14 +197,13 @@ class TrapContexts:
         area = memory.pointer(thread.teb + self._slots.offset + memory.pointer_size * _CPU_SLOT)
         if not area and area is not None:
             return None
-        form = self._form(space.machine)
         reserved = register_types(self._image, thread.space.machine)["_WOW64_CPURESERVED"]
         address = area + reserved.size if area else 0
-        data = memory.read(address, form.size) if area else None
-        found = None if data is None else form.decode(data)
+        read = functools.partial(memory.read, address) if area else lambda size: None
+        form, found, present = decode_any(self._forms[space.machine], read)
         broken = None
         if found is None:
-            broken = Word.UNREADABLE if data is None else Word.NOT_A_CONTEXT
+            broken = Word.NOT_A_CONTEXT if present else Word.UNREADABLE
         said = status(
             thread.status,
             Word.RUNNING if thread.running else None,
@@ -195,7 +224,13 @@ class TrapContexts:
             tuple(form.listed(found)) if self._members and found is not None else (),
         )
 
-    def _form(self, machine: Machine) -> ContextForm:
-        if machine not in self._forms:
-            self._forms[machine] = ContextForm(register_types(self._image, machine)["_CONTEXT"], machine)
-        return self._forms[machine]
+
+def _is_crash_dump(image: Image) -> bool:
+    """Tells whether Windows itself wrote the image, for which it stops all processors."""
+    waiting = [image.layer]
+    while waiting:
+        layer = waiting.pop()
+        if isinstance(layer, crash.WindowsCrashDump32Layer):
+            return True
+        waiting += [image.context.layers[name] for name in layer.dependencies]
+    return False

@@ -6,27 +6,21 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-import json
 import pathlib
-import shutil
 import struct
-from typing import Any, Dict
 
 import pytest
 
-from tests.conftest import ROOT
 from tests.forge import std as forge
 from tests.forge import std_bytes
 from tests.forge.std import Block, Std
 from tests.forge.std_layouts import ALL, Layout, layout
-from tests.support import bare, stddata
-from winstacks.memory import tables
+from tests.support import bare, newbuild, stddata
 from winstacks.tracedb.decode import backtraces, judge
 from winstacks.tracedb.decode import database as stdwalk
 from winstacks.tracedb.decode import proof as stdproof
 from winstacks.tracedb.found import Layouts
 
-TABLES = ROOT / "symbols" / "windows" / "stacktraces"
 SHIFT = 0x20
 """Bytes that the invented build puts before the header's members."""
 PAD = 8
@@ -90,36 +84,31 @@ def write_entry(std: Std, memory: bytearray, block: Block) -> None:
     struct.pack_into(f"<{depth}{CODES[pointer]}", memory, offset + std.layout.head, *block.frames)
 
 
-def write_table(arch: str, folder: pathlib.Path) -> None:
-    """Puts that build's table beside ours, of which it is made."""
-    for path in TABLES.glob("*.json"):
-        shutil.copy(path, folder)
-    table = json.loads((TABLES / f"std-6.1-{arch}.json").read_text())
-    types: Dict[str, Any] = table["user_types"]
-    database, entry = types["_STACK_TRACE_DATABASE"], types["_RTL_STACK_TRACE_ENTRY"]
-    database["size"] += SHIFT
-    for field in database["fields"].values():
-        field["offset"] += SHIFT
-    pointer = stddata.POINTERS[arch]
-    entry["size"] += PAD
-    places = ("Depth", "Index", "TraceCount", "IndexHigh")
-    for place, name in enumerate(places):
-        entry["fields"][name]["offset"] = pointer + 2 * place
-    entry["fields"]["BlockDepth"]["offset"] = entry["fields"]["TraceCount"]["offset"]
-    for name in ("BackTrace", "FreeChain"):
-        entry["fields"][name]["offset"] += PAD
-    (folder / f"std-6.9-{arch}.json").write_text(json.dumps(table))
+ENTRY = """
+    sizeof                       @0x94/0x118 since 10.0.30000;
+    USHORT Depth                 @0x4/0x8    since 10.0.30000;
+    USHORT Index                 @0x6/0xa    since 10.0.30000;
+    USHORT TraceCount : 11 << 0  @0x8/0xc    since 10.0.30000;
+    USHORT BlockDepth : 5 << 11  @0x8/0xc    since 10.0.30000;
+    USHORT IndexHigh             @0xa/0xe    since 10.0.30000;
+    void* BackTrace[32]          @0x14/0x18  since 10.0.30000;
+    _SINGLE_LIST_ENTRY FreeChain @0x14/-     since 10.0.30000;
+    _SLIST_ENTRY FreeChain       @-/0x18     since 10.0.30000;
+"""
+"""What that build's text has of an entry; the members of the database move by SHIFT."""
 
 
 @pytest.mark.parametrize("kernel", [False, True])
 @pytest.mark.parametrize("arch", ["x64", "x86"])
 class TestInventedBuild:
-    """One more JSON file, and databases of a build that the code has never heard of are read."""
+    """Some more lines of text, and databases of a build that the code has never heard of are read."""
 
     @pytest.fixture
     def layouts(self, arch: str, monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path) -> Layouts:
-        write_table(arch, tmp_path)
-        monkeypatch.setattr(tables, "_BESIDE", [tmp_path])
+        entry = ENTRY.strip().splitlines()
+        newbuild.add(
+            *(tmp_path, monkeypatch, "std"), _STACK_TRACE_DATABASE=SHIFT, _RTL_STACK_TRACE_ENTRY=entry
+        )
         return Layouts(bare.image(stddata.POINTERS[arch]), bare.MACHINES[stddata.POINTERS[arch]])
 
     @pytest.fixture
@@ -131,15 +120,15 @@ class TestInventedBuild:
     def test_its_traces_come_back(self, arch: str, kernel: bool, layouts: Layouts, std: Std) -> None:
         reader = stddata.reader_of(std.regions().items())
         proof = stdproof.prove(reader, std.base, layouts.std)
-        assert proof.header is not None and proof.header.layout.name == "6.9"
+        assert proof.header is not None and proof.header.layout.name == newbuild.VERSION
         database = stdwalk.StdDatabase(reader, proof.header)
         assert stddata.shown(database) == stddata.expected(std)
         assert (database.status, database.figures().freed) == ((), len(std.freed()))
         numbered = [trace for trace in database.traces() if trace.trace_index][:5]
         picker = judge.Picker(reader, proof.header)
         assert picker.traces([trace.trace_index or 0 for trace in numbered]) == numbered
-        dump = b"".join(backtraces.encode(database.buffer(), database.records(), layouts.backtraces))
-        _, records = backtraces.decode(dump, layouts.backtraces)
+        dump = b"".join(backtraces.encode(database.buffer(), database.records(), layouts.backtraces()))
+        _, records = backtraces.decode(dump, layouts.backtraces())
         for trace in numbered:
             assert records[(trace.trace_index or 0) - 1].frames() == trace.frames
 
@@ -149,7 +138,7 @@ class TestInventedBuild:
         struct.pack_into("<I", memory, std.layout.fields["NumberOfBuckets"][0], 0xFFFFFFFF)
         reader = stddata.reader_of({**regions, std.base: bytes(memory)}.items())
         proof = stdproof.recover(reader, std.base, layouts.std)
-        assert proof.header is not None and proof.header.layout.name == "6.9"
+        assert proof.header is not None and proof.header.layout.name == newbuild.VERSION
         assert stddata.shown(stdwalk.StdDatabase(reader, proof.header)) == stddata.expected(std)
 
     def test_what_is_known_stays_known(self, arch: str, kernel: bool, layouts: Layouts) -> None:

@@ -13,12 +13,12 @@ from tests.forge import context, real_sets
 from tests.forge.heaplog import HeapLog
 from tests.support import realtruth, stddata
 from tests.support.heapimage import PID, HeapImage
+from winstacks.columns.words import BY_SEARCH, HEAPLOG
 from winstacks.memory.image import Image
 from winstacks.names.moduleindex import ModuleIndexes
 from winstacks.names.pdbsymbols import PdbSymbols
 from winstacks.process.spaces import AddressSpaces
 from winstacks.tracedb.finder import Databases
-from winstacks.tracedb.found import BY_SEARCH, HEAPLOG
 
 PLACES = {"x86": 0x1CE002C, "x64": 0x1CE0070}
 """Where 16299 (x86), 7601 and 19044 (x64) have it in its range of private memory."""

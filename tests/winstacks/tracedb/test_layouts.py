@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import json
 import pathlib
-import re
 from typing import List
 
 import pytest
@@ -29,14 +28,6 @@ def test_table_is_valid(path: pathlib.Path) -> None:
     table = json.loads(path.read_text())
     assert table["metadata"]["format"] == "6.2.0"
     assert schemas.validate(table, use_cache=False)
-
-
-def test_each_table_has_a_row_in_the_readme() -> None:
-    rows = (TABLES[0].parent / "README.md").read_text(encoding="utf-8").splitlines()
-    named = [
-        name for row in rows if row.startswith("| `") for name in re.findall(r"`([^`]+)`", row.split("|")[1])
-    ]
-    assert sorted(named) == sorted(path.stem for path in TABLES)
 
 
 @pytest.mark.parametrize("name, arch, kernel", ALL)

@@ -3,42 +3,26 @@
 """What unwinding does from an x64 return address: found out once, and carried out for every stack.
 
 Most frames of a stack are calls that have not returned yet. What unwind data says of such a call depends on
-the return address alone, so it is put into the form of one read of the stack: where the saved registers and
-the caller's return address lie, and how far the stack pointer moves. Whatever does not take this form (a
-machine frame, two bases, a saved stack pointer) is left to `step_x64`, which knows all forms.
+the place in the function alone. Its rule is put into the form of one read of the stack: where the saved
+registers and the caller's return address lie, and how far the stack pointer moves. A rule that does not take
+this form (a machine frame, two bases, a saved stack pointer) is left to `step_x64`, which carries out any.
 """
 
 from __future__ import annotations
 
 import struct
 from operator import itemgetter
-from typing import Any, Callable, Dict, List, Optional, Tuple
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
 
 from ...memory.decode.pagetable import PAGE_SIZE
 from ...names.decode.functiontable import FunctionTable
-from ...names.decode.unwindinfo import (
-    ALLOC_LARGE,
-    ALLOC_SMALL,
-    PUSH_MACHFRAME,
-    PUSH_NONVOL,
-    SAVE_NONVOL,
-    SAVE_NONVOL_FAR,
-    SAVE_XMM128,
-    SAVE_XMM128_FAR,
-    SET_FPREG,
-    Code,
-    UnwindDataError,
-    UnwindInfo,
-)
+from ...names.decode.unwindinfo import RuntimeFunction, UnwindDataError, UnwindInfo
 from .registers import NON_VOLATILE, NON_VOLATILE_XMM, RSP, Values
-
-FAR = 1 << 62
-"""A position behind every prologue."""
+from .rule_x64 import REGISTERS, Rule, of_prologue
 
 MOST = 1 << 12
-"""Return addresses of which is kept what was found out, of an address space and of a module."""
+"""How many return addresses of an address space, and rules of a module, are kept."""
 
-_REGISTERS = 16
 _SLOT = 8
 
 
@@ -77,10 +61,10 @@ class Effect:
     ) -> None:
         gaps = [after - before - _SLOT for before, after in zip(slots, slots[1:])]
         layout = struct.Struct("<Q" + "".join(f"{gap}xQ" for gap in gaps))
-        sp = _REGISTERS + len(slots)
-        sources = [number if number in NON_VOLATILE else sp + 1 for number in range(_REGISTERS)]
+        sp = REGISTERS + len(slots)
+        sources = [number if number in NON_VOLATILE else sp + 1 for number in range(REGISTERS)]
         for number, slot in general.items():
-            sources[number] = _REGISTERS + slot
+            sources[number] = REGISTERS + slot
         sources[RSP] = sp
         self.base = base
         self.start = slots[0]
@@ -97,109 +81,79 @@ Site = Tuple[Optional[Effect], bool]
 before it."""
 
 
-def effect_at(table: FunctionTable, rva: int) -> Optional[Effect]:
-    """Returns what unwinding from the return address at an RVA does, None if that is no single read.
+class CodePlace(NamedTuple):
+    """A place in a function, as unwind data sees it.
 
-    The table keeps it: processes share a table if they are proven to have the same unwind data.
+    Attributes:
+        entry: the piece of code that holds it
+        chain: the unwind data of that piece, then that of the pieces to which it is chained
+        offset: how far the first unwind data was carried out: places behind a prologue have the same
     """
-    kept = table.derived
-    if rva not in kept:
+
+    entry: RuntimeFunction
+    chain: List[UnwindInfo]
+    offset: int
+
+    @classmethod
+    def of(cls, table: FunctionTable, piece: RuntimeFunction, rva: int) -> CodePlace:
+        """Returns the place of an RVA, which is in a piece or just behind it; raises UnwindDataError."""
+        entry = table.direct(piece)
+        chain = table.chain(entry)
+        whole = max(chain[0].prolog_size, *(code.offset for code in chain[0].codes), 0)
+        inside = entry.begin <= rva < entry.end
+        return cls(entry, chain, min(rva - entry.begin, whole) if inside else whole)
+
+
+def rule_at(table: FunctionTable, place: CodePlace) -> Tuple[Rule, Optional[Effect]]:
+    """Returns what unwinding from a place does; as one read of the stack, too, where it is one.
+
+    The table keeps both: processes share a table if they are proven to have the same unwind data.
+    """
+    kept, key = table.derived, (place.entry.unwind, place.offset)
+    found: Optional[Tuple[Rule, Optional[Effect]]] = kept.get(key)
+    if found is None:
         if len(kept) >= MOST:
             kept.clear()
-        kept[rva] = _found(table, rva)
-    found: Optional[Effect] = kept[rva]
+        found = kept[key] = _derived(place)
     return found
 
 
-def _found(table: FunctionTable, rva: int) -> Optional[Effect]:
+def _derived(place: CodePlace) -> Tuple[Rule, Optional[Effect]]:
+    rule = of_prologue(place.chain, place.offset)
+    return rule, _single_read(rule)
+
+
+def effect_at(table: FunctionTable, rva: int) -> Optional[Effect]:
+    """Returns what unwinding from the return address at an RVA does, None if that is no single read."""
     piece = table.find(rva - 1)
     if piece is None:
         return None
     try:
-        entry = table.direct(piece)
-        chain = table.chain(entry)
+        return rule_at(table, CodePlace.of(table, piece, rva))[1]
     except UnwindDataError:
         return None
-    return _Effects(rva - entry.begin if entry.begin <= rva < entry.end else FAR).of(chain)
 
 
-class _NoSingleReadError(Exception):
-    """What is undone has no single base, or is more than registers saved on the stack."""
-
-
-class _Effects:
-    """Undoes a chain of unwind data, with offsets from a register in the place of addresses.
-
-    Args:
-        offset: where in the function execution will go on
-    """
-
-    def __init__(self, offset: int) -> None:
-        self._offset = offset
-        self._general: Dict[int, int] = {}
-        self._xmm: Dict[int, int] = {}
-        self._base, self._sp = RSP, 0
-        self._bases: List[int] = []
-
-    def of(self, chain: List[UnwindInfo]) -> Optional[Effect]:
-        """Returns the effect of undoing the chain; None if it is no single read."""
-        try:
-            for number, info in enumerate(chain):
-                self._undo(info, FAR if number else self._offset)
-        except _NoSingleReadError:
-            return None
-        if any(each != self._base for each in self._bases):
-            return None
-        xmm = {number: offset for number, offset in self._xmm.items() if number in NON_VOLATILE_XMM}
-        general = {number: offset for number, offset in self._general.items() if number in NON_VOLATILE}
-        halves = [offset + half for offset in xmm.values() for half in (0, _SLOT)]
-        slots = sorted({self._sp, *general.values(), *halves})
-        if slots[-1] - slots[0] >= PAGE_SIZE or any(a + _SLOT > b for a, b in zip(slots, slots[1:])):
-            return None
-        place = {offset: number for number, offset in enumerate(slots)}
-        return Effect(
-            self._base,
-            slots,
-            {number: place[offset] for number, offset in general.items()},
-            {number: place[offset] for number, offset in xmm.items()},
-            place[self._sp],
-            self._sp + _SLOT,
-        )
-
-    def _undo(self, info: UnwindInfo, offset: int) -> None:
-        executed = [code for code in info.codes if code.offset <= offset]
-        base, frame = self._base, self._sp
-        if info.frame_register and (
-            offset >= info.prolog_size or any(code.operation == SET_FPREG for code in executed)
-        ):
-            base, frame = self._frame(info)
-            self._bases.append(base)
-        for code in executed:
-            self._undo_code(code, info, base, frame)
-
-    def _undo_code(self, code: Code, info: UnwindInfo, base: int, frame: int) -> None:
-        if code.operation == PUSH_NONVOL:
-            self._save(self._general, code.info, self._base, self._sp)
-            self._sp += _SLOT
-        elif code.operation in (ALLOC_SMALL, ALLOC_LARGE):
-            self._sp += code.value
-        elif code.operation == SET_FPREG:
-            self._base, self._sp = self._frame(info)
-        elif code.operation in (SAVE_NONVOL, SAVE_NONVOL_FAR):
-            self._save(self._general, code.info, base, frame + code.value)
-        elif code.operation in (SAVE_XMM128, SAVE_XMM128_FAR):
-            self._save(self._xmm, code.info, base, frame + code.value)
-        elif code.operation == PUSH_MACHFRAME:
-            raise _NoSingleReadError
-
-    def _save(self, registers: Dict[int, int], number: int, base: int, offset: int) -> None:
-        if number == RSP and registers is self._general:
-            raise _NoSingleReadError
-        self._bases.append(base)
-        registers[number] = offset
-
-    def _frame(self, info: UnwindInfo) -> Tuple[int, int]:
-        """Returns the base of the fixed allocation: a register, and what is added to it."""
-        if info.frame_register in (0, RSP) or info.frame_register in self._general:
-            raise _NoSingleReadError
-        return info.frame_register, -info.frame_offset
+def _single_read(rule: Rule) -> Optional[Effect]:
+    """Returns a rule as one read of the stack; None if it has several bases or a machine frame."""
+    general = {number: source for number, source in rule.general.items() if number in NON_VOLATILE}
+    xmm = {number: source for number, source in rule.xmm.items() if number in NON_VOLATILE_XMM}
+    places = [rule.loads[source].place for source in (*general.values(), *xmm.values())]
+    base = rule.sp.base
+    if base >= REGISTERS or any(place.base != base for place in places):
+        return None
+    of_general = {number: rule.loads[source].place.offset for number, source in general.items()}
+    of_xmm = {number: rule.loads[source].place.offset for number, source in xmm.items()}
+    halves = [offset + half for offset in of_xmm.values() for half in (0, _SLOT)]
+    slots = sorted({rule.sp.offset, *of_general.values(), *halves})
+    if slots[-1] - slots[0] >= PAGE_SIZE or any(a + _SLOT > b for a, b in zip(slots, slots[1:])):
+        return None
+    number_of = {offset: number for number, offset in enumerate(slots)}
+    return Effect(
+        base,
+        slots,
+        {number: number_of[offset] for number, offset in of_general.items()},
+        {number: number_of[offset] for number, offset in of_xmm.items()},
+        number_of[rule.sp.offset],
+        rule.sp.offset + _SLOT,
+    )

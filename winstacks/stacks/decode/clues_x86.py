@@ -27,17 +27,31 @@ LONGEST_PATCHING = len(PATCHABLE)
 _PADDING = (b"\xcc\xcc", b"\x90" * 5)
 _STARTS = (PATCHABLE, *_SET_UP, *_PADDING)
 _BEFORE = re.compile(
-    rb"(?:\xcc|\x90|\x00{8}|\xc3|\xc2.\x00|[\xe8\xe9]...[\x00\x01\xfe\xff]|\xff\x25...."
+    rb"(?:\xcc|\x90|\x00{8}|\xcd\x29|\xc3|\xc2.\x00|[\xe8\xe9]...[\x00\x01\xfe\xff]|\xff\x25...."
     rb"|\x8d(?:[\x74\xb4\xbc\xa4][\x24-\x27]|[\x49\x76\xb6\x9b\xbf])\x00+)\Z",
     re.DOTALL,
 )
 _SEH_CALL = re.compile(rb"(?:\x6a.|\x68.{4})\x68.{4}\xe8.{3}[\x00-\x02\xfd-\xff]", re.DOTALL)
 """push constant; push constant of 32 bits; call: how functions that use _SEH_prolog begin."""
+_BEHIND_PADDING = re.compile(rb"(?:\xcc\xcc|\x90{5})(?=[^\xcc\x90])|(?<=[\xcc\x90])(?=\x8b\xff)")
+"""The end of padding that code does not run into, or of any padding before a start that can be patched."""
+_BEHIND_END = re.compile(rb"(?:\xc3|\xcd\x29|\xc2.\x00|\xeb.|\xe9.{4})\xcc?(?=[^\xcc\x90])", re.DOTALL)
+_ALIGNED = 16
+_BEHIND_CALL = re.compile(rb"\xe8...[\x00\x01\xfe\xff]\Z", re.DOTALL)
+LONGEST_START = 5
+"""Bytes of code that decide whether a function starts there."""
 _PUSH_EBP = re.compile(rb"(?:\x8b\xff)?\x55")
 _MOV_ESP_EBP = (b"\x8b\xe5", b"\x89\xec")
 _LEAVE = b"\xc9"
 _CALL = b"\xe8"
 _END = re.compile(rb"(?:\xc3|\xc2.\x00)(?:\xcc|\x90|\x66\x90|\x8d[\x74\x76\xb4\xb6])", re.DOTALL)
+_BOUNDED = re.compile(
+    rb"\x83([\xf8-\xff])(.)(?:\x77.|\x0f\x87.{4})(?:\x0f\xb6([\x80-\xbf])(.{4}))?\Z", re.DOTALL
+)
+"""cmp register, number; ja; and perhaps movzx register, byte ptr [numbers + register]."""
+LONGEST_BOUND = 24
+TABLE_JUMP = 7
+"""Bytes of a jump through a table."""
 _JUMPS = (b"\xe9", b"\xeb", b"\xff\x25")
 
 
@@ -106,11 +120,69 @@ def at_border(code: bytes, at: int) -> bool:
     return code.startswith(_STARTS, at)
 
 
-def starts(code: bytes) -> Iterator[int]:
-    """Yields where functions that push Ebp first may start: behind what ends a function."""
+def at_padding(code: bytes, at: int) -> bool:
+    """Tells whether padding lies at a place in code."""
+    return code.startswith(_PADDING, at)
+
+
+def starts(code: bytes) -> Iterator[Tuple[int, bool]]:
+    """Yields where functions that push Ebp first may start: behind an end, or as they all do.
+
+    With each goes whether that is surely an end; a call is one only if it never returns.
+    """
     for found in _PUSH_EBP.finditer(code):
-        if ends(code[: found.start()]):
-            yield found.start()
+        before = code[max(found.start() - 8, 0) : found.start()]
+        if ends(before):
+            yield found.start(), _BEHIND_CALL.search(before) is None
+        elif code.startswith(_SET_UP, found.end() - 1):
+            yield found.start(), False
+
+
+def bare_starts(code: bytes, address: int) -> Iterator[int]:
+    """Yields where functions may start whatever they begin with: behind padding, or aligned behind a
+    return or a jump.
+
+    Args:
+        code: the code
+        address: where it lies
+    """
+    for found in _BEHIND_PADDING.finditer(code):
+        yield found.end()
+    for found in _BEHIND_END.finditer(code):
+        if (address + found.end()) % _ALIGNED == 0:
+            yield found.end()
+
+
+def jump_by_table(before: bytes, jump: bytes) -> Optional[Tuple[int, int, Optional[int]]]:
+    """Decodes a jump through a table whose entries a comparison right before it bounds.
+
+    cmp register, n; ja; jmp [table + 4 * register]; movzx register, byte ptr [numbers + register] may lie
+    between.
+
+    Args:
+        before: code up to the jump, LONGEST_BOUND bytes of it
+        jump: the jump and what follows, TABLE_JUMP bytes
+
+    Returns:
+        (address of the table, greatest number, address of the bytes that number entries or None); None if it
+        is not such a jump.
+    """
+    found = _BOUNDED.search(before)
+    if found is None or len(jump) < TABLE_JUMP or jump[:2] != b"\xff\x24" or jump[2] & 0xC7 != 0x85:
+        return None
+    compared, most, loaded, numbers = found[1][0] & 7, found[2][0], found[3], found[4]
+    index = compared
+    if loaded is not None:
+        if loaded[0] & 7 != compared:
+            return None
+        index = loaded[0] >> 3 & 7
+    if jump[2] >> 3 & 7 != index or most > 0x7F:
+        return None
+    return (
+        int.from_bytes(jump[3:], "little"),
+        most,
+        None if numbers is None else int.from_bytes(numbers, "little"),
+    )
 
 
 def exit_at(code: bytes) -> Optional[Exit]:

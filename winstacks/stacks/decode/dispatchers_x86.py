@@ -16,6 +16,7 @@ import re
 from typing import Callable, Optional
 
 from ...memory.decode.structure import Structures
+from ...traps.decode.context import MAX_PARAMETERS
 from .frames import Read
 from .registers import Registers32
 
@@ -36,7 +37,6 @@ _KNOWN_FLAGS = 0xF801007F
 
 _USER = 3
 _EFLAGS_ALWAYS, _EFLAGS_NEVER = 0x2, 0x20000
-_MAX_PARAMETERS = 15
 _POINTER = 4
 _PAIR = 2 * _POINTER
 _APC_ARGUMENTS = 4 * _POINTER
@@ -63,7 +63,7 @@ class Contexts:
         self._is_code = is_code
         self._context_size = context.size
         self._context = context.reader("ContextFlags", "Eip", "Esp", "Ebp", "SegCs", "EFlags")
-        self._parameters_at = record.size - _MAX_PARAMETERS * _POINTER
+        self._parameters_at = record.size - MAX_PARAMETERS * _POINTER
         self._record = record.reader("NumberParameters")
 
     def find(self, name: str, entry: int, together: Together) -> Optional[Registers32]:
@@ -99,6 +99,6 @@ class Contexts:
         if data is None:
             return None
         (parameters,) = self._record(data, 0)
-        if parameters > _MAX_PARAMETERS or record + self._parameters_at + _POINTER * parameters > context:
+        if parameters > MAX_PARAMETERS or record + self._parameters_at + _POINTER * parameters > context:
             return None
         return context

@@ -68,8 +68,6 @@ def _indirect(operand: bytes) -> bool:
     return len(operand) == 1 + sib + (4 if no_base else _DISPLACEMENT[mode])
 
 
-TRAP, UNWIND, LEAF, FRAME_POINTER, SCAN = "trap", "unwind", "leaf", "framepointer", "scan"
-
 MAX_FRAMES = 1024
 MAX_SCANNED = 0x10000
 """Bytes of stack that one walk looks through, in all, for something that may be a return address."""
@@ -119,6 +117,7 @@ class CodeImage(NamedTuple):
         read_rva: reads it
         table: None where the image has no function table (x86) or none that can be read
         code: the RVA ranges that hold code, None if that is not known
+        windows: whether it is a file of Windows itself: of the kernel, or in its folder by the VAD
     """
 
     base: int
@@ -126,6 +125,7 @@ class CodeImage(NamedTuple):
     read_rva: ReadRva
     table: Optional[FunctionTable]
     code: Optional[Tuple[Tuple[int, int], ...]] = None
+    windows: bool = False
 
     def executable(self, address: int) -> bool:
         """Tells whether an address of the image may be code."""
@@ -143,8 +143,7 @@ class Frame(NamedTuple):
     Attributes:
         address: where execution was or will return to
         sp: the stack pointer there
-        how: how the address was found: `trap` (a saved register state holds it), `unwind`, `leaf` (the top of
-            the stack, in a function that keeps nothing on it), `framepointer` or `scan`
+        how: how the address was found, a word of `words.HOWS`
         returns: False if execution was interrupted at the address
         sure: False from the first guess on
         registers: the whole state, where the walk keeps one (x64)

@@ -5,12 +5,15 @@
 from __future__ import annotations
 
 import re
-from typing import Callable, Dict, List, Optional, Tuple, TypeVar
+from typing import Callable, Dict, List, NamedTuple, Optional, Tuple, TypeVar
 
 from ...memory.decode.pagetable import PAGE_SIZE
 from . import clues_x86
-from .flow_x86 import MAX_CODE, SEH_PROLOG, Flow, StackPlace
-from .frames import LONGEST_CALL, Read, direct_target
+from .code_x86 import CodePages
+from .effects_x86 import StackPlace
+from .flow_x86 import NEAR, SEH_EPILOG, SEH_PROLOG, Flow
+from .frames import LONGEST_CALL, Read, direct_target, lengths
+from .instructions_x86 import instruction
 
 MAX_FOLLOWED = 5_000_000
 """Instructions that are followed in one address space, in all."""
@@ -18,18 +21,33 @@ MAX_FOLLOWED = 5_000_000
 MAX_KEPT = 1 << 16
 """Answers that are kept: many threads wait in the same places."""
 
-_BEHIND = 0x800
-"""Bytes of code behind an address that a way to it may lead through."""
+MAX_PLACES = 1 << 17
+"""Instructions of followed functions that are kept."""
 
 K = TypeVar("K")
 V = TypeVar("V")
 
 _CANDIDATES = 4
-"""Starts of functions before an address that are tried."""
+"""Starts of functions before an address that are tried, and jumps of a part."""
+
+_MOST_OF_A_PART = 0x100
+"""Instructions of a part that are looked at for a jump back."""
+
+_JUMPS = frozenset((*range(0x70, 0x80), *range(0x0F80, 0x0F90), 0xE9, 0xEB))
+_ENDS = frozenset((0xC2, 0xC3, 0xCC))
 
 _MASK = 0xFFFFFFFF
-_PROLOG_BYTES = 0x30
+_PROLOG_BYTES, _EPILOG_BYTES = 0x30, 0x18
+_MOST_TAILS = 4
+"""Functions that one may go on in which are looked at."""
 _SEH_START = re.compile(rb"(?:\x6a.|\x68.{4})\x68.{4}\xe8", re.DOTALL)
+
+
+class Own(NamedTuple):
+    """The function that an instruction is in, by the code before it, and what is known there."""
+
+    start: int
+    place: StackPlace
 
 
 class Functions:
@@ -40,10 +58,11 @@ class Functions:
     """
 
     def __init__(self, read: Read) -> None:
-        self._read = read
-        self._places: Dict[Tuple[int, int], Optional[StackPlace]] = {}
+        self._code = CodePages(read)
+        self._flows: Dict[int, Flow] = {}
+        self._places = 0
         self._popped: Dict[int, Optional[int]] = {}
-        self._own: Dict[int, Optional[StackPlace]] = {}
+        self._own: Dict[int, Optional[Own]] = {}
         self._left = MAX_FOLLOWED
 
     def place(self, start: int, ip: int) -> Optional[StackPlace]:
@@ -52,11 +71,55 @@ class Functions:
         Returns:
             None if no way from that start to the instruction was found.
         """
-        return _kept(self._places, (start, ip), lambda: self._flow(start, ip, self.pops).places.get(ip))
+        return self.flow(start).places.get(ip)
 
-    def own(self, ip: int) -> Optional[StackPlace]:
-        """Returns what is known at an instruction if the code before it shows where its function starts."""
+    def flow(self, start: int) -> Flow:
+        """Returns the function that starts at an address, followed: nothing of it once too much was."""
+        flow = self._flows.get(start)
+        if flow is None:
+            if self._places >= MAX_PLACES:
+                self._flows.clear()
+                self._places = 0
+            flow = self._flows[start] = self._follow(start, self.pops)
+            self._places += len(flow.places) + 1
+        return flow
+
+    def starts(self, address: int) -> List[int]:
+        """Returns where functions may start that return to an address.
+
+        These are the targets of the call before it, and the functions that these go on in.
+        """
+        targets = self.targets(address)
+        return [*targets, *(tail for tail in self.tails(targets) if tail not in targets)]
+
+    def tails(self, targets: List[int]) -> List[int]:
+        """Returns where functions go on in others."""
+        tails = dict.fromkeys(tail for start in targets for tail in self.flow(start).tails.values())
+        return list(tails)[:_MOST_TAILS]
+
+    def has_border(self, start: int, ip: int) -> bool:
+        """Tells whether another function may lie between a function's start and an address behind it."""
+        # Its own entry is no border.
+        inside = start + clues_x86.LONGEST_PATCHING + 1
+        code = self.code(inside, max(ip - inside, 0))
+        return clues_x86.has_border(code) or clues_x86.calls_into(code, inside, ip)
+
+    def own(self, ip: int) -> Optional[Own]:
+        """Returns the function of an instruction if code shows where it starts.
+
+        That is the code before it, or (of a part that was moved away) before where it jumps back to.
+        """
         return _kept(self._own, ip, lambda: self._find_own(ip))
+
+    def calls(self, address: int) -> List[int]:
+        """Returns where the call before a return address may begin."""
+        found = []
+        for length in lengths(self.code(address - LONGEST_CALL, LONGEST_CALL)):
+            code, at = self._code.window(address - length)
+            call = instruction(code, at)
+            if call is not None and call.end - at == length:
+                found.append(address - length)
+        return found
 
     def behind_set_up(self, address: int) -> bool:
         """Tells whether an address is behind the call that sets up the frame, which is not there before."""
@@ -71,7 +134,7 @@ class Functions:
         before = self.code(address - LONGEST_CALL, LONGEST_CALL)
         target = direct_target(before, address)
         if target is None and before[1:3] == b"\xff\x15":
-            target = self._pointer(int.from_bytes(before[3:], "little"))
+            target = self._code.pointer(int.from_bytes(before[3:], "little"))
         if target is None:
             return []
         led = self._led(target & _MASK)
@@ -79,67 +142,83 @@ class Functions:
 
     def code(self, address: int, length: int) -> bytes:
         """Returns bytes of code: as many as wanted, or those up to a page border, or none."""
-        for wanted in (length, min(length, PAGE_SIZE - address % PAGE_SIZE)):
-            data = self._read(address & _MASK, wanted)
-            if data is not None:
-                return bytes(data)
-        return b""
+        return self._code.ahead(address, length)
 
-    def before(self, address: int, length: int) -> bytes:
-        """Returns bytes of code before an address: as many as wanted, or those of its page."""
-        for wanted in (min(length, address), min(length, address % PAGE_SIZE)):
-            data = self._read(address - wanted, wanted) if wanted else None
-            if data is not None:
-                return bytes(data)
-        return b""
+    def _find_own(self, ip: int) -> Optional[Own]:
+        for start, surely in self._candidates(ip):
+            place = self.place(start, ip)
+            if place is None:
+                continue
+            even = self.flow(start).proves(ip)
+            if even or (even is None and surely and not self.has_border(start, ip)):
+                return Own(start, place)
+        for back in self._jumps(ip):
+            for start, _ in self._candidates(back):
+                place = self.place(start, ip)
+                if place is not None and self.flow(start).proves(ip):
+                    return Own(start, place)
+        return None
 
-    def _find_own(self, ip: int) -> Optional[StackPlace]:
-        before = self.before(ip, PAGE_SIZE)
+    def _candidates(self, ip: int) -> List[Tuple[int, bool]]:
+        """Returns where the function of an instruction may start, the nearest first.
+
+        With each goes whether it begins as functions do that set up a frame, behind the end of another.
+        """
+        before = self._code.before(ip, PAGE_SIZE)
         low = ip - len(before)
-        starts = list(clues_x86.starts(before))
+        code = before + self.code(ip, clues_x86.LONGEST_START)
+        starts = dict.fromkeys(clues_x86.bare_starts(code, low), False)
+        starts.update(clues_x86.starts(code))
         for found in _SEH_START.finditer(before):
             if found.end() + 4 <= len(before) and clues_x86.ends(before[: found.start()]):
                 operand = before[found.end() : found.end() + 4]
                 if self._sets_up(low + found.end() + 4 + int.from_bytes(operand, "little")):
-                    starts.append(found.start())
-        for at in sorted(starts, reverse=True)[:_CANDIDATES]:
-            place = self.place(low + at, ip)
-            if place is not None:
-                return place
-        return None
+                    starts[found.start()] = True
+        nearest = sorted((at for at in starts if at <= len(before)), reverse=True)
+        return [(low + at, starts[at]) for at in nearest[:_CANDIDATES]]
+
+    def _jumps(self, ip: int) -> List[int]:
+        """Returns where the code at an instruction jumps to, up to the first jump that is always taken."""
+        targets: List[int] = []
+        for _ in range(_MOST_OF_A_PART):
+            code, at = self._code.window(ip)
+            found = instruction(code, at)
+            if found is None or found.opcode in _ENDS:
+                break
+            if found.opcode in _JUMPS:
+                behind = ip - at + found.end
+                target = (
+                    behind + int.from_bytes(code[found.operand : found.end], "little", signed=True) & _MASK
+                )
+                if not 0 <= target - ip < NEAR:
+                    targets.append(target)
+                if found.opcode in (0xE9, 0xEB):
+                    break
+            ip += found.end - at
+        return list(dict.fromkeys(targets[::-1]))[:_CANDIDATES]
 
     def _find_pops(self, start: int) -> Optional[int]:
         led = self._led(start)
-        start = start if led is None else led
-        returns = self._flow(start, start, _unknown).returns
-        return returns[0] if returns and len(set(returns)) == 1 else None
+        popped = set(self._follow(start if led is None else led, _unknown).returns.values())
+        return popped.pop() if len(popped) == 1 else None
 
-    def _flow(self, start: int, ip: int, pops: Callable[[int], Optional[int]]) -> Flow:
-        length = min(max(ip - start, 0) + _BEHIND, MAX_CODE) if self._left > 0 else 0
-        code = b""
-        while len(code) < length:
-            wanted = min(length - len(code), PAGE_SIZE - (start + len(code)) % PAGE_SIZE)
-            data = self._read(start + len(code) & _MASK, wanted)
-            if data is None:
-                break
-            code += data
-        flow = Flow(code, start, self._pointer, pops, self._sets_up)
+    def _follow(self, start: int, pops: Callable[[int], Optional[int]]) -> Flow:
+        flow = Flow(self._code, start, pops, self._sets_up, self._takes_down, self._left)
         self._left -= flow.count
         return flow
 
     def _sets_up(self, target: int) -> bool:
         return SEH_PROLOG.search(self.code(target & _MASK, _PROLOG_BYTES)) is not None
 
+    def _takes_down(self, target: int) -> bool:
+        return SEH_EPILOG.search(self.code(target & _MASK, _EPILOG_BYTES)) is not None
+
     def _led(self, target: int) -> Optional[int]:
         """Returns where a jump that a function consists of leads to, None if it is none."""
         jump = self.code(target, 6)
         if jump[:1] == b"\xe9" and len(jump) >= 5:
             return target + 5 + int.from_bytes(jump[1:5], "little") & _MASK
-        return self._pointer(int.from_bytes(jump[2:], "little")) if jump[:2] == b"\xff\x25" else None
-
-    def _pointer(self, address: int) -> Optional[int]:
-        data = self._read(address, 4)
-        return None if data is None else int.from_bytes(data, "little")
+        return self._code.pointer(int.from_bytes(jump[2:], "little")) if jump[:2] == b"\xff\x25" else None
 
 
 def _unknown(_start: int) -> Optional[int]:

@@ -56,8 +56,9 @@ class Registers32(NamedTuple):
     """An x86 register state: Eip, Esp and Ebp.
 
     `exact` is False where a callee may have popped arguments of unknown size: `sp` is then below the real
-    one, by those arguments. `return_slot` is where the frame's return address lies, if something else than
-    the frame pointer tells.
+    one, by those arguments. `callee` is then the address of that callee, if it is known: its code tells how
+    many they are. `return_slot` is where the frame's return address lies, if something else than the frame
+    pointer tells.
     """
 
     ip: int
@@ -65,3 +66,4 @@ class Registers32(NamedTuple):
     bp: Optional[int] = None
     exact: bool = True
     return_slot: Optional[int] = None
+    callee: Optional[int] = None

@@ -14,15 +14,8 @@ from ...memory.decode.pagetable import PAGE_SIZE
 from ...memory.decode.status import Word
 from ...names.decode.functiontable import FunctionTable
 from ...names.decode.unwindinfo import (
-    ALLOC_LARGE,
     ALLOC_SMALL,
-    PUSH_MACHFRAME,
     PUSH_NONVOL,
-    SAVE_NONVOL,
-    SAVE_NONVOL_FAR,
-    SAVE_XMM128,
-    SAVE_XMM128_FAR,
-    SET_FPREG,
     Bytes,
     Code,
     ReadRva,
@@ -31,119 +24,65 @@ from ...names.decode.unwindinfo import (
     UnwindInfo,
 )
 from . import epilogue
+from .calls_x64 import CodePlace, rule_at
 from .epilogue import Epilogue
 from .frames import Read, UnwindError
 from .registers import MASK, RCX, RSP, VOLATILE, VOLATILE_XMM, Registers
+from .rule_x64 import REGISTERS, RETURN, Rule, SavedAt, of_epilogue
 
 PROLOGUE, BODY, EPILOGUE, LEAF = "prologue", "body", "epilogue", "leaf"
 
-_FAR = 1 << 62
-"""A position behind every prologue."""
 
+def carry_out(rule: Rule, registers: Registers, read: Read) -> Tuple[Registers, Optional[int]]:
+    """Returns the registers after the return, and the address of the machine frame that was popped, if any.
 
-class Unwinding:
-    """Registers while they are unwound: what each unwind code and each part of an epilogue does to them.
+    Volatile registers are then unknown; behind a machine frame, too: whoever built it saved them elsewhere.
 
     Args:
+        rule: what to do
         registers: the state in the function
         read: reads memory
 
-    Attributes:
-        machine_frame: address of the machine frame that was popped, None while there was none
+    Raises:
+        UnwindError: a register from which the rule counts, the return address or the caller's stack pointer
+            is not known
     """
+    loaded: List[Optional[int]] = []
 
-    def __init__(self, registers: Registers, read: Read) -> None:
-        self._read = read
-        self._general: List[Optional[int]] = list(registers.general)
-        self._xmm: List[Optional[int]] = list(registers.xmm)
-        self._ip: Optional[int] = None
-        self.machine_frame: Optional[int] = None
-
-    @property
-    def _sp(self) -> int:
-        return self._general[RSP] or 0
-
-    @_sp.setter
-    def _sp(self, value: int) -> None:
-        self._general[RSP] = value & MASK
-
-    def _load(self, address: int, size: int = 8) -> Optional[int]:
-        data = self._read(address & MASK, size)
-        return None if data is None else int.from_bytes(data, "little")
-
-    def _frame_register(self, info: UnwindInfo) -> int:
-        value = self._general[info.frame_register]
+    def resolved(place: SavedAt) -> int:
+        """Returns an address."""
+        if place.base >= REGISTERS:
+            value, missing = loaded[place.base - REGISTERS], Word.STACK_UNREADABLE
+        else:
+            value, missing = registers.general[place.base], Word.FRAME_REGISTER_UNKNOWN
         if value is None:
-            raise UnwindError(Word.FRAME_REGISTER_UNKNOWN)
-        return value
+            raise UnwindError(missing)
+        return value + place.offset & MASK
 
-    def undo(self, info: UnwindInfo, offset: int) -> None:
-        """Undoes the codes of the prologue up to an offset in it, the last first."""
-        executed = [code for code in info.codes if code.offset <= offset]
-        frame = self._sp
-        if info.frame_register and (
-            offset >= info.prolog_size or any(code.operation == SET_FPREG for code in executed)
-        ):
-            frame = self._frame_register(info) - info.frame_offset
-        for code in executed:
-            self._undo(code, info, frame)
-
-    def _undo(self, code: Code, info: UnwindInfo, frame: int) -> None:
-        """Undoes one code; `frame` is the base of the fixed allocation."""
-        if code.operation == PUSH_NONVOL:
-            self._general[code.info] = self._pop(code.info)
-        elif code.operation in (ALLOC_SMALL, ALLOC_LARGE):
-            self._sp += code.value
-        elif code.operation == SET_FPREG:
-            self._sp = self._frame_register(info) - info.frame_offset
-        elif code.operation in (SAVE_NONVOL, SAVE_NONVOL_FAR):
-            self._general[code.info] = self._load(frame + code.value)
-        elif code.operation in (SAVE_XMM128, SAVE_XMM128_FAR):
-            self._xmm[code.info] = self._load(frame + code.value, 16)
-        elif code.operation == PUSH_MACHFRAME:
-            self._machine_frame(self._sp + (8 if code.info & 1 else 0))
-
-    def _pop(self, register: int) -> Optional[int]:
-        value = self._load(self._sp)
-        self._sp += 8
-        return self._sp if register == RSP else value
-
-    def _machine_frame(self, address: int) -> None:
-        """Takes Rip and Rsp from what the processor pushed: Rip, SegCs, EFlags, Rsp, SegSs."""
-        self._ip, sp = self._load(address), self._load(address + 24)
-        if self._ip is None or sp is None:
-            raise UnwindError(Word.STACK_UNREADABLE)
-        self._sp = sp
-        self.machine_frame = address & MASK
-
-    def finish(self, rest: Epilogue) -> None:
-        """Carries out the rest of an epilogue up to its return, its jump or its return from interrupt."""
-        if rest.base is not None:
-            value = self._general[rest.base]
-            if value is None:
-                raise UnwindError(Word.FRAME_REGISTER_UNKNOWN)
-            self._sp = value
-        self._sp += rest.adjust
-        for register in rest.pops:
-            self._general[register] = self._pop(register)
-        if rest.from_interrupt:
-            self._machine_frame(self._sp)
-
-    def returned(self) -> Registers:
-        """Returns the registers after the return: volatile ones are then unknown.
-
-        Behind a machine frame they are unknown too: whoever built it saved them elsewhere.
-        """
-        if self._ip is None:
-            self._ip = self._load(self._sp)
-            if self._ip is None:
-                raise UnwindError(Word.STACK_UNREADABLE)
-            self._sp += 8
-        for number in VOLATILE:
-            self._general[number] = None
-        for number in VOLATILE_XMM:
-            self._xmm[number] = None
-        return Registers(self._ip, tuple(self._general), tuple(self._xmm))
+    for load in rule.loads:
+        data = read(resolved(load.place), load.size)
+        loaded.append(None if data is None else int.from_bytes(data, "little"))
+    general, xmm = list(registers.general), list(registers.xmm)
+    for number, source in rule.general.items():
+        general[number] = loaded[source]
+    for number, source in rule.xmm.items():
+        xmm[number] = loaded[source]
+    sp = resolved(rule.sp)
+    if rule.ip is None:
+        data = read(sp, 8)
+        ip = None if data is None else int.from_bytes(data, "little")
+        sp = sp + 8 & MASK
+        machine_frame = None
+    else:
+        ip, machine_frame = loaded[rule.ip], resolved(rule.loads[rule.ip].place)
+    if ip is None:
+        raise UnwindError(Word.STACK_UNREADABLE)
+    general[RSP] = sp
+    for number in VOLATILE:
+        general[number] = None
+    for number in VOLATILE_XMM:
+        xmm[number] = None
+    return Registers(ip, tuple(general), tuple(xmm)), machine_frame
 
 
 class Step(NamedTuple):
@@ -202,59 +141,46 @@ class Unwinder:
             raise UnwindError(Word.FUNCTION_TABLE_UNREADABLE)
         if not interrupted:
             raise UnwindError(Word.NO_UNWIND_DATA)
-        return Step(Unwinding(registers, self._read).returned(), LEAF)
+        return Step(carry_out(RETURN, registers, self._read)[0], LEAF)
 
     def _unwind(self, registers: Registers, piece: RuntimeFunction, rva: int, interrupted: bool) -> Step:
         """Unwinds the function that a piece of code belongs to, through its chain of unwind data."""
-        entry = self._table.direct(piece)
-        chain = self._table.chain(entry)
+        place = CodePlace.of(self._table, piece, rva)
         if not interrupted:
             # A return address is never in an epilogue: nothing in one calls.
-            return self._carried_out(registers, chain, entry, rva, None)
-        if chain[0].version > 1:
-            return self._described(registers, chain, entry, rva)
-        rest, sure = self._recognised(piece, chain[0], rva)
-        step = self._carried_out(registers, chain, entry, rva, rest)
+            return self._carried_out(registers, place, None)
+        if place.chain[0].version > 1:
+            return self._described(registers, place, rva)
+        rest, sure = self._recognised(piece, place.chain[0], rva)
+        step = self._carried_out(registers, place, rest)
         return step if sure or step.position == PROLOGUE else step._replace(sure=False)
 
-    def _carried_out(
-        self,
-        registers: Registers,
-        chain: List[UnwindInfo],
-        entry: RuntimeFunction,
-        rva: int,
-        rest: Optional[Epilogue],
-    ) -> Step:
+    def _carried_out(self, registers: Registers, place: CodePlace, rest: Optional[Epilogue]) -> Step:
         """Carries out the rest of an epilogue; where there is none, undoes what was done of the prologue."""
-        state = Unwinding(registers, self._read)
         if rest is not None:
-            state.finish(rest)
-            return Step(state.returned(), EPILOGUE, state.machine_frame)
-        offset = rva - entry.begin if entry.begin <= rva < entry.end else _FAR
-        state.undo(chain[0], offset)
-        for chained in chain[1:]:
-            state.undo(chained, _FAR)
-        position = PROLOGUE if offset < chain[0].prolog_size else BODY
-        return Step(state.returned(), position, state.machine_frame)
+            rule, position = of_epilogue(rest), EPILOGUE
+        else:
+            rule = rule_at(self._table, place)[0]
+            position = PROLOGUE if place.offset < place.chain[0].prolog_size else BODY
+        caller, machine_frame = carry_out(rule, registers, self._read)
+        return Step(caller, position, machine_frame)
 
-    def _described(
-        self, registers: Registers, chain: List[UnwindInfo], entry: RuntimeFunction, rva: int
-    ) -> Step:
+    def _described(self, registers: Registers, place: CodePlace, rva: int) -> Step:
         """Steps as version 2 describes it; as the code has it where that can be read and leads elsewhere.
 
         Code contradicts where it returns, or calls in what is described as an epilogue. A jump that is not
         described as the end of one stays in the function.
         """
-        described = _epilogue_at(chain, entry.end - rva)
-        code, frame_register = self._code(rva), chain[0].frame_register
+        described = _epilogue_at(place.chain, place.entry.end - rva)
+        code, frame_register = self._code(rva), place.chain[0].frame_register
         shown = epilogue.returning(code, frame_register) or described
         if described is not None and epilogue.calls(code, frame_register):
             shown = None
-        step = self._carried_out(registers, chain, entry, rva, shown)
+        step = self._carried_out(registers, place, shown)
         if shown == described:
             return step
         try:
-            told = self._carried_out(registers, chain, entry, rva, described)
+            told = self._carried_out(registers, place, described)
         except UnwindError:
             return step._replace(differs=True)
         return told if told.registers == step.registers else step._replace(differs=True)

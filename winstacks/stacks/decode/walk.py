@@ -7,13 +7,13 @@ from __future__ import annotations
 import abc
 from typing import Collection, Dict, Generic, List, Optional, Tuple, TypeVar, Union
 
+from ...columns.words import TRAP
 from ...memory.decode.pagetable import PAGE_SIZE
 from ...memory.decode.status import Word
 from .frames import (
     LONGEST_CALL,
     MAX_FRAMES,
     MAX_SCANNED,
-    TRAP,
     Border,
     FindImage,
     Frame,

@@ -6,16 +6,13 @@ from __future__ import annotations
 
 from typing import Dict, List, Mapping, Optional, Tuple
 
+from ...columns.words import LEAF, SCAN, TRAP, UNWIND
 from ...memory.decode.pagetable import PAGE_SIZE
 from ...memory.decode.status import Word
 from ...names.decode.unwindinfo import Bytes
 from .calls_x64 import MOST, Site, effect_at
 from .frames import (
-    LEAF,
     MAX_FRAMES,
-    SCAN,
-    TRAP,
-    UNWIND,
     Border,
     FindImage,
     Frame,
@@ -36,6 +33,9 @@ _CS = 8
 
 _NEAR_CALL = 5
 """Bytes of the commonest call."""
+
+_ENTERING = (b"\x0f\x05", b"\xcd\x2e")
+"""syscall, int 2Eh (Intel 64 and IA-32 Architectures Software Developer's Manual, volume 2)."""
 
 _KERNEL_HALF = 1 << 63
 """Set in every address of the kernel's."""
@@ -81,9 +81,13 @@ class Walker64(Walker[Registers]):
             return self._interrupted(step.registers, step.machine_frame, doubt, remark)
         if step.position != LEAF_FUNCTION:
             if doubt is None and self._site(step.registers.ip)[1]:
+                if self._leaves_windows(registers.ip, step.registers.ip):
+                    return Taken(step.registers, UNWIND, remark=Word.NOT_BEHIND_A_CALL)
                 doubt = Word.NOT_BEHIND_A_CALL
             return Taken(step.registers, UNWIND, doubt=doubt, remark=remark)
         proven = self.is_return(step.registers.ip)
+        if not proven and interrupted and self._is_stub(registers.ip) and step.registers.ip:
+            return Taken(step.registers, LEAF, remark=Word.NOT_BEHIND_A_CALL if proven is False else None)
         if not proven and not self.may_return(step.registers.ip):
             raise UnwindError(Word.NO_UNWIND_DATA)
         return Taken(step.registers, LEAF, doubt=None if proven else Word.CODE_UNREADABLE)
@@ -142,6 +146,26 @@ class Walker64(Walker[Registers]):
         if image.table is None:
             raise UnwindError(Word.NO_FUNCTION_TABLE)
         return Unwinder(image.table, image.base, self._read, image.read_rva).step(registers, interrupted)
+
+    def _leaves_windows(self, ip: int, to: int) -> bool:
+        """Tells whether unmodified code of Windows returns into memory of no module.
+
+        Unwind data of such code is that of its file, so that the return address is sure: what called it has
+        pushed the address itself. Nothing tells how to go on from there.
+        """
+        image = self._find_image(ip - 1)
+        return image is not None and image.windows and not self._own_copy(ip) and not self._find_image(to - 1)
+
+    def _is_stub(self, ip: int) -> bool:
+        """Tells whether a thread waits behind a system call's instruction in unmodified code of Windows.
+
+        A stub moves no stack pointer: the top slot is the return address, whatever is there.
+        """
+        image = self._find_image(ip)
+        if image is None or not image.windows or self._own_copy(ip):
+            return False
+        code = image.read_rva(ip - image.base - len(_ENTERING[0]), len(_ENTERING[0]))
+        return code is not None and bytes(code) in _ENTERING
 
     def _site(self, address: int) -> Site:
         """Returns what is found out of a return address, once in an address space."""

@@ -13,18 +13,14 @@ from __future__ import annotations
 
 from typing import Collection, Optional
 
+from ...columns.words import FRAME_POINTER, LEAF, SCAN, TRAP, UNWIND
 from ...memory.decode.status import Word
 from ...memory.decode.structure import Structures
 from . import clues_x86, dispatchers_x86
 from .dispatchers_x86 import Contexts
-from .flow_x86 import CALLERS, OURS
+from .effects_x86 import BASED, CALLERS, COPY, OURS, StackPlace
 from .frames import (
-    FRAME_POINTER,
-    LEAF,
     LONGEST_CALL,
-    SCAN,
-    TRAP,
-    UNWIND,
     Border,
     FindDispatcher,
     FindImage,
@@ -49,6 +45,9 @@ _NEAR_CODE = 0x4000
 
 _DEEPEST = 0x80
 """How far above Esp a return address is looked for where a function has no frame."""
+
+_CHAINED = (OURS, COPY)
+"""What Ebp is where the chain of frame pointers leads to the caller."""
 
 _APC_POPS = 12
 """Bytes of arguments that the routine of an APC pops: NormalContext, SystemArgument1, SystemArgument2."""
@@ -120,11 +119,13 @@ class Walker32(Walker[Registers32]):
         try:
             found = self._by_chain(registers, interrupted)
         except UnwindError:
-            exact = self._by_depth(registers)
+            exact = self._without_chain(registers, interrupted)
             if exact is None:
                 raise
             return exact
-        return (self._by_depth(registers) if found.doubt else None) or found
+        # Where the chain ends a function without a frame may still have a caller.
+        doubtful = found.doubt is not None or registers.bp == 0
+        return (self._without_chain(registers, interrupted) if doubtful else None) or found
 
     def look(self, slot: int, value: int) -> Optional[Taken[Registers32]]:
         """Takes a trap frame, or what may be a return address."""
@@ -186,7 +187,7 @@ class Walker32(Walker[Registers32]):
 
     def _is_in(self, start: int, ip: int) -> bool:
         """Tells whether an address may be in the function that starts at another."""
-        return self._functions.place(start, ip) is not None or not self._has_border(start, ip)
+        return self._functions.place(start, ip) is not None or not self._functions.has_border(start, ip)
 
     def _is_code(self, address: int) -> bool:
         """Tells whether an instruction may lie at an address."""
@@ -222,27 +223,78 @@ class Walker32(Walker[Registers32]):
             return self._taken(registers.sp, registers.bp, LEAF, None)
         return None
 
+    def _without_chain(self, registers: Registers32, interrupted: bool) -> Optional[Taken[Registers32]]:
+        """Takes the return address that the code alone tells, once the frame pointers do not."""
+        own = self._functions.own(registers.ip)
+        if own is not None and own.place.ebp == BASED:
+            found = self._above(registers, *own)
+            if found is not None:
+                return found
+        if registers.exact:
+            return self._by_depth(registers)
+        if registers.callee is None or self._functions.flow(registers.callee).aligns:
+            return None
+        popped = self._functions.pops(registers.callee)
+        if popped is None:
+            return None
+        counted = registers._replace(sp=registers.sp + popped, exact=True)
+        return self._by_code(counted, interrupted) or self._by_depth(counted)
+
     def _by_depth(self, registers: Registers32) -> Optional[Taken[Registers32]]:
         """Takes the return address that lies as deep as the code says that it does.
 
         The call before it goes to where the function starts, and every way from there pushed that much.
         """
-        if not registers.exact:
-            return None
+        own = self._functions.own(registers.ip)
+        if own is not None and own.place.depth is not None and own.place.ebp not in _CHAINED:
+            found = self._above(registers, *own)
+            if found is not None:
+                return found
         for depth in range(0, _DEEPEST, self.slot_size):
             slot = registers.sp + depth
-            for start in self._functions.targets(self.read_stack(slot) or 0):
-                if not 0 <= registers.ip - start < _NEAR_CODE:
-                    continue
+            for start in self._functions.starts(self.read_stack(slot) or 0):
+                near = 0 <= registers.ip - start < _NEAR_CODE
                 place = self._functions.place(start, registers.ip)
-                if place is not None and place.depth == depth and place.ebp != OURS:
-                    bp = registers.bp
-                    if place.ebp != CALLERS:
-                        bp = None if place.saved is None else self.read_stack(slot - place.saved)
-                    found = self._taken(slot, bp, LEAF, self._functions.pops(start))
+                if place is None or place.depth != depth or place.ebp in _CHAINED:
+                    continue
+                if near or self._is_part(start, registers.ip):
+                    found = self._at_depth(registers, start, place)
                     if found is not None:
                         return found
         return None
+
+    def _above(self, registers: Registers32, start: int, place: StackPlace) -> Optional[Taken[Registers32]]:
+        """Takes the return address whose place the code of the function tells.
+
+        If the call before it goes to a known place that has to be the function; else what the function pushes
+        and what it pops has to come out even.
+        """
+        slot = self._slot(registers, place)
+        if slot is None:
+            return None
+        starts = self._functions.starts(self.read_stack(slot) or 0)
+        proven = start in starts or (not starts and self._functions.flow(start).proves(registers.ip))
+        return self._at_depth(registers, start, place) if proven else None
+
+    def _at_depth(
+        self, registers: Registers32, start: int, place: StackPlace
+    ) -> Optional[Taken[Registers32]]:
+        """Takes the return address of the function that starts at an address, by what is known in it."""
+        slot, bp = self._slot(registers, place), registers.bp
+        if slot is None:
+            return None
+        if place.ebp != CALLERS:
+            bp = None if place.saved is None else self.read_stack(slot - place.saved)
+        how = FRAME_POINTER if place.ebp == BASED else LEAF
+        return self._taken(slot, bp, how, self._functions.pops(start))
+
+    @staticmethod
+    def _slot(registers: Registers32, place: StackPlace) -> Optional[int]:
+        """Returns where the return address lies by what is known of Ebp, or else of Esp."""
+        if place.ebp == BASED and place.frame is not None:
+            slot = None if registers.bp is None else registers.bp + place.frame & MASK
+            return slot if slot is not None and slot >= registers.sp else None
+        return None if place.depth is None else registers.sp + place.depth & MASK
 
     def _leaving(self, registers: Registers32, leaving: clues_x86.Exit) -> Optional[Taken[Registers32]]:
         """Carries out the rest of an exit."""
@@ -289,12 +341,13 @@ class Walker32(Walker[Registers32]):
         saved, address = self.read_stack(bp), self.read_stack(bp + self.slot_size)
         if saved is None or address is None:
             raise UnwindError(Word.STACK_UNREADABLE)
-        above = Registers32(address, bp + 2 * self.slot_size, saved, exact=False)
         verdict = self.is_return(address) if address else True
         if verdict is False:
             raise UnwindError(Word.FRAME_POINTER_IMPLAUSIBLE)
-        unsure = verdict is None or not self._is_callers(address, registers.ip, interrupted)
-        return Taken(above, FRAME_POINTER, doubt=Word.FRAME_POINTER_UNSURE if unsure else None, lasting=False)
+        callee = None if verdict is None else self._callee(address, registers.ip, interrupted)
+        doubt = Word.FRAME_POINTER_UNSURE if callee is None else None
+        above = Registers32(address, bp + 2 * self.slot_size, saved, exact=False, callee=callee)
+        return Taken(above, FRAME_POINTER, doubt=doubt, lasting=False)
 
     def _trap(self, address: int) -> Optional[Taken[Registers32]]:
         """Steps to what a trap frame interrupted; None if there is no trap frame at the address."""
@@ -310,29 +363,44 @@ class Walker32(Walker[Registers32]):
         border = Border(address, ip, sp, cs & 0xFFFF)
         return Taken(Registers32(ip, sp, bp), TRAP, True, trap=address, border=border)
 
-    def _is_callers(self, address: int, ip: int, interrupted: bool) -> bool:
-        """Tells whether code proves that the return address above Ebp is that of the function of `ip`.
+    def _callee(self, address: int, ip: int, interrupted: bool) -> Optional[int]:
+        """Returns the start of the function of `ip` if code proves that it returns to the address above Ebp.
 
-        Either the call before it goes there, or (where that does not show) the function has set up its frame.
+        Either the call before that goes there, or (where that does not show) the function has set up its
+        frame.
         """
-        targets = self._functions.targets(address) if address else []
+        functions = self._functions
+        targets = functions.targets(address) if address else []
+        # What a call that never returns is followed by may be another function.
+        spots = [ip] if interrupted else functions.calls(ip) or [ip]
         for start in targets:
-            if not 0 <= ip - start < _NEAR_CODE:
-                continue
-            near = not self._has_border(start, ip)
+            near = 0 <= ip - start < _NEAR_CODE and not functions.has_border(start, ip)
             if near and not interrupted:
-                return True
-            place = self._functions.place(start, ip)
-            if place.ebp == OURS if place is not None else near:
-                return True
-        if targets or (not interrupted and self._functions.behind_set_up(ip)):
-            return False
-        place = self._functions.own(ip)
-        return place is not None and place.ebp == OURS
+                return start
+            places = [functions.place(start, spot) for spot in spots]
+            if near and not any(places):
+                return start
+            if any(self._has_frame(start, spot, near) for spot in spots):
+                return start
+        for start in functions.tails(targets):
+            if any(self._has_frame(start, spot, False) for spot in spots):
+                return start
+        if targets or (not interrupted and functions.behind_set_up(ip)):
+            return None
+        owns = map(functions.own, spots)
+        return next((own.start for own in owns if own is not None and own.place.ebp in _CHAINED), None)
 
-    def _has_border(self, start: int, ip: int) -> bool:
-        """Tells whether another function may lie between a function's start and an address."""
-        # Its own entry is no border.
-        inside = start + clues_x86.LONGEST_PATCHING + 1
-        code = self._functions.code(inside, max(ip - inside, 0))
-        return clues_x86.has_border(code) or clues_x86.calls_into(code, inside, ip)
+    def _has_frame(self, start: int, ip: int, near: bool) -> bool:
+        """Tells whether the function that starts at an address has set up its frame at an instruction."""
+        place = self._functions.place(start, ip)
+        if place is None or place.ebp not in _CHAINED:
+            return False
+        uneven = self._functions.flow(start).proves(ip) is False
+        return (near and not uneven) or self._is_part(start, ip)
+
+    def _is_part(self, start: int, ip: int) -> bool:
+        """Tells whether an instruction that lies elsewhere is in the function that starts at an address."""
+        image = self._find_image(start)
+        if image is not None and not (0 <= ip - image.base < image.size and image.executable(ip)):
+            return False
+        return self._functions.flow(start).proves(ip) is True

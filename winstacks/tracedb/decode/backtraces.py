@@ -10,10 +10,9 @@ to 11. Pointers have the bitness of the database; all integers are little-endian
 from __future__ import annotations
 
 import itertools
-import struct
 from typing import Iterable, Iterator, List, NamedTuple, Tuple
 
-from ...memory.decode.machine import POINTER_CODES
+from ...memory.decode.structure import integers
 from .layout import BacktracesLayout
 
 _BATCH = 1024
@@ -49,8 +48,7 @@ class BacktraceRecord(NamedTuple):
 
     def frames(self) -> Tuple[int, ...]:
         """Returns the return addresses, innermost first."""
-        size = len(self.back_trace) // self.depth if self.depth else 4
-        return struct.unpack(f"<{self.depth}{POINTER_CODES[size]}", self.back_trace)
+        return integers(self.back_trace, len(self.back_trace) // max(self.depth, 1) or 4)
 
 
 def encode(buffer: Buffer, records: Iterable[BacktraceRecord], layout: BacktracesLayout) -> Iterator[bytes]:

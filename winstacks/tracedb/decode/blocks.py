@@ -8,18 +8,19 @@ That walk is the third way to them. The other two, the index array and the hash 
 from __future__ import annotations
 
 import bisect
-import struct
 from itertools import compress
 from typing import Callable, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
-from ...memory.decode.machine import POINTER_CODES
 from ...memory.decode.ranges import Extents
-from ...memory.decode.structure import Buffer
+from ...memory.decode.structure import Buffer, integers
 from .header import Header
 from .layout import EntryLayout
 
 ReadBytes = Callable[[int, int], Optional[Buffer]]
 """Takes an address and a length in bytes; returns None unless all of them are present."""
+
+Frames = Tuple[Optional[int], ...]
+"""Return addresses, innermost first; None for one that is not present, or overwritten."""
 
 
 class Heads(NamedTuple):
@@ -27,6 +28,15 @@ class Heads(NamedTuple):
 
     first: int
     addresses: Tuple[int, ...]
+
+
+class StdHead(NamedTuple):
+    """An entry before its frames: HashChain, TraceCount's word, its own index, Depth as stored."""
+
+    chain: int
+    word: int
+    number: int
+    depth: int
 
 
 class StdEntry(NamedTuple):
@@ -46,15 +56,30 @@ def read_entry(layout: EntryLayout, read: ReadBytes, address: int) -> Optional[S
         read: reads the database
         address: where the entry would be
     """
+    head = read_head(layout, read, address)
+    frames = layout.frames.get(head.depth) if head is not None else None
+    data = read(address, frames.size) if frames is not None else None
+    if head is None or frames is None or data is None:
+        return None
+    return StdEntry(*head[:3], frames.unpack_from(data))
+
+
+def read_head(layout: EntryLayout, read: ReadBytes, address: int) -> Optional[StdHead]:
+    """Returns what stands before the frames of the entry at an address, None unless all of it is present."""
     head = read(address, layout.head_size)
     if head is None:
         return None
     chain, word, depth = layout.scan(head, 0)
-    frames = layout.frames.get(depth)
-    data = read(address, frames.size) if frames is not None else None
-    if frames is None or data is None:
-        return None
-    return StdEntry(chain, word, layout.stored_index(head), frames.unpack_from(data))
+    return StdHead(chain, word, layout.stored_index(head), depth)
+
+
+def read_frames(read: ReadBytes, address: int, depth: int, size: int) -> Frames:
+    """Returns `depth` return addresses of `size` bytes that lie one behind the other."""
+    data = read(address, depth * size)
+    if data is not None:
+        return integers(data, size)
+    each = (read(address + number * size, size) for number in range(depth))
+    return tuple(None if frame is None else int.from_bytes(frame, "little") for frame in each)
 
 
 def bucket_heads(header: Header, memory: Extents) -> Iterator[Heads]:
@@ -81,7 +106,7 @@ def starts(heads: Iterable[Heads]) -> Iterator[Tuple[int, int]]:
 def pointers(memory: Extents, address: int, count: int, size: int) -> Tuple[int, ...]:
     """Returns an array of pointers, or an empty tuple if a part of it is missing."""
     data = memory.read(address, count * size)
-    return struct.unpack(f"<{count}{POINTER_CODES[size]}", data) if data is not None else ()
+    return integers(data, size) if data is not None else ()
 
 
 _CONFIRMATIONS = 3

@@ -24,6 +24,12 @@ def back_trace_hash(frames: Sequence[int]) -> int:
     return sum(frames) & HASH_MASK
 
 
+def known_hash(frames: Sequence[Optional[int]]) -> Optional[int]:
+    """Returns the hash of return addresses, None if there are none or one is not known."""
+    known = [frame for frame in frames if frame is not None]
+    return back_trace_hash(known) if known and len(known) == len(frames) else None
+
+
 def capture(return_addresses: Sequence[int], frames_to_skip: int, frames_to_capture: int) -> Capture:
     """Captures part of a stack, as measured on RtlCaptureStackBackTrace of XP to 11.
 

@@ -11,13 +11,13 @@ structures.
 from __future__ import annotations
 
 import operator
-import struct
-from typing import Iterator, Optional, Set, Tuple
+from typing import Iterator, List, Optional, Sequence, Set, Tuple
 
-from ...memory.decode.machine import POINTER_CODES
 from ...memory.decode.memory import WINDOW, Memory, Reader, Windows
 from ...memory.decode.status import Said, Status, Word, status
+from ...memory.decode.structure import integers
 from . import status as stdstatus
+from .blocks import Frames, read_frames
 from .capture import back_trace_hash
 from .database import Figures
 from .judge import Trace
@@ -28,13 +28,26 @@ FEW = 3
 """One pointer of so many may be damaged."""
 
 
-def prove(reader: Reader, address: int, layout: HeapLogLayout) -> bool:
-    """Tells whether an address holds a log with at least one record, in which a sample of records is right.
+def prove(reader: Reader, address: int, layouts: Sequence[HeapLogLayout]) -> Optional[HeapLogLayout]:
+    """Returns the layout of the log at an address, None if none is there.
 
-    An empty log proves nothing, and is not recognised.
+    That is the first layout with which the log has at least one record, and a sample of records is right. An
+    empty log proves nothing, and is not recognised.
+
+    Args:
+        reader: reads memory
+        address: canonical
+        layouts: of one bitness, the newest first
     """
-    log = HeapLog(reader, address, layout)
-    return log.proves_itself()
+    return next((layout for layout in layouts if HeapLog(reader, address, layout).proves_itself()), None)
+
+
+def likeliest(reader: Reader, address: int, layouts: Sequence[HeapLogLayout]) -> HeapLogLayout:
+    """Returns the layout of a log that does not prove itself: that with which most records are right.
+
+    Where none is right it is the oldest, with which the most builds of Windows write.
+    """
+    return max(reversed(layouts), key=lambda layout: HeapLog(reader, address, layout).sound_records())
 
 
 class HeapLog:
@@ -70,28 +83,40 @@ class HeapLog:
         data = self._object.read(self.address, layout.size)
         if data is None:
             return False
-        code, each = POINTER_CODES[layout.pointer_size], layout.bucket_size // layout.pointer_size
+        each = layout.bucket_size // layout.pointer_size
         count = each * layout.bucket_count
-        words = struct.unpack_from(f"<{count}{code}", data, layout.buckets)
+        words = integers(data, layout.pointer_size, layout.buckets, count)
         # One pointer that is damaged does not take the log away.
         lowest = bytes(data[layout.buckets :: layout.pointer_size][:count])
         aligned = bytes(range(0, 0x100, layout.pointer_size))
         if len(lowest.translate(None, aligned)) * FEW > len(words) - words.count(0):
             return False
-        heads, lasts = words[::each], words[1::each]
+        heads, lasts = words[layout.first :: each], words[layout.last_hit :: each]
         # One pointer further on, what a bucket found last stands for the head of its chain.
         without_head = sum(map(operator.lt, map(bool, heads), map(bool, lasts)))
         if without_head * FEW > len(lasts) - lasts.count(0):
             return False
         used = [(bucket, records) for bucket, records in enumerate(zip(heads, lasts)) if records[0]]
-        verdicts = [
-            _Record(self._memory, record, layout).agrees(bucket)
+        verdicts = self._verdicts(used)
+        # A damaged record among sound ones does not take the log away; no other bytes have a sound one.
+        return verdicts.count(True) > verdicts.count(False)
+
+    def sound_records(self) -> int:
+        """Returns how many of a sample of the records are right, of what is present of the object."""
+        return self._verdicts([(bucket, (head,)) for bucket, head in self._heads() if head]).count(True)
+
+    def _verdicts(self, used: Sequence[Tuple[int, Tuple[int, ...]]]) -> List[Optional[bool]]:
+        """Returns of a sample of the records in buckets whether they are right; None where a part is missing.
+
+        Args:
+            used: buckets that are not empty, with the addresses of records in them
+        """
+        return [
+            Record(self._memory, record, self._layout).agrees(bucket)
             for bucket, records in used[:: max(len(used) // _SAMPLE, 1)][:_SAMPLE]
             for record in records
             if record
         ]
-        # A damaged record among sound ones does not take the log away; no other bytes have a sound one.
-        return verdicts.count(True) > verdicts.count(False)
 
     def traces(self, carve: bool = False) -> Iterator[Trace]:
         """Returns the records, chain by chain. They have neither an index nor a count.
@@ -136,7 +161,7 @@ class HeapLog:
                     yield None
                     break
                 seen.add(address)
-                record = _Record(self._memory, address, self._layout)
+                record = Record(self._memory, address, self._layout)
                 if not record.plausible(bucket):
                     yield None
                     break
@@ -148,41 +173,74 @@ class HeapLog:
         layout = self._layout
         for bucket in range(layout.bucket_count):
             place = self.address + layout.buckets + bucket * layout.bucket_size
+            place += layout.first * layout.pointer_size
             head = self._object.read(place, layout.pointer_size)
             if head is not None:
                 yield bucket, int.from_bytes(head, "little")
 
 
-class _Record:
-    """The present members of a record."""
+class Record:
+    """A record of a log, as far as it is in the image.
+
+    Args:
+        memory: the memory of the process
+        address: of the record, canonical
+        layout: of the log's bitness
+
+    Attributes:
+        next: address of the chain's next record; 0 at its end, and where it is not present
+        hash, depth: as stored; None where not present
+        frames: return addresses, as many as Depth says, at most `max_depth`; None for one that is not present
+        total: hash of the frames; None if one is not present, or Depth is impossible
+    """
+
+    __slots__ = ("_address", "_layout", "depth", "frames", "hash", "next", "total")
 
     def __init__(self, memory: Memory, address: int, layout: HeapLogLayout) -> None:
         self._layout = layout
         self._address = address
-        self._memory = memory
-        self.next = self._number(layout.next, layout.pointer_size) or 0
-        self.hash = self._number(layout.hash, 4)
-        self.depth = self._number(layout.depth, 4)
-        self.frames: Tuple[Optional[int], ...] = ()
-        if self.depth is not None:
-            self.frames = self._frames(min(self.depth, layout.max_depth))
+        head = memory.read(address, layout.frames)
+        self.next: int
+        self.hash: Optional[int]
+        self.depth: Optional[int]
+        if head is not None:
+            self.next, self.hash, self.depth = layout.head(head, 0)
+        else:
+            self.next = memory.member(address, layout.next) or 0
+            self.hash, self.depth = (memory.member(address, each) for each in (layout.hash, layout.depth))
+        start, size, depth = address + layout.frames, layout.pointer_size, self.depth or 0
+        if depth > layout.max_depth:
+            depth = layout.max_depth
+        data = memory.read(start, depth * size)
+        self.frames: Frames
+        self.total: Optional[int] = None
+        if data is None:
+            self.frames = read_frames(memory.read, start, depth, size)
+        else:
+            self.frames = present = integers(data, size, 0, depth)
+            if depth and depth == self.depth:
+                self.total = back_trace_hash(present)
+
+    @property
+    def impossible(self) -> bool:
+        """Whether Depth is present, and none that Windows records: 1 to `max_depth`."""
+        return self.depth is not None and not 0 < self.depth <= self._layout.max_depth
 
     def plausible(self, bucket: int) -> bool:
         """Tells whether it may be a record of a bucket, damaged or not; one that is not in the image may."""
         if self.hash is None or self.depth is None:
             return True
-        total = self._sum()
-        if total is not None and 0 < self.depth <= self._layout.max_depth:
-            return bucket in (self.hash % self._layout.bucket_count, total % self._layout.bucket_count)
-        return self.hash % self._layout.bucket_count == bucket
+        count = self._layout.bucket_count
+        return self.hash % count == bucket or (self.total is not None and self.total % count == bucket)
 
     def trace(self, bucket: int) -> Trace:
-        total, flags = self._sum(), 0
+        """Returns the record as a trace of the bucket whose chain leads to it."""
+        flags = 0
         if self.depth is None or self.hash is None or None in self.frames:
             flags |= stdstatus.UNREADABLE
-        if self.depth is not None and not 0 < self.depth <= self._layout.max_depth:
+        if self.impossible:
             flags |= stdstatus.DEPTH
-        elif total is not None and total != self.hash:
+        elif self.total not in (None, self.hash):
             flags |= stdstatus.BUCKET
         if self.hash is not None and self.hash % self._layout.bucket_count != bucket:
             flags |= stdstatus.BUCKET
@@ -192,24 +250,6 @@ class _Record:
         """Tells whether it is valid and in the right bucket; None if a part of it is missing."""
         if self.hash is None or self.depth is None:
             return None
-        if not 0 < self.depth <= self._layout.max_depth:
-            return False
-        total = self._sum()
-        if total is None:
-            return None
-        return total == self.hash and total % self._layout.bucket_count == bucket
-
-    def _sum(self) -> Optional[int]:
-        present = [frame for frame in self.frames if frame is not None]
-        return back_trace_hash(present) if present and len(present) == self.depth else None
-
-    def _frames(self, depth: int) -> Tuple[Optional[int], ...]:
-        pointer, start = self._layout.pointer_size, self._layout.frames
-        data = self._memory.read(self._address + start, depth * pointer) if depth else None
-        if data is not None:
-            return struct.unpack(f"<{depth}{POINTER_CODES[pointer]}", data)
-        return tuple(self._number(start + number * pointer, pointer) for number in range(depth))
-
-    def _number(self, offset: int, size: int) -> Optional[int]:
-        data = self._memory.read(self._address + offset, size)
-        return int.from_bytes(data, "little") if data is not None else None
+        if self.impossible or self.total is None:
+            return False if self.impossible else None
+        return self.total == self.hash and self.total % self._layout.bucket_count == bucket

@@ -12,12 +12,10 @@ from typing import Collection, List, NamedTuple, Optional, Tuple
 
 from ...memory.decode.memory import WINDOW, Memory, Reader, Windows
 from . import status as stdstatus
-from .blocks import ReadBytes, StdEntry, read_entry
-from .capture import back_trace_hash
+from .blocks import Frames, ReadBytes, StdEntry, read_entry, read_frames
+from .capture import back_trace_hash, known_hash
 from .header import Bounds, Header, bounds
 from .linked import Chain, Links
-
-Frames = Tuple[Optional[int], ...]
 
 
 class Trace(NamedTuple):
@@ -42,7 +40,7 @@ class Trace(NamedTuple):
     depth: Optional[int]
     hash: Optional[int]
     bucket: Optional[int]
-    frames: Tuple[Optional[int], ...]
+    frames: Frames
     status: int
 
 
@@ -156,18 +154,12 @@ class Judge:
 
     def _hash(self, frames: Frames) -> Tuple[Optional[int], Optional[int]]:
         """Returns hash and bucket of the frames, or (None, None) if a frame is missing."""
-        present = [frame for frame in frames if frame is not None]
-        if not present or len(present) < len(frames):
-            return None, None
-        return back_trace_hash(present), self._header.bucket_of(present)
+        total = known_hash(frames)
+        return total, None if total is None else total % self._header.bucket_count
 
     def _frames(self, address: int, depth: int) -> Frames:
-        start, size = address + self._layout.head_size, self._layout.pointer_size
-        frames: List[Optional[int]] = []
-        for number in range(depth):
-            frame = self._read(start + number * size, size)
-            frames.append(int.from_bytes(frame, "little") if frame is not None else None)
-        return tuple(frames)
+        layout = self._layout
+        return read_frames(self._read, address + layout.head_size, depth, layout.pointer_size)
 
     def _capacity(self, word: int) -> int:
         layout = self._layout

@@ -11,8 +11,7 @@ from __future__ import annotations
 import struct
 from typing import Callable, Dict, List, Tuple
 
-from ...memory.decode.machine import POINTER_CODES
-from ...memory.decode.structure import Buffer, Structure, Structures
+from ...memory.decode.structure import INTEGER_CODES, Buffer, Structure, Structures
 
 Values = Callable[[Buffer, int], Tuple[int, ...]]
 """Takes data and the offset of a structure in it; returns the values of the members for which it was made."""
@@ -63,7 +62,7 @@ class EntryLayout:
         self.shift = block_depth.shift if block_depth else 0
         self.sizes = tuple(map(self.size_for, range(1, most + 1) if self.shift else range(most + 1)))
         self.capacities = tuple((size - head) // pointer_size for size in self.sizes)
-        code = POINTER_CODES[pointer_size]
+        code = INTEGER_CODES[pointer_size]
         self.frames: Dict[int, struct.Struct] = {
             depth: struct.Struct(f"<{head}x{depth}{code}") for depth in range(1, most + 1)
         }
@@ -145,7 +144,10 @@ class HeapLogLayout:
         buckets: offset of the array of {first record, record found last}
         bucket_count: 401
         bucket_size: bytes of an element of that array
-        next, hash, depth, frames: offsets in a record
+        first, last_hit: which words of such an element they are
+        next, hash, depth: members of a record
+        head: reads (Next, Hash, Depth)
+        frames: offset of Frames in a record, behind the other members
         max_depth: frames that a record can hold
     """
 
@@ -156,11 +158,12 @@ class HeapLogLayout:
         self.size = log.size
         self.trace_count = log.field("TraceCount")
         self.buckets = log.offset("Buckets")
-        self.bucket_size = types["_RTLP_HEAP_STACK_TRACE_BUCKET"].size
+        bucket = types["_RTLP_HEAP_STACK_TRACE_BUCKET"]
+        self.bucket_size = bucket.size
+        self.first, self.last_hit = (bucket.offset(name) // pointer_size for name in ("Head", "LastHit"))
         self.bucket_count = log.field("Buckets").size // self.bucket_size
-        self.next = record.offset("Next")
-        self.hash = record.offset("Hash")
-        self.depth = record.offset("Depth")
+        self.next, self.hash, self.depth = map(record.field, ("Next", "Hash", "Depth"))
+        self.head: Values = record.reader("Next", "Hash", "Depth")
         self.frames = record.offset("Frames")
         self.max_depth = record.field("Frames").size // pointer_size
 

@@ -16,12 +16,13 @@ Source: measured in 101 dispatches of 5.2.3790.3959 (frame at the trap frame - 1
 
 from __future__ import annotations
 
-from typing import Dict, Iterator, Mapping, NamedTuple, Optional, Tuple
+from typing import Callable, Dict, Iterator, Mapping, NamedTuple, Optional, Sequence, Tuple
 
+from ...columns.dictionary import REGISTERS
 from ...memory.decode.machine import Machine
 from ...memory.decode.ranges import Extents
 from ...memory.decode.structure import Buffer, Field, Structure, Structures
-from .frame import COLUMNS, SAVED, UNSURE, UNWRITTEN, MemberValue
+from .frame import SAVED, UNSURE, UNWRITTEN, MemberValue
 
 _CONTROL, _INTEGER, _SEGMENTS, _FLOATING_POINT, _DEBUG, _EXTENDED = 1, 2, 4, 8, 0x10, 0x20
 _ARCHITECTURE = {Machine.AMD64: 0x100000, Machine.I386: 0x10000}
@@ -107,7 +108,7 @@ class ContextForm:
     def listed(self, found: CpuContext) -> Iterator[MemberValue]:
         """Yields every member that has a column, by offset."""
         rows = []
-        for name in ("ContextFlags", *COLUMNS):
+        for name in ("ContextFlags", *REGISTERS):
             field = self.fields.get(name)
             if field is not None:
                 value = found.flags if name == "ContextFlags" else found.registers.get(name)
@@ -116,9 +117,39 @@ class ContextForm:
         yield from sorted(rows, key=lambda row: row.offset)
 
 
+class Decoded(NamedTuple):
+    """A CONTEXT that one of several forms may have decoded.
+
+    Attributes:
+        form: the form that did; the first if none did
+        context: what it holds, None if no form finds a context there
+        read: whether the bytes for the first form are in the image
+    """
+
+    form: ContextForm
+    context: Optional[CpuContext]
+    read: bool
+
+
+def decode_any(forms: Sequence[ContextForm], read: Callable[[int], Optional[Buffer]]) -> Decoded:
+    """Decodes a CONTEXT with the first form whose ContextFlags are those of a context that was written.
+
+    Args:
+        forms: of one bitness, at least one
+        read: returns so many bytes of the record, None where they are not in the image
+    """
+    for form in forms:
+        data = read(form.size)
+        context = None if data is None else form.decode(data)
+        if context is not None:
+            return Decoded(form, context, True)
+    return Decoded(forms[0], None, read(forms[0].size) is not None)
+
+
 NONVOLATILE = ("Rbx", "Rsi", "Rdi", "R12", "R13", "R14", "R15")
 
-_MAX_PARAMETERS = 15
+MAX_PARAMETERS = 15
+"""EXCEPTION_MAXIMUM_PARAMETERS of winnt.h."""
 _MAX_FLAGS = 0x100
 # A trap's Rip is moved past the instruction (int 3), or back to it, while the record keeps the other.
 _MAX_RIP_SHIFT = 2
@@ -194,7 +225,7 @@ class ExceptionFrames:
         if record is None or data is None:
             return None
         code, flags, nested, faulting, count = self._unpack(record, 0)
-        if not code or flags >= _MAX_FLAGS or nested or count > _MAX_PARAMETERS:
+        if not code or flags >= _MAX_FLAGS or nested or count > MAX_PARAMETERS:
             return None
         if not rip or abs(faulting - rip) > _MAX_RIP_SHIFT:
             return None

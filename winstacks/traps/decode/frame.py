@@ -16,17 +16,11 @@ import abc
 import functools
 from typing import Dict, FrozenSet, Iterator, List, Mapping, NamedTuple, Optional, Pattern, Sequence, Tuple
 
+from ...columns.dictionary import REGISTERS
+from ...columns.words import KERNEL, USER
 from ...memory.decode.ranges import Extents
-from ...memory.decode.structure import Structure, Structures
+from ...memory.decode.structure import Field, Structure, Structures
 from ...names.decode.unwindinfo import UnwindInfo
-
-USER = "user"
-KERNEL = "kernel"
-
-SYSCALL = "syscall"
-SERVICE = "service"
-INTERRUPT = "interrupt"
-EXCEPTION = "exception"
 
 SAVED = "saved"  # the register's value at the entry
 COMPUTED = "computed"  # a value of the kernel's own that stands for the register (a constant, a link)
@@ -37,23 +31,14 @@ UNSURE = "unsure"  # the frame does not tell whether it was written
 UNWRITTEN = "not saved"  # what the stack held before
 _SHOWN = (SAVED, COMPUTED, UNSURE)
 
+EFLAGS_ONE = 0x2  # always set
 EFLAGS_IF = 0x200
+USER_LOWEST = 0x10000  # MM_LOWEST_USER_ADDRESS of ntddk.h
 CS_USER_32 = 0x23
 """The code segment of 32-bit user code in a 64-bit Windows."""
 
 _SEGMENT_MASK = 0xFFFF
 _PARTIAL_MASK = 0xFFFF
-
-
-def words(text: str) -> Tuple[str, ...]:
-    """Returns the words of a text: names of members, written without a quote around each."""
-    return tuple(text.split())
-
-
-COLUMNS = words(
-    "Rip Rsp Rbp Rax Rcx Rdx Rbx Rsi Rdi R8 R9 R10 R11 R12 R13 R14 R15 EFlags ErrorCode FaultAddress"
-    " SegCs SegSs SegDs SegEs SegFs SegGs GsSwap PreviousMode PreviousIrql Dr0 Dr1 Dr2 Dr3 Dr6 Dr7 MxCsr"
-)
 
 
 class Verdict(NamedTuple):
@@ -156,6 +141,21 @@ class MemberValue(NamedTuple):
     note: str
 
 
+class _Members(Dict[str, Field]):
+    """Where the members of a trap frame lie, by their names.
+
+    Raises, where one is asked for that the symbols lack:
+        MissingMemberError
+    """
+
+    def __init__(self, structure: Structure) -> None:
+        super().__init__((name, structure.field(name)) for name in structure.names)
+        self._structure = structure
+
+    def __missing__(self, name: str) -> Field:
+        return self._structure.field(name)
+
+
 class TrapForm(abc.ABC):
     """The trap frames of one processor architecture, in one build of Windows.
 
@@ -192,8 +192,8 @@ class TrapForm(abc.ABC):
     def __init__(self, structure: Structure) -> None:
         self.structure = structure
         self.size = structure.size
-        self.members = {name: structure.field(name) for name in structure.names}
-        names = ((column, self.only_names.get(column, column)) for column in COLUMNS)
+        self.members = _Members(structure)
+        names = ((column, self.only_names.get(column, column)) for column in REGISTERS)
         self._columns = [(column, member) for column, member in names if member in self.members]
 
     def number(self, data: bytes, member: str) -> int:
@@ -346,7 +346,7 @@ def mark(verdicts: Verdicts, validity: str, names: str, note: str = "") -> None:
 @functools.lru_cache(maxsize=1024)
 def _marked(validity: str, names: str, note: str) -> Verdicts:
     """Returns one verdict for several members; all texts are of this package, so there are few."""
-    return dict.fromkeys(words(names), Verdict(validity, note))
+    return dict.fromkeys(names.split(), Verdict(validity, note))
 
 
 def debug_registers_plausible(dr7: int) -> bool:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from typing import FrozenSet, Optional, Sequence, Set, Tuple
 
+from ...columns.words import EXCEPTION, INTERRUPT, SERVICE, SYSCALL
 from ...memory.decode.structure import Structures
 from ...names.decode.unwindinfo import (
     ALLOC_LARGE,
@@ -25,16 +26,14 @@ from .frame import (
     COMPUTED,
     CS_USER_32,
     EFLAGS_IF,
-    EXCEPTION,
-    INTERRUPT,
+    EFLAGS_ONE,
     PARTIAL,
     REUSED,
     REUSED_UNSURE,
     SAVED,
-    SERVICE,
-    SYSCALL,
     UNSURE,
     UNWRITTEN,
+    USER_LOWEST,
     Facts,
     TrapBounds,
     TrapForm,
@@ -84,10 +83,8 @@ _WITH_ERROR_CODE = (
 )
 
 # EFlags: bit 1 is always set; bits 3, 5, 15 and above 21 never are; NT and VM are not in 64-bit mode.
-_EFLAGS_ONE = 0x2
 _EFLAGS_NEVER = 0xFFFFFFFFFFC2C028
 _EFLAGS_IOPL = 0x3000
-_USER_LOWEST = 0x10000
 _USER_SS = 0x2B
 
 
@@ -113,7 +110,7 @@ class TrapForm64(TrapForm):
 
     def plausible(self, address: int, data: bytes) -> bool:
         """Tells whether bytes to which the thread itself points may be a trap frame."""
-        if len(data) < self.size or not self.number(data, "EFlags") & _EFLAGS_ONE:
+        if len(data) < self.size or not self.number(data, "EFlags") & EFLAGS_ONE:
             return False
         code_segment = self.number(data, "SegCs")
         known = code_segment in (CS_KERNEL, CS_USER, CS_USER_32) and self.number(data, "Rip") != 0
@@ -304,7 +301,7 @@ class TrapForm64(TrapForm):
         if len(data) < self.size or address % self.alignment:
             return False
         code_segment, flags = self.number(data, "SegCs"), self._quadword(data, "EFlags")
-        if not flags & _EFLAGS_ONE or flags & _EFLAGS_NEVER:
+        if not flags & EFLAGS_ONE or flags & _EFLAGS_NEVER:
             return False
         rip, rsp = self.number(data, "Rip"), self.number(data, "Rsp")
         if code_segment == CS_KERNEL:
@@ -322,8 +319,8 @@ class TrapForm64(TrapForm):
             self.number(data, "SegSs") == _USER_SS
             and bool(flags & EFLAGS_IF)
             and not flags & _EFLAGS_IOPL
-            and _USER_LOWEST <= rip < end
-            and _USER_LOWEST <= rsp < end
+            and USER_LOWEST <= rip < end
+            and USER_LOWEST <= rsp < end
             and self.active_kind(data) != ""
         )
 

@@ -13,19 +13,19 @@ from __future__ import annotations
 import re
 from typing import Mapping, Tuple
 
+from ...columns.words import EXCEPTION, INTERRUPT, SERVICE, SYSCALL
+from ...memory.decode.machine import Machine
 from ...memory.decode.structure import Structures
 from .frame import (
     COMPUTED,
     EFLAGS_IF,
-    EXCEPTION,
-    INTERRUPT,
+    EFLAGS_ONE,
     REUSED,
     REUSED_UNSURE,
     SAVED,
-    SERVICE,
-    SYSCALL,
     UNSURE,
     UNWRITTEN,
+    USER_LOWEST,
     Facts,
     TrapBounds,
     TrapForm,
@@ -36,7 +36,6 @@ from .frame import (
 )
 
 ARGUMENT_MARK = 0xBADB0D00
-KERNEL_START = 0x80000000
 
 # How the kernel was entered.
 SYSENTER = "sysenter"
@@ -64,9 +63,7 @@ _SEGMENTS = "SegGs SegEs SegDs SegFs"
 
 _EFLAGS_VM = 0x20000
 # EFlags: bit 1 is always set; bits 3, 5, 15 and above 21 never are.
-_EFLAGS_ONE = 0x2
 _EFLAGS_NEVER = 0xFFC08028
-_USER_LOWEST = 0x10000
 _KERNEL_CS = 8
 _USER_CS = 0x1B
 _MAX_EIP_SHIFT = 2
@@ -123,12 +120,12 @@ class TrapForm86(TrapForm):
 
     def plausible(self, address: int, data: bytes) -> bool:
         """Tells whether bytes to which the thread itself points may be a trap frame."""
-        if len(data) < self.size or not self.number(data, "EFlags") & _EFLAGS_ONE:
+        if len(data) < self.size or not self.number(data, "EFlags") & EFLAGS_ONE:
             return False
         if self.is_task_nmi(data):
             return True
         if self.from_v86(data):
-            return self.number(data, "Eip") < _USER_LOWEST
+            return self.number(data, "Eip") < USER_LOWEST
         marked = self.number(data, "DbgArgMark") == ARGUMENT_MARK
         return marked and self.number(data, "SegCs") & 0xFFFF in (_KERNEL_CS, _USER_CS)
 
@@ -181,7 +178,9 @@ class TrapForm86(TrapForm):
         edx = self.number(data, "Edx")
         trap = self.number(data, "DbgArgPointer") == (self.number(data, "V86Ds") if v86 else edx)
         sysenter = user and not v86 and self._is_sysenter(data)
-        gate = self.number(data, "PreviousPreviousMode") in _MODES and (edx == 0 or edx >= KERNEL_START)
+        gate = self.number(data, "PreviousPreviousMode") in _MODES and (
+            edx == 0 or edx >= Machine.I386.kernel_start
+        )
         if trap:
             # A stale mode byte, or a chosen Edx, makes one look like the other. Zw calls choose no Edx.
             service = user and (sysenter or gate) and not self.number(data, "ErrCode")
@@ -288,7 +287,7 @@ class TrapForm86(TrapForm):
         if len(data) < self.size:
             return False
         flags = self.number(data, "EFlags")
-        if not flags & _EFLAGS_ONE or flags & _EFLAGS_NEVER:
+        if not flags & EFLAGS_ONE or flags & _EFLAGS_NEVER:
             return False
         if self.number(data, "DbgArgMark") != ARGUMENT_MARK:
             return False
@@ -298,11 +297,11 @@ class TrapForm86(TrapForm):
         if self.number(data, "DbgEbp") != self.number(data, "Ebp"):
             return False
         if self.from_v86(data):
-            return eip < _USER_LOWEST
+            return eip < USER_LOWEST
         code_segment = self.number(data, "SegCs") & 0xFFFF
         if code_segment == _KERNEL_CS:
             return eip >= bounds.kernel_start
-        return code_segment == _USER_CS and _USER_LOWEST <= eip < bounds.user_end and bool(flags & EFLAGS_IF)
+        return code_segment == _USER_CS and USER_LOWEST <= eip < bounds.user_end and bool(flags & EFLAGS_IF)
 
 
 def _trap(facts: Facts) -> str:

@@ -44,6 +44,7 @@ class Scene:
         self.private: Dict[int, bytes] = {}
         self.data: List[int] = []
         self.own = False
+        self.windows = False
         for number, info in enumerate(infos):
             begin, unwind = 0x1000 + 0x100 * number, 0x3000 + 0x20 * number
             self.entries.append((begin, begin + 0x100, unwind))
@@ -83,7 +84,7 @@ class Scene:
         pdata = b"".join(struct.pack("<III", *entry) for entry in self.entries)
         runs = [(low, pdata[low:high]) for low, high in self.runs or [(0, len(pdata))]]
         table = FunctionTable.from_runs(runs, len(pdata), self.read_rva)
-        image = CodeImage(BASE, SIZE, self.read_rva, table, ((0x1000, 0x3000),))
+        image = CodeImage(BASE, SIZE, self.read_rva, table, ((0x1000, 0x3000),), self.windows)
         data = bytearray(HIGH - LOW)
         for address, value in self.stack.items():
             struct.pack_into("<Q", data, address - LOW, value & (1 << 64) - 1)
@@ -254,6 +255,37 @@ def test_an_unwound_address_before_which_no_call_can_be_is_doubted() -> None:
     # Where that code cannot be read nothing says so.
     scene.hidden.append((0x1140, 0x1180))
     assert told(scene.walk(start(scene)))[1] == (scene.inside(1), "unwind", True)
+
+
+NOWHERE = 0x7654_3210
+TRUSTED = pytest.mark.parametrize(("windows", "own"), [(True, False), (True, True), (False, False)])
+
+
+@TRUSTED
+def test_an_address_in_no_module_to_which_unmodified_windows_returns_is_sure(
+    windows: bool, own: bool
+) -> None:
+    """What pushed it and jumped is no call; what follows is a guess all the same."""
+    scene = Scene(NOTHING, NOTHING)
+    scene.windows, scene.own = windows, own
+    scene.private = {NOWHERE - 0x10: b"\x90" * 0x20}
+    scene.put(0, NOWHERE, scene.at(1), 0)
+    walk = scene.walk(start(scene))
+    assert told(walk)[1:] == [(NOWHERE, "unwind", windows and not own), (scene.at(1), "scan", False)]
+    assert walk.gaps == (Word.NOT_BEHIND_A_CALL, Word.CODE_IN_NO_MODULE)
+
+
+@TRUSTED
+@pytest.mark.parametrize("returns", [NOWHERE, BASE + 0x1080])
+def test_the_top_slot_of_a_stub_is_its_return_address(windows: bool, own: bool, returns: int) -> None:
+    scene = Scene(NOTHING, NOTHING)
+    scene.windows, scene.own = windows, own
+    scene.private = {NOWHERE - 0x10: b"\x90" * 0x20}
+    scene.memory[0x2000:0x2003] = b"\x0f\x05\xc3"
+    scene.put(0, returns, scene.at(1), 0)
+    walk = scene.walk(Registers.of(BASE + 0x2002, SP), True)
+    leaf = (returns, "leaf", True) if windows and not own else (scene.at(1), "scan", False)
+    assert told(walk)[1] == leaf
 
 
 def test_code_that_contradicts_version_2_is_believed_unless_the_process_changed_it() -> None:

@@ -190,6 +190,16 @@ def test_a_function_that_was_not_called_from_there_is_doubted() -> None:
     assert walk.gaps == (Word.FRAME_POINTER_UNSURE,)
 
 
+def test_behind_a_call_that_never_returns_another_function_may_start() -> None:
+    """Function 2 is called through a register, and its own call is the last thing that it does."""
+    scene = chain(Scene())
+    scene.memory[0x131B:0x1320] = bytes.fromhex("90 90 90 ff d0")
+    scene.memory[0x1220:0x1223] = bytes.fromhex("55 8b ec")
+    walk = scene.walk(Registers32(at(1), SP, SP + 0x20))
+    assert told(walk)[1:] == [(at(2), "framepointer", True), (at(3), "framepointer", True)]
+    assert (walk.end, walk.gaps) == (None, ())
+
+
 ENTRY = SP + 0x28
 RECORD, CONTEXT = ENTRY + 8, ENTRY + 0x58
 INTERRUPTED = CONTEXT + 0x2CC

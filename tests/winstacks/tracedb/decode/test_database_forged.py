@@ -53,7 +53,7 @@ class TestEveryLayout:
     def test_dump_holds_every_numbered_trace(self, name: str, arch: str, kernel: bool) -> None:
         std = logged(Std(name, arch, kernel=kernel), 50)
         database = stddata.open_forged(std)
-        layout = stddata.of(arch).backtraces
+        layout = stddata.of(arch).backtraces()
         data = b"".join(backtraces.encode(database.buffer(), database.records(), layout))
         _, records = backtraces.decode(data, layout)
         assert [(each.trace_index, each.trace_count, each.frames()) for each in records] == [

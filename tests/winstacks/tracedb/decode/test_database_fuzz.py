@@ -109,7 +109,7 @@ def check(made: Changes) -> None:
         return
     database = stdwalk.StdDatabase(reader, proof.header)
     agree(database)
-    layout = stddata.of(std.arch).backtraces
+    layout = stddata.of(std.arch).backtraces()
     data = b"".join(backtraces.encode(database.buffer(), database.records(), layout))
     buffer, records = backtraces.decode(data, layout)
     assert buffer.back_traces == len(records)

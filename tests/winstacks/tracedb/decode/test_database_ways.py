@@ -42,7 +42,7 @@ def whole(traces: List[Trace]) -> Set[Tuple[object, ...]]:
 
 def read_again(database: stdwalk.StdDatabase, arch: str) -> Tuple[Buffer, List[BacktraceRecord]]:
     """Writes the dump of a database and takes it apart."""
-    layout = stddata.of(arch).backtraces
+    layout = stddata.of(arch).backtraces()
     return backtraces.decode(
         b"".join(backtraces.encode(database.buffer(), database.records(), layout)), layout
     )

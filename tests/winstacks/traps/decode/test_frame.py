@@ -13,14 +13,14 @@ import pytest
 from tests.forge import kernels
 from tests.support import real_trapframes, traplayouts
 from tests.support.real_trapframes import RealFrame
-from winstacks.traps.decode import frame as trapframe
-from winstacks.traps.decode.frame import Facts, words
+from winstacks.columns.dictionary import REGISTERS
+from winstacks.traps.decode.frame import Facts
 from winstacks.traps.decode.kinds_x86 import COLUMN_MEMBERS
 
 X86_TO_COLUMN = {member: column for column, member in COLUMN_MEMBERS.items()}
 
 # Not saved by an exception from kernel mode, though the CONTEXT has them.
-STALE_IN_THE_CRASH = words("Rbx Rsi Rdi R12 R13 R14 R15 SegDs SegEs SegFs SegGs Dr0 Dr1 Dr2 Dr3 Dr6 Dr7")
+STALE_IN_THE_CRASH = "Rbx Rsi Rdi R12 R13 R14 R15 SegDs SegEs SegFs SegGs Dr0 Dr1 Dr2 Dr3 Dr6 Dr7"
 
 # The kinds of the reference data, as the plugin names them; an x86 exception or interrupt has no name.
 SERVICES = {"service", "service_apc", "service_int2e", "trap2b"}
@@ -47,7 +47,7 @@ def expected_kind(real: RealFrame) -> str:
 def columns_of(real: RealFrame) -> Iterator[Tuple[str, real_trapframes.RealMember]]:
     for name, member in real.members.items():
         column = X86_TO_COLUMN.get(name, name)
-        if column in trapframe.COLUMNS:
+        if column in REGISTERS:
             yield column, member
 
 
@@ -149,8 +149,8 @@ def test_the_real_crash_equals_the_context_that_windows_wrote(shared_dir: pathli
     context = crash.truth["context"]
     assert sure == {
         name: int(context[name.replace("Seg", "").lower()], 16)
-        for name in trapframe.COLUMNS
-        if name.replace("Seg", "").lower() in context and name not in STALE_IN_THE_CRASH
+        for name in REGISTERS
+        if name.replace("Seg", "").lower() in context and name not in STALE_IN_THE_CRASH.split()
     }
     # The handler's name settles what the bytes leave open.
     facts = Facts(handler="KiSegmentNotPresentFault")

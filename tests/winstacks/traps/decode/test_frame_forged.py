@@ -28,8 +28,8 @@ from tests.support.trapsets import (
     registers_64,
     registers_86,
 )
+from winstacks.columns.dictionary import REGISTERS
 from winstacks.names.decode.unwindinfo import read_unwind_info
-from winstacks.traps.decode import frame as trapframe
 from winstacks.traps.decode.frame import NO_FACTS, Facts, TrapBounds, TrapForm
 
 TABLES = {
@@ -132,7 +132,7 @@ def test_any_bytes_decode_without_a_fault(
         if member in form.members:
             changed[form.members[member].offset] = value
     frame = form.decode(address, bytes(changed))
-    assert set(frame.unsure) <= set(frame.registers) <= set(trapframe.COLUMNS)
+    assert set(frame.unsure) <= set(frame.registers) <= set(REGISTERS)
     assert len(list(form.listed(frame, bytes(changed)))) == len(form.members)
 
 

@@ -20,8 +20,9 @@ from tests.forge.trapentries import X64, X86_BLUE, X86_OLD
 from tests.support import traplayouts
 from tests.support.trapsets import FILLS, LINKAGE, every_entry, filled, registers_64, registers_86
 from tests.winstacks.traps.decode.test_frame_forged import place
+from winstacks.columns.words import KERNEL, USER
 from winstacks.traps.decode import context, kinds_x64, kinds_x86
-from winstacks.traps.decode.frame import KERNEL, REUSED_UNSURE, UNSURE, USER, Facts, mark
+from winstacks.traps.decode.frame import REUSED_UNSURE, UNSURE, Facts, mark
 
 DOC = ROOT / "docs" / "unsure-registers.md"
 CPUS = {
