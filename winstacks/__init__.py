@@ -3,4 +3,4 @@
 """The library under the plugins: a folder ("room") for each subject, with its pure decoders in `decode`."""
 
 VERSION = "3.0.0"
-"""Version of the library and of the plugins that use it."""
+"""Version of the package: of the library, and of the plugins that use it."""

@@ -4,10 +4,11 @@
 
 from __future__ import annotations
 
-from typing import List
+from typing import Dict, List
 
-from volatility3.framework import interfaces
+from volatility3.framework import exceptions, interfaces
 from volatility3.framework.configuration import requirements
+from volatility3.framework.layers import resources
 from volatility3.plugins.windows import psscan, thrdscan
 
 CHECKS = (
@@ -37,18 +38,108 @@ SEVERITIES = ("high", "medium", "low")
 """How much a finding matters, the worst first: the words of --severity."""
 
 KINDS = ("kernel", "user", "wow64", "std", "heaplog", "heap", "lock", "handle", "object")
-"""The words of --kinds. `flat/decode/schema.py` says what each kind of stacks is."""
+"""The words of --kinds. `columns/words.py` says what each kind of stacks is."""
 
 FORMATS = {"html": ".html", "speedscope": ".speedscope.json", "folded": ".folded"}
 """The words of --format, and how the names of the files end."""
 
 
+DUMP_SIGNATURE = b"MDMP"
+"""How a minidump begins."""
+
+DUMP = "primary"
+"""The name of the requirement of a dump of one process; its value is the layer over the file."""
+
+DUMP_OS = "Windows process"
+"""What the layer of a dump has in the place of an operating system, so that none takes it for its own."""
+
+DUMP_MAXIMUM = (1 << 64) - 1
+"""The highest address that the layer of a dump may have."""
+
+_LOCATION = "automagic.LayerStacker.single_location"
+"""Where Volatility has the file that it was given."""
+
+_OF_A_KERNEL = ("scan", "scan_processes", "scan_threads", "scan_stacks", "processors", "offset", "pid")
+"""Options that mean nothing for a dump of one process."""
+
+
+class KernelRequirement(requirements.ModuleRequirement):
+    """A Windows kernel. Where the file is a dump of one process, the reason why there is none says so."""
+
+    def unsatisfied(
+        self, context: interfaces.context.ContextInterface, config_path: str
+    ) -> Dict[str, interfaces.configuration.RequirementInterface]:
+        found = super().unsatisfied(context, config_path)
+        if found and begins_as_a_dump(context):
+            return _instead(
+                self,
+                config_path,
+                "the file is a dump of one process, which plugins such as minidump.callstacks read",
+            )
+        return dict(found)
+
+
+class DumpRequirement(requirements.TranslationLayerRequirement):
+    """A dump of one process. Where the file is none, the reason says so."""
+
+    def unsatisfied(
+        self, context: interfaces.context.ContextInterface, config_path: str
+    ) -> Dict[str, interfaces.configuration.RequirementInterface]:
+        found = super().unsatisfied(context, config_path)
+        if found and begins_as_a_dump(context):
+            return _instead(self, config_path, "the file begins as a dump of one process and is none")
+        if found and context.config.get(_LOCATION, None):
+            return _instead(
+                self,
+                config_path,
+                "the file is no dump of one process (MDMP); plugins such as windows.callstacks read images",
+            )
+        return dict(found)
+
+
+def begins_as_a_dump(context: interfaces.context.ContextInterface) -> bool:
+    """Tells whether the file that Volatility was given begins as a dump of a process."""
+    location = context.config.get(_LOCATION, None)
+    if not location:
+        return False
+    try:
+        with resources.ResourceAccessor().open(str(location)) as file:
+            return bool(file.read(len(DUMP_SIGNATURE)) == DUMP_SIGNATURE)
+    except (OSError, ValueError, exceptions.VolatilityException):
+        return False
+
+
+def _instead(
+    requirement: interfaces.configuration.RequirementInterface, config_path: str, reason: str
+) -> Dict[str, interfaces.configuration.RequirementInterface]:
+    """Returns what Volatility prints of a requirement that is not met: the reason alone."""
+    place = interfaces.configuration.path_join(config_path, requirement.name)
+    return {place: requirements.StringRequirement(name=requirement.name, description=reason)}
+
+
+def dump(
+    of_an_image: List[interfaces.configuration.RequirementInterface],
+) -> List[interfaces.configuration.RequirementInterface]:
+    """Returns the requirements of a plugin that reads a dump of one process.
+
+    Args:
+        of_an_image: those of the plugin that shows the same of an image
+    """
+    kept = (
+        each
+        for each in of_an_image
+        if not isinstance(each, (requirements.ModuleRequirement, requirements.VersionRequirement))
+    )
+    return [
+        DumpRequirement(name=DUMP, description="Dump of a process", oses=[DUMP_OS]),
+        *(each for each in kept if each.name not in _OF_A_KERNEL),
+    ]
+
+
 def kernel() -> List[interfaces.configuration.RequirementInterface]:
     """Returns the requirements of a plugin that reads the image of a Windows kernel."""
     return [
-        requirements.ModuleRequirement(
-            name="kernel", description="Windows kernel", architectures=["Intel32", "Intel64"]
-        ),
+        KernelRequirement(name="kernel", description="Windows kernel", architectures=["Intel32", "Intel64"]),
         requirements.VersionRequirement(name="psscan", component=psscan.PsScan, version=(2, 0, 0)),
         switch("scan_processes", "Add the processes that only a pool scan finds"),
     ]

@@ -18,7 +18,7 @@ from tests.forge.module import Module
 from tests.forge.obj import Obj
 from tests.forge.process import Process
 from tests.windows.test_columns import CLASSES, STACKS
-from winstacks.rows import columns
+from winstacks.columns.tables import BRIEF, TABLES
 
 WIDTH = 120
 PROCESS, MODULE, FUNCTION = 14, 255, 4096
@@ -100,7 +100,7 @@ def test_json_is_not_cut(
     json_renderer = text_renderer.JsonRenderer
     everything = flat(json.loads(shown(opened, json_renderer, name, capsys, **options)))
     rows = flat(json.loads(shown(opened, json_renderer, name, capsys, brief=True, **options)))
-    assert set(rows[0]) - {"__children"} <= set(columns.PLUGINS[name])
+    assert set(rows[0]) - {"__children"} <= {column.name for column in TABLES[name]}
     assert len(set(rows[0])) < len(set(everything[0]))
     assert rows == [
         {**{column: row[column] for column in rows[0]}, "__children": brief["__children"]}
@@ -144,7 +144,7 @@ def test_the_command_line(tmp_path: pathlib.Path) -> None:
     lines = [line for line in table.stdout.splitlines() if " | " in line]
     rows_shown = [line for line in lines if line.startswith("*")]
     assert table.returncode == 0, table.stderr
-    assert [each.strip() for each in lines[0].split("|")] == ["", *columns.BRIEF["callstacks"]]
+    assert [each.strip() for each in lines[0].split("|")] == ["", *BRIEF["callstacks"]]
     assert max(map(len, lines)) <= WIDTH
     rows = vol.run(file, *options, symbols=symbols).flat
     assert len(rows) == len(rows_shown)

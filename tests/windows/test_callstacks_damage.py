@@ -87,6 +87,23 @@ def test_a_running_thread_whose_processor_has_a_context_of_another_time(tmp_path
     assert (stack_row["Status"], frames) == ("running", [])
 
 
+def test_a_context_in_an_image_that_no_crash_made(tmp_path: pathlib.Path) -> None:
+    """Nothing tells that its processor was stopped: no frame is sure."""
+    image = StackImage()
+    thread = image.thread(12, image.kernel.system)
+    stack = Stack64(image.kernel.space, thread.stack_base).start()
+    stack.enter(image.driver, DRIVER)
+    ip = image.driver + DRIVER.rva + 0x22
+    image.kernel.cpus[0].current(thread)
+    image.kernel.cpus[0].kprcb["ProcessorState.ContextFrame"] = saved_context(
+        Rip=ip, Rsp=stack.sp, SegCs=0x10
+    )
+    opened = context.open_raw(image.kernel.image(), tmp_path)
+    stack_row, frames = by_key(stacks(opened))[12, "kernel"]
+    assert stack_row["Status"].startswith("context may be older")
+    assert told(frames) == [(ip & MASK, "trap", "unsure")]
+
+
 def test_a_running_thread_whose_processor_was_stopped_in_user_mode(tmp_path: pathlib.Path) -> None:
     image = StackImage()
     thread = image.waiting(1004)

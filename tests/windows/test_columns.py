@@ -24,9 +24,11 @@ from tests.forge import context, sample
 from tests.forge.context import Opened
 from tests.support import grid
 from tests.support.grid import Node
+from winstacks.columns import dictionary
+from winstacks.columns.dictionary import COLUMNS, REGISTERS
+from winstacks.columns.tables import BRIEF, FLAT, KEYS, TABLES, WRITERS
 from winstacks.names.symbolizer import SpaceNames
-from winstacks.rows import columns
-from winstacks.rows.columns import COLUMNS, KEYS, PLUGINS
+from winstacks.rows.grid import TYPES
 
 CLASSES = {
     "gflags": gflags.GFlags,
@@ -39,6 +41,9 @@ CLASSES = {
     "heaptraces": heaptraces.HeapTraces,
     "tracefindings": tracefindings.TraceFindings,
 }
+PLUGINS = {name: [each.name for each in table] for name, table in TABLES.items() if name not in FLAT}
+OF_DUMPS = {"info"}
+"""Tables of process dumps only, which `tests/minidump` has."""
 STACKS = sorted({name for name, names in PLUGINS.items() if "Unbacked" in names})
 BACKED = ("image", "mapped", "user")
 BACKINGS = {*BACKED, "private", "unmapped", "none", "unloaded"}
@@ -58,23 +63,28 @@ def opened(tmp_path_factory: pytest.TempPathFactory) -> Opened:
     return context.open_image(sample.build().image(), tmp_path_factory.mktemp("columns"))
 
 
-def test_every_column_has_a_meaning_and_a_plugin() -> None:
-    assert set(PLUGINS) == {*CLASSES, *columns.WRITERS}
-    assert {name for names in PLUGINS.values() for name in names} == set(COLUMNS)
+def test_every_column_has_a_meaning_and_a_table() -> None:
+    assert set(PLUGINS) == {*CLASSES, *WRITERS, *OF_DUMPS}
+    assert {each.name for table in TABLES.values() for each in table} == set(COLUMNS)
     assert set(COLUMNS) >= KEYS
-    for name, (kind, form, meaning) in COLUMNS.items():
-        assert kind in (int, str, columns.Hex), name
-        assert form in (columns.ADDRESS, columns.REGISTER, columns.PLAIN), name
-        assert kind is columns.Hex or form != columns.ADDRESS, name
+    for name, column in COLUMNS.items():
+        assert column.name == name and column.type in TYPES, name
+        meaning = column.meaning
         assert meaning.endswith(".") and meaning[0].isupper() and meaning.isprintable(), name
-    twice = collections.Counter(meaning for _, form, meaning in COLUMNS.values() if form != columns.REGISTER)
+        assert not any(said.endswith(".") or not said.isprintable() for said in column.values.values()), name
+    twice = collections.Counter(each.meaning for each in COLUMNS.values() if each.type != dictionary.REGISTER)
     assert max(twice.values()) == 1
+
+
+def test_brief_columns_are_columns_of_the_table() -> None:
+    for name, kept in BRIEF.items():
+        assert set(kept) <= set(PLUGINS[name]) and kept[-1] == "Status", name
 
 
 @pytest.mark.parametrize("name", sorted(CLASSES))
 def test_a_plugin_has_the_columns_of_the_dictionary(name: str, opened: Opened) -> None:
     shown = [(each.name, each.type) for each in opened.construct(CLASSES[name]).run().columns]
-    assert shown == [(each, COLUMNS[each][0]) for each in PLUGINS[name]]
+    assert shown == [(each, TYPES[COLUMNS[each].type]) for each in PLUGINS[name]]
     assert {"PID", "Process", "Status"} <= set(PLUGINS[name])
     assert ("Arch" in PLUGINS[name]) == (name != "tracefindings"), "a finding is of a process"
     assert len(set(PLUGINS[name])) == len(PLUGINS[name])
@@ -95,7 +105,7 @@ def test_one_thing_has_one_name() -> None:
     for family in ({"Symbol", "Source", "Backing"}, {"Frame", "Address", "Unbacked"}):
         for name, names in PLUGINS.items():
             whole = family & set(names) in (set(), family)
-            assert whole or name in ("trapframes", "tracefindings"), name
+            assert whole or name in ("trapframes", "tracefindings", *OF_DUMPS), name
 
 
 @pytest.mark.parametrize(("name", "options"), OPTIONS, ids=lambda each: str(each))
@@ -147,7 +157,7 @@ def test_a_folded_stack_counts_as_its_frames_do(opened: Opened) -> None:
 
 def registers(rows: List[Dict[str, Any]]) -> Iterator[Tuple[Dict[str, Any], List[str]]]:
     for row in rows:
-        yield row, [name for name in columns.REGISTERS if row[name] is None]
+        yield row, [name for name in REGISTERS if row[name] is None]
 
 
 def test_registers_that_were_not_saved_have_names(opened: Opened) -> None:

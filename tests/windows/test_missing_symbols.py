@@ -1,10 +1,17 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""What a symbol that the kernel's table lacks costs: what needs it, and no more."""
+"""What a symbol, a type or a member that the kernel's table lacks costs: what needs it, and no more.
+
+Each is taken out of the table of one opened image, one at a time, and the plugins that ask for it run. All of
+them are taken with STACKTRACES_LACKING=all (ten minutes for an image); else all symbols, and some others.
+"""
 
 from __future__ import annotations
 
-from typing import Any, Dict, List
+import json
+import os
+import pathlib
+from typing import Any, Dict, FrozenSet, Iterator, List, Tuple
 
 import pytest
 from volatility3.plugins.windows import callstacks, gflags, tracefindings, traces, trapframes
@@ -12,7 +19,9 @@ from volatility3.plugins.windows import callstacks, gflags, tracefindings, trace
 from tests.forge import context, kernels
 from tests.forge.context import Opened
 from tests.forge.kernel import Kernel
+from tests.hostile.undamaged import BUILDERS
 from tests.support import grid
+from tests.support.lacking import SYMBOLS, LackingTable, Lost, Run, Said
 
 _NEEDED = "ObpObjectTypes"
 """Volatility's pool scans want it to tell types of objects apart."""
@@ -50,3 +59,89 @@ def test_a_scan_that_cannot_run_costs_nothing_else(
     assert {f"No scan for {each}: the kernel's symbols lack {_NEEDED}" for each in things} <= said
     if plugin is not tracefindings.TraceFindings:
         assert found == without
+
+
+_SCANS = {"scan_processes": True, "scan_threads": True}
+_ALL = {**_SCANS, "scan_stacks": True, "processors": True, "carve": True}
+RUNS = (
+    Run("callstacks", tuple(_SCANS.items())),
+    Run("gflags", (("carve", True),)),
+    Run("handletraces"),
+    Run("heaptraces", (("blocks", True),)),
+    Run("locks"),
+    Run("objecttraces"),
+    Run("stacktracedb", (("carve", True),)),
+    Run("tracefindings", (("scan", True),)),
+    Run("traceframes"),
+    Run("tracegraph"),
+    Run("traceimage"),
+    Run("tracereport"),
+    Run("traces", tuple(_ALL.items())),
+    Run("trapframes", (("members", True), ("scan_stacks", True), ("scan_threads", True), ("unwind", True))),
+)
+
+_SOME = 12
+"""Every so manieth type and member is taken as a rule."""
+
+_UNTOLD = frozenset(
+    (
+        # Which Windows it is, is told by these alone: an older one has none.
+        *(
+            "KiServiceLinkage",
+            "KiRaiseAssertion",
+            "KiSystemCall64Shadow",
+            "KdVersionBlock",
+            "MmLastUnloadedDriver",
+        ),
+    )
+)
+"""Symbols that no warning names: earlier kernels lack them."""
+
+
+class Known:
+    """An image, what each plugin prints of it, and what it asks for."""
+
+    def __init__(self, name: str, folder: pathlib.Path, patch: pytest.MonkeyPatch) -> None:
+        self.folder = folder / "out"
+        self.table = LackingTable(context.open_image(BUILDERS[name](), folder))
+        self.said: Dict[Run, Said] = {}
+        self.asked: Dict[Run, FrozenSet[Lost]] = {}
+        for run in RUNS:
+            self.said[run] = self.table.run(run, self.folder)
+            again, self.asked[run] = self.table.asked(run, self.folder, patch)
+            assert again == self.said[run], run
+
+    def lost(self) -> Iterator[Tuple[Lost, Run, Said]]:
+        """What is taken, and what a plugin that asks for it prints then."""
+        everything = sorted(frozenset().union(*self.asked.values()))
+        every = 1 if os.environ.get("STACKTRACES_LACKING") == "all" else _SOME
+        others = [each for each in everything if each.kind != SYMBOLS]
+        for lost in (*(each for each in everything if each.kind == SYMBOLS), *others[::every]):
+            with self.table.without(lost):
+                for run in RUNS:
+                    if lost in self.asked[run]:
+                        yield lost, run, self.table.run(run, self.folder)
+
+
+@pytest.fixture(scope="module", params=["traced-xp-x86", "sample-win10-x64"])
+def known(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Known:
+    return Known(request.param, tmp_path_factory.mktemp("known"), pytest.MonkeyPatch())
+
+
+def names(lost: Lost, said: Said) -> bool:
+    """Whether a warning or a row has the name of what is lacking."""
+    own = lost.name.rpartition(".")[2]
+    return own in json.dumps(said.rows) or any(own in each for each in said.warnings)
+
+
+def test_what_is_lacking_costs_what_needs_it_and_is_named(known: Known) -> None:
+    """No plugin fails, whatever is taken; where a symbol costs rows, a row or a warning names it."""
+    count, unnamed = 0, []
+    for lost, run, said in known.lost():
+        count += 1
+        before = known.said[run]
+        same = said.rows == before.rows and said.files == before.files
+        if lost.kind == SYMBOLS and not same and lost.name not in _UNTOLD and not names(lost, said):
+            unnamed.append((lost.name, run.plugin))
+    assert count > 200
+    assert not unnamed

@@ -19,19 +19,22 @@ from tests.forge.context import Opened
 from tests.forge.kernel import Kernel
 from tests.support import flatfiles, grid, realtruth
 from tests.support.environments import system_process
-from winstacks.flat.decode import schema
+from winstacks.columns import dictionary
+from winstacks.columns.tables import FLAT
+from winstacks.memory.decode.status import Word
 
 pytest.importorskip("volatility3.plugins.renderers.parquet_renderer")
 
-TABLES = tuple(schema.TABLES)
+TABLES = tuple(FLAT)
 REAL = sorted((SHARED / "real_std").glob("*.tar.xz"))
 POLARS = {
-    schema.STR: polars.String,
-    schema.INT: polars.Int64,
-    schema.BOOL: polars.Boolean,
-    schema.HEX: polars.UInt64,
-    schema.HEXSTR: polars.String,
-    schema.TIME: polars.Datetime("ms"),
+    dictionary.STR: polars.String,
+    dictionary.INT: polars.Int64,
+    dictionary.BOOL: polars.Boolean,
+    dictionary.HEX: polars.UInt64,
+    dictionary.ADDRESS: polars.UInt64,
+    dictionary.HEXSTR: polars.String,
+    dictionary.TIME: polars.Datetime("ms"),
 }
 QUESTIONS = [
     block.text
@@ -137,12 +140,12 @@ def query(statement: str) -> duckdb.DuckDBPyRelation:
 
 def check_readers(folder: pathlib.Path) -> None:
     """Asserts that DuckDB and Polars read JSON lines and Parquet alike, in the types of the schema."""
-    for table, columns in schema.TABLES.items():
+    for table, columns in FLAT.items():
         path = folder / f"{table}.parquet"
         found = query(f"SELECT * FROM '{path}'")
         assert found.columns == [column.name for column in columns]
         assert found.types == [tables.DUCKDB_TYPES[column.type] for column in columns]
-        times = [column.name for column in columns if column.type == schema.TIME]
+        times = [column.name for column in columns if column.type == dictionary.TIME]
         cut = ", ".join(f"date_trunc('milliseconds', {name}) AS {name}" for name in times)
         replaced = f"* REPLACE ({cut})" if cut else "*"
         lines = query(f"SELECT {replaced} FROM {read_json(path.with_suffix('.jsonl'), table)}")
@@ -152,11 +155,11 @@ def check_readers(folder: pathlib.Path) -> None:
         assert dict(frame.schema) == {column.name: POLARS[column.type] for column in columns}
         assert frame.rows() == rows
         text: Dict[str, Any] = {
-            column.name: polars.String if column.type == schema.TIME else POLARS[column.type]
+            column.name: polars.String if column.type == dictionary.TIME else POLARS[column.type]
             for column in columns
         }
         read = polars.read_ndjson(path.with_suffix(".jsonl"), schema=text)
-        others = [column.name for column in columns if column.type != schema.TIME]
+        others = [column.name for column in columns if column.type != dictionary.TIME]
         assert read.select(others).rows() == frame.select(others).rows()
 
 
@@ -181,14 +184,14 @@ def test_one_query_reads_all_images(table: str, lake: Dict[str, pathlib.Path]) -
     rows = sum(len(flatfiles.lines(folder / f"{table}.jsonl")) for folder in lake.values())
     found = query(f"SELECT * FROM {parquet(lake, table)}")
     assert len(found.fetchall()) == rows
-    assert found.types == [tables.DUCKDB_TYPES[column.type] for column in schema.TABLES[table]]
+    assert found.types == [tables.DUCKDB_TYPES[column.type] for column in FLAT[table]]
     files = [folder / f"{table}.parquet" for folder in lake.values()]
     assert polars.read_parquet(files).height == rows
 
 
 @pytest.mark.parametrize("table", TABLES)
 def test_each_column_is_selected_by_its_bare_name(table: str, lake: Dict[str, pathlib.Path]) -> None:
-    for column in schema.TABLES[table]:
+    for column in FLAT[table]:
         found = query(f"SELECT {column.name} FROM {parquet(lake, table)} t ORDER BY {column.name}")
         assert found.columns == [column.name]
 
@@ -277,7 +280,7 @@ def test_the_schema_refuses_what_no_row_has(
 
 def test_the_schema_takes_all_words_of_status() -> None:
     validator = jsonschema.Draft202012Validator(jsonschemas.make("traces")["properties"]["Status"])
-    for word in schema.STATUS_WORDS:
+    for word in (each.value for each in Word):
         said = word.format(-3, members="Tcb.Process Cid")
         validator.validate(said)
         validator.validate(f"unsure, {said}, {said}")

@@ -107,7 +107,7 @@ def test_unbacked_is_not_misled_by_the_loader_list(tmp_path: pathlib.Path) -> No
     trace, allocated = traces(nodes, 4312)
     assert trace.row["Index"] == 2
     assert symbols(allocated)[:2] == symbols(trace)[1:3] == ["evil+0x2c4", "evil+0x11"]
-    assert trace.children[1]["Status"] == "VAD without file"
+    assert trace.children[1]["Status"] == "VAD without file, contradicted: SizeOfImage"
 
 
 def test_keys_repeat_in_frame_rows_and_quantities_do_not(opened: Opened) -> None:

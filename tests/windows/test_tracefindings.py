@@ -16,8 +16,8 @@ from tests.forge import context, sample, vol
 from tests.forge.context import Opened
 from tests.support import grid
 from tests.support.findingimages import PRIVATE, RETURNS, FindingImage, answered, found
+from winstacks.columns.words import CONFIDENCES
 from winstacks.findings import registry
-from winstacks.findings.finding import CONFIDENCES
 from winstacks.options import CHECKS, SEVERITIES
 
 COLUMNS = [
@@ -44,8 +44,8 @@ def test_vol_shows_the_implant_and_the_driver_at_the_top(name: str, tmp_path: pa
     assert [(row["Severity"], row["Finding"], row["PID"]) for row in shown[:4]] == [
         ("high", "unbacked", 4312),
         ("high", "history_unbacked", 4312),
-        ("high", "kernel_no_module", 0),
         ("high", "foreign_handle", 4312),
+        ("high", "kernel_no_module", 0),
     ]
     assert set(shown[0]) - {"__children"} == set(COLUMNS)
     brief = vol.run(file, "windows.tracefindings", "--brief", symbols=symbols, renderer="pretty")
@@ -65,6 +65,34 @@ def test_the_order_is_that_of_severity_and_confidence(opened: Opened) -> None:
     assert order == sorted(order)
     assert {row["Status"] for row in shown[len(ranked) :]} == {"not checked"}
     assert {row["Severity"] for row in ranked} == {"high", "low"}
+
+
+def test_the_summary_has_one_line_for_each_process_at_the_top(opened: Opened) -> None:
+    shown = rows(opened, summary=True)
+    lines = [row for row in shown if row["Finding"] == "summary"]
+    assert shown[: len(lines)] == lines
+    assert shown[len(lines) :] == rows(opened)
+    assert [(row["PID"], row["Severity"]) for row in lines] == [(4312, "high"), (0, "high")]
+    assert lines[0]["Evidence"].endswith("3 checks agree: unbacked, history_unbacked, foreign_handle")
+
+
+def test_a_low_finding_says_what_made_it_so() -> None:
+    forged = FindingImage("win10-x64")
+    forged.private()
+    forged.app.region(0x21000000, b"\x90" * 0x100, size=0x1000, file="\\Windows\\code.bin")
+    forged.app.space.tables.forbid_execution(0x21000000)
+    forged.interrupted_at(0x21000020)
+    place = forged.kernel.space.read_int(forged.thread.kthread["TrapFrame"] + 0x180)
+    forged.app.space.write_int(place, RETURNS, 8)
+    (row,) = found(forged.image(), "unbacked")
+    assert row["Innocent"].startswith(
+        "nothing known in this process; low because a scan of the stack found the frame"
+    )
+
+
+def test_among_equals_more_agreeing_checks_come_first(opened: Opened) -> None:
+    shown = [row for row in rows(opened) if row["Severity"] == "high" and row["Confidence"] == "certain"]
+    assert [row["PID"] for row in shown] == sorted((row["PID"] for row in shown), reverse=True)
 
 
 def test_findings_join_with_the_stacks(opened: Opened) -> None:

@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import configparser
 import datetime
 import hashlib
 import json
@@ -15,7 +14,6 @@ import pytest
 from volatility3.framework import constants
 from volatility3.plugins.windows import traceimage, traces
 
-from tests.conftest import ROOT
 from tests.forge import context, kernels, sample, vol
 from tests.forge.context import Opened
 from tests.forge.kernel import Kernel
@@ -23,8 +21,8 @@ from tests.forge.obj import CREATED
 from tests.forge.paging import State
 from tests.support import grid
 from tests.support.environments import set_time, system_process
+from winstacks.columns import dictionary, tables, words
 from winstacks.flat import imagefacts
-from winstacks.flat.decode import schema
 from winstacks.flat.imagefacts import ImageFacts
 
 ALL = ("xp-x86", "win7-x86", "win10-x86", "2003-x64", "win7-x64", "win10-x64", "win11-x64")
@@ -50,21 +48,15 @@ def sampled(tmp_path_factory: pytest.TempPathFactory) -> Opened:
 
 def test_the_columns_are_those_of_the_schema(sampled: Opened) -> None:
     shown = sampled.construct(traceimage.TraceImage).run().columns
-    types = {schema.STR: str, schema.INT: int, schema.TIME: datetime.datetime}
+    types = {dictionary.STR: str, dictionary.INT: int, dictionary.TIME: datetime.datetime}
     assert [(column.name, column.type) for column in shown] == [
-        (column.name, types[column.type]) for column in schema.IMAGE
+        (column.name, types[column.type]) for column in tables.IMAGE
     ]
 
 
 def test_the_fields_are_the_columns() -> None:
-    names = [column.name.replace("NtBuildLab", "BuildLab").lower() for column in schema.IMAGE]
+    names = [column.name.replace("NtBuildLab", "BuildLab").lower() for column in tables.IMAGE]
     assert [field.replace("_", "") for field in ImageFacts._fields] == names
-
-
-def test_the_version_is_that_of_the_package() -> None:
-    config = configparser.ConfigParser()
-    config.read(ROOT / "setup.cfg", encoding="utf-8")
-    assert config["metadata"]["version"] == imagefacts.VERSION
 
 
 @pytest.mark.parametrize("name", ALL)
@@ -118,7 +110,7 @@ def test_counts_are_those_of_the_traces(options: Dict[str, Any], sampled: Opened
     stacks = [row for row in listed if row["Kind"] in THREADS and row["Count"] is not None]
     threads = {row["Owner"] for row in stacks}
     found = row(sampled, **options)
-    kinds = options.get("kinds", schema.KINDS)
+    kinds = options.get("kinds", words.KINDS)
     assert found["ImageId"] == listed[0]["ImageId"]
     if set(THREADS).isdisjoint(kinds):
         assert [found[name] for name in ("Threads", "Stacks", "StacksIncomplete")] == [None] * 3

@@ -19,8 +19,8 @@ from tests.forge.locks import Resources
 from tests.support import flattables, grid
 from tests.support.callstackimages import StackImage
 from tests.support.tracedkernels import new_kernel, put_database, traces_of
-from winstacks.flat.decode import schema
-from winstacks.flat.frames import FlatFrames
+from winstacks.columns import tables, words
+from winstacks.flat.frames import NamedFrames
 from winstacks.memory.decode.status import Word
 from winstacks.names.symbolizer import Symbolizer
 
@@ -131,7 +131,7 @@ def test_modules_find_code_that_was_interrupted_where_no_file_backs_it(demo: Ope
 
 def test_every_value_is_one_of_the_schema(opened: Opened) -> None:
     for table, rows in (("traces", flattables.stacks(opened)), ("traceframes", flattables.frames(opened))):
-        columns = schema.TABLES[table]
+        columns = tables.FLAT[table]
         words = {word.value.partition("{")[0] for word in Word}
         for row in rows:
             assert list(row) == [column.name for column in columns]
@@ -145,7 +145,7 @@ def test_every_value_is_one_of_the_schema(opened: Opened) -> None:
 def test_columns_are_those_of_the_schema_whatever_the_rows(opened: Opened) -> None:
     for plugin, name in ((traces.StackTraces, "traces"), (traceframes.TraceFrames, "traceframes")):
         made = opened.construct(plugin, pid=[123456]).run()
-        assert [column.name for column in made.columns] == [each.name for each in schema.TABLES[name]]
+        assert [column.name for column in made.columns] == [each.name for each in tables.FLAT[name]]
 
 
 def test_a_key_does_not_depend_on_options(demo: Opened) -> None:
@@ -164,8 +164,8 @@ def test_a_key_does_not_depend_on_options(demo: Opened) -> None:
 
 def test_kinds_and_threads_are_selected(demo: Opened) -> None:
     rows = flattables.stacks(demo)
-    assert {row["Kind"] for row in rows} == set(schema.KINDS)
-    for kind in schema.KINDS:
+    assert {row["Kind"] for row in rows} == set(words.KINDS)
+    for kind in words.KINDS:
         found = flattables.stacks(demo, kinds=[kind])
         assert found == [row for row in rows if row["Kind"] == kind]
     one = flattables.stacks(demo, tid=[4320])
@@ -219,16 +219,17 @@ def test_functions_are_named_as_the_module_names_them(tmp_path: pathlib.Path) ->
     exports = {"Call+0x40": 0x1100, "Call!It": 0x1200, "Start": 0x1000}
     odd = kernel.module("odd.sys", exports=exports, text=0x4000)
     image = context.open_image(kernel.image(), tmp_path).image
-    looked_up = FlatFrames(Symbolizer(image)).of(image.kernel)
+    looked_up = NamedFrames(Symbolizer(image)).of(image.kernel)
     found = [looked_up.frame(odd.base + rva, rva & 15 != 0) for rva in (0x1100, 0x1108, 0x1200, 0x1211)]
-    assert [(frame.shown, frame.function, frame.displacement) for frame in found] == [
+    assert [(frame.shown, frame.details.function, frame.details.displacement) for frame in found] == [
         ("odd!Call+0x40", "Call+0x40", 0),
         ("odd!Call+0x40+0x8", "Call+0x40", 8),
         ("odd!Call!It", "Call!It", 0),
         ("odd!Call!It+0x11", "Call!It", 17),
     ]
     nowhere = looked_up.frame(odd.base + 0x800)
-    assert (nowhere.shown, nowhere.function, nowhere.displacement) == ("odd+0x800", None, None)
+    assert nowhere.shown == "odd+0x800"
+    assert (nowhere.details.function, nowhere.details.displacement) == (None, None)
 
 
 def test_databases_are_named_as_gflags_names_them(demo: Opened) -> None:
@@ -264,7 +265,7 @@ def test_each_trap_frame_of_a_scan_is_in_a_stack(demo: Opened, tmp_path: pathlib
         addresses = {
             (row["TID"], grid.masked(int(frame["Address"], 16)))
             for row in rows
-            if row["Kind"] in schema.THREAD_KINDS
+            if row["Kind"] in words.THREAD_KINDS
             for frame in below.get(row["TraceId"], [])
         }
         scanned = [row for row in found if row["Origin"] == "stack"]

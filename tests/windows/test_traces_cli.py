@@ -12,7 +12,7 @@ from typing import Any, Dict, List, NamedTuple
 import pytest
 
 from tests.forge import sample, vol
-from winstacks.flat.decode import schema
+from winstacks.columns import tables
 
 
 class Saved(NamedTuple):
@@ -56,7 +56,7 @@ def test_the_files_hold_what_the_grids_show(saved: Saved, options: Any, tmp_path
         assert found == grid(saved, f"windows.{name}", *options)
         assert rows[name]["Rows"] == len(found) > 0
         assert rows[name]["File output"] == f"{name}.jsonl"
-        assert all(list(row) == [column.name for column in schema.TABLES[name]] for row in found)
+        assert all(list(row) == [column.name for column in tables.FLAT[name]] for row in found)
     (image,) = lines(tmp_path / "traceimage.jsonl")
     assert rows["traceimage"]["Rows"] == 1
     assert image["ImageId"] == lines(tmp_path / "traces.jsonl")[0]["ImageId"]
@@ -77,7 +77,7 @@ def test_the_dump_hashes_the_files_where_it_is_told_to(saved: Saved, tmp_path: p
 def test_all_rows_are_at_one_level(saved: Saved) -> None:
     for plugin in ("windows.traces", "windows.traceframes"):
         shown = run(saved, plugin, renderer="csv").stdout.splitlines()
-        table = schema.TABLES[plugin.partition(".")[2]]
+        table = tables.FLAT[plugin.partition(".")[2]]
         assert shown[0] == ",".join(["TreeDepth", *(column.name for column in table)])
         assert len(shown) > 40
         assert {line.partition(",")[0] for line in shown[1:] if line} == {"0"}

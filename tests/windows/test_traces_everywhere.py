@@ -17,7 +17,7 @@ from tests.support.callstackimages import StackImage
 from tests.support.callstackimages86 import StackImage86
 from tests.support.heapimage import HEAP, HeapImage
 from tests.support.tracedkernels import KERNELS, new_kernel, put_database, traces_of
-from winstacks.flat.decode import schema
+from winstacks.columns import words
 
 from .test_traces_gaps import holes
 
@@ -132,5 +132,5 @@ def test_threads_are_those_of_the_trap_frames(opened: Opened) -> None:
             for node in grid.run(opened, trapframes.TrapFrames, **options)
             if node.row["TrapFrame"] is not None
         }
-        rows = flattables.stacks(opened, kinds=list(schema.THREAD_KINDS), **options)
+        rows = flattables.stacks(opened, kinds=list(words.THREAD_KINDS), **options)
         assert known <= {(row["PID"], row["TID"]) for row in rows}

@@ -21,7 +21,7 @@ from tests.forge.process import Process
 from tests.support import flattables, grid
 from tests.support.heapimage import HEAP, PID, HeapImage
 from tests.support.tracedkernels import new_kernel, put_database, traces_of
-from winstacks.flat.decode import schema
+from winstacks.columns import words
 
 PAGE = 0x1000
 
@@ -133,7 +133,7 @@ def test_an_object_without_events_misses_none(rows: List[Dict[str, Any]]) -> Non
 
 def test_gaps_are_no_stacks_of_threads(opened: Opened, rows: List[Dict[str, Any]]) -> None:
     (node,) = grid.run(opened, traceimage.TraceImage)
-    stacks = [row for row in rows if row["Kind"] in schema.THREAD_KINDS and row["Count"] is not None]
+    stacks = [row for row in rows if row["Kind"] in words.THREAD_KINDS and row["Count"] is not None]
     assert node.row["Stacks"] == len(stacks)
     assert node.row["StacksIncomplete"] == sum(row["Incomplete"] for row in stacks)
     assert node.row["Threads"] == len({row["Owner"] for row in stacks})

@@ -98,6 +98,24 @@ def test_processors(tmp_path: pathlib.Path) -> None:
     assert live.rows() == []
 
 
+def test_processors_whose_context_is_of_another_time(tmp_path: pathlib.Path) -> None:
+    """A kernel debugger leaves contexts in memory: one of another stack, and one that no processor has."""
+    kernel = make_kernel(cpus=2)
+    app = kernel.process("app.exe", pid=1000)
+    threads = [app.thread(tid, state=RUNNING) for tid in (1004, 1008)]
+    for cpu, thread, mxcsr in zip(kernel.cpus, threads, (0x1F80, 0x80001F80)):
+        cpu.current(thread)
+        cpu.kprcb["ProcessorState.ContextFrame"] = context_of(
+            "x64", 0x10001F, Rip=kernel.base + 0x1234, Rsp=threads[1].stack_base - 8, SegCs=0x10, MxCsr=mxcsr
+        )
+    rows = LiveImage(kernel, tmp_path).rows(processors=True)
+    assert shown(rows, "TID", "Rip", "Rsp", "Status") == [
+        (1004, None, None, "stale"),
+        (1008, kernel.base + 0x1234, threads[1].stack_base - 8, "context may be older"),
+    ]
+    assert "Rip" in rows[1]["Unsure"]
+
+
 def test_stacks_of_processors(tmp_path: pathlib.Path) -> None:
     kernel = make_kernel()
     cpu = kernel.cpus[0]

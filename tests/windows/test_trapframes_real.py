@@ -17,7 +17,7 @@ from tests.support import real_trapframes, traplayouts
 from tests.support.real_trapframes import RealFrame
 from tests.support.trapimages import LiveImage, Row, with_functions
 from tests.winstacks.traps.decode.test_frame import X86_TO_COLUMN
-from winstacks.traps.decode.frame import COLUMNS
+from winstacks.columns.dictionary import REGISTERS
 
 pytestmark = pytest.mark.shared
 
@@ -103,7 +103,7 @@ def check(real: RealFrame, row: Row, count: Dict[str, int]) -> None:
     unsure = row["Unsure"].split()
     for name, member in real.members.items():
         column = X86_TO_COLUMN.get(name, name)
-        if column not in COLUMNS:
+        if column not in REGISTERS:
             continue
         where = f"{real.label} {column} {member.status}"
         value = row[column]

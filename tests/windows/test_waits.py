@@ -9,6 +9,7 @@ import random
 from typing import Any, Dict, List, Set, Tuple
 
 import pytest
+from volatility3.plugins.minidump import tracereport as dump_report
 from volatility3.plugins.windows import tracereport
 
 from tests.forge import context, sample
@@ -20,9 +21,11 @@ from tests.support.deadlockimages import (
     SECOND,
     SECTION_ONE,
     SECTION_TWO,
+    SRW_LOCK,
     THIRD,
     Scenario,
 )
+from tests.support.processdumps import OpenedDump, dump_of
 from winstacks.flat.decode.waitgraph import cycles
 
 DEADLOCK = Scenario()
@@ -163,3 +166,74 @@ def test_a_long_chain_is_walked_without_recursion() -> None:
     holders = {thread: [(thread + 1) % size] for thread in range(size)}
     (cycle,) = cycles(waits, holders)
     assert len(cycle) == size
+
+
+WAITS_FOR_NOTHING = {FIRST: SECTION_ONE, SECOND: None, THIRD: SECTION_ONE}
+
+
+@pytest.mark.parametrize(
+    ("function", "said"),
+    [
+        ("RtlAcquireSRWLockExclusive", "an SRW lock, which keeps no owner"),
+        ("RtlAcquireSRWLockShared", "an SRW lock, which keeps no owner"),
+        ("RtlSleepConditionVariableSRW", "a condition variable, which nobody holds"),
+        ("RtlSleepConditionVariableCS", "a condition variable, which nobody holds"),
+    ],
+)
+def test_what_has_no_owner_is_named(function: str, said: str, tmp_path: pathlib.Path) -> None:
+    """The two sections that are held are not taken for what these threads wait for."""
+    scenario = Scenario(holds={SECTION_ONE: SECOND}, waits=WAITS_FOR_NOTHING, function=function)
+    found, _ = locks(scenario, tmp_path)
+    waits = [
+        (found["threads"][thread].split()[1], lock, how, name)
+        for thread, lock, how, _, name in found["waits"]
+    ]
+    assert waits == [(str(tid), -1, said, f"ntdll!{function}") for tid in (FIRST, THIRD)]
+    assert found["cycles"] == []
+
+
+def test_an_srw_lock_that_leads_to_a_wait_block_has_an_address(tmp_path: pathlib.Path) -> None:
+    scenario = Scenario(
+        holds={}, waits=WAITS_FOR_NOTHING, function="RtlAcquireSRWLockExclusive", srw_lock=THIRD
+    )
+    found, places = locks(scenario, tmp_path)
+    said = f"the SRW lock {places[SRW_LOCK]:#x}, which keeps no owner"
+    assert {how for _, _, how, _, _ in found["waits"]} == {said}
+
+
+def test_a_wait_block_on_the_stack_of_another_is_none(tmp_path: pathlib.Path) -> None:
+    """The second thread waits for no SRW lock: what looks like a lock that leads to its stack is none."""
+    scenario = Scenario(
+        holds={}, waits=WAITS_FOR_NOTHING, function="RtlAcquireSRWLockExclusive", srw_lock=SECOND
+    )
+    found, _ = locks(scenario, tmp_path)
+    assert {how for _, _, how, _, _ in found["waits"]} == {"an SRW lock, which keeps no owner"}
+
+
+@pytest.mark.parametrize(
+    "scenario",
+    [
+        Scenario(
+            holds={SECTION_ONE: FIRST, SECTION_TWO: SECOND}, waits={FIRST: SECTION_TWO, SECOND: SECTION_ONE}
+        ),
+        Scenario(holds={}, waits=WAITS_FOR_NOTHING, function="RtlAcquireSRWLockShared", srw_lock=THIRD),
+    ],
+    ids=["sections", "SRW lock"],
+)
+def test_the_dump_of_the_process_says_the_same(scenario: Scenario, tmp_path: pathlib.Path) -> None:
+    """A deadlock of two sections, whose owners are known by thread IDs, and who waits for an SRW lock."""
+    opened = context.open_image(deadlockimages.build(scenario).image, tmp_path)
+    (tmp_path / "app.dmp").write_bytes(dump_of(opened, PID))
+    dump: Any = OpenedDump(tmp_path / "app.dmp")
+    found = {}
+    for name in ("image", "dump"):
+        folder = tmp_path / name
+        folder.mkdir()
+        if name == "dump":
+            grid.rendered(dump, dump_report.TraceReport, folder)
+        else:
+            grid.rendered(opened, tracereport.TraceReport, folder, pid=[PID])
+        found[name] = pagedata.data(folder / "tracereport.html")["locks"]
+    assert found["dump"] == found["image"]
+    assert found["dump"]["waits"]
+    assert len(found["dump"]["cycles"]) == (scenario.srw_lock == 0)

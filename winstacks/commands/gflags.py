@@ -4,49 +4,51 @@
 
 from __future__ import annotations
 
-from typing import Iterator, Optional
+from functools import cached_property
+from typing import Iterable, Iterator, Sequence
 
-from volatility3.framework import interfaces
-
+from ..flat.frames import NamedFrame
 from ..heaps.lister import Heaps
 from ..memory.image import AddressSpace
 from ..names.moduleindex import ModuleIndexes
 from ..names.pdbsymbols import PdbSymbols
 from ..process import globalflag
 from ..process.decode.globalflags import FLG_USER_STACK_TRACE_DB
-from ..process.spaces import AddressSpaces
 from ..rows.command import Command
 from ..rows.grid import Row
-from ..rows.plugin import Listing, tree
 from ..rows.traces import FLAGS, FlagRows
 from ..tracedb.finder import Databases
 
 
-class GFlags(Command):
+class GFlags(Command[AddressSpace, AddressSpace]):
     """What `windows.gflags` does."""
 
-    def _generator(self) -> Iterator[Row]:
-        with Listing(self) as listing:
-            image = self.image
-            finder = Databases(image, ModuleIndexes(image, PdbSymbols(image)))
-            heaps, rows = Heaps(image, finder), FlagRows(image)
-            listed = list(AddressSpaces.list_spaces(image, self.config.get("pid")))
-            for space in listing.each(listed, _work, len(listed)):
-                listing.matched = True
-                flags = globalflag.read(image, space)
-                found = finder.search(space, self.config.get("carve", False))
-                silent = _asks_for_traces(flags) and heaps.log_no_block(space)
-                yield 0, rows.space(space, flags, finder.missing(space, found, flags), silent)
-                for each in found.databases:
-                    yield 1, rows.database(each, finder.open(each))
+    grid = FLAGS
 
-    def run(self) -> interfaces.renderers.TreeGrid:
-        return tree(self.plugin, FLAGS, self._generator())
+    @cached_property
+    def databases(self) -> Databases:
+        """What finds the databases. No address is named, so that no symbols are asked for."""
+        return Databases(self.image, ModuleIndexes(self.image, PdbSymbols(self.image)))
 
+    @cached_property
+    def _heaps(self) -> Heaps:
+        return Heaps(self.image, self.databases)
 
-def _asks_for_traces(flags: Optional[int]) -> bool:
-    return bool((flags or 0) & FLG_USER_STACK_TRACE_DB)
+    @cached_property
+    def _rows(self) -> FlagRows:
+        return FlagRows(self.image)
 
+    def describe(self, step: AddressSpace) -> str:
+        return f"Checking the databases of process {step.pid}"
 
-def _work(space: AddressSpace) -> str:
-    return f"Checking the databases of process {space.pid}"
+    def items(self, step: AddressSpace) -> Iterable[AddressSpace]:
+        return (step,)
+
+    def rows(self, item: AddressSpace, frames: Sequence[NamedFrame]) -> Iterator[Row]:
+        flags = globalflag.read(self.image, item)
+        found = self.databases.search(item, self.option("carve"))
+        asked = bool((flags or 0) & FLG_USER_STACK_TRACE_DB)
+        silent = asked and self._heaps.log_no_block(item)
+        yield 0, self._rows.space(item, flags, self.databases.missing(item, found, flags), silent)
+        for each in found.databases:
+            yield 1, self._rows.database(each, self.databases.open(each))

@@ -4,69 +4,74 @@
 
 from __future__ import annotations
 
-from typing import Iterator
+from functools import cached_property
+from typing import Iterable, Iterator, List, Sequence
 
-from volatility3.framework import interfaces
-
-from ..handles.lister import HandleLister
+from ..flat.frames import NamedFrame
+from ..handles.lister import ActingSpaces, HandleEvents, handle_events
 from ..handles.rings import HandleEvent
 from ..memory.decode.status import Word, says
 from ..memory.image import AddressSpace
-from ..rows import requested
 from ..rows.command import Command
 from ..rows.grid import Row
 from ..rows.handles import HANDLES, HandleRows
-from ..rows.plugin import Listing, advice, tree
-from ..tracedb.finder import Databases
-
-_NOTHING = (
-    "No handle traces: a process has them after '!htrace -enable', under Application Verifier's Handles, or "
-    "after NtSetInformationProcess(ProcessHandleTracing); creators of handles are kept on 32-bit XP and 2003 "
-    "when NtGlobalFlag has +kst 0x2000, of objects with +otl 0x4000 as well"
-)
 
 
-class HandleTraces(Command):
+class HandleTraces(Command[AddressSpace, HandleEvent]):
     """What `windows.handletraces` does."""
 
-    def _generator(self) -> Iterator[Row]:
-        with Listing(self, _NOTHING, "events", kernel=False) as listing:
-            image = self.image
-            names = requested.symbolizer(self.plugin, image)
-            lister = HandleLister(image, Databases(image, names.indexes))
-            natives = lister.list_spaces()
-            listing.nothing = advice(image, _NOTHING)
-            rows = HandleRows(image, names, natives, self.config.get("fold", False))
-            wanted = set(self.config.get("pid") or ())
-            for space in listing.each(natives, _work, len(natives)):
-                if wanted and space.pid not in wanted:
-                    lister.pass_over(space)
-                    continue
-                for event in lister.list_events(space):
-                    if event.event or event.handle is not None:
-                        listing.found = True
-                        listing.asked.saw("handle", event.handle)
-                    else:
-                        listing.unread = True
-                    if self._takes(event):
-                        frames = rows.frames(event)
-                        if listing.selection.takes(frames):
-                            listing.matched = listing.found
-                            yield 0, rows.event(event, frames)
-                            yield from rows.frame_rows(event, frames)
+    grid = HANDLES
+    things = "events"
+    to_enable = (
+        "No handle traces: a process has them after '!htrace -enable', under Application Verifier's Handles, "
+        "or after NtSetInformationProcess(ProcessHandleTracing); creators of handles are kept on 32-bit XP "
+        "and 2003 when NtGlobalFlag has +kst 0x2000, of objects with +otl 0x4000 as well"
+    )
+    kernel = False
 
-    def _takes(self, event: HandleEvent) -> bool:
-        """Tells whether --handle and --leaks let an event through; a hole passes, as it may hide one."""
-        if not event.event and event.handle is None:
-            return True
-        handles = self.config.get("handle") or ()
+    @cached_property
+    def _lister(self) -> HandleEvents:
+        return self.image.service(handle_events)(self.databases)
+
+    @cached_property
+    def _natives(self) -> List[AddressSpace]:
+        return self._lister.list_spaces()
+
+    @cached_property
+    def _acting(self) -> ActingSpaces:
+        return ActingSpaces(self.image, self._natives)
+
+    @cached_property
+    def _rows(self) -> HandleRows:
+        return HandleRows(self)
+
+    def steps(self) -> List[AddressSpace]:
+        return self._natives
+
+    def describe(self, step: AddressSpace) -> str:
+        return f"Reading the handle traces of process {step.pid}"
+
+    def items(self, step: AddressSpace) -> Iterable[HandleEvent]:
+        pids = self.asked.wanted("pid")
+        if pids and step.pid not in pids:
+            self._lister.pass_over(step)
+            return
+        for event in self._lister.list_events(step):
+            self.asked.saw("handle", event.handle)
+            yield event
+
+    def is_gap(self, item: HandleEvent) -> bool:
+        return not item.event and item.handle is None
+
+    def wanted(self, item: HandleEvent) -> bool:
+        """Tells whether --handle and --leaks let an event through."""
+        handles = self.asked.wanted("handle")
         # Every close is traced: that of an open handle which is gone may have been taken out of the ring.
-        leak = event.leak or says(event.status, Word.NO_LONGER_OPEN)
-        return (not handles or event.handle in handles) and (leak or not self.config.get("leaks", False))
+        leak = item.leak or says(item.status, Word.NO_LONGER_OPEN)
+        return (not handles or item.handle in handles) and (leak or not self.option("leaks"))
 
-    def run(self) -> interfaces.renderers.TreeGrid:
-        return tree(self.plugin, HANDLES, self._generator())
+    def frames(self, item: HandleEvent) -> Sequence[NamedFrame]:
+        return self.frames_of(self._acting.of(item)).recorded(item.stack)
 
-
-def _work(space: AddressSpace) -> str:
-    return f"Reading the handle traces of process {space.pid}"
+    def rows(self, item: HandleEvent, frames: Sequence[NamedFrame]) -> Iterator[Row]:
+        return self._rows.event(item, frames)

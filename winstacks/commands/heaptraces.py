@@ -5,23 +5,25 @@
 from __future__ import annotations
 
 import logging
-from typing import Iterator, Optional, Tuple
+from functools import cached_property
+from typing import Iterator, NamedTuple, Optional, Sequence, Tuple, Union
 
 from volatility3.framework import exceptions, interfaces
 
+from ..flat.frames import NamedFrame
 from ..heaps.decode import umdh
-from ..heaps.decode.contents import Contents
-from ..heaps.decode.umdh import Growth
+from ..heaps.decode.block import Group
+from ..heaps.decode.contents import Contents, HeapOwner
+from ..heaps.decode.umdh import Change, Growth, Total
 from ..heaps.lister import Heaps
 from ..heaps.umdh_log import loaded_modules, log_of
-from ..memory.image import AddressSpace, Image
-from ..process.spaces import AddressSpaces
-from ..rows import plugin, requested
+from ..memory.decode.status import Status
+from ..memory.image import AddressSpace
+from ..rows import plugin
 from ..rows.command import Command
-from ..rows.frames import Selection, SpaceStacks
 from ..rows.grid import Row
 from ..rows.heaps import GRID, HeapRows
-from ..tracedb.finder import Databases
+from ..tracedb.decode.recorded import NO_STACK
 
 vollog = logging.getLogger(__name__)
 
@@ -32,69 +34,56 @@ _NOTHING = (
 )
 
 
-class HeapTraces(Command):
+class Made(NamedTuple):
+    """A heap or segment, and the file in which the blocks of its address space were written."""
+
+    owner: HeapOwner
+    file_output: str
+
+
+class Allocated(NamedTuple):
+    """The blocks of a trace, and what its stack grew by; None where nothing is to be said of that."""
+
+    group: Group
+    change: Optional[Change]
+
+
+class Gone(NamedTuple):
+    """A stack of the baseline that has no busy block any more."""
+
+    frames: Tuple[int, ...]
+    before: Total
+
+
+class HeapItem(NamedTuple):
+    """What the heaps of an address space hold; a Status stands for what cannot be read."""
+
+    space: AddressSpace
+    held: Union[Status, Made, Allocated, Gone]
+
+
+class HeapTraces(Command[AddressSpace, HeapItem]):
     """What `windows.heaptraces` does."""
 
-    def _generator(self, baseline: Optional[umdh.UmdhLog]) -> Iterator[Row]:
-        with plugin.Listing(self, _NOTHING, "traces", kernel=False) as listing:
-            image = self.image
-            names = requested.symbolizer(self.plugin, image)
-            stacks = SpaceStacks(names)
-            reader = Heaps(image, Databases(image, names.indexes))
-            keep = bool(self.config.get("blocks", False) or self.config.get("dump", False))
-            listed = list(AddressSpaces.list_spaces(image, self.config.get("pid")))
-            for space in listing.each(listed, _work, len(listed)):
-                listing.nothing = plugin.advice(image, listing.nothing)
-                contents = reader.read(space, keep)
-                if contents is not None:
-                    rows = HeapRows(image, space, stacks.of(space), self.config.get("fold", False))
-                    if contents.status:
-                        listing.unread = True
-                        yield 0, rows.unread(contents.status)
-                    if contents.owners or contents.groups:
-                        listing.found = True
-                        found = self._space(image, space, contents, rows, baseline, listing.selection)
-                        yield from listing.noting(found)
+    grid = GRID
+    things = "traces"
+    to_enable = _NOTHING
+    kernel = False
 
-    def _space(
-        self,
-        image: Image,
-        space: AddressSpace,
-        contents: Contents,
-        rows: HeapRows,
-        baseline: Optional[umdh.UmdhLog],
-        selection: Selection,
-    ) -> Iterator[Row]:
-        modules: Tuple[umdh.UmdhModule, ...] = ()
-        if baseline is not None or self.config.get("dump", False):
-            modules = loaded_modules(image, space)
-        file_output = self._dump(space, contents, modules)
-        for owner in contents.owners:
-            frames = rows.frames(owner.trace)
-            if selection.takes(frames):
-                yield 0, rows.owner(owner, frames, file_output)
-                yield from rows.owner_frames(owner, frames)
-        growth = Growth(baseline, modules, contents.groups) if baseline is not None else None
-        grown = growth.compared() if growth is not None else [(group, None) for group in contents.groups]
-        for group, change in grown:
-            frames = rows.frames(group.trace)
-            if selection.takes(frames):
-                yield 0, rows.group(group, frames, change)
-                yield from rows.group_frames(group, frames)
-                if self.config.get("blocks", False):
-                    for block in group.blocks:
-                        yield 1, rows.block(block)
-        for stack, total in growth.left() if growth is not None else ():
-            frames = rows.stack(stack)
-            if selection.takes(frames):
-                yield 0, rows.gone(total, frames)
-                yield from rows.gone_frames(frames)
+    @cached_property
+    def _heaps(self) -> Heaps:
+        return Heaps(self.image, self.databases)
 
+    @cached_property
+    def _rows(self) -> HeapRows:
+        return HeapRows(self)
+
+    @cached_property
     def _baseline(self) -> Optional[umdh.UmdhLog]:
-        """Reads the log to compare with, if one is given.
+        """The log to compare with, None if none is given.
 
         Raises:
-            RenderException: when it cannot be used: no growth can be shown, so no row is
+            RenderException: it cannot be used: no growth can be shown, so no row is
         """
         path = self.config.get("baseline")
         if not path:
@@ -105,9 +94,64 @@ class HeapTraces(Command):
         except (OSError, umdh.UmdhError) as error:
             raise exceptions.RenderException(f"The baseline cannot be used: {error}") from error
 
+    def describe(self, step: AddressSpace) -> str:
+        return f"Reading the heaps of process {step.pid}"
+
+    def items(self, step: AddressSpace) -> Iterator[HeapItem]:
+        contents = self._heaps.read(step, keep=self.option("blocks") or self.option("dump"))
+        if contents is None:
+            return
+        if contents.status:
+            yield HeapItem(step, contents.status)
+        if contents.owners or contents.groups:
+            for each in self._held(step, contents):
+                yield HeapItem(step, each)
+
+    def _held(self, space: AddressSpace, contents: Contents) -> Iterator[Union[Made, Allocated, Gone]]:
+        modules: Tuple[umdh.UmdhModule, ...] = ()
+        if self._baseline is not None or self.option("dump"):
+            modules = loaded_modules(self.image, space)
+        file_output = self._dump(space, contents, modules)
+        for owner in contents.owners:
+            yield Made(owner, file_output)
+        if self._baseline is None:
+            for group in contents.groups:
+                yield Allocated(group, None)
+            return
+        growth = Growth(self._baseline, modules, contents.groups)
+        for group, change in growth.compared():
+            yield Allocated(group, change)
+        for stack, total in growth.left():
+            yield Gone(stack, total)
+
+    def is_gap(self, item: HeapItem) -> bool:
+        return not isinstance(item.held, (Made, Allocated, Gone))
+
+    def frames(self, item: HeapItem) -> Sequence[NamedFrame]:
+        named, held = self.frames_of(item.space), item.held
+        if isinstance(held, Gone):
+            return named.stack(held.frames)
+        assert isinstance(held, (Made, Allocated))
+        trace = held.owner.trace if isinstance(held, Made) else held.group.trace
+        return named.recorded(trace or NO_STACK)
+
+    def rows(self, item: HeapItem, frames: Sequence[NamedFrame]) -> Iterator[Row]:
+        space, held, rows = item.space, item.held, self._rows
+        if isinstance(held, Made):
+            yield from rows.owner(space, held.owner, frames, held.file_output)
+        elif isinstance(held, Allocated):
+            yield from rows.group(space, held.group, frames, held.change)
+            if self.option("blocks"):
+                for block in held.group.blocks:
+                    yield 1, rows.block(space, block)
+        elif isinstance(held, Gone):
+            yield from rows.gone(space, held.before, frames)
+        else:
+            yield 0, rows.unread(space, held)
+
     def _dump(self, space: AddressSpace, contents: Contents, modules: Tuple[umdh.UmdhModule, ...]) -> str:
         """Writes a UMDH log if that is wanted; returns the name of the file."""
-        if not self.config.get("dump", False):
+        if not self.option("dump"):
             return plugin.DISABLED
         log, left_out = log_of(contents.groups, modules)
         if left_out:
@@ -119,8 +163,6 @@ class HeapTraces(Command):
         return plugin.write_file(self.plugin, name, (piece.encode("utf-8") for piece in umdh.write(log)))
 
     def run(self) -> interfaces.renderers.TreeGrid:
-        return plugin.tree(self.plugin, GRID, self._generator(self._baseline()))
-
-
-def _work(space: AddressSpace) -> str:
-    return f"Reading the heaps of process {space.pid}"
+        # A baseline that cannot be used ends the command before any row.
+        _ = self._baseline
+        return super().run()

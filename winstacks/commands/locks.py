@@ -4,20 +4,19 @@
 
 from __future__ import annotations
 
-from typing import Iterator, List, Union
+from functools import cached_property
+from typing import Iterator, List, NamedTuple, Sequence
 
 from volatility3.framework import interfaces
 
+from ..flat.frames import NamedFrame
 from ..locks.lister import LockLister
-from ..locks.lock import Lock, LockGap
+from ..locks.lock import Listed, Lock, LockGap
 from ..memory.image import AddressSpace
-from ..process.spaces import AddressSpaces
-from ..rows import plugin, requested
 from ..rows.command import Command
-from ..rows.frames import SpaceStacks
 from ..rows.grid import Row
 from ..rows.locks import GRID, LockRows
-from ..tracedb.finder import Databases
+from ..rows.plugin import DISABLED, write_file
 
 _NOTHING = "No lock is known in the address spaces that are shown"
 _NO_TRACES = (
@@ -26,71 +25,61 @@ _NO_TRACES = (
 )
 
 
-class Locks(Command):
+class ListedLock(NamedTuple):
+    """A lock or a gap, and the file in which those of its address space were written."""
+
+    lock: Listed
+    file_output: str
+
+
+class Locks(Command[AddressSpace, ListedLock]):
     """What `windows.locks` does."""
 
-    def _generator(self) -> Iterator[Row]:
-        with plugin.Listing(self, _NOTHING, "locks") as listing:
-            image = self.image
-            names = requested.symbolizer(self.plugin, image)
-            stacks = SpaceStacks(names)
-            lister = LockLister(image, Databases(image, names.indexes))
-            if not listing.selection.everything:
-                listing.nothing = _NO_TRACES
-            listed = list(AddressSpaces.list_spaces(image, self.config.get("pid")))
-            for space in listing.each(listed, _work, len(listed)):
-                locks = list(lister.list_locks(space))
-                if locks:
-                    rows = LockRows(image, space, stacks.of(space), self.config.get("fold", False))
-                    with plugin.collector_paused():
-                        yield from self._locks(lister, space, locks, rows, listing)
+    grid = GRID
+    things = "locks"
 
-    def _locks(
-        self,
-        lister: LockLister,
-        space: AddressSpace,
-        locks: List[Union[Lock, LockGap]],
-        rows: LockRows,
-        listing: plugin.Listing,
-    ) -> Iterator[Row]:
-        file_output = self._dump(lister, space, locks)
-        creators = lister.creators(space, locks)
-        selection = listing.selection
-        for each in locks:
-            if isinstance(each, LockGap):
-                listing.unread = True
-                if selection.everything:
-                    yield 0, rows.gap(each)
-                else:
-                    selection.pass_over()
-                continue
-            creator = creators.get(each.back_trace_index or 0)
-            frames = rows.frames(each, creator)
-            if frames or selection.everything:
-                listing.found = True
-            if self._takes(each) and selection.takes(frames):
-                listing.matched = True
-                yield 0, rows.lock(each, creator, frames, file_output)
-                for owner in each.owners:
-                    yield 1, rows.owner(each, owner)
-                yield from rows.frame_rows(each, frames)
+    def __init__(self, plugin: interfaces.plugins.PluginInterface) -> None:
+        super().__init__(plugin)
+        self.nothing = _NOTHING if self.selection.everything else _NO_TRACES
 
-    def _takes(self, each: Lock) -> bool:
+    @cached_property
+    def _lister(self) -> LockLister:
+        return LockLister(self.image, self.databases)
+
+    @cached_property
+    def _rows(self) -> LockRows:
+        return LockRows(self)
+
+    def describe(self, step: AddressSpace) -> str:
+        return f"Reading the locks of process {step.pid}"
+
+    def items(self, step: AddressSpace) -> List[ListedLock]:
+        locks = self._lister.list_created(step)
+        file_output = self._dump(step, locks) if locks else DISABLED
+        return [ListedLock(each, file_output) for each in locks]
+
+    def is_gap(self, item: ListedLock) -> bool:
+        return isinstance(item.lock, LockGap)
+
+    def wanted(self, item: ListedLock) -> bool:
         """Tells whether --held and --contended let a lock through; one that cannot be read passes both."""
-        not_held = self.config.get("held", False) and each.held is False
-        not_contended = self.config.get("contended", False) and each.contended is False
+        assert isinstance(item.lock, Lock)
+        not_held = self.option("held") and item.lock.held is False
+        not_contended = self.option("contended") and item.lock.contended is False
         return not (not_held or not_contended)
 
-    def _dump(self, lister: LockLister, space: AddressSpace, locks: List[Union[Lock, LockGap]]) -> str:
+    def frames(self, item: ListedLock) -> Sequence[NamedFrame]:
+        assert isinstance(item.lock, Lock)
+        return self.frames_of(item.lock.space).recorded(item.lock.stack)
+
+    def rows(self, item: ListedLock, frames: Sequence[NamedFrame]) -> Iterator[Row]:
+        if isinstance(item.lock, LockGap):
+            return iter([(0, self._rows.gap(item.lock))])
+        return self._rows.lock(item.lock, frames, item.file_output)
+
+    def _dump(self, space: AddressSpace, locks: List[Listed]) -> str:
         """Writes RTL_PROCESS_LOCKS if that is wanted; returns the name of the file."""
-        if not self.config.get("dump", False):
-            return plugin.DISABLED
+        if not self.option("dump"):
+            return DISABLED
         name = f"locks.{space.pid}.{space.arch}.bin"
-        return plugin.write_file(self.plugin, name, [lister.buffer(space, locks)])
-
-    def run(self) -> interfaces.renderers.TreeGrid:
-        return plugin.tree(self.plugin, GRID, self._generator())
-
-
-def _work(space: AddressSpace) -> str:
-    return f"Reading the locks of process {space.pid}"
+        return write_file(self.plugin, name, [self._lister.buffer(space, locks)])

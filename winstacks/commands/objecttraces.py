@@ -4,41 +4,45 @@
 
 from __future__ import annotations
 
-from typing import Iterator
+from functools import cached_property
+from typing import Iterable, Iterator, List, Sequence
 
-from volatility3.framework import interfaces
-
-from ..objects.lister import ObjectTraceLister
-from ..rows import requested
+from ..flat.frames import NamedFrame
+from ..memory.image import AddressSpace
+from ..objects.lister import ObjectEvent, ObjectTraceLister
 from ..rows.command import Command
 from ..rows.grid import Row
 from ..rows.handles import OBJECTS, ObjectRows
-from ..rows.plugin import Listing, tree
-
-_NOTHING = (
-    "No object is traced: Windows keeps these traces when object reference tracing is on "
-    "(gflags /ro, or ObTracePoolTags and ObTraceProcessName in the registry)"
-)
 
 
-class ObjectTraces(Command):
+class ObjectTraces(Command[AddressSpace, ObjectEvent]):
     """What `windows.objecttraces` does."""
 
-    def _generator(self) -> Iterator[Row]:
-        with Listing(self, _NOTHING, "events") as listing:
-            image = self.image
-            rows = ObjectRows(image, requested.symbolizer(self.plugin, image), self.config.get("fold", False))
-            listed = ObjectTraceLister(image).list_events()
-            for event in listing.many(listed, "Reading the traces of objects"):
-                if event.event:
-                    listing.found = True
-                else:
-                    listing.unread = True
-                frames = rows.frames(event)
-                if listing.selection.takes(frames):
-                    listing.matched = listing.found
-                    yield 0, rows.event(event, frames)
-                    yield from rows.frame_rows(event, frames)
+    grid = OBJECTS
+    things = "events"
+    nothing = (
+        "No object is traced: Windows keeps these traces when object reference tracing is on "
+        "(gflags /ro, or ObTracePoolTags and ObTraceProcessName in the registry)"
+    )
 
-    def run(self) -> interfaces.renderers.TreeGrid:
-        return tree(self.plugin, OBJECTS, self._generator())
+    @cached_property
+    def _rows(self) -> ObjectRows:
+        return ObjectRows(self)
+
+    def steps(self) -> List[AddressSpace]:
+        return [self.image.kernel]
+
+    def describe(self, step: AddressSpace) -> str:
+        return "Reading the traces of objects"
+
+    def items(self, step: AddressSpace) -> Iterable[ObjectEvent]:
+        return self.many(ObjectTraceLister(self.image).list_events(), self.describe(step))
+
+    def is_gap(self, item: ObjectEvent) -> bool:
+        return not item.event
+
+    def frames(self, item: ObjectEvent) -> Sequence[NamedFrame]:
+        return self.frames_of(self.image.kernel).recorded(item.stack)
+
+    def rows(self, item: ObjectEvent, frames: Sequence[NamedFrame]) -> Iterator[Row]:
+        return self._rows.event(item, frames)

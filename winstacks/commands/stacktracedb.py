@@ -5,78 +5,77 @@
 from __future__ import annotations
 
 import itertools
-import logging
-from typing import Iterable, Iterator
+from typing import Iterable, Iterator, List, Sequence, Union
 
-from volatility3.framework import interfaces
-
+from ..flat.frames import NamedFrame
+from ..flat.machine import machine_facts
 from ..memory.decode.status import status
-from ..memory.image import AddressSpace, Image
+from ..memory.image import AddressSpace
 from ..process import globalflag
-from ..process.spaces import AddressSpaces
-from ..rows import plugin, requested
 from ..rows.command import Command
-from ..rows.frames import SpaceStacks
 from ..rows.grid import Row
-from ..rows.requested import Asked
+from ..rows.plugin import DISABLED, FAILED, write_file
 from ..rows.traces import TRACES, TraceRows, missing, unread
 from ..tracedb.decode import backtraces
 from ..tracedb.decode.database import StdDatabase
 from ..tracedb.decode.heaplog import HeapLog
 from ..tracedb.decode.judge import Trace
-from ..tracedb.finder import Databases
 from ..tracedb.found import Database
 
-vollog = logging.getLogger(__name__)
 
-_NO_DATABASE = (
-    "No stack trace database: the kernel keeps one when NtGlobalFlag has +kst 0x2000, "
-    "a process when its own has +ust 0x1000 (windows.gflags shows the flags)"
-)
+class StackTraceDb(Command[AddressSpace, Union[AddressSpace, Database]]):
+    """What `windows.stacktracedb` does. An address space among the items is one that is not wholly read."""
 
+    grid = TRACES
+    things = "back traces"
+    to_enable = (
+        "No stack trace database: the kernel keeps one when NtGlobalFlag has +kst 0x2000, "
+        "a process when its own has +ust 0x1000 (windows.gflags shows the flags)"
+    )
 
-class StackTraceDb(Command):
-    """What `windows.stacktracedb` does."""
+    def steps(self) -> List[AddressSpace]:
+        self._spaces: List[AddressSpace] = list(super().steps())
+        self._objections = 0
+        return self._spaces
 
-    def _generator(self) -> Iterator[Row]:
-        with plugin.Listing(self, _NO_DATABASE, "back traces") as listing:
-            image = self.image
-            names = requested.symbolizer(self.plugin, image)
-            stacks = SpaceStacks(names)
-            finder = Databases(image, names.indexes)
-            listed = list(AddressSpaces.list_spaces(image, self.config.get("pid")))
-            objections = 0
-            for space in listing.each(listed, _work, len(listed)):
-                listing.nothing = plugin.advice(image, _NO_DATABASE)
-                found = finder.search(space, self.config.get("carve", False))
-                flags = globalflag.read(image, space)
-                objection = missing(space, flags, finder.missing(space, found, flags))
-                if objection:
-                    objections += 1
-                    vollog.warning(objection)
-                if space.status or space.remark:
-                    yield 0, unread(space)
-                for each in found.databases:
-                    listing.found = True
-                    rows = TraceRows(image, each, stacks.of(space))
-                    yield from self._database(image, finder, each, rows, listing)
-            listing.unread = objections == len(listed)
+    def describe(self, step: AddressSpace) -> str:
+        return f"Reading the databases of process {step.pid}"
 
-    def _database(
-        self, image: Image, finder: Databases, database: Database, rows: TraceRows, listing: plugin.Listing
-    ) -> Iterator[Row]:
-        listing.matched = listing.matched or self.config.get("dump", False)
-        said = database.status
-        dump, carve = self.config.get("dump", False), self.config.get("carve", False)
-        wanted = self.config.get("index")
-        picked = finder.pick(database, set(wanted)) if wanted and not (dump or carve) else None
+    def items(self, step: AddressSpace) -> Iterator[Union[AddressSpace, Database]]:
+        found = self.databases.search(step, self.option("carve"))
+        flags = globalflag.read(self.image, step)
+        objection = missing(step, flags, self.databases.missing(step, found, flags))
+        if objection:
+            self._objections += 1
+            self.log.warning(objection)
+        if step.status or step.remark:
+            yield step
+        yield from found.databases
+        # While one space can be read, the advice how to enable databases is the better answer.
+        self.unread = self._objections == len(self._spaces)
+
+    def is_gap(self, item: Union[AddressSpace, Database]) -> bool:
+        return isinstance(item, AddressSpace)
+
+    def rows(self, item: Union[AddressSpace, Database], frames: Sequence[NamedFrame]) -> Iterator[Row]:
+        if isinstance(item, AddressSpace):
+            yield 0, unread(item)
+        else:
+            yield from self._database(item)
+
+    def _database(self, database: Database) -> Iterator[Row]:
+        rows = TraceRows(self.image, database, self.frames_of(database.space), self.printer)
+        said, dump, carve = database.status, self.option("dump"), self.option("carve")
+        self.matched = self.matched or dump
+        wanted = self.asked.wanted("index")
+        picked = self.databases.pick(database, wanted) if wanted and not (dump or carve) else None
         if picked is not None:
-            yield 0, rows.database(database.header, said, plugin.DISABLED)
-            yield from self._traces(rows, picked, listing)
+            yield 0, rows.database(database.header, said, DISABLED)
+            yield from self._traces(rows, picked)
             return
-        opened = finder.open(database)
+        opened = self.databases.open(database)
         if opened is None:
-            yield 0, rows.database(None, said, plugin.FAILED if dump else plugin.DISABLED)
+            yield 0, rows.database(None, said, FAILED if dump else DISABLED)
             return
         said = status(said, opened.status)
         if isinstance(opened, HeapLog):
@@ -84,51 +83,41 @@ class StackTraceDb(Command):
             yield 0, rows.heaplog(opened.trace_count, said)
         else:
             unreadable = opened.unreadable
-            file_name = self._dump(image, finder, database, opened) if dump else plugin.DISABLED
-            yield 0, rows.database(opened.header, said, file_name)
-        where = (
-            f"Process {database.space.pid} ({database.space.arch}), {database.kind} at {database.address:#x}"
-        )
+            yield 0, rows.database(opened.header, said, self._dump(database, opened) if dump else DISABLED)
+        space = database.space
+        where = f"Process {space.pid} ({space.arch}), {database.kind} at {database.address:#x}"
         if unreadable:
-            vollog.warning(f"{where}: {unreadable} bytes of the used parts are not in the image")
+            self.log.warning(f"{where}: {unreadable} bytes of the used parts are not in the image")
         if isinstance(opened, StdDatabase) and opened.unlisted:
-            vollog.warning(f"{where}: {opened.unlisted} more index slots lead to no entry; they have no row")
+            self.log.warning(
+                f"{where}: {opened.unlisted} more index slots lead to no entry; they have no row"
+            )
         if not dump:
-            with plugin.collector_paused():
-                traces = listing.many(opened.traces(carve), _work(database.space))
-                yield from self._traces(rows, traces, listing)
+            yield from self._traces(rows, self.many(opened.traces(carve), self.describe(space)))
 
-    def _traces(self, rows: TraceRows, traces: Iterable[Trace], listing: plugin.Listing) -> Iterator[Row]:
-        if listing.asked.wanted("index"):
-            traces = _indexed(traces, listing.asked)
-        if not listing.selection.everything:
-            traces = rows.selected(listing.selection, traces)
-        if self.config.get("fold", False):
-            return listing.noting(zip(itertools.repeat(0), map(rows.folded, traces)))
-        return listing.noting(itertools.chain.from_iterable(map(rows.unfolded, traces)))
+    def _traces(self, rows: TraceRows, traces: Iterable[Trace]) -> Iterator[Row]:
+        if self.asked.wanted("index"):
+            traces = self._indexed(traces)
+        if not self.selection.everything:
+            takes = self.selection.by_addresses(rows.names.frame)
+            traces = (each for each in traces if takes(each.frames))
+        if self.option("fold"):
+            return self.noting(zip(itertools.repeat(0), map(rows.folded, traces)))
+        return self.noting(itertools.chain.from_iterable(map(rows.unfolded, traces)))
 
-    def _dump(self, image: Image, finder: Databases, database: Database, opened: StdDatabase) -> str:
+    def _indexed(self, traces: Iterable[Trace]) -> Iterator[Trace]:
+        """Yields the traces with one of the indices that --index asks for."""
+        wanted = self.asked.wanted("index")
+        for trace in traces:
+            if trace.trace_index in wanted:
+                self.asked.saw("index", trace.trace_index)
+                yield trace
+
+    def _dump(self, database: Database, opened: StdDatabase) -> str:
         """Writes RTL_PROCESS_BACKTRACES; returns the name of the file."""
         space = database.space
-        address = image.machine.masked(database.address)
+        address = self.image.machine.masked(database.address)
         name = f"backtraces.{space.pid}.{space.arch}.{address:x}.bin"
-        layout = finder.layouts(space).backtraces
-        return plugin.write_file(
-            self.plugin, name, backtraces.encode(opened.buffer(), opened.records(), layout)
-        )
-
-    def run(self) -> interfaces.renderers.TreeGrid:
-        return plugin.tree(self.plugin, TRACES, self._generator())
-
-
-def _indexed(traces: Iterable[Trace], asked: Asked) -> Iterator[Trace]:
-    """Yields the traces with one of the indices that --index asks for."""
-    wanted = asked.wanted("index")
-    for trace in traces:
-        if trace.trace_index in wanted:
-            asked.saw("index", trace.trace_index)
-            yield trace
-
-
-def _work(space: AddressSpace) -> str:
-    return f"Reading the databases of process {space.pid}"
+        build = self.image.service(machine_facts).kernel().build
+        layout = self.databases.layouts(space).backtraces(build)
+        return write_file(self.plugin, name, backtraces.encode(opened.buffer(), opened.records(), layout))

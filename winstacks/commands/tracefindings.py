@@ -4,41 +4,57 @@
 
 from __future__ import annotations
 
-from typing import Iterator
+from functools import cached_property
+from typing import Iterator, Tuple
 
 from volatility3.framework import interfaces
 
 from ..findings.registry import Findings
 from ..flat.stack import FlatStack
+from ..memory.image import AddressSpace
 from ..options import CHECKS
 from ..rows import findings as rows
-from ..rows import requested
 from ..rows.command import Command
 from ..rows.grid import Row
-from ..rows.plugin import Listing, collector_paused, tree
 
 
-class TraceFindings(Command):
+class TraceFindings(Command[FlatStack, FlatStack]):
     """What `windows.tracefindings` does."""
 
-    def _generator(self) -> Iterator[Row]:
-        checks = rows.chosen(self.plugin, "check", CHECKS)
-        severities = rows.severities(self.plugin)
+    grid = rows.FINDINGS
+
+    @cached_property
+    def _findings(self) -> Findings:
         pids = tuple(self.config.get("pid") or ())
-        with Listing(self) as listing:
-            image = self.image
-            symbolizer = requested.symbolizer(self.plugin, image)
-            findings = Findings(symbolizer, checks, pids, self.config.get("scan", False), collector_paused)
-            for _ in listing.each(findings.examine(), _work):
-                pass
-            yield from rows.rows(image, findings.found(), severities)
+        return Findings(self.symbolizer, self._checks, pids, self.option("scan"))
+
+    @cached_property
+    def _checks(self) -> Tuple[str, ...]:
+        return rows.chosen(self.plugin, "check", CHECKS)
+
+    @cached_property
+    def _severities(self) -> Tuple[str, ...]:
+        return rows.severities(self.plugin)
+
+    def steps(self) -> Iterator[FlatStack]:
+        return self._findings.examine()
+
+    def space(self, step: FlatStack) -> AddressSpace:
+        return step.space
+
+    def describe(self, step: FlatStack) -> str:
+        return f"Checking the stacks of kind {step.kind} of process {step.space.pid}"
+
+    def finish(self) -> Iterator[Row]:
+        found = self._findings.found()
+        if self.option("summary"):
+            yield from rows.summary(self.image, found)
+        yield from rows.rows(self.image, found, self._severities)
 
     def run(self) -> interfaces.renderers.TreeGrid:
         check = self.config.get("explain")
         if check is not None:
             return rows.explained(check)
-        return tree(self.plugin, rows.FINDINGS, self._generator())
-
-
-def _work(stack: FlatStack) -> str:
-    return f"Checking the stacks of kind {stack.kind} of process {stack.space.pid}"
+        # Words that mean nothing end the command before any row.
+        _ = self._checks, self._severities
+        return super().run()

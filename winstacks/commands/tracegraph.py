@@ -3,39 +3,46 @@
 """The work of `windows.tracegraph`."""
 
 import logging
-from typing import Any, Iterator, Sequence
+from functools import cached_property
+from typing import Any, Iterator, Sequence, Tuple
 
 from volatility3.framework import exceptions, interfaces
 
-from ..flat.stack import FlatWanted
+from ..flat.frames import NamedFrame
+from ..flat.stack import FlatStack
 from ..memory.decode.status import Word
 from ..options import FORMATS
 from ..pages import drawn, formats, html
-from ..rows import flat as rows
-from ..rows import graph, requested
-from ..rows.command import Command
+from ..rows import graph
+from ..rows.flat import FlatCommand
 from ..rows.grid import Row
-from ..rows.plugin import Listing
 
 vollog = logging.getLogger(__name__)
 
 TITLE = "Stacks of the image"
 
 
-class TraceGraph(Command):
+class TraceGraph(FlatCommand):
     """What `windows.tracegraph` does."""
 
-    def _generator(self, wanted: FlatWanted, names: Sequence[str], baseline: Any) -> Iterator[Row]:
-        weight = self.config["weight"]
-        stacks = drawn.Drawn(weight, merged=baseline is not None)
-        with Listing(self, rows.NOTHING, "stacks") as listing:
-            for stack in rows.stacks(self.plugin, self.image, listing, wanted):
-                stacks.add(stack)
-        tree = stacks.tree
-        if baseline is not None:
-            tree.compare(baseline.stacks)
+    @cached_property
+    def _drawn(self) -> drawn.Drawn:
+        return drawn.Drawn(self.config["weight"], merged=self._baseline is not None)
+
+    @property
+    def _formats(self) -> Tuple[str, ...]:
+        return tuple(dict.fromkeys(self.config.get("format") or ("html",)))
+
+    def rows(self, item: FlatStack, frames: Sequence[NamedFrame]) -> Iterator[Row]:
+        self._drawn.add(item)
+        return iter(())
+
+    def finish(self) -> Iterator[Row]:
+        weight, tree = self.config["weight"], self._drawn.tree
+        if self._baseline is not None:
+            tree.compare(self._baseline.stacks)
         said = (Word.STACKS_CUT if tree.cut else None, Word.SUM_LIMIT if tree.capped else None)
-        for each in names:
+        for each in self._formats:
             if each == "html":
                 pieces = html.page(TITLE, {"flame": html.flame_data(tree, drawn.WEIGHTS[weight])})
             elif each == "folded":
@@ -43,18 +50,19 @@ class TraceGraph(Command):
             else:
                 pieces = formats.speedscope(tree, TITLE, weight)
             written = graph.write(self.plugin, f"tracegraph{FORMATS[each]}", pieces)
-            for kind, figures in stacks.kinds.items():
+            for kind, figures in self._drawn.kinds.items():
                 yield graph.row(written, kind, figures, *said)
 
-    def run(self) -> interfaces.renderers.TreeGrid:
-        requested.check(self.plugin)
-        names = tuple(dict.fromkeys(self.config.get("format") or ("html",)))
+    def shown(self) -> interfaces.renderers.TreeGrid:
         graph.chosen("weight", [self.config["weight"]], drawn.WEIGHTS)
-        graph.chosen("format", names, FORMATS)
-        return graph.tree(self.plugin, self._generator(rows.wanted(self.plugin), names, self._baseline()))
+        graph.chosen("format", self._formats, FORMATS)
+        # A baseline that cannot be used ends the command before any row.
+        _ = self._baseline
+        return graph.tree(self.plugin, self.generate())
 
+    @cached_property
     def _baseline(self) -> Any:
-        """Returns the stacks to compare with, None if no file of them is given.
+        """The stacks to compare with, None if no file of them is given.
 
         Raises:
             RenderException: the file cannot be read, or holds no stack

@@ -4,7 +4,8 @@
 
 from __future__ import annotations
 
-from typing import Iterator
+from functools import cached_property
+from typing import Iterable, Iterator, Tuple
 
 from volatility3.framework import interfaces
 
@@ -14,33 +15,58 @@ from ..flat.stack import FlatStack
 from ..flat.waits import Waits
 from ..locks.lister import LockLister
 from ..memory.decode.status import Word
+from ..memory.image import AddressSpace
 from ..pages import html
 from ..pages.report import Report
 from ..rows import graph, requested
 from ..rows.command import Command
 from ..rows.grid import Row
-from ..rows.plugin import Listing, collector_paused
-from ..tracedb.finder import Databases
 
 
-class TraceReport(Command):
+class TraceReport(Command[FlatStack, FlatStack]):
     """What `windows.tracereport` does."""
 
-    def _generator(self) -> Iterator[Row]:
-        pids = tuple(self.config.get("pid") or ())
-        report, totals = Report(), Totals()
-        with Warnings() as warnings, Listing(self) as listing:
-            image = self.image
-            symbolizer = requested.symbolizer(self.plugin, image)
-            waits = Waits(image)
-            findings = Findings(symbolizer, (), pids, self.config.get("scan", False), collector_paused)
-            for stack in listing.each(findings.examine(totals), _work):
-                report.add(stack)
-                waits.see(stack)
-            locks = LockLister(image, Databases(image, symbolizer.indexes))
-            found = findings.found()
-            waiting = waits.graph(locks, pids)
-            facts = gather(image, totals, warnings, self.config.get("sha256", False))
+    grid = graph.GRID
+
+    def __init__(self, plugin: interfaces.plugins.PluginInterface) -> None:
+        super().__init__(plugin)
+        self._report, self._totals, self._warnings = Report(), Totals(), Warnings()
+
+    @cached_property
+    def _pids(self) -> Tuple[int, ...]:
+        return tuple(self.config.get("pid") or ())
+
+    @cached_property
+    def _findings(self) -> Findings:
+        return Findings(self.symbolizer, (), self._pids, self.option("scan"))
+
+    @cached_property
+    def _waits(self) -> Waits:
+        return Waits(self.image)
+
+    def steps(self) -> Iterator[FlatStack]:
+        return self._findings.examine(self._totals)
+
+    def space(self, step: FlatStack) -> AddressSpace:
+        return step.space
+
+    def describe(self, step: FlatStack) -> str:
+        return f"Reading and checking the stacks of kind {step.kind} of process {step.space.pid}"
+
+    def items(self, step: FlatStack) -> Iterable[FlatStack]:
+        self._report.add(step)
+        self._waits.see(step)
+        return ()
+
+    def generate(self) -> Iterator[Row]:
+        with self._warnings:
+            yield from super().generate()
+
+    def finish(self) -> Iterator[Row]:
+        report = self._report
+        found = self._findings.found()
+        waiting = self._waits.graph(LockLister(self.image, self.databases), self._pids)
+        facts = gather(self.image, self._totals, self._warnings, self.option("sha256"))
         title = f"Stacks of {facts.computer_name}" if facts.computer_name else "Stacks of the image"
         written = graph.write(
             self.plugin, "tracereport.html", html.page(title, report.data(facts, found, waiting))
@@ -55,8 +81,4 @@ class TraceReport(Command):
 
     def run(self) -> interfaces.renderers.TreeGrid:
         requested.check_tables(self.plugin)
-        return graph.tree(self.plugin, self._generator())
-
-
-def _work(stack: FlatStack) -> str:
-    return f"Reading and checking the stacks of kind {stack.kind} of process {stack.space.pid}"
+        return graph.tree(self.plugin, self.generate())

@@ -2,42 +2,39 @@
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
 """The work of `windows.traces`."""
 
-from typing import Iterator
+from functools import cached_property
+from typing import Iterator, Sequence
 
 from volatility3.framework import interfaces
 
-from ..flat.imagefacts import Totals, Warnings
-from ..flat.stack import FlatWanted
-from ..flat.tables import FlatTables
-from ..rows import flat as rows
-from ..rows import requested
-from ..rows.command import Command
+from ..flat.frames import NamedFrame
+from ..flat.stack import FlatStack
+from ..rows.flat import FlatCells, FlatCommand, FlatDump, files
 from ..rows.grid import Row
-from ..rows.plugin import Listing
 
 
-class StackTraces(Command):
+class StackTraces(FlatCommand):
     """What `windows.traces` does."""
 
-    def _generator(self, wanted: FlatWanted) -> Iterator[Row]:
-        with Listing(self, rows.NOTHING, "stacks") as listing:
-            image = self.image
-            tables, cells = FlatTables(image), rows.FlatCells("traces")
-            for stack in rows.stacks(self.plugin, image, listing, wanted):
-                yield cells.row(tables.trace(stack))
+    table = "traces"
 
-    def _files(self, wanted: FlatWanted) -> Iterator[Row]:
-        with Warnings() as warnings:
-            image, totals = self.image, Totals()
-            dump = rows.FlatDump(self.plugin, image)
-            with Listing(self, rows.NOTHING, "stacks") as listing:
-                for stack in rows.stacks(self.plugin, image, listing, wanted, totals):
-                    dump.add(stack)
-            yield from dump.finish(totals, warnings)
+    @cached_property
+    def _cells(self) -> FlatCells:
+        return FlatCells(self.table)
 
-    def run(self) -> interfaces.renderers.TreeGrid:
-        requested.check(self.plugin)
-        wanted = rows.wanted(self.plugin)
-        if self.config.get("dump", False):
-            return rows.files(self._files(wanted))
-        return rows.tree("traces", self._generator(wanted))
+    @cached_property
+    def _dump(self) -> FlatDump:
+        return FlatDump(self.plugin, self.tables)
+
+    def rows(self, item: FlatStack, frames: Sequence[NamedFrame]) -> Iterator[Row]:
+        if self.option("dump"):
+            self._dump.add(item)
+        else:
+            yield self._cells.row(self.tables.trace(item))
+
+    def finish(self) -> Iterator[Row]:
+        if self.option("dump"):
+            yield from self._dump.finish(self.facts())
+
+    def shown(self) -> interfaces.renderers.TreeGrid:
+        return files(self.generate()) if self.option("dump") else super().shown()

@@ -4,62 +4,70 @@
 
 from __future__ import annotations
 
-from typing import Iterator
+from functools import cached_property
+from typing import Iterable, Iterator, Sequence
 
 from volatility3.framework import interfaces
 
-from ..memory.image import Image
+from ..columns.tables import BRIEF_MEMBERS
+from ..flat.frames import NamedFrame
+from ..memory.image import AddressSpace
 from ..process.processlist import ProcessList
-from ..rows import requested
-from ..rows.columns import BRIEF_MEMBERS
 from ..rows.command import Command
 from ..rows.grid import Row
-from ..rows.plugin import Listing, tree
+from ..rows.plugin import tree
 from ..rows.traps import GRID, TrapRows
 from ..stacks.kernel import TrapUnwind
 from ..traps.lister import TrapStates
 from ..traps.state import State
 
-_NOTHING = "No saved registers: no thread that the options select has a trap frame that is left"
 
-
-class TrapFrames(Command):
+class TrapFrames(Command[State, State]):
     """What `windows.trapframes` does."""
 
-    def _generator(self) -> Iterator[Row]:
-        with Listing(self, _NOTHING) as listing:
-            image = self.image
-            names = requested.symbolizer(self.plugin, image)
-            rows = TrapRows(names)
-            listed = TrapStates.list_states(
-                image,
-                names,
-                pids=self.config.get("pid"),
-                offset=self.config.get("offset"),
-                tids=self.config.get("tid"),
-                scan_stacks=self.config.get("scan_stacks", False),
-                processors=self.config.get("processors", False),
-                scan_threads=self.config.get("scan_threads", False),
-                members=self.config.get("members", False),
-                complete=TrapUnwind(image, names).complete if self.config.get("unwind", False) else None,
-            )
-            for state in listing.each(listed, _work, self._count(image), grouped=True):
-                listing.matched = True
-                listing.asked.saw("tid", state.tid)
-                yield 0, rows.row(state)
-                for member in state.members:
-                    yield 1, rows.member_row(state, member)
+    grid = GRID
+    nothing = "No saved registers: no thread that the options select has a trap frame that is left"
+    grouped = True
 
-    def _count(self, image: Image) -> int:
+    @cached_property
+    def _rows(self) -> TrapRows:
+        return TrapRows(self.named)
+
+    def steps(self) -> Iterator[State]:
+        return TrapStates.list_states(
+            self.image,
+            self.symbolizer,
+            pids=self.config.get("pid"),
+            offset=self.config.get("offset"),
+            tids=self.config.get("tid"),
+            scan_stacks=self.option("scan_stacks"),
+            processors=self.option("processors"),
+            scan_threads=self.option("scan_threads"),
+            members=self.option("members"),
+            complete=TrapUnwind(self.image, self.symbolizer).complete if self.option("unwind") else None,
+        )
+
+    def count(self, steps: Iterable[State]) -> int:
         """Returns how many processes there are to read, without a look at them that would warn twice."""
         if self.config.get("offset") is not None:
             return 1
-        return len(set(self.config.get("pid") or ())) or len(image.service(ProcessList).processes())
+        return len(self.asked.wanted("pid")) or len(self.image.service(ProcessList).processes())
+
+    def space(self, step: State) -> AddressSpace:
+        return step.space
+
+    def describe(self, step: State) -> str:
+        return f"Reading the trap frames of process {step.space.pid}"
+
+    def items(self, step: State) -> Iterable[State]:
+        self.asked.saw("tid", step.tid)
+        return (step,)
+
+    def rows(self, item: State, frames: Sequence[NamedFrame]) -> Iterator[Row]:
+        yield 0, self._rows.row(item)
+        for member in item.members:
+            yield 1, self._rows.member_row(item, member)
 
     def run(self) -> interfaces.renderers.TreeGrid:
-        kept = BRIEF_MEMBERS if self.config.get("members", False) else ()
-        return tree(self.plugin, GRID, self._generator(), kept)
-
-
-def _work(state: State) -> str:
-    return f"Reading the trap frames of process {state.space.pid}"
+        kept = BRIEF_MEMBERS if self.option("members") else ()
+        return tree(self.plugin, GRID, self.generate(), kept)

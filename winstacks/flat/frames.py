@@ -2,44 +2,43 @@
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
 """What is known of the address of a frame: its name, its module's build, its memory, its part of the keys.
 
-    frames = FlatFrames(symbolizer)
-    frame = frames.of(space).returns(address)
+    frames = NamedFrames(symbolizer)
+    frame = frames.of(space).frame(return_address)
 
-Each address of an address space is looked up once, for stacks share most of their frames.
+This is the only place that keeps what addresses are called. Stacks share most of their frames: each address
+of an address space is named once, for the grids of single plugins and for the flat tables alike.
 """
 
 from __future__ import annotations
 
-from typing import Callable, Dict, Generic, Iterable, List, NamedTuple, Optional, Tuple, TypeVar
+from typing import Callable, Dict, Iterable, List, NamedTuple, Optional
 
-from ..memory.decode.status import NOTHING, Said, Status, Word, status
+from ..columns.words import IMAGE, UNBACKED
+from ..memory.decode.memo import Memo
+from ..memory.decode.status import Said, Status, Word, status
 from ..memory.image import AddressSpace
-from ..names.places import FUZZY, IMAGE
-from ..names.symbolizer import UNBACKED, Name, SpaceNames, Symbolizer
+from ..names.places import FUZZY
+from ..names.symbolizer import Name, SpaceNames, Symbolizer
 from ..names.usermodules import vad_at
+from ..tracedb.decode.recorded import RecordedStack
 from .decode import keys
 from .decode.keys import KeyPart
 from .modules import ModuleIdentities, SpaceModules
 
-Made = TypeVar("Made")
-
-MAX_FRAMES = 1 << 16
-"""Frames that are kept, of all address spaces together: each takes some 800 bytes."""
+MAX_FRAMES = 1 << 17
+"""Frames that are kept, of all address spaces together: each takes some 200 bytes, in a flat table 800."""
 
 _DOUBTS = (Said(Word.VAD_OF_ANOTHER_FILE), Said(Word.CONTRADICTED, members=("DllBase",)))
-"""A module with one of these is not where, or not of that file, which its loader's entry says."""
+"""Status words of modules whose loader entry has a wrong base address or a wrong file."""
 
 
-class FlatFrame(NamedTuple):
-    """What is known of an address. Addresses are canonical.
+class FrameDetails(NamedTuple):
+    """What is known of the address of a frame besides its name.
 
     Attributes:
-        address: None where it is not in the image
-        name: how it is written; None where it is not in the image
-        shown: what stands for it in the column Stack
-        unbacked: whether Unbacked counts it
         part: what it adds to the keys
         status: what is wrong with the address or its module
+        protection: that of the memory, as the VAD has it
         module: name of its module as it stands in Symbol, None where it is in none
         path: path of the module's file
         stamp: TimeDateStamp of the module
@@ -47,15 +46,11 @@ class FlatFrame(NamedTuple):
         rva: the address relative to the module's base
         function: the function in Symbol
         displacement: bytes from the function's start
-        protection: that of the memory, as the VAD has it
     """
 
-    address: Optional[int]
-    name: Optional[Name]
-    shown: str
-    unbacked: bool
     part: KeyPart
-    status: Status = NOTHING
+    status: Status
+    protection: Optional[str] = None
     module: Optional[str] = None
     path: Optional[str] = None
     stamp: Optional[int] = None
@@ -63,39 +58,52 @@ class FlatFrame(NamedTuple):
     rva: Optional[int] = None
     function: Optional[str] = None
     displacement: Optional[int] = None
-    protection: Optional[str] = None
 
 
-def _missing(word: Word) -> FlatFrame:
-    return FlatFrame(None, None, f"<{word.value}>", False, keys.UNREADABLE, status(word))
+class NamedFrame:
+    """What is known of the address of a frame. Addresses are canonical.
+
+    Attributes:
+        address: None where it is not in the image
+        name: how it is written; None where it is not in the image
+        shown: what stands for it in the column Stack
+        unbacked: whether Unbacked counts it
+    """
+
+    __slots__ = ("_details", "_find", "address", "name", "shown", "unbacked")
+
+    def __init__(
+        self,
+        address: Optional[int],
+        name: Optional[Name],
+        shown: str,
+        find: Callable[[NamedFrame], FrameDetails],
+    ) -> None:
+        self.address = address
+        self.name = name
+        self.shown = shown
+        self.unbacked = name is not None and name.backing in UNBACKED
+        self._find = find
+        self._details: Optional[FrameDetails] = None
+
+    @property
+    def details(self) -> FrameDetails:
+        """What takes a look at the module's headers and at its entry in the loader's lists; found once."""
+        if self._details is None:
+            self._details = self._find(self)
+        return self._details
+
+
+def _missing(word: Word) -> NamedFrame:
+    details = FrameDetails(keys.UNREADABLE, status(word))
+    return NamedFrame(None, None, f"<{word.value}>", lambda _: details)
 
 
 NOT_THERE = _missing(Word.UNREADABLE)
 LINKED_OVER = _missing(Word.OVERWRITTEN)
 
 
-class OfFrames(Generic[Made]):
-    """What is made of frames, of each once: stacks share most of theirs.
-
-    Args:
-        make: makes it of a frame
-    """
-
-    def __init__(self, make: Callable[[FlatFrame], Made]) -> None:
-        self._make = make
-        # The frame is kept beside it, so that no other frame gets its place in memory.
-        self._made: Dict[int, Tuple[FlatFrame, Made]] = {}
-
-    def __getitem__(self, frame: FlatFrame) -> Made:
-        found = self._made.get(id(frame))
-        if found is None:
-            if len(self._made) >= MAX_FRAMES:
-                self._made.clear()
-            found = self._made[id(frame)] = frame, self._make(frame)
-        return found[1]
-
-
-class FlatFrames:
+class NamedFrames:
     """Looks up the frames of any address space.
 
     What is known of a space is kept as long as the symbolizer keeps its names. Of the frames at most
@@ -103,9 +111,13 @@ class FlatFrames:
 
     Args:
         symbolizer: names addresses
+
+    Attributes:
+        image: the image
     """
 
     def __init__(self, symbolizer: Symbolizer) -> None:
+        self.image = symbolizer.image
         self._symbolizer = symbolizer
         self._identities = ModuleIdentities(symbolizer.image)
         self._kept: Dict[SpaceNames, SpaceFrames] = {}
@@ -143,14 +155,20 @@ class SpaceFrames:
         names: its names
         modules: its modules
         grow: called before a frame is kept
+
+    Attributes:
+        any_unbacked: whether Unbacked counts any of the frames that were looked up so far
     """
 
     def __init__(self, names: SpaceNames, modules: SpaceModules, grow: Callable[[], None]) -> None:
+        self.any_unbacked = False
         self._names = names
-        self._modules = modules
         self._grow = grow
-        self._returns: Dict[Optional[int], FlatFrame] = {}
-        self._exact: Dict[Optional[int], FlatFrame] = {}
+        # Frames hold this and not their SpaceFrames, which holds them: no circle is left behind.
+        details = _Details(names, modules)
+        self._of_return, self._of_instruction = details.of_return, details.of_instruction
+        self._returns: Memo[Optional[int], NamedFrame] = Memo(self._return)
+        self._exact: Memo[Optional[int], NamedFrame] = Memo(self._interrupted)
 
     def forget(self) -> int:
         """Forgets the frames; returns how many there were."""
@@ -159,55 +177,85 @@ class SpaceFrames:
         self._exact.clear()
         return count
 
-    def stack(self, addresses: Iterable[Optional[int]], freed: bool = False) -> List[FlatFrame]:
+    def stack(self, addresses: Iterable[Optional[int]], freed: bool = False) -> List[NamedFrame]:
         """Returns the frames of a stack, innermost first.
 
         Args:
             addresses: return addresses; None: overwritten in a freed trace, else not in the image
             freed: whether the trace is freed
         """
-        if freed:
-            return [LINKED_OVER if each is None else self.frame(each) for each in addresses]
-        known = self._returns
-        return [known.get(each) or self.frame(each) for each in addresses]
+        found = list(map(self._returns.__getitem__, addresses))
+        return [LINKED_OVER if each is NOT_THERE else each for each in found] if freed else found
 
-    def frame(self, address: Optional[int], returns: bool = True) -> FlatFrame:
+    def recorded(self, stack: RecordedStack) -> List[NamedFrame]:
+        """Returns the frames of a recorded stack, innermost first."""
+        return self.stack(stack.frames, stack.freed)
+
+    def frame(self, address: Optional[int], returns: bool = True) -> NamedFrame:
         """Returns one frame.
 
         Args:
             address: canonical; None where it is not in the image
             returns: False for the address of an instruction that was interrupted
         """
-        memo = self._returns if returns else self._exact
-        found = memo.get(address)
-        if found is None and address is not None:
-            found = self._looked_up(address, returns)
-            self._grow()
-            memo[address] = found
-        return found or NOT_THERE
+        return (self._returns if returns else self._exact)[address]
 
-    def _looked_up(self, address: int, returns: bool) -> FlatFrame:
+    def _return(self, address: Optional[int]) -> NamedFrame:
+        return self._named(address, True)
+
+    def _interrupted(self, address: Optional[int]) -> NamedFrame:
+        return self._named(address, False)
+
+    def _named(self, address: Optional[int], returns: bool) -> NamedFrame:
+        self._grow()
+        if address is None:
+            return NOT_THERE
         name = self._names.name(address, returns)
-        lookup = address - 1 if returns else address
+        frame = NamedFrame(address, name, name.symbol, self._of_return if returns else self._of_instruction)
+        self.any_unbacked = self.any_unbacked or frame.unbacked
+        return frame
+
+
+class _Details:
+    """Finds the details of frames.
+
+    Args:
+        names: the names of an address space
+        modules: its modules
+    """
+
+    def __init__(self, names: SpaceNames, modules: SpaceModules) -> None:
+        self._names = names
+        self._modules = modules
+
+    def of_return(self, frame: NamedFrame) -> FrameDetails:
+        """Returns those of a return address, which belongs to the code one byte before it."""
+        return self._find(frame, 1)
+
+    def of_instruction(self, frame: NamedFrame) -> FrameDetails:
+        """Returns those of the address of an instruction that was interrupted."""
+        return self._find(frame, 0)
+
+    def _find(self, frame: NamedFrame, back: int) -> FrameDetails:
+        address, name = frame.address, frame.name
+        assert address is not None
+        assert name is not None
+        lookup = address - back
         process = self._names.process
         vad = vad_at(process.vads, lookup) if name.backing and process is not None else None
         protection = None if vad is None else vad.protection_name
         known = self._names.module_at(lookup) if name.backing == IMAGE else None
-        unbacked = name.backing in UNBACKED
         if known is None:
             part = keys.elsewhere(name.backing or ("fuzzy" if name is FUZZY else "zero"))
-            return FlatFrame(address, name, name.symbol, unbacked, part, name.status, protection=protection)
+            return FrameDetails(part, name.status, protection)
         identity, module = self._modules.module(known), known.module
         rva = address - module.base
         label = known.image.names.find(lookup - module.base)
         doubted = identity.doubted or any(said in _DOUBTS for said in name.status)
-        return FlatFrame(
-            address,
-            name,
-            name.symbol,
-            unbacked,
+        return FrameDetails(
             keys.in_module(module.name, identity.stamp, identity.size, rva, doubted),
             status(name.status, identity.status) if identity.status else name.status,
+            protection,
             module.name,
             identity.path,
             identity.stamp,
@@ -215,5 +263,4 @@ class SpaceFrames:
             rva,
             None if label is None else label[1],
             None if label is None else rva - label[0],
-            protection,
         )

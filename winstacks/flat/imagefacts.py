@@ -20,13 +20,14 @@ from typing import Dict, List, Mapping, NamedTuple, Optional, Sequence, Type
 from volatility3.framework import constants
 
 from .. import VERSION
+from ..columns.dictionary import SCHEMA, WARNING_SEPARATOR
 from ..memory.decode.status import NOTHING, Said, Status, Word, says, status
 from ..memory.decode.text import printable
 from ..memory.image import Image
 from ..process.processlist import ProcessList
 from ..process.spaces import AddressSpaces
 from . import machine
-from .decode import imageid, schema
+from .decode import imageid
 from .imagefiles import ImageFile, content, image_files, sha256
 
 LOGGERS = ("volatility3", __name__.partition(".")[0])
@@ -139,7 +140,7 @@ class Identity(NamedTuple):
 
 
 class ImageFacts(NamedTuple):
-    """What an image is. The fields are the columns of `schema.IMAGE` in their order.
+    """What an image is. The fields are the columns of `tables.IMAGE` in their order.
 
     Times are FILETIMEs. What is not known is None, a text that is not known empty.
     """
@@ -171,6 +172,8 @@ class ImageFacts(NamedTuple):
     warnings: int
     warning_text: str
     status: Status
+    input_kind: str
+    completeness: str
 
 
 def identity(image: Image) -> Identity:
@@ -191,10 +194,11 @@ def gather(image: Image, totals: Totals, warnings: Warnings, hashes: bool = Fals
         warnings: those that were logged meanwhile
         hashes: whether to read all files for their SHA-256
     """
-    known, kernel = image.service(identity), image.service(machine.machine_facts).kernel()
+    known, facts = image.service(identity), image.service(machine.machine_facts)
+    kernel, given = facts.kernel(), facts.input()
     listed = [each.status for each in image.service(ProcessList).processes()]
     spaces = [space for space in AddressSpaces.list_spaces(image) if not space.kernel and not space.wow64]
-    name = image.service(machine.machine_facts).computer_name(spaces)
+    name = facts.computer_name(spaces)
     digests = [sha256(file) if hashes else None for file in known.files]
     unhashed = digests.count(None) if hashes else 0
     said = status(
@@ -207,7 +211,7 @@ def gather(image: Image, totals: Totals, warnings: Warnings, hashes: bool = Fals
     readable = sum(bool(space.layer_name) for space in spaces)
     return ImageFacts(
         image_id=known.image_id,
-        schema=schema.SCHEMA,
+        schema=SCHEMA,
         files=_files(known.files, digests),
         volatility_version=constants.PACKAGE_VERSION,
         plugin_version=VERSION,
@@ -231,8 +235,10 @@ def gather(image: Image, totals: Totals, warnings: Warnings, hashes: bool = Fals
         pages_wanted=image.pages_wanted,
         pages_missing=image.pages_missing,
         warnings=warnings.count,
-        warning_text=schema.WARNING_SEPARATOR.join(warnings.texts),
+        warning_text=WARNING_SEPARATOR.join(warnings.texts),
         status=said,
+        input_kind=given.kind,
+        completeness=given.completeness,
     )
 
 

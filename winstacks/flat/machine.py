@@ -15,12 +15,12 @@ from __future__ import annotations
 import collections
 from typing import Counter, Iterable, Iterator, List, NamedTuple, Optional, Protocol
 
+from ..columns.words import BOOT_TIME, INTERRUPT_TIME, MEMORY_IMAGE, PRODUCTS
 from ..memory.decode.memory import Memory
 from ..memory.decode.status import NOTHING, Said, Status, Word, status
 from ..memory.decode.text import cell, is_time, printable
 from ..memory.image import AddressSpace, Image
 from ..process.processlist import MAX_PROCESSORS
-from .decode.schema import BOOT_TIME, INTERRUPT_TIME, PRODUCTS
 
 _TIMES = {"InterruptTime": 0x08, "SystemTime": 0x14, "TimeZoneBias": 0x20}
 """Where ntddk.h has these KSYSTEM_TIMEs in it, in every version and bitness. ImageId is made of two of them:
@@ -87,6 +87,18 @@ class Kernel(NamedTuple):
     processors: Optional[int]
 
 
+class Input(NamedTuple):
+    """What the machine is known from.
+
+    Attributes:
+        kind: one of INPUT_KINDS
+        completeness: one of COMPLETENESSES, empty where nothing tells
+    """
+
+    kind: str
+    completeness: str
+
+
 class ComputerName(NamedTuple):
     """The name of the computer.
 
@@ -110,6 +122,9 @@ class MachineFacts(Protocol):
 
     def computer_name(self, spaces: Iterable[AddressSpace]) -> ComputerName:
         """Returns its name; `spaces` are the address spaces of the input."""
+
+    def input(self) -> Input:
+        """Returns what kind of input it is, and how complete."""
 
 
 def machine_facts(image: Image) -> MachineFacts:
@@ -138,6 +153,10 @@ class KernelFacts:
     def computer_name(self, spaces: Iterable[AddressSpace]) -> ComputerName:
         """Returns the name that the system processes have in their environment."""
         return computer_name(self._image, spaces)
+
+    def input(self) -> Input:
+        """Returns that it is an image: what of the machine's memory it lacks shows where that is read."""
+        return Input(MEMORY_IMAGE, "")
 
 
 def clock(image: Image) -> Clock:
@@ -172,12 +191,12 @@ def clock(image: Image) -> Clock:
 def kernel(image: Image) -> Kernel:
     """Returns what the kernel says of itself."""
     shared = _SharedData(image)
-    number = _variable(image, 4, "NtBuildNumber")
+    number = _number(image, "NtBuildNumber")
     if number is None:
         number = shared.number("NtBuildNumber")
-    address = image.symbol("NtBuildLab")
+    address = image.needed("NtBuildLab")
     lab = b"" if address is None else _string(image.memory(image.kernel), address)
-    count = _variable(image, 4, "KeNumberProcessors")
+    count = _number(image, "KeNumberProcessors")
     return Kernel(
         build=None if number is None else number & _BUILD_MASK,
         build_lab=printable(lab.decode("latin-1")),
@@ -244,6 +263,12 @@ class _SharedData:
 def _minutes(bias: int) -> Optional[int]:
     minutes = bias // _MINUTE
     return minutes if abs(minutes) <= _MAX_BIAS else None
+
+
+def _number(image: Image, name: str) -> Optional[int]:
+    """Returns a variable that every kernel has."""
+    address = image.needed(name)
+    return None if address is None else image.memory(image.kernel).number(address, 4)
 
 
 def _variable(image: Image, size: int, name: str) -> Optional[int]:

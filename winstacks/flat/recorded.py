@@ -4,41 +4,28 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
-from typing import (
-    Callable,
-    Collection,
-    ContextManager,
-    Dict,
-    Iterable,
-    Iterator,
-    Optional,
-    Sequence,
-    Tuple,
-)
+from typing import Collection, Dict, Iterable, Iterator, Optional, Tuple
 
-from ..handles.lister import ActingSpaces, HandleLister
+from ..columns.words import HANDLE, HEAP, HEAPLOG, LOCK, OBJECT, STD, WAITING
+from ..handles.lister import ActingSpaces, HandleEvents
 from ..handles.rings import HandleEvent
 from ..heaps.decode.block import Group
 from ..heaps.decode.contents import HeapOwner
 from ..heaps.lister import Heaps
 from ..locks.lister import LockLister
-from ..locks.lock import WAITING, Lock, LockGap
-from ..memory.decode.status import Said, Status, Word, says, status, text
+from ..locks.lock import Lock, LockGap
+from ..memory.decode.status import Said, Status, Word, status, text
 from ..memory.image import AddressSpace, Image
-from ..names.symbolizer import Symbolizer
 from ..objects.lister import ObjectEvent, ObjectTraceLister
 from ..process import globalflag
 from ..process.objectheaders import ObjectInfo
-from ..tracedb.creators import Creator
 from ..tracedb.decode import status as tracestatus
-from ..tracedb.decode.capture import back_trace_hash
 from ..tracedb.decode.judge import Trace
+from ..tracedb.decode.recorded import NO_STACK
 from ..tracedb.finder import Databases
 from ..tracedb.found import Database
 from .decode import keys
-from .decode.schema import HANDLE, HEAP, HEAPLOG, LOCK, OBJECT, STD
-from .frames import FlatFrames
+from .frames import NamedFrames
 from .imagefacts import Totals
 from .stack import Distinct, FlatStack, gap
 
@@ -50,31 +37,18 @@ MAX_OWNERS = 64
 
 _MOST = (1 << 63) - 1
 
-Around = Callable[[], ContextManager[None]]
-_Addresses = Sequence[Optional[int]]
-
-
-def recorded_hash(addresses: _Addresses) -> Optional[int]:
-    """Returns the BackTraceHash of a recorded stack; None if an address is not in the image, or no frame."""
-    known = [address for address in addresses if address is not None]
-    return back_trace_hash(known) if known and len(known) == len(addresses) else None
-
 
 class DatabaseStacks:
     """The traces of stack trace databases and of the heaps' trace logs.
 
     Args:
-        symbolizer: knows the modules of every address space
+        image: the image
         frames: looks up frames
         databases: finds the databases
-        around: is entered around the traces of a database
     """
 
-    def __init__(
-        self, symbolizer: Symbolizer, frames: FlatFrames, databases: Databases, around: Around = nullcontext
-    ) -> None:
-        self._around = around
-        self._image = symbolizer.image
+    def __init__(self, image: Image, frames: NamedFrames, databases: Databases) -> None:
+        self._image = image
         self._frames = frames
         self._databases = databases
 
@@ -114,9 +88,8 @@ class DatabaseStacks:
             made = gap(each.kind, key, each.space, said, each.address)
             yield made._replace(owner_name=each.layout or None, nothing=opened is not None)
         most = 0 if opened is None else opened.max_depth
-        with self._around():
-            for trace in opened.traces(carve) if opened is not None else ():
-                yield self._trace(each, trace, len(trace.frames) >= most, distinct)
+        for trace in opened.traces(carve) if opened is not None else ():
+            yield self._trace(each, trace, len(trace.frames) >= most, distinct)
 
     def _trace(self, each: Database, trace: Trace, full: bool, distinct: Distinct) -> FlatStack:
         space, kind, numbers = each.space, each.kind, (trace.trace_index or 0, trace.address)
@@ -149,7 +122,7 @@ class HeapStacks:
         heaps: reads the heaps
     """
 
-    def __init__(self, frames: FlatFrames, heaps: Heaps) -> None:
+    def __init__(self, frames: NamedFrames, heaps: Heaps) -> None:
         self._frames = frames
         self._heaps = heaps
 
@@ -170,32 +143,29 @@ class HeapStacks:
             yield self._group(space, group, distinct)
 
     def _owner(self, space: AddressSpace, owner: HeapOwner, distinct: Distinct) -> FlatStack:
-        addresses = () if owner.trace is None else owner.trace.frames
-        freed = owner.trace is not None and says(owner.trace.status, Word.FREED)
+        trace = owner.trace
         return FlatStack(
             HEAP,
             distinct.key(HEAP, space, owner.address, _piece(owner.kind)),
             space,
             owner.address,
             owner.kind,
-            self._frames.of(space).stack(addresses, freed),
+            self._frames.of(space).recorded(trace or NO_STACK),
             owner.said,
-            counted=None if owner.trace is None else 1,
-            depth=None if owner.trace is None else len(addresses),
-            hash=recorded_hash(addresses),
-            nothing=owner.trace is None,
-            full=owner.trace is not None and owner.trace.full,
+            counted=None if trace is None else 1,
+            depth=None if trace is None else len(trace.frames),
+            hash=None if trace is None else trace.hash,
+            nothing=trace is None,
+            full=trace is not None and trace.full,
         )
 
     def _group(self, space: AddressSpace, group: Group, distinct: Distinct) -> FlatStack:
-        trace = group.trace
-        addresses: _Addresses = () if trace is None else trace.frames
+        trace = group.trace or NO_STACK
         numbers: Tuple[int, ...] = ()
-        if trace is not None:
+        if group.trace is not None:
             # A trace within a block has no place of its own: its frames tell it from others.
-            place = trace.address or int(keys.digest(repr(addresses)), 16)
-            numbers = trace.std_index, place
-        words = ("none" if trace is None else trace.kind, "freed" if group.freed else "", text(group.status))
+            numbers = trace.trace_index, trace.address or int(keys.digest(repr(trace.frames)), 16)
+        words = (trace.kind or "none", "freed" if group.freed else "", text(group.status))
         unsized = group.unsized == group.allocations
         return FlatStack(
             HEAP,
@@ -203,13 +173,13 @@ class HeapStacks:
             space,
             group.heaps[0] if len(group.heaps) == 1 else None,
             BLOCKS,
-            self._frames.of(space).stack(addresses, trace is not None and says(trace.status, Word.FREED)),
+            self._frames.of(space).recorded(trace),
             group.said,
             counted=group.allocations,
             size=None if unsized or group.size > _MOST else group.size,
-            depth=len(addresses),
-            hash=recorded_hash(addresses),
-            full=trace is not None and trace.full,
+            depth=len(trace.frames),
+            hash=trace.hash,
+            full=trace.full,
         )
 
 
@@ -221,7 +191,7 @@ class LockStacks:
         locks: lists the locks
     """
 
-    def __init__(self, frames: FlatFrames, locks: LockLister) -> None:
+    def __init__(self, frames: NamedFrames, locks: LockLister) -> None:
         self._frames = frames
         self._locks = locks
 
@@ -230,22 +200,15 @@ class LockStacks:
 
         A lock of which no stack was recorded is not among them.
         """
-        listed, distinct = list(self._locks.list_locks(space)), Distinct()
-        creators = self._locks.creators(space, listed)
-        for each in listed:
+        distinct = Distinct()
+        for each in self._locks.list_created(space):
             if isinstance(each, LockGap):
                 yield gap(LOCK, distinct.gap(LOCK, space, each.status), space, each.status)
             elif each.back_trace_index != 0 or each.creator_address:
-                yield self._lock(space, each, creators, distinct)
+                yield self._lock(space, each, distinct)
 
-    def _lock(
-        self, space: AddressSpace, each: Lock, creators: Dict[int, Creator], distinct: Distinct
-    ) -> FlatStack:
-        creator = creators.get(each.back_trace_index or 0)
-        addresses: _Addresses = (each.creator_address,) if each.creator_address else ()
-        if creator is not None and not each.creator_address:
-            addresses = creator.frames
-        freed = creator is not None and says(creator.status, Word.FREED)
+    def _lock(self, space: AddressSpace, each: Lock, distinct: Distinct) -> FlatStack:
+        addresses = each.stack.frames
         address = each.debug_info if each.address is None else each.address
         tids = _owners(each)
         return FlatStack(
@@ -254,14 +217,14 @@ class LockStacks:
             space,
             address,
             each.type,
-            self._frames.of(space).stack(addresses, freed),
-            status(each.said(creator), _owned(each, tids)),
+            self._frames.of(space).recorded(each.stack),
+            status(each.said, _owned(each, tids)),
             tid=tids[0] if tids else None,
             more_tids=tids[1:],
             counted=1,
             depth=len(addresses) if each.back_trace_index is not None or addresses else None,
-            hash=recorded_hash(addresses),
-            full=creator is not None and creator.full,
+            hash=each.stack.hash,
+            full=each.stack.full,
         )
 
 
@@ -287,7 +250,7 @@ class HandleStacks:
         handles: lists the events
     """
 
-    def __init__(self, image: Image, frames: FlatFrames, handles: HandleLister) -> None:
+    def __init__(self, image: Image, frames: NamedFrames, handles: HandleEvents) -> None:
         self._frames = frames
         self._handles = handles
         self._natives = handles.list_spaces()
@@ -314,7 +277,6 @@ class HandleStacks:
 
     def _flat(self, event: HandleEvent, distinct: Distinct) -> FlatStack:
         acting = self._acting.of(event)
-        frames = self._frames.of(acting)
         body = 0 if event.object is None else event.object.body
         key = distinct.key(HANDLE, event.space, event.handle or 0, event.event, event.sequence or 0, body)
         return FlatStack(
@@ -323,14 +285,14 @@ class HandleStacks:
             event.space,
             event.handle,
             _described(event.object),
-            frames.stack(event.frames, says(event.status, Word.FREED)),
+            self._frames.of(acting).recorded(event.stack),
             event.status,
             tid=event.by_tid,
             event=event.event or None,
             counted=1,
-            depth=len(event.frames),
-            hash=recorded_hash(event.frames),
-            full=event.full,
+            depth=len(event.stack.frames),
+            hash=event.stack.hash,
+            full=event.stack.full,
             acting=acting,
         )
 
@@ -344,7 +306,7 @@ class ObjectStacks:
         objects: lists the events
     """
 
-    def __init__(self, image: Image, frames: FlatFrames, objects: ObjectTraceLister) -> None:
+    def __init__(self, image: Image, frames: NamedFrames, objects: ObjectTraceLister) -> None:
         self._kernel = image.kernel
         self._frames = frames
         self._objects = objects
@@ -373,14 +335,14 @@ class ObjectStacks:
             self._kernel,
             body or None,
             _described(event.object),
-            self._frames.of(self._kernel).stack(event.frames),
+            self._frames.of(self._kernel).recorded(event.stack),
             event.status,
             event=event.event or None,
             counted=event.num_traces,
-            depth=len(event.frames) if event.event else None,
-            hash=recorded_hash(event.frames),
+            depth=len(event.stack.frames) if event.event else None,
+            hash=event.stack.hash,
             nothing=not (event.event or event.status),
-            full=event.full,
+            full=event.stack.full,
         )
 
 

@@ -8,6 +8,8 @@ import re
 from operator import attrgetter
 from typing import Collection, Dict, NamedTuple, Optional, Sequence, Tuple
 
+from ..columns.dictionary import STACK_SEPARATOR
+from ..columns.words import SCAN, TRAP
 from ..memory.decode.status import Status, Word, says, status
 from ..memory.image import AddressSpace
 from ..process.thread import Thread
@@ -15,8 +17,7 @@ from ..stacks.decode.frames import Frame
 from ..traps.state import State
 from .decode import keys
 from .decode.keys import StackKeys
-from .decode.schema import SCAN, STACK_SEPARATOR, TRAP
-from .frames import FlatFrame
+from .frames import NamedFrame
 
 _NOTHING_THERE = (Word.IN_USER_MODE, Word.IN_32_BIT_CODE, Word.UNTRACED)
 """A stack without frames that says this has none."""
@@ -37,14 +38,14 @@ _FRAMES_MISSING = (
 
 _LETTERS = re.compile(r"\w+")
 
-_unbacked, _shown, _part, _address = map(attrgetter, ("unbacked", "shown", "part", "address"))
+_unbacked, _shown, _part, _address = map(attrgetter, ("unbacked", "shown", "details.part", "address"))
 
 
 class FlatStack(NamedTuple):
     """A stack, or what stands for stacks that cannot be read. Addresses are canonical.
 
     Attributes:
-        kind: who remembered it, of `schema.KINDS`
+        kind: who remembered it, of `words.KINDS`
         trace_id: its key in the image
         space: the address space to which it belongs; the addresses may be of another one (see `handles`)
         owner: the thread, database, heap, lock or object; the handle. None where there is none, or not one
@@ -71,7 +72,7 @@ class FlatStack(NamedTuple):
     space: AddressSpace
     owner: Optional[int]
     owner_name: Optional[str]
-    frames: Sequence[FlatFrame]
+    frames: Sequence[NamedFrame]
     status: Status
     walked: Sequence[Frame] = ()
     thread: Optional[Thread] = None
@@ -126,7 +127,7 @@ class FlatStack(NamedTuple):
             return keys.of(list(map(_part, self.frames)), incomplete=self.incomplete)
         pairs = zip(self.frames, self.walked)
         parts = [
-            frame.part
+            frame.details.part
             for number, (frame, walked) in enumerate(pairs)
             if walked.how != SCAN and (number or walked.how != TRAP)
         ]
@@ -137,7 +138,7 @@ class FlatWanted(NamedTuple):
     """Which stacks are wanted; empty collections want all.
 
     Attributes:
-        kinds: of `schema.KINDS`
+        kinds: of `words.KINDS`
         pids: the processes; 0 is the kernel
         tids: the threads: of these are stacks, and what has one of them
         carve: freed and orphan entries, and databases to which no pointer leads, too

@@ -3,10 +3,10 @@
 """Rows of the flat tables in plain values of Python.
 
 tables = FlatTables(image)
-tables.trace(stack)             # a value for each column of schema.TRACES, None where there is none
-tables.frames(stack)            # the same for each of its frames, by schema.FRAMES
-image_values(facts)             # the same for what the image is, by schema.IMAGE
-json_line(schema.TRACES, tables.trace(stack))
+tables.trace(stack)             # a value for each column of `columns.tables.TRACES`, None where there is none
+tables.frames(stack)            # the same for each of its frames, by `FRAMES`
+image_values(facts)             # the same for what the image is, by `IMAGE`
+json_line(TRACES, tables.trace(stack))
 """
 
 from __future__ import annotations
@@ -15,14 +15,16 @@ import datetime
 import json
 from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
 
+from ..columns.dictionary import SCHEMA, TIME, Column
+from ..columns.tables import FRAMES, IMAGE
+from ..columns.words import RECORDED
 from ..memory.decode.memo import Memo
 from ..memory.decode.status import Status, Word, status, text
 from ..memory.decode.text import moment
 from ..memory.image import Image
 from ..process.processlist import create_time
 from ..stacks.decode.frames import Frame
-from .decode.schema import FRAMES, IMAGE, RECORDED, SCHEMA, TIME, Column
-from .frames import FlatFrame, OfFrames
+from .frames import MAX_FRAMES, NamedFrame
 from .imagefacts import ImageFacts, identity
 from .stack import FlatStack
 
@@ -46,10 +48,10 @@ class FlatTables:
         self._image_id = image.service(identity).image_id
         self._processes: Memo[int, Tuple[Optional[int], _Time]] = Memo(self._process)
         self._texts: Memo[Status, str] = Memo(text)
-        self._tails = OfFrames(self._tail)
+        self._tails: Memo[NamedFrame, str] = Memo(self._tail, MAX_FRAMES)
 
     def trace(self, stack: FlatStack) -> Values:
-        """Returns the row of a stack, in the order of schema.TRACES."""
+        """Returns the row of a stack, in the order of TRACES."""
         space, thread, keys = stack.space, stack.thread, stack.keys()
         offset, created = self._processes[space.eprocess]
         started = None if thread is None or thread.create_time is None else moment(thread.create_time)
@@ -88,37 +90,37 @@ class FlatTables:
         return (self._image_id, SCHEMA, stack.trace_id, stack.space.pid, stack.space.arch)
 
     def frames(self, stack: FlatStack) -> Iterator[Values]:
-        """Yields the rows of the frames of a stack, innermost first, in the order of schema.FRAMES."""
+        """Yields the rows of the frames of a stack, innermost first, in the order of FRAMES."""
         key = self.key(stack)
         for number, frame in enumerate(stack.frames):
             walked = stack.walked[number] if stack.walked else None
             yield (*key, number, *self.frame(frame, walked))
 
-    def frame(self, frame: FlatFrame, walked: Optional[Frame] = None) -> Values:
+    def frame(self, frame: NamedFrame, walked: Optional[Frame] = None) -> Values:
         """Returns the columns behind Frame.
 
         Args:
             frame: what is known of the address
             walked: how it was found; None where Windows recorded it
         """
-        name = frame.name
+        name, details = frame.name, frame.details
         unsure = None if walked is None or walked.sure else Word.UNSURE
         return (
             _hexadecimal(frame.address),
             None if walked is None else _hexadecimal(walked.sp),
-            frame.module,
-            frame.path,
-            frame.stamp,
-            frame.size,
-            frame.rva,
-            frame.function,
-            frame.displacement,
+            details.module,
+            details.path,
+            details.stamp,
+            details.size,
+            details.rva,
+            details.function,
+            details.displacement,
             None if name is None else name.symbol,
             None if name is None else name.source,
             RECORDED if walked is None else walked.how,
             None if name is None else name.backing or None,
-            frame.protection,
-            self._texts[status(frame.status, unsure)],
+            details.protection,
+            self._texts[status(details.status, unsure)],
         )
 
     def frame_lines(self, stack: FlatStack) -> List[str]:
@@ -129,7 +131,7 @@ class FlatTables:
         tails = map(self._tails.__getitem__, stack.frames)
         return [f'{begin}, "Frame": {number}, {tail}' for number, tail in enumerate(tails)]
 
-    def _tail(self, frame: FlatFrame) -> str:
+    def _tail(self, frame: NamedFrame) -> str:
         return json_line(FRAMES[FRAME + 1 :], self.frame(frame))[len("{") :]
 
     def _process(self, eprocess: int) -> Tuple[Optional[int], _Time]:
@@ -140,7 +142,7 @@ class FlatTables:
 
 
 def image_values(facts: ImageFacts) -> Values:
-    """Returns the row of what an image is, in the order of schema.IMAGE."""
+    """Returns the row of what an image is, in the order of IMAGE."""
     return tuple(map(_of_image, IMAGE, facts))
 
 

@@ -14,11 +14,10 @@ thread has a line for each of its stacks, because the TraceId in it is the key o
 from __future__ import annotations
 
 import functools
-import itertools
-from contextlib import nullcontext
 from typing import Collection, Iterator, NamedTuple, Optional
 
-from ..handles.lister import HandleLister
+from ..columns.words import HANDLE, HEAP, HEAPLOG, KERNEL, LOCK, OBJECT, STD, THREAD_KINDS
+from ..handles.lister import handle_events
 from ..heaps.lister import Heaps
 from ..locks.lister import LockLister
 from ..memory.decode.status import Word, status
@@ -32,10 +31,9 @@ from ..process.threads import Threads, processes, threads
 from ..stacks.lister import CallStack, StackLister
 from ..tracedb.decode.capture import back_trace_hash
 from ..tracedb.finder import Databases
-from .decode.schema import HANDLE, HEAP, HEAPLOG, KERNEL, LOCK, OBJECT, STD, THREAD_KINDS
-from .frames import FlatFrames
+from .frames import NamedFrames
 from .imagefacts import Totals
-from .recorded import Around, DatabaseStacks, HandleStacks, HeapStacks, LockStacks, ObjectStacks
+from .recorded import DatabaseStacks, HandleStacks, HeapStacks, LockStacks, ObjectStacks
 from .stack import Distinct, FlatStack, FlatWanted, gap
 
 EVERYTHING = FlatWanted()
@@ -49,15 +47,12 @@ class FlatTraces:
 
     Args:
         symbolizer: knows the modules of every address space
-        around: is entered around the traces of a database, and around the threads of a process
     """
 
-    def __init__(self, symbolizer: Symbolizer, around: Around = nullcontext) -> None:
-        super().__init__()
-        self._around = around
+    def __init__(self, symbolizer: Symbolizer) -> None:
         self._symbolizer = symbolizer
         self._image = symbolizer.image
-        self._frames = FlatFrames(symbolizer)
+        self._frames = NamedFrames(symbolizer)
         self._databases = Databases(self._image, symbolizer.indexes)
 
     def list_stacks(
@@ -75,34 +70,52 @@ class FlatTraces:
         return filter(wanted.takes, self._listed(wanted, totals or Totals()))
 
     def _listed(self, wanted: FlatWanted, totals: Totals) -> Iterator[FlatStack]:
+        """Yields the stacks of all kinds. What the kernel's symbols lack costs the kinds that need it."""
+        possible = self._image.possible
         if wanted.has(*THREAD_KINDS):
             totals.walked_threads = True
-            threads = ThreadStacks(self._symbolizer, self._frames, self._lister)
-            for _, listed in itertools.groupby(threads.list_threads(wanted), _eprocess):
-                with self._around():
-                    for thread in listed:
-                        totals.threads += thread.ethread != 0 or thread.tid is not None
-                        yield from self._counted(
-                            threads.of_thread(thread, wanted.scan_stacks), wanted, totals
-                        )
+            yield from possible(self._of_threads(wanted, totals))
         # Neither traces of databases nor those of heaps and objects say which thread left them.
         if not wanted.tids and wanted.has(STD, HEAPLOG):
             totals.walked_databases = True
-            kinds = [kind for kind in (STD, HEAPLOG) if wanted.has(kind)]
-            traces = DatabaseStacks(self._symbolizer, self._frames, self._databases, self._around)
-            for space in self._spaces(wanted):
-                yield from traces.of_space(space, kinds, wanted.carve, totals)
+            yield from possible(self._of_databases(wanted, totals))
         if not wanted.tids and wanted.has(HEAP):
             for space in self._spaces(wanted):
-                yield from self._heaps.of_space(space)
+                yield from possible(self._of_heaps(space))
         if wanted.has(LOCK):
             for space in self._spaces(wanted):
-                yield from self._locks.of_space(space)
+                yield from possible(self._of_locks(space))
         if wanted.has(HANDLE):
-            lister = HandleLister(self._image, self._databases)
-            yield from HandleStacks(self._image, self._frames, lister).list_stacks(wanted.pids)
-        if not wanted.tids and wanted.has(OBJECT) and (not wanted.pids or KERNEL_PID in wanted.pids):
-            yield from ObjectStacks(self._image, self._frames, ObjectTraceLister(self._image)).list_stacks()
+            yield from possible(self._of_handles(wanted))
+        traced = bool(self._image.table_name) and not wanted.tids and wanted.has(OBJECT)
+        if traced and (not wanted.pids or KERNEL_PID in wanted.pids):
+            yield from possible(self._of_objects())
+
+    # Each of these makes what it needs itself, so that what that lacks costs only its own stacks.
+    def _of_threads(self, wanted: FlatWanted, totals: Totals) -> Iterator[FlatStack]:
+        threads = ThreadStacks(self._symbolizer, self._frames, self._lister)
+        for thread in threads.list_threads(wanted):
+            totals.threads += thread.ethread != 0 or thread.tid is not None
+            yield from self._counted(threads.of_thread(thread, wanted.scan_stacks), wanted, totals)
+
+    def _of_databases(self, wanted: FlatWanted, totals: Totals) -> Iterator[FlatStack]:
+        kinds = [kind for kind in (STD, HEAPLOG) if wanted.has(kind)]
+        traces = DatabaseStacks(self._image, self._frames, self._databases)
+        for space in self._spaces(wanted):
+            yield from traces.of_space(space, kinds, wanted.carve, totals)
+
+    def _of_heaps(self, space: AddressSpace) -> Iterator[FlatStack]:
+        yield from self._heaps.of_space(space)
+
+    def _of_locks(self, space: AddressSpace) -> Iterator[FlatStack]:
+        yield from self._locks.of_space(space)
+
+    def _of_handles(self, wanted: FlatWanted) -> Iterator[FlatStack]:
+        lister = self._image.service(handle_events)(self._databases)
+        yield from HandleStacks(self._image, self._frames, lister).list_stacks(wanted.pids)
+
+    def _of_objects(self) -> Iterator[FlatStack]:
+        yield from ObjectStacks(self._image, self._frames, ObjectTraceLister(self._image)).list_stacks()
 
     @staticmethod
     def _counted(stacks: Iterator[FlatStack], wanted: FlatWanted, totals: Totals) -> Iterator[FlatStack]:
@@ -129,10 +142,6 @@ class FlatTraces:
         return LockStacks(self._frames, LockLister(self._image, self._databases))
 
 
-def _eprocess(thread: Thread) -> int:
-    return thread.space.eprocess
-
-
 class ThreadStacks:
     """Walks the stacks of threads.
 
@@ -142,7 +151,7 @@ class ThreadStacks:
         lister: walks them
     """
 
-    def __init__(self, symbolizer: Symbolizer, frames: FlatFrames, lister: StackLister) -> None:
+    def __init__(self, symbolizer: Symbolizer, frames: NamedFrames, lister: StackLister) -> None:
         self._image = symbolizer.image
         self._frames = frames
         self._lister = lister
@@ -247,7 +256,7 @@ def started(
         address = image.machine.masked(space.eprocess)
         said = f"Process started: PID {space.pid} {space.process}, _EPROCESS {address:#x}"
         yield Started(said, create_time(image, space.eprocess))
-    stacks = ThreadStacks(symbolizer, FlatFrames(symbolizer), StackLister(image, symbolizer))
+    stacks = ThreadStacks(symbolizer, NamedFrames(symbolizer), StackLister(image, symbolizer))
     for thread in Threads.list_threads(image, pids, offset, tids):
         if thread.unusable:
             continue

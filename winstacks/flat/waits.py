@@ -10,19 +10,28 @@ Windows keeps no list of the threads that wait for a critical section, and of th
 only the fast ones have one. That a thread waits for some lock is known by its stack: a function that takes
 locks is on it. For which one it waits is known by the lock's address among what that function and those that
 it called keep on the stack; else, where only one lock is possible, by exclusion.
+
+SRW locks and condition variables have no owner, and no list has them: who waits for one is named, and is in
+no cycle. An SRW lock is found where a word on the stack leads to it: it has the bits Locked and Waiting and
+leads to the stack of a thread that waits so. Source: _RTL_SRWLOCK (public symbols: Locked, Waiting, Waking
+and MultipleShared are its low four bits). That the rest leads to a wait block on the stack of a waiting
+thread is inferred; what the block holds is not read.
 """
 
 from __future__ import annotations
 
+import bisect
+from functools import cached_property
 from typing import Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
+from ..columns.words import CRITICAL_SECTION, KERNEL, WAITING
 from ..locks.lister import LockLister
-from ..locks.lock import CRITICAL_SECTION, WAITING, Lock, LockGap
+from ..locks.lock import Lock, LockGap
+from ..memory.decode.ranges import flatten
 from ..memory.decode.status import Word, says
 from ..memory.image import AddressSpace, Image
 from ..process.spaces import AddressSpaces
 from ..process.threadids import ThreadOwner
-from .decode.schema import KERNEL
 from .decode.waitgraph import Cycle, cycles
 from .stack import FlatStack
 
@@ -30,6 +39,9 @@ ON_STACK = "its address is on the stack of the waiting thread"
 LISTED = "the resource lists the thread"
 EXCLUDED = "it is the only lock there that another thread holds and that somebody waits for"
 UNKNOWN = "for which lock is not known"
+SRW_LOCK = "an SRW lock, which keeps no owner"
+SRW_LOCK_AT = "the SRW lock {:#x}, which keeps no owner"
+CONDITION_VARIABLE = "a condition variable, which nobody holds"
 
 MAX_WAITING = 1 << 14
 """Waiting threads that are kept."""
@@ -48,7 +60,21 @@ _RESOURCE = (
     *("exacquireresource", "exacquireshared", "expacquireresource", "expwaitforresource"),
     *("exenterpriorityregionandacquire", "exentercriticalregionandacquire", "exacquirefastresource"),
 )
-"""How the functions begin that take critical sections and resources."""
+_SRW_LOCK = ("rtlacquiresrwlock", "rtlpacquiresrwlock")
+_CONDITION_VARIABLE = ("rtlsleepconditionvariable",)
+"""How the functions begin that take critical sections, resources and SRW locks, or wait for a variable."""
+
+_IN_PROCESSES: Dict[Tuple[str, ...], str] = {
+    _SECTION: UNKNOWN,
+    _SRW_LOCK: SRW_LOCK,
+    _CONDITION_VARIABLE: CONDITION_VARIABLE,
+}
+"""What is said of who waits in one of these functions, unless more is found out."""
+
+_LOCKED_AND_WAITING = 3
+_SRW_BITS = 0xF
+_MOST_WORDS = 1 << 16
+"""Words that are looked at for an SRW lock, in all stacks together."""
 
 ThreadKey = Tuple[Optional[int], int]
 """PID and TID."""
@@ -67,6 +93,7 @@ class Waiting(NamedTuple):
         low, high: what that function and those that it called keep on the stack
         sure: whether no guess led to the function
         trace_id: of the stack
+        how: what is said of the lock where nothing else is found out: UNKNOWN, SRW_LOCK, CONDITION_VARIABLE
     """
 
     space: AddressSpace
@@ -77,6 +104,7 @@ class Waiting(NamedTuple):
     high: int
     sure: bool
     trace_id: str
+    how: str
 
 
 class Wait(NamedTuple):
@@ -130,18 +158,21 @@ class Waits:
         self._image = image
         self._waiting: List[Waiting] = []
         self._cut = False
+        self._words = 0
 
     def see(self, stack: FlatStack) -> None:
         """Takes note of a stack if its thread waits for a lock."""
         thread = stack.thread
         if thread is None or thread.running or not stack.walked or stack.tid is None:
             return
-        last, starts = -1, _RESOURCE if stack.kind == KERNEL else _SECTION
-        for number, frame in enumerate(stack.frames):
-            if frame.function and frame.function.lower().startswith(starts) and _in_windows(frame.module):
-                last = number
-        if last < 0:
+        where = [frame.details for frame in stack.frames]
+        names = [(each.function or "").lower() if _in_windows(each.module) else "" for each in where]
+        known: Dict[Tuple[str, ...], str] = {_RESOURCE: UNKNOWN} if stack.kind == KERNEL else _IN_PROCESSES
+        # The innermost of them waits: who sleeps on a variable takes its lock again.
+        starts = next((each for name in names for each in known if name.startswith(each)), None)
+        if starts is None:
             return
+        last = max(number for number, name in enumerate(names) if name.startswith(starts))
         if len(self._waiting) >= MAX_WAITING:
             self._cut = True
             return
@@ -152,11 +183,12 @@ class Waits:
                 space,
                 thread.space.process,
                 (thread.space.pid, stack.tid),
-                f"{stack.frames[last].module}!{stack.frames[last].function}",
+                f"{where[last].module}!{where[last].function}",
                 stack.walked[0].sp,
                 above + _HOME * space.pointer_size,
                 all(walked.sure for walked in stack.walked[: last + 1]),
                 stack.trace_id,
+                known[starts],
             )
         )
 
@@ -171,7 +203,7 @@ class Waits:
         gaps, cut = 0, self._cut
         for space in AddressSpaces.list_spaces(self._image, pids):
             here: Dict[int, Lock] = {}
-            for each in lister.list_locks(space):
+            for each in self._image.possible(lister.list_locks(space)):
                 if isinstance(each, LockGap):
                     gaps += 1
                 elif each.address is not None and (each.held or _waiters(each)):
@@ -182,6 +214,17 @@ class Waits:
             self._space(space, here, found)
         waits = {wait.key: wait.lock for wait in found.waits if wait.lock is not None}
         return found._replace(cycles=cycles(waits, found.holders), gaps=gaps, cut=cut)
+
+    @cached_property
+    def _stacks(self) -> Dict[Tuple[int, str], Tuple[List[int], List[int]]]:
+        """Starts and ends of what threads that wait for SRW locks keep, disjoint, by process and bitness."""
+        found: Dict[Tuple[int, str], List[Tuple[int, int, None]]] = {}
+        for each in self._waiting:
+            if each.how == SRW_LOCK:
+                key = _place(each.space), each.space.arch
+                found.setdefault(key, []).append((each.low, each.high, None))
+        flat = {key: flatten(spans) for key, spans in found.items()}
+        return {key: ([low for low, *_ in each], [high for _, high, _ in each]) for key, each in flat.items()}
 
     def _space(self, space: AddressSpace, here: Dict[int, Lock], found: WaitGraph) -> None:
         """Adds the locks of a space, and who waits for them."""
@@ -210,6 +253,8 @@ class Waits:
         holders: Dict[LockKey, Tuple[ThreadKey, ...]],
     ) -> Wait:
         """Returns for which of the locks of a space a thread waits."""
+        if waiting.how != UNKNOWN:
+            return Wait(waiting, waiting.key, None, self._ownerless(waiting), waiting.sure)
         # Who holds a lock does not wait for it: both kinds may be taken again by their owner.
         possible = [
             address
@@ -226,6 +271,24 @@ class Waits:
         if not named and len(waited) == 1:
             return Wait(waiting, waiting.key, (place, waited[0]), EXCLUDED, False)
         return Wait(waiting, waiting.key, None, UNKNOWN, False)
+
+    def _ownerless(self, waiting: Waiting) -> str:
+        """Returns for what a thread waits that has no owner, with its address where one alone is possible."""
+        if waiting.how != SRW_LOCK:
+            return waiting.how
+        memory, found = self._image.memory(waiting.space), set()
+        lows, highs = self._stacks[_place(waiting.space), waiting.space.arch]
+        for address in dict.fromkeys(self._on_stack(waiting)):
+            if not address or self._words >= _MOST_WORDS:
+                continue
+            self._words += 1
+            word = memory.pointer(address)
+            if word is not None and word & _LOCKED_AND_WAITING == _LOCKED_AND_WAITING:
+                block = word & ~_SRW_BITS
+                place = bisect.bisect_right(lows, block) - 1
+                if place >= 0 and block < highs[place]:
+                    found.add(address)
+        return SRW_LOCK_AT.format(*found) if len(found) == 1 else SRW_LOCK
 
     def _on_stack(self, waiting: Waiting) -> Iterator[int]:
         """Yields the pointers on the part of a stack that belongs to the functions that take a lock."""

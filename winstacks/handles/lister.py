@@ -5,8 +5,9 @@
 from __future__ import annotations
 
 import functools
-from typing import Dict, Iterable, Iterator, List, Optional, Set, Tuple
+from typing import Callable, Dict, Iterable, Iterator, List, Optional, Protocol, Set, Tuple
 
+from ..columns.words import CREATE
 from ..memory import bulk
 from ..memory.decode.status import NOTHING, Said, Status, Word, status
 from ..memory.image import KERNEL_PID, AddressSpace, Image
@@ -17,11 +18,10 @@ from ..process.handletables import HandleTable, HandleTables
 from ..process.objectheaders import Objects
 from ..process.processlist import ProcessList
 from ..process.spaces import AddressSpaces
-from ..tracedb.creators import Creator, Creators
+from ..tracedb.creators import Creators, no_such_index
+from ..tracedb.decode.recorded import RecordedStack
 from ..tracedb.finder import Databases
 from .rings import HandleEvent, HandleRings, hole
-
-CREATE = "create"
 
 _KEPT = globalflags.FLG_KERNEL_STACK_TRACE_DB | globalflags.FLG_MAINTAIN_OBJECT_TYPELIST
 """An object's header has its creator's trace only if both flags are set."""
@@ -34,11 +34,30 @@ MAX_SHARERS = 4
 
 _NO_TABLE = HandleTable(0, 0, 0)
 
-_NO_CREATOR = Creator((), status(Word.NO_SUCH_INDEX))
-
 _Made = Tuple[Optional[int], int, Optional[int], int]
 """A handle or object with its creator's trace: the handle (None for an object), the address of the object's
 header, the creator's process ID (None if it is not kept), the index of the trace."""
+
+
+class HandleEvents(Protocol):
+    """Lists the events of handles."""
+
+    def list_spaces(self) -> List[AddressSpace]:
+        """Returns the native spaces of all processes; see `HandleLister.list_spaces`."""
+
+    def list_events(self, space: AddressSpace) -> Iterator[HandleEvent]:
+        """Yields the events of a process; see `HandleLister.list_events`."""
+
+    def pass_over(self, space: AddressSpace) -> None:
+        """Takes note of a process whose events are not wanted."""
+
+
+def handle_events(image: Image) -> Callable[[Databases], HandleEvents]:
+    """Returns what makes the lister, for `image.service(handle_events)`: here that of a kernel's tables.
+
+    It takes what finds the databases in which the creators of handles are looked up.
+    """
+    return functools.partial(HandleLister, image)
 
 
 class ActingSpaces:
@@ -169,7 +188,7 @@ class HandleLister:
         return any(self._claimed[place] > MAX_SHARERS for place in places)
 
     @functools.cached_property
-    def _creators(self) -> Dict[int, Creator]:
+    def _creators(self) -> Dict[int, RecordedStack]:
         """The stacks of all possible indices: the kernel's database is decoded once, not for each process."""
         return Creators(self._databases).resolve(self._image.kernel, _INDICES, stored_in_16_bits=True)
 
@@ -191,7 +210,8 @@ class HandleLister:
                 if creator is not None and creator.back_trace_index:
                     made.append((None, each.object_header, creator.pid, creator.back_trace_index))
         for handle, header, pid, index in made:
-            yield self._creation(space, handle, header, pid, self._creators.get(index, _NO_CREATOR))
+            stack = self._creators.get(index) or no_such_index(index)
+            yield self._creation(space, handle, header, pid, stack)
         for count, word in (
             (missing, Word.PAGES_OF_THE_HANDLE_TABLE_UNREADABLE),
             (unreadable, Word.OBJECT_HEADERS_UNREADABLE),
@@ -200,7 +220,12 @@ class HandleLister:
                 yield hole(space, Said(word, count))
 
     def _creation(
-        self, space: AddressSpace, handle: Optional[int], header: int, pid: Optional[int], creator: Creator
+        self,
+        space: AddressSpace,
+        handle: Optional[int],
+        header: int,
+        pid: Optional[int],
+        stack: RecordedStack,
     ) -> HandleEvent:
         found = self._objects.describe(header)
         wide = pid is not None and pid > ids.MAX_ID
@@ -210,7 +235,6 @@ class HandleLister:
             CREATE,
             ids.identifier(pid),
             object=found,
-            frames=creator.frames,
-            status=status(found.status, Word.CLIENT_ID_ABOVE_32_BITS if wide else None, creator.status),
-            full=creator.full,
+            status=status(found.status, Word.CLIENT_ID_ABOVE_32_BITS if wide else None, stack.status),
+            stack=stack,
         )

@@ -8,6 +8,7 @@ import collections
 import functools
 from typing import Dict, Iterator, List, NamedTuple, Optional, Set, Tuple, Union
 
+from ..columns import words
 from ..memory import bulk
 from ..memory.decode.memory import WINDOW
 from ..memory.decode.pagetable import PAGE_SIZE
@@ -17,6 +18,7 @@ from ..process import threadids as ids
 from ..process.handletables import HandleTable, HandleTables
 from ..process.objectheaders import ObjectInfo, Objects
 from ..process.processlist import ProcessList
+from ..tracedb.decode.recorded import NO_STACK, RING, RecordedStack
 from .decode import handle_ring
 from .decode.handle_ring import HandleTrace, RingDecoder
 
@@ -28,9 +30,9 @@ LAST_EVENTS = 64
 """Events that tell whose such a ring is."""
 
 _EVENTS = {
-    handle_ring.OPEN: "open",
-    handle_ring.CLOSE: "close",
-    handle_ring.BAD_REFERENCE: "badref",
+    handle_ring.OPEN: words.OPEN,
+    handle_ring.CLOSE: words.CLOSE,
+    handle_ring.BAD_REFERENCE: words.BAD_REFERENCE,
 }
 
 
@@ -40,14 +42,13 @@ class HandleEvent(NamedTuple):
     Attributes:
         space: the process whose handle it is
         handle: as recorded; None for the creation of an object, and for a hole
-        event: `open`, `close`, `badref` or `create`; empty for a hole and for an unknown type
+        event: a word of `words.EVENTS`; empty for a hole and for an unknown type
         by_pid, by_tid: the process and thread that did it; None if that is not recorded
         sequence: number of the event in its ring, counted from 1; None for an event that is in no ring
         object: the object that the handle names now; None if it names none
-        frames: canonical, innermost first, kernel and user; None for a frame that cannot be read
         leak: the handle was opened and, as far as is known, is still open
-        status: what is wrong with the event; empty if nothing is
-        full: there are as many frames as Windows keeps: outer ones may be missing
+        status: what is wrong with the event or its stack; empty if nothing is
+        stack: of kernel and user mode
     """
 
     space: AddressSpace
@@ -57,10 +58,9 @@ class HandleEvent(NamedTuple):
     by_tid: Optional[int] = None
     sequence: Optional[int] = None
     object: Optional[ObjectInfo] = None
-    frames: Tuple[Optional[int], ...] = ()
     leak: bool = False
     status: Status = NOTHING
-    full: bool = False
+    stack: RecordedStack = NO_STACK
 
 
 def hole(space: AddressSpace, *said: Union[Word, Said, Status]) -> HandleEvent:
@@ -147,7 +147,7 @@ class HandleRings:
         A ring is longer than a page, and all such blocks of the pool are in that list.
         """
         image, block = self._image, self._image.types.find("_POOL_TRACKER_BIG_PAGES")
-        table, count = image.symbol("PoolBigPageTable"), image.symbol("PoolBigPageTableSize")
+        table, count = image.needed("PoolBigPageTable"), image.needed("PoolBigPageTableSize")
         if block is None or table is None or count is None:
             return
         unit = 1 if block.has("NumberOfBytes") else PAGE_SIZE
@@ -198,7 +198,7 @@ class HandleRings:
     ) -> Iterator[HandleEvent]:
         """Goes back in time: the first open of a handle that it meets opened the present handle."""
         settled: Set[int] = set()
-        lost = False
+        decoder, lost = self._decoder, False
         for event in events:
             if isinstance(event, int):
                 lost = True
@@ -226,7 +226,6 @@ class HandleRings:
                 ids.identifier(event.unique_thread),
                 event.sequence,
                 found,
-                event.frames,
                 leak,
                 status(
                     said,
@@ -234,5 +233,5 @@ class HandleRings:
                     Word.BEYOND_THE_RINGS_COUNTER if event.sequence < 0 else None,
                     Word.CLIENT_ID_ABOVE_32_BITS if wide else None,
                 ),
-                len(event.frames) >= self._decoder.max_depth,
+                RecordedStack(RING, 0, 0, event.frames, NOTHING, len(event.frames) >= decoder.max_depth),
             )

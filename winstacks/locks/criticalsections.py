@@ -10,18 +10,19 @@ that fails, the sections to which the PEB points lead to the list.
 from __future__ import annotations
 
 import logging
-import struct
 from typing import Callable, Dict, Iterator, List, NamedTuple, Optional, Set
 
+from ..columns import words
 from ..memory.decode import links
-from ..memory.decode.machine import POINTER_CODES
 from ..memory.decode.status import NOTHING, Said, Word, status
+from ..memory.decode.structure import integers
 from ..memory.image import AddressSpace, Image
 from ..names.ntdll import Ntdll, Ntdlls
 from ..process import globalflag
 from ..process import threadids as ids
 from ..process.decode.globalflags import FLG_USER_STACK_TRACE_DB
 from ..process.threadids import ThreadOwner
+from ..process.usertypes import user_types
 from . import lock
 from .decode import criticalsection
 from .decode.criticalsection import RESOURCE_TYPE, CriticalSection, DebugInfo, SectionLayout, is_pair
@@ -94,7 +95,7 @@ class SectionMemory:
     """
 
     def __init__(self, image: Image, space: AddressSpace, wide_indices: WideIndices = _unknown) -> None:
-        memory, types = image.memory(space), image.process_types(space.machine)
+        memory, types = image.memory(space), user_types(image, space)
         # The kernel's symbols describe the native form; the 32-bit one changed in the same version, Vista. So
         # did the database of the process, which tells where no kernel is.
         debug = image.types.find("_RTL_CRITICAL_SECTION_DEBUG")
@@ -204,11 +205,10 @@ class SectionLists:
         """Yields the addresses in ntdll's writable data at which two words (or one) may be links."""
         needed = all if both else any
         width = ntdll.space.pointer_size
-        code = POINTER_CODES[width]
         for extents in self._ntdlls.data(ntdll)[0]:
             for start, data in extents.runs:
                 skip = -start % width
-                words = struct.unpack_from(f"<{max(len(data) - skip, 0) // width}{code}", data, skip)
+                words = integers(data, width, skip)
                 for number, (flink, blink) in enumerate(zip(words, words[1:])):
                     link = start + skip + number * width
                     # A head of which one link was written to lead to itself is still a head by the other one.
@@ -233,25 +233,14 @@ def _plausible(pointer: int, width: int) -> bool:
 
 def _closes(head: int, memory: SectionMemory) -> bool:
     """Tells whether the links of one direction lead from a head back to it."""
-    for side in (0, 1):
-        at = head
-        for _ in range(MAX_STEPS):
-            pair = memory.links(at)
-            if pair is None or not pair[side]:
-                break
-            at = pair[side]
-            if at == head:
-                return True
-    return False
+    ends = (links.taken(links.steps(head, memory.links, side, MAX_STEPS, known=set())) for side in (0, 1))
+    return any(end.reason == links.CLOSED for _, end in ends)
 
 
 def _linked(link: int, memory: SectionMemory) -> bool:
     """Tells whether one of a LIST_ENTRY's neighbours points back to it and belongs to a lock."""
-    for direction, other in enumerate(memory.links(link) or ()):
-        back = memory.links(other)
-        if back is not None and back[1 - direction] == link and memory.proven(other):
-            return True
-    return False
+    others = (links.neighbour(link, memory.links, direction) for direction in (0, 1))
+    return any(other is not None and memory.proven(other) for other in others)
 
 
 class CriticalSections:
@@ -337,7 +326,7 @@ class CriticalSections:
 def _lost(space: AddressSpace, link: int, memory: SectionMemory) -> Lock:
     """Returns the lock that stands for a section whose debug information cannot be read."""
     said = status(Word.DEBUG_INFORMATION_UNREADABLE)
-    return Lock(space, None, lock.CRITICAL_SECTION, status=said, debug_info=link - memory.layout.links)
+    return Lock(space, None, words.CRITICAL_SECTION, status=said, debug_info=link - memory.layout.links)
 
 
 def _section(space: AddressSpace, pair: SectionPair, memory: SectionMemory) -> Lock:
@@ -345,7 +334,7 @@ def _section(space: AddressSpace, pair: SectionPair, memory: SectionMemory) -> L
     made = Lock(
         space,
         debug.critical_section,
-        lock.RESOURCE if debug.type == RESOURCE_TYPE else lock.CRITICAL_SECTION,
+        words.RESOURCE if debug.type == RESOURCE_TYPE else words.CRITICAL_SECTION,
         back_trace_index=debug.creator_back_trace_index,
         contention_count=debug.contention_count,
         entry_count=debug.entry_count,

@@ -5,14 +5,15 @@
 from __future__ import annotations
 
 import logging
-from typing import Dict, Iterable, Iterator, List, Optional
+from typing import Iterable, Iterator, List, Optional
 
+from ..columns import words
 from ..memory.decode.status import Word, status
 from ..memory.decode.structure import MissingMemberError
 from ..memory.image import AddressSpace, Image
-from ..tracedb.creators import Creator, Creators
+from ..tracedb.creators import Creators
+from ..tracedb.decode.recorded import NO_STACK, RecordedStack
 from ..tracedb.finder import Databases
-from . import lock
 from .criticalsections import CriticalSections
 from .decode import criticalsection
 from .decode.criticalsection import LockRecord
@@ -58,10 +59,17 @@ class LockLister:
         else:
             yield LockGap(space, status(Word.LIST_NOT_FOUND))
 
-    def creators(self, space: AddressSpace, listed: Iterable[Listed]) -> Dict[int, Creator]:
-        """Returns the stacks of the locks' indices, read from the database once."""
-        found = (each for each in listed if isinstance(each, Lock))
-        return self._creators.resolve(space, {each.back_trace_index or 0 for each in found})
+    def list_created(self, space: AddressSpace) -> List[Listed]:
+        """Returns what `list_locks` yields, each lock with the stack of its creator."""
+        listed = list(self.list_locks(space))
+        indices = {each.back_trace_index or 0 for each in listed if isinstance(each, Lock)}
+        stacks = self._creators.resolve(space, indices)
+        return [
+            each._replace(stack=stacks.get(each.back_trace_index or 0, _caller(each)))
+            if isinstance(each, Lock)
+            else each
+            for each in listed
+        ]
 
     def buffer(self, space: AddressSpace, listed: Iterable[Listed]) -> bytes:
         """Returns RTL_PROCESS_LOCKS as SystemLocksInformation or the query of a process fills it.
@@ -78,7 +86,7 @@ class LockLister:
         index = each.back_trace_index or each.creator_address or 0
         if each.space.kernel and not self._kernel_reports_index:
             index = 0
-        section = each.type == lock.CRITICAL_SECTION
+        section = each.type == words.CRITICAL_SECTION
         return LockRecord(
             address=address,
             type=criticalsection.CRITSECT_TYPE if section else criticalsection.RESOURCE_TYPE,
@@ -92,3 +100,8 @@ class LockLister:
             # Windows reports the waiters of a critical section only in its LockCount.
             number_of_waiting_exclusive=0 if section else each.waiting_exclusive or 0,
         )
+
+
+def _caller(each: Lock) -> RecordedStack:
+    """Returns what is known of who made a lock that has no index: the address of the caller, or nothing."""
+    return NO_STACK._replace(frames=(each.creator_address,)) if each.creator_address else NO_STACK

@@ -9,13 +9,7 @@ from typing import NamedTuple, Optional, Tuple, Union
 from ..memory.decode.status import NOTHING, Status, Word, says, status
 from ..memory.image import AddressSpace
 from ..process.threadids import ThreadOwner
-from ..tracedb.creators import Creator
-
-RESOURCE = "resource"
-FAST_RESOURCE = "fast resource"
-CRITICAL_SECTION = "critical section"
-
-SHARED, EXCLUSIVE, WAITING = "shared owner", "exclusive owner", "waiter"
+from ..tracedb.decode.recorded import NO_STACK, RecordedStack
 
 
 class LockOwner(NamedTuple):
@@ -39,7 +33,7 @@ class Lock(NamedTuple):
         space: the kernel or one half of a process
         address: canonical; None if it is not known
         debug_info: address of a section's debug information if only that is known, else None
-        type: `resource`, `fast resource` or `critical section`
+        type: a word of `words.LOCK_TYPES`
         back_trace_index: index of the creator's stack in the database of the space, 0 if none was recorded
         creator_address: the value of the union in `_ERESOURCE` if it is an address, else 0
         owning_thread: as stored: an _ETHREAD for a resource (its exclusive or first owner), a thread ID for a
@@ -48,6 +42,7 @@ class Lock(NamedTuple):
         held, contended: None if that cannot be read. A contended lock is or was waited for
         owners: all owners of a resource
         status: what is wrong with the lock; empty if nothing is
+        stack: that of its creator; of some locks only the address of its caller is known
 
     The counts are those of RTL_PROCESS_LOCK_INFORMATION; a count that does not exist or cannot be read is
     None.
@@ -71,18 +66,16 @@ class Lock(NamedTuple):
     owners: Tuple[LockOwner, ...] = ()
     status: Status = NOTHING
     debug_info: Optional[int] = None
+    stack: RecordedStack = NO_STACK
 
-    def said(self, creator: Optional[Creator]) -> Status:
-        """Returns what is wrong with the lock, or with the stack of its creator.
-
-        Args:
-            creator: that stack, None if there is none
-        """
-        stale = creator is not None and says(self.status, Word.SECTION_DOES_NOT_POINT_BACK)
+    @property
+    def said(self) -> Status:
+        """What is wrong with the lock, or with the stack of its creator."""
+        stale = self.stack.trace_index and says(self.status, Word.SECTION_DOES_NOT_POINT_BACK)
         own = status(
             Word.INDEX_MAY_BE_STALE if stale else None, Word.ADDRESS if self.creator_address else None
         )
-        return self.status + own + (creator.status if creator else NOTHING)
+        return self.status + own + self.stack.status
 
 
 class LockGap(NamedTuple):

@@ -8,10 +8,11 @@ searched for nodes that still point to the head.
 
 from __future__ import annotations
 
-from typing import Iterable, Iterator, List, Optional, Set, Tuple
+from typing import Iterable, Iterator, List, Optional, Tuple
 
 from volatility3.framework import exceptions
 
+from ..columns import words
 from ..memory import bulk
 from ..memory.decode import links
 from ..memory.decode.status import NOTHING, Said, Status, Word, says, status
@@ -40,25 +41,10 @@ def orphans(image: Image, head: int, limit: int) -> List[int]:
     """
     memory = image.memory(image.kernel)
     for node, forward in _ends(image, head):
-        nodes = _follow(memory.links, node, head, forward, limit)
+        nodes = list(links.steps(head, memory.links, forward, limit, node))
         if len(nodes) > 1:
             return nodes if not forward else nodes[::-1]
     return []
-
-
-def _follow(read: links.ReadLinks, node: int, head: int, direction: int, limit: int) -> List[int]:
-    """Returns the nodes from an end of the list on, as long as each points back to the one before."""
-    found: List[int] = []
-    seen: Set[int] = {head}
-    before = head
-    while node not in seen and len(found) < limit:
-        ends = read(node)
-        if ends is None or ends[1 - direction] != before:
-            break
-        seen.add(node)
-        found.append(node)
-        before, node = node, ends[direction]
-    return found
 
 
 def _ends(image: Image, head: int) -> Iterator[Tuple[int, int]]:
@@ -137,7 +123,7 @@ class Resources:
         Args:
             space: the kernel's address space
         """
-        head = self._image.symbol(LIST_SYMBOL)
+        head = self._image.needed(LIST_SYMBOL)
         if head is None:
             yield LockGap(space, status(Word.LIST_NOT_FOUND))
             return
@@ -170,7 +156,7 @@ class Resources:
         canonical = [self._image.machine.is_canonical(link) for link in gap.lost]
         for link, sound in zip(gap.lost, canonical):
             said = status(Word.UNREADABLE, None if sound else Word.NOT_CANONICAL)
-            yield Lock(space, link - self._layout.links, lock.RESOURCE, status=said)
+            yield Lock(space, link - self._layout.links, words.RESOURCE, status=said)
         if not (gap.exact and all(canonical)):
             yield LockGap(space, status(Word.LIST_BROKEN))
 
@@ -191,7 +177,7 @@ class Resources:
     def _resource(self, space: AddressSpace, address: int) -> Lock:
         data = self._memory.read(address, self._layout.size)
         if data is None:
-            return Lock(space, address, lock.RESOURCE, status=status(Word.UNREADABLE))
+            return Lock(space, address, words.RESOURCE, status=status(Word.UNREADABLE))
         resource = eresource.decode_resource(data, self._layout)
         fast = self._is_fast(address)
         owners, said = self._fast_owners(address) if fast else self._owners(resource)
@@ -201,11 +187,11 @@ class Resources:
             held = None if says(said, Word.CONTRADICTED) else held
         is_address = eresource.is_address(resource.creator_back_trace_index, self._image.machine)
         first = owners[0] if owners else None
-        exclusive = first if first and first.kind == lock.EXCLUSIVE else None
+        exclusive = first if first and first.kind == words.EXCLUSIVE else None
         return Lock(
             space,
             address,
-            lock.FAST_RESOURCE if fast else lock.RESOURCE,
+            words.FAST_RESOURCE if fast else words.RESOURCE,
             back_trace_index=None if is_address else resource.creator_back_trace_index,
             creator_address=resource.creator_back_trace_index if is_address else 0,
             owning_thread=exclusive.thread if exclusive else 0,
@@ -259,7 +245,7 @@ class Resources:
     def _owner(self, owner: Owner) -> LockOwner:
         thread = owner.thread & ~eresource.OWNER_THREAD_BITS
         found = self._threads.owner(thread)
-        kind = lock.EXCLUSIVE if owner.exclusive else lock.SHARED
+        kind = words.EXCLUSIVE if owner.exclusive else words.SHARED
         return LockOwner(thread, found, kind, owner.owner_count, _unless_none(found))
 
     def _is_fast(self, address: int) -> bool:
@@ -267,9 +253,7 @@ class Resources:
         if self._layout.fast_owners is None:
             return False
         head = address + self._layout.fast_owners
-        ends = self._memory.links(head)
-        neighbour = self._memory.links(ends[0]) if ends else None
-        return neighbour is not None and neighbour[1] == head
+        return links.neighbour(head, self._memory.links, 0) is not None
 
     def _fast_owners(self, address: int) -> _Owners:
         entry, first = self._layout.fast_owner, self._layout.fast_owners
@@ -284,10 +268,10 @@ class Resources:
             if data is not None:
                 thread = entry.thread.of(data)
                 found = self._threads.owner(thread)
-                kind = lock.EXCLUSIVE if entry.exclusive.of(data) else lock.SHARED
-                kind = lock.WAITING if entry.waiting.of(data) else kind
+                kind = words.EXCLUSIVE if entry.exclusive.of(data) else words.SHARED
+                kind = words.WAITING if entry.waiting.of(data) else kind
                 owners.append(LockOwner(thread, found, kind, None, _unless_none(found)))
-        owners.sort(key=lambda owner: owner.kind != lock.EXCLUSIVE)
+        owners.sort(key=lambda owner: owner.kind != words.EXCLUSIVE)
         broken = Word.OWNER_LIST_BROKEN if self._entries_left else Word.OWNER_LIMIT
         return tuple(owners), status(broken if walk.gap or walk.altered else None)
 

@@ -14,7 +14,8 @@ None there, and `types` has no structure.
 from __future__ import annotations
 
 import functools
-from typing import Callable, Dict, NamedTuple, Optional, Tuple, TypeVar
+import logging
+from typing import Callable, Dict, Iterable, Iterator, NamedTuple, Optional, Tuple, TypeVar
 
 from volatility3.framework import constants, interfaces
 from volatility3.framework.layers import intel
@@ -25,7 +26,9 @@ from .decode.memory import WINDOW, Memory, Range, Reader, Windows
 from .decode.pagetable import PAGE_SIZE
 from .decode.ranges import Extents
 from .decode.status import NOTHING, Status
-from .decode.structure import Structures
+from .decode.structure import Field, MissingMemberError, Structure, Structures
+
+vollog = logging.getLogger(__name__)
 
 KERNEL_PID = 0
 KERNEL_PROCESS = "nt"
@@ -72,6 +75,7 @@ class AddressSpace(NamedTuple):
 
 
 Service = TypeVar("Service")
+Item = TypeVar("Item")
 
 MAX_LAYERS = 4
 """Layers whose memory an image keeps, those that were asked for last: an image may have thousands."""
@@ -99,6 +103,7 @@ class Image:
         pages_wanted: how many pages `memory` was asked for, each as often as it was read anew. Searches of
             whole ranges are not counted: most of what a process reserves was never there
         pages_missing: how many of these are not in the image
+        lacking: what was needed and the kernel's symbols lack, in the order in which it was asked for
     """
 
     def __init__(
@@ -165,6 +170,7 @@ class Image:
         self._page_tables: Dict[Tuple[str, int, int], bytes] = {}
         self._memories: Dict[Tuple[str, int], Memory] = {}
         self._services: Dict[object, object] = {}
+        self.lacking: Dict[str, None] = {}
         self.pages_wanted = self.pages_missing = 0
 
     @property
@@ -191,6 +197,45 @@ class Image:
                 return self.base + int(self._module.get_symbol(name).address)
         return None
 
+    def needed(self, *names: str) -> Optional[int]:
+        """Returns what `symbol` returns, and warns if it is None: every kernel has one of these symbols."""
+        found = self.symbol(*names)
+        if found is None:
+            self.lacks(" or ".join(names))
+        return found
+
+    def needed_member(self, name: str, *paths: str) -> Optional[Field]:
+        """Returns where the first of several members of a structure of the kernel's table lies.
+
+        None, with a warning, if the structure has none of them.
+
+        Args:
+            name: of the structure
+            paths: members of which the structure has one in every kernel
+        """
+        try:
+            return self.types[name].field(*paths)
+        except MissingMemberError as error:
+            self.lacks(error)
+            return None
+
+    def lacks(self, what: object) -> None:
+        """Warns, once, that the kernel's symbols lack something that is needed.
+
+        Args:
+            what: the name of a symbol, or a MissingMemberError, whose text says what is missing
+        """
+        if str(what) not in self.lacking and self.table_name:
+            self.lacking[str(what)] = None
+            vollog.warning(f"Not in the kernel's symbols, so that rows are missing or say less: {what}")
+
+    def possible(self, items: Iterable[Item]) -> Iterator[Item]:
+        """Yields items, up to where the kernel's symbols lack what is needed: a warning names that."""
+        try:
+            yield from items
+        except MissingMemberError as error:
+            self.lacks(error)
+
     def symbol_table(self) -> Optional[interfaces.symbols.SymbolTableInterface]:
         """Returns the kernel's symbol table, None without a kernel."""
         return self.context.symbol_space[self.table_name] if self.table_name else None
@@ -213,6 +258,33 @@ class Image:
         """
         return self._once(("ours", name), functools.partial(_our_types, name=name))
 
+    def our_generations(self, kind: str, machine: Machine) -> Tuple[Structures, ...]:
+        """Returns the structures of all our tables of a kind and bitness, those of the newest Windows first.
+
+        Which of them the image has is decided by what it holds. Where nothing in it tells two tables apart,
+        the first of them is taken: so those of a newer build than the kernel's own come last.
+
+        Args:
+            kind: one of `tables.KINDS`
+            machine: the machine whose bitness the structures have
+
+        Raises:
+            tables.MissingTableError: when there is none
+        """
+        arch = machine.arch
+        names = tables.generations(kind, arch)
+        builds = {name: tables.version(name)[2:3] for name in names}
+        if len(names) > 1 and any(builds.values()) and self._build is not None:
+            names.sort(key=lambda name: builds[name] > (self._build,))
+        return tuple(self.our_types(f"{kind}-{name}-{arch}") for name in names)
+
+    @functools.cached_property
+    def _build(self) -> Optional[int]:
+        """NtBuildNumber of the kernel without its highest bits; None if it is not known."""
+        address = self.symbol("NtBuildNumber")
+        number = None if address is None else self.memory(self.kernel).number(address, 4)
+        return None if number is None else number & 0xFFFF
+
     def process_types(self, machine: Machine) -> Structures:
         """Returns the structures of user mode of a machine.
 
@@ -220,11 +292,18 @@ class Image:
         `process-<arch>` if these lack it. In the other bitness all come from our table.
 
         Raises:
-            tables.MissingTableError: when our table is nowhere. In the kernel's own bitness it is raised
-                later: when a structure is asked for that the kernel's symbols lack
+            tables.MissingTableError: when our table is nowhere
         """
-        make = functools.partial(_process_types, machine=machine)
-        return self._once(("process", machine), make)
+        return self.process_generations(machine)[0]
+
+    def process_generations(self, machine: Machine) -> Tuple[Structures, ...]:
+        """Returns what `process_types` may be, one for each of our tables; a process tells which it has
+        (`process/usertypes.py`).
+
+        Raises:
+            tables.MissingTableError: when our table is nowhere
+        """
+        return self._once(("process", machine), functools.partial(_process_types, machine=machine))
 
     def layer_of(self, space: AddressSpace) -> interfaces.layers.DataLayerInterface:
         """Returns the layer of an address space: the kernel's if a process has no readable page tables."""
@@ -322,9 +401,14 @@ def _our_types(image: Image, name: str) -> Structures:
     return tables.of_table(image.context, tables.load(image.context, image.config_path, name))
 
 
-def _process_types(image: Image, machine: Machine) -> Structures:
-    ours = f"process-{machine.arch}"
+def _process_types(image: Image, machine: Machine) -> Tuple[Structures, ...]:
+    ours = functools.partial(image.our_generations, "process", machine)
     if machine is not image.machine:
-        return image.our_types(ours)
-    # The kernel's symbols have nearly all of these structures. Our table is loaded when they lack one.
-    return Structures(lambda name: image.types.find(name) or image.our_types(ours).find(name))
+        return ours()
+    count = len(tables.generations("process", machine.arch))
+    return tuple(Structures(functools.partial(_process_type, image, number)) for number in range(count))
+
+
+def _process_type(image: Image, number: int, name: str) -> Optional[Structure]:
+    """Returns a structure of user mode: the kernel's, which has nearly all, or that of one of our tables."""
+    return image.types.find(name) or image.our_generations("process", image.machine)[number].find(name)

@@ -16,7 +16,7 @@ from volatility3.framework.layers import intel, linear
 
 from .decode import pagetable
 from .decode.memo import Memo
-from .decode.pagetable import PAGE_SIZE
+from .decode.pagetable import PAGE_SHIFT, PAGE_SIZE
 
 _FEW = 8 * PAGE_SIZE
 """For so few pages Volatility is asked directly: reading their page table would take longer."""
@@ -203,19 +203,37 @@ class Tables:
 
     def find(self, address: int) -> Optional[bytes]:
         """Returns the page table that maps an address, empty where there is none; None in a large page."""
+        return self._descend(address)[0]
+
+    def physical(self, address: int) -> Optional[int]:
+        """Returns where the page tables have an address, None if it has no present page.
+
+        The image may lack what is there: no tool that makes images has to read the memory of devices.
+        """
+        table, large = self._descend(address)
+        if table is None:
+            return large
+        entry = self._cut(table, address) if table else 0
+        if not entry & pagetable.PRESENT:
+            return None
+        return pagetable.target(entry, self.entry_size) + address % PAGE_SIZE
+
+    def _descend(self, address: int) -> Tuple[Optional[bytes], int]:
+        """Returns the page table that maps an address; None and the physical address in a large page."""
         base = self._layer.config["page_map_offset"]
-        shift = sum(self._upper) + self._bits + PAGE_SIZE.bit_length() - 1
+        shift = sum(self._upper) + self._bits + PAGE_SHIFT
         for bits in self._upper:
             shift -= bits
             table = self._table(base, bits)
             place = (address >> shift & (1 << bits) - 1) * self.entry_size
             entry = int.from_bytes(table[place : place + self.entry_size], "little")
             if not entry & pagetable.PRESENT:
-                return b""
+                return b"", 0
             if entry & pagetable.LARGE:
-                return None
+                offset = address & (1 << shift) - 1
+                return None, (pagetable.target(entry, self.entry_size) >> shift << shift) + offset
             base = pagetable.target(entry, self.entry_size)
-        return self._table(base, self._bits)
+        return self._table(base, self._bits), 0
 
     def place(self, address: int) -> Optional[int]:
         """Returns where the layer below has an address, None unless a page table has a page there.
@@ -236,7 +254,7 @@ class Tables:
 
         A table that was met before, at another address, is not followed again, but counted in `repeated`.
         """
-        width = sum(self._upper) + self._bits + PAGE_SIZE.bit_length() - 1
+        width = sum(self._upper) + self._bits + PAGE_SHIFT
         waiting = [(0, self._layer.config["page_map_offset"], 0, width)]
         while waiting:
             level, base, first, width = waiting.pop()
@@ -275,7 +293,7 @@ class Tables:
         """
         present = True
         base = self._layer.config["page_map_offset"]
-        shift = sum(self._upper) + self._bits + PAGE_SIZE.bit_length() - 1
+        shift = sum(self._upper) + self._bits + PAGE_SHIFT
         for bits in self._upper:
             shift -= bits
             place = (base & -(self.entry_size << bits)) + (
@@ -318,7 +336,7 @@ class Tables:
 
     def _cut(self, table: bytes, address: int) -> int:
         """Returns the entry of the page that holds an address, out of the page table that maps it."""
-        (entry,) = pagetable.some(table, self.entry_size, address // PAGE_SIZE & (1 << self._bits) - 1, 1)
+        (entry,) = pagetable.entries(table, self.entry_size, address // PAGE_SIZE & (1 << self._bits) - 1, 1)
         return entry
 
     def _table(self, base: int, bits: int) -> bytes:

@@ -13,7 +13,7 @@ import re
 from typing import List, Optional, Tuple
 
 from volatility3 import symbols
-from volatility3.framework import constants, interfaces, objects
+from volatility3.framework import constants, exceptions, interfaces, objects
 from volatility3.framework.symbols import intermed
 
 from .decode.structure import Field, Structure, Structures
@@ -46,8 +46,18 @@ def _field(
     """Returns where a member lies, which may be one of an embedded structure (`u.VadFlags.VadType`).
 
     The member is signed where the table says so of an integer (SHORT, LONG). A CHAR is no integer: what
-    Windows keeps in one (a processor mode, an IRQL) is never negative.
+    Windows keeps in one (a processor mode, an IRQL) is never negative. There is no member of a structure that
+    the table names and lacks.
     """
+    try:
+        return _found(context, template, path)
+    except exceptions.SymbolError:
+        return None
+
+
+def _found(
+    context: interfaces.context.ContextInterface, template: interfaces.objects.Template, path: str
+) -> Optional[Field]:
     offset = 0
     for member in path.split("."):
         if not template.has_member(member):
@@ -85,9 +95,18 @@ _BESIDE = [_ROOT / "symbols" / SUB_PATH, _ROOT / "volatility3" / "symbols" / SUB
 """Our tables in a copy of the source tree, and where the wheel puts them."""
 
 
-_ONE_EACH = ("backtraces", "context", "heap-page", "heap-segment", "heaplog", "process")
-_GENERATIONS = ("heap", "std", "unload")
-"""The kinds of tables of which there is one for a bitness, and of which there is one for each generation."""
+KINDS = (
+    "backtraces",
+    "context",
+    "heap",
+    "heap-page",
+    "heap-segment",
+    "heaplog",
+    "process",
+    "std",
+    "unload",
+)
+"""The kinds of our tables: there is one for each layout that Windows has had, in each bitness."""
 
 
 class MissingTableError(FileNotFoundError):
@@ -151,9 +170,7 @@ def check(arch: str) -> None:
     Raises:
         MissingTableError: when one of them is nowhere
     """
-    for name in _ONE_EACH:
-        find(f"{name}-{arch}")
-    for kind in _GENERATIONS:
+    for kind in KINDS:
         generations(kind, arch)
 
 
@@ -183,8 +200,9 @@ def generations(kind: str, arch: str) -> List[str]:
             f"The symbol tables {SUB_PATH}/{kind}-*-{arch} are missing: "
             "copy the 'symbols' folder beside the plugin folder"
         )
-    return sorted(found, key=_version, reverse=True)
+    return sorted(found, key=version, reverse=True)
 
 
-def _version(text: str) -> Tuple[int, ...]:
+def version(text: str) -> Tuple[int, ...]:
+    """Returns the version of a table in a form that compares: `10.0.26100` is (10, 0, 26100)."""
     return tuple(map(int, text.split(".")))

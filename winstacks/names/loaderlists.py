@@ -4,13 +4,15 @@
 
 from __future__ import annotations
 
-from typing import Dict, List, NamedTuple, Optional, Protocol, Set, Tuple
+from typing import Dict, List, NamedTuple, Optional, Protocol, Tuple
 
+from ..memory.decode import links
 from ..memory.decode.machine import Machine
 from ..memory.decode.memo import Memo
 from ..memory.decode.memory import Memory
-from ..memory.decode.structure import Structures
+from ..memory.decode.structure import MissingMemberError, Structures
 from ..memory.image import AddressSpace, Image
+from ..process.usertypes import user_types
 
 MAX_MODULES = 0x4000
 MAX_NAME = 0x208
@@ -74,7 +76,7 @@ class LoaderLists:
 
     def __init__(self, image: Image) -> None:
         self._image = image
-        self._forms: Memo[Machine, _Form] = Memo(lambda machine: _Form(image.process_types(machine)))
+        self._forms: Memo[Tuple[Structures, Machine], _Form] = Memo(self._make_form)
         self._last: Dict[Machine, Tuple[Tuple[str, int], LoaderList]] = {}
 
     def of_process(self, space: AddressSpace) -> LoaderList:
@@ -89,20 +91,32 @@ class LoaderLists:
         return known[1]
 
     def _read(self, space: AddressSpace) -> LoaderList:
-        form, memory = self._forms[space.machine], self._image.memory(space)
+        form, memory = self._form(space), self._image.memory(space)
         ldr = memory.pointer(space.peb + form.ldr)
         if not ldr:
             return [], False
-        return _read(memory, form, [(ldr + head, links) for head, links in form.orders])
+        return _read(memory, form, [(ldr + head, offset) for head, offset in form.orders])
+
+    def _form(self, space: AddressSpace) -> _Form:
+        return self._forms[user_types(self._image, space), space.machine]
+
+    def _make_form(self, key: Tuple[Structures, Machine]) -> _Form:
+        types, machine = key
+        try:
+            return _Form(types)
+        except MissingMemberError as error:
+            # Our own tables have all members.
+            self._image.lacks(error)
+            return _Form(self._image.our_generations("process", machine)[0])
 
     def of_kernel(self) -> LoaderList:
         """Reads the kernel's list, whose entries begin like those of a process (_KLDR_DATA_TABLE_ENTRY)."""
-        head = self._image.symbol("PsLoadedModuleList")
+        head = self._image.needed("PsLoadedModuleList")
         if head is None:
             return [], False
-        form = self._forms[self._image.machine]
-        _, links = form.orders[0]
-        return _read(self._image.memory(self._image.kernel), form, [(head, links)])
+        form = self._form(self._image.kernel)
+        _, offset = form.orders[0]
+        return _read(self._image.memory(self._image.kernel), form, [(head, offset)])
 
     def details(self, space: AddressSpace, entry: LoaderEntry) -> LoaderDetails:
         """Returns stamp and path of an entry.
@@ -111,7 +125,7 @@ class LoaderLists:
             space: the kernel or the half of a process whose entry it is
             entry: as `of_process` or `of_kernel` returned it
         """
-        form, memory = self._forms[space.machine], self._image.memory(space)
+        form, memory = self._form(space), self._image.memory(space)
         stamp = form.stamp
         if space.kernel:
             own = self._image.types.find("_KLDR_DATA_TABLE_ENTRY")
@@ -154,53 +168,27 @@ class _Form:
 def _read(memory: Memory, form: _Form, lists: List[Tuple[int, int]]) -> LoaderList:
     orders: Dict[int, int] = {}
     complete = True
-    for order, (head, links) in enumerate(lists):
-        nodes = _ring(memory, head)
-        if nodes is None:
-            forward, whole = _walk(memory, head, 0)
-            backward, back = _walk(memory, head, 1)
+    for order, (head, offset) in enumerate(lists):
+        walk = links.walk(head, memory.links, MAX_MODULES)
+        nodes = dict.fromkeys(walk.nodes, True)
+        if walk.gap is not None or walk.altered is not None:
+            (forward, whole), (backward, back) = (_reached(memory, head, way) for way in (0, 1))
             complete = complete and whole and back
             # What is reached from one side only is in memory, but not on the list as Windows keeps it.
             both = set(forward) & set(backward) if whole and back else {*forward, *backward}
             nodes = {link: link in both for link in (*forward, *backward)}
         for link, on_it in nodes.items():
-            orders[link - links] = orders.get(link - links, 0) | on_it << order
+            orders[link - offset] = orders.get(link - offset, 0) | on_it << order
     entries = [_entry(memory, form, address, held) for address, held in orders.items()]
     return [entry for entry in entries if entry is not None], complete and None not in entries
 
 
-def _ring(memory: Memory, head: int) -> Optional[Dict[int, bool]]:
-    """Follows a ring forward; returns its nodes, each of which is on the list (True).
-
-    None: a node is not in the image, or its Blink is not where one comes from; both directions have to be
-    walked then. Where every Blink is right, no node can come twice.
-    """
-    nodes: Dict[int, bool] = {}
-    pair = memory.links(head)
-    if pair is None:
-        return None
-    before, (link, last) = head, pair
-    while link != head:
-        pair = memory.links(link)
-        if pair is None or pair[1] != before or len(nodes) >= MAX_MODULES:
-            return None
-        nodes[link] = True
-        before, link = link, pair[0]
-    return nodes if last == before else None
-
-
-def _walk(memory: Memory, head: int, direction: int) -> Tuple[List[int], bool]:
-    """Follows a ring forward (0) or backward (1); tells whether that comes back to the head."""
-    nodes: List[int] = []
-    seen: Set[int] = {head}
-    link: Optional[int] = head
-    while len(nodes) < MAX_MODULES:
-        link = memory.pointer(link + direction * memory.pointer_size) if link is not None else None
-        if link is None or link in seen:
-            break
-        seen.add(link)
-        nodes.append(link)
-    return nodes, link == head
+def _reached(memory: Memory, head: int, direction: int) -> Tuple[List[int], bool]:
+    """Returns what links of one direction reach, right or wrong, and whether they come back to the head."""
+    nodes, end = links.taken(links.steps(head, memory.links, direction, MAX_MODULES, known=set()))
+    if end.reason == links.UNREADABLE:
+        nodes.append(end.link)
+    return nodes, end.reason == links.CLOSED
 
 
 def _entry(memory: Memory, form: _Form, address: int, orders: int) -> Optional[LoaderEntry]:

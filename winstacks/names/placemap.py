@@ -27,13 +27,16 @@ from .places import (
     USER,
     VADS_INCOMPLETE,
     AnyPlace,
+    KernelGap,
     MappedPlace,
     ModulePlace,
     OverlapPlace,
     Place,
     UnloadedPlace,
     Unsure,
+    UnsureGap,
 )
+from .rom import RomArea
 from .unloaded import Unloaded, unloaded_modules
 from .usermodules import ProcessModules, UserModules
 
@@ -52,10 +55,8 @@ class Halves(NamedTuple):
     top: int
 
 
-WIDE_HALVES = Halves(1 << 47, END - (1 << 47), END)
-NARROW_END = 1 << 32
-NARROW_KERNEL_START = 0x80000000
-"""Where the kernel's half of a 32-bit kernel starts, unless the kernel says otherwise."""
+WIDE_HALVES = Halves(END - Machine.AMD64.kernel_start, Machine.AMD64.kernel_start, END)
+NARROW_END = 1 << Machine.I386.address_bits
 
 
 class PlaceMap:
@@ -72,6 +73,7 @@ class PlaceMap:
         self._drivers = image.service(KernelModules)
         self._modules = image.service(UserModules)
         self._unloaded = image.service(unloaded_modules)
+        self._roms = RomArea(image)
         self.halves = _find_halves(image)
         self._kernel_spans: Optional[List[Span]] = None
 
@@ -91,7 +93,7 @@ class PlaceMap:
             gone, all_gone = self._unloaded.drivers(start)
             if not (whole and all_gone):
                 nothing = UNLOADED_UNKNOWN if whole else LIST_INCOMPLETE
-                current.append((start, self.halves.top, Unsure(nothing)))
+                current.append((start, self.halves.top, UnsureGap(nothing, self._roms.holds)))
             self._kernel_spans = _with_unloaded(ranges.flatten(current), gone)
         return self._kernel_spans
 
@@ -136,7 +138,7 @@ class PlaceMap:
         limits = self.halves
         rest: List[Span] = [
             (0, limits.user_end, Place(USER if kernel else UNMAPPED)),
-            (limits.kernel_start, limits.top, Place(NO_MODULE)),
+            (limits.kernel_start, limits.top, KernelGap(NO_MODULE, self._roms.holds)),
             (0, END, Place(NOT_CANONICAL)),
         ]
         whole = ranges.flatten([*spans, *rest])
@@ -164,9 +166,9 @@ def _find_halves(image: Image) -> Halves:
         # How much of the 4 GB the kernel has is not known, so all of it counts as the process's half.
         return Halves(NARROW_END, NARROW_END, NARROW_END)
     # With /3GB the kernel has the last quarter only.
-    symbol = image.symbol("MmSystemRangeStart")
+    symbol = image.needed("MmSystemRangeStart")
     start = None if symbol is None else image.memory(image.kernel).pointer(symbol)
-    start = start or NARROW_KERNEL_START
+    start = start or Machine.I386.kernel_start
     return Halves(start, start, NARROW_END)
 
 

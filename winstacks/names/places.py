@@ -6,10 +6,10 @@ from __future__ import annotations
 
 from typing import Callable, NamedTuple, Optional, Union
 
+from ..columns import words
+from ..columns.words import IMAGE, MODULE, NONE
 from ..memory.decode import text
 from ..memory.decode.status import NOTHING, Said, Status, Word, status
-from .decode import rules
-from .decode.rules import MODULE, NONE
 from .imagereader import ImageReader
 from .kernelmodules import Module
 from .moduleindex import ModuleIndex
@@ -21,11 +21,10 @@ class Name(NamedTuple):
 
     Args:
         symbol: the column `Symbol`
-        source: the column `Source`: `pdb`, `export`, `nearest`, `module`, `unloaded` or `none`
+        source: the column `Source`, a word of `words.SOURCES`
         status: what is wrong with the module or the address
-        backing: the column `Backing`, what lies there according to the VADs, whatever the loader lists say:
-            `image`, `mapped`, `private`, `unmapped`, `none` (a kernel address in no module), `unloaded` or
-            `user` (a user address in the kernel); empty for a value that is no address
+        backing: the column `Backing`, what lies there according to the VADs, whatever the loader lists say: a
+            word of `words.BACKINGS`; empty for a value that is no address
     """
 
     symbol: str
@@ -34,29 +33,27 @@ class Name(NamedTuple):
     backing: str
 
 
-IMAGE = "image"
-UNBACKED = frozenset(("private", "unmapped", "none", "unloaded"))
-"""The values of `Name.backing` that `--unbacked` selects."""
-
 ZERO = Name("<zero>", NONE, NOTHING, "")
 FUZZY = Name("<fuzzy>", NONE, NOTHING, "")
 FUZZY_FRAME = 0xFFFFFFFF
-PRIVATE = Name("<private>", NONE, NOTHING, "private")
-UNMAPPED = Name("<unmapped>", NONE, NOTHING, "unmapped")
-NO_MODULE = Name("<no-module>", NONE, NOTHING, "none")
-USER = Name("<user>", NONE, NOTHING, "user")
-LIST_INCOMPLETE = Name("<no-module>", NONE, status(Word.MODULE_LIST_INCOMPLETE), "none")
+PRIVATE = Name("<private>", NONE, NOTHING, words.PRIVATE)
+UNMAPPED = Name("<unmapped>", NONE, NOTHING, words.UNMAPPED)
+ROM = Name("<rom>", NONE, NOTHING, NONE)
+"""A kernel address whose page is in the real-mode ROM area: option ROMs lie there, and have no module."""
+NO_MODULE = Name("<no-module>", NONE, NOTHING, NONE)
+USER = Name("<user>", NONE, NOTHING, words.USER)
+LIST_INCOMPLETE = Name("<no-module>", NONE, status(Word.MODULE_LIST_INCOMPLETE), NONE)
 UNLOADED_UNKNOWN = Name(
-    "<no-module>", NONE, status(Said(Word.CONTRADICTED, members=("MmUnloadedDrivers",))), "none"
+    "<no-module>", NONE, status(Said(Word.CONTRADICTED, members=("MmUnloadedDrivers",))), NONE
 )
 """A driver may have been here: how many were unloaded is known, and not where."""
-NOT_CANONICAL = Name("<unmapped>", NONE, status(Word.NOT_CANONICAL), "unmapped")
-VADS_INCOMPLETE = Name("<unmapped>", NONE, status(Word.VADS_INCOMPLETE), "unmapped")
+NOT_CANONICAL = Name("<unmapped>", NONE, status(Word.NOT_CANONICAL), words.UNMAPPED)
+VADS_INCOMPLETE = Name("<unmapped>", NONE, status(Word.VADS_INCOMPLETE), words.UNMAPPED)
 
 _BACKINGS = {
-    Word.NO_VAD: "unmapped",
-    Word.VAD_WITHOUT_FILE: "private",
-    Word.HEADERS_CONTRADICT_THE_LIST: "none",
+    Word.NO_VAD: words.UNMAPPED,
+    Word.VAD_WITHOUT_FILE: words.PRIVATE,
+    Word.HEADERS_CONTRADICT_THE_LIST: NONE,
 }
 """Modules with these words are backed by what their VADs or headers say: lists may be forged."""
 
@@ -90,6 +87,30 @@ class Unsure(Place):
     __slots__ = ()
 
 
+class KernelGap(Place):
+    """Kernel addresses in no module.
+
+    Args:
+        name: of all that are not in a ROM
+        is_rom: tells whether an address is mapped to a ROM
+    """
+
+    __slots__ = ("_is_rom",)
+
+    def __init__(self, name: Name, is_rom: Callable[[int], bool]) -> None:
+        super().__init__(name)
+        self._is_rom = is_rom
+
+    def name(self, address: int, lookup: int) -> Name:
+        return ROM if self._is_rom(lookup) else self._name
+
+
+class UnsureGap(KernelGap, Unsure):
+    """The same, where it is unknown which modules are or were there."""
+
+    __slots__ = ()
+
+
 class UnloadedPlace:
     """A range in which a module was before it was unloaded."""
 
@@ -101,7 +122,7 @@ class UnloadedPlace:
     def name(self, address: int, lookup: int) -> Name:
         label = text.module_name(self.unloaded.name)
         offset = address - self.unloaded.start
-        return Name(f"<unloaded:{label}>+{offset:#x}", rules.UNLOADED, NOTHING, "unloaded")
+        return Name(f"<unloaded:{label}>+{offset:#x}", words.UNLOADED, NOTHING, words.UNLOADED)
 
 
 class MappedPlace:
@@ -121,7 +142,7 @@ class MappedPlace:
             return PRIVATE
         said = _UNNAMED if self._file is None else NOTHING
         file = self._file or "unknown"
-        return Name(f"<mapped:{file}>+{address - self._start:#x}", NONE, said, "mapped")
+        return Name(f"<mapped:{file}>+{address - self._start:#x}", NONE, said, words.MAPPED)
 
 
 class ModulePlace:

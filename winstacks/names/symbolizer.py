@@ -25,25 +25,17 @@ from .kernelmodules import Module
 from .moduleindex import ModuleIndex, ModuleIndexes
 from .pdbsymbols import PdbSymbols
 from .placemap import PlaceMap
-from .places import (
-    FUZZY,
-    FUZZY_FRAME,
-    NOT_CANONICAL,
-    UNBACKED,
-    ZERO,
-    AnyPlace,
-    ModulePlace,
-    Name,
-    OverlapPlace,
-)
+from .places import FUZZY, FUZZY_FRAME, NOT_CANONICAL, ZERO, AnyPlace, ModulePlace, Name, OverlapPlace
 from .usermodules import ProcessModules
 
-__all__ = ["UNBACKED", "KnownModule", "Name", "SpaceNames", "Symbolizer"]
+__all__ = ["KnownModule", "Name", "SpaceNames", "Symbolizer"]
 
 
 MAX_KEPT = 1 << 18
-"""Places and named addresses that are kept of all processes together; those of the process that was asked for
-last are kept in any case. To find the places of a process again takes as long as to find them."""
+"""Places that are kept of all processes together; those of the process asked for last are kept in any case.
+To find the places of a process again takes as long as to find them."""
+
+_NO_ADDRESS: Dict[int, Name] = {0: ZERO, FUZZY_FRAME: FUZZY}
 
 MAX_HELD = 1 << 19
 """Exports of modules that only one process has: when so many are kept, the names of a process go."""
@@ -144,7 +136,7 @@ class Symbolizer:
 class SpaceNames:
     """The names of one address space, made by `Symbolizer.names`. Every address gets a name."""
 
-    __slots__ = ("_exact", "_places", "_process", "_returns", "_space", "_starts", "_symbolizer")
+    __slots__ = ("_no_return", "_places", "_process", "_space", "_starts", "_symbolizer")
 
     def __init__(self, symbolizer: Symbolizer, space: AddressSpace) -> None:
         self._symbolizer = symbolizer
@@ -152,33 +144,27 @@ class SpaceNames:
         self._starts: List[int] = []
         self._places: List[AnyPlace] = []
         self._process: Optional[ProcessModules] = None
-        self._exact: Dict[int, Name] = {0: ZERO, FUZZY_FRAME: FUZZY}
-        self._returns: Dict[int, Name] = dict(self._exact)
         halves = symbolizer.halves
-        if halves.user_end < halves.kernel_start:
-            # One byte lower would be in the other half.
-            self._returns[halves.user_end] = NOT_CANONICAL
+        # A return address that is no address, while one byte lower would be in the user's half.
+        self._no_return = halves.user_end if halves.user_end < halves.kernel_start else None
 
     def __len__(self) -> int:
-        """Returns how many places and named addresses are kept."""
-        return len(self._starts) + len(self._exact) + len(self._returns)
+        """Returns how many places are kept."""
+        return len(self._starts)
 
     def name(self, address: int, return_address: bool = True) -> Name:
-        """Returns the name of an address.
+        """Returns the name of an address. Who names many keeps what is returned (`flat.frames`).
 
         Args:
             address: canonical, as Windows stores it
             return_address: False for the address of an instruction that was interrupted
         """
-        memo = self._returns if return_address else self._exact
-        name = memo.get(address)
-        if name is None:
-            if not self._starts:
-                self._prepare()
-            lookup = address - 1 if return_address else address
-            place = self._places[bisect_right(self._starts, lookup) - 1]
-            name = memo[address] = place.name(address, lookup)
-        return name
+        if address in _NO_ADDRESS:
+            return _NO_ADDRESS[address]
+        if return_address and address == self._no_return:
+            return NOT_CANONICAL
+        lookup = address - 1 if return_address else address
+        return self._place(lookup).name(address, lookup)
 
     def module_at(self, address: int) -> Optional[KnownModule]:
         """Returns the module that holds exactly this address (not one byte back), or None."""

@@ -4,10 +4,10 @@
 
 from __future__ import annotations
 
+import functools
 import logging
-from typing import Iterator, List, NamedTuple, Protocol, Tuple
+from typing import Callable, Iterator, List, NamedTuple, Optional, Protocol, Tuple
 
-from ..memory import tables
 from ..memory.decode.machine import Machine
 from ..memory.decode.memo import Memo
 from ..memory.decode.memory import Memory
@@ -90,7 +90,7 @@ class RememberedModules:
             tables.MissingTableError: when our symbol table is missing
         """
         image = self._image
-        symbol = image.symbol("MmUnloadedDrivers")
+        symbol = image.needed("MmUnloadedDrivers")
         memory = image.memory(image.kernel)
         array = None if symbol is None else memory.pointer(symbol)
         if not array:
@@ -141,9 +141,8 @@ class RememberedModules:
 
     def _read_layouts(self, machine: Machine) -> List[EventLayout]:
         """Returns the layouts of the events, the newest first."""
-        versions = tables.generations("unload", machine.arch)
-        names = [f"unload-{version}-{machine.arch}" for version in versions]
-        return [EventLayout(self._image.our_types(name)["_RTL_UNLOAD_EVENT_TRACE"]) for name in names]
+        ours = self._image.our_generations("unload", machine)
+        return [EventLayout(types["_RTL_UNLOAD_EVENT_TRACE"]) for types in ours]
 
     def _ring(
         self, reader: ImageReader, layouts: List[EventLayout], index: ModuleIndex, user_end: int
@@ -152,9 +151,9 @@ class RememberedModules:
         if rva is not None:
             # Vista added the second ring and the larger element together.
             later = index.symbols is not None and index.symbols.rva_of(_RING_EX) is not None
-            layout = layouts[0 if later else -1]
-            data = reader.read(rva, unloadevents.EVENTS * layout.size)
-            return [] if data is None else unloadevents.salvage_events(data, layout, user_end)
+            possible = _later(layouts) if later else layouts[-1:]
+            read = functools.partial(reader.read, rva)
+            return _salvaged(read, possible, unloadevents.EVENTS, user_end)
         for found in _candidates(reader, layouts, index, user_end):
             for layout in layouts:
                 ring = found[: unloadevents.EVENTS * layout.size]
@@ -186,5 +185,28 @@ def _ring_ex(
     ring = memory.pointer(base + rva) if rva is not None else None
     if not ring or ring >= user_end:
         return []
-    data = memory.read(ring, unloadevents.EVENTS_EX * layouts[0].size)
-    return [] if data is None else unloadevents.salvage_events(memoryview(data), layouts[0], user_end)
+    read = functools.partial(memory.read, ring)
+    return _salvaged(read, _later(layouts), unloadevents.EVENTS_EX, user_end)
+
+
+def _later(layouts: List[EventLayout]) -> List[EventLayout]:
+    """Returns the layouts of Vista and later, which have the larger ring."""
+    return layouts[:-1] or layouts
+
+
+def _salvaged(
+    read: Callable[[int], Optional[Bytes]], layouts: List[EventLayout], count: int, user_end: int
+) -> List[UnloadEvent]:
+    """Returns the events of a ring whose place is certain, by the layout with which most are credible.
+
+    Args:
+        read: returns so many bytes of the ring, None where they are not in the image
+        layouts: at least one; of equal ones the first is taken
+        count: elements of the ring
+        user_end: the first address above the user's half
+    """
+    rings = []
+    for layout in layouts:
+        data = read(count * layout.size)
+        rings.append([] if data is None else unloadevents.salvage_events(data, layout, user_end))
+    return max(rings, key=len)

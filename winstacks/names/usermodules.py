@@ -146,7 +146,8 @@ def _size(entry: LoaderEntry, vads: Sequence[Region]) -> Tuple[int, Status]:
     if vad is None:
         return entry.size, NOTHING
     room = vad.end - entry.base
-    if not vad.image or vad.start != entry.base or -(-entry.size // PAGE_SIZE) * PAGE_SIZE == room:
+    whole = -(-entry.size // PAGE_SIZE) * PAGE_SIZE
+    if whole == room or (whole < room and not (vad.image and vad.start == entry.base)):
         return min(entry.size, room), NOTHING
     return room, status(Said(Word.CONTRADICTED, members=("SizeOfImage",)))
 

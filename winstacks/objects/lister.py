@@ -4,11 +4,13 @@
 
 from __future__ import annotations
 
-from typing import Dict, Iterator, NamedTuple, Optional, Set, Tuple, Union
+from typing import Iterator, NamedTuple, Optional, Set, Union
 
+from ..columns.words import DEREFERENCE, REFERENCE
 from ..memory import bulk
 from ..memory.decode import text
 from ..memory.decode.machine import Machine
+from ..memory.decode.memo import Memo
 from ..memory.decode.memory import WINDOW, Memory, Windows
 from ..memory.decode.status import NOTHING, Said, Status, Word, status
 from ..memory.decode.structure import MissingMemberError
@@ -16,6 +18,7 @@ from ..memory.image import Image
 from ..process.handletables import HandleTables
 from ..process.objectheaders import ObjectInfo, Objects
 from ..process.processlist import CidTable, ProcessList
+from ..tracedb.decode.recorded import NO_STACK, OBJECTS, RecordedStack
 from .decode import objecttrace
 from .decode.objecttrace import RefDecoder, RefEvent, RefInfo, StackTableDecoder
 
@@ -25,7 +28,6 @@ MAX_BEHIND = 1 << 12
 MAX_EVENTS = 1 << 22
 """The most events that are read of one image. Windows keeps them in nonpaged pool, 12 bytes each."""
 
-REFERENCE, DEREFERENCE = "reference", "dereference"
 
 _OBJECTS, _STACKS = "ObpObjectTable", "ObpStackTable"
 _LATER = "_RTL_STACKDB_CONTEXT"
@@ -42,9 +44,8 @@ class ObjectEvent(NamedTuple):
         num_traces: references taken or dropped; None in a row without an event
         tag: the tag of the reference; None before 7
         sequence: number of the event, counted over all objects
-        frames: canonical, innermost first
-        status: what is wrong with the event; empty if nothing is
-        full: there are as many frames as Windows keeps: outer ones may be missing
+        stack: of kernel mode
+        status: what is wrong with the event or its stack; empty if nothing is
     """
 
     object: Optional[ObjectInfo] = None
@@ -53,9 +54,8 @@ class ObjectEvent(NamedTuple):
     num_traces: Optional[int] = None
     tag: Optional[str] = None
     sequence: Optional[int] = None
-    frames: Tuple[int, ...] = ()
+    stack: RecordedStack = NO_STACK
     status: Status = NOTHING
-    full: bool = False
 
 
 class ObjectTraceLister:
@@ -77,12 +77,12 @@ class ObjectTraceLister:
         """
         image = self._image
         known = objecttrace.described(image.types)
-        symbol = image.symbol(_OBJECTS)
+        symbol = image.needed(_OBJECTS)
         if symbol is None:
             yield _nothing(Word.NO_SYMBOL if known else self._other_form())
             return
         memory = image.memory(image.kernel)
-        table, place = memory.pointer(symbol), image.symbol(_STACKS)
+        table, place = memory.pointer(symbol), image.needed(_STACKS)
         stacks = None if place is None else memory.pointer(place)
         if table is None:
             yield _nothing(Word.UNREADABLE)
@@ -217,7 +217,7 @@ class _Refs:
         return used
 
     def _event(self, thing: ObjectInfo, process: str, event: RefEvent, said: Status) -> ObjectEvent:
-        frames, missing = self._stacks.stack(event.trace)
+        stack = self._stacks.stack(event.trace)
         return ObjectEvent(
             thing,
             process,
@@ -225,9 +225,8 @@ class _Refs:
             event.num_traces,
             None if event.tag is None else text.cell(objecttrace.tag_text(event.tag)),
             event.sequence,
-            frames,
-            status(said, missing),
-            bool(frames) and len(frames) >= self._stacks.max_depth,
+            stack,
+            status(said, stack.status),
         )
 
     def _strays(self, bucket: int, thing: ObjectInfo, info: RefInfo) -> bool:
@@ -248,34 +247,29 @@ class _Stacks:
     def __init__(self, memory: Memory, address: Optional[int], decoder: StackTableDecoder) -> None:
         self._memory = memory
         self._decoder = decoder
-        self._known: Dict[int, Tuple[Tuple[int, ...], Optional[Word]]] = {}
+        self._known: Memo[int, RecordedStack] = Memo(self._read)
         data = memory.read(address, decoder.header_size) if address else None
         self._table = None if data is None else decoder.table(data)
-
-    @property
-    def max_depth(self) -> int:
-        """The most frames that Windows keeps of a stack."""
-        return self._decoder.max_depth
 
     @property
     def count(self) -> int:
         """How many traces there are; 0 if the table cannot be read."""
         return 0 if self._table is None else self._table[0]
 
-    def stack(self, number: int) -> Tuple[Tuple[int, ...], Optional[Word]]:
-        """Returns the frames of a trace, innermost first, and a status that says why there are none."""
-        if number not in self._known:
-            self._known[number] = self._read(number)
+    def stack(self, number: int) -> RecordedStack:
+        """Returns a trace; its status says why it has no frame."""
         return self._known[number]
 
-    def _read(self, number: int) -> Tuple[Tuple[int, ...], Optional[Word]]:
-        if self._table is None:
-            return (), Word.NO_STACK_TABLE
-        address = self._decoder.locate(*self._table, number)
-        if address is None:
-            return (), Word.NO_SUCH_TRACE
-        data = self._memory.read(address, self._decoder.trace_size)
-        return ((), Word.TRACE_UNREADABLE) if data is None else (self._decoder.trace(data), None)
+    def _read(self, number: int) -> RecordedStack:
+        address = None if self._table is None else self._decoder.locate(*self._table, number)
+        data = None if address is None else self._memory.read(address, self._decoder.trace_size)
+        if address is None or data is None:
+            missing = Word.NO_STACK_TABLE if self._table is None else Word.NO_SUCH_TRACE
+            why = status(missing if address is None else Word.TRACE_UNREADABLE)
+            return RecordedStack(OBJECTS, address or 0, 0, (), why)
+        frames = self._decoder.trace(data)
+        full = bool(frames) and len(frames) >= self._decoder.max_depth
+        return RecordedStack(OBJECTS, address, 0, frames, full=full)
 
 
 def _objects(image: Image, objects: Objects) -> Iterator[int]:

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from typing import Dict, List, NamedTuple, Sequence, Set, Tuple
 
-from ..flat.decode.schema import SCAN, THREAD_KINDS
-from ..flat.frames import FlatFrame, OfFrames
+from ..columns.words import SCAN, THREAD_KINDS
+from ..columns.words import UNLOADED as UNLOADED_BACKING
+from ..flat.frames import MAX_FRAMES, NamedFrame
 from ..flat.stack import FlatStack
-from ..names.decode.rules import UNLOADED as UNLOADED_BACKING
+from ..memory.decode.memo import Memo
 from .prefixes import MAX_KEPT, Prefixes
 
 COUNT, BYTES, THREADS = "count", "bytes", "threads"
@@ -56,8 +57,8 @@ class Drawn:
         self._weight = weight
         self._merged = merged
         self._threads: Set[Tuple[str, object]] = set()
-        self._frames = OfFrames(lambda frame: self._name(frame, False))
-        self._guesses = OfFrames(lambda frame: self._name(frame, True))
+        self._frames: Memo[NamedFrame, int] = Memo(self._proven, MAX_FRAMES)
+        self._guesses: Memo[NamedFrame, int] = Memo(self._guess, MAX_FRAMES)
 
     def add(self, stack: FlatStack) -> None:
         """Draws a stack. What is no stack, and what weighs nothing, is counted with the weight 0."""
@@ -94,11 +95,18 @@ class Drawn:
             names.append(self._guesses[frame] if guessed else self._frames[frame])
         return names[::-1]
 
-    def _name(self, frame: FlatFrame, guessed: bool) -> int:
+    def _proven(self, frame: NamedFrame) -> int:
+        return self._name(frame, False)
+
+    def _guess(self, frame: NamedFrame) -> int:
+        return self._name(frame, True)
+
+    def _name(self, frame: NamedFrame, guessed: bool) -> int:
+        details = frame.details
         return self.tree.frame(
             frame.shown,
-            frame.module,
-            frame.function,
+            details.module,
+            details.function,
             readable=frame.name is not None,
             unloaded=frame.name is not None and frame.name.backing == UNLOADED_BACKING,
             unbacked=frame.unbacked,

@@ -16,7 +16,8 @@ import datetime
 import json
 from typing import Any, Dict, Iterable, List, Optional, Sequence, Tuple
 
-from ..flat.decode import schema
+from ..columns.dictionary import WARNING_SEPARATOR
+from ..columns.tables import IMAGE
 
 MAX_THREADS = 1 << 15
 MAX_HEAPS = 1 << 14
@@ -164,17 +165,17 @@ def image_part(values: Sequence[object]) -> Dict[str, Any]:
     """Returns what the page says of the image.
 
     Args:
-        values: the row of windows.traceimage, in the order of schema.IMAGE
+        values: the row of windows.traceimage, in the order of IMAGE
     """
-    said = {column.name: value for column, value in zip(schema.IMAGE, values)}
+    said = {column.name: value for column, value in zip(IMAGE, values)}
     rows = []
-    for column in schema.IMAGE:
+    for column in IMAGE:
         value = said[column.name]
         if column.name == "Files":
             value = _files(str(value))
         if column.name not in ("Schema", "Warnings", "WarningText") and value not in (None, ""):
-            rows.append([column.name, _plain(value), column.description])
-    warnings = str(said["WarningText"]).split(schema.WARNING_SEPARATOR) if said["WarningText"] else []
+            rows.append([column.name, _plain(value), column.meaning])
+    warnings = str(said["WarningText"]).split(WARNING_SEPARATOR) if said["WarningText"] else []
     return {"rows": rows, "complete": completeness(said), "warnings": warnings}
 
 

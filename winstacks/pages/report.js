@@ -5,6 +5,7 @@
 
 const SVG = "http://www.w3.org/2000/svg";
 const CARDS = 20;
+const FEW_PLACES = 3;
 const MOST_DRAWN = 40;
 const MOST_FRAMES = 1100;
 
@@ -25,7 +26,11 @@ const MOST_FRAMES = 1100;
  * @property {number[]} frames
  * @property {string} status
  * @property {number} [hosts] how many hosts have the same
- * @property {Link} [image] the page of its image
+ * @property {number} [number] how many findings are the same
+ * @property {string[]} [names] what the images are called in which it was found
+ * @property {Place[]} [places] the worst of these findings
+ *
+ * @typedef {{image: Link, where: string, tid: number | null, address: string, evidence: string}} Place
  *
  * @typedef {[string, string]} Link where it leads, and what it says
  *
@@ -256,24 +261,83 @@ function findingsPart(data, findings) {
   if (cards.length) made.append(make("p", "note", key));
   const place = make("div", "cards");
   let first = 0;
+  let shown = cards;
   const where = make("output", "found");
   const show = () => {
-    place.replaceChildren(...cards.slice(first, first + CARDS).map((card) => cardOf(data, card, checks[card.check])));
-    where.textContent = `${first + 1} to ${Math.min(first + CARDS, cards.length)} of ${count(cards.length)}`;
+    place.replaceChildren(...shown.slice(first, first + CARDS).map((card) => cardOf(data, card, checks[card.check])));
+    where.textContent = `${count(shown.length && first + 1)} to ${count(Math.min(first + CARDS, shown.length))} of ${count(shown.length)}`;
   };
   const turn = (/** @type {number} */ step) => () => {
-    first = Math.min(Math.max(first + step, 0), Math.floor((cards.length - 1) / CARDS) * CARDS);
+    first = Math.max(Math.min(first + step, Math.floor((shown.length - 1) / CARDS) * CARDS), 0);
     show();
   };
-  if (cards.length) show();
-  if (cards.length > CARDS) {
-    made.append(make("div", "bar", button("Before", turn(-CARDS)), button("Next", turn(CARDS)), where));
+  const bar = make("div", "bar");
+  if (cards.some((card) => card.places)) {
+    bar.append(...filters(cards, (chosen) => {
+      shown = chosen;
+      first = 0;
+      show();
+    }));
   }
+  if (cards.length) show();
+  if (cards.length > CARDS) bar.append(button("Before", turn(-CARDS)), button("Next", turn(CARDS)));
+  if (bar.childElementCount) made.append(bar);
+  if (bar.childElementCount) bar.append(where);
   made.append(place);
   if (unchecked.length) {
     const texts = unchecked.slice(0, 60).map(([check, reason]) => make("li", "", make("b", "", check), ` ${reason}`));
     made.append(make("h3", "", "Not checked"), make("ul", "", ...texts));
   }
+  return made;
+}
+
+/**
+ * Choices by which cards are found.
+ * @param {Card[]} cards
+ * @param {(shown: Card[]) => void} chosen called with the cards that fit
+ */
+function filters(cards, chosen) {
+  let host = "";
+  const change = () => chosen(cards.filter((card) =>
+    (!severity.value || card.severity === severity.value) && (!check.value || card.check === check.value)
+    && (!host || (card.names ?? []).some((name) => name.toLowerCase().includes(host)))));
+  const choice = (/** @type {string} */ label, /** @type {string[]} */ values) => {
+    const made = make("select");
+    for (const value of ["", ...values]) {
+      const option = make("option", "", value || "all");
+      option.value = value;
+      made.append(option);
+    }
+    made.addEventListener("change", change);
+    return { made, label: make("label", "", label, " ", made) };
+  };
+  const there = new Set(cards.map((card) => card.severity));
+  const severities = choice("Severity", ["high", "medium", "low"].filter((each) => there.has(each)));
+  const checks = choice("Check", [...new Set(cards.map((card) => card.check))].sort());
+  const [severity, check] = [severities.made, checks.made];
+  const hosts = field("Host or file", (wanted) => {
+    host = wanted.trim().toLowerCase();
+    change();
+  });
+  return [severities.label, checks.label, hosts.label];
+}
+
+/**
+ * Where the same was found: a line for each finding.
+ * @param {Card} card
+ * @param {Place[]} places
+ */
+function placesOf(card, places) {
+  const list = make("ul", "", ...places.map((each) => {
+    const thread = each.tid === null ? "" : `, thread ${each.tid}`;
+    const address = each.address ? ` at ${each.address}` : "";
+    const evidence = each.evidence === card.evidence ? "" : `: ${each.evidence}`;
+    return make("li", "", link(each.image), ` ${each.where}${thread}${address}${evidence}`);
+  }));
+  const more = (card.number ?? 0) - places.length;
+  if (more > 0) list.append(make("li", "note", `and ${some(more, "more finding")}`));
+  const made = make("details", "places", make("summary", "", `${some(card.hosts ?? 0, "host")}, ${some(card.number ?? 0, "finding")}`), list);
+  made.open = places.length <= FEW_PLACES;
   return made;
 }
 
@@ -288,7 +352,6 @@ function cardOf(data, card, check) {
   const rows = [
     ["Evidence", card.evidence],
     ["Confidence", card.confidence],
-    ["Seen on", card.hosts ? some(card.hosts, "host") : ""],
     ["Seen in", card.stacks > 1 ? `${count(card.stacks)} stacks` : ""],
     ["Innocent", card.innocent],
     ["Meaning", check ? check.meaning : ""],
@@ -299,7 +362,7 @@ function cardOf(data, card, check) {
   for (const [name, value] of rows) {
     if (value) facts.append(make("div", "", make("dt", "", name), make("dd", "", value)));
   }
-  if (card.image) facts.append(make("div", "", make("dt", "", "Image"), make("dd", "", link(card.image))));
+  if (card.places) facts.append(make("div", "", make("dt", "", "Seen on"), make("dd", "", placesOf(card, card.places))));
   const made = make("details", `card ${card.severity}`, title, facts);
   if (card.frames.length) made.append(make("pre", "stack", stackText(data, card.frames, card.frame)));
   made.open = true;
@@ -475,7 +538,7 @@ function heapsPart(data, heaps) {
   ], (heap) => `${heap[2]} ${stackText(data, heap[3])} ${heap[4]}`, (heap) => stackText(data, heap[3]));
 }
 
-/** Adds the parts that the data of the page has, findings first, with links to them. */
+/** Adds the parts that the data of the page has, images first, then findings, with links to them. */
 function start() {
   /** @type {Data} */
   const data = JSON.parse(document.getElementById("data")?.textContent || "{}");
@@ -505,9 +568,9 @@ function start() {
   if (data.up) main.append(make("p", "", link(data.up)));
   if (data.findings) main.append(links);
   if (data.cut) main.append(make("p", "note", `${count(data.cut)} rows of lists are left out: the largest are shown.`));
+  if (data.lake) widget("lake", "Images", lakePart(data.lake));
   if (data.findings) add("findings", "Findings", findingsPart(data, data.findings));
   if (data.rare) widget("rare", "Rare stacks", rarePart(data, data.rare));
-  if (data.lake) widget("lake", "Images", lakePart(data.lake));
   if (data.image) add("image", "The image", imagePart(data.image));
   if (data.locks) widget("locks", "Who waits for whom", locksPart(data.locks));
   if (data.flame) {

@@ -14,9 +14,9 @@ from __future__ import annotations
 
 from typing import Any, Dict, List, Sequence
 
+from ..columns.words import HEAP, SCAN, THREAD_KINDS
 from ..findings.finding import Check
 from ..findings.registry import Outcome
-from ..flat.decode.schema import HEAP, SCAN, THREAD_KINDS
 from ..flat.imagefacts import ImageFacts
 from ..flat.stack import FlatStack
 from ..flat.tables import image_values

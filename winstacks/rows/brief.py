@@ -16,9 +16,9 @@ from typing import Callable, Dict, Iterator, List, Sequence
 
 from volatility3.framework import interfaces
 
-from ..flat.decode.schema import STACK_SEPARATOR
-from .columns import COLUMNS, KEYS, Hex
-from .grid import Cells, Row, grid_of
+from ..columns.dictionary import COLUMNS, STACK_SEPARATOR
+from ..columns.tables import KEYS
+from .grid import Cells, Hex, Row, grid_of, typed
 
 WIDTH = 120
 """Characters of a line."""
@@ -172,7 +172,7 @@ def tree(names: Sequence[str], columns: Sequence[str], rows: Iterator[Row]) -> i
         columns: those that stay; the last is Status
         rows: as a grid takes them
     """
-    kinds = [(name, int if COLUMNS[name][0] is Hex else COLUMNS[name][0]) for name in columns]
+    kinds = [(name, int if kind is Hex else kind) for name, kind in typed(map(COLUMNS.__getitem__, columns))]
     return grid_of(kinds, _shortened(names, columns, rows))
 
 

@@ -4,24 +4,52 @@
 
 from __future__ import annotations
 
-from typing import Collection, Iterable, Iterator, List, Optional, Tuple
+from typing import Collection, Dict, Iterable, Iterator, List, Optional, Tuple
 
 from volatility3.framework import exceptions, interfaces
 
 from ..findings.finding import Check
-from ..findings.registry import Outcome, check_named
+from ..findings.registry import Outcome, agreement, check_named
 from ..flat.imagefacts import identity
 from ..memory.decode.status import Word, status, text
 from ..memory.image import Image
 from ..options import CHECKS, SEVERITIES
-from .columns import BRIEF, PLUGINS, Hex
-from .grid import NOT_APPLICABLE, Grid, Row, given, grid_of
+from .grid import NOT_APPLICABLE, Grid, Hex, Row, given, grid_of
 
-FINDINGS = Grid(*PLUGINS["tracefindings"], brief=BRIEF["tracefindings"])
+FINDINGS = Grid.of("tracefindings")
 _NOT_CHECKED = FINDINGS.maker("ImageId", "Finding", "Evidence", "Technique", "Status")
-_FOUND = FINDINGS.maker(*PLUGINS["tracefindings"])
+_OF_PROCESS = FINDINGS.maker(
+    "ImageId", "Severity", "Confidence", "Finding", "PID", "Process", "ProcessOffset", "Evidence"
+)
+SUMMARY = "summary"
+"""What Finding says in the line of a process."""
+_FOUND = FINDINGS.maker(*FINDINGS.names)
 
 _BETWEEN = "; "
+
+
+def summary(image: Image, found: Iterable[Outcome]) -> Iterator[Row]:
+    """Yields a row for each process in which something was found, the worst first.
+
+    Args:
+        image: the image
+        found: what was found, in the order of its rows
+    """
+    image_id = image.service(identity).image_id
+    shown: Dict[Tuple[str, int], List[Outcome]] = {}
+    for each in found:
+        if each.finding is not None:
+            shown.setdefault((each.finding.space.layer_name, each.finding.space.eprocess), []).append(each)
+    for outcomes in shown.values():
+        worst = outcomes[0].finding
+        assert worst is not None
+        space, agreed = worst.space, agreement(outcomes)
+        above = [name for names in agreed.values() for name in names]
+        said = f"{len(outcomes)} findings; "
+        said += f"{len(above)} checks agree: {', '.join(above)}" if above else "none above low"
+        offset = _address(image, space.eprocess or None)
+        row = (image_id, worst.severity, worst.confidence, SUMMARY, space.pid, space.process, offset, said)
+        yield 0, _OF_PROCESS(*row)
 
 
 def rows(image: Image, found: Iterable[Outcome], severity: Collection[str] = ()) -> Iterator[Row]:

@@ -4,37 +4,27 @@
 
 from __future__ import annotations
 
-import datetime
-from typing import Dict, Iterator, List, Optional, Tuple
+from functools import cached_property
+from typing import Iterable, Iterator, List, Sequence
 
 from volatility3.framework import exceptions, interfaces
 
-from ..flat.decode import schema
-from ..flat.frames import OfFrames
-from ..flat.imagefacts import Totals, Warnings, gather
+from ..columns.tables import FLAT, FRAMES, IMAGE, TRACES
+from ..columns.words import KINDS
+from ..flat.frames import MAX_FRAMES, NamedFrame
+from ..flat.imagefacts import ImageFacts, Totals, Warnings, gather
 from ..flat.stack import FlatStack, FlatWanted
 from ..flat.tables import FRAME, FlatTables, Values, image_values, json_line
 from ..flat.traces import FlatTraces
-from ..memory.image import Image
+from ..memory.decode.memo import Memo
+from ..memory.image import AddressSpace
 from . import requested
-from .columns import Hex
-from .grid import NOT_APPLICABLE, NOT_AVAILABLE, UNREADABLE, Row, grid_of
-from .plugin import Listing, OutputFile, collector_paused
+from .command import Command
+from .grid import NOT_APPLICABLE, NOT_AVAILABLE, TYPES, UNREADABLE, Hex, Row, grid_of, typed
+from .plugin import OutputFile
 
-TYPES: Dict[str, type] = {
-    schema.STR: str,
-    schema.INT: int,
-    schema.BOOL: bool,
-    schema.HEX: Hex,
-    schema.HEXSTR: str,
-    schema.TIME: datetime.datetime,
-}
-"""Volatility's types for those of the schema."""
-
-_HOW = [column.name for column in schema.FRAMES].index("How") - FRAME - 1
+_HOW = [column.name for column in FRAMES].index("How") - FRAME - 1
 """The place of How among the cells behind Frame. Of these the second is Sp."""
-
-NOTHING = "No stack is in what is shown"
 
 _ABSENT = {
     **dict.fromkeys(("Depth", "Address"), UNREADABLE),
@@ -52,9 +42,9 @@ def wanted(plugin: interfaces.plugins.PluginInterface) -> FlatWanted:
     """
     config = plugin.config
     kinds = tuple(config.get("kinds") or ())
-    unknown = [kind for kind in kinds if kind not in schema.KINDS]
+    unknown = [kind for kind in kinds if kind not in KINDS]
     if unknown:
-        known = ", ".join(schema.KINDS)
+        known = ", ".join(KINDS)
         raise exceptions.RenderException(f"--kinds: there is no {', '.join(unknown)}; there are {known}")
     return FlatWanted(
         kinds,
@@ -67,47 +57,88 @@ def wanted(plugin: interfaces.plugins.PluginInterface) -> FlatWanted:
     )
 
 
-def stacks(
-    plugin: interfaces.plugins.PluginInterface,
-    image: Image,
-    listing: Listing,
-    asked: FlatWanted,
-    totals: Optional[Totals] = None,
-) -> Iterator[FlatStack]:
-    """Yields the stacks that a plugin's options ask for.
+class FlatCommand(Command[FlatStack, FlatStack]):
+    """The work of a plugin that shows the stacks of an image, whoever remembered them.
 
-    Args:
-        plugin: the plugin that runs
-        image: its image
-        listing: takes note of what is found
-        asked: which stacks are wanted
+    Attributes:
+        table: the flat table that its rows are of
         totals: counts them, those that --find and --unbacked leave out too
+        warnings: what was logged while they were read
     """
-    lister = FlatTraces(requested.symbolizer(plugin, image), collector_paused)
-    for stack in listing.each(lister.list_stacks(asked, totals), _work):
-        for tid in stack.tids:
-            listing.asked.saw("tid", tid)
-        if stack.frames:
-            listing.found = True
-        else:
-            listing.unread = True
-        if listing.selection.takes(stack.frames):
-            listing.matched = True
-            yield stack
+
+    table = ""
+    things = "stacks"
+    nothing = "No stack is in what is shown"
+
+    def __init__(self, plugin: interfaces.plugins.PluginInterface) -> None:
+        super().__init__(plugin)
+        self.totals = Totals()
+        self.warnings = Warnings()
+
+    @cached_property
+    def tables(self) -> FlatTables:
+        """What makes the rows of the flat tables."""
+        return FlatTables(self.image)
+
+    @cached_property
+    def stacks_wanted(self) -> FlatWanted:
+        """Which stacks the options ask for.
+
+        Raises:
+            RenderException: --kinds names a kind that there is not
+        """
+        return wanted(self.plugin)
+
+    def steps(self) -> Iterator[FlatStack]:
+        return FlatTraces(self.symbolizer).list_stacks(self.stacks_wanted, self.totals)
+
+    def space(self, step: FlatStack) -> AddressSpace:
+        return step.space
+
+    def describe(self, step: FlatStack) -> str:
+        return f"Reading the stacks of kind {step.kind} of process {step.space.pid}"
+
+    def items(self, step: FlatStack) -> Iterable[FlatStack]:
+        for tid in step.tids:
+            self.asked.saw("tid", tid)
+        return (step,)
+
+    def is_gap(self, item: FlatStack) -> bool:
+        return item.counted is None
+
+    def frames(self, item: FlatStack) -> Sequence[NamedFrame]:
+        return item.frames
+
+    def generate(self) -> Iterator[Row]:
+        with self.warnings:
+            yield from super().generate()
+
+    def facts(self) -> ImageFacts:
+        """Returns what the image is, and what was counted and logged while its stacks were read."""
+        return gather(self.image, self.totals, self.warnings, self.option("sha256"))
+
+    def run(self) -> interfaces.renderers.TreeGrid:
+        requested.check(self.plugin)
+        _ = self.stacks_wanted
+        return self.shown()
+
+    def shown(self) -> interfaces.renderers.TreeGrid:
+        """Returns the grid, when the options were found to be right."""
+        return tree(self.table, self.generate())
 
 
 class FlatCells:
     """Makes cells of the rows of a table.
 
     Args:
-        table: its name in schema.TABLES
+        table: its name in FLAT
         absent: what stands for no value where nothing else is known of the column
     """
 
     def __init__(self, table: str, absent: interfaces.renderers.BaseAbsentValue = NOT_APPLICABLE) -> None:
-        columns = schema.TABLES[table]
+        columns = FLAT[table]
         self._absent = [_ABSENT.get(column.name, absent) for column in columns]
-        self._hex = [place for place, column in enumerate(columns) if column.type == schema.HEX]
+        self._hex = [place for place, column in enumerate(columns) if TYPES[column.type] is Hex]
 
     def row(self, values: Values) -> Row:
         """Returns a row of the grid."""
@@ -133,7 +164,10 @@ class FrameTable(FlatCells):
     def __init__(self, tables: FlatTables) -> None:
         super().__init__("traceframes")
         self._tables = tables
-        self._recorded = OfFrames(lambda frame: self._cells(tables.frame(frame), FRAME + 1))
+        self._recorded: Memo[NamedFrame, List[object]] = Memo(self._printed, MAX_FRAMES)
+
+    def _printed(self, frame: NamedFrame) -> List[object]:
+        return self._cells(self._tables.frame(frame), FRAME + 1)
 
     def rows(self, stack: FlatStack) -> Iterator[Row]:
         """Yields the rows of the frames of a stack, innermost first."""
@@ -149,19 +183,14 @@ class FrameTable(FlatCells):
                 yield self.row((*key, number, *self._tables.frame(frame, walked[number])))
 
 
-def columns_of(table: str) -> List[Tuple[str, type]]:
-    """Returns name and type of each column of a table, which is named as in schema.TABLES."""
-    return [(each.name, TYPES[each.type]) for each in schema.TABLES[table]]
-
-
 def tree(table: str, rows: Iterator[Row]) -> interfaces.renderers.TreeGrid:
     """Returns the grid of a table.
 
     Args:
-        table: its name in schema.TABLES
+        table: its name in FLAT
         rows: its rows
     """
-    return grid_of(columns_of(table), rows)
+    return grid_of(typed(FLAT[table]), rows)
 
 
 def files(rows: Iterator[Row]) -> interfaces.renderers.TreeGrid:
@@ -174,37 +203,25 @@ class FlatDump:
 
     Args:
         plugin: the plugin that runs
-        image: its image
+        tables: makes the rows
     """
 
-    def __init__(self, plugin: interfaces.plugins.PluginInterface, image: Image) -> None:
-        self._plugin = plugin
-        self._image = image
-        self._tables = FlatTables(image)
-        self._files = {name: OutputFile(plugin, f"{name}.jsonl") for name in schema.TABLES}
-        self._rows = dict.fromkeys(schema.TABLES, 0)
+    def __init__(self, plugin: interfaces.plugins.PluginInterface, tables: FlatTables) -> None:
+        self._tables = tables
+        self._files = {name: OutputFile(plugin, f"{name}.jsonl") for name in FLAT}
+        self._rows = dict.fromkeys(FLAT, 0)
 
     def add(self, stack: FlatStack) -> None:
         """Writes a stack and its frames."""
-        self._write("traces", [json_line(schema.TRACES, self._tables.trace(stack))])
+        self._write("traces", [json_line(TRACES, self._tables.trace(stack))])
         self._write("traceframes", self._tables.frame_lines(stack))
 
-    def finish(self, totals: Totals, warnings: Warnings) -> Iterator[Row]:
-        """Writes what the image is, closes the files, and yields a row for each.
-
-        Args:
-            totals: what the walk counted
-            warnings: those that were logged meanwhile
-        """
-        facts = gather(self._image, totals, warnings, self._plugin.config.get("sha256", False))
-        self._write("traceimage", [json_line(schema.IMAGE, image_values(facts))])
+    def finish(self, facts: ImageFacts) -> Iterator[Row]:
+        """Writes what the image is, closes the files, and yields a row for each."""
+        self._write("traceimage", [json_line(IMAGE, image_values(facts))])
         for name, file in self._files.items():
             yield 0, (name, self._rows[name], file.close())
 
     def _write(self, table: str, lines: List[str]) -> None:
         if self._files[table].write("".join(lines).encode("utf-8", "replace")):
             self._rows[table] += len(lines)
-
-
-def _work(stack: FlatStack) -> str:
-    return f"Reading the stacks of kind {stack.kind} of process {stack.space.pid}"

@@ -9,11 +9,10 @@ from typing import Collection, Iterable, Iterator, Tuple
 from volatility3.framework import exceptions, interfaces
 
 from ..memory.decode.status import Part, Word, status, text
-from .columns import PLUGINS
 from .grid import Grid, Row
 from .plugin import FAILED, OutputFile, check_folder
 
-GRID = Grid(*PLUGINS["tracegraph"])
+GRID = Grid.of("tracegraph")
 
 
 def chosen(option: str, words: Collection[str], known: Collection[str]) -> None:

@@ -6,23 +6,40 @@
     process_row = GRID.maker("PID", "Status")
     process_row(4, "unreadable")
 
-`columns` says what type each column has.
+The dictionary of columns says what type each has.
 
 A column that a row does not name holds NOT_APPLICABLE.
 """
 
 from __future__ import annotations
 
-from typing import Any, Callable, Collection, Dict, Iterator, List, Optional, Sequence, Tuple
+import datetime
+from typing import Any, Callable, Collection, Dict, Iterable, Iterator, List, Optional, Sequence, Tuple
 
 from volatility3.framework import interfaces, renderers
+from volatility3.framework.renderers import format_hints
 
-from .columns import COLUMNS
+from ..columns import dictionary
+from ..columns.dictionary import COLUMNS, Column
+from ..columns.tables import BRIEF, TABLES
 from .treegrid import RowGrid
 
 Cells = Tuple[object, ...]
 Row = Tuple[int, Cells]
 """Depth and cells of a row, as a grid takes them."""
+
+Hex = format_hints.Hex
+TYPES: Dict[str, type] = {
+    dictionary.STR: str,
+    dictionary.INT: int,
+    dictionary.BOOL: bool,
+    dictionary.HEX: Hex,
+    dictionary.ADDRESS: Hex,
+    dictionary.REGISTER: Hex,
+    dictionary.HEXSTR: str,
+    dictionary.TIME: datetime.datetime,
+}
+"""Volatility's types for those of the dictionary."""
 
 NOT_APPLICABLE = renderers.NotApplicableValue()
 """There is no such thing."""
@@ -32,6 +49,11 @@ UNREADABLE = renderers.UnreadableValue()
 """It is not in the image."""
 UNPARSABLE = renderers.UnparsableValue()
 """It is in the image, and is no valid value."""
+
+
+def typed(columns: Iterable[Column]) -> List[Tuple[str, type]]:
+    """Returns name and type of columns, as a grid takes them."""
+    return [(column.name, TYPES[column.type]) for column in columns]
 
 
 def grid_of(columns: Sequence[Tuple[str, type]], rows: Iterator[Row]) -> interfaces.renderers.TreeGrid:
@@ -48,15 +70,20 @@ class Grid:
     """The columns of a plugin.
 
     Args:
-        names: names of the dictionary `columns.COLUMNS`, from left to right
+        names: names of the dictionary of columns, from left to right
         brief: those that --brief leaves
     """
 
     def __init__(self, *names: str, brief: Sequence[str] = ()) -> None:
-        self.columns: List[Tuple[str, type]] = [(name, COLUMNS[name][0]) for name in names]
+        self.columns = typed(COLUMNS[name] for name in names)
         self.names = names
         self.brief = tuple(brief)
         self._made: Dict[str, Callable[..., Any]] = {}
+
+    @classmethod
+    def of(cls, plugin: str) -> Grid:
+        """Returns the columns of a plugin that is named as in TABLES."""
+        return cls(*(column.name for column in TABLES[plugin]), brief=BRIEF.get(plugin, ()))
 
     def maker(self, *names: str) -> Callable[..., Cells]:
         """Returns a function that makes a row. It takes the cells of some columns, in the order of the names.
@@ -72,9 +99,8 @@ class Grid:
     def frames_maker(self, *names: str) -> Callable[..., Iterator[Row]]:
         """Returns a function that makes the rows of a stack's frames, one level below the row of the stack.
 
-        It takes the cells that all frames have in common, in the order of the names, and then the frames
-        (`FrameCells`). The column Frame numbers the frames; the cells of a frame go into Address, Symbol,
-        Source, Backing and Status.
+        It takes the cells that all frames have in common, in the order of the names, and then those of each
+        frame: Address, Symbol, Source, Backing and Status. The column Frame numbers the frames.
 
         A listing may have two hundred thousand of these rows. To be fast the code builds each row as one
         tuple, and calls no function for it.
@@ -87,9 +113,9 @@ class Grid:
         """
         own = ("Address", "Symbol", "Source", "Backing", "Status")
         places = self._places((*names, "Frame", *own))
+        cells = ", ".join(places[name] for name in own)
         body = (
-            f"for {places['Frame']}, frame in enumerate(frames):",
-            f"    {', '.join(places[name] for name in own)} = frame.cells",
+            f"for {places['Frame']}, ({cells}) in enumerate(frames):",
             f"    yield 1, {self._code((*names, 'Frame', *own))}",
         )
         return self._compiled((*(places[name] for name in names), "frames"), *body)

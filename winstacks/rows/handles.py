@@ -4,62 +4,38 @@
 
 from __future__ import annotations
 
-from typing import Iterable, Iterator, List, Optional, Tuple
+from typing import Any, Iterator, Optional, Sequence, Tuple
 
-from ..handles.lister import ActingSpaces
+from ..flat.frames import NamedFrame
 from ..handles.rings import HandleEvent
-from ..memory.decode.status import Word, says, text
-from ..memory.image import AddressSpace, Image
-from ..names.symbolizer import Symbolizer
+from ..memory.decode.status import text
+from ..memory.image import Image
 from ..objects.lister import ObjectEvent
 from ..process.objectheaders import ObjectInfo
-from .columns import BRIEF, PLUGINS, Hex
-from .frames import FrameCells, SpaceStacks, folded, unbacked
-from .grid import NOT_APPLICABLE, Cells, Grid, Row, given
+from .command import Command
+from .grid import NOT_APPLICABLE, NOT_AVAILABLE, Grid, Hex, Row, given
 
-HANDLES = Grid(*PLUGINS["handletraces"], brief=BRIEF["handletraces"])
-OBJECTS = Grid(*PLUGINS["objecttraces"], brief=BRIEF["objecttraces"])
+HANDLES = Grid.of("handletraces")
+OBJECTS = Grid.of("objecttraces")
+
+_SPACE, _OBJECT = ("PID", "Process", "Arch"), ("Object", "ObjectType", "ObjectName")
 
 
 class HandleRows:
     """Makes the rows of handle events.
 
     Args:
-        image: the image
-        symbolizer: names addresses
-        natives: the native spaces of all processes
-        fold: whether the row of an event holds its stack, in the place of frame rows
+        command: the command that shows them
     """
 
-    def __init__(
-        self, image: Image, symbolizer: Symbolizer, natives: Iterable[AddressSpace], fold: bool = False
-    ) -> None:
-        self._image = image
-        self._fold = fold
-        self._acting = ActingSpaces(image, natives)
-        self._stacks = SpaceStacks(symbolizer)
-        thing = ("Object", "ObjectType", "ObjectName")
-        key = ("PID", "Process", "Arch", "Handle", "Event", "Sequence", *thing)
-        self._event = HANDLES.maker(*key, "ByPID", "ByTID", "Unbacked", "Status", "Stack")
-        self._frames = HANDLES.frames_maker(*key)
+    def __init__(self, command: Command[Any, HandleEvent]) -> None:
+        self._image = command.image
+        key = (*_SPACE, "Handle", "Event", "Sequence", *_OBJECT)
+        self._rows = command.stack_rows(key, ("ByPID", "ByTID", "Status"))
 
-    def frames(self, event: HandleEvent) -> List[FrameCells]:
-        """Returns an event's frames, named in the address space of the process that acted."""
-        stacks = self._stacks.of(self._acting.of(event))
-        return stacks.of(event.frames, says(event.status, Word.FREED))
-
-    def event(self, event: HandleEvent, frames: List[FrameCells]) -> Cells:
-        """Returns the row of an event, or of a hole."""
-        by = (given(event.by_pid), given(event.by_tid))
-        stack = folded(frames, self._fold)
-        return self._event(*self._key(event), *by, unbacked(frames), text(event.status), stack)
-
-    def frame_rows(self, event: HandleEvent, frames: List[FrameCells]) -> Iterator[Row]:
-        """Yields the rows of an event's frames."""
-        return self._frames(*self._key(event), () if self._fold else frames)
-
-    def _key(self, event: HandleEvent) -> Cells:
-        return (
+    def event(self, event: HandleEvent, frames: Sequence[NamedFrame]) -> Iterator[Row]:
+        """Returns the rows of an event, or of a gap, and of its frames."""
+        key = (
             event.space.pid,
             event.space.process,
             event.space.arch,
@@ -68,42 +44,26 @@ class HandleRows:
             given(event.sequence),
             *_object(self._image, event.object),
         )
+        cells = (given(event.by_pid), given(event.by_tid), text(event.status))
+        return self._rows.rows(key, cells, frames)
 
 
 class ObjectRows:
     """Makes the rows of the events of traced objects.
 
     Args:
-        image: the image
-        symbolizer: names addresses
-        fold: whether the row of an event holds its stack, in the place of frame rows
+        command: the command that shows them
     """
 
-    def __init__(self, image: Image, symbolizer: Symbolizer, fold: bool = False) -> None:
-        self._image = image
-        self._fold = fold
-        self._stacks = SpaceStacks(symbolizer).of(image.kernel)
-        space, thing = ("PID", "Process", "Arch"), ("Object", "ObjectType", "ObjectName")
-        key = (*space, *thing, "ImageFileName", "Event", "Sequence")
-        self._event = OBJECTS.maker(*key, "Count", "Tag", "Unbacked", "Status", "Stack")
-        self._frames = OBJECTS.frames_maker(*key)
+    def __init__(self, command: Command[Any, ObjectEvent]) -> None:
+        self._image = command.image
+        key = (*_SPACE, *_OBJECT, "ImageFileName", "Event", "Sequence")
+        self._rows = command.stack_rows(key, ("Count", "Tag", "Status"))
 
-    def frames(self, event: ObjectEvent) -> List[FrameCells]:
-        """Returns an event's frames."""
-        return self._stacks.of(event.frames)
-
-    def event(self, event: ObjectEvent, frames: List[FrameCells]) -> Cells:
-        """Returns the row of an event, or the row that stands for events that cannot be read."""
-        counted = (given(event.num_traces), given(event.tag), unbacked(frames))
-        return self._event(*self._key(event), *counted, text(event.status), folded(frames, self._fold))
-
-    def frame_rows(self, event: ObjectEvent, frames: List[FrameCells]) -> Iterator[Row]:
-        """Yields the rows of an event's frames."""
-        return self._frames(*self._key(event), () if self._fold else frames)
-
-    def _key(self, event: ObjectEvent) -> Cells:
+    def event(self, event: ObjectEvent, frames: Sequence[NamedFrame]) -> Iterator[Row]:
+        """Returns the rows of an event and of its frames, or the row for events that cannot be read."""
         kernel = self._image.kernel
-        return (
+        key = (
             kernel.pid,
             kernel.process,
             kernel.arch,
@@ -112,9 +72,11 @@ class ObjectRows:
             event.event or NOT_APPLICABLE,
             given(event.sequence),
         )
+        return self._rows.rows(key, (given(event.num_traces), given(event.tag), text(event.status)), frames)
 
 
 def _object(image: Image, thing: Optional[ObjectInfo]) -> Tuple[object, object, object]:
     if thing is None:
         return NOT_APPLICABLE, NOT_APPLICABLE, NOT_APPLICABLE
-    return Hex(image.machine.masked(thing.body)), given(thing.type), given(thing.name)
+    body = Hex(image.machine.masked(thing.body)) if thing.body else NOT_AVAILABLE
+    return body, given(thing.type), given(thing.name)

@@ -4,108 +4,81 @@
 
 from __future__ import annotations
 
-from typing import Iterator, List, Optional, Sequence, Tuple
+from typing import Any, Iterator, Optional, Sequence, Tuple
 
+from ..flat.frames import NamedFrame
 from ..heaps.decode.block import UNKNOWN_SIZE, Block, Group
 from ..heaps.decode.contents import HeapOwner
-from ..heaps.decode.trace import BlockTrace
 from ..heaps.decode.umdh import UNKNOWN, Change, Total
-from ..memory.decode.status import Status, Word, says, status, text
-from ..memory.image import AddressSpace, Image
-from .columns import BRIEF, PLUGINS, Hex
-from .frames import FrameCells, StackCells, folded, unbacked
-from .grid import NOT_APPLICABLE, NOT_AVAILABLE, UNPARSABLE, Cells, Grid, Row
+from ..memory.decode.status import Status, Word, status, text
+from ..memory.image import AddressSpace
+from ..tracedb.decode.recorded import RecordedStack
+from .command import Command
+from .grid import NOT_APPLICABLE, NOT_AVAILABLE, UNPARSABLE, Cells, Grid, Hex, Row
 
-GRID = Grid(*PLUGINS["heaptraces"], brief=BRIEF["heaptraces"])
+GRID = Grid.of("heaptraces")
 
 _SPACE = ("PID", "Process", "Arch")
 _TRACE = (*_SPACE, "Heap", "Index", "EntryAddress")
 _BLOCK = ("Block", "Size", "Status", "BlockKind")
-_SUMS = ("Count", "Bytes", "CountGrowth", "BytesGrowth", "Unbacked", "Stack", "Status")
+_SUMS = ("Count", "Bytes", "CountGrowth", "BytesGrowth", "Status")
 _MOST = (1 << 63) - 1
 
 
 class HeapRows:
-    """Makes the rows of the heaps of one address space.
+    """Makes the rows of heaps.
 
     Args:
-        image: the image
-        space: one half of a process
-        stacks: makes the cells of the stacks of the space
-        fold: whether a row holds its stack, in the place of frame rows
+        command: the command that shows them
     """
 
-    def __init__(self, image: Image, space: AddressSpace, stacks: StackCells, fold: bool = False) -> None:
-        self._fold = fold
-        self._machine = image.machine
-        self._stacks = stacks
-        self._space = (space.pid, space.process, space.arch)
+    def __init__(self, command: Command[Any, Any]) -> None:
+        self._machine = command.image.machine
         self._unread = GRID.maker(*_SPACE, "Status")
-        self._owner = GRID.maker(*_TRACE, *_BLOCK, "Unbacked", "Stack", "File output")
-        self._owner_frames = GRID.frames_maker(*_TRACE, "Block")
-        self._group = GRID.maker(*_TRACE, *_SUMS, "TraceKind")
-        self._group_frames = GRID.frames_maker(*_TRACE)
         self._block = GRID.maker(*_TRACE, *_BLOCK)
-        self._gone = GRID.maker(*_SPACE, *_SUMS)
-        self._gone_frames = GRID.frames_maker(*_SPACE)
+        self._owners = command.stack_rows((*_TRACE, "Block"), ("Size", "Status", "BlockKind", "File output"))
+        self._groups = command.stack_rows(_TRACE, (*_SUMS, "TraceKind"))
+        self._gone = command.stack_rows(_SPACE, _SUMS)
 
-    def frames(self, trace: Optional[BlockTrace]) -> List[FrameCells]:
-        """Returns the frames of a trace."""
-        return [] if trace is None else self._stacks.of(trace.frames, says(trace.status, Word.FREED))
+    def unread(self, space: AddressSpace, said: Status) -> Cells:
+        """Returns the row of an address space whose heaps cannot be read, or not all of them."""
+        return self._unread(*_space(space), text(said))
 
-    def stack(self, frames: Sequence[Optional[int]]) -> List[FrameCells]:
-        """Returns the frames of a stack."""
-        return self._stacks.of(frames)
+    def owner(
+        self, space: AddressSpace, owner: HeapOwner, frames: Sequence[NamedFrame], file_output: str
+    ) -> Iterator[Row]:
+        """Returns the rows of a heap or segment, whose address Block is, and of the frames of who made it."""
+        key = (*self._trace(space, owner.trace, self._hex(owner.heap)), self._hex(owner.address))
+        cells = (owner.size or NOT_AVAILABLE, text(owner.said), owner.kind, file_output)
+        return self._owners.rows(key, cells, frames)
 
-    def unread(self, said: Status) -> Cells:
-        """Returns the row of an address space whose heaps cannot be told, or not all of them."""
-        return self._unread(*self._space, text(said))
-
-    def owner(self, owner: HeapOwner, frames: List[FrameCells], file_output: str) -> Cells:
-        """Returns the row of a heap or segment: Block is its own address, Size what it has."""
-        return self._owner(
-            *self._trace(owner.trace, self._hex(owner.heap)),
-            self._hex(owner.address),
-            owner.size or NOT_AVAILABLE,
-            text(owner.said),
-            owner.kind,
-            *self._sums(frames),
-            file_output,
-        )
-
-    def owner_frames(self, owner: HeapOwner, frames: List[FrameCells]) -> Iterator[Row]:
-        """Yields the rows of the frames of who made a heap or segment."""
-        key = self._trace(owner.trace, self._hex(owner.heap))
-        return self._owner_frames(*key, self._hex(owner.address), self._below(frames))
-
-    def group(self, group: Group, frames: List[FrameCells], change: Optional[Change]) -> Cells:
-        """Returns the row of a trace.
+    def group(
+        self, space: AddressSpace, group: Group, frames: Sequence[NamedFrame], change: Optional[Change]
+    ) -> Iterator[Row]:
+        """Returns the rows of a trace and of its frames.
 
         Args:
-            group: its blocks
+            space: one half of a process
+            group: the blocks of the trace
             frames: its frames
             change: what its stack grew by; None when nothing is to be said of that here
         """
+        heap = self._hex(group.heaps[0]) if len(group.heaps) == 1 else NOT_APPLICABLE
         unsized = group.unsized == group.allocations
-        return self._group(
-            *self._key(group),
+        cells = (
             group.allocations,
             NOT_AVAILABLE if unsized else _number(group.size),
             *_growth(change),
-            *self._sums(frames),
             text(group.said + status(Word.GROWTH_UNKNOWN if change == UNKNOWN else None)),
             group.trace.kind if group.trace else NOT_APPLICABLE,
         )
+        return self._groups.rows(self._trace(space, group.trace, heap), cells, frames)
 
-    def group_frames(self, group: Group, frames: List[FrameCells]) -> Iterator[Row]:
-        """Yields the rows of the frames of a trace."""
-        return self._group_frames(*self._key(group), self._below(frames))
-
-    def block(self, block: Block) -> Cells:
+    def block(self, space: AddressSpace, block: Block) -> Cells:
         """Returns the row of a block; its Index is that of a second trace in the database, if it has one."""
-        space, heap, index, entry = self._space, *self._trace(block.trace, self._hex(block.heap))[3:]
+        heap, index, entry = self._trace(space, block.trace, self._hex(block.heap))[3:]
         return self._block(
-            *space,
+            *_space(space),
             heap,
             block.std_index or index,
             entry,
@@ -115,35 +88,24 @@ class HeapRows:
             block.form,
         )
 
-    def gone(self, before: Total, frames: List[FrameCells]) -> Cells:
-        """Returns the row of a stack of the baseline that has no busy block any more."""
+    def gone(self, space: AddressSpace, before: Total, frames: Sequence[NamedFrame]) -> Iterator[Row]:
+        """Returns the rows of a stack of the baseline that has no busy block any more."""
         growth = (-before.allocations, _number(-before.size))
-        return self._gone(*self._space, 0, 0, *growth, *self._sums(frames), text(status(Word.GONE)))
+        return self._gone.rows(_space(space), (0, 0, *growth, text(status(Word.GONE))), frames)
 
-    def gone_frames(self, frames: List[FrameCells]) -> Iterator[Row]:
-        """Yields the rows of the frames of such a stack."""
-        return self._gone_frames(*self._space, self._below(frames))
-
-    def _sums(self, frames: List[FrameCells]) -> Tuple[object, object]:
-        """Returns the cells Unbacked and Stack of a stack."""
-        return unbacked(frames), folded(frames, self._fold)
-
-    def _below(self, frames: List[FrameCells]) -> Sequence[FrameCells]:
-        """Returns the frames that have rows."""
-        return () if self._fold else frames
-
-    def _key(self, group: Group) -> Cells:
-        heap = self._hex(group.heaps[0]) if len(group.heaps) == 1 else NOT_APPLICABLE
-        return self._trace(group.trace, heap)
-
-    def _trace(self, trace: Optional[BlockTrace], heap: object) -> Cells:
+    def _trace(self, space: AddressSpace, trace: Optional[RecordedStack], heap: object) -> Cells:
         """Returns the cells of _TRACE."""
-        index: object = trace.std_index if trace is not None and trace.std_index else NOT_APPLICABLE
+        index: object = trace.trace_index if trace is not None and trace.trace_index else NOT_APPLICABLE
         entry = self._hex(trace.address) if trace is not None and trace.address else NOT_APPLICABLE
-        return (*self._space, heap, index, entry)
+        return (*_space(space), heap, index, entry)
 
     def _hex(self, address: int) -> object:
         return Hex(self._machine.masked(address))
+
+
+def _space(space: AddressSpace) -> Cells:
+    """Returns the cells of _SPACE."""
+    return space.pid, space.process, space.arch
 
 
 def _growth(change: Optional[Change]) -> Tuple[object, object]:

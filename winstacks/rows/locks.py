@@ -4,19 +4,17 @@
 
 from __future__ import annotations
 
-from typing import Iterator, List, Optional
+from typing import Any, Iterator, Optional, Sequence
 
-from ..locks import lock
+from ..columns.words import CRITICAL_SECTION
+from ..flat.frames import NamedFrame
 from ..locks.lock import Lock, LockGap, LockOwner
-from ..memory.decode.status import Word, says, text
-from ..memory.image import AddressSpace, Image
+from ..memory.decode.status import text
 from ..process.threadids import ThreadOwner
-from ..tracedb.creators import Creator
-from .columns import BRIEF, PLUGINS, Hex
-from .frames import FrameCells, StackCells, folded, unbacked
-from .grid import NOT_APPLICABLE, UNREADABLE, Cells, Grid, Row, given, known
+from .command import Command
+from .grid import NOT_APPLICABLE, UNREADABLE, Cells, Grid, Hex, Row, given, known
 
-GRID = Grid(*PLUGINS["locks"], brief=BRIEF["locks"])
+GRID = Grid.of("locks")
 
 _SPACE = ("PID", "Process", "Arch")
 _LOCK = (*_SPACE, "Lock", "LockType", "Index")
@@ -25,60 +23,44 @@ _COUNTS = ("EntryCount", "RecursionCount", "NumberOfWaitingShared", "NumberOfWai
 
 
 class LockRows:
-    """Makes the rows of the locks of one address space.
+    """Makes the rows of locks.
 
     Args:
-        image: the image
-        space: the kernel or one half of a process
-        stacks: makes the cells of the stacks of the space
-        fold: whether the row of a lock holds its creator's stack, in the place of frame rows
+        command: the command that shows them
     """
 
-    def __init__(self, image: Image, space: AddressSpace, stacks: StackCells, fold: bool = False) -> None:
-        self._fold = fold
-        self._machine = image.machine
-        self._stacks = stacks
-        self._space = (space.pid, space.process, space.arch)
+    def __init__(self, command: Command[Any, Any]) -> None:
+        self._machine = command.image.machine
         self._gap = GRID.maker(*_SPACE, "Status")
-        figures = ("LockCount", "ContentionCount", *_COUNTS, "Unbacked", "Stack", "File output")
-        self._lock = GRID.maker(*_LOCK, *_OWNED, *figures)
         self._owner = GRID.maker(*_LOCK, *_OWNED, "OwnerRole", "RecursionCount")
-        self._frames = GRID.frames_maker(*_LOCK)
-
-    def frames(self, each: Lock, creator: Optional[Creator]) -> List[FrameCells]:
-        """Returns the frames of a lock's creator; of some only the address of its caller is known."""
-        if each.creator_address:
-            return [self._stacks.frame(each.creator_address)]
-        if creator is None:
-            return []
-        return self._stacks.of(creator.frames, says(creator.status, Word.FREED))
+        self._rows = command.stack_rows(
+            _LOCK, (*_OWNED, "LockCount", "ContentionCount", *_COUNTS, "File output")
+        )
 
     def gap(self, gap: LockGap) -> Cells:
         """Returns the row that stands for locks that cannot be read."""
-        return self._gap(*self._space, text(gap.status))
+        return self._gap(gap.space.pid, gap.space.process, gap.space.arch, text(gap.status))
 
-    def lock(
-        self, each: Lock, creator: Optional[Creator], frames: List[FrameCells], file_output: str
-    ) -> Cells:
-        """Returns the row of a lock."""
+    def lock(self, each: Lock, frames: Sequence[NamedFrame], file_output: str) -> Iterator[Row]:
+        """Returns the rows of a lock, of its owners and of the frames of its creator."""
         absent = NOT_APPLICABLE if each.owning_thread == 0 else UNREADABLE
-        return self._lock(
-            *self._key(each),
+        key = self._key(each)
+        cells = (
             self._address(each.owning_thread),
             *_owner(each.owner, absent),
-            text(each.said(creator)),
+            text(each.said),
             known(each.lock_count),
             known(each.contention_count),
             *_counts(each),
-            unbacked(frames),
-            folded(frames, self._fold),
             file_output,
         )
+        owners = ((1, self._owned(key, owner)) for owner in each.owners)
+        return self._rows.rows(key, cells, frames, owners)
 
-    def owner(self, each: Lock, owner: LockOwner) -> Cells:
+    def _owned(self, key: Cells, owner: LockOwner) -> Cells:
         """Returns the row of an owner."""
         return self._owner(
-            *self._key(each),
+            *key,
             self._address(owner.thread),
             *_owner(owner.owner, UNREADABLE),
             text(owner.status),
@@ -86,16 +68,13 @@ class LockRows:
             given(owner.owner_count),
         )
 
-    def frame_rows(self, each: Lock, frames: List[FrameCells]) -> Iterator[Row]:
-        """Yields the rows of the creator's frames."""
-        return self._frames(*self._key(each), () if self._fold else frames)
-
     def _key(self, each: Lock) -> Cells:
         index = known(each.back_trace_index)
         if each.back_trace_index is None and each.creator_address:
             index = NOT_APPLICABLE
         address = each.debug_info if each.address is None else each.address
-        return (*self._space, self._address(address), each.type, index)
+        space = each.space
+        return (space.pid, space.process, space.arch, self._address(address), each.type, index)
 
     def _address(self, address: Optional[int]) -> object:
         return UNREADABLE if address is None else Hex(self._machine.masked(address))
@@ -114,6 +93,6 @@ def _counts(each: Lock) -> Cells:
     shared, exclusive = known(each.waiting_shared), known(each.waiting_exclusive)
     if each.space.kernel:
         return NOT_APPLICABLE, NOT_APPLICABLE, shared, exclusive
-    if each.type == lock.CRITICAL_SECTION:
+    if each.type == CRITICAL_SECTION:
         return entry, recursion, NOT_APPLICABLE, exclusive
     return entry, recursion, shared, exclusive

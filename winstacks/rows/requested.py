@@ -13,9 +13,10 @@ from typing import Callable, Dict, Iterator, List, Set
 from volatility3.framework import exceptions, interfaces
 
 from ..memory import bulk, tables
-from ..memory.decode.machine import UnsupportedMachineError, machines_of
+from ..memory.decode.machine import Machine, UnsupportedMachineError, machines_of
 from ..memory.image import Image
-from ..names.symbolizer import Symbolizer
+from ..minidump import opened
+from ..options import DUMP
 from ..process.processlist import ProcessList
 from ..process.spaces import AddressSpaces
 from ..process.threads import Threads
@@ -34,33 +35,42 @@ def check(plugin: interfaces.plugins.PluginInterface) -> None:
 
 def check_tables(plugin: interfaces.plugins.PluginInterface) -> None:
     """Raises RenderException, of which Volatility prints the text, when one of our tables is missing."""
-    module = plugin.context.modules[plugin.config["kernel"]]
     try:
-        for machine in machines_of(bulk.machine_of(plugin.context.layers[module.layer_name])):
+        for machine in machines_of(_machine(plugin)):
             tables.check(machine.arch)
     except (tables.MissingTableError, UnsupportedMachineError) as error:
         raise exceptions.RenderException(str(error)) from error
 
 
+def _machine(plugin: interfaces.plugins.PluginInterface) -> Machine:
+    """Returns the machine of what a plugin runs on.
+
+    Raises:
+        UnsupportedMachineError: it is not supported
+    """
+    dump = plugin.config.get(DUMP, None)
+    if dump is not None:
+        return opened.machine_of(plugin.context, dump)
+    module = plugin.context.modules[plugin.config["kernel"]]
+    return bulk.machine_of(plugin.context.layers[module.layer_name])
+
+
 def image(plugin: interfaces.plugins.PluginInterface) -> Image:
-    """Returns the image that a plugin runs on.
+    """Returns the image that a plugin runs on: that of a kernel, or the dump of a process.
 
     Raises:
         RenderException: its machine is not supported
     """
+    dump = plugin.config.get(DUMP, None)
     try:
+        if dump is not None:
+            return opened.image_of(plugin.context, dump, plugin.config_path)
         made = Image(plugin.context, plugin.config["kernel"], plugin.config_path)
     except UnsupportedMachineError as error:
         raise exceptions.RenderException(str(error)) from error
     if plugin.config.get("scan_processes", False) or plugin.config.get("scan", False):
         made.service(ProcessList).scan()
     return made
-
-
-def symbolizer(plugin: interfaces.plugins.PluginInterface, image: Image) -> Symbolizer:
-    """Returns what names addresses for a plugin; it downloads only with --fetch-symbols."""
-    fetch = plugin.config.get("fetch_symbols", False)
-    return Symbolizer(image, fetch, plugin._progress_callback)
 
 
 _SELECTING = ("find", "unbacked", "leaks", "held", "contended", "index", "handle")

@@ -5,22 +5,23 @@
 from __future__ import annotations
 
 import itertools
-from typing import Iterable, Iterator, List, Optional
+from typing import Iterator, List, Optional
 
-from ..memory.decode.status import Status, Word, status, text
+from ..columns.words import HEAPLOG
+from ..flat.frames import NamedFrame, SpaceFrames
+from ..memory.decode.status import Status, Word, says, status, text
 from ..memory.image import AddressSpace, Image
 from ..process.decode import globalflags
 from ..tracedb.decode import status as tracestatus
 from ..tracedb.decode.header import Header
 from ..tracedb.decode.judge import Trace
 from ..tracedb.finder import Opened
-from ..tracedb.found import HEAPLOG, Database
-from .columns import BRIEF, PLUGINS, Hex
-from .frames import FrameCells, Selection, StackCells
-from .grid import NOT_APPLICABLE, UNPARSABLE, UNREADABLE, Cells, Grid, Row, known
+from ..tracedb.found import Database
+from .frames import FramePrinter, folded, unbacked
+from .grid import NOT_APPLICABLE, UNPARSABLE, UNREADABLE, Cells, Grid, Hex, Row, known
 
-TRACES = Grid(*PLUGINS["stacktracedb"], brief=BRIEF["stacktracedb"])
-FLAGS = Grid(*PLUGINS["gflags"], brief=BRIEF["gflags"])
+TRACES = Grid.of("stacktracedb")
+FLAGS = Grid.of("gflags")
 
 _SPACE = ("PID", "Process", "Arch")
 _UNREAD = TRACES.maker(*_SPACE, "Status")
@@ -39,13 +40,18 @@ class TraceRows:
     Args:
         image: the image
         database: the database
-        stacks: makes the cells of the stacks of its address space
+        names: names the frames of its address space
+        printer: makes their cells
+
+    Attributes:
+        names: as given
     """
 
-    def __init__(self, image: Image, database: Database, stacks: StackCells) -> None:
+    def __init__(self, image: Image, database: Database, names: SpaceFrames, printer: FramePrinter) -> None:
         space = database.space
         self._mask = image.machine.address_mask
-        self._stacks = stacks
+        self.names = names
+        self._printer = printer
         self._no_count = NOT_APPLICABLE if database.kind == HEAPLOG else UNREADABLE
         self._key: Cells = (space.pid, space.process, space.arch, self._hex(database.address))
         key = (*_SPACE, "Database")
@@ -70,27 +76,20 @@ class TraceRows:
 
     def folded(self, trace: Trace) -> Cells:
         """Returns the row of a back trace that holds its frames in the column Stack."""
-        stack = self._stacks.folded(trace.frames, bool(trace.status & tracestatus.FREED))
-        return self._trace(trace, self._hex(trace.address), stack)
+        frames = self.names.stack(trace.frames, bool(trace.status & tracestatus.FREED))
+        return self._trace(trace, self._hex(trace.address), frames, folded(frames))
 
     def unfolded(self, trace: Trace) -> Iterator[Row]:
         """Returns the rows of a back trace and of its frames below it."""
+        frames = self.names.stack(trace.frames, bool(trace.status & tracestatus.FREED))
         entry = self._hex(trace.address)
         pid, process, arch, database = self._key
-        index, frames = trace.trace_index or NOT_APPLICABLE, self.frames(trace)
-        rows = self._frames(pid, process, arch, database, index, entry, frames)
-        return itertools.chain(((0, self._trace(trace, entry, NOT_APPLICABLE)),), rows)
+        index, below = trace.trace_index or NOT_APPLICABLE, map(self._printer.__getitem__, frames)
+        rows = self._frames(pid, process, arch, database, index, entry, below)
+        return itertools.chain(((0, self._trace(trace, entry, frames, NOT_APPLICABLE)),), rows)
 
-    def frames(self, trace: Trace) -> List[FrameCells]:
-        """Returns the frames of a trace, innermost first."""
-        return self._stacks.of(trace.frames, bool(trace.status & tracestatus.FREED))
-
-    def selected(self, selection: Selection, traces: Iterable[Trace]) -> Iterator[Trace]:
-        """Returns the traces that are wanted. To decide, each address is named once."""
-        return self._stacks.selected(selection, traces)
-
-    def _trace(self, trace: Trace, entry: Hex, stack: object) -> Cells:
-        index, _, count, depth, total, _, frames, flags = trace
+    def _trace(self, trace: Trace, entry: Hex, frames: List[NamedFrame], stack: object) -> Cells:
+        index, _, count, depth, total, _, _, flags = trace
         pid, process, arch, database = self._key
         return self._row(
             pid,
@@ -104,7 +103,7 @@ class TraceRows:
             tracestatus.text(flags),
             UNREADABLE if total is None else Hex(total),
             stack,
-            self._stacks.unbacked(frames),
+            0 if frames and not self.names.any_unbacked else unbacked(frames),
         )
 
     def _hex(self, address: int) -> Hex:
@@ -138,7 +137,8 @@ class FlagRows:
         if silent:
             said = status(said, Word.UST_WITHOUT_HPC)
         if flags is None and not (space.status or missing):
-            said = status(space.remark, Word.FLAGS_UNREADABLE if space.peb or space.kernel else Word.NO_PEB)
+            unread = space.peb or space.kernel or says(space.remark, Word.PEB_NOT_IN_THE_DUMP)
+            said = status(space.remark, Word.FLAGS_UNREADABLE if unread else Word.NO_PEB)
         return self._space(
             space.pid,
             space.process,

@@ -9,15 +9,15 @@ from __future__ import annotations
 
 from typing import List, Optional
 
+from ..columns.dictionary import REGISTERS
+from ..columns.words import PROCESSOR, WOW64
+from ..flat.frames import NamedFrame, NamedFrames
 from ..memory.decode.machine import Machine
 from ..memory.decode.status import Word, says, status, text
-from ..names.symbolizer import Symbolizer
-from ..traps.decode.frame import COLUMNS as REGISTERS
 from ..traps.decode.frame import MemberValue
-from ..traps.state import PROCESSOR, WOW64, State
-from .columns import BRIEF, PLUGINS, Hex
-from .frames import FrameCells, SpaceStacks
-from .grid import NOT_APPLICABLE, NOT_AVAILABLE, UNPARSABLE, UNREADABLE, Cells, Grid, given
+from ..traps.state import State
+from .frames import FramePrinter
+from .grid import NOT_APPLICABLE, NOT_AVAILABLE, UNPARSABLE, UNREADABLE, Cells, Grid, Hex, given
 
 _FLAGS = {
     0: "CF",
@@ -74,7 +74,7 @@ def dr7_text(value: int) -> str:
 _SMALL = ("PreviousMode", "PreviousIrql")
 _ONLY_64 = ("R8", "R9", "R10", "R11", "R12", "R13", "R14", "R15", "FaultAddress", "GsSwap")
 """Registers that a 32-bit processor or trap frame does not have."""
-GRID = Grid(*PLUGINS["trapframes"], brief=BRIEF["trapframes"])
+GRID = Grid.of("trapframes")
 
 _STATE = ("PID", "Process", "TID", "Arch", "Origin", "TrapFrame")
 
@@ -83,12 +83,13 @@ class TrapRows:
     """Makes the rows.
 
     Args:
-        symbolizer: names for interrupted addresses
+        named: names interrupted addresses
     """
 
-    def __init__(self, symbolizer: Symbolizer) -> None:
-        self._machine = symbolizer.image.machine
-        self._stacks = SpaceStacks(symbolizer)
+    def __init__(self, named: NamedFrames) -> None:
+        self._machine = named.image.machine
+        self._named = named
+        self._printer = FramePrinter(self._machine)
         self._row = GRID.maker(
             *(*_STATE, "TrapKind", "Mode", "Symbol", "Source", "Backing", "Unsure", "NotSaved", "Status"),
             *("State", "Processor", *REGISTERS),
@@ -111,7 +112,7 @@ class TrapRows:
             *self._key(state),
             state.kind or (NOT_APPLICABLE if context else absent),
             state.mode or absent,
-            *((absent,) * 3 if frame is None else frame.cells[1:-1]),
+            *((absent,) * 3 if frame is None else self._printer[frame][1:-1]),
             " ".join(state.unsure),
             " ".join(not_saved) if state.registers else absent,
             text(said),
@@ -138,9 +139,9 @@ class TrapRows:
             Hex(self._machine.masked(state.address)) if state.address else NOT_APPLICABLE,
         )
 
-    def _frame(self, state: State) -> Optional[FrameCells]:
+    def _frame(self, state: State) -> Optional[NamedFrame]:
         rip = state.registers.get("Rip")
-        return None if rip is None else self._stacks.of(state.space).frame(rip, return_address=False)
+        return None if rip is None else self._named.of(state.space).frame(rip, returns=False)
 
 
 def _absent(state: State) -> object:

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import collections
-from typing import Any, Counter, List
+from typing import Any, Counter, List, Tuple
 
 import pytest
 
@@ -15,7 +15,7 @@ from tests.forge.handles import OPEN, HandleTable, Ring, named
 from tests.support import flattables
 from tests.support.tracedkernels import new_kernel
 from winstacks.flat import frames as flatframes
-from winstacks.flat.frames import FlatFrame, FlatFrames
+from winstacks.flat.frames import NamedFrame, NamedFrames
 from winstacks.names import symbolizer as names
 from winstacks.names.loaderlists import LoaderLists
 from winstacks.names.symbolizer import Symbolizer
@@ -59,17 +59,17 @@ def test_processes_that_alternate_are_read_once(opened: Opened, monkeypatch: pyt
     assert max(done.values()) <= PROCESSES + 1, done
 
 
-def every_frame(opened: Opened) -> List[FlatFrame]:
+def every_frame(opened: Opened) -> List[Tuple[object, ...]]:
     """The frames of many processes, looked up in turn, by what must not keep more than its limit."""
-    looked_up = FlatFrames(Symbolizer(opened.image))
+    looked_up = NamedFrames(Symbolizer(opened.image))
     spaces = [space for space in AddressSpaces.list_spaces(opened.image) if space.pid >= 2000]
     assert len(spaces) == PROCESSES
-    found = []
+    found: List[NamedFrame] = []
     for number in range(EVENTS):
         found += looked_up.of(spaces[number % PROCESSES]).stack([BASE + 0x1000 + number, None, BASE])
         held = sum(len(each._returns) + len(each._exact) for each in looked_up._kept.values())
         assert held == len(looked_up) <= flatframes.MAX_FRAMES
-    return found
+    return [(each.address, each.name, each.shown, each.unbacked, each.details) for each in found]
 
 
 @pytest.mark.parametrize("most", [1, 7, 50])
@@ -86,8 +86,19 @@ def test_names_that_the_symbolizer_drops_are_not_kept(
 ) -> None:
     monkeypatch.setattr(names, "MAX_KEPT", 0)
     symbolizer = Symbolizer(opened.image)
-    looked_up = FlatFrames(symbolizer)
+    looked_up = NamedFrames(symbolizer)
     for space in AddressSpaces.list_spaces(opened.image):
         looked_up.of(space).frame(BASE + 0x1010)
         assert set(looked_up._kept) <= set(symbolizer.kept())
         assert len(looked_up._kept) <= 2
+
+
+def test_a_frame_is_made_once(opened: Opened) -> None:
+    looked_up = NamedFrames(Symbolizer(opened.image))
+    space = next(space for space in AddressSpaces.list_spaces(opened.image) if space.pid >= 2000)
+    address = BASE + 0x1010
+    frame = looked_up.of(space).frame(address)
+    assert looked_up.of(space).frame(address) is frame
+    assert frame.details is frame.details
+    # The byte before it may belong to another function.
+    assert looked_up.of(space).frame(address, returns=False) is not frame

@@ -10,9 +10,9 @@ from typing import List, Optional, Tuple
 import pytest
 
 from tests.conftest import ROOT
+from winstacks.columns.words import EXACT, GUESSED, PARTIAL
 from winstacks.flat.decode import keys
 from winstacks.flat.decode.keys import KeyPart
-from winstacks.flat.decode.schema import EXACT, GUESSED, PARTIAL
 
 NTDLL = ("ntdll", 0x5F641E35, 0x1F5000)
 KERNEL32 = ("KERNEL32", 0x0A1B2C3D, 0xBE000)

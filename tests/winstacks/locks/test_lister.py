@@ -5,9 +5,10 @@
 from __future__ import annotations
 
 from tests.support import bare
+from winstacks.columns.words import CRITICAL_SECTION
 from winstacks.locks.decode import criticalsection
 from winstacks.locks.lister import LockLister
-from winstacks.locks.lock import CRITICAL_SECTION, Lock, LockGap, damaged
+from winstacks.locks.lock import Lock, LockGap, damaged
 from winstacks.memory.decode.status import Word, status, text
 from winstacks.names.moduleindex import ModuleIndexes
 from winstacks.names.pdbsymbols import PdbSymbols
@@ -21,20 +22,19 @@ def lister() -> LockLister:
 
 def test_without_a_kernel_its_resources_are_a_gap() -> None:
     kernel = bare.image(8).kernel
-    assert list(lister().list_locks(kernel)) == [LockGap(kernel, status(Word.LIST_NOT_FOUND))]
+    assert lister().list_created(kernel) == [LockGap(kernel, status(Word.LIST_NOT_FOUND))]
 
 
 def test_a_space_that_cannot_be_read_is_a_gap() -> None:
     said = status(Word.PAGE_TABLES_UNREADABLE)
     space = bare.image(8).kernel._replace(kernel=False, pid=4, layer_name="", status=said)
-    assert list(lister().list_locks(space)) == [LockGap(space, said)]
+    assert lister().list_created(space) == [LockGap(space, said)]
 
 
-def test_a_gap_has_neither_creator_nor_record() -> None:
+def test_a_gap_has_no_record() -> None:
     space = bare.image(8).kernel
     gap = LockGap(space, status(Word.LIST_BROKEN))
     known = Lock(space, 0x1000, CRITICAL_SECTION)
-    assert lister().creators(space, [gap]) == {}
     records = criticalsection.decode(lister().buffer(space, [gap, known, gap]), 8)
     assert [each.address for each in records] == [0x1000]
 

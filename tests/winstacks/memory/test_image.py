@@ -86,7 +86,7 @@ def test_a_member_is_signed_where_the_symbols_say_so(sample: Sample) -> None:
     assert not section.field("DebugInfo").signed
     assert types["_ERESOURCE"].field("ActiveCount").signed
     assert not types["_ERESOURCE"].field("ContentionCount").signed
-    assert sample.image.our_types("process-x64")["_RTL_RESOURCE"].field("NumberOfActive").signed
+    assert sample.image.our_types("process-5.2-x64")["_RTL_RESOURCE"].field("NumberOfActive").signed
     assert section.reader("RecursionCount")(b"\xff" * section.size, 0) == (-1,)
     # A CHAR is a byte, and a bit field has no sign.
     assert not types["_KTHREAD"].field("PreviousMode").signed
@@ -153,7 +153,7 @@ def test_structures_of_user_mode_are_the_kernels_then_ours(sample: Sample) -> No
     native = image.process_types(image.machine)
     assert native["_PEB"].size == isf.size("_PEB")
     assert native is image.process_types(image.machine)
-    assert image.our_types("context-x64") is image.our_types("context-x64")
+    assert image.our_types("context-5.2-x64") is image.our_types("context-5.2-x64")
     assert native.has("_RTL_RESOURCE")
     narrow = image.process_types(Machine.I386)
     assert narrow["_PEB"].offset("Ldr") == 0xC

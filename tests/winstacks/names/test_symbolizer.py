@@ -13,12 +13,13 @@ from tests.forge import context, kernels
 from tests.forge.kernel import Kernel
 from tests.support import namedimage
 from tests.support.namedimage import GONE_DLL, MAPPED, NOWHERE, OVERLAPPED_DLL, PRIVATE, OpenedSample
+from winstacks.columns.words import UNBACKED
 from winstacks.memory.decode.machine import Machine
 from winstacks.memory.decode.status import NOTHING, Status, Word, status, text
 from winstacks.memory.image import AddressSpace, Image
 from winstacks.names import places
 from winstacks.names.ntdll import Ntdlls
-from winstacks.names.symbolizer import UNBACKED, Name, Symbolizer
+from winstacks.names.symbolizer import Name, Symbolizer
 from winstacks.process.spaces import AddressSpaces
 
 
@@ -182,12 +183,6 @@ def test_an_image_has_one_index_for_all_processes(image: OpenedSample) -> None:
     assert one.image is two.image
     assert one.module.file == "ntdll.dll"
     assert image.names(1000).module_at(PRIVATE) is None
-
-
-def test_a_name_is_made_once(image: OpenedSample) -> None:
-    names = image.names(1000)
-    address = image.sample.modules["ntdll"].base + 0x1031
-    assert names.name(address) is names.name(address)
 
 
 def bare(image: OpenedSample, wow64: bool = False) -> Tuple[Image, AddressSpace]:

@@ -17,6 +17,7 @@ from tests.forge.module import Module
 from tests.forge.paging import State
 from tests.forge.process import Process
 from tests.forge.unloaded import UnloadedDll, unload_trace
+from tests.forge.vad import Vad
 from tests.support.namedimage import GONE_DLL, NOWHERE, PRIVATE, spec
 from winstacks.memory.decode.status import NOTHING, Said, Word, status, text
 from winstacks.names import places
@@ -327,6 +328,21 @@ def test_a_listed_module_reaches_no_further_than_its_vad(kernel: Kernel, tmp_pat
     found = names(image, tmp_path, 1000)
     assert found.name(behind + 0x10) == places.PRIVATE
     assert found.name(ntdll.base + 0x1020).symbol == "ntdll!Send+0x20"
+
+
+@pytest.mark.parametrize("image_vad", [True, False])
+def test_a_module_that_its_vad_cuts_says_so(kernel: Kernel, tmp_path: pathlib.Path, image_vad: bool) -> None:
+    """Whatever kind of VAD it is: here one of the image, and one of other memory that begins before it."""
+    process, ntdll = app(kernel)
+    if not image_vad:
+        process.vads = [each for each in process.vads if each.start != ntdll.base]
+        process.vads.append(Vad(ntdll.base - 0x10000, ntdll.size + 0x10000))
+    image = kernel.image()
+    assert ntdll.entry is not None
+    ntdll.entry["SizeOfImage"] = ntdll.size + 0x1000
+    name = names(image, tmp_path, 1000).name(ntdll.base + 0x1020)
+    assert name.symbol == "ntdll!Send+0x20"
+    assert "contradicted: SizeOfImage" in text(name.status)
 
 
 def test_a_section_that_no_file_backs_is_private_even_if_it_is_listed(

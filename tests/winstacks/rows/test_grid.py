@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import itertools
-from typing import Any, Tuple
+from typing import List, Tuple
 
 import pytest
 
@@ -61,8 +61,8 @@ def test_a_grid_takes_names_of_the_dictionary_only() -> None:
         Grid("PID", "FrameAddress")
 
 
-def frames() -> Any:
-    return [FrameCells((n * 16, f"s{n}", "export", "image", ""), None, False) for n in range(3)]
+def frames() -> List[FrameCells]:
+    return [(n * 16, f"s{n}", "export", "image", "") for n in range(3)]
 
 
 def test_what_makes_a_row_is_compiled_once() -> None:

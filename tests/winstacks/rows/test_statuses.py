@@ -4,53 +4,51 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, Optional
+from types import SimpleNamespace
+from typing import Any, Dict, Optional, Sequence
 
 import pytest
 
+from winstacks.columns.words import THREAD
+from winstacks.flat.frames import SpaceFrames
+from winstacks.handles.lister import ActingSpaces
 from winstacks.handles.rings import HandleEvent
 from winstacks.memory.decode.machine import Machine
 from winstacks.memory.decode.status import NOTHING, Said, Status, Word, status
 from winstacks.memory.image import AddressSpace
 from winstacks.names.symbolizer import Name
-from winstacks.rows import frames, handles, traps
-from winstacks.rows.frames import StackCells
+from winstacks.rows import handles, traps
+from winstacks.rows.frames import FramePrinter, StackRows, folded
 from winstacks.rows.grid import NOT_APPLICABLE, NOT_AVAILABLE, UNPARSABLE, UNREADABLE, Grid
-from winstacks.traps.state import THREAD, State
+from winstacks.traps.state import State
 
 SPACE = AddressSpace(1000, "app.exe", Machine.AMD64, "layer")
 
 
 class SpaceNames:
-    """What stands for the names of a space; `asked` counts the addresses that were asked for."""
-
-    def __init__(self) -> None:
-        self.asked = 0
+    """What stands for the names of a space."""
 
     def name(self, address: int, return_address: bool = True) -> Name:
-        self.asked += 1
         return Name(f"{address:#x}", "none", NOTHING, "none")
 
 
-class Names:
-    """What stands for a symboliser and for an image."""
+def space_frames() -> SpaceFrames:
+    """Frames of which only the names are known."""
+    return SpaceFrames(_standing(SpaceNames()), _standing(None), lambda: None)
+
+
+class Image:
+    """What stands for an image, and for what names its frames."""
 
     machine = Machine.AMD64
     kernel = SPACE._replace(pid=0, kernel=True)
-
-    def __init__(self) -> None:
-        self._spaces: Dict[AddressSpace, SpaceNames] = {}
 
     @property
     def image(self) -> Any:
         return self
 
-    @property
-    def asked(self) -> int:
-        return sum(each.asked for each in self._spaces.values())
-
-    def names(self, space: AddressSpace) -> Any:
-        return self._spaces.setdefault(space, SpaceNames())
+    def of(self, space: AddressSpace) -> SpaceFrames:
+        return space_frames()
 
 
 def _standing(what: object) -> Any:
@@ -65,7 +63,7 @@ def cells(grid: Grid, row: Any) -> Dict[str, Any]:
 def state(said: Status, tid: Optional[int] = None, **registers: int) -> Dict[str, Any]:
     """The row of a trap frame."""
     found = State(SPACE, tid, THREAD, 0x1000, "", "", registers, (), "", said)
-    return cells(traps.GRID, traps.TrapRows(_standing(Names())).row(found))
+    return cells(traps.GRID, traps.TrapRows(_standing(Image())).row(found))
 
 
 @pytest.mark.parametrize(
@@ -102,28 +100,26 @@ def test_a_thread_without_an_id(said: Word, tid: object) -> None:
 
 
 def test_only_a_freed_trace_is_overwritten() -> None:
-    stacks = StackCells(Machine.AMD64, _standing(SpaceNames()))
-    assert [frame.cells[-1] for frame in stacks.of((1, None), freed=True)] == ["", "overwritten"]
-    assert [frame.cells[-1] for frame in stacks.of((1, None))] == ["", "unreadable"]
-    assert stacks.folded((1, None), freed=True) == "0x1; <overwritten>"
-    assert stacks.folded((1, None)) == "0x1; <unreadable>"
-
-
-def test_the_cells_of_a_space_are_kept_for_the_last_few_spaces(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(frames, "MAX_SPACES", 2)
-    names = _standing(Names())
-    spaces = [SPACE._replace(pid=pid) for pid in (1000, 2000, 3000)]
-    rows = handles.HandleRows(names, names, spaces)
-    for pid, asked in [(1000, 1), (1000, 1), (2000, 2), (1000, 2), (3000, 3), (1000, 3), (2000, 4)]:
-        (frame,) = rows.frames(HandleEvent(SPACE, by_pid=pid, frames=(0x10,)))
-        assert frame.cells[1] == "0x10"
-        assert names.asked == asked
+    printer = FramePrinter(Machine.AMD64)
+    for freed, said in ((True, "overwritten"), (False, "unreadable")):
+        found = space_frames().stack((1, None), freed)
+        assert [printer[frame][-1] for frame in found] == ["", said]
+        assert folded(found) == f"0x1; <{said}>"
 
 
 def test_an_event_of_a_process_that_is_unknown_has_the_names_of_the_kernel() -> None:
-    names = _standing(Names())
-    rows = handles.HandleRows(names, names, ())
-    event = HandleEvent(SPACE, 4, frames=(None,), status=status(Said(Word.UNKNOWN_TYPE, 7), Word.FREED))
-    found = rows.frames(event)
-    assert [frame.cells[-1] for frame in found] == ["overwritten"]
-    assert cells(handles.HANDLES, rows.event(event, found))["Status"] == "unknown type 7, freed"
+    spaces = ActingSpaces(_standing(Image()), [SPACE])
+    assert spaces.of(HandleEvent(SPACE)) == SPACE
+    assert spaces.of(HandleEvent(SPACE, by_pid=SPACE.pid)) == SPACE
+    assert spaces.of(HandleEvent(SPACE, by_pid=2000)) == Image.kernel
+
+
+def test_the_words_of_an_event_are_those_of_its_row() -> None:
+    command = _standing(SimpleNamespace(image=Image(), stack_rows=_stack_rows))
+    event = HandleEvent(SPACE, 4, status=status(Said(Word.UNKNOWN_TYPE, 7), Word.FREED))
+    (row,) = handles.HandleRows(command).event(event, ())
+    assert cells(handles.HANDLES, row[1])["Status"] == "unknown type 7, freed"
+
+
+def _stack_rows(key: Sequence[str], columns: Sequence[str]) -> StackRows:
+    return StackRows(handles.HANDLES, FramePrinter(Machine.AMD64), key, columns, False)

@@ -31,8 +31,9 @@ import hashlib
 from operator import attrgetter
 from typing import Iterable, NamedTuple, Optional, Sequence
 
+from ...columns.dictionary import STACK_SEPARATOR
+from ...columns.words import EXACT, GUESSED, PARTIAL
 from ...memory.decode.pagetable import PAGE_SIZE
-from .schema import EXACT, GUESSED, PARTIAL
 
 _BYTES = 16
 
@@ -114,7 +115,7 @@ def of(parts: Sequence[KeyPart], guessed: bool = False, incomplete: bool = False
 def merged(parts: Iterable[KeyPart]) -> str:
     """Returns the modules and Backings of frames, several equal ones in a row once, with `; ` between."""
     labels = list(map(_label, parts))
-    return "; ".join([label for label, before in zip(labels, (None, *labels)) if label != before])
+    return STACK_SEPARATOR.join([label for label, before in zip(labels, (None, *labels)) if label != before])
 
 
 def digest(text: str) -> str:

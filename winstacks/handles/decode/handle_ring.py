@@ -12,12 +12,11 @@ from __future__ import annotations
 import struct
 from typing import Iterator, NamedTuple, Tuple, Union
 
-from ...memory.decode.machine import POINTER_CODES
 from ...memory.decode.memory import Memory
 from ...memory.decode.pagetable import PAGE_SIZE
 from ...memory.decode.ranges import Extents
 from ...memory.decode.status import NOTHING, Status, Word, status
-from ...memory.decode.structure import Structures
+from ...memory.decode.structure import INTEGER_CODES, Structures
 from ...tracedb.decode.capture import without_padding
 
 MAX_ENTRIES = 0x20000
@@ -74,7 +73,7 @@ class RingDecoder:
         self._fixed_size = info.field("TraceDb").size // entry.size
         self._members = entry.reader("ClientId.UniqueProcess", "ClientId.UniqueThread", "Handle", "Type")
         self._stack = stack.offset
-        self._frames = struct.Struct(f"<{self.max_depth}{POINTER_CODES[pointer_size]}")
+        self._frames = struct.Struct(f"<{self.max_depth}{INTEGER_CODES[pointer_size]}")
 
     def header(self, data: bytes) -> Tuple[int, int, Status]:
         """Decodes the counters.

@@ -1,13 +1,13 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""Walks a doubly linked list (LIST_ENTRY) from both ends.
+"""Walks a doubly linked list (LIST_ENTRY): from both ends, or in one direction.
 
-Windows keeps threads, modules and locks in such lists.
+Windows keeps processes, threads, modules, heaps and locks in such lists. No other module follows one.
 """
 
 from __future__ import annotations
 
-from typing import Callable, List, NamedTuple, Optional, Tuple
+from typing import Callable, Generator, Iterator, List, NamedTuple, Optional, Set, Tuple
 
 MAX_NODES = 1 << 20
 
@@ -17,6 +17,9 @@ HEAD = "head"
 MISMATCH = "link"
 LIMIT = "limit"
 
+Steps = Generator[int, None, "Break"]
+"""Yields the addresses of nodes, and returns where that ended."""
+
 Links = Tuple[int, int]
 """Flink and Blink."""
 
@@ -25,12 +28,13 @@ ReadLinks = Callable[[int], Optional[Links]]
 
 
 class Break(NamedTuple):
-    """Where a walk ended before it came back to the head.
+    """Where a walk ended.
 
     Attributes:
         link: the address to which the last good node points
         reason: why the walk did not go there: the node there is `unreadable`, its opposite link does not
-            point back (`link`), or the walk became too long (`limit`). `head`: the head itself cannot be read
+            point back (`link`), or the walk became too long (`limit`). `head`: the head itself cannot be
+            read. Empty: the walk came back to the head
     """
 
     link: int
@@ -75,23 +79,94 @@ class Walk(NamedTuple):
         return self.before + self.after
 
 
-def walk(head: int, read_links: ReadLinks, limit: int = MAX_NODES) -> Walk:
-    """Walks a list forward, and backward too if it is damaged.
+def steps(
+    head: int,
+    read_links: ReadLinks,
+    direction: int,
+    limit: int = MAX_NODES,
+    first: Optional[int] = None,
+    known: Optional[Set[int]] = None,
+) -> Steps:
+    """Yields the nodes of a list in one direction until it comes back to the head.
 
     A node counts when it can be read and its opposite link points back to the node before it. So each node
-    has one predecessor: the walk reaches no node twice, and can end in a cycle only at the head.
+    has one predecessor: no node comes twice, and a cycle can end only at the head.
+
+    Args:
+        head: address of the LIST_ENTRY to start from; it is not in the result
+        read_links: how to read a LIST_ENTRY; its addresses are of the same form as `head`
+        direction: 0 forward, 1 backward
+        limit: the most nodes
+        first: the node to start with, where the head's own link does not lead to it
+        known: for a damaged list: opposite links do not count, and the walk ends at a node that is in this
+            set. It takes in the nodes of the walk
+    """
+    previous, link = head, first
+    if link is None:
+        links = read_links(head)
+        if links is None:
+            return Break(head, HEAD)
+        link = links[direction]
+    count = 0
+    while link != head:
+        if count >= limit:
+            return Break(link, LIMIT)
+        links = read_links(link)
+        if links is None:
+            return Break(link, UNREADABLE)
+        if (links[1 - direction] != previous) if known is None else (link in known):
+            return Break(link, MISMATCH)
+        if known is not None:
+            known.add(link)
+        yield link
+        count += 1
+        previous, link = link, links[direction]
+    return Break(head, CLOSED)
+
+
+def taken(found: Steps) -> Tuple[List[int], Break]:
+    """Returns all nodes of a walk in one direction, and where it ended."""
+    ends: List[Break] = []
+
+    def noting() -> Iterator[int]:
+        ends.append((yield from found))
+
+    return list(noting()), ends[0]
+
+
+def nodes(head: int, read_links: ReadLinks, limit: int) -> Iterator[int]:
+    """Yields the nodes of a list one by one, for those who need few; of a damaged list its last ones, too.
+
+    Args:
+        head, read_links: as `steps` takes them
+        limit: the most nodes from either end
+    """
+    end = yield from steps(head, read_links, 0, limit)
+    if end.reason in (UNREADABLE, MISMATCH):
+        yield from steps(head, read_links, 1, limit)
+
+
+def neighbour(link: int, read_links: ReadLinks, direction: int) -> Optional[int]:
+    """Returns the next LIST_ENTRY in a direction (0 forward, 1 backward), None unless it points back."""
+    ends = read_links(link)
+    back = None if ends is None else read_links(ends[direction])
+    return None if ends is None or back is None or back[1 - direction] != link else ends[direction]
+
+
+def walk(head: int, read_links: ReadLinks, limit: int = MAX_NODES) -> Walk:
+    """Walks a list forward, and backward too if it is damaged. A node counts as it does for `steps`.
 
     Args:
         head: address of the LIST_ENTRY to start from; it is not in the result
         read_links: how to read a LIST_ENTRY; its addresses are of the same form as `head`
         limit: the most nodes that both walks together visit
     """
-    before, forward = _follow(head, read_links, 0, limit)
+    before, forward = taken(steps(head, read_links, 0, limit))
     last = before[-1] if before else head
     ends = read_links(head)
     if forward.reason == CLOSED and ends is not None and ends[1] == last:
         return Walk(tuple(before), (), None)
-    after, backward = _follow(head, read_links, 1, limit - len(before))
+    after, backward = taken(steps(head, read_links, 1, limit - len(before)))
     after.reverse()
     altered = _altered(head, before, after, forward, backward)
     return Walk(tuple(before), tuple(after), None if altered else Gap(forward, backward), altered)
@@ -107,23 +182,3 @@ def _altered(
         return backward
     one_way = (forward.reason == CLOSED and not after) or (backward.reason == CLOSED and not before)
     return Break(head, MISMATCH) if one_way else None
-
-
-def _follow(head: int, read_links: ReadLinks, direction: int, limit: int) -> Tuple[List[int], Break]:
-    """Returns the nodes in one direction (0 forward, 1 backward) and where that ended."""
-    nodes: List[int] = []
-    links = read_links(head)
-    if links is None:
-        return nodes, Break(head, HEAD)
-    previous, link = head, links[direction]
-    while link != head:
-        if len(nodes) >= limit:
-            return nodes, Break(link, LIMIT)
-        links = read_links(link)
-        if links is None:
-            return nodes, Break(link, UNREADABLE)
-        if links[1 - direction] != previous:
-            return nodes, Break(link, MISMATCH)
-        nodes.append(link)
-        previous, link = link, links[direction]
-    return nodes, Break(head, CLOSED)

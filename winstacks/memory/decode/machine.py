@@ -18,10 +18,6 @@ _REFUSED = {_ARM64: "ARM64", 0xA641: "ARM64EC", 0xA64E: "ARM64X", _ARMNT: "ARM",
 """Machines on which Windows runs as well, and of which nothing here knows stacks or structures."""
 
 
-POINTER_CODES = {4: "I", 8: "Q"}
-"""The codes of `struct` for a pointer, by its size."""
-
-
 class UnsupportedMachineError(ValueError):
     """The memory is that of a machine that is known and not supported, or of none that is known.
 
@@ -87,6 +83,10 @@ class Machine(Enum):
     def masked(self, address: int) -> int:
         """Returns the form of an address that Volatility's columns show."""
         return address & self.address_mask
+
+
+ARCHES = tuple(machine.arch for machine in Machine)
+"""The words for machines: the values of the column Arch."""
 
 
 def machine_of(number: int) -> Machine:

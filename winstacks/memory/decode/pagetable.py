@@ -10,10 +10,12 @@ That an entry whose ProtoAddress is all ones means the VAD is described (Windows
 
 from __future__ import annotations
 
-import struct
 from typing import Iterator, Optional, Tuple
 
-PAGE_SIZE = 0x1000
+from .structure import integers
+
+PAGE_SHIFT = 12
+PAGE_SIZE = 1 << PAGE_SHIFT
 PRESENT = 0x01
 LARGE = 0x80
 TRANSITION = 1 << 11
@@ -29,7 +31,6 @@ _SOFT_EXECUTE = 0x40
 _FRAMES = {4: 0xFFFFF000, 8: 0x000FFFFFFFFFF000}
 _INVALID_FRAMES = {4: 0xFFFFF000, 8: 0x00001FFFFFFFF000}
 """In an entry that is not present, Windows 10 sets bits above those of any frame (against L1TF)."""
-_CODES = {4: "I", 8: "Q"}
 
 
 def target(entry: int, size: int) -> int:
@@ -47,14 +48,9 @@ def leads(entry: int) -> bool:
     return bool(entry & PRESENT) or entry & (TRANSITION | PROTOTYPE) == TRANSITION
 
 
-def entries(table: bytes, size: int) -> Tuple[int, ...]:
-    """Returns the entries of a table, of so many bytes each."""
-    return struct.unpack(f"<{len(table) // size}{_CODES[size]}", table)
-
-
-def some(table: bytes, size: int, first: int, count: int) -> Tuple[int, ...]:
-    """Returns some entries of a table, of so many bytes each, from the one with the number `first` on."""
-    return struct.unpack_from(f"<{count}{_CODES[size]}", table, first * size)
+def entries(table: bytes, size: int, first: int = 0, count: Optional[int] = None) -> Tuple[int, ...]:
+    """Returns entries of a table, of `size` bytes each: all, or `count` from the number `first` on."""
+    return integers(table, size, first * size, count)
 
 
 def in_section(entry: int, size: int) -> Optional[int]:
@@ -131,7 +127,7 @@ def runs(table: bytes, size: int, first: int, count: int) -> Iterator[Tuple[int,
     mask = _FRAMES[size]
     length, start = 0, None
     following: Optional[int] = None
-    for entry in some(table, size, first, count):
+    for entry in entries(table, size, first, count):
         frame = entry & mask if entry & PRESENT else None
         if length and frame == following:
             length += 1

@@ -29,7 +29,8 @@ class Word(Enum):
     RUNNING = "running"
     """The thread ran: its registers are in no memory. What is shown is of its last entry into the kernel."""
     STALE = "stale"
-    """Left over: below the stack in use, or a WoW64 context while the trap frame (SegCs 23h) is live."""
+    """Left over: below the stack in use, a WoW64 context while the trap frame (SegCs 23h) is live, or a
+    processor's context whose stack pointer is on none of its stacks."""
     TERMINATED = "terminated"
     """The thread has ended."""
     UNSURE = "unsure"
@@ -93,6 +94,8 @@ class Word(Enum):
     """The limits of the kernel stack contradict each other."""
     NOT_A_CONTEXT = "not a context"
     """The bytes there are no CONTEXT."""
+    CONTEXT_MAY_BE_OLDER = "context may be older"
+    """Only a crash dump tells that its processor was stopped: kernel debuggers leave contexts in memory."""
     # Call stacks.
     IN_USER_MODE = "in user mode"
     """A stopped processor's thread was in user mode: it has no kernel part."""
@@ -358,6 +361,21 @@ class Word(Enum):
     # Flags.
     NO_PEB = "no PEB"
     """The process has no PEB: System and what Windows runs without user code."""
+    # Dumps of a process.
+    PEB_NOT_IN_THE_DUMP = "PEB not in the dump"
+    """The dump has not the memory that leads to heaps, locks and databases: one with full memory has it."""
+    EXCEPTION = "exception {members}"
+    """The dump was made when the thread met this exception."""
+    BEYOND_THE_FILE = "{} bytes beyond the end of the file"
+    """The file is shorter than it says: so many bytes of this are missing."""
+    MORE_THAN_THE_STREAM = "more than the stream holds: {members}"
+    """A count is larger than what its stream has room for: what fits is read."""
+    FEWER_THAN_THE_STREAM = "fewer than the stream holds: {members}"
+    """A count is smaller than what its stream has room for: what it leaves out is not read."""
+    TWICE = "given before"
+    """Another of its kind comes before it, and counts."""
+    RANGES_OVERLAP = "{} memory ranges overlap"
+    """So many share addresses, or bytes of the file, with others, which were given first and count."""
     # Findings.
     NOT_CHECKED = "not checked"
     """The check of this name, or a part of it, could not run; Evidence says why."""

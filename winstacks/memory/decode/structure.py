@@ -49,8 +49,25 @@ class Field(NamedTuple):
 Lookup = Callable[[str], Optional[Field]]
 """Takes the path of a member (`u.VadFlags.VadType`); returns its Field, or None if there is none."""
 
-_CODES = {1: "B", 2: "H", 4: "I", 8: "Q"}
-"""Those of struct for unsigned integers; in lower case they stand for signed ones."""
+INTEGER_CODES = {1: "B", 2: "H", 4: "I", 8: "Q"}
+"""Those of `struct` for unsigned integers and pointers, by size; in lower case they stand for signed ones."""
+
+
+def integers(data: Buffer, size: int, start: int = 0, count: Optional[int] = None) -> Tuple[int, ...]:
+    """Returns the unsigned integers of an array: pointers, or entries of a page table.
+
+    Args:
+        data: little-endian bytes that hold it
+        size: bytes of an integer
+        start: offset of the first integer in data
+        count: how many integers; None: as many as lie between `start` and the end of the data
+
+    Raises:
+        struct.error: when the data ends before the array does
+    """
+    if count is None:
+        count = max(len(data) - start, 0) // size
+    return struct.unpack_from(f"<{count}{INTEGER_CODES[size]}", data, start) if count else ()
 
 
 class MissingMemberError(LookupError):
@@ -139,7 +156,7 @@ class Structure:
         """
         code, end = "<", 0
         for each in map(self.field, paths):
-            letter = _CODES[each.size]
+            letter = INTEGER_CODES[each.size]
             code += f"{each.offset - end}x{letter.lower() if each.signed else letter}"
             end = each.offset + each.size
         return struct.Struct(code)

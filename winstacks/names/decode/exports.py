@@ -15,6 +15,7 @@ import struct
 from typing import Callable, Dict, List, NamedTuple, Optional, Set, Tuple
 
 from ...memory.decode import text
+from ...memory.decode.pagetable import PAGE_SIZE
 from ...memory.decode.ranges import Extents
 from ...memory.decode.status import NOTHING, Status, Word, status
 from .pe import DIRECTORY_EXPORT, Headers
@@ -154,9 +155,9 @@ class _Image:
         return text.printable(name).replace(";", "\\x3b")
 
     def _page(self, rva: int) -> Extents:
-        page = rva >> 12
+        page = rva // PAGE_SIZE
         if page not in self._pages and len(self._pages) >= MAX_STRAY_PAGES:
             return self._directory
         if page not in self._pages:
-            self._pages[page] = self.load(page << 12, 0x2000)
+            self._pages[page] = self.load(page * PAGE_SIZE, 2 * PAGE_SIZE)
         return self._pages[page]

@@ -54,7 +54,7 @@ class FunctionTable:
 
     Attributes:
         read_rva: reads the image
-        derived: what walks have derived from the unwind data at an RVA, kept as long as the table
+        derived: what walks have derived from unwind data, by its RVA and an offset, kept as long as the table
     """
 
     __slots__ = ("_begins", "_ends", "_gaps", "_infos", "_unwinds", "derived", "read_rva")
@@ -73,7 +73,7 @@ class FunctionTable:
         self._unwinds: Sequence[int] = unwinds
         self._gaps = list(gaps)
         self._infos: Dict[int, UnwindInfo] = {}
-        self.derived: Dict[int, Any] = {}
+        self.derived: Dict[Tuple[int, int], Any] = {}
         self.read_rva = read_rva
 
     @classmethod

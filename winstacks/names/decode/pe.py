@@ -15,7 +15,7 @@ import uuid
 from typing import NamedTuple, Optional, Tuple
 
 from ...memory.decode.status import Word
-from .unwindinfo import ReadRva
+from .unwindinfo import Bytes, ReadRva
 
 MACHINE_I386 = 0x14C
 MACHINE_AMD64 = 0x8664
@@ -130,13 +130,14 @@ def read_codeview(read: ReadRva, headers: Headers) -> Optional[CodeView]:
             return None
         _, _, _, _, kind, length, data_rva, _ = _DEBUG_DIRECTORY.unpack(entry)
         if kind == _DEBUG_TYPE_CODEVIEW and length > 24:
-            return _rsds(read(data_rva, min(length, 24 + MAX_PDB_PATH)))
+            return codeview_of(read(data_rva, min(length, 24 + MAX_PDB_PATH)))
     return None
 
 
-def _rsds(record: Optional[object]) -> Optional[CodeView]:
-    data = bytes(record) if isinstance(record, (bytes, memoryview)) else b""
-    if data[:4] != b"RSDS":
+def codeview_of(record: Optional[Bytes]) -> Optional[CodeView]:
+    """Returns what an RSDS record says, None if it is none or there is none."""
+    data = bytes(record or b"")
+    if data[:4] != b"RSDS" or len(data) < 24:
         return None
     guid = uuid.UUID(bytes_le=data[4:20])
     path = data[24:].split(b"\0", 1)[0].decode("utf-8", "replace")

@@ -10,7 +10,9 @@ A name is a label at an RVA. These rules decide which label names an address:
   piece has no label, the label at the function's start is taken: code that the compiler moved away from its
   function keeps the function's name.
 * If no function table covers the address (x86, leaf functions), the last label before it in the same section
-  is taken, unless a function of the table lies between the two.
+  is taken, unless a function of the table lies between the two. An export is only `nearest` there. So is a
+  label of a PDB, unless the next label of the section, or the next function of the table, is close enough to
+  be the end of one function: PDBs that lack the symbols of whole stretches exist.
 
 The offset in a name is negative if a moved piece lies before its function.
 """
@@ -20,16 +22,17 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from typing import Iterable, List, Optional, Sequence, Tuple
 
+from ...columns.words import EXPORT, NEAREST, NONE, PDB
 from .functiontable import FunctionTable
 from .pe import Section
 
-PDB = "pdb"
-EXPORT = "export"
-NEAREST = "nearest"
-MODULE = "module"
-UNLOADED = "unloaded"
-NONE = "none"
+MAX_FUNCTION = 0x4000
+"""The most bytes of a function that no function table bounds. By public symbols the longest one of XP's
+kernel (ntkrnlpa 5.1, x86) has 1FECh bytes, that of wntdll 10.0.16299 1E3Dh; where that PDB lacks symbols,
+229F0h bytes of code lie between two labels."""
 
+_FAR = 1 << 32
+"""Behind every RVA."""
 
 Label = Tuple[int, str, str]
 """The label that names an address: its RVA, its name, and its source."""
@@ -57,6 +60,11 @@ def _rank(name: str) -> Tuple[int, int, str]:
     return (0 if name[:1].isalpha() else 1 if name[:1] == "_" else 2, len(name), name)
 
 
+def undecorated(function: Optional[str]) -> str:
+    """Returns the plain name of a function; those of 32 bits may begin with `_` or `@` and end with `@8`."""
+    return (function or "").lstrip("_@").partition("@")[0]
+
+
 class NameTable:
     """The labels of a module; what decides how far they reach is in `PdbNames` and `ExportNames`.
 
@@ -79,7 +87,6 @@ class NameTable:
     )
 
     SOURCE = PDB
-    NEAREST_SOURCE = PDB
 
     def __init__(
         self,
@@ -142,11 +149,24 @@ class NameTable:
         start = self._rvas[position]
         if piece >= 0 and start < self._ends[piece]:
             return None
+        ends: List[int] = []
         if self._sections:
             index = bisect_right(self._section_starts, rva) - 1
             if index < 0 or rva >= self._sections[index].end or start < self._sections[index].start:
                 return None
-        return (start, self._names[position], self.NEAREST_SOURCE)
+            ends.append(self._sections[index].end)
+        ends += self._rvas[position + 1 : position + 2]
+        ends += self._begins[piece + 1 : piece + 2]
+        return (start, self._names[position], self._source(rva - start, min(ends, default=_FAR) - start))
+
+    def _source(self, offset: int, room: int) -> str:
+        """Returns how sure the last label before an RVA is that no function of the table covers.
+
+        Args:
+            offset: of the RVA from the label
+            room: bytes from the label to the next label or function, or to the end of the section
+        """
+        raise NotImplementedError
 
 
 class PdbNames(NameTable):
@@ -163,6 +183,9 @@ class PdbNames(NameTable):
             return (self._rvas[position], self._names[position], PDB)
         return self._start(piece)
 
+    def _source(self, offset: int, room: int) -> str:
+        return PDB if not offset or room <= MAX_FUNCTION else NEAREST
+
 
 class ExportNames(NameTable):
     """Exports: they name the function that they start."""
@@ -170,7 +193,6 @@ class ExportNames(NameTable):
     __slots__ = ()
 
     SOURCE = EXPORT
-    NEAREST_SOURCE = NEAREST
 
     def __init__(
         self,
@@ -189,3 +211,6 @@ class ExportNames(NameTable):
             return self._nearest(rva, piece)
         label = self._pieces[piece]
         return self._start(piece) if label is _UNKNOWN else label
+
+    def _source(self, offset: int, room: int) -> str:
+        return NEAREST

@@ -9,12 +9,10 @@ documented for `RtlGetUnloadEventTrace`.
 
 from __future__ import annotations
 
-import struct
 from typing import Iterator, List, NamedTuple, Optional, Sequence
 
-from ...memory.decode.machine import POINTER_CODES
 from ...memory.decode.pagetable import PAGE_SIZE
-from ...memory.decode.structure import Structure
+from ...memory.decode.structure import Structure, integers
 from .unwindinfo import Bytes
 
 EVENTS = 16
@@ -131,7 +129,7 @@ def find_ring(data: memoryview, layouts: Sequence[EventLayout], user_end: int) -
     for layout in layouts:
         width = layout.pointer_size
         count = len(data) // width
-        words = struct.unpack(f"<{count}{POINTER_CODES[width]}", data[: count * width])
+        words = integers(data, width)
         last = (count * width - EVENTS * layout.size) // width
         to_base, to_size = layout.base // width, layout.image_size // width
         bases = words[to_base : to_base + last + 1]

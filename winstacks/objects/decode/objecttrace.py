@@ -11,8 +11,7 @@ from __future__ import annotations
 import struct
 from typing import Iterator, NamedTuple, Optional, Tuple
 
-from ...memory.decode.machine import POINTER_CODES
-from ...memory.decode.structure import Buffer, Structures
+from ...memory.decode.structure import INTEGER_CODES, Buffer, Structures
 from ...tracedb.decode.capture import without_padding
 
 OBJECT_BUCKETS = 401
@@ -123,7 +122,7 @@ class StackTableDecoder:
     def __init__(self, types: Structures, pointer_size: int) -> None:
         table = types[_TABLE]
         blocks = table.field("StackTrace")
-        code = POINTER_CODES[pointer_size]
+        code = INTEGER_CODES[pointer_size]
         self.header_size = blocks.offset + blocks.size
         self.trace_size = types[_TRACE].size
         self.max_depth = self.trace_size // pointer_size

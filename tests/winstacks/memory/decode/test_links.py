@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from winstacks.memory.decode import links
-from winstacks.memory.decode.links import Break, Gap, walk
+from winstacks.memory.decode.links import Break, Gap, neighbour, steps, taken, walk
 
 HEAD = 0x1000
 Memory = Dict[int, Tuple[int, int]]
@@ -130,3 +130,62 @@ def test_any_memory_ends_and_yields_each_node_once(memory: Memory) -> None:
     assert len(set(found.nodes)) == len(found.nodes)
     assert HEAD not in found.nodes
     assert set(found.nodes) <= set(memory)
+
+
+@given(st.integers(0, 9), st.sampled_from([0, 1]))
+def test_steps_lead_back_to_the_head(count: int, direction: int) -> None:
+    nodes, memory = ring(count)
+    expected = nodes[::-1] if direction else nodes
+    assert taken(steps(HEAD, memory.get, direction)) == (expected, Break(HEAD, links.CLOSED))
+    assert taken(steps(HEAD, memory.get, direction, known=set())) == (expected, Break(HEAD, links.CLOSED))
+    assert taken(steps(0, memory.get, direction)) == ([], Break(0, links.HEAD))
+
+
+def test_steps_from_a_node_to_which_the_head_does_not_lead() -> None:
+    nodes, memory = ring(3)
+    memory[HEAD] = (HEAD, HEAD)
+    assert list(steps(HEAD, memory.get, 0, first=nodes[0])) == nodes
+    assert list(steps(HEAD, memory.get, 1, first=nodes[2])) == nodes[::-1]
+    assert taken(steps(HEAD, memory.get, 0, first=nodes[1])) == ([], Break(nodes[1], links.MISMATCH))
+
+
+def test_steps_over_wrong_links_end() -> None:
+    nodes, memory = ring(6)
+    for node in nodes:
+        memory[node] = (memory[node][0], 0)
+    known = {nodes[4]}
+    found = steps(HEAD, memory.get, 0, known=known)
+    assert taken(found) == (nodes[:4], Break(nodes[4], links.MISMATCH))
+    assert known == set(nodes[:5])
+    memory[nodes[3]] = (nodes[1], 0)
+    assert taken(steps(HEAD, memory.get, 0, known=set())) == (nodes[:4], Break(nodes[1], links.MISMATCH))
+    assert taken(steps(HEAD, memory.get, 0, 2, known=set())) == (nodes[:2], Break(nodes[2], links.LIMIT))
+
+
+@given(st.integers(1, 9), st.integers(1, 9), st.data())
+def test_the_first_nodes_are_read_one_by_one(count: int, limit: int, data: st.DataObject) -> None:
+    nodes, memory = ring(count)
+    asked: List[int] = []
+
+    def read(link: int) -> Optional[Tuple[int, int]]:
+        asked.append(link)
+        return memory.get(link)
+
+    assert next(links.nodes(HEAD, read, limit)) == nodes[0]
+    assert asked == [HEAD, nodes[0]]
+    assert list(links.nodes(HEAD, read, limit)) == nodes[:limit]
+    lost = data.draw(st.sampled_from(nodes))
+    del memory[lost]
+    before, after = nodes[: nodes.index(lost)], nodes[nodes.index(lost) + 1 :][::-1]
+    if len(before) < limit:
+        assert list(links.nodes(HEAD, read, limit)) == [*before, *after[:limit]]
+
+
+def test_a_neighbour_points_back() -> None:
+    nodes, memory = ring(3)
+    assert [neighbour(nodes[1], memory.get, direction) for direction in (0, 1)] == [nodes[2], nodes[0]]
+    memory[nodes[2]] = (HEAD, HEAD)
+    del memory[nodes[0]]
+    assert [neighbour(nodes[1], memory.get, direction) for direction in (0, 1)] == [None, None]
+    assert neighbour(nodes[0], memory.get, 0) is None
+    assert neighbour(HEAD, ring(0)[1].get, 0) == HEAD

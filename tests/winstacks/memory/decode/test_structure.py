@@ -9,7 +9,7 @@ from typing import Dict, List, Optional
 
 import pytest
 
-from winstacks.memory.decode.structure import Field, MissingMemberError, Structure, Structures
+from winstacks.memory.decode.structure import Field, MissingMemberError, Structure, Structures, integers
 
 FIELDS = {
     "Flags": Field(0, 4),
@@ -105,3 +105,13 @@ def test_of_several_tables_the_first_that_has_a_structure_counts() -> None:
     two = Structures({"_A": second, "_B": second}.get)
     types = Structures.chain([one, two])
     assert (types["_A"], types["_B"], types.find("_C")) == (first, second, None)
+
+
+def test_arrays_of_integers() -> None:
+    data = bytes(range(1, 18))
+    assert integers(data, 8) == struct.unpack("<QQ", data[:16])
+    assert integers(data, 4, 1, 2) == struct.unpack("<II", data[1:9])
+    # A run of memory may be shorter than what has to be skipped to the first aligned integer.
+    assert integers(b"\1\2", 8, 5) == integers(b"", 4) == integers(data, 4, 17, 0) == ()
+    with pytest.raises(struct.error):
+        integers(data, 8, 8, 2)

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import struct
-from typing import Dict, List, Optional, Tuple
+from typing import Dict, List, Optional, Sequence, Tuple
 
 import pytest
 from hypothesis import given
@@ -107,7 +107,35 @@ def test_without_sections_a_label_reaches_as_far_as_the_next() -> None:
     names = PdbNames([0x1000, 0x2000], ["A", "B"])
     assert names.find(0xFFF) is None
     assert names.find(0x1FFF) == (0x1000, "A", "pdb")
-    assert names.find(0x90000) == (0x2000, "B", "pdb")
+    assert names.find(0x90000) == (0x2000, "B", "nearest")
+
+
+FEW = (Section(0x1000, 0x40000, ".text", 0x60000020),)
+
+
+@pytest.mark.parametrize("sections", [(), FEW])
+@pytest.mark.parametrize(
+    "rva, expected",
+    [
+        (0x1000 + 0x1FEC, (0x1000, "Long", "pdb")),  # XP's longest function, MiInitMachineDependent
+        (0x5000 + 0x1445E, (0x5000, "Gap", "nearest")),
+        (0x5000, (0x5000, "Gap", "pdb")),  # the label itself
+        (0x5010, (0x5000, "Gap", "nearest")),  # where Gap ends is unknown
+        (0x2A010, (0x2A000, "Last", "nearest")),  # nothing follows
+    ],
+)
+def test_a_pdb_that_lacks_symbols_bounds_nothing(
+    rva: int, expected: Tuple[int, str, str], sections: Sequence[Section]
+) -> None:
+    names = PdbNames([0x1000, 0x5000, 0x2A000], ["Long", "Gap", "Last"], sections)
+    assert names.find(rva) == expected
+
+
+def test_the_next_function_bounds_leaf_code_that_a_pdb_names() -> None:
+    pdata = struct.pack("<IIIIII", 0x1000, 0x1100, PLAIN, 0x2000, 0x2100, PLAIN)
+    names = PdbNames([0x1200, 0x2180], ["Leaf", "Last"], FEW, FunctionTable.from_bytes(pdata, read))
+    assert names.find(0x1210) == (0x1200, "Leaf", "pdb")
+    assert names.find(0x2190) == (0x2180, "Last", "nearest")
 
 
 def test_the_best_of_several_names() -> None:

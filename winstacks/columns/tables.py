@@ -1,0 +1,142 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""The columns of each table: what each plugin shows, and what --brief leaves of that.
+
+    TABLES["locks"]         # the columns of windows.locks, from left to right
+    BRIEF["locks"]          # the names of those that --brief leaves
+
+A table always has all its columns: whatever an image or an option does not have is absent.
+"""
+
+from __future__ import annotations
+
+from typing import Dict, FrozenSet, Tuple
+
+from .dictionary import COLUMNS, HEXSTR, REGISTERS, Column, names
+from .words import FINDING_HOWS
+
+
+def _table(listed: str, *own: Column) -> Tuple[Column, ...]:
+    """Returns the columns that a list names. Those that are not as in the dictionary are given."""
+    found = {**COLUMNS, **{column.name: column for column in own}}
+    return tuple(found[name] for name in names(listed))
+
+
+def _canonical(name: str) -> Column:
+    """Returns a column of addresses in the form that keeps all their bits."""
+    column = COLUMNS[name]
+    return column._replace(type=HEXSTR, meaning=f"{column.meaning} It is canonical.")
+
+
+_SPACE = "PID, Process, Arch"
+_FRAME = "Frame, Address, Symbol, Source, Backing"
+_FAULT = REGISTERS.index("FaultAddress") + 1
+
+TRACES = _table(
+    "ImageId, Schema, TraceId, Kind, PID, Process, ProcessOffset, ProcessCreateTime, TID, "
+    "ThreadCreateTime, Arch, Owner, OwnerName, Event, Count, Bytes, Depth, BackTraceHash, StackKey, "
+    "ShapeKey, KeyQuality, Unbacked, Guessed, Stack, Modules, Incomplete, Status"
+)
+"""One row for each stack."""
+
+FRAMES = _table(
+    "ImageId, Schema, TraceId, PID, Arch, Frame, Address, Sp, Module, ModulePath, ModuleStamp, ModuleSize, "
+    "Rva, Function, Displacement, Symbol, Source, How, Backing, Protection, Status",
+    _canonical("Address"),
+    _canonical("Sp"),
+)
+"""One row for each frame of each stack."""
+
+IMAGE = _table(
+    "ImageId, Schema, Files, VolatilityVersion, PluginVersion, KernelBuild, BuildLab, Product, Arch, "
+    "Processors, CaptureTime, BootTime, BootTimeSource, TimeZoneBias, ComputerName, Processes, "
+    "ProcessesFoundOtherwise, ProcessesUnreadable, Threads, Stacks, StacksIncomplete, Databases, "
+    "PagesWanted, PagesMissing, Warnings, WarningText, Status, InputKind, Completeness",
+    COLUMNS["Arch"]._replace(meaning="Bitness of the kernel."),
+    COLUMNS["Stacks"]._replace(meaning="Number of stacks of threads that were walked; null as Threads."),
+    COLUMNS["Status"]._replace(
+        meaning="What is wrong with the image as a whole, in fixed words; empty if nothing is."
+    ),
+)
+"""One row for the image."""
+
+FLAT: Dict[str, Tuple[Column, ...]] = {"traces": TRACES, "traceframes": FRAMES, "traceimage": IMAGE}
+"""The flat tables: rows at one level, of which a JSON schema says all."""
+
+_FILES = _table("File output, Kind, Stacks, Frames, Weight, Status")
+
+TABLES: Dict[str, Tuple[Column, ...]] = {
+    **FLAT,
+    "gflags": _table(
+        f"{_SPACE}, NtGlobalFlag, Flags, Kind, Database, LocatedBy, Layout, Indexed, Chained, Freed, "
+        "Orphans, Unindexed, Mismatched, UnreadableBytes, Status"
+    ),
+    "stacktracedb": _table(
+        f"{_SPACE}, Database, Index, EntryAddress, Count, Depth, BackTraceHash, Unbacked, {_FRAME}, Status, "
+        "Stack, CommittedMemory, ReservedMemory, Lookups, BackTraces, File output"
+    ),
+    "trapframes": _table(
+        "PID, Process, TID, Arch, Origin, TrapFrame, TrapKind, Mode, Rip, Symbol, Source, Backing, "
+        f"{', '.join(REGISTERS[1:_FAULT])}, Unsure, NotSaved, Status, {', '.join(REGISTERS[_FAULT:])}, "
+        "State, Processor, Member, Value"
+    ),
+    "callstacks": _table(
+        "PID, Process, TID, Arch, Part, Depth, BackTraceHash, Unbacked, Frame, Sp, Address, Symbol, "
+        "Source, Backing, How, Status, State, WaitReason, StartAddress, StartSymbol, Count, Stack"
+    ),
+    "locks": _table(
+        f"{_SPACE}, Lock, LockType, Index, OwningThread, OwnerRole, OwnerPID, OwnerProcess, OwnerTID, "
+        "LockCount, ContentionCount, EntryCount, RecursionCount, NumberOfWaitingShared, "
+        f"NumberOfWaitingExclusive, Unbacked, {_FRAME}, Status, File output, Stack"
+    ),
+    "handletraces": _table(
+        f"{_SPACE}, Handle, Event, ByPID, ByTID, Sequence, Object, ObjectType, ObjectName, Unbacked, "
+        f"{_FRAME}, Status, Stack"
+    ),
+    "objecttraces": _table(
+        f"{_SPACE}, Object, ObjectType, ObjectName, ImageFileName, Event, Count, Tag, Sequence, Unbacked, "
+        f"{_FRAME}, Status, Stack"
+    ),
+    "heaptraces": _table(
+        f"{_SPACE}, Heap, Index, EntryAddress, TraceKind, Count, Bytes, CountGrowth, BytesGrowth, Block, "
+        f"BlockKind, Size, Unbacked, {_FRAME}, Status, File output, Stack"
+    ),
+    "tracefindings": _table(
+        "ImageId, Severity, Confidence, Finding, PID, Process, ProcessOffset, TID, Kind, Frame, Address, "
+        "Symbol, How, Evidence, Innocent, Technique, StackKey, TraceId, Status",
+        COLUMNS["How"]._replace(values=FINDING_HOWS),
+    ),
+    "info": _table(f"PID, Process, TID, Member, Value, Part, {_FRAME}, How, Status"),
+    "tracegraph": _FILES,
+    "tracereport": _FILES,
+}
+"""The columns of each plugin, from left to right, by its name. Plugins of images and of dumps that have one
+name have the same columns; `info` is of dumps only."""
+
+WRITERS = frozenset(("tracegraph", "tracereport"))
+"""Plugins that write files: a row is of a file, or of a part of it, and of no process."""
+
+KEYS: FrozenSet[str] = frozenset(
+    names(
+        "PID, Process, TID, Arch, Database, Index, EntryAddress, Part, Origin, TrapFrame, Lock, LockType, "
+        "Handle, Event, Sequence, Object, ObjectType, ObjectName, ImageFileName, Heap, Block"
+    )
+)
+"""The columns that say to what a row belongs: the rows below a row repeat them. No other column repeats."""
+
+BRIEF: Dict[str, Tuple[str, ...]] = {
+    "gflags": names(f"{_SPACE}, Kind, Database, Flags, Status"),
+    "stacktracedb": names(f"{_SPACE}, Database, Index, EntryAddress, Symbol, Status"),
+    "trapframes": names("PID, Process, TID, Arch, Origin, TrapFrame, Symbol, Status"),
+    "callstacks": names("PID, Process, TID, Part, Symbol, Status"),
+    "locks": names("PID, Process, Lock, OwningThread, OwnerRole, Symbol, Status"),
+    "handletraces": names("PID, Process, Handle, Event, Sequence, Symbol, Status"),
+    "objecttraces": names("Object, ImageFileName, Event, Sequence, Symbol, Status"),
+    "heaptraces": names("PID, Process, Arch, Index, EntryAddress, Block, Symbol, Status"),
+    "tracefindings": names("Severity, Finding, PID, Process, TID, Symbol, Evidence, Status"),
+    "info": names("TID, Member, Value, Symbol, Status"),
+}
+"""The columns that --brief leaves: those that tell rows apart, what the address is, and Status. --fold puts
+Stack in the place of Symbol."""
+BRIEF_MEMBERS = names("PID, TID, TrapFrame, Symbol, Member, Value, Status")
+"""The columns that --brief leaves of windows.trapframes with --members."""

@@ -1,0 +1,190 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""The closed lists of words that columns hold, each word with what it means.
+
+A word and its meaning stand here and nowhere else: what reads an image takes the word from here, and the
+dictionary of columns the list. A word that explains itself has an empty meaning. Those of Status are in
+`memory.decode.status`.
+"""
+
+from __future__ import annotations
+
+from typing import Dict
+
+Words = Dict[str, str]
+"""Meanings by their words, in the order in which the words are listed."""
+
+ARCHES: Words = {"x64": "64 bits", "x86": "32 bits"}
+
+KERNEL, USER, WOW64 = "kernel", "user", "wow64"
+STD, HEAPLOG = "std", "heaplog"
+HEAP, LOCK, HANDLE, OBJECT = "heap", "lock", "handle", "object"
+KINDS: Words = {
+    KERNEL: "a thread's stack in the kernel",
+    USER: "a thread's stack in user mode",
+    WOW64: "a WoW64 thread's stack in 32-bit mode",
+    STD: "a stack trace database",
+    HEAPLOG: "the trace log that heaps keep since Windows 7",
+    HEAP: "heap blocks by the trace of their allocation, and who made heaps and their segments",
+    LOCK: "who created a lock",
+    HANDLE: "an event of a handle",
+    OBJECT: "an event of a traced object",
+}
+"""Who remembered a stack: the words of Kind."""
+THREAD_KINDS = (KERNEL, USER, WOW64)
+"""The kinds of threads' stacks, and the words of Part."""
+
+TRAP, UNWIND, LEAF, FRAME_POINTER, SCAN = "trap", "unwind", "leaf", "framepointer", "scan"
+RECORDED, SHADOW = "recorded", "shadow"
+HOWS: Words = {
+    TRAP: "a saved register state holds it",
+    UNWIND: "by the unwind data of the function below",
+    LEAF: "the top of the stack, in a function that keeps nothing there",
+    FRAME_POINTER: "by the chain of frame pointers",
+    SCAN: "a guess: a value on the stack that may be a return address",
+    RECORDED: "Windows recorded the address",
+}
+"""How the address of a frame was found: the words of How."""
+FINDING_HOWS: Words = {**HOWS, SHADOW: "the processor's shadow stack of the thread has the address, too"}
+"""Those of How in findings, where the last one stands in the place of another word."""
+
+PDB, EXPORT, NEAREST, MODULE, UNLOADED, NONE = "pdb", "export", "nearest", "module", "unloaded", "none"
+SOURCES: Words = {
+    PDB: "the last symbol before the address in a symbol table that Volatility has; the function table, the "
+    "next symbol or the end of the section bounds its function",
+    EXPORT: "the x64 function table shows that the address is in the function that this export starts",
+    NEAREST: "the last export, or symbol of a PDB with few, before the address in the same section; nothing "
+    "shows where its function ends",
+    MODULE: "the module is known, the function's name is not",
+    UNLOADED: "a module that is gone lay there",
+    NONE: "no name is known",
+}
+"""What the name of an address is taken from: the words of Source."""
+
+IMAGE, MAPPED, PRIVATE, UNMAPPED = "image", "mapped", "private", "unmapped"
+BACKINGS: Words = {
+    IMAGE: "a module",
+    MAPPED: "a mapped file that no loader list has",
+    PRIVATE: "process memory that no file backs",
+    UNMAPPED: "nothing",
+    NONE: "a kernel address in no module",
+    UNLOADED: "a module that is gone lay there",
+    USER: "a user address in a stack of the kernel",
+}
+"""What lies at the address of a frame: the words of Backing."""
+UNBACKED = frozenset((PRIVATE, UNMAPPED, NONE, UNLOADED))
+"""Those that --unbacked selects."""
+
+EXACT, PARTIAL, GUESSED = "exact", "partial", "guessed"
+KEY_QUALITIES: Words = {
+    EXACT: "all frames are in the keys with all that is to be known of them",
+    PARTIAL: "the stack is incomplete, or a module is known by its name only or contradicted by its headers",
+    GUESSED: "the walk had to guess; frames that a scan of the stack found are left out",
+}
+"""What keys are worth: the words of KeyQuality; of two that hold the later one stands there."""
+
+OPEN, CLOSE, BAD_REFERENCE, CREATE = "open", "close", "badref", "create"
+REFERENCE, DEREFERENCE = "reference", "dereference"
+EVENTS: Words = {
+    OPEN: "",
+    CLOSE: "",
+    BAD_REFERENCE: "a handle that was not open",
+    CREATE: "who made the handle or object",
+    REFERENCE: "",
+    DEREFERENCE: "",
+}
+"""What was done with a handle or object: the words of Event."""
+
+PRODUCTS: Dict[int, str] = {1: "workstation", 2: "domain controller", 3: "server"}
+"""The words of Product, by NtProductType."""
+
+MEMORY_IMAGE, PROCESS_DUMP = "image", "process dump"
+INPUT_KINDS: Words = {MEMORY_IMAGE: "the memory of a machine", PROCESS_DUMP: "a dump of one process"}
+"""What was read: the words of InputKind."""
+ALL, SOME, TRUNCATED = "all", "some", "truncated"
+COMPLETENESSES: Words = {
+    ALL: "written with the whole memory of the process",
+    SOME: "written without it: heaps, locks and databases may be missing",
+    TRUNCATED: "the file ends before what it says is in it",
+}
+"""What of a process its dump has: the words of Completeness."""
+
+BOOT_TIME, INTERRUPT_TIME = "KeBootTime", "InterruptTime"
+BOOT_TIMES: Words = {
+    BOOT_TIME: "the kernel's variable",
+    INTERRUPT_TIME: "the kernel's clock less the time that it ran",
+}
+"""What BootTime is taken from: the words of BootTimeSource."""
+
+BY_SYMBOL, BY_SEARCH = "symbol", "search"
+LOCATIONS: Words = {
+    BY_SYMBOL: "symbols of the kernel or of ntdll lead to it",
+    BY_SEARCH: "a pointer in ntdll's data leads to what proves to be one",
+}
+"""How a database was found: the words of LocatedBy."""
+
+LOG, INLINE = "log", "inline"
+TRACE_KINDS: Words = {LOG: "the heap's trace log", STD: "a stack trace database", INLINE: "the block itself"}
+"""Where the trace of heap blocks is kept: the words of TraceKind."""
+
+HEAP_SEGMENT, SEGMENT_HEAP, PAGE_HEAP = "heap segment", "segment heap", "page heap"
+CONTAINER, BLOCK, LFH, VIRTUAL = "lfh container", "block", "lfh", "virtual"
+LIGHT, PAGE, LARGE, SEGMENT = "lightpage", "page", "large", "segment"
+BLOCK_KINDS: Words = {
+    HEAP: "an NT heap",
+    HEAP_SEGMENT: "of an NT heap",
+    SEGMENT_HEAP: "",
+    PAGE_HEAP: "",
+    CONTAINER: "what the low-fragmentation heap keeps its blocks in",
+    BLOCK: "of an NT heap",
+    LFH: "of the low-fragmentation heap",
+    VIRTUAL: "with pages of its own",
+    LIGHT: "of light page heap",
+    PAGE: "of full page heap",
+    LARGE: "of a segment heap, with pages of its own",
+    SEGMENT: "of a segment heap",
+}
+"""What a heap, a part of it or a block is: the words of BlockKind."""
+
+THREAD, TOP, STACK, PROCESSOR, SAVED = "thread", "top", "stack", "processor", "saved"
+ORIGINS: Words = {
+    THREAD: "KTHREAD.TrapFrame, and the frames to which service frames lead back",
+    TOP: "the fixed place at the top of a kernel stack",
+    STACK: "found by scanning",
+    PROCESSOR: "KPRCB.ProcessorState",
+    WOW64: "the 32-bit context in the WoW64 CPU area",
+    SAVED: "the input itself keeps them",
+}
+"""How registers were found: the words of Origin."""
+
+SYSCALL, SERVICE, INTERRUPT, EXCEPTION = "syscall", "service", "interrupt", "exception"
+TRAP_KINDS: Words = {
+    SYSCALL: "a system call from user mode",
+    SERVICE: "a Zw call from kernel mode",
+    INTERRUPT: "",
+    EXCEPTION: "a fault or trap",
+}
+"""What led into the kernel: the words of TrapKind."""
+
+MODES: Words = {USER: "virtual-8086 mode, too", KERNEL: ""}
+"""The modes of a processor: the words of Mode."""
+
+RESOURCE, FAST_RESOURCE, CRITICAL_SECTION = "resource", "fast resource", "critical section"
+LOCK_TYPES: Words = {
+    RESOURCE: "ERESOURCE, in a process RTL_RESOURCE",
+    FAST_RESOURCE: "an ERESOURCE with a list of owners, since 17763",
+    CRITICAL_SECTION: "RTL_CRITICAL_SECTION",
+}
+"""What a lock is: the words of LockType."""
+
+EXCLUSIVE, SHARED, WAITING = "exclusive owner", "shared owner", "waiter"
+ROLES = (EXCLUSIVE, SHARED, WAITING)
+"""What a thread is to a lock: the words of OwnerRole."""
+
+HIGH, MEDIUM, LOW = "high", "medium", "low"
+SEVERITIES = (HIGH, MEDIUM, LOW)
+"""How much a finding matters, the worst first: the words of Severity."""
+
+CERTAIN, LIKELY, POSSIBLE = "certain", "likely", "possible"
+CONFIDENCES = (CERTAIN, LIKELY, POSSIBLE)
+"""How sure it is that what Evidence says is so, the surest first: the words of Confidence."""

@@ -1,0 +1,78 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""The work of `minidump.info`."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Iterator, List, Sequence
+
+from ..flat.frames import NamedFrame
+from ..memory.image import AddressSpace
+from ..minidump import opened
+from ..minidump.decode.dumpfile import Minidump, Stream
+from ..minidump.decode.threads import exception_stream
+from ..minidump.process import exception_contexts
+from ..options import DUMP
+from ..process.spaces import AddressSpaces
+from ..process.threads import Threads
+from ..rows.command import Command
+from ..rows.dumps import GRID, DumpRows
+from ..rows.grid import Row
+from ..stacks.lister import StackLister
+
+
+class Info(Command[Stream, Stream]):
+    """What `minidump.info` does."""
+
+    grid = GRID
+    things = "streams"
+    kernel = False
+
+    @cached_property
+    def _dump(self) -> Minidump:
+        return opened.dump_of(self.plugin.context, self.config[DUMP])
+
+    @cached_property
+    def _native(self) -> AddressSpace:
+        return next(iter(AddressSpaces.list_spaces(self.image)))
+
+    @cached_property
+    def _rows(self) -> DumpRows:
+        return DumpRows(self._dump, self._native, self.printer)
+
+    def steps(self) -> List[Stream]:
+        return list(self._dump.streams)
+
+    def space(self, step: Stream) -> AddressSpace:
+        return self._native
+
+    def describe(self, step: Stream) -> str:
+        return f"Reading {step.name}"
+
+    def items(self, step: Stream) -> Sequence[Stream]:
+        return (step,)
+
+    def rows(self, item: Stream, frames: Sequence[NamedFrame]) -> Iterator[Row]:
+        yield from self._rows.stream(item)
+        if item is self._dump.stream(item.StreamType) and item.name == "ExceptionStream":
+            yield from self._exception()
+
+    def _exception(self) -> Iterator[Row]:
+        """Yields the stack of the exception, from the registers with which it was met."""
+        found = exception_stream(self._dump)
+        contexts = exception_contexts(self.image, self._dump)
+        if found is None or not contexts:
+            return
+        lister = StackLister(self.image, self.symbolizer)
+        for thread in Threads.list_threads(self.image, tids=[found.ThreadId]):
+            for stack in lister.of_thread(thread._replace(contexts=contexts)):
+                named = [
+                    self.frames_of(stack.space).frame(each.address, each.returns) for each in stack.frames
+                ]
+                yield from self._rows.stack(found.ThreadId, stack, named)
+
+    def generate(self) -> Iterator[Row]:
+        _, said = opened.memory(self._dump)
+        yield from self._rows.header(said)
+        yield from super().generate()

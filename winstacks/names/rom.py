@@ -1,0 +1,46 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""Which kernel addresses are mapped to a ROM of the machine.
+
+Option ROMs and the BIOS of a PC lie at physical C0000h-FFFFFh. No module is there, but their code may run in
+the kernel: QEMU's kvmvapic patches instructions of the kernel to call its option ROM (pc-bios/optionrom/
+kvmvapic.S and hw/i386/kvmvapic.c in QEMU's source; measured on XP SP3, where it runs at 800CA21Dh).
+"""
+
+from __future__ import annotations
+
+from volatility3.framework.layers import intel
+
+from ..memory import bulk
+from ..memory.decode.memo import Memo
+from ..memory.decode.pagetable import PAGE_SIZE
+from ..memory.image import Image
+from ..memory.pages import Tables
+
+START, END = 0xC0000, 0x100000
+"""The physical addresses of the area."""
+
+_MAX_KEPT = 1 << 12
+
+
+class RomArea:
+    """Tells which kernel addresses lie in the area.
+
+    Args:
+        image: the image
+    """
+
+    def __init__(self, image: Image) -> None:
+        self._image = image
+        self._pages: Memo[int, bool] = Memo(self._is_rom, _MAX_KEPT)
+
+    def holds(self, address: int) -> bool:
+        """Tells whether a canonical kernel address is mapped to the area."""
+        return self._pages[address // PAGE_SIZE]
+
+    def _is_rom(self, page: int) -> bool:
+        layer = self._image.layer_of(self._image.kernel)
+        if not isinstance(layer, intel.Intel):
+            return False
+        found = Tables(self._image.context, layer).physical(bulk.masked(layer, page * PAGE_SIZE))
+        return found is not None and START <= found < END

@@ -1,0 +1,160 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""The rows of `minidump.info`: each stream of a dump with its members, and the exception with its stack.
+
+Names are those of Microsoft's declarations ("minidumpapiset.h"). A list has the row of its count; what it
+lists is shown by other plugins, but for threads' names and comments.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
+
+from ..memory.decode.status import NOTHING, Status, Word, status, text
+from ..memory.decode.text import MAX_NAME, cell
+from ..memory.image import AddressSpace
+from ..minidump.decode import functions, handles, memory, modules, system, threads
+from ..minidump.decode.dumpfile import Minidump, Stream
+from ..stacks.lister import CallStack
+from .frames import FramePrinter
+from .grid import Grid, Row
+
+GRID = Grid.of("info")
+
+_LISTS: Dict[str, Tuple[str, Callable[[Minidump], Tuple[List[Any], Status]]]] = {
+    "ThreadListStream": ("NumberOfThreads", threads.thread_list),
+    "ThreadInfoListStream": ("NumberOfEntries", threads.thread_info_list),
+    "ThreadNamesStream": ("NumberOfThreadNames", threads.thread_names),
+    "ModuleListStream": ("NumberOfModules", modules.module_list),
+    "UnloadedModuleListStream": ("NumberOfEntries", modules.unloaded_module_list),
+    "MemoryInfoListStream": ("NumberOfEntries", memory.memory_info_list),
+    "HandleDataStream": ("NumberOfDescriptors", handles.handle_data),
+    "HandleOperationListStream": ("NumberOfEntries", handles.handle_operation_list),
+    "FunctionTableStream": ("NumberOfDescriptors", functions.function_tables),
+    "TokenStream": ("TokenListEntries", handles.token_info_list),
+}
+"""The member that has the count of each list, and what reads the list."""
+
+_RECORDS: Dict[str, Callable[[Minidump], Any]] = {
+    "SystemInfoStream": system.system_info,
+    "MiscInfoStream": system.misc_info,
+    "SystemMemoryInfoStream": system.system_memory_info,
+    "ProcessVmCountersStream": system.process_vm_counters,
+    "ExceptionStream": threads.exception_stream,
+}
+
+_MEMORY = ("MemoryListStream", "Memory64ListStream")
+_COMMENTS = ("CommentStreamA", "CommentStreamW")
+_IN_HEXADECIMAL = (
+    *("Flags1", "EnabledFeatures", "ProcessCookie", "ExceptionCode", "ExceptionFlags", "ExceptionRecord"),
+    *("ExceptionAddress", "Flags", "SuiteMask", "MinimumUserModeAddress", "MaximumUserModeAddress"),
+    *("ActiveProcessorsAffinityMask", "ProcessIntegrityLevel", "ProcessExecuteFlags"),
+)
+
+MAX_VALUE = 1000
+"""Characters of a comment that are shown."""
+
+
+class Member(NamedTuple):
+    """A member of a stream in words; `tid` is the thread that it is of."""
+
+    name: str
+    value: str
+    tid: Optional[int] = None
+    status: Status = NOTHING
+
+
+class DumpRows:
+    """Makes the rows of a dump.
+
+    Args:
+        dump: the file
+        space: the process
+        printer: makes the cells of frames
+    """
+
+    def __init__(self, dump: Minidump, space: AddressSpace, printer: FramePrinter) -> None:
+        self._dump = dump
+        self._space = space
+        self._printer = printer
+        self._member = GRID.maker("PID", "Process", "Member", "Value", "Status")
+        self._of_thread = GRID.maker("PID", "Process", "TID", "Member", "Value", "Status")
+        self._frame = GRID.maker(
+            *("PID", "Process", "TID", "Part", "Frame", "Address", "Symbol", "Source", "Backing"),
+            *("Status", "How"),
+        )
+
+    def header(self, said: Status) -> Iterator[Row]:
+        """Yields the rows of the header; `said` is what is wrong with the memory that the file has."""
+        dump = self._dump
+        yield self._row(0, Member("MINIDUMP_HEADER", f"{dump.size} bytes", None, status(dump.status, said)))
+        yield self._row(1, Member("NumberOfStreams", str(len(dump.streams))))
+        yield self._row(1, Member("TimeDateStamp", str(dump.time_date_stamp)))
+        yield self._row(1, Member("Flags", f"{dump.flags:#x}"))
+
+    def stream(self, stream: Stream) -> Iterator[Row]:
+        """Yields the rows of a stream."""
+        size, rva = stream.Location
+        members, said = self._members(stream)
+        where = f"{size} bytes at {rva:#x}"
+        yield self._row(0, Member(stream.name, where, None, status(stream.status, said)))
+        for member in members:
+            yield self._row(1, member)
+
+    def stack(self, tid: int, stack: CallStack, named: Sequence[Any]) -> Iterator[Row]:
+        """Yields the rows of the stack of the exception."""
+        key = self._space.pid, self._space.process, tid
+        yield 1, self._of_thread(*key, "ThreadContext", stack.part, text(stack.status))
+        for number, (frame, name) in enumerate(zip(stack.frames, named)):
+            *cells, said = self._printer[name]
+            unsure = None if frame.sure else Word.UNSURE
+            said = text(status(name.name.status, unsure)) if unsure and name.name is not None else said
+            yield 2, self._frame(*key, stack.part, number, *cells, said, frame.how)
+
+    def _row(self, depth: int, member: Member) -> Row:
+        key = self._space.pid, self._space.process
+        rest = member.name, member.value, text(member.status)
+        made = self._member(*key, *rest) if member.tid is None else self._of_thread(*key, member.tid, *rest)
+        return depth, made
+
+    def _members(self, stream: Stream) -> Tuple[List[Member], Status]:
+        """Returns what is shown of a stream, and what is wrong with it."""
+        if stream is not self._dump.stream(stream.StreamType):
+            return [], NOTHING
+        name = stream.name
+        if name in _RECORDS:
+            record = _RECORDS[name](self._dump)
+            return ([], status(Word.UNREADABLE)) if record is None else (list(_of(record)), record.status)
+        if name in _LISTS:
+            member, read = _LISTS[name]
+            listed, said = read(self._dump)
+            names = [
+                Member("ThreadName", "", each.ThreadId, status(Word.UNREADABLE))
+                if each.ThreadName is None
+                else Member("ThreadName", cell(each.ThreadName), each.ThreadId)
+                for each in (listed if name == "ThreadNamesStream" else ())
+            ]
+            return [Member(member, str(len(listed))), *names], said
+        if name in _MEMORY:
+            ranges, _ = memory.memory_ranges(self._dump)
+            return [Member("bytes of memory", str(sum(each.length for each in ranges)))], NOTHING
+        if name in _COMMENTS:
+            comments = {kind: (comment, wrong) for kind, comment, wrong in system.comments(self._dump)}
+            comment, wrong = comments[stream.StreamType]
+            return [Member("Buffer", cell(comment, MAX_VALUE))], wrong
+        return [], NOTHING
+
+
+def _of(record: Any) -> Iterator[Member]:
+    """Yields the members of a structure that are known."""
+    tid = getattr(record, "ThreadId", None)
+    for name, value in record._asdict().items():
+        if value is None or name in ("status", "ThreadContext", "CPU"):
+            continue
+        if isinstance(value, tuple):
+            for number, each in enumerate(value):
+                yield Member(f"{name}[{number}]", f"{each:#x}", tid)
+        elif name in _IN_HEXADECIMAL:
+            yield Member(name, f"{value:#x}", tid)
+        else:
+            yield Member(name, cell(value, MAX_NAME) if isinstance(value, str) else str(value), tid)
