@@ -9,17 +9,18 @@ function.
 
 from __future__ import annotations
 
+import itertools
 from typing import Dict, Iterator, Tuple
 
-from ..flat.decode.schema import USER, WOW64
+from ..columns.words import HIGH, LIKELY, USER, WOW64
 from ..flat.stack import FlatStack
 from ..memory.decode.machine import Machine
 from ..memory.decode.ranges import Extents
 from ..stacks.lister import UserStacks
-from ..traps.decode.context import ContextForm, CpuContext
-from ..traps.state import register_types
+from ..traps.decode.context import CpuContext
+from ..traps.state import context_forms, register_types
 from .facts import CheckFacts
-from .finding import HIGH, LIKELY, NONE_KNOWN, Check, Finding, of_thread
+from .finding import NONE_KNOWN, Check, Finding, of_thread
 
 FUNCTIONS: Dict[str, Tuple[str, ...]] = {
     "ntdll": ("NtContinue", "ZwContinue", "NtContinueEx"),
@@ -37,6 +38,14 @@ MAX_STACK = 1 << 22
 MAX_RAISED = 256
 """Contexts of exceptions on one stack that are left out: no thread raises so many at a function's entry."""
 
+_MOST_PADDING = 16
+_NOPS = (
+    *((b"\x90", 1), (b"\xcc", 1), (b"\x66\x90", 2), (b"\x0f\x1f\x00", 3), (b"\x0f\x1f\x40\x00", 4)),
+    *((b"\x0f\x1f\x44\x00\x00", 5), (b"\x0f\x1f\x80", 7), (b"\x0f\x1f\x84\x00", 8), (b"\x66\x66", 1)),
+    *((b"\x66\x0f\x1f", 1), (b"\x66\x2e\x0f\x1f", 2)),
+)
+"""How nops begin, and their bytes; prefixes by themselves (Intel's manual, volume 2, NOP)."""
+
 _BESIDE = 0x100
 """Bytes before and behind a CONTEXT in which its EXCEPTION_RECORD lies, if it has one."""
 _FAILURE = 1 << 31
@@ -51,7 +60,7 @@ def find(stack: FlatStack, facts: CheckFacts) -> Iterator[Finding]:
         return
     limits = facts.image.service(UserStacks)
     ranges = limits.narrow(thread) if stack.kind == WOW64 else limits.native(thread)
-    wanted = facts.entry_points(stack.space, FUNCTIONS)
+    wanted = _with_padding(stack, facts)
     for low, high in ranges:
         if not low <= sp <= high or not wanted:
             continue
@@ -65,21 +74,54 @@ def find(stack: FlatStack, facts: CheckFacts) -> Iterator[Finding]:
             yield of_thread(stack, thread, HIGH, LIKELY, evidence, NONE_KNOWN, rip, function)
 
 
+def _with_padding(stack: FlatStack, facts: CheckFacts) -> Dict[int, str]:
+    """Returns the functions by their addresses, and by those of the padding before them."""
+    found = facts.entry_points(stack.space, FUNCTIONS)
+    return {
+        **{
+            each: name for entry, name in found.items() for each in range(_padded(stack, entry, facts), entry)
+        },
+        **found,
+    }
+
+
+def _padded(stack: FlatStack, entry: int, facts: CheckFacts) -> int:
+    """Returns where the padding begins before a function: one-byte or longer nops, or int 3."""
+    known = facts.names(stack.space).module_at(entry)
+    if known is None:
+        return entry
+    before = facts.copies.read(stack.space, entry - _MOST_PADDING, _MOST_PADDING) or b""
+    functions, base = known.image.functions, known.module.base
+    for start in range(entry - len(before), entry):
+        piece = None if functions is None else functions.find(start - base)
+        if piece is None and _is_padding(before[start - entry :]):
+            return start
+    return entry
+
+
+def _is_padding(code: bytes) -> bool:
+    """Tells whether bytes are whole nops, of any length, or int 3."""
+    while code:
+        length = next((size for start, size in _NOPS if code.startswith(start)), 0)
+        if not 0 < length <= len(code):
+            return False
+        code = code[length:]
+    return True
+
+
 def _contexts(
     held: Extents, stack: FlatStack, wanted: Dict[int, str], facts: CheckFacts
 ) -> Iterator[Tuple[int, CpuContext, str]]:
     """Yields the address of the first context that begins at one of these functions, and the function."""
     machine = stack.space.machine
-    size = machine.pointer_size
-    form = ContextForm(register_types(facts.image, machine)["_CONTEXT"], machine)
-    distance, raised = form.fields["Rip"].offset, 0
+    size, raised = machine.pointer_size, 0
+    forms = context_forms(facts.image, machine)
     for start, data in held.runs:
-        for target, function in wanted.items():
-            # Those of the 64-bit modules of a WoW64 process are in no CONTEXT of 32 bits.
-            if target >> 8 * size:
-                continue
+        # Those of the 64-bit modules of a WoW64 process are in no CONTEXT of 32 bits.
+        targets = [each for each in wanted.items() if not each[0] >> 8 * size]
+        for (target, function), form in itertools.product(targets, forms):
             for place in _places(data, target.to_bytes(size, "little"), size):
-                address = start + place - distance
+                address = start + place - form.fields["Rip"].offset
                 bytes_ = held.read(address, form.size)
                 context = None if bytes_ is None else form.decode(bytes_)
                 if context is None or context.registers.get("Rip") != target:

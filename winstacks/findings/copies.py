@@ -18,6 +18,7 @@ from __future__ import annotations
 import struct
 from typing import Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
+from ..memory.decode.machine import Machine
 from ..memory.decode.memo import Memo
 from ..memory.decode.pagetable import PAGE_SIZE
 from ..memory.decode.status import Word, says
@@ -81,13 +82,16 @@ class Comparison(NamedTuple):
     Attributes:
         ranges: addresses of the bytes that most of them have otherwise
         others: with how many processes the page was compared that has the most of these bytes; 0 where the
-            process has the pages of the section, which need no comparison
+            process has the pages of the section, which need no comparison, and where it was compared with the
+            section's own page because no other process has one
         reason: why a part of it could not be compared; empty if all was
+        split: addresses of the bytes that most of them have otherwise, but not alike
     """
 
     ranges: Ranges = ()
     others: int = 0
     reason: str = ""
+    split: Ranges = ()
 
     @property
     def equal(self) -> bool:
@@ -116,6 +120,7 @@ class Copies:
         self._files: Optional[Dict[int, List[Mapping]]] = None
         self._pages: Dict[Tuple[str, int], Comparison] = {}
         self._others: Memo[Tuple[int, int], List[_Copy]] = Memo(self._read_others, _PAGES_KEPT)
+        self._own_relocations: Dict[int, _Relocations] = {}
         self._relocated: Memo[int, _Relocations] = Memo(self._relocations, _FILES_KEPT)
 
     def mapping(self, space: AddressSpace, address: int) -> Optional[Mapping]:
@@ -175,13 +180,14 @@ class Copies:
     def compare_mapping(self, mapping: Mapping, start: int, end: int) -> Comparison:
         """Compares a range of addresses of an image that a process has mapped; see `compare`."""
         ranges: List[Tuple[int, int]] = []
+        split: List[Tuple[int, int]] = []
         others, reason = 0, ""
         for page in range(start - start % PAGE_SIZE, min(end, mapping.vad.end), PAGE_SIZE):
             found = self._page(mapping, page)
-            inside = [(max(low, start), min(high, end)) for low, high in found.ranges]
-            ranges += [(low, high) for low, high in inside if low < high]
+            ranges += _within(found.ranges, start, end)
+            split += _within(found.split, start, end)
             others, reason = max(others, found.others), reason or found.reason
-        return Comparison(tuple(ranges), others, reason)
+        return Comparison(tuple(ranges), others, reason, tuple(split))
 
     def _list(self) -> Dict[int, List[Mapping]]:
         """Returns the mappings of each image by its control area, in the order in which they are asked.
@@ -229,7 +235,7 @@ class Copies:
         if reader.same_pages(rva, PAGE_SIZE):
             return SHARED
         if not self.others(mapping):
-            return Comparison(reason=NO_SECOND)
+            return self._with_section(mapping, page, data) or Comparison(reason=NO_SECOND)
         mine = self._copy(mapping, rva, data)
         known = self._relocated[mapping.vad.control_area].known(rva)
         others = [
@@ -238,8 +244,27 @@ class Copies:
             if each.layer_name != mine.layer_name and (known or each.base == mine.base)
         ][:MAX_OTHERS]
         if not others:
-            return Comparison(reason=NO_COPY)
-        return Comparison(tuple(_differing(page, mine.data, others)), len(others))
+            return self._with_section(mapping, page, data) or Comparison(reason=NO_COPY)
+        changed, split = _differing(page, mine.data, others)
+        return Comparison(changed, len(others), split=split)
+
+    def _with_section(self, mapping: Mapping, page: int, data: Bytes) -> Optional[Comparison]:
+        """Compares a page with the section's own, without numbers that are relocated; None if it cannot be.
+
+        Nothing tells at which address the section's page was relocated.
+        """
+        if self._sections.of(mapping.vad) is None:
+            return None
+        rva, area = page - mapping.vad.start, mapping.vad.control_area
+        section = self._reader(mapping, pristine=True)
+        theirs = section.load(rva, PAGE_SIZE).read(rva, PAGE_SIZE)
+        if area not in self._own_relocations:
+            self._own_relocations[area] = _Relocations([section.read, self._reader(mapping).read])
+        relocated = self._own_relocations[area]
+        if theirs is None or not (relocated.known(rva) or mapping.space.machine is Machine.AMD64):
+            return None
+        changed, _ = _differing(page, relocated.masked(rva, data), [relocated.masked(rva, theirs)])
+        return Comparison(changed)
 
     def _read_others(self, key: Tuple[int, int]) -> List[_Copy]:
         """Returns a page of a file as some processes have it that map it."""
@@ -300,6 +325,15 @@ class _Relocations:
         """Tells whether the relocations of a page are known."""
         return self._whole or rva in self._blocks
 
+    def masked(self, rva: int, data: Bytes) -> bytes:
+        """Returns a page with zeros for each number that is relocated; see `undone`."""
+        made = bytearray(data)
+        for page in (rva - PAGE_SIZE, rva):
+            for offset, size in self._blocks.get(page, ()):
+                low, high = max(page + offset - rva, 0), min(page + offset - rva + size, PAGE_SIZE)
+                made[low:high] = bytes(max(high - low, 0))
+        return bytes(made)
+
     def undone(self, base: int, rva: int, data: bytes) -> bytes:
         """Returns a page with the base taken from each number that is relocated.
 
@@ -345,6 +379,13 @@ def _blocks(read: Callable[[int, int], Optional[bytes]]) -> Iterator[Tuple[int, 
         rva += length
 
 
+def _within(found: Ranges, start: int, end: int) -> Iterator[Tuple[int, int]]:
+    """Yields what of some ranges is in one."""
+    for low, high in found:
+        if max(low, start) < min(high, end):
+            yield max(low, start), min(high, end)
+
+
 def _mixed(mappings: Sequence[Mapping]) -> List[Mapping]:
     """Returns mappings so that of each program there is one, then the next: none is most of those asked."""
     seen: Dict[str, int] = {}
@@ -356,22 +397,32 @@ def _mixed(mappings: Sequence[Mapping]) -> List[Mapping]:
     return [each for _, each in ranked]
 
 
-def _differing(page: int, mine: bytes, others: Sequence[bytes]) -> Iterator[Tuple[int, int]]:
-    """Yields the addresses of the bytes that more than half of several pages have otherwise."""
-    start: Optional[int] = None
+def _differing(page: int, mine: bytes, others: Sequence[bytes]) -> Tuple[Ranges, Ranges]:
+    """Returns the addresses of the bytes that more than half of several pages have otherwise.
+
+    Returns:
+        Those of which more than half have one other value; and those of which more than half have another
+        one, but not the same. Then each process has its own, such as the distance to memory of its own, or an
+        address that a runtime writes into its code.
+    """
+    agreed: List[int] = []
+    split: List[int] = []
     for first in range(0, PAGE_SIZE, _CHUNK):
         part = mine[first : first + _CHUNK]
         theirs = [other[first : first + _CHUNK] for other in others]
         if all(each == part for each in theirs):
-            if start is not None:
-                yield page + start, page + first
-                start = None
             continue
-        for offset, (byte, *rest) in enumerate(zip(part, *theirs), first):
-            if 2 * sum(each != byte for each in rest) > len(rest):
-                start = offset if start is None else start
-            elif start is not None:
-                yield page + start, page + offset
-                start = None
-    if start is not None:
-        yield page + start, page + PAGE_SIZE
+        for offset, (byte, *rest) in enumerate(zip(part, *theirs), page + first):
+            value = max(set(rest), key=rest.count)
+            if value != byte and 2 * rest.count(value) > len(rest):
+                agreed.append(offset)
+            elif 2 * rest.count(byte) < len(rest):
+                split.append(offset)
+    return _joined(agreed), _joined(split)
+
+
+def _joined(addresses: Sequence[int]) -> Ranges:
+    """Returns ascending addresses as ranges."""
+    starts = [each for each, before in zip(addresses, (None, *addresses)) if before != each - 1]
+    ends = [each + 1 for each, after in zip(addresses, (*addresses[1:], None)) if after != each + 1]
+    return tuple(zip(starts, ends))

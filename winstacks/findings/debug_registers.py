@@ -10,13 +10,15 @@ from __future__ import annotations
 
 from typing import Iterator, Optional, Tuple
 
-from ..flat.decode.schema import USER, WOW64
+from ..columns.words import CERTAIN, LOW, MEDIUM, POSSIBLE, USER, WOW64
 from ..flat.stack import FlatStack
 from ..memory.image import AddressSpace
+from ..names.decode.pe import DIRECTORY_EXPORT
+from ..names.symbolizer import KnownModule
 from ..process.processlist import process_member
 from ..traps.state import State
 from .facts import CheckFacts
-from .finding import CERTAIN, LOW, MEDIUM, NONE_KNOWN, POSSIBLE, Check, Finding, of_thread
+from .finding import NONE_KNOWN, Check, Finding, of_thread
 
 WATCHED = ("ntdll", "amsi", "clr", "coreclr", "win32u", "wow64win")
 """Modules with functions that security products hook, and with the stubs of system calls."""
@@ -24,6 +26,7 @@ WATCHED = ("ntdll", "amsi", "clr", "coreclr", "win32u", "wow64win")
 _COUNT = 4
 _CONTROL = "Dr7"
 _KINDS = ("execution", "writes", "ports", "access")
+_EXPORTS = "a guard of the export table, as EMET and exploit protection (EAF) set it: no call is diverted"
 _NOT_SURE = "the frame may not have saved the debug registers"
 
 
@@ -40,17 +43,29 @@ def find(stack: FlatStack, facts: CheckFacts) -> Iterator[Finding]:
         name = facts.names(stack.space).name(address, return_address=False)
         control = entry.registers[_CONTROL]
         evidence = f"{register} {address:#x} for {kind}, Dr7 {control:#x}, DebugPort 0; "
+        severity, confidence, innocent = MEDIUM, CERTAIN, NONE_KNOWN
+        if unsure:
+            severity, confidence, innocent = LOW, POSSIBLE, _NOT_SURE
+        elif kind != _KINDS[0] and _in_exports(known, address):
+            severity, confidence, innocent = LOW, CERTAIN, _EXPORTS
         found = of_thread(
             stack,
             thread,
-            LOW if unsure else MEDIUM,
-            POSSIBLE if unsure else CERTAIN,
+            severity,
+            confidence,
             evidence + facts.memory(stack.space, address),
-            _NOT_SURE if unsure else NONE_KNOWN,
+            innocent,
             address,
             name.symbol,
         )
         yield found._replace(status=name.status)
+
+
+def _in_exports(known: KnownModule, address: int) -> bool:
+    """Tells whether an address is in the export directory of a module."""
+    headers = known.image.headers
+    rva, size = (0, 0) if headers is None else headers.directory(DIRECTORY_EXPORT)
+    return rva <= address - known.module.base < rva + size
 
 
 def _breakpoints(entry: State) -> Iterator[Tuple[str, int, str]]:
@@ -73,9 +88,11 @@ CHECK = Check(
     (USER, WOW64),
     "The debug registers of a thread watch an address in ntdll, amsi, clr or a module of system call stubs, "
     "and its process has no debugger: so a call is diverted without a change of code.",
-    "medium; low where the frame may not have saved the registers",
+    "medium; low of reads and writes of an export table, and where the frame may not have saved "
+    "the registers",
     "Debuggers that are gone, copy protection, profilers.",
     "Look at the exception handlers of the process; windows.trapframes --tid shows all registers.",
     "no thread has a stack in user mode",
     of_stack=find,
+    kernel=True,
 )

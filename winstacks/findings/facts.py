@@ -10,21 +10,32 @@ from typing import Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Opt
 
 from volatility3.framework.layers import intel
 
+from ..columns.words import IMAGE, MAPPED, PRIVATE
 from ..memory import bulk
 from ..memory.decode import pagetable
 from ..memory.decode.machine import Machine
 from ..memory.decode.memo import Memo
 from ..memory.image import AddressSpace
 from ..memory.pages import Tables
+from ..names.kernelmodules import Module
+from ..names.placemap import END
 from ..names.symbolizer import SpaceNames, Symbolizer
 from ..names.usermodules import vad_at
-from ..process.regions import PROTECTIONS, Region
+from ..process.regions import PROTECTIONS, Region, of_windows
+from ..process.vads import regions
 from . import functiontables
 from .copies import Copies
 from .functiontables import Range
 
-RUNTIMES = ("clr", "coreclr", "mscorwks", "jvm", "mono-2.0-sgen", "v8", "mozjs", "chakracore", "luajit")
-"""Modules of runtimes that make code in private memory; V8 is linked into the program as a rule."""
+SWITCHING = (
+    *("clr", "coreclr", "mscorwks", "jvm", "j9vm", "mono", "mono-2.0-sgen", "mono-2.0-bdwgc", "v8", "mozjs"),
+    *("chakracore", "luajit", "lua51", "beam.smp"),
+)
+"""Modules of runtimes that make code in private memory, and may switch stacks."""
+
+RUNTIMES = (*SWITCHING, "d3d10warp", "vk_swiftshader", "mpengine")
+"""Modules that make code in private memory: runtimes, what draws without a graphics card, and Defender's
+engine, which translates what it examines. V8 is linked into the program as a rule."""
 
 _BYTES = 8
 _MAX_KEPT = 1 << 16
@@ -32,9 +43,13 @@ _PROCESSES = 64
 """The most processes whose function tables are kept."""
 _NAMED = 4
 """How many of the things that a check left out are named."""
-_END = 1 << 64
 
 Made = TypeVar("Made")
+
+
+def stem_of(module: Module) -> str:
+    """Returns the file's name of a module without extension, in small letters: `mono-2.0-bdwgc`."""
+    return module.file.rpartition(".")[0].lower()
 
 
 class Page(NamedTuple):
@@ -78,7 +93,7 @@ class CheckFacts:
         self.scan = scan
         self.untold: Dict[int, Tuple[Optional[int], str]] = {}
         self._tables: Memo[AddressSpace, functiontables.FunctionTables] = Memo(self._registered, _PROCESSES)
-        self._runtimes: Memo[AddressSpace, List[str]] = Memo(self._loaded)
+        self._runtimes: Memo[AddressSpace, List[Tuple[str, str]]] = Memo(self._loaded)
         self._pages: Memo[Tuple[str, int], Optional[Page]] = Memo(self._page, _MAX_KEPT)
         self._said: Memo[Tuple[AddressSpace, int], str] = Memo(self._described, _MAX_KEPT)
         self._entries: Tuple[object, Dict[int, str]] = (None, {})
@@ -121,6 +136,10 @@ class CheckFacts:
             return None
         return Page(found[0], pagetable.executable(*found))
 
+    def of_windows(self, space: AddressSpace, address: int) -> bool:
+        """Tells whether an image of Windows itself is mapped at an address: one in its folder."""
+        return of_windows(self.image.service(regions), self.vad(space, address))
+
     def executable(self, space: AddressSpace, address: int) -> bool:
         """Tells whether memory of a process may be executed: by its page, or else as its VAD began."""
         page, vad = self.page(space, address), self.vad(space, address)
@@ -132,7 +151,7 @@ class CheckFacts:
         """Returns the range with an address for which a process registered a function table, or None."""
         tables = self._tables_of(space)
         ranges = () if tables is None else tables.ranges
-        place = bisect.bisect_right(ranges, (address, _END)) - 1
+        place = bisect.bisect_right(ranges, (address, END)) - 1
         return ranges[place] if place >= 0 and address < ranges[place].end else None
 
     def lacks_tables(self, space: AddressSpace) -> bool:
@@ -174,14 +193,21 @@ class CheckFacts:
             self._entries = key, found
         return self._entries[1]
 
-    def runtimes(self, space: AddressSpace) -> List[str]:
-        """Returns the files of the runtimes that a process has loaded."""
-        return self._runtimes[space]
+    def runtimes(self, space: AddressSpace, names: Tuple[str, ...] = RUNTIMES) -> List[str]:
+        """Returns the files of the runtimes that a process has loaded.
 
-    def _loaded(self, space: AddressSpace) -> List[str]:
+        Args:
+            space: of the process
+            names: which of RUNTIMES count
+        """
+        return sorted(file for file, name in self._runtimes[space] if name in names)
+
+    def _loaded(self, space: AddressSpace) -> List[Tuple[str, str]]:
+        """Returns the files of all of RUNTIMES that a process has loaded, with their names."""
         process = self.names(space).process
         listed = () if process is None else process.modules
-        return sorted({each.file for each in listed if each.name.lower() in RUNTIMES})
+        names = {each.file: stem_of(each) for each in listed}
+        return [(file, name) for file, name in names.items() if name in RUNTIMES]
 
     @functools.cached_property
     def copies(self) -> Copies:
@@ -241,14 +267,15 @@ class CheckFacts:
             if vad is None:
                 said.append("no VAD")
             else:
-                kind = "image" if vad.image else "mapped" if vad.control_area else "private"
+                kind = IMAGE if vad.image else MAPPED if vad.control_area else PRIVATE
                 said.append(f"VAD {vad.start:#x}-{vad.end - 1:#x} {kind} {vad.protection_name}")
-        page = self.page(space, address)
-        if page is None:
-            said.append("page not in memory")
-        else:
-            said.append(f"PTE {page.entry:#x} {'executable' if page.executable else 'not executable'}")
         data = self.image.memory(space).read(address, _BYTES)
+        page = self.page(space, address)
+        # Without a kernel there are no page tables, which say that a page is not there.
+        if page is None and (self.image.table_name or data is None):
+            said.append("page not in memory")
+        elif page is not None:
+            said.append(f"PTE {page.entry:#x} {'executable' if page.executable else 'not executable'}")
         if data is not None:
             said.append(f"bytes {data.hex(' ')}")
         return ", ".join(said)

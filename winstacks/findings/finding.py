@@ -10,20 +10,14 @@ from __future__ import annotations
 
 from typing import Callable, Hashable, Iterator, NamedTuple, Optional, Tuple
 
-from ..flat.decode.schema import RECORDED, SCAN
-from ..flat.frames import FlatFrame
+from ..columns.words import LOW, POSSIBLE, RECORDED, SCAN
+from ..flat.frames import NamedFrame
 from ..flat.stack import FlatStack
-from ..memory.decode.status import NOTHING, Status
+from ..memory.decode.status import NOTHING, Status, text
 from ..memory.image import AddressSpace
 from ..names.places import Name
 from ..process.thread import Thread
 from .facts import CheckFacts
-
-HIGH, MEDIUM, LOW = "high", "medium", "low"
-
-CERTAIN, LIKELY, POSSIBLE = "certain", "likely", "possible"
-CONFIDENCES = (CERTAIN, LIKELY, POSSIBLE)
-"""How sure it is that what Evidence says is so."""
 
 NONE_KNOWN = "nothing known in this process"
 """What Innocent says where nothing else in the process explains a finding."""
@@ -33,8 +27,8 @@ class Finding(NamedTuple):
     """What a check has found. Addresses are canonical.
 
     Attributes:
-        severity: of `options.SEVERITIES`
-        confidence: of CONFIDENCES
+        severity: of `words.SEVERITIES`
+        confidence: of `words.CONFIDENCES`
         space: to which process it belongs
         evidence: what a second examiner can check
         innocent: what else explains it
@@ -89,6 +83,7 @@ class Check(NamedTuple):
         of_stack: finds in a stack
         of_image: finds in the image
         unchecked: yields why parts of it could not run; by itself `CheckFacts.left_out` of its name
+        kernel: whether it needs structures of a kernel, which a dump of one process has not
     """
 
     name: str
@@ -102,6 +97,7 @@ class Check(NamedTuple):
     of_stack: Optional[OfStack] = None
     of_image: Optional[OfImage] = None
     unchecked: Optional[Unchecked] = None
+    kernel: bool = False
 
 
 class FramePlace(NamedTuple):
@@ -118,7 +114,7 @@ class FramePlace(NamedTuple):
     """
 
     number: int
-    frame: FlatFrame
+    frame: NamedFrame
     name: Name
     address: int
     at: int
@@ -126,23 +122,25 @@ class FramePlace(NamedTuple):
     guessed: bool
 
 
-def undecorated(function: Optional[str]) -> str:
-    """Returns the plain name of a function; those of 32 bits may begin with `_` or `@` and end with `@8`."""
-    return (function or "").lstrip("_@").partition("@")[0]
-
-
 def places(stack: FlatStack, *backings: str) -> Iterator[FramePlace]:
     """Yields the frames of a stack behind which one of several backings is (all frames without any)."""
-    for number, frame in enumerate(stack.frames):
-        name, address = frame.name, frame.address
-        if name is None or address is None or (backings and name.backing not in backings):
-            continue
-        walked = stack.walked[number] if stack.walked else None
-        if walked is None:
-            yield FramePlace(number, frame, name, address, address - 1, RECORDED, False)
-        else:
-            guessed = walked.how == SCAN or not walked.sure
-            yield FramePlace(number, frame, name, address, address - walked.returns, walked.how, guessed)
+    for number in range(len(stack.frames)):
+        place = place_of(stack, number)
+        if place is not None and (not backings or place.name.backing in backings):
+            yield place
+
+
+def place_of(stack: FlatStack, number: int) -> Optional[FramePlace]:
+    """Returns a frame of a stack by its number; None if there is none, or one without address."""
+    frame = stack.frames[number] if number < len(stack.frames) else None
+    name, address = (None, None) if frame is None else (frame.name, frame.address)
+    if frame is None or name is None or address is None:
+        return None
+    walked = stack.walked[number] if stack.walked else None
+    if walked is None:
+        return FramePlace(number, frame, name, address, address - 1, RECORDED, False)
+    guessed = walked.how == SCAN or not walked.sure
+    return FramePlace(number, frame, name, address, address - walked.returns, walked.how, guessed)
 
 
 def of_place(
@@ -160,7 +158,7 @@ def of_place(
         POSSIBLE if place.guessed else confidence,
         stack.space,
         evidence,
-        innocent,
+        f"{innocent}; low because {_guess(stack, place)}" if place.guessed else innocent,
         group,
         stack.kind,
         stack.tid,
@@ -171,8 +169,14 @@ def of_place(
         stack.trace_id,
         stack,
         "",
-        place.frame.status,
+        place.frame.details.status,
     )
+
+
+def _guess(stack: FlatStack, place: FramePlace) -> str:
+    """Returns why a frame is a guess, in words: how it was found, and what the stack says."""
+    said = "a scan of the stack found the frame" if place.how == SCAN else "the way to the frame is a guess"
+    return f"{said} ({text(stack.status)})" if stack.status else said
 
 
 def of_thread(

@@ -10,17 +10,18 @@ from __future__ import annotations
 
 from typing import Dict, Iterator, NamedTuple, Optional, Tuple
 
-from ..flat.decode.schema import HANDLE
+from ..columns.words import CREATE, HANDLE, IMAGE, LIKELY, LOW, MAPPED, OPEN, PRIVATE
 from ..flat.stack import FlatStack
 from ..memory.decode.structure import MissingMemberError
 from ..process.handletables import HandleTables
 from ..process.objectheaders import Objects
 from ..process.processlist import PROCESS_OF_THREAD
+from ..process.regions import WINDOWS, beneath
 from .facts import CheckFacts
-from .finding import LIKELY, LOW, NONE_KNOWN, Check, Finding, FramePlace, of_place, places
-from .unbacked import PRIVATE, explained, untold
+from .finding import NONE_KNOWN, Check, Finding, FramePlace, of_place, places
+from .unbacked import explained, untold
 
-_OPENING = ("open", "create")
+_OPENING = (OPEN, CREATE)
 _PROCESS_RIGHTS = {
     0x2: "PROCESS_CREATE_THREAD",
     0x8: "PROCESS_VM_OPERATION",
@@ -31,8 +32,7 @@ _THREAD_RIGHTS = {0x10: "THREAD_SET_CONTEXT", 0x80: "THREAD_SET_THREAD_TOKEN"}
 _VM_READ = 0x10
 _LSASS = "lsass.exe"
 _CREDENTIALS = "T1003.001"
-_FOLDERS = ("\\windows\\", "\\program files\\", "\\program files (")
-_NATIVE = ("\\systemroot\\", "\\??\\", "\\device\\")
+_FOLDERS = (*WINDOWS, "\\program files\\", "\\program files (")
 
 
 class _Opened(NamedTuple):
@@ -72,22 +72,11 @@ def _caller(stack: FlatStack, facts: CheckFacts) -> Tuple[Optional[FramePlace], 
         if facts.is_user(place.at):
             severity, _, innocent = explained(space, place.at, facts)
             return place, severity, innocent
-    for place in places(stack, "image", "mapped"):
-        path = place.frame.path
-        if facts.is_user(place.at) and path and not _of_windows(path):
+    for place in places(stack, IMAGE, MAPPED):
+        path = place.frame.details.path
+        if facts.is_user(place.at) and path and not beneath(path, _FOLDERS):
             return place, LOW, f"a program outside Windows' folders: {path}"
     return None, LOW, NONE_KNOWN
-
-
-def _of_windows(path: str) -> bool:
-    r"""Tells whether a file is in \Windows or \Program Files of its drive."""
-    plain = path.lower()
-    if plain.startswith(_NATIVE[0]):
-        return True
-    rest = plain[len(_NATIVE[1]) :] if plain.startswith(_NATIVE[1]) else plain
-    if rest.startswith(_NATIVE[2]):
-        rest = "\\" + rest[len(_NATIVE[2]) :].partition("\\")[2]
-    return rest[2 if rest[1:2] == ":" else 0 :].startswith(_FOLDERS)
 
 
 def _opened(stack: FlatStack, kind: str, facts: CheckFacts) -> Optional[_Opened]:
@@ -126,7 +115,7 @@ def unchecked(facts: CheckFacts) -> Iterator[str]:
     """Yields that the rights of handles are not kept as such, where that is so, and what `untold` yields."""
     try:
         if facts.image.service(HandleTables).has_creators:
-            yield "with +kst the handle tables of XP and 2003 have an index in place of the rights"
+            yield "with +kst the handle tables of 32-bit XP and 2003 have an index in place of the rights"
     except MissingMemberError as error:
         yield str(error)
     yield from untold(facts)
@@ -145,4 +134,5 @@ CHECK = Check(
     "no process traces its handles",
     of_stack=find,
     unchecked=unchecked,
+    kernel=True,
 )

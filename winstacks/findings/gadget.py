@@ -6,14 +6,15 @@ from __future__ import annotations
 
 from typing import Iterator
 
-from ..flat.decode.schema import USER
+from ..columns.words import LIKELY, LOW, MEDIUM, POSSIBLE, USER
 from ..flat.stack import FlatStack
 from .facts import CheckFacts
-from .finding import LIKELY, LOW, MEDIUM, NONE_KNOWN, POSSIBLE, Check, Finding, of_place
+from .finding import NONE_KNOWN, Check, Finding, FramePlace, of_place
 from .returns import returned
 
 NAME = "gadget"
 
+_THUNK = b"\xff\x25"
 _CALLED = "a call before it: code that jumps on after it, as thunks do"
 
 
@@ -26,10 +27,18 @@ def find(stack: FlatStack, facts: CheckFacts) -> Iterator[Finding]:
         evidence = f"a jump at {place.address:#x}, {said} before it; "
         evidence += facts.memory(stack.space, place.address)
         severity, confidence, innocent = (
-            (MEDIUM, LIKELY, NONE_KNOWN) if called is False else (LOW, POSSIBLE, _CALLED)
+            (MEDIUM, LIKELY, NONE_KNOWN)
+            if called is False or (called and not _is_thunk(stack, place, facts))
+            else (LOW, POSSIBLE, _CALLED)
         )
         group = (stack.space.layer_name, place.address)
         yield of_place(stack, place, severity, confidence, evidence, innocent, group)
+
+
+def _is_thunk(stack: FlatStack, place: FramePlace, facts: CheckFacts) -> bool:
+    """Tells whether a jump is that of a thunk, by way of memory: FF 25, with or without REX."""
+    code = facts.copies.read(stack.space, place.address, len(_THUNK) + 1) or b""
+    return code.startswith(_THUNK) or code[1:] == _THUNK
 
 
 CHECK = Check(
@@ -38,7 +47,8 @@ CHECK = Check(
     (USER,),
     "A return address, found by unwind data, in an image that is as other processes have it, is that of a "
     "jump through a register or memory: who returns there goes on elsewhere.",
-    "medium; low with a call or code that is not in memory before it, and where the walk is unsure",
+    "medium; low with code that is not in memory before it, with a call before it where the jump is that of "
+    "a thunk (FF 25), and where the walk is unsure",
     "A call that is followed by a jump through a pointer, such as a thunk's.",
     "Look at the frames around it with windows.callstacks --tid: registers say where the jump leads.",
     "no thread has a stack in user mode",

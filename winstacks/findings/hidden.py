@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import Dict, Iterator, Optional, Tuple
 
-from ..flat.decode.schema import THREAD_KINDS
+from ..columns.words import CERTAIN, HIGH, LIKELY, LOW, MEDIUM, THREAD_KINDS
 from ..flat.stack import FlatStack
 from ..memory.decode.status import Said, Status, Word, says, text
 from ..memory.decode.structure import MissingMemberError
@@ -17,7 +17,7 @@ from ..process.spaces import SYSTEM_PID, AddressSpaces
 from ..process.thread import TERMINATED
 from ..process.threads import Threads
 from .facts import CheckFacts
-from .finding import CERTAIN, HIGH, LIKELY, LOW, MEDIUM, NONE_KNOWN, Check, Finding
+from .finding import NONE_KNOWN, Check, Finding
 
 _EXIT_TIME = "ExitTime.QuadPart"
 _UNFINISHED = "a process that is being made or taken apart: it has no thread"
@@ -155,4 +155,5 @@ CHECK = Check(
     of_stack=of_thread,
     of_image=find,
     unchecked=unchecked,
+    kernel=True,
 )

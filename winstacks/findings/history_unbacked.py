@@ -6,14 +6,14 @@ from __future__ import annotations
 
 from typing import Iterator, Set
 
-from ..flat.decode.schema import HANDLE, HEAP, HEAPLOG, LOCK, OBJECT, STD
+from ..columns.words import CERTAIN, HIGH, KINDS, LIKELY, LOW, MEDIUM, PRIVATE, THREAD_KINDS, UNMAPPED
 from ..flat.stack import FlatStack
 from .facts import CheckFacts
-from .finding import CERTAIN, HIGH, LIKELY, LOW, MEDIUM, Check, Finding, of_place, places
-from .unbacked import PRIVATE, UNMAPPED, explained, untold
+from .finding import Check, Finding, of_place, places
+from .unbacked import explained_at, untold
 
 NAME = "history_unbacked"
-RECORDING = (STD, HEAPLOG, HEAP, LOCK, HANDLE, OBJECT)
+RECORDING = tuple(kind for kind in KINDS if kind not in THREAD_KINDS)
 """The kinds of stacks that Windows recorded."""
 
 _GONE = "a module that was unloaded, and whose record was overwritten"
@@ -35,7 +35,7 @@ def find(stack: FlatStack, facts: CheckFacts) -> Iterator[Finding]:
                 evidence = facts.memory(space, place.address)
                 yield of_place(stack, place, LOW, LIKELY, evidence, _GONE, group)
             continue
-        severity, lower, innocent = explained(space, place.at, facts)
+        severity, lower, innocent = explained_at(stack, place, facts)
         if severity == HIGH and not executable:
             severity = MEDIUM
         if severity == HIGH and vad is not None:

@@ -15,6 +15,15 @@ ENTRY = 16
 """Bytes of a function's entry that a jump may have taken the place of: no form of it has more."""
 
 _MAX_HOPS = 4
+_MAX_LOADS = 4
+_WIDE = 0x48
+"""REX.W, which some put before a jump by a register."""
+_LONGEST_LOAD = 10
+_LOADS = {
+    Machine.AMD64: ((b"\xf3\x0f\x1e\xfa", 4), (b"\x4c\x8d\x15", 7), (b"\x49\xba", 10)),
+    Machine.I386: ((b"\xf3\x0f\x1e\xfb", 4), (b"\xb8", 5)),
+}
+"""endbr, lea r10, mov r10; endbr, mov eax: how they begin, and their bytes."""
 
 Read = Callable[[int, int], Optional[bytes]]
 
@@ -42,6 +51,21 @@ def hops(read: Read, address: int, machine: Machine) -> Tuple[int, ...]:
     return way
 
 
+def after_loads(read: Read, address: int, machine: Machine) -> int:
+    """Returns where the loads end with which closures and delegates begin; the arguments are those of `led`.
+
+    endbr64; lea r10 or mov r10 with what belongs to the closure (described: libffi, `ffi_closure_unix64` and
+    its trampolines; .NET's UMEntryThunk, `mov eax` in 32 bits).
+    """
+    for _ in range(_MAX_LOADS):
+        code = next(filter(None, (read(address, size) for size in range(_LONGEST_LOAD, 3, -1))), b"")
+        length = next((size for start, size in _LOADS[machine] if code.startswith(start)), 0)
+        if not length:
+            break
+        address += length
+    return address
+
+
 def _jump(read: Read, at: int, machine: Machine) -> Optional[int]:
     """Returns where one jump leads to, None if there is none or its target cannot be read."""
     pointer_size = machine.pointer_size
@@ -57,7 +81,8 @@ def _jump(read: Read, at: int, machine: Machine) -> Optional[int]:
         return None if data is None else int.from_bytes(data, "little")
     if wide and code[0] & 0xFE == 0x48 and code[1] & 0xF8 == 0xB8:
         # mov register, imm64; jmp register
-        rest = code[10:13] if code[0] & 1 else b"\x41" + code[10:12]
+        rest = code[10:13] if code[0] & 1 or code[10] == _WIDE else b"\x41" + code[10:12]
+        rest = b"\x41" + rest[1:] if rest[:1] == bytes((_WIDE,)) and not code[0] & 1 else rest
         return (
             int.from_bytes(code[2:10], "little") if rest == bytes((0x41, 0xFF, 0xE0 | code[1] & 7)) else None
         )

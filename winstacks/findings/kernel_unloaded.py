@@ -6,17 +6,17 @@ from __future__ import annotations
 
 from typing import Iterator
 
-from ..flat.decode.schema import KINDS, RECORDED
+from ..columns.words import HIGH, KINDS, LIKELY, LOW, MEDIUM, RECORDED, UNLOADED
 from ..flat.stack import FlatStack
 from .facts import CheckFacts
-from .finding import HIGH, LIKELY, LOW, MEDIUM, Check, Finding, of_place, places
+from .finding import Check, Finding, of_place, places
 
 _NAME_END = ">"
 
 
 def find(stack: FlatStack, facts: CheckFacts) -> Iterator[Finding]:
     """Yields the frames in unloaded modules; of each module and kind of stack one is shown."""
-    for place in places(stack, "unloaded"):
+    for place in places(stack, UNLOADED):
         if facts.is_user(place.at):
             continue
         page = facts.page(facts.image.kernel, place.at)

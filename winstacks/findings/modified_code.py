@@ -7,27 +7,15 @@ from __future__ import annotations
 import functools
 from typing import Iterator, List, NamedTuple, Optional, Tuple
 
-from ..flat.decode.schema import TRAP, USER, WOW64
+from ..columns.words import CERTAIN, HIGH, IMAGE, LIKELY, LOW, MAPPED, MEDIUM, POSSIBLE, TRAP, USER, WOW64
 from ..flat.stack import FlatStack
 from ..memory.image import AddressSpace
-from ..names.places import IMAGE
 from ..process.processlist import process_member
 from .copies import NO_IMAGE, Comparison, Copies, Mapping, Ranges
 from .facts import CheckFacts
-from .finding import (
-    CERTAIN,
-    HIGH,
-    LIKELY,
-    LOW,
-    NONE_KNOWN,
-    POSSIBLE,
-    Check,
-    Finding,
-    FramePlace,
-    of_place,
-    places,
-)
+from .finding import NONE_KNOWN, Check, Finding, FramePlace, of_place, places
 from .jumps import ENTRY, Read, led
+from .relays import Hooked
 
 NAME = "modified_code"
 
@@ -39,6 +27,14 @@ _SHOWN = 16
 _MAX_SIBLINGS = 8
 
 _PARENT = "InheritedFromUniqueProcessId"
+_ELSEWHERE = "a hook that does not lead where those of most other processes lead"
+_UNPACKED = "the section of the file may be written: programs that unpack themselves write there"
+_BARRIER = "CLR writes its write barriers anew for the heap that it has"
+_BARRIERS = ("JIT_WriteBarrier", "JIT_CheckedWriteBarrier", "JIT_ByRefWriteBarrier")
+"""Described: the sources of the .NET runtime (dotnet/runtime, `StompWriteBarrierEphemeral`)."""
+_CLR = ("clr", "coreclr", "mscorwks")
+_WRITABLE = 1 << 31
+"""IMAGE_SCN_MEM_WRITE."""
 _ONE_OTHER = "one other process maps the file, and may be the one that was changed"
 
 
@@ -54,7 +50,7 @@ class _Judged(NamedTuple):
 def find(stack: FlatStack, facts: CheckFacts) -> Iterator[Finding]:
     """Yields the frames in functions that most other processes have otherwise; of each function one."""
     space = stack.space
-    for place in places(stack, IMAGE, "mapped"):
+    for place in places(stack, IMAGE, MAPPED):
         if not facts.is_user(place.at):
             continue
         judged = facts.once(NAME, space, place.at, functools.partial(_judged, space, place, facts))
@@ -71,14 +67,47 @@ def _judged(space: AddressSpace, place: FramePlace, facts: CheckFacts) -> Option
     entry, ranges = _function(space, place, facts)
     found = _compared(facts.copies, space, ranges)
     if found.reason not in ("", NO_IMAGE):
-        facts.leave_out(NAME, found.reason, place.frame.module or place.name.symbol.partition("+")[0])
+        facts.leave_out(NAME, found.reason, place.frame.details.module or place.name.symbol.partition("+")[0])
     if not found.ranges:
-        return None
+        return _led_elsewhere(space, entry, found, facts)
     entry = found.ranges[0][0] if entry is None else entry
     severity, innocent = _explained(space, entry, found.ranges, facts)
+    if severity == HIGH and _is_barrier(place):
+        severity, innocent = LOW, _BARRIER
+    if severity == HIGH and not found.others:
+        severity, innocent = _by_the_section(space, found.ranges[0][0], innocent, facts)
     if found.others == 1 and innocent == NONE_KNOWN:
         innocent = _ONE_OTHER
     return _Judged(severity, innocent, entry, found)
+
+
+def _is_barrier(place: FramePlace) -> bool:
+    """Tells whether a function is one that CLR writes anew while it runs: a write barrier."""
+    function, module = place.frame.details.function or "", place.frame.details.module or ""
+    return function.startswith(_BARRIERS) and module.lower() in _CLR
+
+
+def _by_the_section(space: AddressSpace, at: int, innocent: str, facts: CheckFacts) -> Tuple[str, str]:
+    """Returns severity and explanation of code that only the section of the file has otherwise."""
+    known = facts.names(space).module_at(at)
+    headers = None if known is None else known.image.headers
+    if known is not None and headers is not None:
+        for section in headers.sections:
+            if section.start <= at - known.module.base < section.end and section.characteristics & _WRITABLE:
+                return LOW, _UNPACKED
+    return MEDIUM, innocent
+
+
+def _led_elsewhere(
+    space: AddressSpace, entry: Optional[int], found: Comparison, facts: CheckFacts
+) -> Optional[_Judged]:
+    """Judges a hook that each process has with an address of its own: whether it leads where theirs lead."""
+    first = found.split[0][0] if found.split else None
+    if entry is None or first is None or not entry <= first < entry + ENTRY:
+        return None
+    if not Hooked(space, entry, facts).alone:
+        return None
+    return _Judged(HIGH, _ELSEWHERE, entry, found._replace(ranges=found.split))
 
 
 def _function(
@@ -109,8 +138,9 @@ def _function(
 def _compared(copies: Copies, space: AddressSpace, ranges: List[Tuple[int, int]]) -> Comparison:
     all_found = [copies.compare(space, low, high) for low, high in ranges]
     changed = sorted({each for found in all_found for each in found.ranges})
+    split = sorted({each for found in all_found for each in found.split})
     reason = next((found.reason for found in all_found if found.reason), "")
-    return Comparison(tuple(changed), max(found.others for found in all_found), reason)
+    return Comparison(tuple(changed), max(found.others for found in all_found), reason, tuple(split))
 
 
 def _explained(space: AddressSpace, entry: int, changed: Ranges, facts: CheckFacts) -> Tuple[str, str]:
@@ -128,6 +158,11 @@ def _explained(space: AddressSpace, entry: int, changed: Ranges, facts: CheckFac
     said = f"the entry jumps to {target:#x} {name.symbol}"
     if name.backing == IMAGE:
         return LOW, said
+    hooked = Hooked(space, entry, facts)
+    if hooked.by_all is not None:
+        return LOW, f"{said}, and on into {hooked.by_all}; so do those of {hooked.alike} other processes"
+    if hooked.mine:
+        said += f", and on into {', '.join(sorted(hooked.mine))}"
     program = _program_of_all(space, changed, facts)
     return (HIGH, said) if program is None else (LOW, f"{said}; so does every child of {program}")
 
@@ -166,7 +201,13 @@ def _shown(space: AddressSpace, found: Comparison, facts: CheckFacts) -> str:
     high = min(found.ranges[-1][1], low + _SHOWN)
     mine = _reader(space, facts)(low, high - low)
     count = sum(end - start for start, end in found.ranges)
-    others = f"most of {found.others} processes" if found.others > 1 else "the only other process"
+    others = (
+        "the section of the file, which no other process maps or has in memory"
+        if not found.others
+        else f"most of {found.others} processes"
+        if found.others > 1
+        else "the only other process"
+    )
     said = f"{count} {'byte differs' if count == 1 else 'bytes differ'} from {others}"
     if mine is not None:
         said += f", from {low:#x} on {mine.hex(' ')}"
@@ -187,8 +228,10 @@ CHECK = Check(
     (USER, WOW64),
     "A thread was interrupted, or goes on, in a function of an image that most processes which map the same "
     "file have otherwise: it is hooked, or written over.",
-    "high; low where the entry jumps into another image, and where it jumps elsewhere in every child of a "
-    "program that starts itself; low of frames that a scan found",
+    "high; medium where only the section of the file can be compared, low where that may be written; low in "
+    "CLR's write barriers, where the entry jumps into another image, where it jumps through private code "
+    "into an image in all processes, and where it jumps elsewhere in every child of a program that "
+    "starts itself; low of frames that a scan found",
     "Security products and debuggers hook functions; browsers do so in their sandboxed children; some "
     "programs unpack themselves.",
     "Dump the module with windows.dlllist --dump and compare it with that of the other process.",

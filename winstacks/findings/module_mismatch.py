@@ -12,8 +12,8 @@ import functools
 import struct
 from typing import Callable, Iterator, NamedTuple, Optional, Tuple
 
+from ..columns.words import HIGH, LIKELY, LOW, MEDIUM, USER, WOW64
 from ..flat.decode import keys
-from ..flat.decode.schema import USER, WOW64
 from ..flat.modules import ModuleIdentities
 from ..flat.stack import FlatStack
 from ..memory.decode.status import Said, Status, Word, says
@@ -23,17 +23,20 @@ from ..names.imagereader import ImageReader
 from ..process.regions import Region
 from ..process.vads import regions
 from .facts import CheckFacts
-from .finding import HIGH, LIKELY, LOW, MEDIUM, NONE_KNOWN, Check, Finding, FramePlace, of_place, places
+from .finding import NONE_KNOWN, Check, Finding, FramePlace, of_place, places
+from .programs import control_area_of, started_as
 
 NAME = "module_mismatch"
 
 _NO_FILE = "T1055.013"
 _LISTS = (
     (Word.VAD_WITHOUT_FILE, HIGH, "the loader lists a module where no file is mapped", NONE_KNOWN),
-    (Word.VAD_OF_ANOTHER_FILE, HIGH, "the loader names another file than the VAD", "the file has two names"),
+    (Word.VAD_OF_ANOTHER_FILE, HIGH, "the loader names another file than the VAD", NONE_KNOWN),
     (Word.NO_VAD, MEDIUM, "the loader lists a module where no VAD is", "the module was just unloaded"),
 )
+_LINK = "the file has two names: the kernel started this section by the name that the loader has"
 _SIZE = Said(Word.CONTRADICTED, members=("SizeOfImage",))
+_PROTECTOR = "the headers have the size of the VAD: protectors of programs change the loader's copy"
 _DAMAGED = "the loader's lists cannot be followed"
 
 _COM_DESCRIPTOR = 14
@@ -88,18 +91,28 @@ def _mismatch(
 ) -> Optional[Reason]:
     for word, severity, evidence, innocent in _LISTS:
         if says(place.name.status, word):
-            return severity, evidence, innocent
+            linked = word is Word.VAD_OF_ANOTHER_FILE and _is_linked(space, place, vad, facts)
+            return (LOW, evidence, _LINK) if linked else (severity, evidence, innocent)
     if vad is None or not vad.image:
         return None
     known = facts.names(space).module_at(place.at)
     if known is None:
         return _unlisted(space, place, vad, facts)
     headers = known.image.headers
-    if headers is not None and known.module.base == vad.start:
+    agreed = headers is not None and known.module.base == vad.start
+    if headers is not None and agreed:
         said = _of_headers(headers, vad, facts)
         if said is not None:
             return said
-    return _of_size(place.name.status, known.module.size)
+    return _of_size(place.name.status, known.module.size, agreed)
+
+
+def _is_linked(space: AddressSpace, place: FramePlace, vad: Optional[Region], facts: CheckFacts) -> bool:
+    """Tells whether the kernel started the file of a mapping by the name that the loader has for it."""
+    known = facts.names(space).module_at(place.at)
+    if known is None or vad is None or control_area_of(facts.image, space.eprocess) != vad.control_area:
+        return False
+    return (started_as(facts.image, space.eprocess) or "").lower() == known.module.file.lower()
 
 
 def _of_headers(headers: Headers, vad: Region, facts: CheckFacts) -> Optional[Reason]:
@@ -121,10 +134,12 @@ def _of_headers(headers: Headers, vad: Region, facts: CheckFacts) -> Optional[Re
     return None
 
 
-def _of_size(said: Status, size: int) -> Optional[Reason]:
+def _of_size(said: Status, size: int, agreed: bool) -> Optional[Reason]:
+    """Judges the loader's own size; `agreed` tells whether the headers have that of the VAD."""
     if _SIZE not in said:
         return None
-    return MEDIUM, f"the loader's SizeOfImage is not that of the VAD, {size:#x}", NONE_KNOWN
+    evidence = f"the loader's SizeOfImage is not that of the VAD, {size:#x}"
+    return (LOW, evidence, _PROTECTOR) if agreed else (MEDIUM, evidence, NONE_KNOWN)
 
 
 def _unlisted(space: AddressSpace, place: FramePlace, vad: Region, facts: CheckFacts) -> Optional[Reason]:
@@ -176,7 +191,9 @@ CHECK = Check(
     "VAD and the file that is mapped.",
     "high where no file, another file or one that is about to be deleted is mapped, and where the headers "
     "are those of another image; medium for other sizes, for an image that no list has and for a module "
-    "without VAD; low for a .NET image that a loaded runtime mapped, and of frames that a scan found",
+    "without VAD; low where only the loader's copy of the size differs, for a .NET image that a loaded "
+    "runtime mapped, for a file that the kernel started by the name that the loader has, and of frames that "
+    "a scan found",
     "Protectors of programs map images by themselves; a module that is being loaded or unloaded is on one "
     "side only.",
     "Compare windows.ldrmodules with windows.vadinfo, and dump both: windows.vadinfo --dump.",

@@ -6,13 +6,15 @@ from __future__ import annotations
 
 from typing import Iterator
 
-from ..flat.decode.schema import USER
+from ..columns.words import LIKELY, LOW, MEDIUM, POSSIBLE, USER
 from ..flat.stack import FlatStack
 from .facts import CheckFacts
-from .finding import LIKELY, MEDIUM, NONE_KNOWN, Check, Finding, of_place
+from .finding import NONE_KNOWN, Check, Finding, of_place
 from .returns import returned
 
 NAME = "no_call"
+
+_HAND_WRITTEN = "code written by hand, in a module outside Windows' folder: some pushes return addresses"
 
 
 def find(stack: FlatStack, facts: CheckFacts) -> Iterator[Finding]:
@@ -20,7 +22,11 @@ def find(stack: FlatStack, facts: CheckFacts) -> Iterator[Finding]:
     for place, called, jumps in returned(stack, NAME, facts):
         if called is False and not jumps:
             evidence = f"no call before {place.address:#x}; {facts.memory(stack.space, place.address)}"
-            yield of_place(stack, place, MEDIUM, LIKELY, evidence, NONE_KNOWN, stack.trace_id)
+            own = facts.of_windows(stack.space, place.at)
+            severity, confidence, innocent = (
+                (MEDIUM, LIKELY, NONE_KNOWN) if own else (LOW, POSSIBLE, _HAND_WRITTEN)
+            )
+            yield of_place(stack, place, severity, confidence, evidence, innocent, stack.trace_id)
             return
 
 
@@ -30,7 +36,8 @@ CHECK = Check(
     (USER,),
     "A return address, found by unwind data, in an image that is as other processes have it, is behind no "
     "call: the frame was built.",
-    "medium; low where code that could not be read, or that the process changed, makes the walk unsure",
+    "medium; low in modules outside Windows' folder, and where code that could not be read, or that the "
+    "process changed, makes the walk unsure",
     "Hand-written code that pushes a return address. Go's goexit and the dispatchers of ntdll are left out.",
     "Look at the frames around it with windows.callstacks --tid; the true callers may be above.",
     "no thread has a stack in user mode",

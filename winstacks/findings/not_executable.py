@@ -6,10 +6,10 @@ from __future__ import annotations
 
 from typing import Iterator
 
-from ..flat.decode.schema import THREAD_KINDS, TRAP
+from ..columns.words import HIGH, LIKELY, LOW, MEDIUM, THREAD_KINDS, TRAP
 from ..flat.stack import FlatStack
 from .facts import CheckFacts
-from .finding import HIGH, LIKELY, LOW, MEDIUM, NONE_KNOWN, Check, Finding, of_place, places
+from .finding import NONE_KNOWN, Check, Finding, of_place, places
 from .unbacked import UNTOLD, untold
 
 _CRASH = "a jump to data that is about to end the process"
@@ -58,4 +58,5 @@ CHECK = Check(
     "no stack of a thread could be walked",
     of_stack=find,
     unchecked=unchecked,
+    kernel=True,
 )

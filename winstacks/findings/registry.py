@@ -12,7 +12,6 @@ A new check is a module of this room that has a `CHECK`, and its name in `option
 from __future__ import annotations
 
 import importlib
-from contextlib import nullcontext
 from typing import (
     Collection,
     Dict,
@@ -26,20 +25,20 @@ from typing import (
     Tuple,
 )
 
-from ..flat.decode.schema import SHADOW
+from ..columns.words import CONFIDENCES, LOW, SHADOW
 from ..flat.imagefacts import Totals
-from ..flat.recorded import Around
 from ..flat.stack import FlatStack, FlatWanted
 from ..flat.traces import FlatTraces
 from ..names.symbolizer import Symbolizer
 from ..options import CHECKS, SEVERITIES
 from .facts import CheckFacts, Notes
-from .finding import CONFIDENCES, Check, Finding, OfStack
+from .finding import Check, Finding, OfStack
 from .shadow_stack import confirmed
 
 MAX_FINDINGS = 1 << 16
 """The most findings that are kept of one check."""
 
+_NO_KERNEL = "a dump of one process has nothing of the kernel"
 _CUT = f"more than {MAX_FINDINGS} findings: the rest is left out"
 
 
@@ -135,6 +134,9 @@ class _Gathering:
 
     def reasons(self, facts: CheckFacts) -> Iterator[Outcome]:
         """Yields why the check, or a part of it, could not run."""
+        if self.check.kernel and not facts.image.table_name:
+            yield Outcome(self.check, None, reason=_NO_KERNEL)
+            return
         if not self.ran:
             yield Outcome(self.check, None, reason=self.check.needs)
         for reason in (self.check.unchecked or self._left_out)(facts):
@@ -170,7 +172,6 @@ class Findings:
         checks: names of CHECKS; all when empty
         pids: the processes wanted, 0 for the kernel; all when empty
         scan: whether a pool scan adds threads; processes are added by `ProcessList.scan`
-        around: is entered around the traces of a database
     """
 
     def __init__(
@@ -179,12 +180,12 @@ class Findings:
         checks: Collection[str] = (),
         pids: Tuple[int, ...] = (),
         scan: bool = False,
-        around: Around = nullcontext,
     ) -> None:
-        super().__init__()
         self._facts = CheckFacts(symbolizer, pids, scan)
-        self._traces = FlatTraces(symbolizer, around)
+        self._traces = FlatTraces(symbolizer)
         self._gathered = [_Gathering(check_named(each)) for each in CHECKS if not checks or each in checks]
+        self._kernel = bool(symbolizer.image.table_name)
+        self._running = [each for each in self._gathered if self._kernel or not each.check.kernel]
 
     def examine(self, totals: Optional[Totals] = None) -> Iterator[FlatStack]:
         """Runs the checks, and yields each stack that they have seen.
@@ -196,7 +197,7 @@ class Findings:
             tables.MissingTableError: when one of our symbol tables is missing
         """
         facts = self._facts
-        kinds = tuple({kind: None for each in self._gathered for kind in each.check.kinds})
+        kinds = tuple({kind: None for each in self._running for kind in each.check.kinds})
         wanted = FlatWanted(kinds, facts.pids, scan_threads=facts.scan)
         for stack in self._traces.list_stacks(wanted, totals) if kinds else ():
             self.see(stack)
@@ -205,10 +206,11 @@ class Findings:
 
     def see(self, stack: FlatStack) -> None:
         """Runs the checks on a stack. Who lists the stacks for other ends calls this, and then `end`."""
-        for each in self._gathered:
+        for each in self._running:
             if stack.kind in each.check.kinds:
                 each.ran = each.ran or bool(stack.frames)
-                each.add(self._found_in(stack, each.check.of_stack) if each.check.of_stack else ())
+                if each.check.of_stack:
+                    each.add(self._facts.image.possible(self._found_in(stack, each.check.of_stack)))
 
     def _found_in(self, stack: FlatStack, find: OfStack) -> Iterator[Finding]:
         """Yields what a check finds in a stack; How says where a shadow stack confirms the frame."""
@@ -216,15 +218,16 @@ class Findings:
         for finding in find(stack, self._facts):
             if finding.frame is not None:
                 if agreed is None:
-                    agreed = confirmed(stack, self._facts)
+                    agreed = confirmed(stack, self._facts) if self._kernel else set()
                 if finding.frame in agreed:
                     finding = finding._replace(how=SHADOW)
             yield finding
 
     def end(self) -> None:
         """Runs the checks that look at the image as a whole."""
-        for each in self._gathered:
-            each.add(each.check.of_image(self._facts) if each.check.of_image else ())
+        for each in self._running:
+            if each.check.of_image:
+                each.add(self._facts.image.possible(each.check.of_image(self._facts)))
 
     def part(self) -> Tuple[List[Gathered], Notes]:
         """Returns what was found since the last call, check by check, and what could not be looked at.
@@ -251,9 +254,30 @@ class Findings:
     def found(self) -> List[Outcome]:
         """Returns what `examine` has found, worst first, and then why checks could not run."""
         found = [each for gathered in self._gathered for each in gathered.found()]
+        agreeing = agreement(found)
         # The sort is stable: the order of the checks decides among equals.
-        found.sort(key=_rank)
+        found.sort(key=lambda each: (*_rank(each), -len(agreeing.get(_process(each), ()))))
         return found + self.reasons((), (), ())
+
+
+def agreement(found: Iterable[Outcome]) -> Dict[Tuple[str, int], List[str]]:
+    """Returns the names of the checks that found something above `low` in a process.
+
+    Returns:
+        The names by layer and _EPROCESS, in the order in which they are given.
+    """
+    checks: Dict[Tuple[str, int], Dict[str, None]] = {}
+    for each in found:
+        if each.finding is not None and each.finding.severity != LOW:
+            checks.setdefault(_process(each), {})[each.check.name] = None
+    return {process: list(names) for process, names in checks.items()}
+
+
+def _process(found: Outcome) -> Tuple[str, int]:
+    """Returns what tells the process of a finding from others."""
+    return (
+        ("", 0) if found.finding is None else (found.finding.space.layer_name, found.finding.space.eprocess)
+    )
 
 
 def _rank(found: Outcome) -> Tuple[int, int]:

@@ -7,15 +7,16 @@ from __future__ import annotations
 import functools
 from typing import Iterator, NamedTuple, Optional, Tuple
 
+from ..columns.words import IMAGE, LEAF, UNWIND
 from ..flat.stack import FlatStack
 from ..memory.decode.machine import Machine
 from ..memory.decode.status import Word, says
 from ..memory.image import AddressSpace
-from ..names.places import IMAGE
-from ..stacks.decode.frames import LONGEST_CALL, UNWIND, is_call
+from ..names.decode.rules import undecorated
+from ..stacks.decode.frames import LONGEST_CALL, is_call
 from .copies import NO_IMAGE, NOT_IN_MEMORY
 from .facts import CheckFacts
-from .finding import FramePlace, places, undecorated
+from .finding import FramePlace, places
 
 NOT_BY_A_CALL = ("goexit", "runtime.goexit", "KiServiceLinkage")
 """Functions to which nothing but a built stack returns: the ground of Go's routines, and that of Zw calls."""
@@ -60,7 +61,7 @@ def returned(stack: FlatStack, check: str, facts: CheckFacts) -> Iterator[Return
             return
         frame, address = stack.walked[place.number], place.address
         sure = frame.sure
-        if frame.how != UNWIND or not facts.is_user(address) or place.name.backing != IMAGE:
+        if frame.how not in (UNWIND, LEAF) or not facts.is_user(address) or place.name.backing != IMAGE:
             continue
         site = functools.partial(_site, stack.space, address, facts)
         # Stacks share most of their return addresses.
@@ -68,14 +69,14 @@ def returned(stack: FlatStack, check: str, facts: CheckFacts) -> Iterator[Return
         if (called and not jumps) or _by_name(place):
             continue
         if called is None:
-            facts.leave_out(check, NOT_IN_MEMORY, place.frame.module or place.name.symbol)
+            facts.leave_out(check, NOT_IN_MEMORY, place.frame.details.module or place.name.symbol)
             if not jumps:
                 continue
         # What is not in memory cannot be compared, and a jump is one whatever lies before it.
         start = address if called is None else address - LONGEST_CALL
         found = facts.copies.compare(stack.space, start, address + _JUMP_LENGTH)
         if found.reason and found.reason != NO_IMAGE:
-            facts.leave_out(check, found.reason, place.frame.module or place.name.symbol)
+            facts.leave_out(check, found.reason, place.frame.details.module or place.name.symbol)
         if found.equal:
             yield Returned(place._replace(guessed=doubted and not sure), called, jumps)
 
@@ -95,5 +96,5 @@ def jumps_on(code: bytes) -> bool:
 
 def _by_name(place: FramePlace) -> bool:
     """Tells whether a function is known to which nothing but a built stack returns."""
-    plain = undecorated(place.frame.function)
+    plain = undecorated(place.frame.details.function)
     return plain in NOT_BY_A_CALL or plain.startswith(_DISPATCHERS)

@@ -11,11 +11,11 @@ from __future__ import annotations
 
 from typing import Iterator, List, Optional, Set, Tuple
 
-from ..flat.decode.schema import KERNEL, USER
+from ..columns.words import KERNEL, LIKELY, MEDIUM, USER
 from ..flat.stack import FlatStack
 from ..process.thread import RUNNING, TERMINATED, Thread
 from .facts import CheckFacts
-from .finding import LIKELY, MEDIUM, Check, Finding, of_place, places
+from .finding import Check, Finding, of_place, places
 from .shadowstacks import POINTER, USER_FLAG, ShadowStack, of_kernel, of_user
 
 NAME = "shadow_stack"
@@ -102,9 +102,9 @@ def _compared(stack: FlatStack, shadow: List[int]) -> Iterator[Tuple[int, Option
 
 def unchecked(facts: CheckFacts) -> Iterator[str]:
     """Yields that the threads have no shadow stacks, or which have none that can be read."""
-    thread = facts.image.types["_ETHREAD"]
+    thread = facts.image.types.find("_ETHREAD")
     members = {"KernelShadowStack": (POINTER,), "CetUserShadowStack": USER_FLAG}
-    missing = [name for name, paths in members.items() if thread.find(*paths) is None]
+    missing = [name for name, paths in members.items() if thread is None or thread.find(*paths) is None]
     reasons = [f"the threads of this kernel have no {' and no '.join(missing)}"] if missing else []
     reasons.extend(facts.left_out(NAME))
     if reasons:
@@ -123,4 +123,5 @@ CHECK = Check(
     "no stack of a thread could be walked",
     of_stack=find,
     unchecked=unchecked,
+    kernel=True,
 )

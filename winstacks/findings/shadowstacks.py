@@ -90,8 +90,8 @@ def _aligned(offset: int, number: int, known: ComponentSizes) -> int:
 
 def of_kernel(thread: Thread, facts: CheckFacts) -> Union[ShadowStack, str]:
     """Returns a thread's shadow stack of the kernel, or why there is none to compare."""
-    types, memory = facts.image.types["_ETHREAD"], facts.image.memory(facts.image.kernel)
-    pointer, base = types.find(POINTER), types.find(_BASE)
+    types, memory = facts.image.types.find("_ETHREAD"), facts.image.memory(facts.image.kernel)
+    pointer, base = (None, None) if types is None else (types.find(POINTER), types.find(_BASE))
     if pointer is None or base is None:
         return ""
     start, end = memory.member(thread.ethread, pointer), memory.member(thread.ethread, base)
@@ -112,7 +112,8 @@ def of_kernel(thread: Thread, facts: CheckFacts) -> Union[ShadowStack, str]:
 
 def of_user(thread: Thread, facts: CheckFacts) -> Union[ShadowStack, str]:
     """Returns a thread's shadow stack of user mode, or why there is none to compare."""
-    flag = facts.image.types["_ETHREAD"].find(*USER_FLAG)
+    types = facts.image.types.find("_ETHREAD")
+    flag = None if types is None else types.find(*USER_FLAG)
     if flag is None:
         return ""
     pointer = _user_pointer(thread, facts)

@@ -6,14 +6,16 @@ from __future__ import annotations
 
 from typing import Iterator, Optional
 
-from ..flat.decode.schema import THREAD_KINDS, USER, WOW64
-from ..flat.frames import FlatFrame
+from ..columns.words import IMAGE, LIKELY, LOW, MEDIUM, POSSIBLE, PRIVATE, THREAD_KINDS, UNMAPPED, USER, WOW64
+from ..flat.frames import NamedFrame
 from ..flat.stack import FlatStack
-from ..names.places import IMAGE
+from ..memory.image import AddressSpace
 from ..process.thread import TERMINATED, Thread
-from .facts import CheckFacts
-from .finding import LIKELY, LOW, MEDIUM, POSSIBLE, Check, Finding, of_thread, places
-from .unbacked import PRIVATE, UNMAPPED, explained, untold
+from .facts import CheckFacts, stem_of
+from .finding import Check, Finding, of_thread, places
+from .jumps import after_loads, led
+from .relays import BASIC
+from .unbacked import explained, untold
 
 _GROUND = ("BaseThreadInitThunk", "RtlUserThreadStart")
 _OTHER = "a start routine that calls on through another module, such as a runtime's"
@@ -32,6 +34,8 @@ def find(stack: FlatStack, facts: CheckFacts) -> Iterator[Finding]:
     if name.backing == PRIVATE or (name.backing == UNMAPPED and facts.vads_whole(thread.space)):
         severity, lower, innocent = explained(thread.space, start, facts)
         made = LOW if severity == LOW else MEDIUM
+        leads = _led(thread.space, start, facts) if made == MEDIUM and name.backing == PRIVATE else None
+        made, innocent = (made, innocent) if leads is None else (LOW, leads)
         innocent = _FREED if name.backing == UNMAPPED else innocent
         confidence = POSSIBLE if lower else LIKELY
         yield _of(stack, thread, start, name.symbol, made, confidence, innocent, facts)
@@ -41,8 +45,32 @@ def find(stack: FlatStack, facts: CheckFacts) -> Iterator[Finding]:
         if first is None or known is None:
             return
         label = known.image.names.find(start - known.module.base)
-        if first.module != known.module.name and not _ground(None if label is None else label[1]):
+        if first.details.module != known.module.name and not _ground(None if label is None else label[1]):
             yield _of(stack, thread, start, name.symbol, LOW, POSSIBLE, f"{_OTHER}: {first.shown}", facts)
+
+
+def _led(space: AddressSpace, start: int, facts: CheckFacts) -> Optional[str]:
+    """Returns where a closure or delegate leads: to an image that not all have, or to a registered range."""
+    target = led(
+        facts.image.memory(space).read,
+        after_loads(facts.image.memory(space).read, start, space.machine),
+        space.machine,
+    )
+    if target is None:
+        return None
+    table = facts.function_table(space, target)
+    name = facts.names(space).name(target, return_address=False)
+    if table is None and (name.backing != IMAGE or _is_basic(space, target, facts)):
+        return None
+    return f"a closure or delegate that jumps to {target:#x} {name.symbol}" + (
+        "" if table is None else f", {table.said}"
+    )
+
+
+def _is_basic(space: AddressSpace, address: int, facts: CheckFacts) -> bool:
+    """Tells whether an address is in a module that every process has: no runtime's."""
+    known = facts.names(space).module_at(address)
+    return known is not None and stem_of(known.module) in BASIC
 
 
 def _of(
@@ -60,13 +88,13 @@ def _of(
     return found._replace(space=thread.space)
 
 
-def _first(stack: FlatStack) -> Optional[FlatFrame]:
+def _first(stack: FlatStack) -> Optional[NamedFrame]:
     """Returns the frame that the ground of a thread called, None if no sure walk shows that."""
-    inner: Optional[FlatFrame] = None
+    inner: Optional[NamedFrame] = None
     for place in places(stack):
-        if _ground(place.frame.function):
+        if _ground(place.frame.details.function):
             return inner
-        inner = None if place.guessed or place.frame.module is None else place.frame
+        inner = None if place.guessed or place.frame.details.module is None else place.frame
     return None
 
 
@@ -96,10 +124,12 @@ CHECK = Check(
     "Win32StartAddress of a thread is in memory that no file backs; or the ground of its stack called "
     "another image than that of its start.",
     "medium where the start is in private or unmapped memory; low where the process registered a function "
-    "table for it, and where only the first frame is in another image",
+    "table for it, where it jumps into an image or to such a range, and where only the first frame is in "
+    "another image",
     "Runtimes start threads in code that they made; a module may be gone.",
     "Look at the memory of the start with windows.vadinfo, and at the thread with windows.callstacks --tid.",
     "no stack of a thread could be walked",
     of_stack=find,
     unchecked=unchecked,
+    kernel=True,
 )

@@ -10,20 +10,18 @@ from __future__ import annotations
 
 from typing import Iterator, Mapping, Optional, Tuple
 
-from ..flat.decode.schema import TRAP, USER
+from ..columns.words import CERTAIN, HIGH, IMAGE, LIKELY, LOW, MEDIUM, PRIVATE, SYSCALL, TRAP, UNMAPPED, USER
 from ..flat.stack import FlatStack
 from ..memory.decode.machine import Machine
 from ..memory.decode.status import Word, says
 from ..memory.image import AddressSpace
-from ..names.places import IMAGE
 from ..process.processlist import process_member
 from ..process.thread import TERMINATED, Thread
-from ..traps.decode.frame import SYSCALL
 from ..traps.state import State
 from .facts import CheckFacts
-from .finding import CERTAIN, HIGH, LIKELY, LOW, MEDIUM, Check, Finding, FramePlace, of_place, places
+from .finding import Check, Finding, FramePlace, of_place, places
 from .stubs import ENTERING, LONGEST, number_before, patched_stubs, start_of
-from .unbacked import PRIVATE, UNMAPPED, explained
+from .unbacked import explained
 
 STUBS = ("ntdll", "win32u", "wow64win", "wow64cpu")
 """Modules of Windows that make system calls."""
@@ -88,7 +86,7 @@ def _code_before(space: AddressSpace, address: int, facts: CheckFacts) -> Option
 
 def _has_stubs(space: AddressSpace, place: FramePlace, facts: CheckFacts) -> bool:
     """Tells whether a place is in a module of Windows that has stubs."""
-    module = (place.frame.module or "").lower()
+    module = (place.frame.details.module or "").lower()
     if place.name.backing != IMAGE or says(place.name.status, Word.VAD_OF_ANOTHER_FILE):
         return False
     return module in STUBS or (module in OLDER_STUBS and not facts.names(space).modules(STUBS[1]))

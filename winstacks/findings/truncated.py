@@ -11,16 +11,29 @@ from __future__ import annotations
 
 from typing import Iterator, Optional, Tuple
 
-from ..flat.decode.schema import KERNEL, THREAD_KINDS, USER, WOW64
+from ..columns.words import (
+    IMAGE,
+    KERNEL,
+    LIKELY,
+    LOW,
+    MEDIUM,
+    MODULE,
+    NEAREST,
+    POSSIBLE,
+    THREAD_KINDS,
+    USER,
+    WOW64,
+)
 from ..flat.stack import FlatStack
 from ..memory.decode.machine import Machine
 from ..memory.decode.pagetable import PAGE_SIZE
-from ..names.decode.rules import MODULE, NEAREST
-from ..names.places import IMAGE
+from ..memory.decode.structure import integers
+from ..names.decode.rules import undecorated
 from ..process.processlist import process_member
 from ..process.thread import TERMINATED, Thread
-from .facts import CheckFacts
-from .finding import LIKELY, LOW, MEDIUM, NONE_KNOWN, POSSIBLE, Check, Finding, of_place, places, undecorated
+from ..stacks.lister import UserStacks
+from .facts import SWITCHING, CheckFacts
+from .finding import NONE_KNOWN, Check, Finding, of_place, places
 
 GROUND = (
     *("RtlUserThreadStart", "LdrInitializeThunk", "RtlUserFiberStart"),
@@ -45,6 +58,9 @@ _SECURE = ("Pcb.SecureState.SecureHandle", "Pcb.SecurePid")
 
 _FIBER = "a fiber: the TEB has fiber data"
 _ZEROS = "a page of the stack that was not read when the image was taken: it is all zeros"
+_NO_GROUND = "a stack of its own making, such as a coroutine's: no return to where threads begin lies above"
+_MOST_ABOVE = 1 << 20
+"""Bytes of a stack above its outermost frame that are looked through."""
 _NARROW_CHAIN = "with 32 bits, code that keeps no frame pointer ends the chain"
 
 
@@ -54,7 +70,7 @@ def find(stack: FlatStack, facts: CheckFacts) -> Iterator[Finding]:
     if thread is None or stack.status or not stack.walked or thread.state == TERMINATED:
         return
     may_be_ground = _in_ground_module(stack)
-    if may_be_ground and _is_ground(stack.frames[-1].function, stack.kind):
+    if may_be_ground and _is_ground(stack.frames[-1].details.function, stack.kind):
         return
     if not all(frame.sure for frame in stack.walked):
         return
@@ -84,7 +100,7 @@ def _is_ground(function: Optional[str], kind: str) -> bool:
 
 def _in_ground_module(stack: FlatStack) -> bool:
     """Tells whether a stack ends in a module that has such functions: any other can lend their names."""
-    module = (stack.frames[-1].module or "").lower()
+    module = (stack.frames[-1].details.module or "").lower()
     return module in (_KERNEL_MODULES if stack.kind == KERNEL else _GROUND_MODULES)
 
 
@@ -112,10 +128,14 @@ def _explained(stack: FlatStack, thread: Thread, facts: CheckFacts) -> Optional[
     if stack.kind in (USER, WOW64):
         if _has_fibers(stack, thread, facts):
             return LOW, _FIBER
-        runtimes = facts.runtimes(stack.space)
+        runtimes = facts.runtimes(stack.space, SWITCHING)
         if runtimes or _is_go(stack, facts):
             return LOW, f"{', '.join(runtimes) or 'Go'}: a runtime that switches stacks"
-    return (LOW, _NARROW_CHAIN) if stack.space.machine is Machine.I386 else (MEDIUM, NONE_KNOWN)
+    if stack.space.machine is Machine.I386:
+        return LOW, _NARROW_CHAIN
+    if stack.kind != KERNEL and not _ground_above(stack, thread, facts):
+        return LOW, _NO_GROUND
+    return MEDIUM, NONE_KNOWN
 
 
 def _zeros(stack: FlatStack, facts: CheckFacts) -> bool:
@@ -123,6 +143,30 @@ def _zeros(stack: FlatStack, facts: CheckFacts) -> bool:
     page = stack.walked[-1].sp // PAGE_SIZE * PAGE_SIZE
     data = facts.image.memory(stack.space).read(page, PAGE_SIZE)
     return data is None or not any(data)
+
+
+def _ground_above(stack: FlatStack, thread: Thread, facts: CheckFacts) -> bool:
+    """Tells whether a return address to a ground of threads lies above the outermost frame on its stack.
+
+    True where that is not known: without the limits of the stack.
+    """
+    sp, size = stack.walked[-1].sp, stack.space.machine.pointer_size
+    limits = facts.image.service(UserStacks)
+    ranges = limits.narrow(thread) if stack.kind == WOW64 else limits.native(thread)
+    high = next((high for low, high in ranges if low <= sp <= high), None)
+    if high is None:
+        return True
+    names = facts.names(stack.space)
+    modules = [known for each in _GROUND_MODULES for known in names.modules(each)]
+    held = facts.image.memory(stack.space).load(sp, min(high - sp, _MOST_ABOVE))
+    for _, data in held.runs:
+        for value in integers(bytes(data), size):
+            for known in modules:
+                rva = value - known.module.base
+                label = known.image.names.find(rva) if 0 <= rva < known.module.size else None
+                if label is not None and undecorated(label[1]) in GROUND:
+                    return True
+    return False
 
 
 def _has_fibers(stack: FlatStack, thread: Thread, facts: CheckFacts) -> bool:
@@ -150,8 +194,8 @@ CHECK = Check(
     THREAD_KINDS,
     "A stack whose every step is sure ends in a function in which no thread begins: its callers were cut "
     "off.",
-    "medium; low with 32 bits, of fibers, of runtimes that switch stacks, and where the page of the stack is "
-    "all zeros",
+    "medium; low with 32 bits, of fibers, of runtimes that switch stacks, where no return address to a "
+    "function in which threads begin lies above, and where the page of the stack is all zeros",
     "Fibers; runtimes that switch stacks, such as Go's; pages that could not be read when the image was "
     "taken.",
     "Look at the stack above the outermost frame; windows.callstacks --tid shows the rest of the thread.",

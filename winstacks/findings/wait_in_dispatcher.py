@@ -10,26 +10,14 @@ from __future__ import annotations
 
 from typing import Iterator, List, Tuple
 
-from ..flat.decode.schema import TRAP, USER, WOW64
+from ..columns.words import FRAME_POINTER, LIKELY, LOW, MEDIUM, NEAREST, PRIVATE, TRAP, UNMAPPED, USER, WOW64
 from ..flat.stack import FlatStack
 from ..memory.decode.machine import Machine
 from ..memory.image import AddressSpace
-from ..names.decode.rules import NEAREST
-from ..stacks.decode.frames import FRAME_POINTER
+from ..names.decode.rules import undecorated
 from .facts import CheckFacts
-from .finding import (
-    LIKELY,
-    LOW,
-    MEDIUM,
-    NONE_KNOWN,
-    Check,
-    Finding,
-    FramePlace,
-    of_place,
-    places,
-    undecorated,
-)
-from .unbacked import PRIVATE, UNMAPPED, explained
+from .finding import NONE_KNOWN, Check, Finding, FramePlace, of_place, places
+from .unbacked import explained
 
 NAME = "wait_in_dispatcher"
 
@@ -118,8 +106,8 @@ def _called(
 
 def _is_in(place: FramePlace, functions: Tuple[str, ...]) -> bool:
     """Tells whether a frame is in one of some functions of Windows."""
-    frame = place.frame
-    return undecorated(frame.function) in functions and (frame.module or "").lower() in _MODULES
+    details = place.frame.details
+    return undecorated(details.function) in functions and (details.module or "").lower() in _MODULES
 
 
 def _has_names(space: AddressSpace, facts: CheckFacts) -> bool:

@@ -8,7 +8,7 @@ import struct
 
 import pytest
 
-from tests.support.findingimages import ALL, TID, FindingImage, found
+from tests.support.findingimages import ALL, TID, FindingImage, found, severities
 from winstacks.findings import context_on_stack
 
 CHECK = "context_on_stack"
@@ -93,3 +93,21 @@ def test_no_stack_has_many_of_these(monkeypatch: pytest.MonkeyPatch) -> None:
     made.raised()
     monkeypatch.setattr(context_on_stack, "MAX_RAISED", 0)
     assert len(found(made.forged.image(), CHECK)) == 1
+
+
+@pytest.mark.parametrize(
+    ("more", "padding", "expected"),
+    [
+        (-8, "0f1f840000000000", ["high"]),
+        (-3, "cccccc", ["high"]),
+        (-12, "0f05c3cd2ec30f1f840000000000", []),
+    ],
+)
+def test_a_context_in_the_padding_before_such_a_function(
+    more: int, padding: str, expected: list[str]
+) -> None:
+    """Who goes on there runs into the function; in the function before a thread may have been."""
+    made = PreparedContext("win10-x64", "NtContinue", more)
+    code = bytes.fromhex(padding)
+    made.forged.app.space.write(made.target - more - len(code), code)
+    assert severities(made.forged.image(), CHECK) == expected

@@ -33,6 +33,20 @@ def test_a_breakpoint_in_ntdll(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ALL)
+@pytest.mark.parametrize(("control", "severity"), [(0x30401, "low"), (0x401, "medium")])
+def test_a_guard_of_an_export_table(name: str, control: int, severity: str) -> None:
+    """EMET lets reads of it break; to run it makes no sense, so that nothing innocent does that."""
+    forged = FindingImage(name)
+    module = forged.stacks.modules["ntdll"]
+    space, header = forged.app.space, module.base + forged.app.space.read_int(module.base + 0x3C, 4)
+    rva = space.read_int(header + (0x88 if forged.wide else 0x78), 4)
+    forged.breaks_at(module.base + rva + 0x1C, control)
+    (row,) = found(forged.image(), CHECK)
+    assert row["Severity"] == severity
+    assert row["Innocent"].startswith("a guard of the export table") == (severity == "low")
+
+
+@pytest.mark.parametrize("name", ALL)
 def test_one_that_is_not_enabled_is_silent(name: str) -> None:
     forged = FindingImage(name)
     forged.breaks_at(forged.stacks.modules["ntdll"].base + STUB, 0x404)

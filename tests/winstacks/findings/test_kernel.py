@@ -48,6 +48,32 @@ def test_a_thread_that_returns_to_no_module(name: str) -> None:
     assert row["Symbol"] == "<no-module>"
 
 
+@pytest.mark.parametrize("name", X64)
+def test_a_thread_that_returns_to_where_no_call_is(name: str) -> None:
+    """Code that pushes an address and jumps."""
+    forged = FindingImage(name)
+    address = forged.kernel.base + AWAY + 0x105
+    forged.kernel.space.map(address, 0x100)
+    forged.kernel_returns_to(address)
+    (row,) = found(forged.image(), NO_MODULE)
+    assert (row["Severity"], row["How"]) == ("high", "unwind")
+
+
+@pytest.mark.parametrize("name", X64)
+@pytest.mark.parametrize(("more", "severity"), [(b"", "low"), (b"\x48\x8b\xc1", "high")])
+def test_a_page_with_a_hypervisors_calls(name: str, more: bytes, severity: str) -> None:
+    """The page is the hypervisor's if it has nothing else."""
+    forged = FindingImage(name)
+    page = forged.kernel.base + AWAY
+    forged.kernel.space.map(page, 0x1000)
+    forged.kernel.space.write(page, b"\x0f\x01\xc1\xc3".ljust(0x1000, b"\x90"))
+    forged.kernel.space.write(page + 0x200, more)
+    forged.kernel_returns_to(page + 3)
+    (row,) = found(forged.image(), NO_MODULE)
+    assert row["Severity"] == severity
+    assert row["Innocent"].startswith("the hypervisor's call page") == (severity == "low")
+
+
 @pytest.mark.parametrize("name", ALL)
 def test_a_recorded_caller_in_no_module(name: str) -> None:
     """All traces of one region are one finding."""
@@ -224,3 +250,25 @@ def test_few_handles_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
     assert severities(kernel.image(), HIDDEN, scan=True) == ["medium"]
     monkeypatch.setattr(hidden, "MAX_HANDLES", 1)
     assert severities(kernel.image(), HIDDEN, scan=True) == []
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_a_recorded_caller_in_an_option_rom(name: str) -> None:
+    """QEMU's kvmvapic runs there, of a clean machine: it patches the kernels of XP and 2003 to call it."""
+    kernel = recorded(name, AWAY + 0x105)
+    kernel.space.tables.map(kernel.base + AWAY, kernel.phys.allocate_at(0xCA))
+    (row,) = found(kernel.image(), NO_MODULE)
+    assert (row["Severity"], row["Confidence"], row["Symbol"]) == ("low", "likely", "<rom>")
+    assert "option ROM" in row["Innocent"]
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_a_rom_hides_no_other_code_in_no_module(name: str) -> None:
+    """What is near each other is one finding, but not across the border of a ROM."""
+    kernel = recorded(name, AWAY + 0x105, AWAY + 0x1105)
+    kernel.space.tables.map(kernel.base + AWAY, kernel.phys.allocate_at(0xCA))
+    rows = found(kernel.image(), NO_MODULE)
+    assert sorted((row["Severity"], row["Symbol"]) for row in rows) == [
+        ("high", "<no-module>"),
+        ("low", "<rom>"),
+    ]

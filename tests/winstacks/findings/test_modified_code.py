@@ -9,6 +9,7 @@ from typing import Dict, List, Optional
 
 import pytest
 
+from tests.forge.paging import State
 from tests.forge.process import Process
 from tests.support.bare import MACHINES
 from tests.support.callstackimages import MAIN, STUB, WAIT_EX
@@ -119,6 +120,67 @@ def test_a_hook_that_leads_to_private_memory(name: str) -> None:
     assert row["Innocent"] == f"the entry jumps to {target:#x} <private>"
 
 
+def relay(forged: FindingImage, process: Process, number: int, target: int, code: str) -> None:
+    """Hooks a process by way of a relay, at an address of its own."""
+    at = forged.stacks.modules["ntdll"].base + 0x1000000 + 0x1234560 * number
+    made = bytes.fromhex(code.replace("TARGET", target.to_bytes(8, "little").hex()))
+    process.region(at & ~0xFFF, size=0x2000, protection=6)
+    process.space.write(at, made)
+    hook(forged, at, process)
+
+
+RELAYS = (
+    "50 48b8 TARGET 48870424 c3",
+    "4883ec08 50 48b8 TARGET 4889442408 58 c3",
+    "4889442408 48b8 TARGET ffd0 c3",
+)
+"""push, exchange, return; one that moves Rsp; one that calls."""
+
+
+@pytest.mark.parametrize("code", RELAYS)
+@pytest.mark.parametrize(("hooked", "expected"), [(3, set()), (1, {"high"})])
+def test_a_hook_of_all_processes_each_with_a_relay_of_its_own(
+    code: str, hooked: int, expected: set[str]
+) -> None:
+    forged = changed("win10-x64", 0x1800, b"\xcc", beside=3)
+    target = forged.app.module("guard.dll", exports={"Hook": 0x1100}).base + 0x1100
+    for number, process in enumerate(
+        [each for each in forged.kernel.processes if each.pid >= 1000][: hooked + 1]
+    ):
+        if process is not forged.app:
+            process.module("guard.dll", target - 0x1100)
+        relay(forged, process, number, target, code)
+    rows = found(forged.image(), CHECK)
+    assert {row["Severity"] for row in rows} - {"low"} == expected
+    assert all("into guard.dll" in row["Innocent"] for row in rows)
+
+
+@pytest.mark.parametrize(("hooked", "severity"), [(4, "low"), (2, "high")])
+def test_a_thread_that_returns_to_such_a_relay(hooked: int, severity: str) -> None:
+    forged = changed("win10-x64", 0x1800, b"\xcc", beside=3)
+    target = forged.app.module("guard.dll", exports={"Hook": 0x1100}).base + 0x1100
+    processes = [each for each in forged.kernel.processes if each.pid >= 1000]
+    for number, process in enumerate(processes[:hooked]):
+        if process is not forged.app:
+            process.module("guard.dll", target - 0x1100)
+        relay(forged, process, number, target, RELAYS[2])
+    at = forged.stacks.modules["ntdll"].base + 0x1000000
+    forged.returns_to(at + 17)
+    rows = [row for row in found(forged.image(), "unbacked") if row["PID"] == 1000]
+    assert [row["Severity"] for row in rows] == [severity]
+
+
+def test_one_of_these_hooks_that_leads_elsewhere() -> None:
+    forged = changed("win10-x64", 0x1800, b"\xcc", beside=3)
+    target = forged.app.module("guard.dll", exports={"Hook": 0x1100}).base + 0x1100
+    for number, process in enumerate([each for each in forged.kernel.processes if each.pid >= 1000]):
+        if process is not forged.app:
+            process.module("guard.dll", target - 0x1100)
+        led_to = target if process is not forged.app else 0x1234
+        relay(forged, process, number, led_to, RELAYS[0])
+    assert {row["Severity"] for row in found(forged.image(), CHECK) if row["PID"] == 1000} == {"high"}
+
+
 @pytest.mark.parametrize("name", ALL)
 def test_a_hook_and_other_changes(name: str) -> None:
     """A jump into an image explains itself, and nothing else."""
@@ -174,11 +236,30 @@ def test_one_other_process(name: str) -> None:
     assert row["Innocent"].startswith("one other process maps the file")
 
 
+@pytest.mark.parametrize("name", X64)
+@pytest.mark.parametrize(("flags", "severity"), [(0x60000020, "medium"), (0xE0000020, "low")])
+def test_without_a_second_process_the_section_is_compared(name: str, flags: int, severity: str) -> None:
+    """A module that no other process maps, written over: its section may be writable by itself."""
+    forged = changed(name, WAIT_EX.rva, OTHER_CODE, "kernelbase", beside=0)
+    image = forged.image()
+    base, space = forged.stacks.modules["kernelbase"].base, forged.app.space
+    place = base + space.read(base, 0x400).index(b".text\0") + 0x24
+    space.write_int(place, flags, 4)
+    (row,) = found(image, CHECK)
+    assert (row["Severity"], row["Confidence"]) == (severity, "likely")
+    assert "differ from the section of the file, which no other process maps" in row["Evidence"]
+
+
 @pytest.mark.parametrize("name", ALL)
-def test_without_a_second_process_it_is_not_checked(name: str) -> None:
+def test_without_a_second_process_and_the_section_it_is_not_checked(name: str) -> None:
     """One row says so, of however many frames; pages of the section need no second process."""
     forged = changed(name, STUB.rva, OTHER_CODE, beside=0)
     forged.stacks.modules["app"].write(MAIN.rva, OTHER_CODE)
+    for module in forged.stacks.modules.values():
+        if module.section is not None:
+            for page in {STUB.rva & ~0xFFF, MAIN.rva & ~0xFFF}:
+                forged.app.space.read(module.base + page, 1)
+                module.section.set_state(page, 0x1000, State.PAGEFILE)
     rows = answered(forged.image(), check=[CHECK])
     assert [(row["Severity"], row["Status"]) for row in rows] == [(None, "not checked")]
     kernel, reason, *_ = rows[0]["Evidence"].split("; ")

@@ -10,6 +10,7 @@ from typing import Any, Dict, Optional
 import pytest
 
 from tests.forge.obj import Obj
+from tests.forge.space import Space
 from tests.forge.vad import Vad
 from tests.support.callstackimages import StackImage
 from tests.support.callstackimages86 import Wow64Threads
@@ -55,6 +56,48 @@ def test_another_file_in_the_place_of_a_module(name: str) -> None:
     row = the_row(forged)
     assert row["Severity"] == "high"
     assert row["Evidence"].startswith("the loader names another file than the VAD; ")
+
+
+@pytest.mark.parametrize("name", ALL)
+@pytest.mark.parametrize(
+    ("started", "same", "severity"),
+    [
+        ("stacks.exe", True, "low"),
+        ("other.exe", True, "high"),
+        ("stacks.exe", False, "high"),
+        ("", True, "high"),
+    ],
+)
+def test_a_file_with_two_names(name: str, started: str, same: bool, severity: str) -> None:
+    """The section has the name by which the file was opened first; hollowing maps another section."""
+    forged = FindingImage(name)
+    isf, space, process = forged.kernel.isf, forged.kernel.space, forged.app.eprocess
+    put_string(space, file_of(forged).member("FileName"), "\\Users\\ann\\.cargo\\bin\\rustup.exe")
+    section = forged.stacks.modules["app"].section
+    assert section is not None
+    area = section.control_area.address if same else section.control_area.address + 0x1000
+    kind = "_SECTION" if isf.has("_SECTION", "u1.ControlArea") else "_SECTION_OBJECT"
+    made = Obj(space, isf, kind, space.allocate(0x100))
+    if kind == "_SECTION":
+        made["u1.ControlArea"] = area
+    else:
+        made["Segment"] = space.allocate(0x100)
+        space.write_int(made["Segment"] + isf.offset("_SEGMENT", "ControlArea"), area)
+    process["SectionObject"] = made.address
+    audit = Obj(space, isf, "_UNICODE_STRING", space.allocate(0x20))
+    put_string(space, audit, f"\\Device\\HarddiskVolume2\\Users\\ann\\.cargo\\bin\\{started}")
+    process["SeAuditProcessCreationInfo.ImageFileName"] = audit.address if started else 0
+    row = the_row(forged)
+    assert row["Severity"] == severity
+    assert row["Innocent"].startswith("the file has two names") == (severity == "low")
+
+
+def put_string(space: Space, string: Obj, said: str) -> None:
+    """Writes a UNICODE_STRING."""
+    data = said.encode("utf-16-le")
+    place = space.allocate(len(data))
+    space.write(place, data)
+    string["Length"], string["MaximumLength"], string["Buffer"] = len(data), len(data), place
 
 
 @pytest.mark.parametrize("name", ALL)
@@ -106,7 +149,7 @@ def test_a_size_that_only_the_loader_says(name: str) -> None:
     assert entry is not None
     entry["SizeOfImage"] = 0x30000
     row = the_row(forged)
-    assert row["Severity"] == "medium"
+    assert row["Severity"] == "low"
     assert row["Evidence"].startswith("the loader's SizeOfImage is not that of the VAD, ")
 
 

@@ -61,6 +61,31 @@ def test_a_start_in_a_registered_range_is_low(name: str) -> None:
     assert severities(forged.image(), START) == ["low"]
 
 
+@pytest.mark.parametrize(
+    ("code", "severity"),
+    [
+        ("f30f1efa 4c8d1510000000 49bbTARGET 41ffe3", "low"),
+        ("49ba1122334455667788 48b8TARGET 48ffe0", "low"),
+        ("49ba1122334455667788 48b8TARGET ffe0", "low"),
+        ("49ba1122334455667788 48b8BASIC ffe0", "medium"),
+        ("48b90000000000000000 90", "medium"),
+    ],
+)
+def test_a_start_in_a_closure_or_delegate(code: str, severity: str) -> None:
+    """It jumps into a module, other than those that all processes have."""
+    forged = FindingImage("win10-x64")
+    forged.private()
+    ffi = forged.app.module("libffi-8.dll", exports={"ffi_call": 0x1100}).base + 0x1100
+    basic = forged.stacks.modules["kernelbase"].base + 0x1100
+    for word, address in (("TARGET", ffi), ("BASIC", basic)):
+        code = code.replace(word, address.to_bytes(8, "little").hex())
+    forged.app.space.write(PRIVATE + 0x40, bytes.fromhex(code))
+    forged.thread.ethread["Win32StartAddress"] = PRIVATE + 0x40
+    (row,) = found(forged.image(), START)
+    assert row["Severity"] == severity
+    assert row["Innocent"].startswith("a closure or delegate") == (severity == "low")
+
+
 @pytest.mark.parametrize("name", X64)
 @pytest.mark.parametrize(
     ("ground", "start", "expected"),

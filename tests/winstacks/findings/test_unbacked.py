@@ -10,7 +10,7 @@ import pytest
 
 from tests.forge.paging import State
 from tests.forge.phys import PAGE
-from tests.forge.vad import EXECUTE_READWRITE, READWRITE
+from tests.forge.vad import EXECUTE_READ, EXECUTE_READWRITE, READONLY, READWRITE
 from tests.support.callstackimages import GETTER_RVA, HEAD_RVA
 from tests.support.findingimages import (
     ALL,
@@ -26,6 +26,7 @@ from tests.support.findingimages import (
 from winstacks.findings import functiontables
 
 ELSEWHERE = 0x41000000
+NO_ACCESS = 0
 UNBACKED, HISTORY, ASLEEP = "unbacked", "history_unbacked", "not_executable"
 
 
@@ -53,12 +54,59 @@ def test_a_thread_that_returns_to_private_memory(name: str) -> None:
     assert (row["Severity"], row["How"], row["Address"]) == ("high", "unwind", RETURNS)
 
 
-@pytest.mark.parametrize("name", ALL)
-def test_the_same_in_a_mapped_file_is_silent(name: str) -> None:
+@pytest.mark.parametrize("name", X64)
+@pytest.mark.parametrize("protection", [EXECUTE_READWRITE, NO_ACCESS])
+def test_a_return_from_windows_to_where_no_call_is_now(name: str, protection: int) -> None:
+    """Code that is encrypted while it sleeps, or that pushes an address and jumps."""
     forged = FindingImage(name)
-    forged.private(file="\\Windows\\code.bin")
+    forged.private()
+    if protection == NO_ACCESS:
+        forged.app.space.set_state(PRIVATE, 0x1000, State.PAGEFILE)
+    forged.returns_to(PRIVATE + 0x20)
+    (row,) = found(forged.image(), UNBACKED)
+    assert (row["Severity"], row["How"], row["Address"]) == ("high", "unwind", PRIVATE + 0x20)
+
+
+@pytest.mark.parametrize("name", X64)
+def test_the_same_asleep_where_no_call_is_now(name: str) -> None:
+    forged = FindingImage(name)
+    forged.private()
+    forged.forbid()
+    forged.returns_to(PRIVATE + 0x20)
+    rows = found(forged.image())
+    assert [(row["Finding"], row["Severity"]) for row in rows] == [(ASLEEP, "high")]
+
+
+@pytest.mark.parametrize("name", X64)
+def test_a_stub_that_private_code_called_and_masked(name: str) -> None:
+    """An indirect call of a stub: its top slot is the return address."""
+    forged = FindingImage(name)
+    forged.private()
+    frame = forged.kernel.space.read_int(
+        forged.thread.kthread["TrapFrame"] + forged.kernel.isf.offset("_KTRAP_FRAME", "Rsp"), 8
+    )
+    forged.app.space.write_int(frame, PRIVATE + 0x20, 8)
+    (row,) = found(forged.image(), UNBACKED)
+    assert (row["Severity"], row["How"], row["Frame"]) == ("high", "leaf", 1)
+
+
+@pytest.mark.parametrize("name", ALL)
+@pytest.mark.parametrize(
+    ("protection", "pico", "expected"),
+    [(EXECUTE_READ, 0, ["high"]), (READONLY, 0, []), (EXECUTE_READ, 1, [])],
+)
+def test_the_same_in_a_view_of_a_data_file(
+    name: str, protection: int, pico: int, expected: list[str]
+) -> None:
+    """Programs of WSL are mapped as such views, and run in pico processes."""
+    forged = FindingImage(name)
+    forged.private(protection, file="\\Windows\\code.bin")
+    if protection == READONLY:
+        forged.forbid()
+    if pico and not forged.app.eprocess.maybe("PicoContext", pico):
+        return
     forged.interrupted_at(PRIVATE + 0x20)
-    assert found(forged.image(), UNBACKED) == []
+    assert severities(forged.image(), UNBACKED) == expected
 
 
 @pytest.mark.parametrize("name", X64)
@@ -251,6 +299,7 @@ def test_a_frame_that_a_scan_found_is_low(name: str) -> None:
     forged = FindingImage(name)
     forged.private()
     forged.app.region(0x21000000, b"\x90" * 0x100, size=0x1000, file="\\Windows\\code.bin")
+    forged.app.space.tables.forbid_execution(0x21000000)
     forged.interrupted_at(0x21000020)
     place = forged.kernel.space.read_int(forged.thread.kthread["TrapFrame"] + 0x180)
     forged.app.space.write_int(place, RETURNS, 8)

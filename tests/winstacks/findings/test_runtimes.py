@@ -1,0 +1,103 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""Code that runtimes made and registered nowhere: what calls it, and what it calls."""
+
+from __future__ import annotations
+
+from typing import List, Sequence, Union
+
+import pytest
+
+from tests.forge.code import Routine
+from tests.forge.vad import EXECUTE_READWRITE
+from tests.support.clean.host64 import JITTED, Host64, Private
+from tests.support.clean.narrow import Private32, code_of
+from tests.support.clean.wow import Program32
+from tests.support.findingimages import found
+from winstacks.findings import runtimes
+
+WAIT_EX = "kernelbase!WaitForSingleObjectEx"
+CODE, OTHER = 0x21000000, 0x21800000
+OUT = "clr!CallDescrWorkerInternal"
+
+
+def narrow(chain: Sequence[Union[str, Private32]]) -> List[str]:
+    """The severities of a 32-bit stack, by range."""
+    host = Host64("win10-x64")
+    made = Program32(host, "devenv.exe", "clr.dll", functions="main")
+    for base in (CODE, OTHER):
+        made.wide.process.region(base, size=0x4000, protection=EXECUTE_READWRITE)
+        made.narrow.space.write(base + 0x100, code_of(Routine(0x100)))
+    made.waits(*chain, WAIT_EX)
+    return [row["Severity"] for row in found(host.kernel.image(), "unbacked")]
+
+
+@pytest.mark.parametrize(
+    ("chain", "expected"),
+    [
+        ((OUT, Private32(CODE)), ["medium"]),
+        ((OUT, Private32(CODE), Private32(OTHER)), ["medium", "low"]),
+        ((OUT, "main", Private32(CODE)), ["high"]),
+        (("main", Private32(CODE)), ["high"]),
+    ],
+)
+def test_a_runtime_that_called_code_of_32_bits(
+    chain: Sequence[Union[str, Private32]], expected: List[str]
+) -> None:
+    """What frame pointers find above code that nothing proves is a guess, and low in any case."""
+    assert narrow(chain) == expected
+
+
+@pytest.mark.parametrize(
+    ("chain", "expected"), [((OUT, Private32(CODE)), "low"), (("main", Private32(CODE)), "medium")]
+)
+def test_a_runtime_on_both_sides_of_code(
+    chain: Sequence[Union[str, Private32]], expected: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A runtime whose exported function waits: that and its caller are sure."""
+    monkeypatch.setattr(runtimes, "PROGRAMS", ("kernelbase",))
+    assert narrow(chain) == [expected]
+
+
+@pytest.mark.parametrize(
+    ("file", "severity"),
+    [
+        *(("lua51.dll", "medium"), ("vk_swiftshader.dll", "medium"), ("mpengine.dll", "medium")),
+        *(("mono-2.0-bdwgc.dll", "medium"), ("node.dll", "medium"), ("other.dll", "high")),
+    ],
+)
+def test_code_that_was_interrupted_and_that_a_module_called(file: str, severity: str) -> None:
+    """Without unwind data the caller is a guess, which is enough for medium."""
+    host = Host64("win10-x64")
+    made = host.program("game.exe", functions="main")
+    module = made.load(file, functions="Run", path=f"C:\\Game\\{file}")
+    base = made.jitted(0x2000, EXECUTE_READWRITE)
+    made.interrupted("main", f"{file[:-4].replace('.', '_')}!Run", Private(base))
+    assert module.base
+    rows = found(host.kernel.image(), "unbacked")
+    assert [row["Severity"] for row in rows] == [severity]
+    assert ("is next to it on the stack" in rows[0]["Innocent"]) == (severity == "medium")
+
+
+@pytest.mark.parametrize(
+    ("exports", "severity"), [({"napi_module_register": 0x1180}, "medium"), ({}, "high")]
+)
+def test_a_program_that_has_node_in_it(exports: dict[str, int], severity: str) -> None:
+    host = Host64("win10-x64")
+    made = host.program("editor.exe", functions="main")
+    made.load(
+        "editor.node", functions="Run", path="C:\\Editor\\editor.node", exports={"Run": 0x1100, **exports}
+    )
+    made.interrupted("main", "editor!Run", Private(made.jitted(0x2000, EXECUTE_READWRITE)))
+    assert [row["Severity"] for row in found(host.kernel.image(), "unbacked")] == [severity]
+
+
+def test_a_stub_that_registered_code_called() -> None:
+    """CoreCLR copies its write barrier to memory of its own."""
+    host = Host64("win10-x64")
+    made = host.program("service.exe", "clr.dll", functions="main")
+    base, stub = made.jitted(0x2000), made.jitted(0x1000)
+    made.register((base, base + 0x2000))
+    made.interrupted(OUT, Private(base), at=stub + JITTED.rva)
+    rows = found(host.kernel.image(), "unbacked")
+    assert [row["Severity"] for row in rows] == ["medium", "low"]

@@ -1,0 +1,49 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""Which program the kernel started in a process: its name then, and its section.
+
+The kernel keeps both for itself: SeAuditProcessCreationInfo has the path by which the program was opened,
+SectionObject the section of which the process was made. A file with two names (a hard link) has one section,
+which has the name by which it was opened first. (Source of the members: public symbols.)
+"""
+
+from __future__ import annotations
+
+from typing import Optional
+
+from ..memory.decode.text import file_name
+from ..memory.image import Image
+from ..process.processlist import process_member
+
+_FLAGS = 7
+"""The lower bits of `_SECTION.u1`, which are flags."""
+
+
+def started_as(image: Image, eprocess: int) -> Optional[str]:
+    """Returns the name of the file as which the kernel started a process; None if that cannot be read."""
+    name = process_member(image, eprocess, "SeAuditProcessCreationInfo.ImageFileName")
+    kind = image.types.find("_UNICODE_STRING")
+    if not name or kind is None:
+        return None
+    memory = image.memory(image.kernel)
+    data = memory.read(name, kind.size)
+    path = None if data is None else memory.unicode_string(data)
+    return file_name(path) if path else None
+
+
+def control_area_of(image: Image, eprocess: int) -> Optional[int]:
+    """Returns the address of the _CONTROL_AREA of which a process was made; None if that cannot be read."""
+    section = process_member(image, eprocess, "SectionObject")
+    if not section:
+        return None
+    memory, types = image.memory(image.kernel), image.types
+    kind = types.find("_SECTION")
+    field = None if kind is None else kind.find("u1.ControlArea")
+    if field is not None:
+        found = memory.member(section, field)
+        return found & ~_FLAGS if found else None
+    older, segment = types.find("_SECTION_OBJECT"), types.find("_SEGMENT")
+    to_segment = None if older is None else older.find("Segment")
+    to_area = None if segment is None else segment.find("ControlArea")
+    place = None if to_segment is None else memory.member(section, to_segment)
+    return memory.member(place, to_area) if place and to_area is not None else None

@@ -1,0 +1,88 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""The runtimes that make code in private memory, and which of them are next to a frame on its stack.
+
+A program that has Node in it lets native add-ons import Node-API from itself, whatever it is called
+(described: Node.js, "Node-API"; node-gyp's win_delay_load_hook.cc).
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Iterator, NamedTuple, Optional
+
+from ..columns.words import IMAGE, PRIVATE, SCAN, UNMAPPED
+from ..flat.stack import FlatStack
+from ..memory.decode.status import Word, says
+from .facts import RUNTIMES, CheckFacts, stem_of
+from .finding import FramePlace, place_of
+
+PROGRAMS = (
+    *("chrome", "msedge", "libcef", "electron", "node", "libnode", "xul", "qt5webenginecore"),
+    *("qt6webenginecore", "libglesv2", "edgehtml", "jscript9"),
+)
+"""Modules into which a runtime is linked, besides RUNTIMES."""
+
+_NODE = "napi_module_register"
+_NOT_ITS_FILE = (Word.VAD_OF_ANOTHER_FILE, Word.VAD_WITHOUT_FILE, Word.NO_VAD)
+
+
+class Beside(NamedTuple):
+    """The frame of a runtime that is next to a frame in memory that no file backs.
+
+    Attributes:
+        place: the frame of the runtime; another one of such memory, with a registered function table
+        within: whether a runtime called the code, and the code a runtime: the first by unwind data or frame
+            pointers, the second without any guess
+    """
+
+    place: FramePlace
+    within: bool
+
+    @property
+    def said(self) -> str:
+        """What Innocent says of it."""
+        where = "stands on both sides of it" if self.within else "is next to it"
+        return f"code that a runtime made: {self.place.name.symbol} {where} on the stack"
+
+
+def beside(stack: FlatStack, place: FramePlace, facts: CheckFacts) -> Optional[Beside]:
+    """Returns which frame of a runtime called code that no file backs, or was called by it; None if none did.
+
+    Between them there may be more frames in such memory.
+    """
+    inner = next(_neighbours(stack, range(place.number - 1, -1, -1)), None)
+    outer = next(_neighbours(stack, range(place.number + 1, len(stack.frames))), None)
+    inside = inner is not None and _is_runtime(stack, inner, facts)
+    if outer is not None and _is_runtime(stack, outer, facts):
+        return Beside(outer, inside and not place.guessed and outer.how != SCAN)
+    if inside and inner is not None:
+        return Beside(inner, False)
+    caller = place_of(stack, place.number + 1)
+    if caller is not None and facts.runtimes(stack.space) and facts.function_table(stack.space, caller.at):
+        return Beside(caller, False)
+    return None
+
+
+def _neighbours(stack: FlatStack, numbers: range) -> Iterator[FramePlace]:
+    """Yields the frames of some numbers that are not in private memory."""
+    for number in numbers:
+        place = place_of(stack, number)
+        if place is not None and place.name.backing not in (PRIVATE, UNMAPPED):
+            yield place
+
+
+def _is_runtime(stack: FlatStack, place: FramePlace, facts: CheckFacts) -> bool:
+    """Tells whether a frame is in the image of a runtime, or in one into which a runtime is linked."""
+    if place.name.backing != IMAGE or says(place.name.status, *_NOT_ITS_FILE):
+        return False
+    return facts.once(__name__, stack.space, place.at, functools.partial(_of_module, stack, place, facts))
+
+
+def _of_module(stack: FlatStack, place: FramePlace, facts: CheckFacts) -> bool:
+    """Tells whether a module is a runtime's by its file, or has the functions by which add-ons call Node."""
+    known = facts.names(stack.space).module_at(place.at)
+    if known is None:
+        return False
+    stem = stem_of(known.module)
+    return stem in RUNTIMES or stem in PROGRAMS or known.image.names.rva_of(_NODE) is not None
