@@ -22,7 +22,7 @@ import sys
 import time
 from typing import Any, Dict, List, NamedTuple
 
-from . import sample, vol
+from . import context, sample, vol
 
 _KEYS = ["EntryAddress", "BackTraceHash", "Committed", "Reserved", "Lookups", "BackTraces", "File"]
 _LESSER_REGISTERS = [
@@ -117,13 +117,21 @@ def run(command: List[str], where: pathlib.Path, cache: pathlib.Path) -> None:
         raise SystemExit(f"This command ended with {done.returncode}.")
 
 
+def write_dumps(file: pathlib.Path, folder: pathlib.Path) -> None:
+    """Writes the dumps of processes that the documentation reads beside the image."""
+    # A sample is built without them: what reads the image needs the library.
+    from tests.support import processdumps
+
+    shutil.copytree(folder / "symbols", context.symbol_directory(), dirs_exist_ok=True)
+    opened = context.open_file(file)
+    for name in processdumps.SAMPLE:
+        processdumps.write_of_sample(opened, folder / name)
+
+
 def main(folder: pathlib.Path, where: pathlib.Path) -> None:
     """Makes the image in a folder and prints what each command gives."""
-    print(
-        f"Building a crash dump of Windows 10 x64 in {short(folder, where)} ...",
-        end="",
-        flush=True,
-    )
+    made = "a crash dump of Windows 10 x64, and dumps of two of its processes"
+    print(f"Building {made}, in {short(folder, where)} ...", end="", flush=True)
     start = time.monotonic()
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
@@ -132,6 +140,7 @@ def main(folder: pathlib.Path, where: pathlib.Path) -> None:
     symbols = image.install(folder / "symbols")
     cache = folder / "cache"
     vol.trust(symbols, cache)
+    write_dumps(file, folder)
     print(f" {time.monotonic() - start:.1f} s")
     print(f"{len(COMMANDS)} commands follow, each about 2 s, ready to paste. Lines with ! are warnings.")
     executable = pathlib.Path(sys.executable).with_name("vol.exe" if os.name == "nt" else "vol")

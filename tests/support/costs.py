@@ -39,7 +39,7 @@ COUNTED: Tuple[Tuple[str, Any, str], ...] = (
     ("kernel module lists", kernelmodules.KernelModules, "list_modules"),
     ("VAD trees", vads.Vads, "_walk"),
     ("modules", moduleindex.ModuleIndexes, "_build"),
-    ("unwind effects", calls_x64, "_found"),
+    ("unwind rules", calls_x64, "_derived"),
     ("call sites", walk_x64.Walker64, "_looked_at"),
 )
 """What is counted, and the function that does it each time. Volatility keeps what "cached reads" returned."""

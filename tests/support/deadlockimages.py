@@ -24,7 +24,11 @@ from tests.forge.thread import Thread
 PID = 6200
 FIRST, SECOND, THIRD = TIDS = 6204, 6208, 6212
 SECTION_ONE, SECTION_TWO, RESOURCE = "section 1", "section 2", "resource"
+SRW_LOCK = "SRW lock"
 _LIST_RVA = 0x7400
+_SRW_RVA = 0x7600
+_USED = 0x248
+"""Bytes of a waiting thread's stack that are in use."""
 _TRAP_FRAME = 0x190
 _ERROR_CODE = 0x160
 _UNWIND = 0x12000
@@ -50,12 +54,16 @@ class Scenario(NamedTuple):
         on_stack: whether the functions that wait keep the lock's address
         foreign: the owner of section 2 is a thread of no process with this section
         running: the third thread is running
+        function: the name of the function of ntdll that waits for sections
+        srw_lock: it keeps the address of an SRW lock, with a wait block on the stack of this thread
     """
 
     holds: Dict[str, int] = {SECTION_ONE: FIRST, SECTION_TWO: SECOND, RESOURCE: THIRD}
     waits: Dict[int, Optional[str]] = {FIRST: SECTION_TWO, SECOND: RESOURCE, THIRD: SECTION_ONE}
     on_stack: bool = True
     running: bool = False
+    function: str = _ENTER
+    srw_lock: int = 0
 
 
 class DeadlockImage(NamedTuple):
@@ -80,6 +88,8 @@ def build(scenario: Scenario) -> DeadlockImage:
         for each in options["functions"]
     ]
     options["contents"] = {**options["contents"], _ENTER_UNWIND: _ENTER_INFO}
+    names = {_ENTER: scenario.function}
+    options["exports"] = {names.get(name, name): rva for name, rva in options["exports"].items()}
     ntdll = process.module("ntdll.dll", **options)
     state = {THIRD: 2} if scenario.running else {}
     start = ntdll.at("RtlUserThreadStart")
@@ -107,7 +117,14 @@ def build(scenario: Scenario) -> DeadlockImage:
     )
     resources.link()
     places[RESOURCE] = held.address
+    if scenario.srw_lock:
+        places[SRW_LOCK] = ntdll.base + _SRW_RVA
+        block = threads[scenario.srw_lock].user_stack_base - _USED + 0x10
+        process.space.write_int(places[SRW_LOCK], block | 3)
     for tid, lock in scenario.waits.items():
+        if scenario.srw_lock:
+            _wait(kernel, threads[tid], ntdll, lock, places[SRW_LOCK])
+            continue
         kept = places[lock] if lock is not None and scenario.on_stack else 0
         _wait(kernel, threads[tid], ntdll, lock, kept)
     return DeadlockImage(kernel.image(), places)
@@ -124,14 +141,14 @@ def _wait(kernel: Kernel, thread: Thread, ntdll: Module, lock: Optional[str], ke
         kept: what the function that takes the lock keeps on the stack
     """
     space = thread.process.space
-    sp = thread.user_stack_base - 0x248
+    sp = thread.user_stack_base - _USED
     samplethreads.wait(thread, ntdll.at("NtWaitForSingleObject") + 0x14, rsp=sp, r10=0x40)
     values: List[int] = []
     if lock in (SECTION_ONE, SECTION_TWO):
-        values = [ntdll.at(_ENTER) + 0x62, 0, kept, 0, 0, 0]
+        values = [ntdll.at(sample.NTDLL.rvas[_ENTER]) + 0x62, 0, kept, 0, 0, 0]
     values += [ntdll.at("RtlUserThreadStart") + 0x21, 0]
     samplestacks.put(thread, values)
-    for address in (ntdll.at(_ENTER) + 0x62, ntdll.at("RtlUserThreadStart") + 0x21):
+    for address in (ntdll.at(sample.NTDLL.rvas[_ENTER]) + 0x62, ntdll.at("RtlUserThreadStart") + 0x21):
         space.write(address - 5, b"\xe8\0\0\0\0")
     frame = thread.stack_base - _TRAP_FRAME
     stack = Stack64(kernel.space, frame + _ERROR_CODE)

@@ -11,8 +11,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from stackfleet.columns import SCHEMAS
-from stackfleet.lake import DONE, MANIFEST_VERSION, Lake
+from stackfleet.lake import Lake
 from stackfleet.layout import TABLES, table_file
+from stackfleet.manifests import DONE, MANIFEST_VERSION
 
 Row = Dict[str, Any]
 
@@ -37,6 +38,7 @@ _DEFAULTS: Row = {
     "PagesMissing": 0,
     "Warnings": 0,
     "WarningText": "",
+    "InputKind": "image",
 }
 
 

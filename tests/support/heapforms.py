@@ -9,12 +9,12 @@ from typing import Dict, Iterable, List, Tuple
 from tests.forge import heap_layouts, heaps
 from tests.support import heaptypes
 from winstacks.heaps.decode.block import Block
-from winstacks.heaps.decode.blocks import HeapWalker
-from winstacks.heaps.decode.entry import Lost
-from winstacks.heaps.decode.nt import Heap, read_heap
-from winstacks.heaps.decode.trace import BlockTrace, Traces
+from winstacks.heaps.decode.blockstack import Traces
+from winstacks.heaps.decode.ntblocks import Lost, heap_blocks
+from winstacks.heaps.decode.ntheap import Heap, read_heap
 from winstacks.memory.decode.memory import Memory
 from winstacks.memory.decode.ranges import Extents
+from winstacks.tracedb.decode.recorded import RecordedStack
 
 BASE = 0x50000
 LOG = 0x2000000
@@ -39,8 +39,8 @@ class Records:
         self.frames[address] = tuple(frames)
         return address
 
-    def trace(self, address: int) -> BlockTrace:
-        return BlockTrace("log", address, 0, self.frames[address])
+    def trace(self, address: int) -> RecordedStack:
+        return RecordedStack("log", address, 0, self.frames[address])
 
     def runs(self) -> Runs:
         return [(LOG, bytes(self.data))]
@@ -52,7 +52,7 @@ def new_heap(form: str, base: int = BASE, **options: int) -> heaps.NtHeap:
 
 def open_heap(form: str, runs: Iterable[Tuple[int, bytes]], candidates: List[int]) -> Tuple[Memory, Heap]:
     memory = Memory.over(Extents(runs), heaptypes.pointer_size(form))
-    heap = read_heap(memory, BASE, heaptypes.heap_types(form[-3:]).nt, candidates)
+    heap = read_heap(memory, BASE, heaptypes.layouts(form[-3:]).nt, candidates)
     assert heap is not None
     return memory, heap
 
@@ -62,15 +62,14 @@ def read(
 ) -> Tuple[List[Block], List[Lost], Heap]:
     memory, heap = open_heap(form, runs, list(candidates))
     arch = form[-3:]
-    stored = [BlockTrace("std", 0x900000, 7, (1, 2)), BlockTrace("std", 0x900100, 9, (3, 4))]
+    stored = [RecordedStack("std", 0x900000, 7, (1, 2)), RecordedStack("std", 0x900100, 9, (3, 4))]
     traces = Traces(memory, heaptypes.LOG[arch], heaptypes.ENTRY[arch], lambda: stored)
-    walker = HeapWalker(memory, traces, heaptypes.page_heap(arch))
-    items = list(walker.blocks(heap))
+    items = list(heap_blocks(memory, heap, traces, [heaptypes.page_heap(arch)]))
     blocks = [item for item in items if isinstance(item, Block)]
     return blocks, [item for item in items if isinstance(item, Lost)], heap
 
 
-def traced(blocks: Iterable[Block]) -> Dict[int, Tuple[int, BlockTrace, str]]:
+def traced(blocks: Iterable[Block]) -> Dict[int, Tuple[int, RecordedStack, str]]:
     return {each.user: (each.size, each.trace, each.form) for each in blocks if each.trace is not None}
 
 

@@ -9,11 +9,9 @@ import pathlib
 from typing import Optional
 
 from tests.forge import isf
-from winstacks.heaps.decode.contents import HeapTypes
-from winstacks.heaps.decode.page import PageHeapTypes
-from winstacks.heaps.decode.segmentheap import SegmentHeapTypes
-from winstacks.heaps.decode.types import NtTypes
+from winstacks.heaps.decode.layout import HeapLayout, HeapLayouts, PageHeapLayout, SegmentHeapLayout
 from winstacks.memory.decode.structure import Field, Structure, Structures
+from winstacks.tracedb.decode.layout import HeapLogLayout, StdLayout
 
 TABLES = pathlib.Path(__file__).resolve().parents[2] / "symbols" / "windows" / "stacktraces"
 GENERATIONS = {"x64": ("6.2", "6.0", "5.2"), "x86": ("6.2", "6.0", "5.1")}
@@ -44,28 +42,28 @@ def ours(name: str) -> Structures:
     return structures(isf.load(TABLES / f"{name}.json"))
 
 
-def heap(name: str) -> NtTypes:
+def heap(name: str) -> HeapLayout:
     """Those of the NT heap, by the part of the table's name behind `heap-` (`6.2-x64`)."""
-    return NtTypes(ours(f"heap-{name}"), pointer_size(name))
+    return HeapLayout(ours(f"heap-{name}"), pointer_size(name))
 
 
-def page_heap(arch: str) -> PageHeapTypes:
-    return PageHeapTypes(ours(f"heap-page-{arch}"))
+def page_heap(arch: str) -> PageHeapLayout:
+    return PageHeapLayout(ours(f"heap-page-6.1-{arch}"))
 
 
-def segment_heap(arch: str) -> SegmentHeapTypes:
-    return SegmentHeapTypes(ours(f"heap-segment-{arch}"), pointer_size(arch))
+def segment_heap(arch: str) -> SegmentHeapLayout:
+    return SegmentHeapLayout(ours(f"heap-segment-10.0.17763-{arch}"), pointer_size(arch))
 
 
-def heap_types(arch: str) -> HeapTypes:
+def layouts(arch: str) -> HeapLayouts:
     """All that a process's heaps are tried with."""
     nt = tuple(heap(f"{name}-{arch}") for name in GENERATIONS[arch])
-    return HeapTypes(nt, page_heap(arch), segment_heap(arch))
+    return HeapLayouts(nt, [page_heap(arch)], [segment_heap(arch)])
 
 
 def pointer_size(name: str) -> int:
     return 8 if name.endswith("x64") else 4
 
 
-LOG = {arch: ours(f"heaplog-{arch}") for arch in GENERATIONS}
-ENTRY = {arch: ours(f"std-6.1-{arch}")["_RTL_STACK_TRACE_ENTRY"] for arch in GENERATIONS}
+LOG = {arch: HeapLogLayout(ours(f"heaplog-6.1-{arch}"), pointer_size(arch)) for arch in GENERATIONS}
+ENTRY = {arch: StdLayout("6.1", ours(f"std-6.1-{arch}"), pointer_size(arch)).entry for arch in GENERATIONS}

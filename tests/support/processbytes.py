@@ -201,8 +201,8 @@ class StandIn:
         pass
 
 
-def cells(command: Type[Command], image: Image, *arguments: Any, **config: Any) -> List[Tuple[int, Tuple]]:
+def cells(command: Type[Command], image: Image, **config: Any) -> List[Tuple[int, Tuple]]:
     """Returns the rows that a command makes of an image, by the cells of each."""
     made: Any = command(StandIn(config))
     made.image = image
-    return [(depth, tuple(row)) for depth, row in made._generator(*arguments)]
+    return [(depth, tuple(row)) for depth, row in made.generate()]

@@ -85,7 +85,7 @@ def open_set(real: RealSet) -> stdwalk.StdDatabase:
 
 def found_logs(real: RealSet) -> List[int]:
     """Where words of the module's data lead to what proves to be a heap's trace log."""
-    reader, layout, size = reader_of_set(real), of(real.truth["arch"]).heaplog, real.pointer_size
+    reader, layout, size = reader_of_set(real), of(real.truth["arch"]).heaplogs, real.pointer_size
     words = set()
     for region in real.regions:
         if region.what.startswith("module"):
@@ -105,7 +105,7 @@ def log_address(real: RealSet) -> Optional[int]:
 
 
 def open_log(real: RealSet, address: int) -> heaplog.HeapLog:
-    return heaplog.HeapLog(reader_of_set(real), address, of(real.truth["arch"]).heaplog)
+    return heaplog.HeapLog(reader_of_set(real), address, of(real.truth["arch"]).heaplogs[0])
 
 
 def open_forged(std: Std) -> stdwalk.StdDatabase:

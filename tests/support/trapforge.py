@@ -14,7 +14,7 @@ from tests.forge.kernels import KnownKernel
 from tests.forge.thread import Thread
 from tests.forge.trapentries import X64, X86_BLUE, X86_OLD, Entry, Registers
 from tests.support.trapsets import FILLS, every_entry, expected_kind, filled, registers_64, registers_86
-from winstacks.traps.decode.frame import COLUMNS
+from winstacks.columns.dictionary import REGISTERS
 
 TOP_DISTANCE = {X64: 0x190, X86_OLD: 0x29C, X86_BLUE: 0x8C}
 PID = 1000
@@ -133,7 +133,7 @@ class TrapImage:
             assert (row["PID"], row["Process"], row["State"]) == (PID, "traps.exe", "Waiting")
             assert row["Arch"] == ("x64" if self.architecture == X64 else "x86")
             count["frames"] += 1
-            for column in COLUMNS:
+            for column in REGISTERS:
                 value, where = row[column], f"{column} of {row}"
                 if column in expected.registers:
                     assert value == expected.registers[column], where

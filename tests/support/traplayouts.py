@@ -68,7 +68,8 @@ def structure(table: Isf, type_name: str) -> Structure:
 @functools.lru_cache(maxsize=None)
 def ours(arch: str) -> Structures:
     """The structures of our own table of saved registers."""
-    return structures(isf.load(ROOT / "symbols" / "windows" / "stacktraces" / f"context-{arch}.json"))
+    name = {"x86": "context-5.1-x86", "x64": "context-5.2-x64"}[arch]
+    return structures(isf.load(ROOT / "symbols" / "windows" / "stacktraces" / f"{name}.json"))
 
 
 def context(arch: str) -> ContextForm:

@@ -17,10 +17,9 @@ Event = Tuple[str, timeliner.TimeLinerType, Union[datetime.datetime, interfaces.
 class CallStacks(interfaces.plugins.PluginInterface, timeliner.TimeLinerInterface):
     """Lists the call stacks of every thread, in the kernel, in user mode and in 32-bit mode.
 
-    The column How says how each address was found: trap (a saved register state), unwind (unwind data), leaf
-    (the top of the stack), framepointer (the chain of frame pointers) or scan (a guess); what follows a guess
-    is marked unsure. Depth and BackTraceHash are what RtlCaptureStackBackTrace would have returned; with a
-    guess among the frames captured or skipped the stack's Status says `hash unsure`.
+    The column How says how each address was found; a guess (scan) and what follows it is marked unsure. Depth
+    and BackTraceHash are what RtlCaptureStackBackTrace would have returned; with a guess among the frames
+    captured or skipped the stack's Status says `hash unsure`.
     """
 
     _required_framework_version = (2, 26, 0)

@@ -38,6 +38,9 @@ class TraceFindings(interfaces.plugins.PluginInterface):
             ),
             options.pid(zero_means="the kernel"),
             options.switch("scan", "Add processes and threads that only a pool scan finds"),
+            options.switch(
+                "summary", "Begin with a line for each process: its worst, and which checks agree"
+            ),
             requirements.StringRequirement(
                 name="explain",
                 description="Say what a check means, what else gives such findings, and what to do next",

@@ -50,7 +50,7 @@ def _database(name: str, arch: str, kernel: bool, data: bytes, whole: bytes) -> 
     figures = database.figures()
     assert min(figures) >= 0
     assert words.text(database.status).isprintable()
-    layout = stddata.of(arch).backtraces
+    layout = stddata.of(arch).backtraces()
     dumped = b"".join(backtraces.encode(database.buffer(), database.records(), layout))
     header, records = backtraces.decode(dumped, layout)
     assert header.back_traces == len(records)
@@ -87,9 +87,9 @@ def _log(arch: str) -> Tuple[HeapLog, Template]:
 def _heap_log(arch: str, data: bytes, whole: bytes) -> None:
     forged, template = _log(arch)
     reader = stddata.reader_of(template.cut(data))
-    layout = stddata.of(arch).heaplog
-    heaplog.prove(reader, forged.address, layout)
-    log = heaplog.HeapLog(reader, forged.address, layout)
+    layouts = stddata.of(arch).heaplogs
+    heaplog.prove(reader, forged.address, layouts)
+    log = heaplog.HeapLog(reader, forged.address, layouts[0])
     traces = list(log.traces())
     assert len({trace.address for trace in traces}) == len(traces) <= len(data)
     assert min(log.figures()) >= 0
@@ -97,7 +97,7 @@ def _heap_log(arch: str, data: bytes, whole: bytes) -> None:
 
 
 def _dump(arch: str, data: bytes, whole: bytes) -> None:
-    layout = stddata.of(arch).backtraces
+    layout = stddata.of(arch).backtraces()
     try:
         buffer, records = backtraces.decode(data, layout)
     except backtraces.MalformedBuffer:
@@ -113,7 +113,7 @@ def _dump_seeds(arch: str) -> List[bytes]:
     header = stdproof.recover(reader, std.base, stddata.of(arch).std).header
     assert header is not None
     database = stdwalk.StdDatabase(reader, header)
-    return [b"".join(backtraces.encode(database.buffer(), database.records(), stddata.of(arch).backtraces))]
+    return [b"".join(backtraces.encode(database.buffer(), database.records(), stddata.of(arch).backtraces()))]
 
 
 def _database_seeds(name: str, arch: str, kernel: bool) -> List[bytes]:

@@ -10,15 +10,16 @@ from typing import Callable, Iterator, List, Set, Tuple
 from tests.forge import lfh, pageheaps, segmentheaps
 from tests.support import heapforms, heaptypes
 from tests.support.heapforms import BASE, MODERN, OLD, Records
-from winstacks.heaps.decode import contents, page, segmentheap
-from winstacks.heaps.decode.blocks import HeapWalker
-from winstacks.heaps.decode.trace import BlockTrace, Traces
+from winstacks.heaps.decode import contents, pageheap, segmentheap
+from winstacks.heaps.decode.blockstack import Traces
+from winstacks.heaps.decode.ntblocks import heap_blocks
 from winstacks.memory.decode.memory import Memory
+from winstacks.tracedb.decode.recorded import RecordedStack
 
 from .target import Target, Template
 
 _PAGE_HEAP, _SEGMENT_HEAP = 0x300000, 0x700000
-_STORED = [BlockTrace("std", 0x900000, 7, (1, 2)), BlockTrace("std", 0x900100, 9, (3, 4))]
+_STORED = [RecordedStack("std", 0x900000, 7, (1, 2)), RecordedStack("std", 0x900100, 9, (3, 4))]
 
 
 @functools.lru_cache(maxsize=None)
@@ -65,22 +66,19 @@ def _read(arch: str, template: Template, listed: List[int], data: bytes) -> None
     pointer = 8 if arch == "x64" else 4
     extents = template.extents(data)
     memory = Memory.over(extents, pointer)
-    types = heaptypes.heap_types(arch)
+    types = heaptypes.layouts(arch)
     ranges: List[Tuple[int, int]] = [(start, start + len(run)) for start, run in extents.runs]
     found = contents.find(memory, types, listed, ranges)
     traces = Traces(memory, heaptypes.LOG[arch], heaptypes.ENTRY[arch], lambda: _STORED)
-    walker = HeapWalker(memory, traces, heaptypes.page_heap(arch))
     limit = 4 * len(data)
     for heap in found.nt:
-        assert sum(1 for _ in walker.blocks(heap)) <= limit
+        assert sum(1 for _ in heap_blocks(memory, heap, traces, types.page)) <= limit
     seen: Set[int] = set()
     for root in found.page:
-        assert sum(1 for _ in page.nodes(memory, root, types.page, seen)) <= limit
+        assert sum(1 for _ in pageheap.nodes(memory, root, seen)) <= limit
     for segment in found.segment:
-        if types.segment is not None:
-            blocks = segmentheap.large_blocks(memory, segment, types.segment, traces)
-            assert sum(1 for _ in blocks) <= limit
-            assert sum(1 for _ in segmentheap.named_records(memory, segment, types.segment, traces)) <= limit
+        assert sum(1 for _ in segmentheap.large_blocks(memory, segment, traces)) <= limit
+        assert sum(1 for _ in segmentheap.named_records(memory, segment, traces)) <= limit
 
 
 def _target(name: str, arch: str, make: Callable[[str], Template], key: str, base: int) -> Target:

@@ -2,13 +2,14 @@
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
 """In a process that reads an image: an image that begins with a certain word hangs it, or eats its memory.
 
-Where an image is shared, its own process waits until a helper has asked for a share, and helpers hang or die,
-as STACKFLEET_HELPERS says.
+With STACKFLEET_FULL the disk is full at the last table. Where an image is shared, its own process
+waits until a helper has asked for a share, and helpers hang or die, as STACKFLEET_HELPERS says.
 
 Python imports this at its start where the folder is in PYTHONPATH. Everything else is the real thing: the
 process hangs in a call that lets no other thread run, or it really holds the memory.
 """
 
+import errno
 import os
 import pathlib
 import re
@@ -67,6 +68,19 @@ def _share(lake: str) -> None:
     child._asked, child._is_mine = helped, waited
 
 
+def _fill() -> None:
+    from stackfleet import folders
+
+    make = folders.make_folder
+
+    def full(root: pathlib.Path, *names: str) -> pathlib.Path:
+        if names[0] == "modulesets":
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return make(root, *names)
+
+    folders.make_folder = full
+
+
 def _command() -> Sequence[str]:
     if sys.version_info >= (3, 10):
         return sys.orig_argv
@@ -76,7 +90,9 @@ def _command() -> Sequence[str]:
     return found
 
 
-if any("stackfleet.child" in each for each in _command()):
+if any(each.endswith(os.path.join("stackfleet", "begin.py")) for each in _command()):
     _watch()
+    if "STACKFLEET_FULL" in os.environ:
+        _fill()
     if "STACKFLEET_HELPERS" in os.environ:
         _share(os.environ["STACKFLEET_LAKE"])

@@ -1,0 +1,205 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""Writes minidumps, stream by stream, as "minidumpapiset.h" describes them.
+
+writer = Writer()
+writer.system_info(machine_number=9, build=19041)
+writer.memory64([(0x10000, b"...")])
+data = writer.bytes()
+
+The decoder is written from the same declarations: what reads real dumps as two other parsers do is proof, and
+this is not.
+"""
+
+from __future__ import annotations
+
+import struct
+import uuid
+from typing import List, NamedTuple, Optional, Sequence, Tuple
+
+HEADER, DIRECTORY = 32, 12
+ALL_MISC = 0x3F7
+STAMP = 0x65000000
+
+
+class Module(NamedTuple):
+    """A module of ModuleListStream, or, without a PDB, of UnloadedModuleListStream."""
+
+    base: int
+    size: int
+    stamp: int
+    path: str
+    pdb: Optional[Tuple[str, int, str]] = None
+    version: Tuple[int, int, int, int] = (10, 0, 19041, 1)
+
+
+class WrittenThread(NamedTuple):
+    """A thread of ThreadListStream; `stack` is (lowest address, bytes)."""
+
+    tid: int
+    teb: int
+    stack: Tuple[int, bytes]
+    context: bytes
+    suspended: int = 0
+
+
+class Writer:
+    """Collects streams; all but the bytes of Memory64ListStream stand before these, as Windows writes them.
+
+    Attributes:
+        streams: (type, bytes of the file, where) of each
+    """
+
+    def __init__(self, flags: int = 0, room: int = 32) -> None:
+        self.flags = flags
+        self.streams: List[Tuple[int, int, int]] = []
+        self._data = bytearray(HEADER + DIRECTORY * room)
+        self._room = room
+        self._tail: List[bytes] = []
+        self._base_rva: Optional[int] = None
+
+    def put(self, data: bytes) -> int:
+        """Adds bytes, and returns where they are."""
+        self._data += bytes(-len(self._data) % 4)
+        at = len(self._data)
+        self._data += data
+        return at
+
+    def string(self, text: str) -> int:
+        """Adds a MINIDUMP_STRING."""
+        data = text.encode("utf-16-le")
+        return self.put(struct.pack("<I", len(data)) + data + b"\0\0")
+
+    def stream(self, kind: int, data: bytes) -> int:
+        """Adds a stream, and returns where it is."""
+        at = self.put(data)
+        self.streams.append((kind, len(data), at))
+        return at
+
+    def system_info(
+        self, architecture: int = 9, build: int = 19041, version: Tuple[int, int] = (10, 0)
+    ) -> None:
+        name = self.string("")
+        self.stream(
+            7,
+            struct.pack(
+                "<HHHBBIIIIIHH24s", architecture, 6, 0, 4, 1, *version, build, 2, name, 0x100, 0, b""
+            ),
+        )
+
+    def misc_info(self, pid: int, created: int = STAMP, size: int = 1364, flags: int = ALL_MISC) -> None:
+        zone = struct.pack("<i64s16xi64s16xi", 60, _wide("West"), 0, _wide("Summer"), -60)
+        whole = struct.pack("<6I5I4I", size, flags, pid, created, 1, 2, *range(3, 8), 0x2000, 13, 0, 1) + zone
+        whole += _wide("19041.1.amd64fre").ljust(520, b"\0") + _wide("dbgcore").ljust(80, b"\0")
+        whole += struct.pack("<IIQ512xI", 528, 0, 3, 0xC00C1E)
+        self.stream(15, whole[:size])
+
+    def threads(self, threads: Sequence[WrittenThread]) -> None:
+        rows = b""
+        for each in threads:
+            start, stack = each.stack
+            at, context = (self.put(stack) if stack else 0), self.put(each.context)
+            rows += struct.pack("<IIII", each.tid, each.suspended, 32, 0)
+            rows += struct.pack("<QQIIII", each.teb, start, len(stack), at, len(each.context), context)
+        self.stream(3, struct.pack("<I", len(threads)) + rows)
+
+    def thread_infos(self, rows: Sequence[Tuple[int, ...]]) -> None:
+        packed = b"".join(struct.pack("<IIIIQQQQQQ", *row) for row in rows)
+        self.stream(17, struct.pack("<III", 12, 64, len(rows)) + packed)
+
+    def thread_names(self, names: Sequence[Tuple[int, str]]) -> None:
+        packed = b"".join(struct.pack("<IQ", tid, self.string(name)) for tid, name in names)
+        self.stream(24, struct.pack("<I", len(names)) + packed)
+
+    def modules(self, modules: Sequence[Module], padded: bool = False) -> None:
+        rows = b""
+        for each in modules:
+            name, record = self.string(each.path), b""
+            if each.pdb is not None:
+                guid, age, pdb = each.pdb
+                record = b"RSDS" + uuid.UUID(guid).bytes_le + struct.pack("<I", age) + pdb.encode() + b"\0"
+            major, minor, build, private = each.version
+            words = (minor, major, private, build)
+            rows += struct.pack("<QIIII", each.base, each.size, 0, each.stamp, name)
+            rows += struct.pack("<II8H28x", 0xFEEF04BD, 0x10000, *words, *words)
+            rows += struct.pack("<IIIIQQ", len(record), self.put(record) if record else 0, 0, 0, 0, 0)
+        self.stream(4, struct.pack("<I", len(modules)) + bytes(4 * padded) + rows)
+
+    def unloaded_modules(self, modules: Sequence[Module]) -> None:
+        rows = b"".join(
+            struct.pack("<QIIII", each.base, each.size, 0, each.stamp, self.string(each.path))
+            for each in modules
+        )
+        self.stream(14, struct.pack("<III", 12, 24, len(modules)) + rows)
+
+    def memory(self, ranges: Sequence[Tuple[int, bytes]]) -> None:
+        rows = b"".join(struct.pack("<QII", start, len(data), self.put(data)) for start, data in ranges)
+        self.stream(5, struct.pack("<I", len(ranges)) + rows)
+
+    def memory64(
+        self, ranges: Sequence[Tuple[int, bytes]], unwritten: Sequence[Tuple[int, int]] = ()
+    ) -> None:
+        """Adds full memory: its bytes come last in the file; of `unwritten` (start, size) none do."""
+        self.flags |= 2
+        known = [*((start, len(data)) for start, data in ranges), *unwritten]
+        rows = b"".join(struct.pack("<QQ", *each) for each in known)
+        self._base_rva = self.stream(9, struct.pack("<QQ", len(known), 0) + rows) + 8
+        self._tail += [data for _, data in ranges]
+
+    def memory_infos(self, rows: Sequence[Tuple[int, int, int, int, int, int, int]]) -> None:
+        """Adds regions: base, allocation base, allocation protection, size, state, protection, type."""
+        packed = b"".join(struct.pack("<QQIIQIIII", *row[:3], 0, *row[3:], 0) for row in rows)
+        self.stream(16, struct.pack("<IIQ", 16, 48, len(rows)) + packed)
+
+    def exception(self, tid: int, code: int, address: int, parameters: Sequence[int], context: bytes) -> None:
+        at = self.put(context)
+        self.stream(
+            6,
+            struct.pack("<IIIIQQII", tid, 0, code, 0, 0, address, len(parameters), 0)
+            + struct.pack("<15Q", *parameters, *(0,) * (15 - len(parameters)))
+            + struct.pack("<II", len(context), at),
+        )
+
+    def handles(self, rows: Sequence[Tuple[int, str, str]], second: bool = False) -> None:
+        packed = b""
+        for handle, kind, name in rows:
+            names = self.string(kind), self.string(name) if name else 0
+            packed += struct.pack("<QIIIIII", handle, *names, 0, 0x1F0003, 1, 2) + bytes(8 * second)
+        self.stream(12, struct.pack("<IIII", 16, 40 if second else 32, len(rows), 0) + packed)
+
+    def handle_operations(self, rows: Sequence[Tuple[int, int, int, int, Sequence[int]]]) -> None:
+        packed = b""
+        for handle, pid, tid, kind, frames in rows:
+            packed += struct.pack("<QIIIIII", handle, pid, tid, kind, 0, len(frames), 0)
+            packed += struct.pack("<32Q", *frames, *(0,) * (32 - len(frames)))
+        self.stream(18, struct.pack("<IIII", 16, 288, len(rows), 0) + packed)
+
+    def function_tables(self, tables: Sequence[Tuple[int, int, int, Sequence[Tuple[int, int, int]]]]) -> None:
+        packed = b""
+        for low, high, base, entries in tables:
+            packed += struct.pack("<QQQII", low, high, base, len(entries), 4) + bytes(88)
+            packed += b"".join(struct.pack("<III", *entry) for entry in entries) + bytes(4)
+        self.stream(13, struct.pack("<IIIIII", 24, 32, 88, 12, len(tables), 0) + packed)
+
+    def tokens(self, tokens: Sequence[Tuple[int, int, bytes]]) -> None:
+        packed = b"".join(struct.pack("<IIQ", len(data), of, handle) + data for of, handle, data in tokens)
+        self.stream(19, struct.pack("<IIII", 16 + len(packed), len(tokens), 16, 16) + packed)
+
+    def comment(self, text: str, wide: bool = False) -> None:
+        self.stream(11 if wide else 10, _wide(text + "\0") if wide else text.encode("latin-1") + b"\0")
+
+    def bytes(self) -> bytes:
+        """Returns the file."""
+        assert len(self.streams) <= self._room
+        if self._base_rva is not None:
+            struct.pack_into("<Q", self._data, self._base_rva, len(self._data))
+        struct.pack_into(
+            "<4sIIIIIQ", self._data, 0, b"MDMP", 0xA793, len(self.streams), HEADER, 0, STAMP, self.flags
+        )
+        for place, (kind, size, at) in enumerate(self.streams):
+            struct.pack_into("<III", self._data, HEADER + DIRECTORY * place, kind, size, at)
+        return bytes(self._data) + b"".join(self._tail)
+
+
+def _wide(text: str) -> bytes:
+    return text.encode("utf-16-le")

@@ -1,0 +1,66 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""Process dumps on the real command line."""
+
+from __future__ import annotations
+
+import pathlib
+from typing import Tuple
+
+import pytest
+
+from tests.conftest import ROOT
+from tests.forge import context, sample, vol
+from tests.support.processdumps import dump_of
+
+pytestmark = pytest.mark.cli
+
+UPDATER = 4312
+PLUGINS = sorted(
+    path.stem for path in (ROOT / "volatility3_plugins" / "minidump").glob("*.py") if path.stem != "layer"
+)
+WRITERS = ("tracegraph", "tracereport")
+
+Made = Tuple[pathlib.Path, pathlib.Path]
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
+    """The dump of a process, and a symbol directory without tables."""
+    folder = tmp_path_factory.mktemp("cli")
+    (folder / "symbols").mkdir()
+    opened = context.open_image(sample.build().image(), folder)
+    path = folder / "app.dmp"
+    path.write_bytes(dump_of(opened, UPDATER, raised=4316))
+    return path, folder / "symbols"
+
+
+@pytest.mark.parametrize("plugin", PLUGINS)
+def test_each_plugin(made: Made, plugin: str) -> None:
+    """None needs a table of a kernel."""
+    result = vol.run(made[0], f"minidump.{plugin}", symbols=made[1])
+    assert result.returncode == 0, result.stderr
+    assert "Traceback" not in result.stderr
+    assert result.rows or plugin == "handletraces"
+    if plugin in WRITERS:
+        written = made[1] / result.rows[0]["File output"]
+        assert written.stat().st_size > 10_000
+
+
+def test_a_configuration_is_saved_and_used(made: Made, tmp_path: pathlib.Path) -> None:
+    config = tmp_path / "config.json"
+    saved = vol.run(made[0], "minidump.gflags", symbols=made[1], arguments=("--save-config", str(config)))
+    assert "MinidumpLayer" in config.read_text()
+    used = vol.run(made[0], "minidump.gflags", symbols=made[1], arguments=("-c", str(config)))
+    assert saved.rows == used.rows != []
+
+
+def test_one_sentence_says_which_plugins_are_meant(made: Made) -> None:
+    result = vol.run(made[0], "windows.callstacks", symbols=made[1])
+    assert result.returncode == 1
+    shown = [line for line in result.stdout.splitlines() if "dump" in line]
+    assert shown == [
+        "Unsatisfied requirement plugins.CallStacks.kernel: the file is a dump of one process, which plugins "
+        "such as minidump.callstacks read"
+    ]
+    assert "Traceback" not in result.stderr

@@ -1,0 +1,88 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""Dumps of x86 and of WoW64 processes: both halves, or the lower one."""
+
+from __future__ import annotations
+
+import functools
+import pathlib
+from typing import Any
+
+import pytest
+from volatility3.plugins.minidump import callstacks, gflags, locks, stacktracedb
+from volatility3.plugins.windows import callstacks as image_callstacks
+from volatility3.plugins.windows import gflags as image_gflags
+from volatility3.plugins.windows import locks as image_locks
+from volatility3.plugins.windows import stacktracedb as image_stacktracedb
+
+from tests.forge import context, sample
+from tests.forge.context import Opened
+from tests.golden import images
+from tests.minidump.test_plugins import LEGACY, OF_A_KERNEL, shown, user_rows
+from tests.support.processdumps import OpenedDump, dump_of
+
+IN_32_BIT_CODE = 932
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
+    return tmp_path_factory.mktemp("halves")
+
+
+@pytest.fixture(scope="module")
+def clean(folder: pathlib.Path) -> Any:
+    """Opens images with processes of many kinds, each once."""
+
+    @functools.lru_cache(maxsize=None)
+    def opened(name: str) -> Opened:
+        return context.open_image(images.clean(name)(), folder, f"{name}.dmp")
+
+    return opened
+
+
+@pytest.mark.parametrize(
+    ("name", "pid", "arches"),
+    [
+        ("win7-x86", 524, {"x86"}),
+        ("win7-x86", 528, {"x86"}),
+        ("win10-x64", 516, {"x64"}),
+        ("win10-x64", 912, {"x64", "x86"}),
+        ("win10-x64", IN_32_BIT_CODE, {"x64", "x86"}),
+        ("win10-x64", 940, {"x64", "x86"}),
+    ],
+)
+def test_call_stacks(clean: Any, folder: pathlib.Path, name: str, pid: int, arches: Any) -> None:
+    opened, path = clean(name), folder / f"{name}-{pid}.dmp"
+    path.write_bytes(dump_of(opened, pid))
+    expected = user_rows(shown(opened.rows(image_callstacks.CallStacks, pid=[pid]), *OF_A_KERNEL))
+    found = shown(OpenedDump(path).rows(callstacks.CallStacks), *OF_A_KERNEL)
+    assert found == expected
+    assert {row["Arch"] for _, row in found} == arches
+
+
+def test_without_full_memory_32_bit_code_is_not_taken_for_64_bit_code(
+    clean: Any, folder: pathlib.Path
+) -> None:
+    path = folder / "small.dmp"
+    path.write_bytes(dump_of(clean("win10-x64"), IN_32_BIT_CODE, full=False))
+    rows = [row for _, row in OpenedDump(path).rows(callstacks.CallStacks)]
+    assert [(row["Part"], row["Status"]) for row in rows[:1]] == [("user", "in 32-bit code")]
+    assert {row["Part"] for row in rows[1:]} == {"wow64"}
+    assert all("unsure" in row["Status"] for row in rows[3:])
+
+
+@pytest.mark.parametrize(
+    ("of_dump", "of_image"),
+    [
+        (gflags.GFlags, image_gflags.GFlags),
+        (stacktracedb.StackTraceDb, image_stacktracedb.StackTraceDb),
+        (locks.Locks, image_locks.Locks),
+    ],
+)
+def test_a_32_bit_dump_has_the_lower_half(folder: pathlib.Path, of_dump: Any, of_image: Any) -> None:
+    opened = context.open_image(sample.build().image(), folder, "sample.dmp")
+    path = folder / "narrow.dmp"
+    path.write_bytes(dump_of(opened, LEGACY, narrow=True))
+    expected = [each for each in shown(opened.rows(of_image, pid=[LEGACY])) if each[1]["Arch"] == "x86"]
+    assert shown(OpenedDump(path).rows(of_dump)) == expected
+    assert expected

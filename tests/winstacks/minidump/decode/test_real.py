@@ -1,0 +1,207 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""Minidumps that Windows, Breakpad and Crashpad wrote, read as two other parsers read them."""
+
+from __future__ import annotations
+
+import logging
+import pathlib
+from typing import Any, Dict, List
+
+import pytest
+import udmp_parser
+from minidump.minidumpfile import MinidumpFile
+from volatility3.framework import contexts
+
+from tests.conftest import SHARED
+from winstacks.memory import tables
+from winstacks.memory.decode.machine import Machine
+from winstacks.memory.decode.status import NOTHING
+from winstacks.minidump.decode import handles, memory, modules, system, threads
+from winstacks.minidump.decode.dumpfile import Minidump
+from winstacks.traps.decode.context import ContextForm, CpuContext
+
+FILES = sorted((SHARED / "real_minidumps").glob("*.dmp"))
+COUNTS = {
+    "null_write_av": (2, 26),
+    "stack_exhaustion": (2, 26),
+    "tiny-exe-fastfail": (4, 21),
+    "tiny-exe-with-cet-xsave": (1, 25),
+    "tiny-exe-with-cet-xsave-x86": (3, 19),
+    "write_av_non_canonical": (2, 15),
+}
+
+pytestmark = [
+    pytest.mark.shared,
+    pytest.mark.skipif(not FILES, reason="the real minidumps are not there"),
+]
+
+
+class Real:
+    """A file as we read it (`dump`) and as others do (`theirs`, `udmp`)."""
+
+    def __init__(self, path: pathlib.Path) -> None:
+        data = path.read_bytes()
+        self.name = path.stem
+        self.dump = Minidump(lambda offset, length: data[offset : offset + length], len(data))
+        self.system = system.system_info(self.dump)
+        logging.disable(logging.ERROR)  # it wants a PEB of every dump
+        try:
+            self.theirs = MinidumpFile.parse(str(path))
+        finally:
+            logging.disable(logging.NOTSET)
+        self.udmp = udmp_parser.UserDumpParser()
+        assert self.udmp.Parse(path)
+
+    @property
+    def machine(self) -> Machine:
+        assert self.system is not None
+        return self.system.machine
+
+    def context(self, location: Any) -> CpuContext:
+        data, said = threads.context(self.dump, location)
+        context = contexts.Context()
+        version = tables.generations("context", self.machine.arch)[0]
+        name = f"context-{version}-{self.machine.arch}"
+        types = tables.of_table(context, tables.load(context, "tests", name))
+        found = ContextForm(types["_CONTEXT"], self.machine).decode(data)
+        assert found is not None
+        assert said == NOTHING
+        return found
+
+
+@pytest.fixture(scope="module", params=FILES, ids=lambda path: str(path.stem))
+def real(request: pytest.FixtureRequest) -> Real:
+    return Real(request.param)
+
+
+def _their_registers(machine: Machine, context: Any) -> Dict[str, int]:
+    """Returns the registers of a context that other parsers read, by our names."""
+    names = ["ip", "sp", "bp", "ax", "bx", "cx", "dx", "si", "di"]
+    prefix = "R" if machine is Machine.AMD64 else "E"
+    read = {f"R{name}": int(getattr(context, prefix + name)) for name in names}
+    if machine is Machine.AMD64:
+        read.update({f"R{number}": int(getattr(context, f"R{number}")) for number in range(8, 16)})
+    for name in ("EFlags", "SegCs", "SegSs"):
+        read[name] = int(getattr(context, name))
+    return read
+
+
+def test_header_and_streams(real: Real) -> None:
+    assert real.dump.status == NOTHING
+    assert [each for each in real.dump.streams if each.status] == []
+    theirs = [each.StreamType for each in real.theirs.directories]
+    known = [getattr(each, "value", each) for each in theirs]
+    assert {each.StreamType for each in real.dump.streams} >= {each for each in known if each}
+
+
+def test_system(real: Real) -> None:
+    assert real.system is not None
+    theirs = real.theirs.sysinfo
+    assert real.system.BuildNumber == theirs.BuildNumber
+    assert real.system.ProcessorArchitecture == theirs.ProcessorArchitecture.value
+    assert (real.system.MajorVersion, real.system.MinorVersion) == (theirs.MajorVersion, theirs.MinorVersion)
+    misc = system.misc_info(real.dump)
+    assert misc is not None
+    assert misc.ProcessId == real.theirs.misc_info.ProcessId
+    assert misc.ProcessCreateTime == real.theirs.misc_info.ProcessCreateTime
+    assert (misc.status, real.system.status) == (NOTHING, NOTHING)
+
+
+def test_every_register_of_every_thread(real: Real) -> None:
+    found, said = threads.thread_list(real.dump)
+    assert (len(found), said) == (COUNTS[real.name][0], NOTHING)
+    udmp = real.udmp.Threads()
+    for ours, theirs in zip(found, real.theirs.threads.threads):
+        other = udmp[ours.ThreadId]
+        assert (ours.ThreadId, ours.Teb, ours.SuspendCount) == (
+            theirs.ThreadId,
+            theirs.Teb,
+            theirs.SuspendCount,
+        )
+        assert other.Teb == ours.Teb
+        assert (ours.StartOfMemoryRange, ours.Stack.DataSize) == (
+            theirs.Stack.StartOfMemoryRange,
+            theirs.Stack.DataSize,
+        )
+        registers = real.context(ours.ThreadContext).registers
+        for context in (theirs.ContextObject, other.Context):
+            expected = _their_registers(real.machine, context)
+            assert {name: registers[name] for name in expected} == expected
+
+
+def test_every_module(real: Real) -> None:
+    found, said = modules.module_list(real.dump)
+    assert (len(found), said) == (COUNTS[real.name][1], NOTHING)
+    ours: List[Any] = [
+        (each.BaseOfImage, each.SizeOfImage, each.TimeDateStamp, each.ModuleName) for each in found
+    ]
+    theirs = real.theirs.modules.modules
+    assert ours == [(each.baseaddress, each.size, each.timestamp, each.name) for each in theirs]
+    udmp = real.udmp.Modules().values()
+    assert sorted(ours) == sorted(
+        (each.BaseOfImage, each.SizeOfImage, each.TimeDateStamp, each.ModuleName) for each in udmp
+    )
+    records = {each.BaseOfImage: bytes(each.CvRecord) for each in udmp}
+    for module in found:
+        data = real.dump.read(module.CvRecord.Rva, module.CvRecord.DataSize)
+        assert data == records[module.BaseOfImage]
+        assert (module.code_view is not None) == (records[module.BaseOfImage][:4] == b"RSDS")
+        assert module.status == NOTHING
+
+
+def test_all_memory(real: Real) -> None:
+    found, said = memory.memory_ranges(real.dump)
+    theirs = real.theirs.memory_segments.memory_segments
+    assert [tuple(each) for each in found] == sorted(
+        (each.start_virtual_address, each.start_file_address, each.size) for each in theirs
+    )
+    assert said == NOTHING
+
+
+def test_the_exception(real: Real) -> None:
+    found = threads.exception_stream(real.dump)
+    theirs = real.theirs.exception
+    assert (found is None) == (theirs is None)
+    if found is not None:
+        (record,) = theirs.exception_records
+        assert found.ThreadId == record.ThreadId
+        assert found.ExceptionCode == record.ExceptionRecord.ExceptionCode_raw
+        assert found.ExceptionAddress == record.ExceptionRecord.ExceptionAddress
+        assert found.ThreadId == real.udmp.ForegroundThreadId()
+        assert real.context(found.ThreadContext).registers["Rip"]
+
+
+def test_lists_that_one_file_has(real: Real) -> None:
+    """Crashpad's dump alone has handles, regions and an unloaded module."""
+    crashpad = real.name == "tiny-exe-with-cet-xsave"
+    regions, said_regions = memory.memory_info_list(real.dump)
+    opened, said_handles = handles.handle_data(real.dump)
+    gone, said_gone = modules.unloaded_module_list(real.dump)
+    assert [len(each) for each in (regions, opened, gone)] == ([557, 147, 1] if crashpad else [0, 0, 0])
+    assert (said_regions, said_handles, said_gone) == (NOTHING, NOTHING, NOTHING)
+    if crashpad:
+        theirs = real.theirs.memory_info.infos
+        assert [(each.BaseAddress, each.RegionSize) for each in regions] == [
+            (each.BaseAddress, each.RegionSize) for each in theirs
+        ]
+        assert [(each.Handle, each.TypeName) for each in opened] == [
+            (each.Handle, each.TypeName) for each in real.theirs.handles.handles
+        ]
+        assert [each.ModuleName for each in gone] == [
+            each.name for each in real.theirs.unloaded_modules.modules
+        ]
+
+
+def test_a_file_cut_anywhere_has_a_part_of_what_it_had(real: Real) -> None:
+    whole, _ = memory.memory_ranges(real.dump)
+    size = real.dump.size
+    for cut in range(0x40, size, max(size // 40, 1)):
+        data = real.dump.available(0, cut)
+        part = Minidump(lambda offset, length, data=data: data[offset : offset + length], cut)  # type: ignore[misc]
+        found, said = memory.memory_ranges(part)
+        assert {each.start for each in found} <= {each.start for each in whole}
+        lost = found != whole
+        assert lost <= bool(said or part.status or any(each.status for each in part.streams))
+        for each in threads.thread_list(part)[0]:
+            threads.context(part, each.ThreadContext)

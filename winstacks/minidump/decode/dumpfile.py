@@ -1,0 +1,332 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""The file of a minidump: its header, its directory of streams, and every read of it.
+
+    dump = Minidump(read, size)
+    for stream in dump.streams: ...
+
+Nothing but the header and the directory is read before it is asked for, so that a file of any size costs the
+same to open. All counts, RVAs and sizes are untrusted: a read beyond the end of the file gives what is there,
+and the status of a list says what is not.
+
+Source of the layouts of this room: Microsoft, "minidumpapiset.h" (MINIDUMP_HEADER, MINIDUMP_DIRECTORY,
+MINIDUMP_STREAM_TYPE and the structures of the streams); names are spelled as there.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Set, Tuple
+
+from ...memory.decode.status import NOTHING, Said, Status, Word, status
+
+SIGNATURE = b"MDMP"
+VERSION = 0xA793
+"""MINIDUMP_VERSION: the lower half of MINIDUMP_HEADER.Version; the upper is the writer's own."""
+
+MAX_STREAMS = 0x1000
+"""Windows writes fewer than 32, and a program may add some of its own."""
+
+MAX_STRING = 0x10000
+"""Bytes of a MINIDUMP_STRING: the longest path that Windows has."""
+
+FULL_MEMORY = 0x2
+"""MiniDumpWithFullMemory of MINIDUMP_TYPE."""
+
+_HEADER = struct.Struct("<4sIIIIIQ")
+_DIRECTORY = struct.Struct("<III")
+_CHUNK = 0x10000
+_UNUSED = 0
+
+STREAMS: Dict[int, str] = {
+    **dict(
+        enumerate(
+            (
+                *("UnusedStream", "ReservedStream0", "ReservedStream1", "ThreadListStream"),
+                *("ModuleListStream", "MemoryListStream", "ExceptionStream", "SystemInfoStream"),
+                *("ThreadExListStream", "Memory64ListStream", "CommentStreamA", "CommentStreamW"),
+                *("HandleDataStream", "FunctionTableStream", "UnloadedModuleListStream"),
+                *("MiscInfoStream", "MemoryInfoListStream", "ThreadInfoListStream"),
+                *("HandleOperationListStream", "TokenStream", "JavaScriptDataStream"),
+                *("SystemMemoryInfoStream", "ProcessVmCountersStream", "IptTraceStream"),
+                "ThreadNamesStream",
+            )
+        )
+    ),
+    0x8000: "ceStreamNull",
+    0x8001: "ceStreamSystemInfo",
+    0x8002: "ceStreamException",
+    0x8003: "ceStreamModuleList",
+    0x8004: "ceStreamProcessList",
+    0x8005: "ceStreamThreadList",
+    0x8006: "ceStreamThreadContextList",
+    0x8007: "ceStreamThreadCallStackList",
+    0x8008: "ceStreamMemoryVirtualList",
+    0x8009: "ceStreamMemoryPhysicalList",
+    0x800A: "ceStreamBucketParameters",
+    0x800B: "ceStreamProcessModuleMap",
+    0x800C: "ceStreamDiagnosisList",
+}
+"""MINIDUMP_STREAM_TYPE. Numbers above LastReservedStream (FFFFh) are those of other programs."""
+
+Read = Callable[[int, int], bytes]
+"""Takes an offset and a length, returns the bytes of the file from there: fewer where the file ends."""
+
+
+class NotAMinidumpError(ValueError):
+    """The file does not begin as a minidump does; the text is a sentence for users."""
+
+
+class Location(NamedTuple):
+    """MINIDUMP_LOCATION_DESCRIPTOR: bytes of the file."""
+
+    DataSize: int
+    Rva: int
+
+
+class Stream(NamedTuple):
+    """An entry of the directory of streams.
+
+    Attributes:
+        StreamType: the number
+        Location: where its bytes are
+        status: what is wrong with it: it is beyond the end of the file, it overlaps another, or it is one of
+            several of its type, of which the first counts
+    """
+
+    StreamType: int
+    Location: Location
+    status: Status = NOTHING
+
+    @property
+    def name(self) -> str:
+        """Its name in MINIDUMP_STREAM_TYPE, or the number in hexadecimal."""
+        return STREAMS.get(self.StreamType, f"{self.StreamType:#x}")
+
+
+class Minidump:
+    """A minidump.
+
+    Args:
+        read: reads the file
+        size: bytes of the file
+
+    Attributes:
+        size: as given
+        version: the upper half of MINIDUMP_HEADER.Version, the writer's own
+        time_date_stamp: TimeDateStamp, seconds since 1970
+        flags: MINIDUMP_TYPE
+        streams: all entries of the directory that are in use, in its order
+        status: what is wrong with header and directory
+
+    Raises:
+        NotAMinidumpError: the file has no header of a minidump
+    """
+
+    def __init__(self, read: Read, size: int) -> None:
+        self._read = read
+        self.size = size
+        data = self.read(0, _HEADER.size)
+        if data is None or data[:4] != SIGNATURE:
+            raise NotAMinidumpError("The file does not begin with the signature of a minidump (MDMP)")
+        _, version, count, rva, _, self.time_date_stamp, self.flags = _HEADER.unpack(data)
+        if version & 0xFFFF != VERSION:
+            raise NotAMinidumpError(
+                f"The file has the signature of a minidump, and the version {version & 0xFFFF:#x}: "
+                f"only {VERSION:#x} is known"
+            )
+        self.version = version >> 16
+        rows, said = self._rows(rva, count)
+        used = [row for row in rows if row[0] != _UNUSED]
+        taken = (0, _HEADER.size), (rva, rva + len(rows) * _DIRECTORY.size)
+        shared = overlapping([*taken, *((at, at + length) for _, length, at in used)])
+        self.status = status(said, Word.OVERLAP if 0 in shared or 1 in shared else None)
+        self.streams = tuple(self._checked(used, {place - len(taken) for place in shared}))
+        self._first: Dict[int, Stream] = {}
+        for stream in self.streams:
+            self._first.setdefault(stream.StreamType, stream)
+
+    def _rows(self, rva: int, count: int) -> Tuple[List[Tuple[int, int, int]], Status]:
+        """Returns the entries of the directory, and what is wrong with it."""
+        read = min(count, MAX_STREAMS)
+        data = self.available(rva, read * _DIRECTORY.size)
+        whole = len(data) - len(data) % _DIRECTORY.size
+        missing = read * _DIRECTORY.size - len(data)
+        said = status(
+            Word.LIMIT if count > MAX_STREAMS else None,
+            Said(Word.BEYOND_THE_FILE, missing) if missing else None,
+        )
+        return list(_DIRECTORY.iter_unpack(data[:whole])), said
+
+    def _checked(self, used: Sequence[Tuple[int, int, int]], shared: Set[int]) -> Iterator[Stream]:
+        """Yields entries of the directory with what is wrong with each; `shared` has those that overlap."""
+        seen: Set[int] = set()
+        for place, (kind, size, rva) in enumerate(used):
+            beyond = self.beyond(rva, size)
+            yield Stream(
+                kind,
+                Location(size, rva),
+                status(
+                    Said(Word.BEYOND_THE_FILE, beyond) if beyond else None,
+                    Word.OVERLAP if place in shared else None,
+                    Word.TWICE if kind in seen else None,
+                ),
+            )
+            seen.add(kind)
+
+    def stream(self, kind: int) -> Optional[Stream]:
+        """Returns the first stream of a type, or None."""
+        return self._first.get(kind)
+
+    def beyond(self, rva: int, size: int) -> int:
+        """Returns how many bytes of a range of the file lie beyond its end."""
+        return max(rva + size - max(self.size, rva), 0)
+
+    def available(self, rva: int, size: int) -> bytes:
+        """Returns the bytes of a range of the file, fewer where the file ends."""
+        size = min(size, self.size - rva)
+        return self._read(rva, size) if size > 0 and rva >= 0 else b""
+
+    def read(self, rva: int, size: int) -> Optional[bytes]:
+        """Returns the bytes of a range of the file, None unless the file has all of them."""
+        data = self.available(rva, size)
+        return data if len(data) == size else None
+
+    def string(self, rva: int) -> Optional[str]:
+        """Returns a MINIDUMP_STRING, None if there is none (RVA 0), or the file does not have all of it."""
+        length = self.read(rva, 4) if rva else None
+        size = None if length is None else int.from_bytes(length, "little")
+        if size is None or size % 2 or size > MAX_STRING:
+            return None
+        data = self.read(rva + 4, size)
+        return None if data is None else data.decode("utf-16-le", "replace")
+
+
+class Fixed:
+    """A structure of fixed size: its members in the order of the file.
+
+    Args:
+        members: a code of `struct` for each group of members, little-endian, without alignment
+        least: bytes of the oldest version of the structure, if later ones have more members
+    """
+
+    def __init__(self, members: str, least: int = 0) -> None:
+        self.struct = struct.Struct("<" + members)
+        self.size = self.struct.size
+        self.least = least or self.size
+
+    def of(self, data: bytes) -> Tuple[Any, ...]:
+        """Returns the members; those that an older version lacks are 0."""
+        return self.struct.unpack(data[: self.size].ljust(self.size, b"\0"))
+
+
+def elements(
+    dump: Minidump, rva: int, end: int, count: int, size: int, form: Fixed, limit: int, member: str
+) -> Tuple[List[Tuple[Any, ...]], Status]:
+    """Reads an array of structures.
+
+    Args:
+        dump: the file
+        rva: where the array begins
+        end: where the stream ends that has it
+        count: how many structures the stream claims
+        size: bytes of each, as the stream claims
+        form: their members
+        limit: the most that are read
+        member: the name of the member that has the count
+
+    Returns:
+        The members of each that the file has, and what is wrong.
+    """
+    if count and size < form.least:
+        return [], status(Said(Word.HEADER, None, ("size of an entry",)))
+    fitting = max(end - rva, 0) // size if size else 0
+    read = min(count, fitting, limit)
+    present = min(read, max(dump.size - rva, 0) // size if size else 0)
+    found: List[Tuple[Any, ...]] = []
+    step = max(_CHUNK // size, 1) if size else 1
+    for first in range(0, present, step):
+        part = min(step, present - first)
+        data = dump.available(rva + first * size, part * size)
+        whole = len(data) // size
+        if size == form.size:
+            found.extend(form.struct.iter_unpack(data[: whole * size]))
+        else:
+            found.extend(form.of(data[place * size : (place + 1) * size]) for place in range(whole))
+        if whole < part:
+            break
+    missing = (read - len(found)) * size
+    return found, status(
+        Said(Word.MORE_THAN_THE_STREAM, None, (member,)) if count > fitting else None,
+        Word.LIMIT if min(count, fitting) > limit else None,
+        Said(Word.BEYOND_THE_FILE, missing) if missing else None,
+    )
+
+
+def counted(
+    dump: Minidump, kind: int, form: Fixed, limit: int, member: str
+) -> Tuple[List[Tuple[Any, ...]], Status]:
+    """Reads a stream that is a 32-bit count and an array, as ThreadListStream is.
+
+    Some writers align the array to 8 bytes: where the stream is 4 bytes longer than count and array need, the
+    array begins behind these.
+    """
+    stream = dump.stream(kind)
+    if stream is None:
+        return [], NOTHING
+    size, rva = stream.Location
+    data = dump.read(rva, 4) if size >= 4 else None
+    if data is None:
+        return [], status(stream.status, Word.UNREADABLE)
+    count = int.from_bytes(data, "little")
+    start = rva + (8 if size == 8 + count * form.size and count else 4)
+    found, said = elements(dump, start, rva + size, count, form.size, form, limit, member)
+    fewer = rva + size - start >= (count + 1) * form.size
+    return found, status(
+        stream.status, said, Said(Word.FEWER_THAN_THE_STREAM, None, (member,)) if fewer else None
+    )
+
+
+def headed(
+    dump: Minidump, kind: int, header: Fixed, form: Fixed, limit: int, member: str
+) -> Tuple[List[Tuple[Any, ...]], Status]:
+    """Reads a stream whose header begins with its own size, the size of an entry and their number.
+
+    Args:
+        dump: the file
+        kind: the type of the stream
+        header: the members of its header; the first three are these
+        form: the members of an entry
+        limit: the most entries that are read
+        member: the name of the header's member that has the number
+    """
+    stream = dump.stream(kind)
+    if stream is None:
+        return [], NOTHING
+    size, rva = stream.Location
+    data = dump.read(rva, header.size) if size >= header.size else None
+    if data is None:
+        return [], status(stream.status, Word.UNREADABLE)
+    header_size, entry_size, count = header.of(data)[:3]
+    if header_size < header.size:
+        return [], status(stream.status, Said(Word.HEADER, None, ("SizeOfHeader",)))
+    start, end = rva + header_size, rva + size
+    found, said = elements(dump, start, end, count, entry_size, form, limit, member)
+    return found, status(stream.status, said)
+
+
+def overlapping(ranges: Sequence[Tuple[int, int]]) -> Dict[int, int]:
+    """Returns which of several ranges overlap one that begins before them (or with them, and is given first).
+
+    Args:
+        ranges: (start, end), `end` exclusive, in any order
+
+    Returns:
+        For the place of each that overlaps, how many of its bytes do.
+    """
+    found, reached = {}, 0
+    for start, place, end in sorted((start, place, end) for place, (start, end) in enumerate(ranges)):
+        if start < min(reached, end):
+            found[place] = min(reached, end) - start
+        reached = max(reached, end)
+    return found

@@ -1,0 +1,94 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""The function tables that a process made at run time, as a minidump has them.
+
+Source: "minidumpapiset.h" (MINIDUMP_FUNCTION_TABLE_STREAM, MINIDUMP_FUNCTION_TABLE_DESCRIPTOR) and what its
+page says of the order: after the header come, for each table, its descriptor, the native descriptor, the
+entries and the alignment.
+"""
+
+from __future__ import annotations
+
+from typing import List, NamedTuple, Tuple
+
+from ...memory.decode.status import NOTHING, Said, Status, Word, status
+from .dumpfile import Fixed, Location, Minidump, overlapping
+
+_FUNCTION_TABLE = 13
+
+MAX_TABLES = 0x10000
+"""Function tables of a dump that are read."""
+
+MAX_ENTRIES = 1 << 21
+"""Entries of all of them: a runtime makes some for each method, and large programs have 100,000 methods."""
+
+RUNTIME_FUNCTION_SIZE = 12
+"""Bytes of the RUNTIME_FUNCTION of x64 ("winnt.h")."""
+
+_HEADER = Fixed("IIIIII")
+_DESCRIPTOR = Fixed("QQQII")
+
+
+class FunctionTableDescriptor(NamedTuple):
+    """MINIDUMP_FUNCTION_TABLE_DESCRIPTOR.
+
+    Attributes:
+        NativeDescriptor, Entries: where the bytes of the table's own descriptor and of its entries are
+    """
+
+    MinimumAddress: int
+    MaximumAddress: int
+    BaseAddress: int
+    EntryCount: int
+    NativeDescriptor: Location
+    Entries: Location
+
+
+def function_tables(dump: Minidump) -> Tuple[List[FunctionTableDescriptor], Status]:
+    """Returns the tables of FunctionTableStream, and what is wrong with it.
+
+    Of tables that share addresses the first counts. One is of no use whose entries have another size than
+    those of x64, or that ends before it begins.
+    """
+    stream = dump.stream(_FUNCTION_TABLE)
+    if stream is None:
+        return [], NOTHING
+    size, rva = stream.Location
+    data = dump.read(rva, _HEADER.size) if size >= _HEADER.size else None
+    if data is None:
+        return [], status(stream.status, Word.UNREADABLE)
+    header, descriptor, native, entry, count, pad = _HEADER.of(data)
+    if header < _HEADER.size or descriptor < _DESCRIPTOR.size:
+        return [], status(stream.status, Said(Word.HEADER, None, ("SizeOfHeader", "SizeOfDescriptor")))
+    found: List[FunctionTableDescriptor] = []
+    total = 0
+    position, end = rva + header + pad, rva + size
+    while len(found) < min(count, MAX_TABLES):
+        row = dump.read(position, _DESCRIPTOR.size) if position + descriptor + native <= end else None
+        if row is None:
+            break
+        low, high, base, entries, after = _DESCRIPTOR.of(row)
+        at = position + descriptor
+        length = entries * entry
+        total += entries
+        if at + native + length > end or total > MAX_ENTRIES:
+            break
+        found.append(
+            FunctionTableDescriptor(
+                low, high, base, entries, Location(native, at), Location(length, at + native)
+            )
+        )
+        position = at + native + length + after
+    rest, limited = count > len(found), len(found) == MAX_TABLES or total > MAX_ENTRIES
+    empty = any(each.MinimumAddress >= each.MaximumAddress for each in found)
+    overlaps = len(overlapping([(each.MinimumAddress, each.MaximumAddress) for each in found]))
+    return found, status(
+        stream.status,
+        Said(Word.HEADER, None, ("SizeOfFunctionEntry",))
+        if found and entry != RUNTIME_FUNCTION_SIZE
+        else None,
+        Said(Word.HEADER, None, ("MaximumAddress",)) if empty else None,
+        Said(Word.RANGES_OVERLAP, overlaps) if overlaps else None,
+        Word.LIMIT if rest and limited else None,
+        Said(Word.MORE_THAN_THE_STREAM, None, ("NumberOfDescriptors",)) if rest and not limited else None,
+    )

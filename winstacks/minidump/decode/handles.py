@@ -1,0 +1,131 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""The handles of a minidump, the operations on them that Application Verifier remembered, and the tokens.
+
+Source: "minidumpapiset.h" (MINIDUMP_HANDLE_DESCRIPTOR, MINIDUMP_HANDLE_DESCRIPTOR_2,
+MINIDUMP_HANDLE_OPERATION_LIST, MINIDUMP_TOKEN_INFO_LIST), "avrfsdk.h" (AVRF_HANDLE_OPERATION,
+AVRF_BACKTRACE_INFORMATION).
+"""
+
+from __future__ import annotations
+
+from typing import List, NamedTuple, Optional, Tuple
+
+from ...memory.decode.status import NOTHING, Said, Status, Word, status
+from .dumpfile import Fixed, Minidump, headed
+
+_HANDLE_DATA, _HANDLE_OPERATION_LIST, _TOKEN = 12, 18, 19
+
+MAX_HANDLES = 0x100000
+MAX_OPERATIONS = 0x100000
+MAX_TOKENS = 0x10000
+MAX_TRACES = 32
+"""AVRF_MAX_TRACES."""
+
+OPERATIONS = {0: "OperationDbUnused", 1: "OperationDbOPEN", 2: "OperationDbCLOSE", 3: "OperationDbBADREF"}
+"""eHANDLE_TRACE_OPERATIONS."""
+
+_HEADER = Fixed("IIII")
+_HANDLE = Fixed("QIIIIIIII", 32)
+_OPERATION = Fixed("QIIIIII32Q")
+_TOKEN_LIST = Fixed("IIII")
+_TOKEN_HEADER = Fixed("IIQ")
+
+
+class HandleDescriptor(NamedTuple):
+    """MINIDUMP_HANDLE_DESCRIPTOR; the names are None where the handle has none, or they cannot be read."""
+
+    Handle: int
+    TypeName: Optional[str]
+    ObjectName: Optional[str]
+    Attributes: int
+    GrantedAccess: int
+    HandleCount: int
+    PointerCount: int
+
+
+class HandleOperation(NamedTuple):
+    """AVRF_HANDLE_OPERATION.
+
+    Attributes:
+        OperationType: see OPERATIONS
+        ReturnAddresses: the newest call first, as many as Depth says, at most 32
+        status: what is wrong with it
+    """
+
+    Handle: int
+    ProcessId: int
+    ThreadId: int
+    OperationType: int
+    Depth: int
+    Index: int
+    ReturnAddresses: Tuple[int, ...]
+    status: Status
+
+
+class TokenInfo(NamedTuple):
+    """MINIDUMP_TOKEN_INFO_HEADER: whose token, and how long the structure is that follows it."""
+
+    TokenSize: int
+    TokenId: int
+    TokenHandle: int
+
+
+def handle_data(dump: Minidump) -> Tuple[List[HandleDescriptor], Status]:
+    """Returns the handles of HandleDataStream, and what is wrong with it."""
+    found, said = headed(dump, _HANDLE_DATA, _HEADER, _HANDLE, MAX_HANDLES, "NumberOfDescriptors")
+    return [
+        HandleDescriptor(handle, dump.string(type_rva), dump.string(name_rva), *rest[:4])
+        for handle, type_rva, name_rva, *rest in found
+    ], said
+
+
+def handle_operation_list(dump: Minidump) -> Tuple[List[HandleOperation], Status]:
+    """Returns the operations of HandleOperationListStream in its order, and what is wrong with it."""
+    found, said = headed(dump, _HANDLE_OPERATION_LIST, _HEADER, _OPERATION, MAX_OPERATIONS, "NumberOfEntries")
+    return [_operation(row) for row in found], said
+
+
+def token_info_list(dump: Minidump) -> Tuple[List[TokenInfo], Status]:
+    """Returns the headers of the tokens of TokenStream, and what is wrong with it."""
+    stream = dump.stream(_TOKEN)
+    if stream is None:
+        return [], NOTHING
+    size, rva = stream.Location
+    data = dump.read(rva, _TOKEN_LIST.size) if size >= _TOKEN_LIST.size else None
+    if data is None:
+        return [], status(stream.status, Word.UNREADABLE)
+    _, count, list_header, element_header = _TOKEN_LIST.of(data)
+    if list_header < _TOKEN_LIST.size or element_header < _TOKEN_HEADER.size:
+        return [], status(stream.status, Said(Word.HEADER, None, ("ListHeaderSize", "ElementHeaderSize")))
+    found: List[TokenInfo] = []
+    position, end = rva + list_header, rva + size
+    while len(found) < min(count, MAX_TOKENS) and position + element_header <= end:
+        head = dump.read(position, _TOKEN_HEADER.size)
+        if head is None:
+            break
+        found.append(TokenInfo(*_TOKEN_HEADER.of(head)))
+        position += element_header + found[-1].TokenSize
+    rest = count > len(found)
+    return found, status(
+        stream.status,
+        Word.LIMIT if rest and len(found) == MAX_TOKENS else None,
+        Said(Word.MORE_THAN_THE_STREAM, None, ("TokenListEntries",)) if rest else None,
+    )
+
+
+def _operation(row: Tuple[int, ...]) -> HandleOperation:
+    handle, process, thread, kind, _, depth, index, *addresses = row
+    return HandleOperation(
+        handle,
+        process,
+        thread,
+        kind,
+        depth,
+        index,
+        tuple(addresses[:depth]),
+        status(
+            Said(Word.UNKNOWN_TYPE, kind) if kind not in OPERATIONS else None,
+            Word.DEPTH if depth > MAX_TRACES else None,
+        ),
+    )

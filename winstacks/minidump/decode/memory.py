@@ -1,0 +1,161 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""The memory of a minidump: where the bytes of an address lie in the file, and what each region is.
+
+Source: "minidumpapiset.h" (MINIDUMP_MEMORY_DESCRIPTOR, MINIDUMP_MEMORY_DESCRIPTOR64, MINIDUMP_MEMORY_INFO).
+"""
+
+from __future__ import annotations
+
+from typing import Iterable, List, NamedTuple, Tuple
+
+from ...memory.decode.ranges import flatten
+from ...memory.decode.status import NOTHING, Said, Status, Word, status
+from .dumpfile import Fixed, Minidump, counted, elements, headed, overlapping
+
+_MEMORY_LIST, _MEMORY64_LIST, _MEMORY_INFO_LIST = 5, 9, 16
+
+MAX_RANGES = 0x100000
+"""Ranges and regions of a dump that are read: a process of 60 GB has some ten thousand."""
+
+MAX_ADDRESS = 1 << 64
+
+_RANGE = Fixed("QII")
+_RANGE64_HEADER = Fixed("QQ")
+_RANGE64 = Fixed("QQ")
+_INFO_HEADER = Fixed("IIQ")
+_INFO = Fixed("QQIIQIIII")
+
+
+class MemoryRange(NamedTuple):
+    """Bytes of the process that the file has: `length` from address `start`, at `offset` of the file."""
+
+    start: int
+    offset: int
+    length: int
+
+
+class MemoryInfo(NamedTuple):
+    """MINIDUMP_MEMORY_INFO: a region as VirtualQuery tells it."""
+
+    BaseAddress: int
+    AllocationBase: int
+    AllocationProtect: int
+    RegionSize: int
+    State: int
+    Protect: int
+    Type: int
+
+
+def memory_ranges(dump: Minidump, stacks: Iterable[MemoryRange] = ()) -> Tuple[List[MemoryRange], Status]:
+    """Returns what memory the file has, sorted by address and disjoint, and what is wrong with the lists.
+
+    Of ranges that share addresses the first counts, with Memory64ListStream before MemoryListStream; so it
+    does of ranges that share bytes of the file, with which a small file would claim to be a large process.
+    What lies beyond the end of the file is left out, and counted.
+
+    Args:
+        dump: the file
+        stacks: the stacks that its threads name, as a writer may leave out of the lists: of what the lists
+            have as well, that of the lists counts, and nothing is said
+    """
+    listed, said = _memory64_list(dump)
+    found, said_small = _memory_list(dump)
+    listed, beyond, outside = _cut(dump, [*listed, *found])
+    apart, by_file = _disjoint(listed, by_file=True)
+    disjoint, by_address = _disjoint(apart, by_file=False)
+    beneath, beyond_stacks, outside_stacks = _cut(dump, stacks)
+    if beneath:
+        apart, _ = _disjoint([*disjoint, *beneath], by_file=True)
+        disjoint, _ = _disjoint(apart, by_file=False)
+    beyond, outside, overlaps = beyond + beyond_stacks, outside or outside_stacks, by_file + by_address
+    return disjoint, status(
+        said,
+        said_small,
+        Said(Word.BEYOND_THE_FILE, beyond) if beyond else None,
+        Said(Word.RANGES_OVERLAP, overlaps) if overlaps else None,
+        Said(Word.HEADER, None, ("DataSize",)) if outside else None,
+    )
+
+
+def memory_info_list(dump: Minidump) -> Tuple[List[MemoryInfo], Status]:
+    """Returns the regions of MemoryInfoListStream in its order, and what is wrong with it."""
+    found, said = headed(dump, _MEMORY_INFO_LIST, _INFO_HEADER, _INFO, MAX_RANGES, "NumberOfEntries")
+    regions = [MemoryInfo(*row[:3], *row[4:8]) for row in found]
+    ranges = [(each.BaseAddress, each.BaseAddress + each.RegionSize) for each in regions]
+    overlaps = len(overlapping(ranges))
+    return regions, status(said, Said(Word.RANGES_OVERLAP, overlaps) if overlaps else None)
+
+
+def has_memory_info(dump: Minidump) -> bool:
+    """Tells whether the dump has regions at all."""
+    return dump.stream(_MEMORY_INFO_LIST) is not None
+
+
+def _memory_list(dump: Minidump) -> Tuple[List[MemoryRange], Status]:
+    found, said = counted(dump, _MEMORY_LIST, _RANGE, MAX_RANGES, "NumberOfMemoryRanges")
+    return [MemoryRange(start, rva, size) for start, size, rva in found], said
+
+
+def _memory64_list(dump: Minidump) -> Tuple[List[MemoryRange], Status]:
+    stream = dump.stream(_MEMORY64_LIST)
+    if stream is None:
+        return [], NOTHING
+    size, rva = stream.Location
+    data = dump.read(rva, _RANGE64_HEADER.size) if size >= _RANGE64_HEADER.size else None
+    if data is None:
+        return [], status(stream.status, Word.UNREADABLE)
+    count, offset = _RANGE64_HEADER.of(data)
+    found, said = elements(
+        dump,
+        rva + _RANGE64_HEADER.size,
+        rva + size,
+        count,
+        _RANGE64.size,
+        _RANGE64,
+        MAX_RANGES,
+        "NumberOfMemoryRanges",
+    )
+    ranges = []
+    for start, length in found:
+        ranges.append(MemoryRange(start, offset, length))
+        offset += length
+    return ranges, status(stream.status, said)
+
+
+def _cut(dump: Minidump, ranges: Iterable[MemoryRange]) -> Tuple[List[MemoryRange], int, bool]:
+    """Cuts ranges to the file and to the address space.
+
+    Returns:
+        What is left; how many bytes lie beyond the end of the file; whether a range passes the last address.
+    """
+    kept, beyond, outside = [], 0, False
+    for each in ranges:
+        missing = min(dump.beyond(each.offset, each.length), each.length)
+        beyond += missing
+        length = min(each.length - missing, MAX_ADDRESS - each.start)
+        outside = outside or length < each.length - missing
+        if length > 0:
+            kept.append(each._replace(length=length))
+    return kept, beyond, outside
+
+
+def _disjoint(ranges: List[MemoryRange], by_file: bool) -> Tuple[List[MemoryRange], int]:
+    """Cuts what some ranges share with ranges given before them, by their addresses or by their bytes.
+
+    Returns:
+        What is left: by bytes, in the order given; by addresses, sorted. And how many ranges overlapped.
+    """
+    spans = [(each.offset if by_file else each.start, place) for place, each in enumerate(ranges)]
+    ends = [(low, low + ranges[place].length) for low, place in spans]
+    overlaps = len(overlapping(ends))
+    if not overlaps:
+        return (ranges if by_file else sorted(ranges)), 0
+    pieces = []
+    for low, high, place in flatten([(low, high, place) for place, (low, high) in enumerate(ends)]):
+        skipped = low - spans[place][0]
+        start, offset, _ = ranges[place]
+        pieces.append((place, MemoryRange(start + skipped, offset + skipped, high - low)))
+    if by_file:
+        pieces.sort()
+    return [piece for _, piece in pieces], overlaps

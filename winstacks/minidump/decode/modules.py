@@ -1,0 +1,101 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""The modules of a minidump: those that were loaded, with their versions and PDBs, and those that were gone.
+
+Source: "minidumpapiset.h" (MINIDUMP_MODULE, MINIDUMP_UNLOADED_MODULE), "verrsrc.h" (VS_FIXEDFILEINFO). The
+record that names the PDB is described by the public `CV_INFO_PDB70`.
+"""
+
+from __future__ import annotations
+
+from typing import List, NamedTuple, Optional, Tuple
+
+from ...memory.decode.status import Said, Status, Word, status
+from ...names.decode.pe import MAX_PDB_PATH, CodeView, codeview_of
+from .dumpfile import Fixed, Location, Minidump, counted, headed
+
+_MODULE_LIST, _UNLOADED_MODULE_LIST = 4, 14
+
+MAX_MODULES = 0x4000
+"""Modules of a list that are read."""
+
+_MODULE = Fixed("QIIIIIIHHHHHHHH28sIIIIQQ")
+_VERSION_SIGNATURE = 0xFEEF04BD
+_UNLOADED_HEADER = Fixed("III")
+_UNLOADED = Fixed("QIIII")
+
+
+class MinidumpModule(NamedTuple):
+    """MINIDUMP_MODULE. Addresses are as the writer gave them.
+
+    Attributes:
+        ModuleName: the path of its file, None if it cannot be read
+        FileVersion, ProductVersion: of VersionInfo, such as `10.0.19041.1`; None where it has no signature
+        CvRecord: where the record is that names the PDB
+        code_view: what that record says, None without one of kind RSDS
+        status: what is wrong with it
+    """
+
+    BaseOfImage: int
+    SizeOfImage: int
+    CheckSum: int
+    TimeDateStamp: int
+    ModuleName: Optional[str]
+    FileVersion: Optional[str]
+    ProductVersion: Optional[str]
+    CvRecord: Location
+    code_view: Optional[CodeView]
+    status: Status
+
+
+class MinidumpUnloadedModule(NamedTuple):
+    """MINIDUMP_UNLOADED_MODULE; the name is a file's, None if it cannot be read."""
+
+    BaseOfImage: int
+    SizeOfImage: int
+    CheckSum: int
+    TimeDateStamp: int
+    ModuleName: Optional[str]
+
+
+def module_list(dump: Minidump) -> Tuple[List[MinidumpModule], Status]:
+    """Returns the modules of ModuleListStream, and what is wrong with it."""
+    found, said = counted(dump, _MODULE_LIST, _MODULE, MAX_MODULES, "NumberOfModules")
+    modules = [_module(dump, row) for row in found]
+    unnamed = any(each.ModuleName is None for each in modules)
+    return modules, status(said, Said(Word.HEADER, None, ("ModuleNameRva",)) if unnamed else None)
+
+
+def unloaded_module_list(dump: Minidump) -> Tuple[List[MinidumpUnloadedModule], Status]:
+    """Returns the modules of UnloadedModuleListStream, and what is wrong with it."""
+    found, said = headed(
+        dump, _UNLOADED_MODULE_LIST, _UNLOADED_HEADER, _UNLOADED, MAX_MODULES, "NumberOfEntries"
+    )
+    return [MinidumpUnloadedModule._make((*row, dump.string(rva))) for *row, rva in found], said
+
+
+def _module(dump: Minidump, row: Tuple) -> MinidumpModule:
+    base, size, checksum, stamp, name_rva, signature, _, *versions = row[:15]
+    name, known = dump.string(name_rva), signature == _VERSION_SIGNATURE
+    record = Location(row[16], row[17])
+    data = dump.available(record.Rva, min(record.DataSize, 24 + MAX_PDB_PATH))
+    return MinidumpModule(
+        base,
+        size,
+        checksum,
+        stamp,
+        name,
+        _version(versions[:4]) if known else None,
+        _version(versions[4:]) if known else None,
+        record,
+        codeview_of(data),
+        status(
+            Word.FILE_NAME_UNREADABLE if name is None else None,
+            Word.PARTLY_UNREADABLE if dump.beyond(record.Rva, record.DataSize) and record.DataSize else None,
+        ),
+    )
+
+
+def _version(parts: List[int]) -> str:
+    """Returns a version from the halves of two words, each lower half first."""
+    return f"{parts[1]}.{parts[0]}.{parts[3]}.{parts[2]}"

@@ -1,0 +1,155 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""The threads of a minidump: registers, stacks, times, names; and the exception that one of them met.
+
+A context is bytes of the file; `context` reads them. Of a 64-bit process it is the CONTEXT of AMD64, of a
+32-bit one that of I386; the 32-bit registers of a WoW64 thread lie in its memory.
+
+Source: "minidumpapiset.h", the structures named below.
+"""
+
+from __future__ import annotations
+
+from typing import List, NamedTuple, Optional, Tuple
+
+from ...memory.decode.status import NOTHING, Said, Status, Word, status
+from .dumpfile import Fixed, Location, Minidump, counted, headed
+
+_THREAD_LIST, _EXCEPTION, _THREAD_INFO_LIST, _THREAD_NAMES = 3, 6, 17, 24
+
+MAX_THREADS = 0x20000
+"""Threads of a dump that are read."""
+
+MAX_CONTEXT = 0x10000
+"""Bytes of a context that are read: the longest, with all of XSTATE, has less than 0x4000."""
+
+MAX_PARAMETERS = 15
+"""EXCEPTION_MAXIMUM_PARAMETERS."""
+
+WRITING_THREAD = 2
+"""MINIDUMP_THREAD_INFO_WRITING_THREAD: it wrote the dump."""
+
+EXITED_THREAD = 4
+"""MINIDUMP_THREAD_INFO_EXITED_THREAD."""
+
+INVALID_CONTEXT = 0x10
+"""MINIDUMP_THREAD_INFO_INVALID_CONTEXT."""
+
+_THREAD = Fixed("IIIIQQIIII")
+_INFO_HEADER = Fixed("III")
+_INFO = Fixed("IIIIQQQQQQ")
+_NAME = Fixed("IQ")
+_EXCEPTION_STREAM = Fixed("IIIIQQII15QII")
+
+
+class MinidumpThread(NamedTuple):
+    """MINIDUMP_THREAD. Addresses are as the writer gave them.
+
+    Attributes:
+        StartOfMemoryRange: the lowest address of the stack that the dump has, which is that in use
+        Stack: where the bytes of the stack are
+        ThreadContext: where its CONTEXT is
+    """
+
+    ThreadId: int
+    SuspendCount: int
+    PriorityClass: int
+    Priority: int
+    Teb: int
+    StartOfMemoryRange: int
+    Stack: Location
+    ThreadContext: Location
+
+
+class ThreadInfo(NamedTuple):
+    """MINIDUMP_THREAD_INFO. Times are FILETIMEs (creation, exit) or units of 100 ns."""
+
+    ThreadId: int
+    DumpFlags: int
+    DumpError: int
+    ExitStatus: int
+    CreateTime: int
+    ExitTime: int
+    KernelTime: int
+    UserTime: int
+    StartAddress: int
+    Affinity: int
+
+
+class ThreadName(NamedTuple):
+    """MINIDUMP_THREAD_NAME; None if the name cannot be read."""
+
+    ThreadId: int
+    ThreadName: Optional[str]
+
+
+class ExceptionStream(NamedTuple):
+    """MINIDUMP_EXCEPTION_STREAM with its MINIDUMP_EXCEPTION.
+
+    Attributes:
+        ExceptionInformation: as many parameters as NumberParameters says, at most 15
+        status: what is wrong with the stream
+    """
+
+    ThreadId: int
+    ExceptionCode: int
+    ExceptionFlags: int
+    ExceptionRecord: int
+    ExceptionAddress: int
+    NumberParameters: int
+    ExceptionInformation: Tuple[int, ...]
+    ThreadContext: Location
+    status: Status
+
+
+def thread_list(dump: Minidump) -> Tuple[List[MinidumpThread], Status]:
+    """Returns the threads of ThreadListStream, and what is wrong with it."""
+    found, said = counted(dump, _THREAD_LIST, _THREAD, MAX_THREADS, "NumberOfThreads")
+    return [
+        MinidumpThread._make((*row[:6], Location(*row[6:8]), Location(*row[8:10]))) for row in found
+    ], said
+
+
+def thread_info_list(dump: Minidump) -> Tuple[List[ThreadInfo], Status]:
+    """Returns the entries of ThreadInfoListStream, and what is wrong with it."""
+    found, said = headed(dump, _THREAD_INFO_LIST, _INFO_HEADER, _INFO, MAX_THREADS, "NumberOfEntries")
+    return [ThreadInfo(*row) for row in found], said
+
+
+def thread_names(dump: Minidump) -> Tuple[List[ThreadName], Status]:
+    """Returns the names of ThreadNamesStream, and what is wrong with it."""
+    found, said = counted(dump, _THREAD_NAMES, _NAME, MAX_THREADS, "NumberOfThreadNames")
+    return [ThreadName(thread_id, dump.string(rva)) for thread_id, rva in found], said
+
+
+def exception_stream(dump: Minidump) -> Optional[ExceptionStream]:
+    """Returns ExceptionStream, None if there is none or it cannot be read."""
+    stream = dump.stream(_EXCEPTION)
+    data = None
+    if stream is not None and stream.Location.DataSize >= _EXCEPTION_STREAM.size:
+        data = dump.read(stream.Location.Rva, _EXCEPTION_STREAM.size)
+    if stream is None or data is None:
+        return None
+    thread_id, _, code, flags, record, address, count, _, *rest = _EXCEPTION_STREAM.of(data)
+    *information, size, rva = rest
+    too_many = Said(Word.HEADER, None, ("NumberParameters",)) if count > MAX_PARAMETERS else None
+    return ExceptionStream(
+        thread_id,
+        code,
+        flags,
+        record,
+        address,
+        count,
+        tuple(information[:count]),
+        Location(size, rva),
+        status(stream.status, too_many),
+    )
+
+
+def context(dump: Minidump, location: Location) -> Tuple[bytes, Status]:
+    """Returns the bytes of a CONTEXT: as many as the file has, with what is wrong."""
+    if not location.DataSize:
+        return b"", NOTHING
+    beyond = dump.beyond(*reversed(location))
+    data = dump.available(location.Rva, min(location.DataSize, MAX_CONTEXT))
+    return data, status(Said(Word.BEYOND_THE_FILE, beyond) if beyond else None)

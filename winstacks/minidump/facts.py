@@ -1,0 +1,64 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""What a dump says of its machine: the Windows build, when the dump was written."""
+
+from __future__ import annotations
+
+from typing import Iterable
+
+from ..columns.words import ALL, PROCESS_DUMP, PRODUCTS, SOME, TRUNCATED
+from ..flat.machine import Clock, ComputerName, Input, Kernel
+from ..memory.decode.status import NOTHING, Word, says
+from ..memory.decode.text import printable
+from ..memory.image import AddressSpace
+from .decode.dumpfile import Minidump
+from .decode.memory import memory_ranges
+from .decode.system import SystemInfo, misc_info
+
+_WITH_FULL_MEMORY = 2
+"""MiniDumpWithFullMemory ("minidumpapiset.h")."""
+
+_EPOCH = 11644473600
+"""Seconds from 1601 to 1970."""
+_SECOND = 10_000_000
+
+
+class DumpFacts:
+    """The provider of `machine_facts`. A dump names no computer, and does not say when Windows was started.
+
+    Args:
+        dump: the file
+        system: its SystemInfoStream
+    """
+
+    def __init__(self, dump: Minidump, system: SystemInfo) -> None:
+        self._dump = dump
+        self._system = system
+        self._misc = misc_info(dump)
+
+    def clock(self) -> Clock:
+        """Returns when the dump was written, and the time zone."""
+        stamp = self._dump.time_date_stamp
+        bias = None if self._misc is None else self._misc.Bias
+        return Clock((stamp + _EPOCH) * _SECOND if stamp else None, None, "", None, bias, NOTHING)
+
+    def kernel(self) -> Kernel:
+        """Returns which Windows ran."""
+        lab = "" if self._misc is None else self._misc.BuildString or ""
+        return Kernel(
+            self._system.BuildNumber,
+            printable(lab),
+            PRODUCTS.get(self._system.ProductType, ""),
+            self._system.NumberOfProcessors or None,
+        )
+
+    def computer_name(self, spaces: Iterable[AddressSpace]) -> ComputerName:
+        """Returns no name."""
+        return ComputerName("", NOTHING)
+
+    def input(self) -> Input:
+        """Returns that it is a dump, and whether it was written with full memory and is whole."""
+        _, said = memory_ranges(self._dump)
+        if says(said, Word.BEYOND_THE_FILE):
+            return Input(PROCESS_DUMP, TRUNCATED)
+        return Input(PROCESS_DUMP, ALL if self._dump.flags & _WITH_FULL_MEMORY else SOME)

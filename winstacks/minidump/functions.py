@@ -1,0 +1,49 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""The function tables of a dump for code that its process made at run time."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Iterator, List
+
+from ..memory.decode.machine import Machine
+from ..memory.image import AddressSpace, Image
+from ..process.dynamictables import DynamicTable
+from .decode.dumpfile import Minidump
+from .decode.functions import RUNTIME_FUNCTION_SIZE, function_tables
+
+
+class DumpFunctions:
+    """Lists the tables of FunctionTableStream: the provider of `dynamic_tables`.
+
+    Args:
+        image: the image of the dump
+        dump: its file
+    """
+
+    def __init__(self, image: Image, dump: Minidump) -> None:
+        self._image = image
+        self._dump = dump
+
+    def list_tables(self, space: AddressSpace) -> List[DynamicTable]:
+        """Returns those of the process; a 32-bit half has none."""
+        return self._tables if space.machine is Machine.AMD64 else []
+
+    @cached_property
+    def _tables(self) -> List[DynamicTable]:
+        return list(self._read())
+
+    def _read(self) -> Iterator[DynamicTable]:
+        canonical = self._image.machine.canonical
+        for each in function_tables(self._dump)[0]:
+            size, rva = each.Entries
+            if (
+                size != each.EntryCount * RUNTIME_FUNCTION_SIZE
+                or not each.MinimumAddress < each.MaximumAddress
+            ):
+                continue
+            entries = self._dump.read(rva, size)
+            if entries is not None:
+                start, end = canonical(each.MinimumAddress), canonical(each.MaximumAddress)
+                yield DynamicTable(start, end, canonical(each.BaseAddress), bytes(entries))

@@ -1,0 +1,87 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""The events of handles of a dump: what Application Verifier remembered (HandleOperationListStream).
+
+The dump does not say in which order these happened, so an event has no number. Which handles were open when
+it was written is in HandleDataStream.
+"""
+
+from __future__ import annotations
+
+from typing import Dict, Iterator, List
+
+from ..handles.rings import HandleEvent, hole
+from ..memory.decode.status import status
+from ..memory.image import AddressSpace, Image
+from ..process.objectheaders import ObjectInfo
+from ..process.spaces import AddressSpaces
+from ..tracedb.decode.recorded import RING, RecordedStack
+from .decode.dumpfile import Minidump
+from .decode.handles import (
+    MAX_TRACES,
+    HandleDescriptor,
+    HandleOperation,
+    handle_data,
+    handle_operation_list,
+)
+
+_EVENTS = {1: "open", 2: "close", 3: "badref"}
+"""eHANDLE_TRACE_OPERATIONS, as the kernel's rings have them."""
+
+
+class DumpHandles:
+    """Lists the events of the handles of a dump: what the provider of `handle_events` makes.
+
+    Args:
+        image: the image of the dump
+        dump: its file
+    """
+
+    def __init__(self, image: Image, dump: Minidump) -> None:
+        self._image = image
+        self._dump = dump
+
+    def list_spaces(self) -> List[AddressSpace]:
+        """Returns the native space of the process."""
+        return [space for space in AddressSpaces.list_spaces(self._image) if not space.wow64]
+
+    def pass_over(self, space: AddressSpace) -> None:
+        """Does nothing: a dump has one process."""
+
+    def list_events(self, space: AddressSpace) -> Iterator[HandleEvent]:
+        """Yields the events in the order of the dump, and what stands for those that cannot be read."""
+        operations, said = handle_operation_list(self._dump)
+        handles, said_handles = handle_data(self._dump)
+        if said or said_handles:
+            yield hole(space, said, said_handles)
+        opened = {each.Handle: each for each in handles}
+        closed = {each.Handle for each in operations if _EVENTS.get(each.OperationType) == "close"}
+        for each in operations:
+            yield self._event(space, each, opened, each.Handle in closed)
+
+    def _event(
+        self,
+        space: AddressSpace,
+        operation: HandleOperation,
+        opened: Dict[int, HandleDescriptor],
+        closed: bool,
+    ) -> HandleEvent:
+        event, handle = _EVENTS.get(operation.OperationType, ""), opened.get(operation.Handle)
+        canonical = self._image.machine.canonical
+        return HandleEvent(
+            space,
+            operation.Handle,
+            event,
+            operation.ProcessId,
+            operation.ThreadId,
+            object=None if handle is None else ObjectInfo(0, handle.TypeName, handle.ObjectName, ()),
+            leak=event == "open" and handle is not None and not closed,
+            status=status(space.remark, operation.status),
+            stack=RecordedStack(
+                RING,
+                0,
+                0,
+                tuple(map(canonical, operation.ReturnAddresses)),
+                full=operation.Depth >= MAX_TRACES,
+            ),
+        )

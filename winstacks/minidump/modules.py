@@ -1,0 +1,124 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""The modules of a dump: ModuleListStream, and the loader's lists in the process's memory as its witness.
+
+A dump of a 64-bit debugger has the modules of both halves of a WoW64 process in one list. Which half a module
+is of is in its headers; where the dump has no memory of these, it is told by its place and its path.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Dict, List, Tuple
+
+from ..memory.decode.machine import Machine
+from ..memory.image import AddressSpace, Image
+from ..names.decode.pe import HeaderError, read_headers
+from ..names.imagereader import ImageReader
+from ..names.loaderlists import LoaderDetails, LoaderEntry, LoaderList, LoaderLists
+from ..names.moduleindex import ModuleIndex
+from ..names.unloaded import RememberedModules, Unloaded
+from .decode.dumpfile import Minidump
+from .decode.modules import MinidumpModule, module_list, unloaded_module_list
+
+_BOTH_ORDERS, _ONE_ORDER = 3, 1
+_NARROW_END = 1 << 32
+_NATIVE = ("ntdll.dll", "wow64.dll", "wow64base.dll", "wow64con.dll", "wow64cpu.dll", "wow64win.dll")
+"""64-bit modules of a WoW64 process, which lie below 4 GB in older versions."""
+
+
+class DumpModules:
+    """Lists the modules of a dump: the provider of `module_lists` and `unloaded_modules`.
+
+    Args:
+        image: the image of the dump
+        dump: its file
+    """
+
+    def __init__(self, image: Image, dump: Minidump) -> None:
+        self._image = image
+        self._dump = dump
+        self._memory_lists = LoaderLists(image)
+        self._remembered = RememberedModules(image)
+
+    @cached_property
+    def _listed(self) -> Tuple[List[MinidumpModule], bool]:
+        found, said = module_list(self._dump)
+        return found, not said
+
+    @cached_property
+    def _by_base(self) -> Dict[int, MinidumpModule]:
+        return {each.BaseOfImage: each for each in reversed(self._listed[0])}
+
+    def of_kernel(self) -> LoaderList:
+        """Returns nothing: a dump of a process has no modules of the kernel."""
+        return [], True
+
+    def of_process(self, space: AddressSpace) -> LoaderList:
+        """Returns the modules of one half of the process.
+
+        What the dump lists and the loader's lists in memory lack is partly unlinked; what only these have
+        comes last.
+        """
+        modules, whole = self._listed
+        listed, complete = self._memory_lists.of_process(space)
+        known = {each.base: each for each in listed}
+        found: List[LoaderEntry] = []
+        for each in modules:
+            if self._machine(space, each) is not space.machine:
+                continue
+            entry = known.pop(each.BaseOfImage, None)
+            name = (each.ModuleName or "").replace("/", "\\").rsplit("\\", 1)[-1]
+            if entry is not None:
+                found.append(entry._replace(size=each.SizeOfImage, name=name or entry.name))
+            else:
+                orders = _ONE_ORDER if complete else _BOTH_ORDERS
+                found.append(LoaderEntry(each.BaseOfImage, each.SizeOfImage, name, orders))
+        return [*found, *known.values()], whole
+
+    def details(self, space: AddressSpace, entry: LoaderEntry) -> LoaderDetails:
+        """Returns stamp and path of an entry."""
+        module = self._by_base.get(entry.base)
+        if module is None:
+            return self._memory_lists.details(space, entry)
+        return LoaderDetails(module.TimeDateStamp, module.ModuleName)
+
+    def drivers(self, kernel_start: int) -> Tuple[List[Unloaded], bool]:
+        """Returns nothing: a dump of a process has no drivers."""
+        return [], True
+
+    def dlls(
+        self, reader: ImageReader, machine: Machine, index: ModuleIndex, user_end: int
+    ) -> List[Unloaded]:
+        """Returns the DLLs that were unloaded: those that the memory remembers, then those of the dump."""
+        remembered = self._remembered.dlls(reader, machine, index, user_end)
+        narrow = machine is not self._image.machine
+        listed = [
+            Unloaded(each.BaseOfImage, each.BaseOfImage + each.SizeOfImage, each.ModuleName or "")
+            for each in unloaded_module_list(self._dump)[0]
+            if each.SizeOfImage and each.BaseOfImage + each.SizeOfImage <= user_end and not narrow
+        ]
+        known = {(each.start, each.end) for each in remembered}
+        return [*remembered, *(each for each in listed if (each.start, each.end) not in known)]
+
+    def _machine(self, space: AddressSpace, module: MinidumpModule) -> Machine:
+        """Returns the machine of a module."""
+        native = self._image.machine
+        if native is not Machine.AMD64 or module.BaseOfImage + module.SizeOfImage > _NARROW_END:
+            return native
+        memory = self._image.memory_of(str(self._image.layer.name), native.pointer_size)
+        base = module.BaseOfImage
+        try:
+            number = read_headers(lambda rva, length: memory.read(base + rva, length)).machine
+            return Machine.I386 if number == Machine.I386.number else native
+        except HeaderError:
+            path = (module.ModuleName or "").lower()
+            if "\\system32\\" in path and path.rsplit("\\", 1)[-1] in _NATIVE:
+                return native
+            return Machine.I386 if self._narrow_process else native
+
+    @cached_property
+    def _narrow_process(self) -> bool:
+        """Whether the dump lists what runs 32-bit programs."""
+        names = ((each.ModuleName or "").lower().rsplit("\\", 1)[-1] for each in self._listed[0])
+        return "wow64.dll" in names

@@ -1,0 +1,129 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""Opens minidumps through Volatility's layers.
+
+dump = minidump(file_layer)          # what the layer of a process is made of
+image = image_of(context, layer_name)    # its services are what the dump gives
+"""
+
+from __future__ import annotations
+
+from typing import Callable, List, Tuple
+
+from volatility3.framework import exceptions, interfaces
+
+from ..flat.machine import MachineFacts, machine_facts
+from ..handles.lister import HandleEvents, handle_events
+from ..memory.decode.machine import Machine, UnsupportedMachineError
+from ..memory.decode.status import Status
+from ..memory.image import Image
+from ..names.loaderlists import ModuleLists, module_lists
+from ..names.unloaded import UnloadedModules, unloaded_modules
+from ..process.dynamictables import DynamicTables, dynamic_tables
+from ..process.processlist import ProcessList
+from ..process.regions import Regions
+from ..process.spaces import Spaces, spaces
+from ..process.thread import ThreadLists
+from ..process.threads import threads
+from ..process.vads import regions
+from ..tracedb.finder import Databases
+from .decode.dumpfile import Minidump, NotAMinidumpError
+from .decode.memory import MemoryRange, memory_ranges
+from .decode.system import SystemInfo, system_info
+from .decode.threads import thread_list
+from .facts import DumpFacts
+from .functions import DumpFunctions
+from .handles import DumpHandles
+from .modules import DumpModules
+from .process import DumpProcess
+from .regions import DumpRegions
+
+__all__ = ["NotAMinidumpError", "dump_of", "image_of", "machine_of", "memory", "minidump"]
+
+Handles = Callable[[Databases], HandleEvents]
+"""What `handle_events` gives."""
+
+
+def minidump(layer: interfaces.layers.DataLayerInterface) -> Minidump:
+    """Returns the dump that a layer of a file has.
+
+    Raises:
+        NotAMinidumpError: it has none; the text is a sentence for users
+    """
+
+    def read(offset: int, length: int) -> bytes:
+        try:
+            return bytes(layer.read(offset, length))
+        except (exceptions.InvalidAddressException, OSError, EOFError):
+            return b""
+
+    return Minidump(read, int(layer.maximum_address) + 1)
+
+
+def memory(dump: Minidump) -> Tuple[List[MemoryRange], Status]:
+    """Returns what memory the dump has, sorted and disjoint, and what is wrong with its lists."""
+    listed, _ = thread_list(dump)
+    stacks = [MemoryRange(each.StartOfMemoryRange, each.Stack.Rva, each.Stack.DataSize) for each in listed]
+    return memory_ranges(dump, stacks)
+
+
+def dump_of(context: interfaces.context.ContextInterface, layer_name: str) -> Minidump:
+    """Returns the file of a dump.
+
+    Args:
+        context: the context that holds the layer
+        layer_name: the layer over the dump
+    """
+    return minidump(context.layers[context.layers[layer_name].dependencies[0]])
+
+
+def machine_of(context: interfaces.context.ContextInterface, layer_name: str) -> Machine:
+    """Returns the machine of a dump.
+
+    Args:
+        context: the context that holds the layer
+        layer_name: the layer over the dump
+
+    Raises:
+        UnsupportedMachineError: it is not supported, or the dump does not say which it is
+    """
+    return _system(dump_of(context, layer_name)).machine
+
+
+def _system(dump: Minidump) -> SystemInfo:
+    system = system_info(dump)
+    if system is None:
+        raise UnsupportedMachineError("unknown (the dump has no SystemInfoStream that can be read)")
+    return system
+
+
+def image_of(context: interfaces.context.ContextInterface, layer_name: str, config_path: str) -> Image:
+    """Returns the image of a dump: one process without a kernel.
+
+    Args:
+        context: the context that holds the layer
+        layer_name: the layer over the dump
+        config_path: where the configuration of our symbol tables goes
+
+    Raises:
+        UnsupportedMachineError: the dump is of a machine that is not supported, or does not say of which;
+            the text is a sentence for users
+    """
+    dump = dump_of(context, layer_name)
+    system = _system(dump)
+    image = Image.of_layer(context, layer_name, system.machine, config_path)
+    process, modules, handles = DumpProcess(image, dump), DumpModules(image, dump), DumpHandles(image, dump)
+    listers: Tuple[Spaces, ThreadLists, ModuleLists, UnloadedModules, Regions, MachineFacts, Handles] = (
+        *(process, process),
+        *(modules, modules),
+        *(DumpRegions(image, dump), DumpFacts(dump, system)),
+        lambda _databases: handles,
+    )
+    services = spaces, threads, module_lists, unloaded_modules, regions, machine_facts, handle_events
+    for make, service in zip(services, listers):
+        image.provide(make, service)
+    known: object = process
+    image.provide(ProcessList, known)
+    functions: DynamicTables = DumpFunctions(image, dump)
+    image.provide(dynamic_tables, functions)
+    return image

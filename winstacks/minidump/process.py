@@ -1,0 +1,277 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""The process of a dump: its halves, its threads and their registers, the exception that one of them met.
+
+Source of what is read from the process's own memory: TEB and PEB (public symbols); the CPU area of a WoW64
+thread (WOW64_TLS_CPURESERVED, see `traps/state.py`).
+"""
+
+from __future__ import annotations
+
+from functools import cached_property, partial
+from typing import Collection, Dict, Iterator, List, Optional, Tuple
+
+from ..memory.decode import text
+from ..memory.decode.machine import Machine
+from ..memory.decode.status import NOTHING, Said, Status, Word, status
+from ..memory.decode.structure import Structures
+from ..memory.image import AddressSpace, Image
+from ..names.loaderlists import LoaderLists
+from ..process.processlist import ListedProcess
+from ..process.thread import SavedContext, Thread, user_thread
+from ..process.usertypes import with_teb
+from ..traps.decode.context import ContextForm, decode_any
+from ..traps.decode.frame import CS_USER_32
+from ..traps.state import context_forms, register_types
+from .decode.dumpfile import Minidump
+from .decode.modules import module_list
+from .decode.system import misc_info
+from .decode.threads import (
+    EXITED_THREAD,
+    INVALID_CONTEXT,
+    ExceptionStream,
+    MinidumpThread,
+    ThreadInfo,
+    context,
+    exception_stream,
+    thread_info_list,
+    thread_list,
+)
+
+UNKNOWN_PID = -1
+"""The ID of a process of which neither the dump nor a TEB says it: 0 is that of the kernel."""
+
+_CPU_SLOT = 1
+"""WOW64_TLS_CPURESERVED."""
+
+_NARROW_END = 1 << 32
+
+
+class DumpProcess:
+    """The process of a dump: the provider of address spaces, threads and the list of processes.
+
+    Args:
+        image: the image of the dump
+        dump: its file
+
+    Attributes:
+        exception: the exception of which the dump was made, None without one
+    """
+
+    def __init__(self, image: Image, dump: Minidump) -> None:
+        self._image = image
+        self._dump = dump
+        self._threads, self._said = thread_list(dump)
+        self._infos: Dict[int, ThreadInfo] = {each.ThreadId: each for each in thread_info_list(dump)[0]}
+        self.exception: Optional[ExceptionStream] = exception_stream(dump)
+
+    # What `spaces` gives, and ProcessList.
+
+    @property
+    def status(self) -> Status:
+        """What speaks against the list of processes: nothing, the dump is of one."""
+        return NOTHING
+
+    def processes(self) -> List[ListedProcess]:
+        """Returns the process."""
+        return [ListedProcess(0, NOTHING)]
+
+    def list_spaces(
+        self,
+        pids: Optional[Collection[int]] = None,
+        offset: Optional[int] = None,
+        only: Optional[Collection[int]] = None,
+    ) -> Iterator[AddressSpace]:
+        """Yields the native space, then the 32-bit half; see `AddressSpaces.list_spaces`."""
+        if offset is None and only is None and (not pids or self.native.pid in pids):
+            yield self.native
+            if self.wow64 is not None:
+                yield self.wow64
+
+    @cached_property
+    def native(self) -> AddressSpace:
+        """The space of the dump's machine."""
+        machine, pid = self._image.machine, self._pid()
+        peb = self._of_tebs(machine, "ProcessEnvironmentBlock") or 0
+        space = AddressSpace(
+            pid=UNKNOWN_PID if pid is None else pid,
+            process="",
+            machine=machine,
+            layer_name=str(self._image.layer.name),
+            peb=peb if self._read(peb) else 0,
+        )
+        name, agreed = self._name(space)
+        lost = [
+            member for member, known in (("ProcessId", pid is not None), ("ModuleName", agreed)) if not known
+        ]
+        return space._replace(
+            process=name,
+            remark=status(
+                Said(Word.CONTRADICTED, None, tuple(lost)) if lost else None,
+                None if space.peb else Word.PEB_NOT_IN_THE_DUMP,
+            ),
+        )
+
+    @cached_property
+    def wow64(self) -> Optional[AddressSpace]:
+        """The 32-bit half of a 64-bit process, None if it has none.
+
+        Its TEBs lead to it. Where the dump has not the memory of these, a thread in 32-bit code tells of it,
+        or the module that runs such code.
+        """
+        native = self.native
+        if native.machine is not Machine.AMD64:
+            return None
+        peb = self._peb32()
+        if peb is None and not (self._runs_wow64 or any(map(self._in_32_bit_code, self._threads))):
+            return None
+        there = peb is not None and self._read(peb)
+        return native._replace(
+            machine=Machine.I386,
+            wow64=True,
+            peb=peb if there and peb is not None else 0,
+            remark=status(native.remark, None if there else Word.PEB_NOT_IN_THE_DUMP),
+        )
+
+    def _peb32(self) -> Optional[int]:
+        """Returns the address of the PEB32 to which the TEBs lead, None if they lead to none."""
+        memory = self._image.memory_of(str(self._image.layer.name), Machine.I386.pointer_size)
+        for each in self._threads:
+            teb = self._teb32(each.Teb)
+            narrow = self._types(Machine.I386, teb)["_TEB"]
+            if teb and memory.member(teb, narrow.field("NtTib.Self")) == teb:
+                return memory.member(teb, narrow.field("ProcessEnvironmentBlock")) or 0
+        return None
+
+    @cached_property
+    def _runs_wow64(self) -> bool:
+        names = (each.ModuleName or "" for each in module_list(self._dump)[0])
+        return any(name.lower().endswith("\\wow64.dll") for name in names)
+
+    def _types(self, machine: Machine, teb: int) -> Structures:
+        """Returns the structures of user mode that a TEB of one half is read with."""
+        return with_teb(self._image, self._image.kernel._replace(machine=machine), teb)
+
+    @cached_property
+    def _forms(self) -> Tuple[ContextForm, ...]:
+        return context_forms(self._image, self._image.machine)
+
+    def _in_32_bit_code(self, thread: MinidumpThread) -> bool:
+        """Tells whether a thread of a 64-bit dump was in 32-bit code."""
+        data, _ = context(self._dump, thread.ThreadContext)
+        found = decode_any(self._forms, lambda size: data).context
+        return found is not None and found.registers.get("SegCs") == CS_USER_32
+
+    def _read(self, address: int) -> bool:
+        """Tells whether the dump has the memory at an address."""
+        return bool(address) and self._image.memory(self._image.kernel).read(address, 1) is not None
+
+    def _pid(self) -> Optional[int]:
+        misc = misc_info(self._dump)
+        known = None if misc is None else misc.ProcessId
+        return self._of_tebs(self._image.machine, "ClientId.UniqueProcess") if known is None else known
+
+    def _name(self, space: AddressSpace) -> Tuple[str, bool]:
+        """Returns the name of the program: as the dump lists it, else as the loader in memory does.
+
+        Returns:
+            The name, empty where neither has one; whether there is one and the two do not disagree.
+        """
+        listed = _program([each.ModuleName or "" for each in module_list(self._dump)[0]])
+        loaded = _program([each.name for each in LoaderLists(self._image).of_process(space)[0]])
+        name = listed or loaded
+        programs = {each.lower() for each in (listed, loaded) if each.lower().endswith(".exe")}
+        return text.cell(name), bool(name) and len(programs) < 2
+
+    def _of_tebs(self, machine: Machine, path: str) -> Optional[int]:
+        """Returns a member of the first TEB that the dump has, None if it has none."""
+        memory = self._image.memory_of(str(self._image.layer.name), machine.pointer_size)
+        tebs = (each.Teb for each in self._threads if each.Teb)
+        read = (memory.member(teb, self._types(machine, teb)["_TEB"].field(path)) for teb in tebs)
+        return next((value for value in read if value), None)
+
+    def _teb32(self, teb: int) -> int:
+        """Returns the TEB32 of a thread, which its exception list is; 0 without one."""
+        types = self._types(Machine.AMD64, teb)
+        memory = self._image.memory_of(str(self._image.layer.name), Machine.AMD64.pointer_size)
+        found = memory.member(teb, types["_NT_TIB"].field("ExceptionList")) if teb else None
+        return found if found and found < _NARROW_END else 0
+
+    # What `threads` gives.
+
+    def list_threads(
+        self,
+        pids: Optional[Collection[int]] = None,
+        offset: Optional[int] = None,
+        tids: Optional[Collection[int]] = None,
+        scan: bool = False,
+        only: Optional[Collection[int]] = None,
+    ) -> Iterator[Thread]:
+        """Yields the threads of the dump in its order, and a row for what its list lacks."""
+        if offset is not None or only is not None or (pids and self.native.pid not in pids):
+            return
+        if self._said and not tids:
+            said = status(self._said, Word.THREAD_LIST_DAMAGED)
+            yield user_thread(self.native, None, None, wow64=self.wow64, status=said)
+        for each in self._threads:
+            if not tids or each.ThreadId in tids:
+                yield self._thread(each)
+
+    def list_idle(self) -> Iterator[Thread]:
+        """Yields nothing: idle threads are the kernel's."""
+        return iter(())
+
+    def _thread(self, thread: MinidumpThread) -> Thread:
+        info = self._infos.get(thread.ThreadId)
+        flags = 0 if info is None else info.DumpFlags
+        saved, said = context(self._dump, thread.ThreadContext)
+        contexts = [SavedContext(self._image.machine, saved)]
+        if self.wow64 is not None:
+            contexts += self._narrow(thread.Teb)
+        start, size = thread.StartOfMemoryRange, thread.Stack.DataSize
+        raised = self.exception is not None and self.exception.ThreadId == thread.ThreadId
+        code = f"{self.exception.ExceptionCode:#x}" if raised and self.exception is not None else ""
+        made = user_thread(
+            self.native,
+            thread.ThreadId,
+            thread.Teb or None,
+            tuple(contexts),
+            self.wow64,
+            (start, start + size) if size else None,
+            info.CreateTime if info is not None and info.CreateTime else None,
+            status(
+                Said(Word.EXCEPTION, None, (code,)) if raised else None,
+                Word.TERMINATED if flags & EXITED_THREAD else None,
+                Word.NOT_A_CONTEXT if flags & INVALID_CONTEXT else None,
+                said,
+            ),
+        )
+        return made._replace(win32_start_address=info.StartAddress if info is not None else None)
+
+    def _narrow(self, teb: int) -> List[SavedContext]:
+        """Returns the 32-bit registers that the CPU area of a thread keeps; none without one."""
+        types = self._types(Machine.AMD64, teb)
+        memory = self._image.memory_of(str(self._image.layer.name), Machine.AMD64.pointer_size)
+        slot = types["_TEB"].offset("TlsSlots") + Machine.AMD64.pointer_size * _CPU_SLOT
+        area = memory.pointer(teb + slot) if teb else None
+        if not area:
+            return []
+        reserved = register_types(self._image, Machine.AMD64)["_WOW64_CPURESERVED"]
+        address = area + reserved.size
+        form = decode_any(context_forms(self._image, Machine.I386), partial(memory.read, address)).form
+        return [SavedContext(Machine.I386, bytes(memory.read(address, form.size) or b""), address)]
+
+
+def _program(paths: List[str]) -> str:
+    """Returns the name of the first program of some modules, else of the first module; empty without any."""
+    programs = [path for path in paths if path.lower().endswith(".exe")]
+    return text.file_name((programs or [*filter(None, paths)] or [""])[0])
+
+
+def exception_contexts(image: Image, dump: Minidump) -> Tuple[SavedContext, ...]:
+    """Returns the registers with which the exception was met, none if the dump has none."""
+    found = exception_stream(dump)
+    if found is None:
+        return ()
+    data, _ = context(dump, found.ThreadContext)
+    return (SavedContext(image.machine, data),) if data else ()

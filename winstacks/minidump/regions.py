@@ -1,0 +1,101 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""The memory regions of a dump: MemoryInfoListStream, or what modules and stacks show without it.
+
+VirtualQuery tells ranges of equal pages; a VAD is all ranges of one allocation, with the protection that it
+was made with. So ranges of one AllocationBase that touch are one region.
+
+Source of the constants: winnt.h (PAGE_*, MEM_*).
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Dict, List, Optional, Tuple
+
+from ..memory.image import AddressSpace, Image
+from ..process.regions import Region
+from .decode.dumpfile import Minidump
+from .decode.memory import MemoryInfo, has_memory_info, memory_info_list
+from .decode.modules import module_list
+
+_FREE = 0x10000
+_STATES = {0x1000: "MEM_COMMIT", 0x2000: "MEM_RESERVE"}
+_MAPPED, _IMAGE = 0x40000, 0x1000000
+_PAGES = (1, 2, 0x10, 0x20, 4, 8, 0x40, 0x80)
+"""PAGE_* in the order of PROTECTIONS."""
+_GUARD, _NOCACHE, _WRITECOMBINE = 0x100, 0x200, 0x400
+
+
+class DumpRegions:
+    """Lists the memory regions of a dump: the provider of `regions`.
+
+    Args:
+        image: the image of the dump
+        dump: its file
+    """
+
+    def __init__(self, image: Image, dump: Minidump) -> None:
+        self._image = image
+        self._dump = dump
+
+    @cached_property
+    def _paths(self) -> Dict[int, Optional[str]]:
+        return {each.BaseOfImage: each.ModuleName for each in module_list(self._dump)[0]}
+
+    @cached_property
+    def _regions(self) -> Tuple[List[Region], bool]:
+        infos, said = memory_info_list(self._dump)
+        if has_memory_info(self._dump) and infos:
+            return _joined(infos), not said
+        modules, _ = module_list(self._dump)
+        return [
+            Region(each.BaseOfImage, each.BaseOfImage + each.SizeOfImage, each.BaseOfImage, True)
+            for each in modules
+            if each.SizeOfImage
+        ], False
+
+    def list_regions(self, space: AddressSpace) -> Tuple[List[Region], bool]:
+        """Returns the regions of the process, and whether these are all."""
+        regions, whole = self._regions
+        return list(regions), whole
+
+    def file_name(self, control_area: int) -> Optional[str]:
+        """Returns the path of the module at a base; None for all else, whose file the dump does not name."""
+        return self._paths.get(control_area)
+
+
+def _joined(infos: List[MemoryInfo]) -> List[Region]:
+    """Returns a region for each run of ranges of one allocation."""
+    found: List[Region] = []
+    base: Optional[int] = None
+    for each in sorted(infos, key=lambda info: info.BaseAddress):
+        if each.State == _FREE or not each.RegionSize:
+            base = None
+            continue
+        start, end = each.BaseAddress, each.BaseAddress + each.RegionSize
+        state = _STATES.get(each.State, "")
+        if found and base == each.AllocationBase and found[-1].end == start:
+            last = found[-1]
+            found[-1] = last._replace(end=end, state=state if state == last.state else "")
+            continue
+        base = each.AllocationBase
+        shared = each.Type in (_MAPPED, _IMAGE)
+        found.append(
+            Region(
+                start,
+                end,
+                each.AllocationBase if shared else 0,
+                each.Type == _IMAGE,
+                protection=_protection(each.AllocationProtect),
+                state=state,
+            )
+        )
+    return found
+
+
+def _protection(pages: int) -> int:
+    """Returns VadFlags.Protection for PAGE_*: an index into PROTECTIONS, modifiers above."""
+    low = _PAGES.index(pages & 0xFF) if pages & 0xFF in _PAGES else 0
+    modifier = 2 if pages & _GUARD else 1 if pages & _NOCACHE else 3 if pages & _WRITECOMBINE else 0
+    return low | modifier << 3
