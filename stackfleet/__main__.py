@@ -4,8 +4,16 @@
 
 from __future__ import annotations
 
-import importlib.util
 import sys
+
+if __name__ == "__main__":
+    # `python3 -m` has put the current folder first, where evidence may lie, unless it was told not to.
+    # Nothing is imported before that folder is gone, where it is another one than that of the package.
+    _HERE = __file__.rpartition("stackfleet")[0].rstrip("/\\")
+    if not (getattr(sys.flags, "safe_path", False) or sys.flags.isolated) and sys.path[0] != _HERE:
+        del sys.path[0]
+
+import importlib.util
 
 NEEDED = ("distributed", "duckdb", "psutil", "pyarrow", "rich", "volatility3")
 """What the extra brings."""

@@ -8,16 +8,22 @@ import argparse
 import contextlib
 import sys
 from collections.abc import Iterator
-from typing import IO, Callable
+from typing import IO, Callable, Optional
 
-from . import output, questions
+from winstacks.columns.words import KINDS, SEVERITIES
+
+from . import exits, output, questions
+from .agreement import Depth
 from .database import Database, SqlError
 from .export import LINES, Export
 from .job import Reading
-from .lake import Lake
+from .lake import Contents, Lake, LakeError
 from .layout import TABLES, TRACES
 from .planning import WrongUseError, folders
-from .questions import KEYS, SEVERITIES, Question
+from .questions import KEYS, Question
+
+MOST_NAMED = 20
+"""Damaged images that are named; of more the number is."""
 
 Commands = "argparse._SubParsersAction[argparse.ArgumentParser]"
 
@@ -29,7 +35,12 @@ def add_to(commands: Commands, count: Callable[[str], int]) -> None:  # type: ig
         commands: where they are added
         count: reads a number above 0
     """
-    _command(commands, "status", _status, "what became of each image, and why some failed")
+    status = _command(commands, "status", _status, "what became of each image, and why some failed")
+    status.add_argument(
+        "--verify",
+        action="store_true",
+        help="read all files, and compare rows and SHA-256 with the manifests",
+    )
     sql = _command(
         commands, "sql", _sql, "any query; there is a view for each table, and manifests and hosts"
     )
@@ -79,16 +90,18 @@ def _report(asked: argparse.Namespace) -> int:
         raise WrongUseError(
             f"the plugins are not found, --plugin-dirs names their folder: {error}"
         ) from error
-    where = place(asked.output)
-    try:
-        report = Report(Lake(asked.lake), where, asked.memory_limit)
+    where, lake = place(asked.output), Lake(asked.lake)
+
+    def write(contents: Contents) -> None:
+        report = Report(lake, where, asked.memory_limit, contents)
         report.write()
-    except SqlError as error:
-        raise WrongUseError(str(error)) from error
+        print(f"{where.first}: images: {report.images} done, {report.failed} failed")
+
+    try:
+        # Pages are made of many columns of many types: all are to be there.
+        return _of_whole_images(lake, write, Depth.FORM)
     except OSError as error:
         raise WrongUseError(f"{error.filename or where.first} cannot be written: {error.strerror}") from error
-    print(f"{where.first}: images: {report.images} done, {report.failed} failed")
-    return 0
 
 
 def _add_export(commands: Commands) -> None:  # type: ignore[valid-type]
@@ -99,21 +112,73 @@ def _add_export(commands: Commands) -> None:  # type: ignore[valid-type]
     made.add_argument("--to", required=True, choices=sorted(LINES), help="the form")
     made.add_argument("--output", metavar="FILE", help="where it goes (default: standard output)")
     made.add_argument("--table", choices=list(TABLES), default=TRACES, help="with --to jsonl: which table")
-    made.add_argument("--kind", action="append", default=[], help="only stacks of this kind; can be repeated")
+    _add_kind(made)
 
 
 def _export(asked: argparse.Namespace) -> int:
-    try:
-        with Database(Lake(asked.lake)) as database, opened(asked.output) as stream:
+    lake = Lake(asked.lake)
+
+    def write(contents: Contents) -> None:
+        with Database(lake, contents=contents) as database, opened(asked.output) as stream:
             export = Export(database, asked.table, asked.kind)
             for line in export.lines(asked.to):
                 stream.write(line.encode("utf-8", "replace") + b"\n")
             stream.flush()
             for said in export.said:
                 print(said, file=sys.stderr)
-    except SqlError as error:
-        raise WrongUseError(str(error)) from error
-    return 0
+
+    # Rows that went to standard output cannot be taken back.
+    return _of_whole_images(lake, write, again=bool(asked.output))
+
+
+def _of_whole_images(
+    lake: Lake, run: Callable[[Contents], None], depth: Depth = Depth.SIZE, again: bool = True
+) -> int:
+    """Asks a lake without the images that are damaged, and names these; returns the exit code.
+
+    Args:
+        lake: the lake
+        run: asks the images that it is given
+        depth: how far they are compared with their manifests
+        again: whether, after an error that files may have caused, those are looked for and left out
+
+    Raises:
+        WrongUseError: DuckDB does not take what is asked
+    """
+    contents = lake.contents(depth)
+    while True:
+        try:
+            run(contents)
+            break
+        except SqlError as error:
+            found = _more_damaged(lake, contents, depth) if again and error.of_files else None
+            if found is None:
+                raise WrongUseError(str(error)) from error
+            contents, depth = found
+        except LakeError:
+            _name(contents)
+            raise
+    _name(contents)
+    return exits.INCOMPLETE if contents.damaged else exits.DONE
+
+
+def _name(contents: Contents) -> None:
+    """Names the images that are left out."""
+    for each in contents.damaged[:MOST_NAMED]:
+        print(f"stackfleet: left out: {each.called}: {each.reason}", file=sys.stderr)
+    more = len(contents.damaged) - MOST_NAMED
+    if more > 0:
+        print(f"stackfleet: left out: {more:,} more images; stackfleet status names them", file=sys.stderr)
+
+
+def _more_damaged(lake: Lake, contents: Contents, depth: Depth) -> Optional[tuple[Contents, Depth]]:
+    """Returns the contents of a lake, looked at more closely; None if no more of it is damaged."""
+    for closer in Depth:
+        if closer > depth:
+            found = lake.contents(closer)
+            if len(found.damaged) > len(contents.damaged):
+                return found, closer
+    return None
 
 
 def _command(
@@ -134,29 +199,34 @@ def _command(
 
 def _of_stacks(command: argparse.ArgumentParser) -> None:
     command.add_argument("--by", choices=KEYS, default=KEYS[0], help="key by which stacks are the same")
-    command.add_argument(
-        "--kind", action="append", default=[], help="only stacks of this kind; can be repeated"
-    )
+    _add_kind(command)
     command.add_argument("--partial", action="store_true", help="also stacks whose keys are not exact")
 
 
+def _add_kind(command: argparse.ArgumentParser) -> None:
+    text = f"only stacks of this kind, one of {', '.join(KINDS)}; can be repeated"
+    command.add_argument(
+        "--kind", action="append", default=[], choices=list(KINDS), metavar="KIND", help=text
+    )
+
+
 def _answer(asked: argparse.Namespace, run: Callable[[argparse.Namespace, Database], Question]) -> int:
-    try:
-        with Database(Lake(asked.lake), asked.memory_limit) as database:
+    lake = Lake(asked.lake)
+
+    def write(contents: Contents) -> None:
+        with Database(lake, asked.memory_limit, contents=contents) as database:
             question = run(asked, database)
             if asked.show_sql:
                 print(database.script(question.sql), end="")
-                return 0
+                return
             table = database.table(question.sql)
-            if question.left_out:
-                number = database.value(question.left_out)
-                if number:
-                    print(question.said.format(f"{number:,}"), file=sys.stderr)
+            left_out = database.value(question.left_out) if question.left_out else 0
+            if left_out:
+                print(question.said.format(f"{left_out:,}"), file=sys.stderr)
             with opened(asked.output) as stream:
                 output.write(table, asked.format, stream)
-    except SqlError as error:
-        raise WrongUseError(str(error)) from error
-    return 0
+
+    return _of_whole_images(lake, write, Depth.CONTENT if getattr(asked, "verify", False) else Depth.SIZE)
 
 
 @contextlib.contextmanager

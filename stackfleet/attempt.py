@@ -15,6 +15,7 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Mapping
 from typing import IO, Any, Callable, Optional
 
 import psutil
@@ -31,13 +32,9 @@ MOST_WRITTEN = 1 << 28
 PATIENCE = 5.0
 """Seconds in which a process that has said its last may end by itself."""
 
-PROGRAM = (
-    "import sys; path = [each for each in sys.path if each]; "
-    "sys.path[:] = path if sys.argv[1] in path else [sys.argv[1], *path]; "
-    "from stackfleet.child import main; main()"
-)
-"""What a process of `stackfleet.child` runs. It imports nothing from the current directory, which may hold
-evidence, and of an installed copy and that of its parent it takes its parent's."""
+PROGRAM = str(HERE / "begin.py")
+"""What a process of `stackfleet.child` runs. Of an installed copy and that of its parent it takes its
+parent's."""
 
 
 class StoppedError(Exception):
@@ -190,9 +187,13 @@ class Process:
 
     def __init__(self, log: IO[bytes]) -> None:
         self._log = log
-        command = [sys.executable, "-c", PROGRAM, str(HERE.parent)]
         self._child = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, start_new_session=True
+            [sys.executable, PROGRAM, str(HERE.parent)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=log,
+            env=environment(os.environ),
+            start_new_session=True,
         )
         self._known = psutil.Process(self._child.pid)
         self._heard: queue.Queue[dict[str, Any]] = queue.Queue()
@@ -268,6 +269,21 @@ class Process:
             for line in stream:
                 self._heard.put(json.loads(line))
         self._heard.put({"ended": True})
+
+
+def environment(known: Mapping[str, str]) -> dict[str, str]:
+    """Returns the environment of a process: PYTHONPATH keeps its absolute folders only.
+
+    Python takes an empty entry, such as an unset variable leaves, and a relative one for the current folder.
+
+    Args:
+        known: the environment of this process
+    """
+    made = dict(known)
+    if "PYTHONPATH" in made:
+        kept = filter(os.path.isabs, made["PYTHONPATH"].split(os.pathsep))
+        made["PYTHONPATH"] = os.pathsep.join(kept)
+    return made
 
 
 def tail(log: IO[bytes]) -> str:

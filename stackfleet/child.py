@@ -33,6 +33,7 @@ import importlib
 import json
 import logging
 import os
+import pathlib
 import queue
 import signal
 import sys
@@ -97,17 +98,22 @@ def end_with_parent() -> None:
         ctypes.CDLL(None).prctl(_END_WITH_PARENT, signal.SIGKILL)
 
 
-def use_cache(folder: Optional[str]) -> None:
+def use_cache(folder: Optional[str], lake: str) -> None:
     """Tells Volatility where its cache is, before anything of it is imported that looks there.
 
     Args:
-        folder: the cache; None for Volatility's own place
+        folder: the cache; None for that of the lake
+        lake: folder of the lake
     """
     from volatility3.framework import constants
 
-    if folder is not None:
-        os.makedirs(folder, exist_ok=True)
-        constants.CACHE_PATH = folder
+    from .folders import make_folder
+    from .layout import cache_names
+
+    if folder is None:
+        folder = str(make_folder(pathlib.Path(lake), *cache_names()))
+    os.makedirs(folder, exist_ok=True)
+    constants.CACHE_PATH = folder
     for left in reversed(range(_TRIES)):
         try:
             importlib.import_module("volatility3.schemas")
@@ -124,7 +130,7 @@ def read(line: Line, job: dict[str, Any]) -> None:
     from .job import reading
 
     options = reading(job["reading"])
-    use_cache(options.cache_path)
+    use_cache(options.cache_path, job["lake"])
     from .opening import NotOpenedError, opened, prepare
 
     prepare(options)
@@ -173,7 +179,7 @@ def read(line: Line, job: dict[str, Any]) -> None:
                     writer.take(piece_file(pieces, number))
             facts = writer.finish()
         line.tell(done={**facts, "rows": files.rows})
-    except (NotOpenedError, MissingTableError) as error:
+    except (NotOpenedError, MissingTableError, exceptions.RenderException) as error:
         line.tell(failed={"reason": str(error), "final": True})
     except (exceptions.VolatilityException, OSError, MemoryError) as error:
         traceback.print_exc()
@@ -201,7 +207,7 @@ def check(line: Line, job: dict[str, Any]) -> None:
     from .job import reading
 
     options = reading(job["reading"])
-    use_cache(options.cache_path)
+    use_cache(options.cache_path, job["lake"])
     from .opening import prepare, warm_cache
 
     prepare(options)

@@ -11,14 +11,13 @@ import shlex
 import sys
 import uuid
 from collections.abc import Sequence
-from typing import Optional
+from typing import Any, Optional
 
-from . import asking
+from . import asking, custody, exits
+from .agreement import Depth
 from .job import Custody, Limits, Reading
 from .lake import Lake, LakeError
-from .planning import Plan, Settings, WrongUseError, absolute, folders, plan
-
-ALL_DONE, WRONG_USE, SOME_FAILED, INTERRUPTED = 0, 2, 3, 130
+from .planning import Inputs, Plan, Settings, WrongUseError, absolute, folders, look, plan
 
 _SIZES = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 _TIMES = {"": 1, "s": 1, "m": 60, "h": 3600}
@@ -32,14 +31,14 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
         return int(asked.command(asked))
     except (LakeError, WrongUseError) as error:
         print(f"stackfleet: {error}", file=sys.stderr)
-        return WRONG_USE
+        return exits.WRONG_USE
     except KeyboardInterrupt:
         print("stackfleet: interrupted", file=sys.stderr)
-        return INTERRUPTED
+        return exits.INTERRUPTED
     except BrokenPipeError:
         # Whoever read the output has seen enough. Python would complain when it closes it.
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-        return ALL_DONE
+        return exits.DONE
 
 
 def quantity(units: dict[str, int], text: str) -> float:
@@ -79,6 +78,9 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     _add_run(commands)
     asking.add_to(commands, count)
+    _add_forget(commands)
+    for each in (parser, *commands.choices.values()):
+        each.epilog = exits.HELP
     return parser
 
 
@@ -96,6 +98,11 @@ def _add_run(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     limits.add_argument("--memory", type=size, help="resident memory, such as 4G: above it is killed")
     limits.add_argument("--retries", type=int, default=0, help="further attempts after one that failed")
     run.add_argument("--retry-failed", action="store_true", help="try again what failed in an earlier run")
+    run.add_argument(
+        "--verify",
+        action="store_true",
+        help="read all tables of the lake, and images again whose tables changed",
+    )
     kept = run.add_argument_group("what the manifests say")
     kept.add_argument("--case", default="", help="name of the case")
     kept.add_argument("--note", default="", help="any text")
@@ -106,8 +113,31 @@ def _add_run(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     volatility = run.add_argument_group("Volatility")
     volatility.add_argument("--plugin-dirs", default="", help="folders of plugins, with ; between")
     volatility.add_argument("--symbol-dirs", default="", help="folders of symbol tables, with ; between")
-    volatility.add_argument("--cache-path", help="folder in which Volatility caches")
+    volatility.add_argument("--cache-path", help="folder in which Volatility caches (default: LAKE/cache)")
     volatility.add_argument("--offline", action="store_true", help="download nothing")
+
+
+def _add_forget(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    text = "take images out of a lake: their manifests and tables"
+    forget = commands.add_parser("forget", help=text, description=text)
+    forget.set_defaults(command=_forget)
+    forget.add_argument("lake", metavar="LAKE", help="folder of the lake")
+    forget.add_argument("images", nargs="+", metavar="IMAGE", help="whole ImageId, path or name of a file")
+
+
+def _forget(asked: argparse.Namespace) -> int:
+    from .forgetting import forget
+
+    lake = Lake(asked.lake)
+    with lake.alone():
+        try:
+            found = forget(lake, asked.images)
+        except OSError as error:
+            raise LakeError(f"{lake.folder}: the lake cannot be written: {error.strerror}") from error
+        lake.record(f"stackfleet-{uuid.uuid4().hex}", {**_asked(), "forgotten": found})
+    for image_id, called in found.items():
+        print(f"{image_id} is forgotten: {called}")
+    return exits.DONE
 
 
 def _settings(asked: argparse.Namespace) -> Settings:
@@ -124,49 +154,79 @@ def _settings(asked: argparse.Namespace) -> Settings:
         processors=asked.processors,
         sha256=asked.sha256,
     )
-    custody = Custody(tuple(sys.argv), asked.case, asked.note, f"stackfleet-{uuid.uuid4().hex}")
+    kept = Custody(custody.shown(asked.case), custody.shown(asked.note), f"stackfleet-{uuid.uuid4().hex}")
     limits = Limits(asked.timeout, asked.memory, asked.retries, asked.split)
-    return Settings(reading, limits, custody, asked.retry_failed)
+    return Settings(reading, limits, kept, asked.retry_failed)
 
 
 def _run(asked: argparse.Namespace) -> int:
     # What asks a lake needs none of this, and starts faster without it.
-    from . import engine
     from .joining import CheckFailedError, RefusedError, checked
-    from .progress import Progress
 
     if asked.retries < 0:
         raise WrongUseError(f"--retries is {asked.retries}: it takes 0 or more")
-    settings, lake = _settings(asked), Lake(asked.lake, create=True)
-    with lake.alone():
+    inputs, settings = look(asked.images), _settings(asked)
+    for path, why in inputs.unread.items():
+        print(f"stackfleet: {custody.shown(path)} {why}", file=sys.stderr)
+    try:
+        lake = Lake(asked.lake, create=True)
         try:
-            found = checked(settings.reading)
-            lake.clean()
-            planned = plan(asked.images, lake, settings, found)
-            _say(planned, asked.lake)
-            missing = 0
-            if planned.jobs:
-                sizes = {job.path: job.size for job in planned.jobs}
-                workers = asked.workers or os.cpu_count() or 1
-                embedded = asked.scheduler is None
-                with engine.connected(asked.scheduler, workers) as client, Progress(sizes) as progress:
-                    missing = engine.run(
-                        client, planned.jobs, lake, settings.reading, found, progress, embedded
-                    )
-        except (CheckFailedError, RefusedError) as error:
-            raise WrongUseError(str(error)) from error
-    missing += len(planned.failed)
+            found = checked(settings.reading, absolute(asked.lake))
+            with lake.alone():
+                missing = _read(asked, lake, inputs, settings, found)
+        finally:
+            if lake.made:
+                lake.remove_if_empty()
+    except (CheckFailedError, RefusedError) as error:
+        raise WrongUseError(str(error)) from error
     if missing:
         where = shlex.quote(asked.lake)
         print(f"{missing} images are not done; the reasons: stackfleet status {where}", file=sys.stderr)
-    return SOME_FAILED if missing else ALL_DONE
+    return exits.INCOMPLETE if missing or inputs.unread else exits.DONE
+
+
+def _read(
+    asked: argparse.Namespace, lake: Lake, inputs: Inputs, settings: Settings, found: dict[str, str]
+) -> int:
+    """Reads what is to be read; returns how many images are not done."""
+    from . import engine
+    from .progress import Progress
+
+    lake.clean()
+    planned = plan(inputs.files, lake, settings, found, Depth.CONTENT if asked.verify else Depth.SIZE)
+    _say(planned, asked.lake)
+    missing = len(planned.failed)
+    if planned.jobs:
+        sizes = {job.path: job.size for job in planned.jobs}
+        workers = asked.workers or os.cpu_count() or 1
+        embedded = asked.scheduler is None
+        with engine.connected(asked.scheduler, workers) as client, Progress(sizes) as progress:
+            unread = {custody.shown(path): why for path, why in inputs.unread.items()}
+            lake.record(settings.custody.run, {**_asked(), "unread": unread})
+            missing += engine.run(client, planned.jobs, lake, settings.reading, found, progress, embedded)
+    return missing
+
+
+def _asked() -> dict[str, Any]:
+    """Returns what a lake keeps of a command line."""
+    return {"command": [custody.shown(each) for each in sys.argv], "started": custody.now()}
 
 
 def _say(planned: Plan, lake: str) -> None:
-    """Says what is passed over, and what is read again."""
+    """Says what is passed over, what is read again, and what is wrong with the lake."""
+    where = shlex.quote(lake)
     if planned.done:
         print(f"{planned.done} images were done before", file=sys.stderr)
     if planned.failed:
         print(f"{len(planned.failed)} images failed before: --retry-failed tries them again", file=sys.stderr)
     for reason, number in planned.again.items():
         print(f"{number} images are read again: {reason}", file=sys.stderr)
+    for path, image_ids in planned.replaced.items():
+        for image_id in image_ids:
+            forget = f"stackfleet forget {where} {image_id}"
+            print(f"{path} has other content than {image_id}, whose rows stay: {forget}", file=sys.stderr)
+    if planned.damaged:
+        print(
+            f"{len(planned.damaged)} other images of the lake are damaged: stackfleet status {where}",
+            file=sys.stderr,
+        )

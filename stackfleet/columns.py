@@ -1,62 +1,63 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""The columns of a lake's tables, and the Arrow schemas that are made from them.
+"""The Arrow schemas of a lake's tables, made from the dictionary of columns.
 
-The tables of stacks and images are those of the plugins' flat schema, those of findings and trap frames the
-columns of the plugins' dictionary. Only the process that reads an image imports this: it needs the plugins.
+The tables of stacks and images are the flat tables of the plugins; those of findings and trap frames are what
+these plugins show.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import pyarrow as pa
 
-from winstacks.flat.decode import schema
-from winstacks.rows.columns import COLUMNS, PLUGINS, Hex
+from winstacks.columns import dictionary, tables
+from winstacks.columns.dictionary import COLUMNS, Column
 
 from .layout import FINDINGS, FRAMES, IMAGE, MODULE_SETS, MODULES, TRACES, TRAP_FRAMES
 
 TIME = pa.timestamp("us", tz="UTC")
 
-_OF_SCHEMA = {
-    schema.STR: pa.string(),
-    schema.INT: pa.int64(),
-    schema.BOOL: pa.bool_(),
-    schema.HEX: pa.uint64(),
-    schema.HEXSTR: pa.string(),
-    schema.TIME: TIME,
+_TYPES = {
+    dictionary.STR: pa.string(),
+    dictionary.INT: pa.int64(),
+    dictionary.BOOL: pa.bool_(),
+    dictionary.HEX: pa.uint64(),
+    dictionary.ADDRESS: pa.uint64(),
+    dictionary.REGISTER: pa.uint64(),
+    dictionary.HEXSTR: pa.string(),
+    dictionary.TIME: TIME,
 }
-_OF_DICTIONARY = {str: pa.string(), int: pa.int64(), Hex: pa.uint64()}
 
 MODULE_SET = pa.field("ModuleSet", pa.uint64())
 """Of a stack: which versions of which modules are in its StackKey; null where none is."""
 
-_KEYS = [pa.field("ImageId", pa.string(), False), pa.field("Schema", pa.int64(), False)]
+
+def _field(column: Column) -> pa.Field:
+    return pa.field(column.name, _TYPES[column.type], column.nullable)
 
 
-def _flat(columns: Sequence[schema.Column]) -> list[pa.Field]:
-    return [pa.field(each.name, _OF_SCHEMA[each.type], each.nullable) for each in columns]
+def _absent(plugin: str) -> list[pa.Field]:
+    """Returns the columns of a plugin that is no flat table: any cell may be absent."""
+    return [_field(column._replace(nullable=True)) for column in tables.TABLES[plugin]]
 
 
-def _listed(plugin: str) -> list[pa.Field]:
-    return [pa.field(name, _OF_DICTIONARY[COLUMNS[name][0]]) for name in PLUGINS[plugin]]
-
+_KEYS = [_field(COLUMNS["ImageId"]), _field(COLUMNS["Schema"])]
 
 SCHEMAS: dict[str, Any] = {
-    TRACES: pa.schema([*_flat(schema.TRACES), MODULE_SET]),
-    FRAMES: pa.schema(_flat(schema.FRAMES)),
-    IMAGE: pa.schema(_flat(schema.IMAGE)),
-    FINDINGS: pa.schema(_listed("tracefindings")),
-    TRAP_FRAMES: pa.schema([*_KEYS, *_listed("trapframes")]),
+    TRACES: pa.schema([*map(_field, tables.TRACES), MODULE_SET]),
+    FRAMES: pa.schema(map(_field, tables.FRAMES)),
+    IMAGE: pa.schema(map(_field, tables.IMAGE)),
+    FINDINGS: pa.schema(_absent("tracefindings")),
+    TRAP_FRAMES: pa.schema([*_KEYS, *_absent("trapframes")]),
     MODULES: pa.schema(
         [
             *_KEYS,
             pa.field("Version", pa.uint64(), False),
             pa.field("Module", pa.string(), False),
-            pa.field("ModuleStamp", pa.uint64()),
-            pa.field("ModuleSize", pa.uint64()),
+            _field(COLUMNS["ModuleStamp"]),
+            _field(COLUMNS["ModuleSize"]),
         ]
     ),
     MODULE_SETS: pa.schema(

@@ -5,14 +5,38 @@
 from __future__ import annotations
 
 import datetime
+import errno
 import hashlib
 import os
 import pathlib
-from typing import Callable, Union
+import stat
+from typing import IO, Callable, Union
 
 CHUNK = 1 << 20
 _PIECE = 1 << 16
 _PIECES = 64
+
+
+_NO_WAIT = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+
+
+def _opened(path: Union[str, pathlib.Path]) -> IO[bytes]:
+    """Returns a file to read; a pipe, which could keep its reader waiting for ever, is none.
+
+    Raises:
+        OSError: it is no file, or cannot be read
+    """
+    held = os.open(path, _NO_WAIT)
+    mode = os.fstat(held).st_mode
+    if not (stat.S_ISREG(mode) or stat.S_ISBLK(mode)):
+        os.close(held)
+        raise OSError(errno.EINVAL, "it is no file", str(path))
+    return open(held, "rb")
+
+
+def shown(text: str) -> str:
+    """Returns a path or an argument as a text that has a form in UTF-8: other bytes are escaped."""
+    return os.fsencode(text).decode("utf-8", "backslashreplace")
 
 
 def now() -> str:
@@ -31,7 +55,7 @@ def sha256(path: Union[str, pathlib.Path], tick: Callable[[], None] = lambda: No
         OSError: the file cannot be read
     """
     whole = hashlib.sha256()
-    with open(path, "rb") as stream:
+    with _opened(path) as stream:
         while True:
             data = stream.read(CHUNK)
             if not data:
@@ -46,7 +70,7 @@ def probe(path: str) -> str:
     Raises:
         OSError: the file cannot be read
     """
-    with open(path, "rb") as stream:
+    with _opened(path) as stream:
         size = stream.seek(0, os.SEEK_END)
         whole = hashlib.sha256(size.to_bytes(8, "little"))
         for number in range(_PIECES + 1):

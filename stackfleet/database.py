@@ -8,43 +8,17 @@ with Database(Lake(folder)) as database:
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Optional
 
 import duckdb
 
-from .lake import DONE, Lake, LakeError, Manifest
-from .layout import TABLES, manifest_file
-
-MANIFESTS = "manifests"
-"""The view of all manifests, those of failed images too."""
-
-_COLUMNS = {
-    "image_id": "VARCHAR",
-    "status": "VARCHAR",
-    "reason": "VARCHAR",
-    "path": "VARCHAR",
-    "size": "BIGINT",
-    "files": "STRUCT(path VARCHAR, size BIGINT, sha256 VARCHAR)[]",
-    "identity": 'STRUCT(own VARCHAR, "of" VARCHAR, compared VARCHAR, digests VARCHAR[])',
-    "copies": "VARCHAR[]",
-    "tables": "MAP(VARCHAR, STRUCT(file VARCHAR, rows BIGINT, sha256 VARCHAR))",
-    "versions": "MAP(VARCHAR, VARCHAR)",
-    "command": "VARCHAR[]",
-    "case": "VARCHAR",
-    "note": "VARCHAR",
-    "worker": "VARCHAR",
-    "machine": "VARCHAR",
-    "exit": "VARCHAR",
-    "seconds": "DOUBLE",
-    "memory": "BIGINT",
-    "warnings": "BIGINT",
-    "warning_texts": "VARCHAR[]",
-    "log": "VARCHAR",
-    "attempt": "VARCHAR",
-    "started": "TIMESTAMPTZ",
-    "ended": "TIMESTAMPTZ",
-}
+from . import catalogue
+from .catalogue import MANIFESTS, listed, quoted
+from .lake import Contents, Lake, LakeError
+from .layout import IMAGE, TABLES
+from .manifests import DONE
 
 HOSTS = """\
 CREATE VIEW hosts AS
@@ -57,18 +31,44 @@ ROWS = 4096
 """Rows that are held at a time where not all are."""
 
 
+_OF_QUERY = (
+    duckdb.ParserException,
+    duckdb.SyntaxException,
+    duckdb.CatalogException,
+    duckdb.PermissionException,
+    duckdb.OutOfMemoryException,
+    duckdb.InterruptException,
+)
+"""Errors that a query has by itself, whatever is in the lake."""
+
+
 class SqlError(Exception):
-    """DuckDB does not take a statement; the text says why."""
+    """DuckDB does not take a statement; the text says why.
+
+    Attributes:
+        of_files: whether files of the lake may be the cause
+    """
+
+    def __init__(self, error: Exception) -> None:
+        said = str(error)
+        if isinstance(error, duckdb.CatalogException) and "Table" in said:
+            said += f"\nThe views of a lake are {', '.join((*TABLES, MANIFESTS, 'hosts'))}."
+        super().__init__(said)
+        self.of_files = isinstance(error, (duckdb.Error, OSError)) and not isinstance(error, _OF_QUERY)
 
 
 class Database:
-    """The views of a lake (a context).
+    """The views of a lake (a context). A query reaches the files of its views, and no other.
 
     Args:
         lake: the lake
         memory: the most that DuckDB may hold, such as `1GB`; None for its own limit
         threads: how many it uses; None for one a processor
-        manifests: those of the images that the views have; None for all of the lake
+        contents: the images that the views have; None for all of the lake
+
+    Attributes:
+        contents: these
+        images: how many of them are done
     """
 
     def __init__(
@@ -76,13 +76,12 @@ class Database:
         lake: Lake,
         memory: Optional[str] = None,
         threads: Optional[int] = None,
-        manifests: Optional[Sequence[Manifest]] = None,
+        contents: Optional[Contents] = None,
     ) -> None:
+        self.contents = lake.contents() if contents is None else contents
         self.images = 0
         self._files: dict[str, list[str]] = {name: [] for name in TABLES}
-        self._manifests = []
-        for manifest in lake.manifests() if manifests is None else manifests:
-            self._manifests.append(str(manifest_file(str(lake.folder), manifest["image_id"])))
+        for manifest in self.contents.manifests:
             if manifest["status"] == DONE:
                 self.images += 1
                 for name, each in manifest["tables"].items():
@@ -95,27 +94,34 @@ class Database:
         self._folder = lake.folder
 
     def __enter__(self) -> Database:
+        self._temporary = tempfile.TemporaryDirectory(prefix="stackfleet-")
         self._connection = duckdb.connect()
+        files = [each for names in self._files.values() for each in names]
         try:
-            for statement in self._settings:
+            for statement in (
+                *self._settings,
+                # Else it would be in the current folder.
+                f"SET temp_directory = {quoted(self._temporary.name)}",
+                f"SET allowed_paths = {listed(files)}",
+                "SET enable_external_access = false",
+            ):
                 self._connection.execute(statement)
         except duckdb.Error as error:
-            self._connection.close()
-            raise SqlError(str(error)) from error
+            self.__exit__()
+            raise SqlError(error) from error
         return self
 
     def __exit__(self, *_: object) -> None:
         self._connection.close()
+        self._temporary.cleanup()
 
     def views(self, sql: str) -> list[str]:
-        """Returns the statements that make the views which a query may mention."""
-        made = [*self._settings]
-        if _mentions(sql, (MANIFESTS,)):
-            made.append(self._manifests_view())
+        """Returns the statements that make the views which a query may mention, that of manifests apart."""
+        made = []
         if self.images:
             wanted = [name for name in TABLES if _mentions(sql, (name,))]
-            if _mentions(sql, ("hosts",)) and "image" not in wanted:
-                wanted.append("image")
+            if _mentions(sql, ("hosts",)) and IMAGE not in wanted:
+                wanted.append(IMAGE)
             made += [_view(name, self._files[name]) for name in wanted]
             if _mentions(sql, ("hosts",)):
                 made.append(HOSTS)
@@ -123,7 +129,10 @@ class Database:
 
     def script(self, sql: str) -> str:
         """Returns a query with the views that it needs: DuckDB's own command line takes it as it is."""
-        return "".join(f"{statement};\n" for statement in (*self.views(sql), sql))
+        made = [*self._settings]
+        if _mentions(sql, (MANIFESTS,)):
+            made.append(catalogue.view(str(self._folder), self.contents))
+        return "".join(f"{statement};\n" for statement in (*made, *self.views(sql), sql))
 
     def table(self, sql: str) -> Any:
         """Returns the rows of a query as an Arrow table.
@@ -135,7 +144,7 @@ class Database:
         try:
             return self._relation(sql).to_arrow_table()
         except duckdb.Error as error:
-            raise SqlError(str(error)) from error
+            raise SqlError(error) from error
 
     def rows(self, sql: str, hexadecimal: Sequence[str] = ()) -> Iterator[dict[str, Any]]:
         """Yields the rows of a query in plain values; few are held at a time.
@@ -150,7 +159,7 @@ class Database:
         try:
             yield from self._batches(sql, hexadecimal)
         except (duckdb.Error, OSError) as error:
-            raise SqlError(str(error)) from error
+            raise SqlError(error) from error
 
     def _batches(self, sql: str, hexadecimal: Sequence[str]) -> Iterator[dict[str, Any]]:
         reader = self._relation(sql).to_arrow_reader(ROWS)
@@ -170,30 +179,16 @@ class Database:
         if not self.images and not _mentions(sql, (MANIFESTS,)):
             raise LakeError(f"{self._folder}: no image of this lake is done (stackfleet status says why)")
         try:
+            if _mentions(sql, (MANIFESTS,)):
+                self._connection.register(MANIFESTS, catalogue.table(self.contents))
             for statement in self.views(sql):
                 self._connection.execute(statement.replace("CREATE VIEW", "CREATE OR REPLACE VIEW", 1))
             relation = self._connection.sql(sql)
         except duckdb.Error as error:
-            raise SqlError(str(error)) from error
+            raise SqlError(error) from error
         if relation is None:
-            raise SqlError("this is no query: it has no rows")
+            raise SqlError(ValueError("this is no query: it has no rows"))
         return relation
-
-    def _manifests_view(self) -> str:
-        columns = ", ".join(f'"{name}": {quoted(kind)}' for name, kind in _COLUMNS.items())
-        if not self._manifests:
-            empty = ", ".join(f'NULL::{kind} AS "{name}"' for name, kind in _COLUMNS.items())
-            return f"CREATE VIEW {MANIFESTS} AS SELECT {empty} WHERE false"
-        files = _listed(self._manifests)
-        return (
-            f"CREATE VIEW {MANIFESTS} AS SELECT * FROM read_json({files}, "
-            f"format = 'unstructured', maximum_object_size = 268435456, columns = {{{columns}}})"
-        )
-
-
-def quoted(text: str) -> str:
-    """Returns a text as SQL writes it."""
-    return "'" + text.replace("'", "''") + "'"
 
 
 def one_of(column: str, values: Iterable[str]) -> str:
@@ -202,11 +197,12 @@ def one_of(column: str, values: Iterable[str]) -> str:
 
 
 def _view(name: str, files: Sequence[str]) -> str:
-    return f"CREATE VIEW {name} AS SELECT * FROM read_parquet({_listed(files)}, hive_partitioning = false)"
-
-
-def _listed(files: Sequence[str]) -> str:
-    return f"[{', '.join(map(quoted, files))}]"
+    # What an earlier version has read lacks the columns that the table has got since. The schema of each file
+    # must be read for that: the other tables have had their columns from the first version on.
+    more = ", union_by_name = true" if name == IMAGE else ""
+    return (
+        f"CREATE VIEW {name} AS SELECT * FROM read_parquet({listed(files)}, hive_partitioning = false{more})"
+    )
 
 
 def _mentions(sql: str, names: Iterable[str]) -> bool:

@@ -14,6 +14,7 @@ from typing import Any, Optional
 
 import dask.config
 import distributed
+from distributed.comm import CommClosedError
 
 from .job import Job, Reading
 from .joining import Joining
@@ -101,8 +102,8 @@ def run(
         RefusedError: a worker has other versions, or sees other files
     """
     topic = jobs[0].custody.run
-    client.subscribe_topic(topic, lambda event: progress.event(event[1]))
     try:
+        client.subscribe_topic(topic, lambda event: progress.event(event[1]))
         client.register_plugin(Joining(reading, found, jobs, topic, embedded))
         by_key = {f"image-{uuid.uuid4().hex}": job for job in jobs}
         futures = [
@@ -113,6 +114,11 @@ def run(
         for future in distributed.as_completed(futures):
             missing += not _ended(future, by_key[future.key], lake, progress)
         return missing
+    except CommClosedError:
+        # Before the first task there is nobody else to say so.
+        for job in jobs:
+            progress.ended(_unfinished(job))
+        return len(jobs)
     finally:
         with contextlib.suppress(OSError, ValueError):
             client.unregister_worker_plugin(Joining.name)
@@ -137,7 +143,10 @@ def _ended(future: Any, job: Job, lake: Lake, progress: Progress) -> bool:
         reason = "its workers died, one after the other"
     else:
         reason = f"{type(error).__name__}: {error}"
-    lake.publish(lost(job, reason))
+    try:
+        lake.publish(lost(job, reason))
+    except OSError as failed:
+        reason += f"; its manifest cannot be written: {failed.strerror or failed}"
     return progress.ended({"path": job.path, "status": "failed", "reason": reason})
 
 

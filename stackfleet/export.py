@@ -9,6 +9,8 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Callable
 
+from winstacks.columns.dictionary import STACK_SEPARATOR
+
 from . import output
 from .database import Database, one_of
 from .layout import TABLES, TRACES
@@ -99,7 +101,7 @@ LINES: dict[str, Callable[[Export], Iterator[str]]] = {
 
 def _frames(stack: str) -> list[str]:
     """Returns the functions of a stack, outermost first."""
-    return [_OFFSET.sub(r"\1", frame) for frame in reversed(stack.split("; "))]
+    return [_OFFSET.sub(r"\1", frame) for frame in reversed(stack.split(STACK_SEPARATOR))]
 
 
 def _profile(name: str, samples: list[list[int]], weights: list[int], first: bool) -> str:

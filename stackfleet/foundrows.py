@@ -10,20 +10,25 @@ from typing import Any, Optional
 
 from volatility3.framework import interfaces
 
+from winstacks.columns.words import LOW
 from winstacks.findings.facts import Notes
 from winstacks.findings.registry import MAX_FINDINGS, Findings, FoundGroup, Gathered, Outcome, rank
 from winstacks.memory.image import Image
 from winstacks.rows import findings as finding_rows
-from winstacks.rows.columns import PLUGINS
 
-_EVIDENCE = PLUGINS["tracefindings"].index("Evidence")
+_EVIDENCE = finding_rows.FINDINGS.names.index("Evidence")
 
 
 @dataclasses.dataclass
 class _Row:
-    """Findings of one group: the rank and the values of the worst, in how many stacks, the last of these."""
+    """Findings of one group: the rank and the values of the worst, in how many stacks, the last of these.
+
+    `process` tells the process of the worst from others, and `agrees` whether that counts for its process.
+    """
 
     rank: list[int]
+    process: list[Any]
+    agrees: bool
     values: list[Any]
     stacks: int
     last: Optional[str]
@@ -45,6 +50,8 @@ def _group(image: Image, gathered: Gathered, group: FoundGroup) -> dict[str, Any
     return {
         "group": repr(group.group),
         "rank": list(rank(group.finding)),
+        "process": [group.finding.space.layer_name, group.finding.space.eprocess],
+        "agrees": group.finding.severity != LOW,
         "values": values,
         "stacks": group.stacks,
         "first": group.first,
@@ -77,19 +84,27 @@ class FoundRows:
         if row is None and len(known) >= MAX_FINDINGS:
             self._cut.add(name)
         elif row is None:
-            known[group["group"]] = _Row(group["rank"], group["values"], group["stacks"], group["last"])
+            known[group["group"]] = _Row(
+                *(group[name] for name in ("rank", "process", "agrees", "values", "stacks", "last"))
+            )
         else:
             # Findings of no stack have no TraceId: they count as one.
             row.stacks += group["stacks"] - (row.last == group["first"])
             row.last = group["last"]
             if group["rank"] < row.rank:
                 row.rank, row.values = group["rank"], group["values"]
+                row.process, row.agrees = group["process"], group["agrees"]
 
     def rows(self, image: Image, findings: Findings) -> Iterator[list[Any]]:
         """Yields the rows of the table, worst first, and then why checks could not run."""
         found = [row for known in self._checks.values() for row in known.values()]
+        agreeing: dict[tuple[Any, ...], set[str]] = {}
+        for name, known in self._checks.items():
+            for row in known.values():
+                if row.agrees:
+                    agreeing.setdefault(tuple(row.process), set()).add(name)
         # The sort is stable: the order of the checks decides among equals.
-        found.sort(key=lambda row: row.rank)
+        found.sort(key=lambda row: (*row.rank, -len(agreeing.get(tuple(row.process), ()))))
         for row in found:
             values = list(row.values)
             values[_EVIDENCE] = finding_rows.counted(values[_EVIDENCE], row.stacks)

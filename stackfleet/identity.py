@@ -14,7 +14,8 @@ from typing import Any, Callable, Optional
 
 from . import custody
 from .job import Job
-from .lake import DONE, Lake, Manifest, other_id
+from .lake import Lake, other_id
+from .manifests import Manifest
 
 Tick = Callable[[], None]
 
@@ -70,8 +71,8 @@ class Identities:
         """
         own = identified["image_id"]
         self._lock(own, tick)
-        other = self._lake.manifest(own)
-        if other is None or other["status"] != DONE or self._job.path == other["path"]:
+        other = self._lake.whole(own)
+        if other is None or self._job.path == other["path"]:
             return str(own)
         digests = [custody.sha256(file["path"], tick) for file in identified["files"] if file["local"]]
         self.known = Known(own, other["path"], _compared(other, digests, tick), digests)
@@ -79,9 +80,9 @@ class Identities:
             self.copy = self._copy_of(other)
             return None
         image_id = other_id(own, digests)
-        other = self._lake.manifest(image_id)
+        other = self._lake.whole(image_id)
         # Its name is made of all its bytes: whoever has it is equal.
-        if other is None or other["status"] != DONE or self._job.path == other["path"]:
+        if other is None or self._job.path == other["path"]:
             return image_id
         self.copy = self._copy_of(other)
         return None

@@ -7,26 +7,25 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any, Optional
 
+from winstacks.columns import tables, words
 from winstacks.findings.registry import check_named
-from winstacks.flat.decode import schema
 from winstacks.memory.decode.status import Word
-from winstacks.names.decode.rules import UNLOADED
-from winstacks.names.places import UNBACKED
 from winstacks.options import CHECKS
 from winstacks.pages.html import flame_data
 from winstacks.pages.lists import MAX_FINDINGS, Frames, Lists, image_part
 from winstacks.pages.prefixes import CUT, MAX_NAMES, REST, Prefixes
 from winstacks.pages.report import check_texts
 
-from .database import Database, quoted
-from .lake import Manifest
+from .catalogue import quoted
+from .database import Database
+from .manifests import Manifest
 
 _SAME = "Shown, Module, Function, Backing, Unread"
 _FRAMES = f"""\
 of_frames AS (
     SELECT TraceId, Frame, coalesce(Symbol, '<' || string_split(Status, ', ')[1] || '>') AS Shown, Module,
            Function, Backing, Symbol IS NULL AS Unread,
-           How = {quoted(schema.SCAN)}
+           How = {quoted(words.SCAN)}
            OR list_contains(string_split(Status, ', '), {quoted(Word.UNSURE.value)}) AS Guess
     FROM frames
 ), numbered AS (
@@ -95,7 +94,7 @@ class ImagePage:
 
     def _image(self) -> dict[str, Any]:
         (row,) = self._database.rows("SELECT * FROM image LIMIT 1")
-        part = image_part([row[column.name] for column in schema.IMAGE])
+        part = image_part([row[column.name] for column in tables.IMAGE])
         manifest = self._manifest
         custody = [
             ("Path", manifest["path"], "Where the image lay when it was read."),
@@ -122,7 +121,7 @@ class ImagePage:
                     row["Kind"], process, [names[place] for place in reversed(places)], row["Count"]
                 )
             shown: Optional[Frames] = None
-            if row["Kind"] in schema.THREAD_KINDS and row["Owner"] is not None:
+            if row["Kind"] in words.THREAD_KINDS and row["Owner"] is not None:
                 if lists.room_for_thread():
                     shown = self._shown(frames, places)
                     lists.thread(
@@ -135,7 +134,7 @@ class ImagePage:
                         frames=shown,
                         status=row["Status"],
                     )
-            elif row["Kind"] == schema.HEAP and row["Bytes"]:
+            elif row["Kind"] == words.HEAP and row["Bytes"]:
                 shown = self._shown(frames, places)
                 lists.heap(row["Bytes"], row["Count"] or 0, process, shown, row["Status"])
             if row["TraceId"] in wanted:
@@ -151,8 +150,8 @@ class ImagePage:
             frame["Module"],
             frame["Function"],
             readable=not frame["Unread"],
-            unloaded=frame["Backing"] == UNLOADED,
-            unbacked=frame["Backing"] in UNBACKED,
+            unloaded=frame["Backing"] == words.UNLOADED,
+            unbacked=frame["Backing"] in words.UNBACKED,
             guessed=bool(guessed),
         )
 
@@ -164,7 +163,7 @@ class ImagePage:
                 made.append((CUT, bool(guessed), False))
             else:
                 frame = frames[number]
-                made.append((frame["Shown"], bool(guessed), frame["Backing"] in UNBACKED))
+                made.append((frame["Shown"], bool(guessed), frame["Backing"] in words.UNBACKED))
         return self._lists.frames(made)
 
 

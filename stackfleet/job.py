@@ -20,7 +20,7 @@ class Reading:
     Attributes:
         plugin_dirs: folders of plugins, before those of Volatility
         symbol_dirs: folders of symbol tables, before those of Volatility
-        cache_path: where Volatility caches; None for its own place
+        cache_path: where Volatility caches; None for a folder in the lake, one for each machine
         offline: whether Volatility downloads nothing at all
         fetch_symbols: whether symbols of user modules are downloaded
         carve: freed and orphan traces, too
@@ -71,13 +71,11 @@ class Custody:
     """What the manifest says of the run.
 
     Attributes:
-        command: the command line
         case: of --case
         note: of --note
         run: name of the run
     """
 
-    command: tuple[str, ...] = ()
     case: str = ""
     note: str = ""
     run: str = ""
@@ -96,6 +94,7 @@ class Job:
         reading: how it is read
         limits: what it may take
         custody: what the manifest says of the run
+        replaces: ImageIds under which the path was read when the file had other content
     """
 
     path: str
@@ -106,6 +105,7 @@ class Job:
     reading: Reading
     limits: Limits = Limits()
     custody: Custody = Custody()
+    replaces: tuple[str, ...] = ()
 
 
 def to_json(value: Any) -> dict[str, Any]:

@@ -31,15 +31,19 @@ class CheckFailedError(Exception):
     """Plugins or Volatility cannot be used here; the text says why."""
 
 
-def checked(reading: Reading) -> dict[str, str]:
+def checked(reading: Reading, lake: str) -> dict[str, str]:
     """Returns the versions of all packages here; a process as for an image says those of the plugins.
+
+    Args:
+        reading: how images are read
+        lake: folder of the lake, absolute
 
     Raises:
         CheckFailedError: there are no plugins, or they cannot be imported
     """
     with tempfile.TemporaryFile() as log:
         with Process(log) as process:
-            process.tell({"check": True, "reading": to_json(reading)})
+            process.tell({"check": True, "reading": to_json(reading), "lake": lake})
             said = process.hear() or {}
             process.end(1.0)
         if "versions" not in said:
@@ -76,6 +80,7 @@ class Joining(distributed.WorkerPlugin):
         embedded: bool = False,
     ) -> None:
         self._reading, self._expected, self._topic = reading, expected, topic
+        self._lake = jobs[0].lake
         self._files = [(job.path, job.size, job.probe) for job in jobs]
         self.found = expected if embedded else {}
         self.refused = ""
@@ -105,7 +110,7 @@ class Joining(distributed.WorkerPlugin):
         if said:
             return "; ".join(said)
         try:
-            self.found = checked(self._reading)
+            self.found = checked(self._reading, self._lake)
         except CheckFailedError as error:
             return str(error)
         said = versions.differences(self._expected, self.found)

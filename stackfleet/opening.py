@@ -34,18 +34,28 @@ def prepare(reading: Reading) -> None:
 
 
 def opened(path: str) -> Any:
-    """Returns the plugin windows.traces, built on an image: its context and configuration are the image's.
+    """Returns windows.traces, built on an image, or minidump.traces, built on the dump of a process.
+
+    Its context and configuration are those of the input.
 
     Args:
-        path: the image
+        path: the image or dump
 
     Raises:
         NotOpenedError: Volatility finds no Windows kernel in it, or cannot read it
     """
-    found = importlib.import_module("volatility3.plugins.windows.traces").StackTraces
+    # It imports plugins, which must not be done before `prepare` has said where these are.
+    from winstacks.options import begins_as_a_dump
+
     context = contexts.Context()
     location = pathlib.Path(path).resolve().as_uri()
     context.config["automagic.LayerStacker.single_location"] = location
+    dump = begins_as_a_dump(context)
+    if dump:
+        # Volatility knows the layer of dumps when its module is imported, as its command line does.
+        importlib.import_module("volatility3.plugins.minidump.layer")
+    folder = "minidump" if dump else "windows"
+    found = importlib.import_module(f"volatility3.plugins.{folder}.traces").StackTraces
     magics = automagic.choose_automagic(automagic.available(context), found)
     # The files that plugins write go nowhere: this program calls none that writes.
     try:
@@ -54,6 +64,8 @@ def opened(path: str) -> Any:
         )
     except exceptions.UnsatisfiedException as error:
         wanted = ", ".join(sorted(error.unsatisfied))
+        if dump:
+            raise NotOpenedError("It begins as a dump of one process and is none") from error
         raise NotOpenedError(
             f"Volatility finds no Windows kernel of which it has symbols ({wanted})"
         ) from error

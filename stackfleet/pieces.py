@@ -16,6 +16,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from . import folders
 from .columns import SCHEMAS
 from .layout import TABLES
 from .writer import Tables
@@ -36,7 +37,8 @@ class PieceFiles(Tables):
         # Two helpers may read one share, when the first seemed to be lost.
         self._stem = f"{path.stem}-{uuid.uuid4().hex[:12]}"
         self._writers: dict[str, Any] = {}
-        path.parent.mkdir(parents=True, exist_ok=True)
+        # LAKE/pieces/<attempt>: what is there may be somebody else's.
+        folders.make_folder(path.parents[2], *path.parent.parts[-2:])
 
     def put(self, table: str, batch: Any) -> None:
         """Writes an Arrow batch."""

@@ -7,12 +7,14 @@ from __future__ import annotations
 import dataclasses
 import os
 import stat
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Optional
 
 from . import custody, versions
+from .agreement import Depth
 from .job import Custody, Job, Limits, Reading
-from .lake import DONE, Lake, Manifest
+from .lake import Damaged, Lake
+from .manifests import DONE, Manifest
 
 
 class WrongUseError(Exception):
@@ -45,59 +47,139 @@ class Plan:
         done: how many were done before
         failed: paths that failed before, and are not tried again
         again: why images that were done are read again, and how many for each reason
+        replaced: paths with other content than when they were read, and the ImageIds of that
+        damaged: images of the lake that are damaged, and are not read again
     """
 
     jobs: list[Job]
     done: int = 0
     failed: list[str] = dataclasses.field(default_factory=list)
     again: dict[str, int] = dataclasses.field(default_factory=dict)
+    replaced: dict[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
+    damaged: list[Damaged] = dataclasses.field(default_factory=list)
 
 
-def plan(images: Sequence[str], lake: Lake, settings: Settings, found: dict[str, str]) -> Plan:
-    """Returns what is to be done.
+@dataclasses.dataclass(frozen=True)
+class Input:
+    """A file that can be read: bytes, time of modification in ns, and what `custody.probe` says of it."""
+
+    size: int
+    modified: int
+    probe: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Inputs:
+    """The files of a command line.
+
+    Attributes:
+        files: those that can be read, by path
+        unread: why the others cannot be read, by path
+    """
+
+    files: dict[str, Input]
+    unread: dict[str, str]
+
+
+def look(images: Sequence[str]) -> Inputs:
+    """Returns which paths lead to files that can be read.
 
     Args:
         images: paths
-        lake: what was done before
-        settings: what is asked
-        found: versions that will read the images
 
     Raises:
-        WrongUseError: a path leads to no file that can be read
+        WrongUseError: none of them does
     """
-    known, made = lake.by_path(), Plan([])
+    found = Inputs({}, {})
     for path in dict.fromkeys(map(absolute, images)):
         try:
             facts = os.stat(path)
-            if not (stat.S_ISREG(facts.st_mode) or stat.S_ISBLK(facts.st_mode)):
-                raise WrongUseError(f"{path} is no file")
-            before = known.get(path)
-            changed = None if before is None else reason(before, path, facts, settings.reading, found)
-            if before is not None and before["status"] == DONE and not changed:
-                made.done += 1
-                continue
-            if before is not None and before["status"] != DONE and not (changed or settings.retry_failed):
-                made.failed.append(path)
-                continue
-            if changed:
-                made.again[changed] = made.again.get(changed, 0) + 1
-            probe = custody.probe(path)
+            if custody.shown(path) != path:
+                found.unread[path] = f"cannot be read: {_NOT_UTF8}"
+            elif not (stat.S_ISREG(facts.st_mode) or stat.S_ISBLK(facts.st_mode)):
+                found.unread[path] = "is no file"
+            else:
+                found.files[path] = Input(facts.st_size, facts.st_mtime_ns, custody.probe(path))
         except OSError as error:
-            raise WrongUseError(f"{path} cannot be read: {error.strerror}") from error
+            found.unread[path] = f"cannot be read: {error.strerror}"
+    if not found.files:
+        raise WrongUseError("; ".join(f"{custody.shown(path)} {why}" for path, why in found.unread.items()))
+    return found
+
+
+_NOT_UTF8 = "its name is not UTF-8, and Volatility opens no such file; give it another name, or a link to it"
+
+
+def plan(
+    files: Mapping[str, Input],
+    lake: Lake,
+    settings: Settings,
+    found: dict[str, str],
+    depth: Depth = Depth.SIZE,
+) -> Plan:
+    """Returns what is to be done.
+
+    Args:
+        files: what `look` has found
+        lake: what was done before
+        settings: what is asked
+        found: versions that will read the images
+        depth: how far what was done is compared with its manifests
+    """
+    contents, made = lake.contents(depth), Plan([])
+    known = _by_path(contents.manifests)
+    broken = _by_path([each.manifest for each in contents.damaged if each.manifest is not None])
+    for path, file in files.items():
+        before = known.get(path, [])
+        reasons = [_reason(each, path, file, settings.reading, found) for each in before]
+        same = {each["status"] for each, why in zip(before, reasons) if why is None}
+        if DONE in same:
+            made.done += 1
+            continue
+        if same and not settings.retry_failed:
+            made.failed.append(path)
+            continue
+        changed = None if same or not reasons else reasons[-1]
+        if path in broken:
+            changed = "their tables do not agree with their manifests"
+        if changed:
+            made.again[changed] = made.again.get(changed, 0) + 1
+        made.replaced[path] = tuple(each["image_id"] for each in before if _is_other(each, path, file))
         made.jobs.append(
             Job(
                 path,
-                facts.st_size,
-                facts.st_mtime_ns,
-                probe,
+                file.size,
+                file.modified,
+                file.probe,
                 str(lake.folder),
                 settings.reading,
                 settings.limits,
                 settings.custody,
+                made.replaced[path],
             )
         )
+    read = {job.path for job in made.jobs}
+    made.damaged = [each for each in contents.damaged if (each.manifest or {}).get("path") not in read]
     made.jobs.sort(key=lambda job: (-job.size, job.path))
     return made
+
+
+def _by_path(manifests: Sequence[Manifest]) -> dict[str, list[Manifest]]:
+    """Returns by path the manifests that are about it, also as a copy, the newest last.
+
+    Which is the newest decides only why an image is read again: clocks may go back.
+    """
+    found: dict[str, list[Manifest]] = {}
+    for each in sorted(manifests, key=lambda each: str(each["ended"])):
+        for path in dict.fromkeys((each["path"], *each["copies"])):
+            found.setdefault(path, []).append(each)
+    return found
+
+
+def _is_other(before: Manifest, path: str, file: Input) -> bool:
+    """Tells whether a path was read when it had other content, which is nowhere else as far as is known."""
+    mine = before["status"] == DONE and before["path"] == path and not before["copies"]
+    return bool(mine and before["probe"] != file.probe)
 
 
 def absolute(path: str) -> str:
@@ -110,11 +192,13 @@ def folders(text: str) -> tuple[str, ...]:
     return tuple(absolute(each) for each in text.split(";") if each)
 
 
-def reason(
-    before: Manifest, path: str, facts: os.stat_result, reading: Reading, found: dict[str, str]
+def _reason(
+    before: Manifest, path: str, file: Input, reading: Reading, found: dict[str, str]
 ) -> Optional[str]:
     """Returns in words why an image of which there is a manifest is to be read again; None if it is not."""
-    if path == before["path"] and (facts.st_size, facts.st_mtime_ns) != (before["size"], before["modified"]):
+    # A copy has the same content, and a time of its own.
+    touched = path == before["path"] and file.modified != before["modified"]
+    if touched or (file.size, file.probe) != (before["size"], before["probe"]):
         return "the file was changed"
     if reading.digest() != before["reading_digest"]:
         return "other options"

@@ -15,7 +15,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from .lake import DONE
+from .manifests import DONE
 
 MOST_SHOWN = 16
 """Images that are shown while they run."""

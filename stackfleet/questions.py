@@ -7,17 +7,17 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 
-from .database import one_of, quoted
+from winstacks.columns.words import CONFIDENCES, EXACT, SEVERITIES
+
+from .catalogue import quoted
+from .database import one_of
 
 KEYS = ("StackKey", "ShapeKey")
 LEAST_HOSTS = 5
 """With fewer hosts that have the same versions of modules, nothing can be said to be rare among them."""
 
-EXACT = "KeyQuality = 'exact' AND NOT Incomplete"
+SURE = f"KeyQuality = {quoted(EXACT)} AND NOT Incomplete"
 """The stacks whose keys can be compared."""
-
-SEVERITIES = ("high", "medium", "low")
-CONFIDENCES = ("certain", "likely", "possible")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,7 +50,7 @@ def rare(by: str, kinds: Sequence[str], max_hosts: int, limit: int, images: int,
         partial: whether stacks count whose keys are not exact
     """
     asked = f"{by} IS NOT NULL" + (f" AND {one_of('Kind', kinds)}" if kinds else "")
-    where = asked if partial else f"{asked} AND {EXACT}"
+    where = asked if partial else f"{asked} AND {SURE}"
     if by == "StackKey":
         # All that have the same key have the same modules.
         sets, of_shapes, of_keys, together = "few", "", "", "few LEFT JOIN of_set USING (ModuleSet)"
@@ -106,7 +106,7 @@ _SAID = "{} stacks are left out: their keys are not exact, or they are incomplet
 
 
 def _left_out(asked: str) -> str:
-    return f"SELECT count(*) FROM traces WHERE {asked} AND NOT ({EXACT})"
+    return f"SELECT count(*) FROM traces WHERE {asked} AND NOT ({SURE})"
 
 
 def diff(
@@ -125,7 +125,7 @@ def diff(
         partial: whether stacks count whose keys are not exact
     """
     asked = f"{by} IS NOT NULL" + (f" AND {one_of('Kind', kinds)}" if kinds else "")
-    where = asked if partial else f"{asked} AND {EXACT}"
+    where = asked if partial else f"{asked} AND {SURE}"
     counted = "a.Count IS DISTINCT FROM b.Count" if len(first) == len(second) == 1 else "false"
 
     def side(ids: Sequence[str]) -> str:
@@ -169,31 +169,81 @@ WHERE status = 'done' AND (starts_with(image_id, {text}) OR Host = upper({text})
 ORDER BY image_id"""
 
 
-def findings(severity: str, unchecked: bool, limit: int = 0) -> Question:
+_WORST = f"list_position({list(SEVERITIES)}, Severity)"
+_SUREST = f"list_position({list(CONFIDENCES)}, Confidence)"
+
+
+def _every(where: str) -> str:
+    """Returns the part of a query that has all findings. Those that are one on several hosts are the Same.
+
+    Without a key of a stack these are what the same check found of the same symbol in processes of one name.
+    """
+    return f"""\
+every AS (
+    SELECT *, regexp_replace(Symbol, '[+]0x[0-9a-f]+$', '') AS Function,
+           coalesce(StackKey, concat_ws(' ', Process, Function)) AS Same
+    FROM findings JOIN hosts USING (ImageId)
+    WHERE {where}
+)"""
+
+
+def found(limit: int, places: int, images: int) -> Question:
+    """Returns what was found in all images, a row for what is the same on several hosts.
+
+    The order is that of `findings`. Places has findings of the row, the worst first. `left_out` counts rows.
+
+    Args:
+        limit: how many rows
+        places: how many findings a row has
+        images: how many ImageIds a row has
+    """
+    named = (
+        "Severity",
+        "Confidence",
+        "Finding",
+        "ImageId",
+        "PID",
+        "Process",
+        "TID",
+        "Kind",
+        "Frame",
+        "Symbol",
+    )
+    names = (*named, "Evidence", "Innocent", "Technique", "TraceId", "Status")
+    place = ", ".join(f"{name} := {name}" for name in names)
+    every = f"WITH {_every('Severity IS NOT NULL')}"
+    sql = f"""\
+{every}
+SELECT Finding, count(DISTINCT Host) AS Hosts, count(*) AS Number,
+       list_sort(list(DISTINCT ImageId))[1:{images}] AS ImageIds,
+       min({_WORST}) AS Rank, min({_SUREST}) AS Sure,
+       list(struct_pack({place}, Address := format('{{:#x}}', Address))
+            ORDER BY {_WORST}, {_SUREST}, Host, ImageId, PID, TID, every.Address)[1:{places}] AS Places
+FROM every
+GROUP BY Finding, Same
+ORDER BY Rank, Hosts, Sure, Finding, Same
+LIMIT {limit}"""
+    return Question(sql, f"{every} SELECT count(*) FROM (SELECT DISTINCT Finding, Same FROM every)")
+
+
+def findings(severity: str, unchecked: bool) -> Question:
     """Returns what was found in all images: the worst first, and of equals what the fewest hosts have.
 
     Args:
         severity: the least
         unchecked: whether checks that could not run are rows, at the end
-        limit: how many rows; 0 for all
     """
     severities = SEVERITIES[: SEVERITIES.index(severity) + 1]
     where = one_of("Severity", severities) + (" OR Severity IS NULL" if unchecked else "")
-    order = f"list_position({list(SEVERITIES)}, Severity)"
-    sure = f"list_position({list(CONFIDENCES)}, Confidence)"
-    few = f" LIMIT {limit}" if limit else ""
     sql = f"""\
-WITH every AS (
-    SELECT *, coalesce(StackKey, regexp_replace(Symbol, '[+]0x[0-9a-f]+$', ''), '') AS Same
-    FROM findings JOIN hosts USING (ImageId)
-    WHERE {where}
-), spread AS (
+WITH {_every(where)}, spread AS (
     SELECT Finding, Same, count(DISTINCT Host) AS Hosts FROM every GROUP BY ALL
 )
-SELECT Severity, Confidence, Finding, Hosts, Host, PID, Process, TID, Kind, Frame, Address, Symbol, How,
-       Evidence, Innocent, Technique, StackKey, TraceId, ImageId, Status
+SELECT Severity, Confidence, Finding, Hosts, Host, PID, Process, TID, Kind, Frame,
+       format('{{:#x}}', every.Address) AS Address, Symbol, How, Evidence, Innocent, Technique, StackKey,
+       TraceId, ImageId, Status
 FROM every JOIN spread USING (Finding, Same)
-ORDER BY {order} NULLS LAST, Hosts, {sure}, Finding, Host, ImageId, PID, TID, Address{few}"""
+ORDER BY {_WORST} NULLS LAST, Hosts, {_SUREST}, Finding, Host, ImageId, PID, TID, every.Address"""
     if unchecked:
         return Question(sql)
     said = "{} checks could not run on an image (--unchecked lists them)"
@@ -201,13 +251,17 @@ ORDER BY {order} NULLS LAST, Hosts, {sure}, Finding, Host, ImageId, PID, TID, Ad
 
 
 def status() -> Question:
-    """Returns what became of each image, the failed ones first."""
+    """Returns what became of each image, the failed ones first. What was replaced under its path is named."""
     return Question(
         """\
 SELECT status AS Status, path AS Path, image_id AS ImageId, reason AS Reason,
        coalesce(list_sum([each.rows for each in map_values(tables)]), 0)::BIGINT AS Rows,
        seconds AS Seconds, memory // 1048576 AS MiB, warnings AS Warnings, "exit" AS Exit, started AS Started,
-       ended AS Ended, "case" AS "Case", note AS Note, identity.compared AS SameIdAs, copies AS Copies
-FROM manifests
+       ended AS Ended, "case" AS "Case", note AS Note, identity.compared AS SameIdAs, copies AS Copies,
+       ReplacedBy
+FROM manifests LEFT JOIN (
+    SELECT each AS image_id, list_sort(list(image_id)) AS ReplacedBy
+    FROM (SELECT image_id, unnest(replaces) AS each FROM manifests) GROUP BY each
+) USING (image_id)
 ORDER BY status = 'done', path, image_id"""
     )

@@ -12,16 +12,20 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Callable, Optional
 
+from winstacks.columns.dictionary import SCHEMA
+from winstacks.columns.words import PROCESS_DUMP
 from winstacks.findings.registry import Findings
-from winstacks.flat.decode.schema import SCHEMA
+from winstacks.flat.frames import NamedFrames
 from winstacks.flat.imagefacts import Totals, Warnings, gather, identity
-from winstacks.flat.stack import FlatWanted
+from winstacks.flat.machine import machine_facts
+from winstacks.flat.stack import FlatStack, FlatWanted
 from winstacks.flat.tables import FlatTables, image_values
 from winstacks.flat.traces import FlatTraces
+from winstacks.memory.collector import paused_by_group
 from winstacks.memory.image import Image
 from winstacks.names.symbolizer import Symbolizer
 from winstacks.process.processlist import ProcessList
-from winstacks.rows.plugin import collector_paused
+from winstacks.rows import requested
 from winstacks.rows.traps import TrapRows
 from winstacks.traps.lister import TrapStates
 
@@ -51,10 +55,11 @@ class ImageTables:
 
     def __init__(self, plugin: Any, reading: Reading, scanned: Optional[Iterable[int]] = None) -> None:
         self._reading = reading
-        self._image = Image(plugin.context, plugin.config["kernel"], plugin.config_path)
+        self._image = requested.image(plugin)
+        self._dump = _of_one_process(self._image)
         if scanned is not None:
             self._image.service(ProcessList).take(scanned)
-        elif reading.scan_processes:
+        elif reading.scan_processes and not self._dump:
             self._image.service(ProcessList).scan()
 
     def identity(self) -> dict[str, Any]:
@@ -69,8 +74,8 @@ class ImageTables:
         self._image.provide(identity, known._replace(image_id=image_id))
 
     def shares(self, least: int) -> Sequence[Share]:
-        """Returns the shares of the image; two if it has less than so many threads."""
-        few = shares.threads(self._image) < least
+        """Returns the shares of the image; two if it has less than so many threads, or is of one process."""
+        few = self._dump or shares.threads(self._image) < least
         return shares.WHOLE if few else shares.plan(self._image, self._reading)
 
     def scanned(self) -> list[int]:
@@ -108,9 +113,9 @@ class ShareReader:
         self._told = told
         self._last = time.monotonic()
         self._symbolizer = Symbolizer(image, reading.fetch_symbols)
-        self._traces = FlatTraces(self._symbolizer, collector_paused)
-        self.findings = Findings(self._symbolizer, scan=reading.scan_threads, around=collector_paused)
-        self._trap_rows = TrapRows(self._symbolizer)
+        self._traces = FlatTraces(self._symbolizer)
+        self.findings = Findings(self._symbolizer, scan=reading.scan_threads)
+        self._trap_rows = TrapRows(NamedFrames(self._symbolizer))
         self._helper = uuid.uuid4().hex
 
     def read(self, share: Share, writer: StackWriter, files: Tables, totals: Totals) -> None:
@@ -134,7 +139,7 @@ class ShareReader:
             processors=reading.processors,
             only=share.only,
         )
-        for stack in self._traces.list_stacks(wanted, totals):
+        for stack in paused_by_group(self._traces.list_stacks(wanted, totals), _process):
             self.findings.see(stack)
             writer.add(stack)
             if time.monotonic() - self._last > _OFTEN:
@@ -166,6 +171,8 @@ class ShareReader:
         )
 
     def _trap_frames(self, share: Share) -> Iterator[tuple[object, ...]]:
+        if _of_one_process(self.image):
+            return
         image_id = self.image.service(identity).image_id
         states = TrapStates.list_states(
             self.image,
@@ -240,3 +247,12 @@ class TableWriter:
     def _find(self) -> None:
         """Takes what was found in the shares that were read here since the last one that was not."""
         self._found.add(foundrows.said(self._image, self._reader.findings))
+
+
+def _of_one_process(image: Image) -> bool:
+    """Tells whether an image is the dump of a process: it has neither other processes nor trap frames."""
+    return image.service(machine_facts).input().kind == PROCESS_DUMP
+
+
+def _process(stack: FlatStack) -> int:
+    return stack.space.eprocess

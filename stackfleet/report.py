@@ -8,33 +8,36 @@ report.write()
 
 from __future__ import annotations
 
-import hashlib
 import os
 import pathlib
-import re
 import urllib.parse
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple, Optional
 
-from winstacks.flat.decode.schema import STACK_SEPARATOR
+from winstacks.columns.dictionary import STACK_SEPARATOR
+from winstacks.columns.words import SEVERITIES
 from winstacks.pages.html import page
 from winstacks.pages.lists import MAX_FINDINGS, Lists
 
 from . import questions
+from .catalogue import DAMAGED
 from .database import Database
 from .imagepage import ImagePage, card, of_check
-from .lake import DONE, Lake, Manifest
+from .lake import Contents, Damaged, Lake
+from .manifests import DONE, Manifest
 
 MAX_RARE = 1 << 10
 MAX_IMAGES = 1 << 14
 MAX_UNCHECKED = 1 << 8
 """The most of each that the page of all images has; it says so where there are more."""
+MAX_PLACES = 64
+"""Findings of a card; it says how many more there are."""
+MAX_NAMES = 1 << 10
+"""Images by which a card is found."""
 MAX_HOSTS = 2
 """On how many hosts a stack is at most that is called rare."""
 MAX_FRAMES = 1100
 """Frames of a rare stack that the page has."""
-
-_NAME = re.compile(r"[A-Za-z0-9]{1,64}")
 
 
 class Place(NamedTuple):
@@ -68,19 +71,27 @@ class Report:
         lake: the lake
         where: where they go
         memory: the most that DuckDB may hold; see `Database`
+        contents: the images; None for all of the lake
 
     Attributes:
-        images, failed: how many of them there are
+        images, failed: how many of them there are; those that are damaged are among the latter
     """
 
-    def __init__(self, lake: Lake, where: Place, memory: Optional[str] = None) -> None:
+    def __init__(
+        self,
+        lake: Lake,
+        where: Place,
+        memory: Optional[str] = None,
+        contents: Optional[Contents] = None,
+    ) -> None:
         self._lake, self._where, self._memory = lake, where, memory
-        self._manifests = sorted(lake.manifests(), key=lambda each: (each["path"], each["image_id"]))
+        self._contents = lake.contents() if contents is None else contents
+        self._manifests = sorted(self._contents.manifests, key=lambda each: (each["path"], each["image_id"]))
         self._by_id = {each["image_id"]: each for each in self._manifests}
         self._lists = Lists()
         self._hosts: dict[str, dict[str, Any]] = {}
         self.images = sum(each["status"] == DONE for each in self._manifests)
-        self.failed = len(self._manifests) - self.images
+        self.failed = len(self._manifests) + len(self._contents.damaged) - self.images
 
     def write(self) -> None:
         """Writes all pages, that of all images last: its links lead to pages that are there.
@@ -92,7 +103,7 @@ class Report:
         self._where.folder.mkdir(parents=True, exist_ok=True)
         parts: dict[str, Any] = {}
         if self.images:
-            with Database(self._lake, self._memory, manifests=self._manifests) as database:
+            with Database(self._lake, self._memory, contents=self._contents) as database:
                 parts = self._of_all(database)
         else:
             self._write_images({})
@@ -109,23 +120,44 @@ class Report:
             severities.setdefault(row["ImageId"], {})[row["Severity"]] = row["Count"]
         for image_id, host in self._hosts.items():
             host["Severities"] = severities.get(image_id, {})
-        found = list(database.rows(questions.findings("low", False, MAX_FINDINGS).sql))
+        asked = questions.found(MAX_FINDINGS, MAX_PLACES, MAX_NAMES)
+        found = list(database.rows(asked.sql))
         wanted: dict[str, set[str]] = {}
         for row in found:
-            if row["TraceId"] is not None:
-                wanted.setdefault(row["ImageId"], set()).add(row["TraceId"])
+            first = row["Places"][0]
+            if first["TraceId"] is not None:
+                wanted.setdefault(first["ImageId"], set()).add(first["TraceId"])
         stacks = self._write_images(wanted)
         for row in found:
+            first = row["Places"][0]
             frames = self._lists.frames(
-                (text, False, False) for text in stacks.get((row["ImageId"], row["TraceId"]), ())
+                (text, False, False) for text in stacks.get((first["ImageId"], first["TraceId"]), ())
             )
-            made = {**card(row, frames), "hosts": row["Hosts"], "image": self._link(row["ImageId"])}
-            self._lists.finding(made, of_check(row["Finding"]))
+            self._lists.finding({**card(first, frames), **self._spread(row)}, of_check(row["Finding"]))
         for row in database.rows(_unchecked()):
             said = f"{row['Evidence']} ({row['Images']} of {self.images} images)"
             self._lists.unchecked(row["Finding"], said)
-        total = database.value("SELECT count(Severity) FROM findings")
+        total = database.value(asked.left_out)
         return {"findings": self._lists.findings(total), "rare": self._rare_part(database)}
+
+    def _spread(self, row: dict[str, Any]) -> dict[str, Any]:
+        """Returns what a card says of the hosts that have the same finding.
+
+        Args:
+            row: of `questions.found`
+        """
+        places = [
+            {
+                "image": self._link(each["ImageId"]),
+                "where": f"{each['Process']} ({each['PID']})",
+                "tid": each["TID"],
+                "address": each["Address"] or "",
+                "evidence": each["Evidence"] or "",
+            }
+            for each in row["Places"]
+        ]
+        names = list(map(self._called, row["ImageIds"]))
+        return {"hosts": row["Hosts"], "number": row["Number"], "names": names, "places": places}
 
     def _write_images(self, wanted: Mapping[str, set[str]]) -> dict[tuple[str, str], list[str]]:
         """Writes the pages of images; returns the frames of stacks that findings name.
@@ -139,7 +171,7 @@ class Report:
             if manifest["status"] != DONE:
                 continue
             image_id = manifest["image_id"]
-            with Database(self._lake, self._memory, manifests=[manifest]) as database:
+            with Database(self._lake, self._memory, contents=Contents([manifest], [])) as database:
                 made = ImagePage(database, manifest)
                 data = {"up": back, **made.data(wanted.get(image_id, ()))}
             for trace_id in wanted.get(image_id, ()):
@@ -149,7 +181,9 @@ class Report:
 
     def _images_part(self) -> dict[str, Any]:
         """Returns the list of images: those that failed first, then the worst."""
-        images = sorted(map(self._image, self._manifests), key=_worst)
+        images = sorted(
+            [*map(self._image, self._manifests), *map(_damaged, self._contents.damaged)], key=_worst
+        )
         return {
             "images": images[:MAX_IMAGES],
             "done": self.images,
@@ -170,7 +204,7 @@ class Report:
             "reason": manifest["reason"] or "",
             "taken": "" if taken is None else taken.strftime("%Y-%m-%d %H:%M:%S"),
             "windows": f"{known['KernelBuild'] or '?'} {known['Arch']}" if known else "",
-            "found": [severities.get(each, 0) for each in questions.SEVERITIES],
+            "found": [severities.get(each, 0) for each in SEVERITIES],
             "page": self._link(image_id) if known else None,
         }
 
@@ -189,7 +223,7 @@ class Report:
                 "hosts": row["Hosts"],
                 "among": row["Among"],
                 "comparable": row["Comparable"],
-                "names": ", ".join(row["Hostnames"]),
+                "names": ", ".join(map(self._host, row["Hostnames"])),
                 "kinds": ", ".join(row["Kinds"]),
                 "processes": ", ".join(row["Processes"]),
                 "count": row["Count"] or 0,
@@ -202,19 +236,27 @@ class Report:
         return {"stacks": stacks, "notes": notes}
 
     def _link(self, image_id: str) -> list[str]:
-        """Returns where the page of an image is, and what a link to it says."""
+        """Returns where the page of an image is, and what a link to it says.
+
+        A table may have rows of an image that the lake does not have: then the link leads to the list.
+        """
+        if image_id not in self._by_id:
+            return ["#lake", image_id]
         return [self._address(self._where.first.parent, self._page(image_id)), self._called(image_id)]
 
     def _called(self, image_id: str) -> str:
         """Returns what an image is called: its host, where it says that, and its file."""
-        host, file = self._hosts[image_id]["Host"], _file(self._by_id[image_id])
-        return file if host == image_id else f"{host}, {file}"
+        if image_id not in self._by_id:
+            return image_id
+        host, file = self._hosts.get(image_id, {}).get("Host"), _file(self._by_id[image_id])
+        return f"{host}, {file}" if host and host != image_id else file
+
+    def _host(self, host: str) -> str:
+        """Returns what a host is called: one that does not say its name, by the file of its image."""
+        return _file(self._by_id[host]) if host in self._by_id else host
 
     def _page(self, image_id: str) -> pathlib.Path:
-        name = image_id
-        if not _NAME.fullmatch(image_id):
-            name = hashlib.sha256(image_id.encode("utf-8", "surrogatepass")).hexdigest()
-        return self._where.folder / f"image-{name}.html"
+        return self._where.folder / f"image-{image_id}.html"
 
     @staticmethod
     def _address(folder: pathlib.Path, target: pathlib.Path) -> str:
@@ -238,6 +280,22 @@ def _texts(stack: Optional[str]) -> Iterable[tuple[str, bool, bool]]:
 
 def _file(manifest: Manifest) -> str:
     return pathlib.PurePath(manifest["path"]).name
+
+
+def _damaged(image: Damaged) -> dict[str, Any]:
+    """Returns what the list of images says of one that is left out."""
+    known = image.manifest
+    return {
+        "name": image.image_id if known is None else _file(known),
+        "path": "" if known is None else known["path"],
+        "host": "",
+        "status": DAMAGED,
+        "reason": image.reason,
+        "taken": "",
+        "windows": "",
+        "found": [0] * len(questions.SEVERITIES),
+        "page": None,
+    }
 
 
 def _worst(image: dict[str, Any]) -> tuple[Any, ...]:

@@ -11,7 +11,7 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any, Callable, Optional
 
-from winstacks.flat.decode.schema import HANDLE, HEAP, HEAPLOG, LOCK, OBJECT, STD, THREAD_KINDS
+from winstacks.columns.words import HANDLE, HEAP, HEAPLOG, LOCK, OBJECT, STD, THREAD_KINDS
 from winstacks.memory.image import Image
 from winstacks.process import globalflag
 from winstacks.process.decode import globalflags
@@ -36,7 +36,7 @@ class Share:
     """A part of what is to be read.
 
     Attributes:
-        kinds: of stacks, of `schema.KINDS`; all when empty
+        kinds: of stacks, of `words.KINDS`; all when empty
         traps: trap frames are to be read, and no stacks
         only: the processes as `AddressSpaces.list_spaces` takes them; None for all
         place: of the first of these among all processes, from 0 to 1; LONG for a share that takes long

@@ -18,7 +18,8 @@ from .attempt import Attempt, Outcome, StoppedError
 from .crew import Crew, Help
 from .identity import Identities, Known
 from .job import Job, to_json
-from .lake import DONE, FAILED, MANIFEST_VERSION, Lake, Manifest, unopened
+from .lake import Lake, unopened
+from .manifests import DONE, FAILED, MANIFEST_VERSION, Manifest
 
 PLUGIN = "stackfleet"
 """Name of the plugin of Dask's workers that compares versions."""
@@ -131,7 +132,7 @@ def run_at(job: Job, place: Place) -> Report:
             made["tables"] = lake.tables(outcome.image_id, attempt, outcome.facts["rows"])
             report.update(status=DONE, rows=sum(outcome.facts["rows"].values()))
         elif outcome.image_id:
-            lake.forget(outcome.image_id, attempt)
+            lake.drop(outcome.image_id, attempt)
             before = lake.manifest(outcome.image_id)
             if before is not None and before["status"] == DONE:
                 # What an earlier attempt has read stays as it is; that this one failed is said beside it.
@@ -167,7 +168,7 @@ def _attempt(job: Job, name: str, identities: Identities, place: Place, lake: La
         return outcome
     except StoppedError:
         if decided:
-            lake.forget(decided, name)
+            lake.drop(decided, name)
         raise
 
 
@@ -228,12 +229,12 @@ def manifest(job: Job, outcome: Outcome, known: Optional[Known], place: Place) -
         "files": facts.get("files") or outcome.identified.get("files", []),
         "identity": None if known is None else known.said(),
         "copies": [],
+        "replaces": [each for each in job.replaces if each != outcome.image_id],
         "tables": {},
         "reading": to_json(job.reading),
         "reading_digest": job.reading.digest(),
         "versions": {**versions.of_packages(), **place.versions},
         "limits": to_json(job.limits),
-        "command": list(job.custody.command),
         "case": job.custody.case,
         "note": job.custody.note,
         "run": job.custody.run,

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import abc
 import hashlib
+import pathlib
 import struct
 from array import array
 from collections.abc import Iterable, Sequence
@@ -18,13 +19,14 @@ from typing import Any, Optional
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from winstacks.flat.decode import schema
-from winstacks.flat.frames import FlatFrame
+from winstacks.columns import tables, words
+from winstacks.flat.frames import FrameDetails, NamedFrame
 from winstacks.flat.stack import FlatStack
 from winstacks.flat.tables import FRAME, FlatTables
 
+from . import folders
 from .columns import SCHEMAS
-from .layout import FRAMES, MODULE_SETS, MODULES, TABLES, TRACES, table_file
+from .layout import FRAMES, MODULE_SETS, MODULES, TABLES, TRACES, image_folder, table_file
 
 BATCH = 1 << 14
 """Stacks of a batch, if they have few frames."""
@@ -36,8 +38,8 @@ MOST_DISTINCT = 1 << 15
 MOST_LETTERS = 1 << 26
 """Letters of the texts of a batch: paths that an image makes up may have thousands each."""
 
-_STACK = [column.name for column in schema.TRACES].index("Stack")
-_SAID = schema.FRAMES[FRAME + 1 :]
+_STACK = [column.name for column in tables.TRACES].index("Stack")
+_SAID = tables.FRAMES[FRAME + 1 :]
 """What is said of a frame wherever it is."""
 
 _Version = tuple[str, Optional[int], Optional[int]]
@@ -102,7 +104,7 @@ class TableFiles(Tables):
         self.paths = {name: table_file(lake, name, image_id, attempt) for name in TABLES}
         self._writers = {}
         for name, path in self.paths.items():
-            path.parent.mkdir(parents=True, exist_ok=True)
+            folders.make_folder(pathlib.Path(lake), name, image_folder(image_id))
             self._writers[name] = pq.ParquetWriter(path, SCHEMAS[name], compression="zstd")
 
     def put(self, table: str, batch: Any) -> None:
@@ -198,8 +200,7 @@ class StackWriter:
         self._distinct: list[tuple[object, ...]] = []
         self._columns: list[Any] = [[] for _ in _SAID]
         self._made = 0
-        # The frame is kept beside its place, so that no other frame gets its address.
-        self._known: dict[int, tuple[FlatFrame, int]] = {}
+        self._known: dict[NamedFrame, int] = {}
         self._versions = array("Q")
         self._sizes = array("q")
 
@@ -209,21 +210,21 @@ class StackWriter:
             return [self._new(frame, walked) for frame, walked in zip(stack.frames, stack.walked)]
         known = self._known
         try:
-            return [known[id(frame)][1] for frame in stack.frames]
+            return [known[frame] for frame in stack.frames]
         except KeyError:
             return [self._place(frame) for frame in stack.frames]
 
-    def _place(self, frame: FlatFrame) -> int:
-        found = self._known.get(id(frame))
+    def _place(self, frame: NamedFrame) -> int:
+        found = self._known.get(frame)
         if found is None:
-            found = self._known[id(frame)] = frame, self._new(frame)
-        return found[1]
+            found = self._known[frame] = self._new(frame)
+        return found
 
-    def _new(self, frame: FlatFrame, walked: Any = None) -> int:
+    def _new(self, frame: NamedFrame, walked: Any = None) -> int:
         said = self._tables.frame(frame, walked)
         self._distinct.append(said)
         self._sizes.append(sum(len(each) for each in said if isinstance(each, str)))
-        self._versions.append(0 if frame.module is None else self._version(frame.module, frame))
+        self._versions.append(self._version(frame.details))
         return len(self._distinct) - 1
 
     def _module_set(self, stack: FlatStack, places: Sequence[int]) -> Optional[int]:
@@ -237,7 +238,7 @@ class StackWriter:
             places = [
                 place
                 for number, (place, walked) in enumerate(zip(places, stack.walked))
-                if walked.how != schema.SCAN and (number or walked.how != schema.TRAP)
+                if walked.how != words.SCAN and (number or walked.how != words.TRAP)
             ]
         known = sorted(set(map(self._versions.__getitem__, places)) - _NONE)
         if not known:
@@ -248,9 +249,11 @@ class StackWriter:
             self._new_sets.append((*self._keys, number, known))
         return number
 
-    def _version(self, module: str, frame: FlatFrame) -> int:
-        """Returns the number of the version of a module in which a frame is."""
-        version = module.lower(), frame.stamp, frame.size
+    def _version(self, details: FrameDetails) -> int:
+        """Returns the number of the version of the module in which a frame is, 0 if it is in none."""
+        if details.module is None:
+            return 0
+        version = details.module.lower(), details.stamp, details.size
         number = self._modules.get(version)
         if number is None:
             number = self._modules[version] = version_number(*version)
@@ -276,7 +279,7 @@ class StackWriter:
         names = SCHEMAS[TRACES].names
         columns = [
             traces[names.index(name)].take(of_owner)
-            for name in (column.name for column in schema.FRAMES[:FRAME])
+            for name in (column.name for column in tables.FRAMES[:FRAME])
         ]
         columns.append(_numbers(pa.int64(), self._numbers))
         places = _numbers(pa.int32(), self._places)

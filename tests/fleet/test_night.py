@@ -29,7 +29,8 @@ def test_every_image_ends_in_a_manifest(night: Night) -> None:
 def test_a_manifest_names_its_files(night: Night) -> None:
     for each in manifests(night.lake).values():
         assert (each["case"], each["note"]) == ("night", "a test")
-        assert "--case" in each["command"]
+        asked = json.loads((night.lake / "runs" / f"{each['run']}.json").read_text(encoding="utf-8"))
+        assert "--case" in asked["command"]
         assert {"stackfleet", "volatility3", "plugins", "pyarrow"} <= each["versions"].keys()
         assert each["started"] < each["ended"]
         assert each["memory"] > 0

@@ -159,7 +159,8 @@ def test_the_first_page_has_all_findings(lake: pathlib.Path, pages: pathlib.Path
         (row["Severity"], row["Finding"], row["Hosts"]) for row in rows
     ]
     assert [each["severity"] for each in page["findings"]["cards"]] == ["high", "medium"]
-    assert [each["image"][0] for each in page["findings"]["cards"]] == ["image-i1.html", "image-i0.html"]
+    places = [each["image"][0] for card in page["findings"]["cards"] for each in card["places"]]
+    assert places == ["image-i1.html", "image-i0.html"]
     last = page["findings"]["cards"][-1]
     expected = ["! <private>", "? app.exe!main+0x20", "? <overwritten>"]
     assert pagedata.frames(page, last["frames"]) == expected
@@ -200,7 +201,7 @@ def test_the_page_of_an_image_has_that_image_alone(pages: pathlib.Path) -> None:
 
 def test_pages_lead_to_each_other(pages: pathlib.Path, browser: Browser) -> None:
     opened = browser.open(pages / "index.html")
-    assert opened.run(IDS) == ["findings", "rare", "lake"]
+    assert opened.run(IDS) == ["lake", "findings", "rare"]
     leads = [urllib.parse.urlsplit(each) for each in opened.run(LINKS)]
     assert {urllib.parse.unquote(each.path) for each in leads} >= {
         str(pages / f"image-i{number}.html") for number in (0, 1)
@@ -261,7 +262,10 @@ def test_what_is_left_out_is_said(tmp_path: pathlib.Path, browser: Browser) -> N
     made = fleetlakes.new_lake(tmp_path / "lake")
     thread = {"Kind": "user", "Owner": "0x1", "Count": 1}
     threads = [{**thread, "TID": number} for number in range((1 << 15) + 7)]
-    found = [{"Severity": "low", "Finding": "hidden", "PID": number} for number in range((1 << 12) + 5)]
+    found = [
+        {"Severity": "low", "Finding": "hidden", "PID": number, "Process": f"p{number}"}
+        for number in range((1 << 12) + 5)
+    ]
     own = [{"StackKey": f"k{number}", "Stack": "a!b", "TraceId": f"k:{number}"} for number in range(1100)]
     fleetlakes.add(made, "i0", traces=[*threads, *own], findings=found)
     reported(tmp_path / "lake", tmp_path / "out")
@@ -278,6 +282,87 @@ def test_what_is_left_out_is_said(tmp_path: pathlib.Path, browser: Browser) -> N
             assert "the 1,024 rarest are shown" in opened.run("document.querySelector('#rare').innerText")
         assert opened.faults == []
         opened.close()
+
+
+@pytest.fixture(scope="module")
+def company(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
+    """Pages of thirty hosts with the same finding, one of which has another one and says no name."""
+    folder = tmp_path_factory.mktemp("company")
+    made = fleetlakes.new_lake(folder / "lake")
+    for number in range(30):
+        found = [
+            {
+                "Severity": "medium",
+                "Confidence": "likely",
+                "Finding": "unbacked",
+                "PID": 8 + number,
+                "Process": "app.exe",
+                "TID": 12,
+                "Symbol": "<private>",
+                "Address": 0xFFFF800000001000 + number,
+                "Evidence": "memory" if number != 7 else "other memory",
+            }
+        ]
+        if number == 29:
+            found.append({**found[0], "Severity": "high", "Finding": "hidden", "Symbol": None})
+        fleetlakes.add(made, f"i{number:02}", host=None if number == 29 else f"pc{number:02}", findings=found)
+    reported(folder / "lake", folder / "pages")
+    return folder
+
+
+def test_the_same_finding_of_many_hosts_is_one_card(company: pathlib.Path, browser: Browser) -> None:
+    page = pagedata.data(company / "pages" / "index.html")
+    first, second = page["findings"]["cards"]
+    assert (first["check"], first["hosts"], first["number"], first["names"]) == ("hidden", 1, 1, ["i29.raw"])
+    assert (second["check"], second["hosts"], second["number"]) == ("unbacked", 30, 30)
+    assert second["names"][0] == "PC00, i00.raw" and len(second["names"]) == 30
+    assert {each["address"] for each in second["places"]} == {
+        hex(0xFFFF800000001000 + number) for number in range(30)
+    }
+    assert page["findings"]["total"] == 2
+    opened = browser.open(company / "pages" / "index.html")
+    text = opened.run("document.querySelector('#findings').textContent")
+    assert "30 hosts, 30 findings" in text
+    assert "PC07, i07.raw app.exe (15), thread 12 at 0xffff800000001007: other memory" in text
+    assert opened.run("document.querySelector('#findings .cards').getBoundingClientRect().height") < 1500
+    assert opened.faults == []
+    opened.close()
+
+
+def test_cards_are_found_by_severity_check_and_host(company: pathlib.Path, browser: Browser) -> None:
+    opened = browser.open(company / "pages" / "index.html")
+    shown = "[...document.querySelectorAll('#findings .card > summary b')].map((each) => each.textContent)"
+    choose = (
+        "(([place, value]) => {{ const each = document.querySelectorAll('#findings select')[place];"
+        "each.value = value; each.dispatchEvent(new Event('change')); }})({})"
+    )
+    assert opened.run(shown) == ["hidden", "unbacked"]
+    for place, value, expected in [
+        (0, "medium", ["unbacked"]),
+        (0, "", ["hidden", "unbacked"]),
+        (1, "hidden", ["hidden"]),
+        (0, "medium", []),
+        (0, "", ["hidden"]),
+        (1, "", ["hidden", "unbacked"]),
+    ]:
+        opened.run(choose.format(json.dumps([place, value])))
+        assert opened.run(shown) == expected
+    opened.run("document.querySelector('#findings input').focus()")
+    opened.type("PC07")
+    opened.run("new Promise((done) => setTimeout(done, 300))")
+    assert opened.run(shown) == ["unbacked"]
+    assert opened.run("document.querySelector('#findings .found').innerText") == "1 to 1 of 1"
+    opened.type("nobody")
+    opened.run("new Promise((done) => setTimeout(done, 300))")
+    assert opened.run("document.querySelector('#findings .found').innerText") == "0 to 0 of 0"
+    assert opened.faults == []
+    opened.close()
+
+
+def test_addresses_are_hexadecimal(company: pathlib.Path) -> None:
+    rows = ask("findings", company / "lake")
+    assert rows[0]["Address"] == "0xffff80000000101d"
+    assert [row["Address"] for row in rows[1:]] == sorted(row["Address"] for row in rows[1:])
 
 
 def test_a_lake_of_failures_has_a_page(tmp_path: pathlib.Path, browser: Browser) -> None:

@@ -1,0 +1,121 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""The manifests of a lake as a table: what became of each image."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from .lake import Contents, Damaged
+from .layout import manifest_file
+
+MANIFESTS = "manifests"
+"""The view of all manifests, those of images that failed or are damaged too."""
+
+DAMAGED = "damaged"
+"""The status of an image whose files do not agree with its manifest."""
+
+_TEXTS = pa.list_(pa.string())
+_COLUMNS: dict[str, Any] = {
+    "image_id": pa.string(),
+    "status": pa.string(),
+    "reason": pa.string(),
+    "path": pa.string(),
+    "size": pa.int64(),
+    "files": pa.list_(
+        pa.struct([("path", pa.string()), ("size", pa.int64()), ("sha256", pa.string())]),
+    ),
+    "identity": pa.struct(
+        [("own", pa.string()), ("of", pa.string()), ("compared", pa.string()), ("digests", _TEXTS)],
+    ),
+    "copies": _TEXTS,
+    "replaces": _TEXTS,
+    "tables": pa.map_(
+        pa.string(),
+        pa.struct([("file", pa.string()), ("rows", pa.int64()), ("sha256", pa.string())]),
+    ),
+    "versions": pa.map_(pa.string(), pa.string()),
+    "case": pa.string(),
+    "note": pa.string(),
+    "run": pa.string(),
+    "worker": pa.string(),
+    "machine": pa.string(),
+    "exit": pa.string(),
+    "seconds": pa.float64(),
+    "memory": pa.int64(),
+    "warnings": pa.int64(),
+    "warning_texts": _TEXTS,
+    "log": pa.string(),
+    "attempt": pa.string(),
+    "started": pa.timestamp("us", tz="UTC"),
+    "ended": pa.timestamp("us", tz="UTC"),
+}
+"""What the view has of a manifest."""
+
+
+def table(contents: Contents) -> Any:
+    """Returns the view as an Arrow table, which has the damaged images, too."""
+    rows: Sequence[Mapping[str, Any]] = [*contents.manifests, *map(_of_damaged, contents.damaged)]
+    return pa.table(
+        [pa.array([_value(each.get(name), kind) for each in rows], kind) for name, kind in _COLUMNS.items()],
+        names=list(_COLUMNS),
+    )
+
+
+def view(lake: str, contents: Contents) -> str:
+    """Returns the statement that makes the view for DuckDB's own command line, damaged images apart."""
+    kinds = {name: _sql(kind) for name, kind in _COLUMNS.items()}
+    if not contents.manifests:
+        empty = ", ".join(f'NULL::{kind} AS "{name}"' for name, kind in kinds.items())
+        return f"CREATE VIEW {MANIFESTS} AS SELECT {empty} WHERE false"
+    columns = ", ".join(f"\"{name}\": '{kind}'" for name, kind in kinds.items())
+    files = listed([str(manifest_file(lake, each["image_id"])) for each in contents.manifests])
+    return (
+        f"CREATE VIEW {MANIFESTS} AS SELECT * FROM read_json({files}, "
+        f"format = 'unstructured', maximum_object_size = 268435456, columns = {{{columns}}})"
+    )
+
+
+def quoted(text: str) -> str:
+    """Returns a text as SQL writes it."""
+    return "'" + text.replace("'", "''") + "'"
+
+
+def listed(texts: Sequence[str]) -> str:
+    """Returns texts as SQL writes a list of them."""
+    return f"[{', '.join(map(quoted, texts))}]"
+
+
+def _of_damaged(damaged: Damaged) -> dict[str, Any]:
+    known = damaged.manifest or {}
+    return {**known, "image_id": damaged.image_id, "status": DAMAGED, "reason": damaged.reason}
+
+
+def _value(value: Any, kind: Any) -> Any:
+    if value is None:
+        return None
+    if pa.types.is_timestamp(kind):
+        return datetime.datetime.fromisoformat(value)
+    return list(value.items()) if pa.types.is_map(kind) else value
+
+
+_SQL = {"string": "VARCHAR", "int64": "BIGINT", "double": "DOUBLE", "timestamp[us, tz=UTC]": "TIMESTAMPTZ"}
+
+
+def _sql(kind: Any) -> str:
+    """Returns the name that DuckDB has for a type of Arrow."""
+    if pa.types.is_map(kind):
+        return f"MAP({_sql(kind.key_type)}, {_sql(kind.item_type)})"
+    if pa.types.is_list(kind):
+        return f"{_sql(kind.value_type)}[]"
+    if pa.types.is_struct(kind):
+        return f"STRUCT({', '.join(f'{_named(each.name)} {_sql(each.type)}' for each in kind)})"
+    return _SQL[str(kind)]
+
+
+def _named(name: str) -> str:
+    return f'"{name}"' if name == "of" else name

@@ -1,0 +1,14 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""The exit codes of all commands."""
+
+from __future__ import annotations
+
+DONE, WRONG_USE, INCOMPLETE, INTERRUPTED = 0, 2, 3, 130
+
+HELP = (
+    f"Exit codes: {DONE} all is done, or all images are in the answer; {WRONG_USE} the command line means "
+    "nothing, or the lake cannot be used; "
+    f"{INCOMPLETE} some images are not done, or are damaged and left out; {INTERRUPTED} Ctrl-C."
+)
+"""Stands below the help of each command."""

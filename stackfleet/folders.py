@@ -1,0 +1,131 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""Files below a folder that somebody else may have written: no link is followed, nothing but files is opened.
+
+Paths are given as the names below the folder, so that each of them can be looked at.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import pathlib
+import stat
+from typing import Optional
+
+_READ = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0)
+_NO_LINK = getattr(os, "O_NOFOLLOW", 0)
+
+
+class OutsideError(OSError):
+    """A name that is no folder or no file, or a link, which may lead anywhere."""
+
+
+def folder(root: pathlib.Path, *names: str) -> Optional[pathlib.Path]:
+    """Returns a folder below another one; None if there is none.
+
+    Raises:
+        OutsideError: on the way there is something else than a folder
+        OSError: it cannot be looked at
+    """
+    path = root
+    for name in names:
+        path = path / name
+        try:
+            mode = path.lstat().st_mode
+        except FileNotFoundError:
+            return None
+        if not stat.S_ISDIR(mode):
+            raise OutsideError(errno.ENOTDIR, f"{_kind(mode)} and no folder", str(path))
+    return path
+
+
+def make_folder(root: pathlib.Path, *names: str) -> pathlib.Path:
+    """Returns a folder below another one, which is made where there is none; see `folder`."""
+    root.mkdir(parents=True, exist_ok=True)
+    for count in range(1, len(names) + 1):
+        if folder(root, *names[:count]) is None:
+            with contextlib.suppress(FileExistsError):
+                root.joinpath(*names[:count]).mkdir()
+            folder(root, *names[:count])
+    return root.joinpath(*names)
+
+
+def size(root: pathlib.Path, *names: str) -> int:
+    """Returns the bytes of a regular file below a folder.
+
+    Raises:
+        OutsideError: it is something else, or on the way there is something else than a folder
+        OSError: there is none, or it cannot be looked at
+    """
+    if folder(root, *names[:-1]) is None:
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(root.joinpath(*names)))
+    path = root.joinpath(*names)
+    found = path.lstat()
+    if not stat.S_ISREG(found.st_mode):
+        raise OutsideError(errno.EINVAL, f"{_kind(found.st_mode)} and no file", str(path))
+    return found.st_size
+
+
+def read(root: pathlib.Path, *names: str, most: int) -> bytes:
+    """Returns the content of a regular file below a folder; see `size`.
+
+    Args:
+        root: the folder
+        names: those below it
+        most: more bytes than these are not read
+
+    Raises:
+        OSError: see `size`, or the file is larger
+    """
+    size(root, *names)
+    path = root.joinpath(*names)
+    with open(os.open(path, _READ | _NO_LINK), "rb") as stream:
+        found = os.fstat(stream.fileno())
+        if not stat.S_ISREG(found.st_mode):
+            raise OutsideError(errno.EINVAL, f"{_kind(found.st_mode)} and no file", str(path))
+        if found.st_size > most:
+            raise OSError(errno.EFBIG, f"{found.st_size} bytes are more than {most}", str(path))
+        return stream.read(most)
+
+
+def remove(root: pathlib.Path, *names: str) -> None:
+    """Removes a file or a link below a folder, and the folder in which it was, if that is empty then.
+
+    What lies behind a link stays as it is, and what cannot be removed does, too.
+    """
+    with contextlib.suppress(OSError):
+        if folder(root, *names[:-1]) is not None:
+            root.joinpath(*names).unlink()
+            if len(names) > 2:
+                root.joinpath(*names[:-1]).rmdir()
+
+
+def sync(path: pathlib.Path) -> None:
+    """Returns when a file, or the names in a folder, are on the disk, where the system can say that.
+
+    Raises:
+        OSError: a file cannot be opened or written
+    """
+    whole = path.is_dir()
+    try:
+        held = os.open(path, os.O_RDONLY if whole or os.name != "nt" else os.O_RDWR)
+    except OSError:
+        if whole:
+            # Windows opens no folders.
+            return
+        raise
+    try:
+        os.fsync(held)
+    except OSError:
+        # Some network file systems sync files, and no folders.
+        if not whole:
+            raise
+    finally:
+        os.close(held)
+
+
+def _kind(mode: int) -> str:
+    kinds = ((stat.S_ISLNK, "a link"), (stat.S_ISDIR, "a folder"), (stat.S_ISREG, "a file"))
+    return next((name for test, name in kinds if test(mode)), "a pipe, socket or device")

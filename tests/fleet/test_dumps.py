@@ -1,0 +1,139 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""`stackfleet run` takes dumps of processes among images."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+import shutil
+from typing import Any, Dict, List, NamedTuple
+
+import pyarrow.parquet as pq
+import pytest
+from volatility3.plugins.minidump import traceframes, traces
+
+from stackfleet import custody
+from stackfleet.database import Database
+from stackfleet.lake import Lake
+from tests.forge import context, sample, vol
+from tests.support.fleetrun import fleet, manifests
+from tests.support.processdumps import OpenedDump, dump_of
+
+UPDATER = 4312
+
+
+class Read(NamedTuple):
+    """Images and dumps in a folder, and what became of them."""
+
+    folder: pathlib.Path
+    lake: pathlib.Path
+    code: int
+    said: str
+
+
+@pytest.fixture(scope="module")
+def read(tmp_path_factory: pytest.TempPathFactory) -> Read:
+    folder = tmp_path_factory.mktemp("dumps")
+    image = sample.build().image()
+    opened = context.open_image(image, folder, "machine.dmp")
+    whole = dump_of(opened, UPDATER, raised=4316)
+    written = {
+        "app.dmp": whole,
+        "small.dmp": dump_of(opened, UPDATER, full=False),
+        "cut.dmp": whole[: len(whole) // 2],
+        "none.dmp": b"MDMP" + bytes(0x2000),
+        "arm64.dmp": _of_another_machine(whole),
+    }
+    for name, data in written.items():
+        (folder / name).write_bytes(data)
+    symbols, cache = image.install(folder / "symbols"), folder / "cache"
+    vol.trust(symbols, cache)
+    options = ("--symbol-dirs", symbols, "--cache-path", cache, "--offline", "--workers", 1)
+    done = fleet("run", *sorted(folder.glob("*.dmp")), "-o", folder / "lake", *options)
+    return Read(folder, folder / "lake", done.returncode, done.stderr)
+
+
+def _of_another_machine(data: bytes) -> bytes:
+    """The dump with PROCESSOR_ARCHITECTURE_ARM64 (winnt.h) in its SystemInfoStream, its first stream."""
+    at = int.from_bytes(data[40:44], "little")
+    return data[:at] + (12).to_bytes(2, "little") + data[at + 2 :]
+
+
+def names(read: Read) -> Dict[str, str]:
+    """The names of the files by their ImageIds."""
+    return {each["image_id"]: name for name, each in manifests(read.lake).items() if "image_id" in each}
+
+
+def rows(lake: pathlib.Path, table: str) -> List[Dict[str, Any]]:
+    """The rows of a table in the order in which they were written."""
+    with Database(Lake(str(lake))) as database:
+        found: List[Dict[str, Any]] = database.table(f"SELECT * FROM {table}").to_pylist()
+    return found
+
+
+def of(read: Read, table: str, name: str) -> List[Dict[str, Any]]:
+    known = names(read)
+    return [row for row in rows(read.lake, table) if known[row["ImageId"]] == name]
+
+
+def test_the_table_image_says_what_was_read(read: Read) -> None:
+    known = names(read)
+    found = {
+        known[row["ImageId"]]: (row["InputKind"], row["Completeness"], row["Processes"])
+        for row in rows(read.lake, "image")
+    }
+    assert found.pop("machine.dmp")[:2] == ("image", None)
+    assert found == {
+        "app.dmp": ("process dump", "all", 1),
+        "small.dmp": ("process dump", "some", 1),
+        "cut.dmp": ("process dump", "truncated", 1),
+    }
+
+
+def test_what_cannot_be_read_is_said(read: Read) -> None:
+    assert read.code != 0
+    assert "It begins as a dump of one process and is none" in read.said
+    assert "arm64" in read.said.lower()
+    assert "Traceback" not in read.said
+
+
+@pytest.mark.parametrize(
+    ("table", "plugin"), [("traces", traces.StackTraces), ("frames", traceframes.TraceFrames)]
+)
+def test_rows_are_those_of_the_plugin(read: Read, table: str, plugin: Any) -> None:
+    shown = [row for _, row in OpenedDump(read.folder / "app.dmp").rows(plugin)]
+    found = of(read, table, "app.dmp")
+    assert [row["TraceId"] for row in found] == [row["TraceId"] for row in shown] != []
+    assert [row["Status"] for row in found] == [row["Status"] for row in shown]
+
+
+def test_checks_and_trap_frames(read: Read) -> None:
+    """Checks that need a kernel say so, and a dump has no trap frames."""
+    said = [row["Status"] for row in of(read, "findings", "app.dmp")]
+    assert any("not checked" in each for each in said)
+    assert not of(read, "trapframes", "app.dmp")
+
+
+def test_what_an_earlier_version_wrote_has_fewer_columns(read: Read, tmp_path: pathlib.Path) -> None:
+    lake = pathlib.Path(shutil.copytree(read.lake, tmp_path / "lake"))
+    image_id = manifests(lake)["machine.dmp"]["image_id"]
+    (path,) = (lake / "image" / f"image={image_id}").glob("*.parquet")
+    table = pq.ParquetFile(path).read()
+    pq.write_table(table.drop_columns(["InputKind", "Completeness"]), path)
+    manifest = lake / "manifest" / f"{image_id}.json"
+    known = json.loads(manifest.read_text())
+    known["tables"]["image"].update(bytes=path.stat().st_size, sha256=custody.sha256(path))
+    manifest.write_text(json.dumps(known))
+    kinds = {row["ImageId"]: row["InputKind"] for row in rows(lake, "image")}
+    assert kinds.pop(image_id) is None
+    assert set(kinds.values()) == {"process dump"}
+
+
+def test_one_question_asks_images_and_dumps(read: Read) -> None:
+    """The stack of a thread is one in the image and in its dump."""
+    by_file: Dict[str, set[str]] = {}
+    for row in rows(read.lake, "traces"):
+        if row["PID"] == UPDATER and row["Kind"] == "user" and row["StackKey"]:
+            by_file.setdefault(names(read)[row["ImageId"]], set()).add(row["StackKey"])
+    assert by_file["machine.dmp"] == by_file["app.dmp"]

@@ -1,0 +1,246 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""What is in the way of a run: paths, names, clocks, a lake that cannot be written, a scheduler that dies."""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import shutil
+from typing import Dict
+from unittest import mock
+
+import pytest
+from distributed.comm import CommClosedError
+
+from stackfleet import engine
+from stackfleet.job import Reading
+from tests.support.fleetimages import Fleet
+from tests.support.fleetrun import fleet, manifests, rows
+
+NOT_UTF8 = os.fsdecode(b"caf\xe9.dmp")
+
+
+@pytest.fixture
+def image(few: Fleet, tmp_path: pathlib.Path) -> pathlib.Path:
+    return pathlib.Path(shutil.copy(few.paths[0], tmp_path / "a.dmp"))
+
+
+@pytest.mark.parametrize("wrong", ["nowhere.dmp", ".", NOT_UTF8, "loop.dmp"])
+def test_one_wrong_path_does_not_keep_others_from_being_read(
+    wrong: str, image: pathlib.Path, few: Fleet, tmp_path: pathlib.Path
+) -> None:
+    if wrong == NOT_UTF8:
+        try:
+            shutil.copy(image, tmp_path / wrong)
+        except OSError:
+            pytest.skip("this file system has no such names")
+    if wrong == "loop.dmp":
+        (tmp_path / wrong).symlink_to(tmp_path / wrong)
+    lake = tmp_path / "lake"
+    done = fleet("run", tmp_path / wrong, image, "-o", lake, *few.options)
+    assert done.returncode == 3, done.stderr
+    assert (
+        "not UTF-8" if wrong == NOT_UTF8 else "is no file" if wrong == "." else "cannot be read"
+    ) in done.stderr
+    assert [each["status"] for each in manifests(lake).values()] == ["done"]
+    status = fleet("status", lake)
+    assert (status.returncode, status.stderr) == (0, "")
+    (path,) = (lake / "runs").glob("*.json")
+    known = json.loads(path.read_text(encoding="utf-8"))
+    assert list(known["unread"]) == [str(tmp_path / wrong).replace("\udce9", "\\xe9")]
+    assert known["run"] == manifests(lake)["a.dmp"]["run"] == path.stem
+
+
+def test_the_command_line_is_kept_once(image: pathlib.Path, few: Fleet, tmp_path: pathlib.Path) -> None:
+    lake = tmp_path / "lake"
+    assert fleet("run", image, few.paths[1], "-o", lake, *few.options).returncode == 0
+    assert all(str(few.paths[1]) not in json.dumps(each) for each in [manifests(lake)["a.dmp"]])
+    (path,) = (lake / "runs").glob("*.json")
+    assert json.loads(path.read_text())["command"][1:4] == ["run", str(image), few.paths[1]]
+    # What was done before is no run of its own.
+    assert fleet("run", image, "-o", lake, *few.options).returncode == 0
+    assert len(list((lake / "runs").glob("*.json"))) == 1
+
+
+def test_wrong_paths_alone_leave_no_lake(tmp_path: pathlib.Path) -> None:
+    for arguments in (["nowhere.dmp"], ["nowhere.dmp", "neither.dmp"], [NOT_UTF8], [""]):
+        done = fleet("run", *(tmp_path / each for each in arguments), "-o", tmp_path / "lake")
+        assert done.returncode == 2, done.stderr
+        assert "Traceback" not in done.stderr
+        assert not (tmp_path / "lake").exists()
+
+
+def test_a_run_that_cannot_begin_leaves_no_lake(
+    image: pathlib.Path, few: Fleet, tmp_path: pathlib.Path
+) -> None:
+    lake = tmp_path / "lake"
+    done = fleet("run", image, "-o", lake, *few.options, "--scheduler", "tcp://127.0.0.1:9")
+    assert (done.returncode, lake.exists()) == (2, False)
+    # A folder that was there before stays.
+    lake.mkdir()
+    (lake / "note.txt").write_text("mine")
+    done = fleet("run", image, "-o", lake, *few.options, "--scheduler", "tcp://127.0.0.1:9")
+    assert (done.returncode, [each.name for each in lake.iterdir()]) == (2, ["note.txt"])
+
+
+def test_a_lake_that_cannot_be_written(image: pathlib.Path, few: Fleet, tmp_path: pathlib.Path) -> None:
+    lake = tmp_path / "lake"
+    assert fleet("run", image, "-o", lake, *few.options).returncode == 0
+    # Tests may run as root, for whom nothing is read-only.
+    (lake / "lock").unlink()
+    (lake / "lock").mkdir()
+    done = fleet("run", image, "-o", lake, *few.options)
+    assert done.returncode == 2
+    assert "the lake cannot be written" in done.stderr and "Traceback" not in done.stderr
+    assert fleet("status", lake).returncode == 0
+    (lake / "lock").rmdir()
+    shutil.rmtree(lake / "runs")
+    (lake / "runs").write_text("")
+    done = fleet("run", image, "-o", lake, *few.options, "--carve")
+    assert done.returncode == 2
+    assert "the lake cannot be written" in done.stderr and "Traceback" not in done.stderr
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root may write anywhere")
+def test_a_lake_that_is_read_only(image: pathlib.Path, few: Fleet, tmp_path: pathlib.Path) -> None:
+    lake = tmp_path / "lake"
+    assert fleet("run", image, "-o", lake, *few.options).returncode == 0
+    folders = [lake, *(path for path in lake.rglob("*") if path.is_dir())]
+    for path in (*folders, *(path for path in lake.rglob("*") if path.is_file())):
+        path.chmod(0o555 if path.is_dir() else 0o444)
+    try:
+        for command in (["status"], ["rare"], ["findings"]):
+            assert fleet(*command, lake).returncode == 0
+        done = fleet("run", image, "-o", lake, *few.options)
+        assert (done.returncode, "Traceback" in done.stderr) == (2, False)
+        assert "cannot be written" in done.stderr
+    finally:
+        for path in folders:
+            path.chmod(0o755)
+
+
+def test_a_clock_that_went_back_redoes_nothing(
+    image: pathlib.Path, few: Fleet, tmp_path: pathlib.Path
+) -> None:
+    """A failure of the future, and another content of the past, are not what is known of the file now."""
+    lake = tmp_path / "lake"
+    run = ("run", image, "-o", lake, *few.options)
+    assert fleet(*run).returncode == 0
+    shutil.copy(few.paths[1], image)
+    assert fleet(*run).returncode == 0
+    expected = rows(lake, "traces")
+    for path in (lake / "manifest").glob("*.json"):
+        known = json.loads(path.read_text())
+        if known["size"] == image.stat().st_size and known["modified"] == image.stat().st_mtime_ns:
+            known["ended"] = known["started"] = "2001-01-01T00:00:00+00:00"
+            path.write_text(json.dumps(known))
+    done = fleet(*run)
+    assert "1 images were done before" in done.stderr, done.stderr
+    assert rows(lake, "traces") == expected
+
+
+def test_a_scheduler_that_dies_while_plugins_are_registered(tmp_path: pathlib.Path) -> None:
+    client, progress = mock.Mock(), mock.Mock()
+    client.register_plugin.side_effect = CommClosedError("in <TCP>: Stream is closed")
+    client.unregister_worker_plugin.side_effect = CommClosedError("closed")
+    jobs = [mock.Mock(path=f"/images/{number}.raw") for number in range(2)]
+    missing = engine.run(client, jobs, mock.Mock(), Reading(), {}, progress, False)
+    assert missing == 2
+    told: Dict[str, str] = {
+        each.args[0]["path"]: each.args[0]["status"] for each in progress.ended.call_args_list
+    }
+    assert told == {"/images/0.raw": "unfinished", "/images/1.raw": "unfinished"}
+
+
+def test_a_replaced_image_is_named_and_can_be_forgotten(
+    image: pathlib.Path, few: Fleet, tmp_path: pathlib.Path
+) -> None:
+    lake = tmp_path / "lake"
+    run = ("run", image, few.paths[2], "-o", lake, *few.options)
+    assert fleet(*run).returncode == 0
+    old = manifests(lake)["a.dmp"]["image_id"]
+    shutil.copy(few.paths[1], image)
+    done = fleet(*run)
+    assert done.returncode == 0
+    assert (
+        f"{image} has other content than {old}, whose rows stay: stackfleet forget {lake} {old}"
+        in done.stderr
+    )
+    new = {each["image_id"] for each in manifests(lake).values()} - {old}
+    assert len(list((lake / "manifest").glob("*.json"))) == 3
+    said = [json.loads(line) for line in fleet("status", lake, "--format", "jsonl").stdout.splitlines()]
+    by_id = {each["ImageId"]: each["ReplacedBy"] for each in said}
+    assert by_id[old] is not None and set(by_id[old]) < new
+    assert all(each is None for image_id, each in by_id.items() if image_id != old)
+    assert fleet("forget", lake, "nobody").returncode == 2
+    assert len(list((lake / "manifest").glob("*.json"))) == 3
+    gone = fleet("forget", lake, old)
+    assert (gone.returncode, f"{old} is forgotten: {image}\n") == (0, gone.stdout), gone.stderr
+    assert {row[0] for row in rows(lake, "traces")} == new
+    assert not list(lake.glob(f"*/image={old}"))
+    assert "1 images were done before" not in fleet(*run).stderr
+    # By name everything that has this path goes; the lake keeps who asked for that.
+    assert fleet("forget", lake, "a.dmp").returncode == 0
+    assert [pathlib.Path(each["path"]).name for each in manifests(lake).values()] == [
+        pathlib.Path(few.paths[2]).name
+    ]
+    forgotten = [json.loads(path.read_text()).get("forgotten") for path in (lake / "runs").glob("*.json")]
+    assert {old: str(image)} in forgotten
+
+
+def test_a_copy_that_was_replaced_is_read(few: Fleet, image: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    lake, options = tmp_path / "lake", few.options
+    for path in (few.paths[0], image):
+        assert fleet("run", path, "-o", lake, *options).returncode == 0
+    assert manifests(lake)[pathlib.Path(few.paths[0]).name]["copies"] == [str(image)]
+    shutil.copy(few.paths[1], image)
+    done = fleet("run", few.paths[0], image, "-o", lake, *options)
+    assert done.returncode == 0
+    assert "1 images were done before" in done.stderr
+    assert "1 images are read again: the file was changed" in done.stderr
+    assert manifests(lake)["a.dmp"]["status"] == "done"
+
+
+def test_what_a_copy_still_has_is_not_replaced(
+    few: Fleet, image: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
+    lake, options = tmp_path / "lake", few.options
+    for path in (image, few.paths[0]):
+        assert fleet("run", path, "-o", lake, *options).returncode == 0
+    shutil.copy(few.paths[1], image)
+    done = fleet("run", few.paths[0], image, "-o", lake, *options)
+    assert done.returncode == 0
+    assert "1 images were done before" in done.stderr
+    assert "forget" not in done.stderr
+
+
+@pytest.mark.parametrize("command", [[], ["run"], ["rare"], ["status"], ["report"], ["forget"]])
+def test_help_names_the_exit_codes(command: "list[str]") -> None:
+    said = " ".join(fleet(*command, "--help").stdout.split())
+    assert "Exit codes: 0 all is done" in said
+    assert all(f"; {code} " in said for code in (2, 3, 130))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["rare", "LAKE", "--kind", "nosuch"], ("nosuch", "std", "handle")),
+        (["diff", "LAKE", "a", "b", "--kind", "nosuch"], ("nosuch", "std", "handle")),
+        (["export", "LAKE", "--to", "jsonl", "--kind", "nosuch"], ("nosuch", "std", "handle")),
+        (["findings", "LAKE", "--severity", "urgent"], ("urgent", "high", "medium", "low")),
+        (["export", "LAKE", "--to", "jsonl", "--table", "nosuch"], ("nosuch", "traces", "frames")),
+        (["sql", "LAKE", "SELECT * FROM nosuch"], ("nosuch", "traces", "frames", "manifests", "hosts")),
+        (["sql", "LAKE", "SELECT * FROM manifests, nosuch"], ("nosuch", "traces", "frames", "hosts")),
+    ],
+)
+def test_a_wrong_word_is_answered_by_the_right_ones(
+    arguments: "list[str]", said: "tuple[str, ...]", few: Fleet, tmp_path: pathlib.Path
+) -> None:
+    lake = tmp_path / "lake"
+    assert fleet("run", few.paths[0], "-o", lake, *few.options).returncode == 0
+    done = fleet(*(str(lake) if each == "LAKE" else each for each in arguments))
+    assert done.returncode == 2
+    assert "Traceback" not in done.stderr
+    assert all(word in done.stderr for word in said), done.stderr

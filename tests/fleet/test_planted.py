@@ -1,0 +1,130 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""Nothing is imported from a folder of evidence: the current one, that of the image, the lake."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+from typing import Dict, List
+
+import pytest
+
+from stackfleet import attempt
+from stackfleet.job import Reading, to_json
+from tests.conftest import ROOT
+from tests.support.fleetimages import Fleet
+from tests.support.fleetrun import environment, fleet
+
+NAMES = (
+    *("queue", "ctypes", "json", "logging", "argparse", "threading", "multiprocessing", "uuid", "tempfile"),
+    *("sitecustomize", "usercustomize", "stackfleet", "winstacks", "volatility3", "pyarrow", "duckdb"),
+)
+"""Modules that Python, stackfleet or what they need would import from such a folder."""
+
+
+def plant(folder: pathlib.Path, told: pathlib.Path) -> None:
+    """Puts modules into a folder which say that they were run."""
+    for name in NAMES:
+        text = f"open({str(told)!r}, 'a').write(__file__ + '\\n')\nraise SystemExit(99)\n"
+        (folder / f"{name}.py").write_text(text, encoding="utf-8")
+
+
+@pytest.fixture
+def told(tmp_path: pathlib.Path) -> pathlib.Path:
+    """A file that is there once a planted module was run."""
+    return tmp_path / "told"
+
+
+@pytest.fixture
+def evidence(few: Fleet, told: pathlib.Path, tmp_path: pathlib.Path) -> pathlib.Path:
+    """A folder with an image and planted modules, and a lake in it with such modules."""
+    folder = tmp_path / "evidence"
+    (folder / "lake" / "manifest").mkdir(parents=True)
+    shutil.copy(few.paths[0], folder / "a.dmp")
+    plant(folder, told)
+    plant(folder / "lake", told)
+    return folder
+
+
+def started(command: List[str], few: Fleet, where: pathlib.Path, image: pathlib.Path) -> Dict[str, str]:
+    known = {**environment(), "PYTHONPATH": str(ROOT)}
+    words = ["run", str(image), "-o", str(image.parent / "lake"), *few.options, "--workers", "1"]
+    done = subprocess.run(
+        [*command, *words], cwd=where, env=known, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return known
+
+
+@pytest.mark.parametrize("where", ["evidence", "evidence/lake"])
+@pytest.mark.parametrize("way", ["module", "script"])
+def test_a_run_beside_evidence_runs_none_of_it(
+    way: str, where: str, few: Fleet, evidence: pathlib.Path, told: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
+    script = tmp_path / "bin" / "stackfleet"
+    script.parent.mkdir()
+    script.write_text(
+        "import sys\nfrom stackfleet.__main__ import main\nsys.exit(main())\n", encoding="utf-8"
+    )
+    # Python itself looks for the package in the current folder before any line of it can forbid that.
+    if way == "module":
+        for folder in (evidence, evidence / "lake"):
+            (folder / "stackfleet.py").unlink()
+    command = [sys.executable, *(["-m", "stackfleet"] if way == "module" else [str(script)])]
+    started(command, few, tmp_path / where, evidence / "a.dmp")
+    assert not told.exists(), told.read_text()
+
+
+def test_a_path_with_an_empty_entry_is_not_the_current_folder(
+    evidence: pathlib.Path, told: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An unset variable in front of a colon; a worker of Dask may have such an environment."""
+    for known in (os.pathsep + str(ROOT), os.pathsep.join((os.curdir, str(ROOT))), f"{ROOT}{os.pathsep}"):
+        monkeypatch.setenv("PYTHONPATH", known)
+        monkeypatch.chdir(evidence)
+        with tempfile.TemporaryFile() as log, attempt.Process(log) as process:
+            process.tell(
+                {"check": True, "reading": to_json(Reading(offline=True)), "lake": str(evidence / "lake")}
+            )
+            said = process.hear(120)
+            assert said is not None and "versions" in said, attempt.tail(log)
+        assert not told.exists(), told.read_text()
+
+
+def test_what_is_named_by_its_whole_path_is_still_imported(
+    evidence: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An absolute entry of PYTHONPATH was meant, even where it is the current folder."""
+    for name in NAMES:
+        (evidence / f"{name}.py").unlink()
+    (evidence / "sitecustomize.py").write_text(
+        "import sys\nsys.stderr.write('imported\\n')\n", encoding="utf-8"
+    )
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join((str(evidence), str(ROOT))))
+    monkeypatch.chdir(evidence)
+    with tempfile.TemporaryFile() as log, attempt.Process(log) as process:
+        process.end(0.5)
+        assert "imported" in attempt.tail(log)
+
+
+def test_a_question_beside_evidence_runs_none_of_it(
+    few: Fleet, evidence: pathlib.Path, told: pathlib.Path
+) -> None:
+    for folder in (evidence, evidence / "lake"):
+        (folder / "stackfleet.py").unlink()
+        done = subprocess.run(
+            [sys.executable, "-m", "stackfleet", "status", str(evidence / "lake")],
+            cwd=folder,
+            env={**environment(), "PYTHONPATH": str(ROOT)},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+    assert fleet("status", evidence / "lake").returncode == 0
+    assert not told.exists(), told.read_text()

@@ -1,0 +1,125 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""After a power failure: what a manifest names may be cut, empty, missing or altered, and is read again."""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import shutil
+import stat
+from typing import Callable, Dict, List
+
+import pytest
+
+from tests.support import fleetlakes
+from tests.support.fleetimages import Fleet
+from tests.support.fleetrun import fleet, manifests, rows
+
+
+@pytest.fixture(scope="module")
+def before(few: Fleet, tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
+    made = tmp_path_factory.mktemp("power") / "lake"
+    assert fleet("run", *few.paths, "-o", made, *few.options).returncode == 0
+    return made
+
+
+@pytest.fixture
+def lake(before: pathlib.Path, tmp_path: pathlib.Path) -> pathlib.Path:
+    return pathlib.Path(shutil.copytree(before, tmp_path / "lake"))
+
+
+def flip(path: pathlib.Path) -> None:
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 0xFF
+    path.write_bytes(data)
+
+
+DAMAGE: Dict[str, Callable[[pathlib.Path], object]] = {
+    "cut": lambda path: os.truncate(path, path.stat().st_size // 2),
+    "empty": lambda path: os.truncate(path, 0),
+    "missing": lambda path: path.unlink(),
+    "zeros": lambda path: path.write_bytes(bytes(path.stat().st_size)),
+    "altered": flip,
+}
+SAME_SIZE = ("zeros", "altered")
+
+
+@pytest.mark.parametrize("name", DAMAGE)
+def test_damaged_tables_are_read_again(
+    name: str, few: Fleet, lake: pathlib.Path, before: pathlib.Path
+) -> None:
+    victim = manifests(lake)[pathlib.Path(few.paths[0]).name]
+    DAMAGE[name](lake / victim["tables"]["traces"]["file"])
+    asked = fleet("rare", lake, "--max-hosts", "9")
+    # What changes neither the size nor what is asked for is found when all is compared.
+    assert asked.returncode == (0 if name == "altered" and "left out" not in asked.stderr else 3), (
+        asked.stderr
+    )
+    if asked.returncode:
+        assert few.paths[0] in asked.stderr
+    options = ["--verify"] if name in SAME_SIZE else []
+    done = fleet("run", *few.paths, "-o", lake, *few.options, *options)
+    assert done.returncode == 0, done.stderr
+    assert "1 images are read again: their tables do not agree" in done.stderr
+    assert "2 images were done before" in done.stderr
+    assert rows(lake, "traces") == rows(before, "traces")
+    assert fleet("status", lake, "--verify").returncode == 0
+
+
+@pytest.mark.parametrize("data", [b"", b'{"manifest": 1', bytes(4000)])
+def test_a_manifest_that_is_cut_is_made_again(
+    data: bytes, few: Fleet, lake: pathlib.Path, before: pathlib.Path
+) -> None:
+    victim = manifests(lake)[pathlib.Path(few.paths[0]).name]
+    (lake / "manifest" / f"{victim['image_id']}.json").write_bytes(data)
+    asked = fleet("rare", lake)
+    assert asked.returncode == 3
+    assert victim["image_id"] in asked.stderr
+    done = fleet("run", *few.paths[1:], "-o", lake, *few.options)
+    assert (done.returncode, "1 other images of the lake are damaged" in done.stderr) == (0, True)
+    done = fleet("run", *few.paths, "-o", lake, *few.options)
+    assert done.returncode == 0, done.stderr
+    assert rows(lake, "traces") == rows(before, "traces")
+
+
+def test_an_image_that_is_gone_stays_damaged(few: Fleet, lake: pathlib.Path) -> None:
+    """What its manifest says of custody is not lost."""
+    name = pathlib.Path(few.paths[0]).name
+    victim = manifests(lake)[name]
+    DAMAGE["cut"](lake / victim["tables"]["traces"]["file"])
+    done = fleet("run", few.paths[1], few.paths[0] + ".gone", "-o", lake, *few.options)
+    assert done.returncode == 3
+    assert "1 other images of the lake are damaged" in done.stderr
+    assert manifests(lake)[name] == victim
+
+
+def test_files_and_folders_are_on_the_disk_before_a_manifest_names_them(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = fleetlakes.new_lake(tmp_path / "lake")
+    said: List[str] = []
+    sync, replace = os.fsync, os.replace
+
+    def synced(held: int) -> None:
+        said.append(os.readlink(f"/proc/self/fd/{held}"))
+        assert stat.S_ISDIR(os.fstat(held).st_mode) or os.fstat(held).st_size
+        sync(held)
+
+    def replaced(one: pathlib.Path, other: pathlib.Path) -> None:
+        said.append("replaced")
+        replace(one, other)
+
+    monkeypatch.setattr(os, "fsync", synced)
+    monkeypatch.setattr(os, "replace", replaced)
+    if not os.path.isdir("/proc/self/fd"):
+        pytest.skip("asks Linux which file is synced")
+    fleetlakes.add(made, "i1")
+    tables, after = said[: said.index("replaced")], said[said.index("replaced") + 1 :]
+    known = json.loads((made.manifests_folder / "i1.json").read_text())
+    for each in known["tables"].values():
+        path = made.folder / each["file"]
+        assert {str(path), str(path.parent), str(path.parent.parent), str(made.folder)} <= set(tables)
+        assert each["bytes"] == path.stat().st_size
+    assert after == [str(made.manifests_folder)]
