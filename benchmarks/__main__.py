@@ -9,7 +9,20 @@ import pathlib
 import tempfile
 from typing import Callable, Dict, List
 
-from . import checks, decoding, drawing, flat, fleet, growth, holding, listing, realsize, results, startup
+from . import (
+    checks,
+    decoding,
+    drawing,
+    dumps,
+    flat,
+    fleet,
+    growth,
+    holding,
+    listing,
+    realsize,
+    results,
+    startup,
+)
 from .results import Line
 
 BENCHMARKS: Dict[str, Callable[[pathlib.Path], List[Line]]] = {
@@ -21,6 +34,7 @@ BENCHMARKS: Dict[str, Callable[[pathlib.Path], List[Line]]] = {
     "filters": listing.filters,
     "flat": flat.lines,
     "checks": checks.lines,
+    "dumps": dumps.lines,
     "fleet": fleet.lines,
     "drawing": drawing.lines,
     "holding": holding.lines,

@@ -8,7 +8,8 @@ from volatility3.framework.configuration import requirements
 from volatility3.framework.renderers import format_hints
 from volatility3.plugins.windows import info
 
-from winstacks.rows import flat, stacks, traces
+from winstacks.columns.tables import FRAMES
+from winstacks.rows import grid, stacks, traces
 from winstacks.rows.treegrid import RowGrid
 
 Columns = Sequence[Tuple[str, type]]
@@ -69,7 +70,7 @@ LIKE: Dict[str, Tuple[Columns, Known, Known]] = {
         {**_THREAD, **_HASH, **_START, "Count": 1, "Depth": 14},
         {**_THREAD, **_FRAME, "Frame": 7, "Sp": format_hints.Hex(0xE10000012AA0), "How": "unwind"},
     ),
-    "traceframes": (flat.columns_of("traceframes"), _FLAT, _FLAT),
+    "traceframes": (grid.typed(FRAMES), _FLAT, _FLAT),
 }
 """Of plugins: their columns, a row, and a row below it."""
 

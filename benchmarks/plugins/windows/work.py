@@ -83,7 +83,7 @@ class Work(interfaces.plugins.PluginInterface):
 
     def _dump(self, finder: Databases, database: Database) -> Tuple[int, float]:
         opened = self._open(finder, database)
-        layout = finder.layouts(database.space).backtraces
+        layout = finder.layouts(database.space).backtraces()
         return sum(map(len, backtraces.encode(opened.buffer(), opened.records(), layout))), 1
 
     def _objects(self, layer_name: str, header: Header) -> Tuple[int, float]:
