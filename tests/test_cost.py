@@ -88,11 +88,11 @@ def test_one_process_costs_one_process(measured: Measured) -> None:
 def test_what_a_call_does_is_found_out_once(measured: Measured) -> None:
     """Processes that are proven to have the same functions share it; each tests for itself what calls."""
     two, eight = (measured.cost("callstacks, processes", size) for size in (1, 4))
-    assert eight["unwind effects"] == two["unwind effects"] > 0
+    assert eight["unwind rules"] == two["unwind rules"] > 0
     assert eight["call sites"] <= 4 * two["call sites"] * _SLACK
     few, many = (measured.cost("callstacks, threads", size) for size in (2, 4))
     assert many["rows"] > few["rows"] * 2 - _FEW
-    assert many["unwind effects"] == few["unwind effects"]
+    assert many["unwind rules"] == few["unwind rules"]
     assert many["call sites"] == few["call sites"]
 
 

@@ -180,6 +180,15 @@ def test_the_demo_opens_with_what_matters_on_one_screen(image: Dict[str, pathlib
 
 
 @pytest.mark.cli
+def test_the_demo_has_dumps_of_processes(image: Dict[str, pathlib.Path]) -> None:
+    folder = image["file"].parent
+    demo.write_dumps(image["file"], folder)
+    for name, plugin in (("updater.dmp", "minidump.heaptraces"), ("spooler.dmp", "minidump.locks")):
+        result = vol.run(folder / name, plugin, symbols=image["symbols"])
+        assert result.returncode == 0 and result.rows, result.stderr
+
+
+@pytest.mark.cli
 @pytest.mark.parametrize("finding", demo.FINDINGS, ids=lambda finding: finding.line)
 def test_what_is_said_of_the_sample_is_shown(finding: demo.Finding, image: Dict[str, pathlib.Path]) -> None:
     assert finding.line in [command.line for command in demo.COMMANDS]

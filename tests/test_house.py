@@ -19,19 +19,21 @@ import pytest
 
 from tests.conftest import ROOT
 from winstacks import options
-from winstacks.flat.decode import schema
+from winstacks.columns import words
+from winstacks.memory.decode.machine import Machine
 
 LIBRARY = "winstacks"
 PLUGINS = "volatility3_plugins"
 
 FLOORS: Tuple[Set[str], ...] = (
+    {"columns"},
     {"memory"},
     {"process"},
     {"names"},
     {"tracedb", "traps"},
     {"heaps", "stacks", "locks", "handles", "objects"},
     {"flat"},
-    {"findings"},
+    {"findings", "minidump"},
     {"rows", "pages"},
     {"commands"},
     {"plugins"},
@@ -39,6 +41,9 @@ FLOORS: Tuple[Set[str], ...] = (
 """From the ground up. A room imports itself and what lies below its floor, never a room beside it."""
 
 LEVELS = {name: number for number, floor in enumerate(FLOORS) for name in floor}
+
+GROUND = "columns"
+"""The room whose modules are as pure as decoders."""
 
 OPTIONS = f"{LIBRARY}/options.py"
 VERSION = f"{LIBRARY}/__init__.py"
@@ -60,6 +65,22 @@ LATE = {
 }
 """Modules that import inside a function or by a text, and why. A plugin's methods import its command."""
 
+SAME_LETTERS = {
+    OPTIONS: "the words that options take: a start imports nothing else",
+    f"{LIBRARY}/findings/relays.py": "names of modules",
+    f"{LIBRARY}/flat/traces.py": "a part of TraceId",
+    f"{LIBRARY}/memory/tables.py": "names of symbol tables",
+    f"{LIBRARY}/rows/requested.py": "names of options",
+    f"{LIBRARY}/stacks/decode/step_x64.py": "where in a function the code is",
+    f"{LIBRARY}/traps/decode/frame.py": "what the value of a member is worth",
+    f"{LIBRARY}/traps/decode/kinds_x86.py": "kinds of entries that are told from the bytes of a frame",
+}
+"""Modules with texts that a column has as words, too, and what these are there."""
+
+LAYER_PATH = f"{PLUGINS}/minidump/layer.py"
+OF_DUMPS = f"{PLUGINS}/minidump/"
+"""Plugins of dumps take their options from the plugin of the same name that reads images."""
+
 NAME_THE_OLD_PLACE = {
     "tests/test_packaging.py": "what an older version has left is removed",
 }
@@ -75,8 +96,8 @@ STANDARD = {
 
 KNOW_A_CPU = {
     f"{LIBRARY}/memory/decode/machine.py",
-    f"{LIBRARY}/flat/decode/schema.py",
-    f"{LIBRARY}/rows/columns.py",
+    f"{LIBRARY}/columns/dictionary.py",
+    f"{LIBRARY}/columns/words.py",
     f"{PLUGINS}/windows/trapframes.py",
 }
 """Modules whose name does not end in _x64 or _x86, and which may say `x64` or `x86` in code."""
@@ -150,8 +171,8 @@ def room(path: str) -> str:
 
 
 def pure(path: str) -> bool:
-    """Tells whether a module is a decoder."""
-    return "decode" in pathlib.PurePath(path).parts
+    """Tells whether a module is a decoder, or of the room that all decoders may use."""
+    return not {"decode", GROUND}.isdisjoint(pathlib.PurePath(path).parts)
 
 
 def by_text(source: str) -> bool:
@@ -188,7 +209,8 @@ def _allowed_inside(path: str, each: Import, _plugins: Set[str]) -> bool:
         return room(path) in MAY_IMPORT[each.target] and not pure(path)
     mine, theirs = room(path), room(each.target)
     if mine == "plugins":
-        return each.late and theirs == "commands" and path != FINDER_PATH
+        rooms = {"minidump"} if path == LAYER_PATH else {"commands"}
+        return each.late and theirs in rooms and path != FINDER_PATH
     return (theirs == mine or LEVELS[theirs] < LEVELS[mine]) and (pure(each.target) or not pure(path))
 
 
@@ -196,7 +218,8 @@ def _allowed_outside(path: str, each: Import, plugins: Set[str]) -> bool:
     """Tells whether a module may import what is not of the tree, or a plugin."""
     parts = each.target.split(".")
     if parts[:3] == ["volatility3", "plugins", "windows"] and plugins.intersection(parts[3:4]):
-        return each.target == FINDER and room(path) == "plugins" and not each.late
+        sibling = path.startswith(OF_DUMPS) and parts[3] == pathlib.PurePath(path).stem
+        return (each.target == FINDER or sibling) and room(path) == "plugins" and not each.late
     if parts[0] in STANDARD:
         return path == FINDER_PATH or room(path) != "plugins" or not each.late
     renderers = "renderers" in parts and (path in ON_THE_GROUND or room(path) not in KNOW_RENDERERS)
@@ -255,8 +278,10 @@ def test_rooms_import_downwards_only() -> None:
         ("winstacks/names/decode/rules.py", "import volatility3"),
         ("winstacks/names/places.py", "from volatility3.framework import renderers"),
         ("winstacks/names/places.py", "from ..rows import requested"),
-        ("winstacks/stacks/lister.py", "from ..flat.decode import schema"),
-        ("winstacks/flat/decode/schema.py", "from ...process import spaces"),
+        ("winstacks/stacks/lister.py", "from ..flat.decode import keys"),
+        ("winstacks/flat/decode/keys.py", "from ...process import spaces"),
+        ("winstacks/columns/words.py", "from ..memory.decode import status"),
+        ("winstacks/columns/words.py", "import volatility3"),
         ("winstacks/flat/traces.py", "import stackfleet"),
         ("winstacks/rows/plugin.py", f"from {FINDER} import find"),
         ("winstacks/pages/html.py", "from ..rows import grid"),
@@ -296,15 +321,16 @@ def test_all_modules_are_read() -> None:
         {room(path) for path in sources() if path not in ON_THE_GROUND} == rooms | {"plugins"} == set(LEVELS)
     )
     decoders = {path.parent.name for path in (ROOT / LIBRARY).glob("*/decode")}
-    assert {room(path) for path in sources() if pure(path)} == decoders
+    assert {room(path) for path in sources() if pure(path)} == {GROUND, *decoders}
 
 
 def test_a_public_class_name_is_one_class() -> None:
-    """A command has the name of its plugin."""
+    """A command has the name of its plugin, as has the plugin that shows the same of a dump."""
     found: Dict[str, List[str]] = collections.defaultdict(list)
     for path, source in sources().items():
         for node in parsed(source).body:
-            if isinstance(node, ast.ClassDef) and not node.name.startswith("_") and room(path) != "commands":
+            counts = room(path) != "commands" and not path.startswith(OF_DUMPS)
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_") and counts:
                 found[node.name].append(path)
     assert {name: paths for name, paths in found.items() if len(paths) > 1} == {}
 
@@ -349,13 +375,38 @@ def test_nothing_names_the_place_where_the_library_was() -> None:
 
 
 def test_words_of_options_are_those_of_the_rooms() -> None:
-    assert tuple(schema.KINDS) == options.KINDS
+    assert tuple(words.KINDS) == options.KINDS
+    assert words.SEVERITIES == options.SEVERITIES
+    assert tuple(words.ARCHES) == tuple(machine.arch for machine in Machine)
     checks = {
         pathlib.PurePath(path).stem
         for path, source in sources().items()
         if room(path) == "findings" and any(_is_check(node) for node in parsed(source).body)
     }
     assert set(options.CHECKS) == checks
+
+
+def test_a_word_of_a_column_is_defined_once() -> None:
+    """What has the same letters and is no word of a column has a reason."""
+    lists = (value for name, value in vars(words).items() if name.isupper() and isinstance(value, dict))
+    known = {word for each in lists for word in (*each, *each.values()) if isinstance(word, str) and word}
+    known.update(words.SEVERITIES, words.CONFIDENCES, words.ROLES)
+    found = {
+        path
+        for path, source in sources().items()
+        if path.startswith(LIBRARY) and path != f"{LIBRARY}/columns/words.py"
+        for node in parsed(source).body
+        if isinstance(node, (ast.Assign, ast.AnnAssign)) and known.intersection(_texts(node.value))
+    }
+    assert found == set(SAME_LETTERS)
+
+
+def _texts(value: Optional[ast.expr]) -> Iterator[str]:
+    """Yields the texts that are a value, or the elements of one."""
+    elements = value.elts if isinstance(value, (ast.Tuple, ast.Set, ast.List)) else [value]
+    for each in elements:
+        if isinstance(each, ast.Constant) and isinstance(each.value, str):
+            yield each.value
 
 
 def _is_check(node: ast.stmt) -> bool:

@@ -26,7 +26,10 @@ from tests.support.pythons import python
 PLUGINS = ROOT / "volatility3_plugins"
 LIBRARY = ROOT / "winstacks"
 FINDER = "winstacks_library"
-OURS = sorted(f"{path.parent.name}.{path.stem}" for path in PLUGINS.glob("*/*.py") if path.stem != FINDER)
+NO_PLUGINS = (FINDER, "layer")
+OURS = sorted(
+    f"{path.parent.name}.{path.stem}" for path in PLUGINS.glob("*/*.py") if path.stem not in NO_PLUGINS
+)
 
 
 @pytest.mark.cli
@@ -75,7 +78,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
 def test_the_wheel_holds_the_tree_and_nothing_else(wheel: pathlib.Path) -> None:
     sources = {
         "volatility3/plugins": PLUGINS,
-        "volatility3/symbols": ROOT / "symbols",
+        "volatility3/symbols/windows": ROOT / "symbols" / "windows",
         "winstacks": LIBRARY,
     }
     expected = {
@@ -97,11 +100,12 @@ def bare(tmp_path: pathlib.Path) -> pathlib.Path:
     """A folder with Volatility and pefile in it, and nothing else."""
     site = tmp_path / "site"
     package = pathlib.Path(volatility3.__file__).parent
-    mine = {path.name for path in PLUGINS.glob("*/*")} | {"stacktraces"}
+    mine = {(path.parent.name, path.name) for path in PLUGINS.glob("*/*")} | {("windows", "stacktraces")}
+    mine |= {("plugins", path.name) for path in PLUGINS.iterdir() if path.name != "windows"}
 
     def installed(folder: str, names: List[str]) -> List[str]:
-        ours = folder.endswith((os.path.join("plugins", "windows"), os.path.join("symbols", "windows")))
-        return [name for name in names if name == "__pycache__" or (ours and name in mine)]
+        place = os.path.basename(folder)
+        return [name for name in names if name == "__pycache__" or (place, name) in mine]
 
     shutil.copytree(package, site / "volatility3", ignore=installed)
     pefile_folder = pathlib.Path(pefile.__file__).parent

@@ -69,9 +69,11 @@ def test_a_plugin_imports_the_library_when_it_runs(path: pathlib.Path) -> None:
 
 
 def test_one_version() -> None:
+    """That of the plugins stands twice, because the finder compares it with what it finds."""
     config = configparser.ConfigParser()
     config.read(ROOT / "setup.cfg", encoding="utf-8")
-    assert config["metadata"]["version"] == winstacks.VERSION == winstacks_library.VERSION
+    assert config["metadata"]["version"] == "attr: winstacks.VERSION"
+    assert winstacks.VERSION == winstacks_library.VERSION
 
 
 class Copy:
@@ -473,8 +475,7 @@ def test_a_frozen_program_may_carry_the_library(tree: Copy, tmp_path: pathlib.Pa
 
 def test_a_process_of_stackfleet_takes_the_copy_of_its_parent(tmp_path: pathlib.Path) -> None:
     """Neither one that is installed nor what lies in the current directory, where evidence may be."""
-    from stackfleet.attempt import PROGRAM
-
+    program = ROOT / "stackfleet" / "begin.py"
     for name in ("parent", "installed", "evidence"):
         for package in ("stackfleet", "winstacks"):
             (tmp_path / name / package).mkdir(parents=True)
@@ -484,7 +485,7 @@ def test_a_process_of_stackfleet_takes_the_copy_of_its_parent(tmp_path: pathlib.
         (tmp_path / name / "stackfleet" / "child.py").write_text(text, encoding="utf-8")
     for known, expected in (("", "parent"), ("installed", "parent"), ("parent", "parent")):
         done = subprocess.run(
-            [sys.executable, "-c", PROGRAM, str(tmp_path / "parent")],
+            [sys.executable, str(program), str(tmp_path / "parent")],
             cwd=tmp_path / "evidence",
             env={"PYTHONPATH": str(tmp_path / known) if known else ""},
             capture_output=True,

@@ -1,6 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""The JSON schemas of the flat tables: `docs/<table>.schema.json`, made from `schema.TABLES`.
+"""The JSON schemas of the flat tables: `docs/<table>.schema.json`, made from `tables.FLAT`.
 
 Each describes one line of JSON, of `vol -r jsonl` or of `--dump`.
 """
@@ -12,11 +12,12 @@ import pathlib
 import re
 from typing import Any, Dict
 
-from winstacks.flat.decode import schema
+from winstacks.columns import dictionary, tables
+from winstacks.memory.decode.status import Word
 
 from .pages import ROOT
 
-TABLES = tuple(schema.TABLES)
+TABLES = tuple(tables.FLAT)
 
 CHILDREN = "__children"
 """Volatility's renderer adds it to each row: the rows below it, of which the flat tables have none."""
@@ -24,18 +25,21 @@ CHILDREN = "__children"
 _HEXADECIMAL = "^0x(0|[1-9a-f][0-9a-f]*)$"
 _TIME = r"^[0-9]{4}-[01][0-9]-[0-3][0-9]T[0-2][0-9]:[0-5][0-9]:[0-5][0-9](\.[0-9]{6})?\+00:00$"
 
+_UNSIGNED: Dict[str, Any] = {"type": "integer", "minimum": 0, "maximum": (1 << 64) - 1}
+
 _TYPES: Dict[str, Dict[str, Any]] = {
-    schema.STR: {"type": "string"},
-    schema.INT: {"type": "integer", "minimum": -(1 << 63), "maximum": (1 << 63) - 1},
-    schema.BOOL: {"type": "boolean"},
-    schema.HEX: {"type": "integer", "minimum": 0, "maximum": (1 << 64) - 1},
-    schema.HEXSTR: {"type": "string", "pattern": _HEXADECIMAL},
-    schema.TIME: {"type": "string", "format": "date-time", "pattern": _TIME},
+    dictionary.STR: {"type": "string"},
+    dictionary.INT: {"type": "integer", "minimum": -(1 << 63), "maximum": (1 << 63) - 1},
+    dictionary.BOOL: {"type": "boolean"},
+    dictionary.HEX: _UNSIGNED,
+    dictionary.ADDRESS: _UNSIGNED,
+    dictionary.HEXSTR: {"type": "string", "pattern": _HEXADECIMAL},
+    dictionary.TIME: {"type": "string", "format": "date-time", "pattern": _TIME},
 }
 
 _COLUMNS: Dict[str, Dict[str, Any]] = {
     "ImageId": {"pattern": "^i[0-9a-f]{32}$"},
-    "Schema": {"const": schema.SCHEMA},
+    "Schema": {"const": dictionary.SCHEMA},
     "Files": {"contentMediaType": "application/json"},
 }
 """What is known of a column besides its type."""
@@ -53,10 +57,10 @@ def text(table: str) -> str:
 
 def make(table: str) -> Dict[str, Any]:
     """Returns the schema of a table."""
-    properties = {column.name: _column(column) for column in schema.TABLES[table]}
+    properties = {column.name: _column(column) for column in tables.FLAT[table]}
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "title": f"A row of windows.{table}, version {schema.SCHEMA}",
+        "title": f"A row of windows.{table}, version {dictionary.SCHEMA}",
         "type": "object",
         "required": list(properties),
         "properties": {**properties, CHILDREN: {"type": "array", "maxItems": 0}},
@@ -64,8 +68,8 @@ def make(table: str) -> Dict[str, Any]:
     }
 
 
-def _column(column: schema.Column) -> Dict[str, Any]:
-    made = {"description": column.description, **_TYPES[column.type], **_COLUMNS.get(column.name, {})}
+def _column(column: dictionary.Column) -> Dict[str, Any]:
+    made = {"description": column.meaning, **_TYPES[column.type], **_COLUMNS.get(column.name, {})}
     if column.name == "Status":
         made["pattern"] = _status()
     if column.values:
@@ -77,7 +81,7 @@ def _column(column: schema.Column) -> Dict[str, Any]:
 
 def _status() -> str:
     """Returns a pattern of Status: words of the closed list, with `, ` between them."""
-    words = "|".join(map(_word, schema.STATUS_WORDS))
+    words = "|".join(_word(word.value) for word in Word)
     return f"^(({words})(, ({words}))*)?$"
 
 

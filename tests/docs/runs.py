@@ -12,11 +12,11 @@ import pathlib
 import shlex
 import subprocess
 import sys
-from typing import Any, Dict, List
+from typing import Dict, List
 
 from tests.conftest import ROOT
 from tests.forge import ask, context, real_sets, sample, vol, warm
-from tests.support import realtruth
+from tests.support import processdumps, realtruth
 
 from . import pages
 from .pages import Block
@@ -86,6 +86,9 @@ class Runner:
         """Returns the lines that a command prints; blank ones around them are left out."""
         if REAL in command:
             self._build_real()
+        for name in processdumps.SAMPLE:
+            if name in command:
+                self._write_dump(self.folder / name)
         done = self._run(["bash", "-c", command])
         if "usage: vol" in done.stderr or "Traceback" in done.stderr:
             raise AssertionError(f"{command}\n{done.stderr}")
@@ -98,14 +101,19 @@ class Runner:
             image.save(path)
             image.install(self._symbols)
 
+    def _write_dump(self, path: pathlib.Path) -> None:
+        """Makes the dump of a process of the sample when a command first asks for it."""
+        if not path.exists():
+            processdumps.write_of_sample(self._opened, path)
+
     @functools.cached_property
-    def _context(self) -> Any:
+    def _opened(self) -> context.Opened:
         """The sample, opened in this process."""
-        return context.open_image(self._image, self.folder, "opened.dmp").context
+        return context.open_image(self._image, self.folder, "opened.dmp")
 
     def script(self, text: str) -> List[str]:
         """Returns the lines that a Python script prints, which has the names that a plugin has."""
-        names = {"context": self._context, "config_path": "plugins"}
+        names = {"context": self._opened.context, "config_path": "plugins"}
         with contextlib.redirect_stdout(io.StringIO()) as printed:
             exec(compile(text, "script of the documentation", "exec"), names)
         return printed.getvalue().strip("\n").split("\n")
@@ -134,7 +142,7 @@ class Runner:
         for numbers in pages.commands(block):
             words = [block.lines[number] for number in numbers]
             command = " ".join(word.rstrip("\\") for word in words)[2:]
-            assert command.startswith(("vol ", "stackfleet ")), (
+            assert command.startswith(("vol ", "stackfleet ", "mkdir -p hang && vol ")), (
                 f"not a command that reads the sample: {command}"
             )
             printed = self.output(command)

@@ -6,6 +6,7 @@
     <!-- made: columns locks -->               the columns of windows.locks
     <!-- made: options locks -->               its options
     <!-- made: words Locks; freed; stale -->   words of Status: those of a group of `Word`, and single ones
+    <!-- made: values How -->                  the words of a column, and what each means
     <!-- made: duckdb traces -->               how DuckDB reads JSON lines of a flat table
 
 The groups of `Word` are the comments between its members, their meanings the docstrings below them.
@@ -25,31 +26,41 @@ from volatility3.framework.configuration import requirements
 
 from tests.conftest import ROOT
 from winstacks import options
+from winstacks.columns import dictionary
+from winstacks.columns.dictionary import COLUMNS
+from winstacks.columns.tables import FLAT, TABLES
+from winstacks.columns.words import Words
 from winstacks.findings import registry
-from winstacks.flat.decode import schema
 from winstacks.memory.decode import status
-from winstacks.rows import columns
 
 WINDOWS = ROOT / "volatility3_plugins" / "windows"
 
-_TYPES = {int: "number", str: "text"}
-_FORMS = {columns.ADDRESS: "address", columns.REGISTER: "register"}
-_FLAT_TYPES = {
-    schema.STR: "text",
-    schema.INT: "number",
-    schema.BOOL: "true or false",
-    schema.HEX: "hexadecimal",
-    schema.HEXSTR: "hexadecimal, as text",
-    schema.TIME: "time, UTC",
+_NO_OPTIONS = (
+    requirements.ModuleRequirement,
+    requirements.TranslationLayerRequirement,
+    requirements.VersionRequirement,
+)
+"""What a plugin requires and no user gives."""
+
+_TYPES = {
+    dictionary.STR: "text",
+    dictionary.INT: "number",
+    dictionary.BOOL: "true or false",
+    dictionary.HEX: "hexadecimal",
+    dictionary.ADDRESS: "address",
+    dictionary.REGISTER: "register",
+    dictionary.HEXSTR: "hexadecimal, as text",
+    dictionary.TIME: "time, UTC",
 }
 
 DUCKDB_TYPES = {
-    schema.STR: "VARCHAR",
-    schema.INT: "BIGINT",
-    schema.BOOL: "BOOLEAN",
-    schema.HEX: "UBIGINT",
-    schema.HEXSTR: "VARCHAR",
-    schema.TIME: "TIMESTAMP",
+    dictionary.STR: "VARCHAR",
+    dictionary.INT: "BIGINT",
+    dictionary.BOOL: "BOOLEAN",
+    dictionary.HEX: "UBIGINT",
+    dictionary.ADDRESS: "UBIGINT",
+    dictionary.HEXSTR: "VARCHAR",
+    dictionary.TIME: "TIMESTAMP",
 }
 
 
@@ -67,8 +78,9 @@ def plugin_names() -> List[str]:
 
 
 def plugin(name: str) -> type:
-    """Returns the plugin class of a module."""
-    module = importlib.import_module(f"volatility3.plugins.windows.{name}")
+    """Returns the plugin class of a module: of images, or of process dumps where only these have it."""
+    folder = "windows" if name in plugin_names() else "minidump"
+    module = importlib.import_module(f"volatility3.plugins.{folder}.{name}")
     found = [
         each
         for each in vars(module).values()
@@ -112,6 +124,7 @@ def make(what: str) -> str:
         "columns": _columns,
         "options": _options,
         "words": _words,
+        "values": _values,
         "duckdb": _duckdb,
         "checks": _checks,
     }
@@ -133,34 +146,31 @@ def _plugins(folder: str) -> List[str]:
 
 def column_names(name: str) -> List[str]:
     """Returns the columns of a plugin."""
-    if name in schema.TABLES:
-        return [column.name for column in schema.TABLES[name]]
-    return list(columns.PLUGINS[name])
+    return [column.name for column in TABLES[name]]
 
 
 def _columns(name: str) -> List[str]:
-    if name in schema.TABLES:
-        return _flat_columns(schema.TABLES[name])
     rows = []
-    for column in columns.PLUGINS[name]:
-        kind, form, meaning = columns.COLUMNS[column]
-        rows.append([f"`{column}`", _FORMS.get(form) or _TYPES.get(kind, "hexadecimal"), meaning])
-    return _table(["column", "type", "meaning"], rows)
+    for column in TABLES[name]:
+        meaning = f"{column.meaning} Values: {_listed(column.values)}." if column.values else column.meaning
+        null = ["yes" if column.nullable else "no"] if name in FLAT else []
+        rows.append([f"`{column.name}`", _TYPES[column.type], *null, meaning])
+    return _table(["column", "type", *(["null"] if name in FLAT else []), "meaning"], rows)
 
 
-def _flat_columns(table: Iterable[schema.Column]) -> List[str]:
-    rows = []
-    for column in table:
-        values = ", ".join(f"`{value}`" for value in column.values)
-        meaning = f"{column.description} Values: {values}." if values else column.description
-        null = "yes" if column.nullable else "no"
-        rows.append([f"`{column.name}`", _FLAT_TYPES[column.type], null, meaning])
-    return _table(["column", "type", "null", "meaning"], rows)
+def _listed(values: Words) -> str:
+    """Returns words, each with what it means if it does not explain itself."""
+    return ", ".join(f"`{word}` ({meaning})" if meaning else f"`{word}`" for word, meaning in values.items())
+
+
+def _values(name: str) -> List[str]:
+    values = COLUMNS[name].values
+    return _table([name, "meaning"], ([f"`{word}`", meaning] for word, meaning in values.items()))
 
 
 def duckdb_columns(name: str) -> str:
     """Returns what DuckDB's read_json wants to know of the columns of a flat table."""
-    return ", ".join(f"{column.name}: '{DUCKDB_TYPES[column.type]}'" for column in schema.TABLES[name])
+    return ", ".join(f"{column.name}: '{DUCKDB_TYPES[column.type]}'" for column in FLAT[name])
 
 
 def _duckdb(name: str) -> List[str]:
@@ -180,7 +190,7 @@ def _duckdb(name: str) -> List[str]:
 def _options(name: str) -> List[str]:
     rows = []
     for each in plugin(name).get_requirements():  # type: ignore[attr-defined]
-        if isinstance(each, (requirements.ModuleRequirement, requirements.VersionRequirement)):
+        if isinstance(each, _NO_OPTIONS):
             continue
         option = f"--{each.name.replace('_', '-')}"
         takes = {requirements.IntRequirement: " N", requirements.StringRequirement: " TEXT"}.get(

@@ -18,7 +18,7 @@ from volatility3.cli import CommandLine, text_renderer
 from volatility3.framework import interfaces
 
 from tests.forge.context import Opened
-from winstacks.rows.columns import WRITERS
+from winstacks.columns.tables import WRITERS
 
 from .plugins import Options, Plugin, full_name
 

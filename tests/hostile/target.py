@@ -19,8 +19,8 @@ from tests.forge.locks import Sections
 from tests.forge.obj import ring
 from tests.support import remembered
 from tests.windows.test_owners_hostile import build as owners
+from winstacks.columns.tables import BRIEF
 from winstacks.flat.imagefacts import LOGGERS
-from winstacks.rows.columns import PLUGINS, WRITERS
 
 from . import attempt, memory, plugins
 from .belonging import Belonging
@@ -99,9 +99,7 @@ class Target:
         found = {plugins.full_name(each).rsplit(".", 1)[-1]: each for each in plugins.discover()}
         # The flat tables have what these plugins find, in other columns.
         # Findings are made of the stacks that the other plugins list: these are judged.
-        self._plugins = {
-            name: each for name, each in found.items() if name in set(PLUGINS) - {"tracefindings", *WRITERS}
-        }
+        self._plugins = {name: each for name, each in found.items() if name in set(BRIEF) - {"tracefindings"}}
         self._own = set(self.opened.context.layers)
         self._clean: Dict[Tuple[str, str], Answer] = {}
         self._physical = memory.install(self.opened, self.data)

@@ -85,6 +85,7 @@ NAMES: Dict[Word, Tuple[str, ...]] = {
     Word.NOT_A_TRAP_FRAME: (*FRAMES, *STACK),
     Word.OUTSIDE_THE_STACK: (*FRAMES, *STACK),
     Word.STACK_LIMITS_UNUSABLE: STACK,
+    Word.CONTEXT_MAY_BE_OLDER: ("_KPRCB.*", *FRAMES),
     Word.NOT_A_CONTEXT: (*FRAMES, "_TEB*"),
     # Call stacks.
     Word.IN_USER_MODE: (),
@@ -101,6 +102,14 @@ NAMES: Dict[Word, Tuple[str, ...]] = {
     Word.KNOWN_FROM_ANOTHER_PROCESS: (),
     Word.FILE_PARTS_UNREADABLE: (),
     Word.COMPUTER_NAMES: (),
+    # Of dumps of a process only, which are no images.
+    Word.PEB_NOT_IN_THE_DUMP: (),
+    Word.EXCEPTION: (),
+    Word.BEYOND_THE_FILE: (),
+    Word.MORE_THAN_THE_STREAM: (),
+    Word.FEWER_THAN_THE_STREAM: (),
+    Word.TWICE: (),
+    Word.RANGES_OVERLAP: (),
     Word.SHARED_DATA_UNREADABLE: (),
     Word.FILE_NOT_HASHED: (),
     Word.NOT_CHECKED: (),

@@ -19,8 +19,8 @@ from tests.hostile.judging import NEUTRAL
 from tests.hostile.target import answer_of
 from tests.support import poolscans, real_trapframes, realtruth
 from tests.windows import test_trapframes_real
+from winstacks.columns.tables import BRIEF
 from winstacks.memory.decode.status import Word
-from winstacks.rows.columns import PLUGINS, WRITERS
 
 ORDINARY = {
     # Of what is not in the image: the forge leaves out what no test asks for, a real set what was not taken.
@@ -58,7 +58,7 @@ def _alarms(opened: Opened, scan_processes: bool) -> Set[str]:
     for plugin in plugins.discover():
         name = plugins.full_name(plugin)
         # The flat tables and the pages have what these plugins find, in another form.
-        if name.rpartition(".")[2] not in set(PLUGINS) - WRITERS:
+        if name.rpartition(".")[2] not in BRIEF:
             continue
         options = {**plugins.switches(plugin), "scan_processes": scan_processes}
         answer = answer_of(opened, plugin, options)

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import pathlib
-from typing import Any, List, Tuple, Type
+from typing import List, Tuple, Type
 
 import pytest
 
@@ -37,23 +37,21 @@ def opened(tmp_path_factory: pytest.TempPathFactory) -> Opened:
 
 
 @pytest.mark.parametrize(
-    ("command", "pid", "arguments"),
+    ("command", "pid"),
     [
-        (StackTraceDb, UPDATER, ()),
-        (StackTraceDb, LEGACY, ()),
-        (StackTraceDb, SPOOLER, ()),
-        (HeapTraces, UPDATER, (None,)),
-        (Locks, UPDATER, ()),
-        (Locks, LEGACY, ()),
-        (Locks, SPOOLER, ()),
+        (StackTraceDb, UPDATER),
+        (StackTraceDb, LEGACY),
+        (StackTraceDb, SPOOLER),
+        (HeapTraces, UPDATER),
+        (Locks, UPDATER),
+        (Locks, LEGACY),
+        (Locks, SPOOLER),
     ],
 )
-def test_databases_heaps_and_locks(
-    opened: Opened, command: Type[Command], pid: int, arguments: Tuple[Any, ...]
-) -> None:
-    expected = cells(command, opened.image, *arguments, pid=[pid])
+def test_databases_heaps_and_locks(opened: Opened, command: Type[Command], pid: int) -> None:
+    expected = cells(command, opened.image, pid=[pid])
     assert len(expected) > 4
-    assert cells(command, PlainProcess(opened, pid).image, *arguments) == expected
+    assert cells(command, PlainProcess(opened, pid).image) == expected
 
 
 @pytest.mark.parametrize("pid", [UPDATER, LEGACY, SPOOLER])
