@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import copy
-from typing import Iterator, Optional
+from typing import Callable, Iterator, Optional
 
 from .paging import PageTables, State
 from .phys import PAGE, PhysicalMemory
@@ -122,11 +122,18 @@ class Space:
 
     def write(self, address: int, data: bytes) -> None:
         """Puts bytes at an address, mapping pages as needed."""
+        self._write(address, data, Space._own)
+
+    def write_file(self, address: int, data: bytes) -> None:
+        """Puts bytes at an address that are in the file mapped there: a page of a section stays that section's."""
+        self._write(address, data, lambda owner, page: owner._frames.get(page))
+
+    def _write(self, address: int, data: bytes, frame_of: Callable[[Space, int], Optional[int]]) -> None:
         view = memoryview(data)
         while view:
             page = address & ~(PAGE - 1)
             owner = self._owner(page)
-            frame = owner._own(page)
+            frame = frame_of(owner, page)
             if frame is None:
                 frame = owner._add(page)
             start = address - page

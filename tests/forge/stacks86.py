@@ -43,7 +43,7 @@ class Stack86:
         """Enters a function: the call that was made last turns out to have gone there."""
         if self._site and self._direct:
             distance = module + routine.rva - self._site
-            self._space.write(self._site - 5, b"\xe8" + struct.pack("<i", distance))
+            self._space.write_file(self._site - 5, b"\xe8" + struct.pack("<i", distance))
         self._push(self.bp)
         self.bp = self.sp
         self.sp -= routine.alloc
