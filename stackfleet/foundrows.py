@@ -10,9 +10,17 @@ from typing import Any, Optional
 
 from volatility3.framework import interfaces
 
-from winstacks.columns.words import LOW
 from winstacks.findings.facts import Notes
-from winstacks.findings.registry import MAX_FINDINGS, Findings, FoundGroup, Gathered, Outcome, rank
+from winstacks.findings.registry import (
+    MAX_FINDINGS,
+    Findings,
+    FoundGroup,
+    Gathered,
+    Outcome,
+    Standing,
+    standing,
+    worst_first,
+)
 from winstacks.memory.image import Image
 from winstacks.rows import findings as finding_rows
 
@@ -21,14 +29,9 @@ _EVIDENCE = finding_rows.FINDINGS.names.index("Evidence")
 
 @dataclasses.dataclass
 class _Row:
-    """Findings of one group: the rank and the values of the worst, in how many stacks, the last of these.
+    """Findings of one group: the worst of them with its values, in how many stacks, the last of these."""
 
-    `process` tells the process of the worst from others, and `agrees` whether that counts for its process.
-    """
-
-    rank: list[int]
-    process: list[Any]
-    agrees: bool
+    standing: Standing
     values: list[Any]
     stacks: int
     last: Optional[str]
@@ -49,9 +52,7 @@ def _group(image: Image, gathered: Gathered, group: FoundGroup) -> dict[str, Any
     [values] = plain(finding_rows.rows(image, [Outcome(gathered.check, group.finding)]))
     return {
         "group": repr(group.group),
-        "rank": list(rank(group.finding)),
-        "process": [group.finding.space.layer_name, group.finding.space.eprocess],
-        "agrees": group.finding.severity != LOW,
+        "standing": standing(gathered.check.name, group.finding),
         "values": values,
         "stacks": group.stacks,
         "first": group.first,
@@ -81,31 +82,23 @@ class FoundRows:
 
     def _add(self, name: str, known: dict[str, _Row], group: dict[str, Any]) -> None:
         row = known.get(group["group"])
+        check, rank, process, agrees = group["standing"]
+        found = Standing(check, tuple(rank), tuple(process), agrees)
         if row is None and len(known) >= MAX_FINDINGS:
             self._cut.add(name)
         elif row is None:
-            known[group["group"]] = _Row(
-                *(group[name] for name in ("rank", "process", "agrees", "values", "stacks", "last"))
-            )
+            known[group["group"]] = _Row(found, group["values"], group["stacks"], group["last"])
         else:
             # Findings of no stack have no TraceId: they count as one.
             row.stacks += group["stacks"] - (row.last == group["first"])
             row.last = group["last"]
-            if group["rank"] < row.rank:
-                row.rank, row.values = group["rank"], group["values"]
-                row.process, row.agrees = group["process"], group["agrees"]
+            if found.rank < row.standing.rank:
+                row.standing, row.values = found, group["values"]
 
     def rows(self, image: Image, findings: Findings) -> Iterator[list[Any]]:
         """Yields the rows of the table, worst first, and then why checks could not run."""
         found = [row for known in self._checks.values() for row in known.values()]
-        agreeing: dict[tuple[Any, ...], set[str]] = {}
-        for name, known in self._checks.items():
-            for row in known.values():
-                if row.agrees:
-                    agreeing.setdefault(tuple(row.process), set()).add(name)
-        # The sort is stable: the order of the checks decides among equals.
-        found.sort(key=lambda row: (*row.rank, -len(agreeing.get(tuple(row.process), ()))))
-        for row in found:
+        for row in worst_first(found, lambda row: row.standing):
             values = list(row.values)
             values[_EVIDENCE] = finding_rows.counted(values[_EVIDENCE], row.stacks)
             yield values

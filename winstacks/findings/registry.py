@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import importlib
 from typing import (
+    Callable,
     Collection,
     Dict,
     Hashable,
@@ -21,8 +22,10 @@ from typing import (
     List,
     NamedTuple,
     Optional,
+    Sequence,
     Set,
     Tuple,
+    TypeVar,
 )
 
 from ..columns.words import CONFIDENCES, LOW, SHADOW
@@ -39,6 +42,8 @@ MAX_FINDINGS = 1 << 16
 """The most findings that are kept of one check."""
 
 _NO_KERNEL = "a dump of one process has nothing of the kernel"
+FoundT = TypeVar("FoundT")
+
 _CUT = f"more than {MAX_FINDINGS} findings: the rest is left out"
 
 
@@ -73,6 +78,22 @@ class FoundGroup(NamedTuple):
     stacks: int
     first: Optional[str]
     last: Optional[str]
+
+
+class Standing(NamedTuple):
+    """What orders a finding among others.
+
+    Attributes:
+        check: the name of the check
+        rank: see `rank`
+        process: its layer and _EPROCESS
+        agrees: whether it counts for its process, as those above `low` do
+    """
+
+    check: str
+    rank: Tuple[int, int]
+    process: Tuple[str, int]
+    agrees: bool
 
 
 class Gathered(NamedTuple):
@@ -254,31 +275,36 @@ class Findings:
     def found(self) -> List[Outcome]:
         """Returns what `examine` has found, worst first, and then why checks could not run."""
         found = [each for gathered in self._gathered for each in gathered.found()]
-        agreeing = agreement(found)
-        # The sort is stable: the order of the checks decides among equals.
-        found.sort(key=lambda each: (*_rank(each), -len(agreeing.get(_process(each), ()))))
-        return found + self.reasons((), (), ())
+        return worst_first(found, _standing) + self.reasons((), (), ())
 
 
-def agreement(found: Iterable[Outcome]) -> Dict[Tuple[str, int], List[str]]:
-    """Returns the names of the checks that found something above `low` in a process.
+def agreement(found: Iterable[Outcome]) -> List[str]:
+    """Returns the names of the checks that found something above `low`, in the order of the findings."""
+    return list(dict.fromkeys(each.check.name for each in found if _standing(each).agrees))
 
-    Returns:
-        The names by layer and _EPROCESS, in the order in which they are given.
+
+def worst_first(found: Sequence[FoundT], standing: Callable[[FoundT], Standing]) -> List[FoundT]:
+    """Returns findings by severity, then confidence, then how many checks agree on their process.
+
+    Args:
+        found: in the order of the checks, which decides among equals
+        standing: tells that of one of them
     """
-    checks: Dict[Tuple[str, int], Dict[str, None]] = {}
-    for each in found:
-        if each.finding is not None and each.finding.severity != LOW:
-            checks.setdefault(_process(each), {})[each.check.name] = None
-    return {process: list(names) for process, names in checks.items()}
+    placed = [(standing(each), each) for each in found]
+    checks: Dict[Hashable, Set[str]] = {}
+    for each, _ in placed:
+        if each.agrees:
+            checks.setdefault(each.process, set()).add(each.check)
+    placed.sort(key=lambda pair: (*pair[0].rank, -len(checks.get(pair[0].process, ()))))
+    return [each for _, each in placed]
 
 
-def _process(found: Outcome) -> Tuple[str, int]:
-    """Returns what tells the process of a finding from others."""
-    return (
-        ("", 0) if found.finding is None else (found.finding.space.layer_name, found.finding.space.eprocess)
-    )
+def standing(check: str, finding: Finding) -> Standing:
+    """Returns what orders a finding of a check among others."""
+    space = finding.space
+    return Standing(check, rank(finding), (space.layer_name, space.eprocess), finding.severity != LOW)
 
 
-def _rank(found: Outcome) -> Tuple[int, int]:
-    return (0, 0) if found.finding is None else rank(found.finding)
+def _standing(found: Outcome) -> Standing:
+    assert found.finding is not None
+    return standing(found.check.name, found.finding)

@@ -43,8 +43,7 @@ def summary(image: Image, found: Iterable[Outcome]) -> Iterator[Row]:
     for outcomes in shown.values():
         worst = outcomes[0].finding
         assert worst is not None
-        space, agreed = worst.space, agreement(outcomes)
-        above = [name for names in agreed.values() for name in names]
+        space, above = worst.space, agreement(outcomes)
         said = f"{len(outcomes)} findings; "
         said += f"{len(above)} checks agree: {', '.join(above)}" if above else "none above low"
         offset = _address(image, space.eprocess or None)
