@@ -37,6 +37,18 @@ class MinidumpLayer(segmented.SegmentedLayer):
                 (start, offset, size, size) for start, offset, size in ranges
             ]
 
+    def machine(self) -> Any:
+        """Returns the machine of the process; see `machine_of` of the library."""
+        from winstacks.minidump import opened
+
+        return opened.machine_of(self.context, self.name)
+
+    def open_image(self, config_path: str) -> Any:
+        """Returns the image of the process; see `image_of` of the library."""
+        from winstacks.minidump import opened
+
+        return opened.image_of(self.context, self.name, config_path)
+
     @property
     def minimum_address(self) -> int:
         """The lowest address that it may have."""

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import functools
 import logging
-from typing import Callable, Dict, Iterable, Iterator, NamedTuple, Optional, Tuple, TypeVar
+from typing import Callable, Dict, Iterable, Iterator, NamedTuple, Optional, Protocol, Tuple, TypeVar
 
 from volatility3.framework import constants, interfaces
 from volatility3.framework.layers import intel
@@ -390,6 +390,19 @@ class Image:
             self._services[key] = make(self)
         found: Service = self._services[key]  # type: ignore[assignment]
         return found
+
+
+class ImageLayer(Protocol):
+    """A layer that is all of an image, without a kernel: the memory of one process.
+
+    Both methods raise UnsupportedMachineError where the machine is not supported or not known.
+    """
+
+    def machine(self) -> Machine:
+        """Returns the machine whose memory it is."""
+
+    def open_image(self, config_path: str) -> Image:
+        """Returns the image; the configuration of our symbol tables goes below `config_path`."""
 
 
 def _pages(start: int, length: int) -> int:

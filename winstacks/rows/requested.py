@@ -8,14 +8,13 @@ read.
 
 from __future__ import annotations
 
-from typing import Callable, Dict, Iterator, List, Set
+from typing import Callable, Dict, Iterator, List, Set, cast
 
 from volatility3.framework import exceptions, interfaces
 
 from ..memory import bulk, tables
 from ..memory.decode.machine import Machine, UnsupportedMachineError, machines_of
-from ..memory.image import Image
-from ..minidump import opened
+from ..memory.image import Image, ImageLayer
 from ..options import DUMP
 from ..process.processlist import ProcessList
 from ..process.spaces import AddressSpaces
@@ -50,9 +49,13 @@ def _machine(plugin: interfaces.plugins.PluginInterface) -> Machine:
     """
     dump = plugin.config.get(DUMP, None)
     if dump is not None:
-        return opened.machine_of(plugin.context, dump)
+        return _dump_layer(plugin, dump).machine()
     module = plugin.context.modules[plugin.config["kernel"]]
     return bulk.machine_of(plugin.context.layers[module.layer_name])
+
+
+def _dump_layer(plugin: interfaces.plugins.PluginInterface, name: str) -> ImageLayer:
+    return cast(ImageLayer, plugin.context.layers[name])
 
 
 def image(plugin: interfaces.plugins.PluginInterface) -> Image:
@@ -64,7 +67,7 @@ def image(plugin: interfaces.plugins.PluginInterface) -> Image:
     dump = plugin.config.get(DUMP, None)
     try:
         if dump is not None:
-            return opened.image_of(plugin.context, dump, plugin.config_path)
+            return _dump_layer(plugin, dump).open_image(plugin.config_path)
         made = Image(plugin.context, plugin.config["kernel"], plugin.config_path)
     except UnsupportedMachineError as error:
         raise exceptions.RenderException(str(error)) from error
