@@ -44,6 +44,7 @@ MAX_BLOCKS = 1 << 16
 """The most blocks of relocations of a file that are read: each is of one page."""
 
 NO_IMAGE = "no image is mapped there"
+NO_PAGE_TABLES = "the page tables of the process cannot be read"
 OF_KERNEL = "the kernel's code has no second copy"
 NOT_IN_MEMORY = "the page is not in memory"
 NO_SECOND = "no second process maps the file"
@@ -172,6 +173,8 @@ class Copies:
         """
         if space.kernel:
             return Comparison(reason=OF_KERNEL)
+        if not space.layer_name:
+            return Comparison(reason=NO_PAGE_TABLES)
         mapping = self.mapping(space, start)
         if mapping is None:
             return Comparison(reason=NO_IMAGE)

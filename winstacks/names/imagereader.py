@@ -61,6 +61,8 @@ class ImageReader:
         base, length = self.base, max(min(length, self.size - rva), 0)
         if self._view is not None and self._pristine:
             found = self._view.load(base + rva, length)
+        elif not self.layer_name:
+            found = Extents(())
         else:
             mapping = pages.mapping if self._view is None else self._view.mapping
             found = bulk.read_extents(self._image.context, self.layer_name, base + rva, length, mapping)
@@ -75,6 +77,8 @@ class ImageReader:
         view, length = self._view, min(length, self.size - rva)
         if view is None or length <= 0:
             return view is not None
+        if not self.layer_name:
+            return False
         start = self.base + rva
         layer = self._image.context.layers[self.layer_name]
         if view.mapped_by(layer, start, start + length):
