@@ -58,10 +58,7 @@ class StackTraceDb(Command[AddressSpace, Union[AddressSpace, Database]]):
         return isinstance(item, AddressSpace)
 
     def rows(self, item: Union[AddressSpace, Database], frames: Sequence[NamedFrame]) -> Iterator[Row]:
-        if isinstance(item, AddressSpace):
-            yield 0, unread(item)
-        else:
-            yield from self._database(item)
+        return iter(((0, unread(item)),)) if isinstance(item, AddressSpace) else self._database(item)
 
     def _database(self, database: Database) -> Iterator[Row]:
         rows = TraceRows(self.image, database, self.frames_of(database.space), self.printer)

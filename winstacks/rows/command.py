@@ -181,21 +181,25 @@ class Command(Generic[Step, Item]):
     # The loop.
 
     def generate(self) -> Iterator[Row]:
-        """Yields all rows. At the end the log says what no row says."""
-        yield from self.image.possible(self._listed())
+        """Returns all rows. At the end the log says what no row says.
+
+        A listing may have millions of rows: the parts are chained in C, not by a generator within another.
+        """
+        parts = itertools.chain(self.image.possible(self._parts()), self._end())
+        return itertools.chain.from_iterable(parts)
+
+    def _parts(self) -> Iterator[Iterator[Row]]:
+        """Yields the rows of each step. What the kernel's symbols lack costs the rest of the step."""
+        for step in paused_by_group(self._progress(self.steps()), self._group):
+            # `map`: the items are listed when the first is asked for, where `possible` sees what is lacking.
+            items = itertools.chain.from_iterable(map(self.items, (step,)))
+            yield self.image.possible(itertools.chain.from_iterable(map(self._shown, items)))
+
+    def _end(self) -> Iterator[Iterator[Row]]:
         self.unread = self.unread or bool(self.image.lacking)
         for answer in self._answers():
             self.log.warning(answer)
-        yield from self.finish()
-
-    def _listed(self) -> Iterator[Row]:
-        """Yields the rows of all steps. What the kernel's symbols lack costs the rest of the step."""
-        for step in paused_by_group(self._progress(self.steps()), self._group):
-            yield from self.image.possible(self._of_step(step))
-
-    def _of_step(self, step: Step) -> Iterator[Row]:
-        for item in self.items(step):
-            yield from self._shown(item)
+        yield self.finish()
 
     def _group(self, step: Step) -> object:
         return self.space(step).eprocess

@@ -11,7 +11,7 @@ from typing import Any, Dict, Iterable, Iterator, List, NamedTuple, Optional, Se
 import pytest
 
 from winstacks.flat.frames import NOT_THERE, NamedFrame
-from winstacks.memory.decode.status import NOTHING
+from winstacks.memory.decode.status import NOTHING, Status
 from winstacks.names.symbolizer import Name
 from winstacks.rows import command as commands
 from winstacks.rows.command import Command
@@ -85,11 +85,29 @@ class Things(Command[str, Thing]):
         yield 0, (item.number, len(frames))
 
 
+class _Image:
+    """An image whose kernel's symbols lack nothing.
+
+    Args:
+        status: that of its list of processes
+    """
+
+    lacking: Sequence[str] = ()
+
+    def __init__(self, status: Status) -> None:
+        self._status = status
+
+    def service(self, _: object) -> Any:
+        return SimpleNamespace(status=self._status)
+
+    def possible(self, items: Iterable[Any]) -> Iterable[Any]:
+        return items
+
+
 @pytest.fixture(autouse=True)
 def _sound(monkeypatch: pytest.MonkeyPatch) -> None:
     """The list of processes is sound: only then is it an answer that Windows keeps nothing."""
-    image = SimpleNamespace(service=lambda _: SimpleNamespace(status=NOTHING))
-    monkeypatch.setattr(Command, "image", image)
+    monkeypatch.setattr(Command, "image", _Image(NOTHING))
 
 
 def run(
@@ -112,8 +130,7 @@ def test_nothing_is_answered(caplog: pytest.LogCaptureFixture) -> None:
 def test_that_it_can_be_enabled_is_no_answer_of_a_damaged_list(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    image = SimpleNamespace(service=lambda _: SimpleNamespace(status=NOT_THERE.details.status))
-    monkeypatch.setattr(Command, "image", image)
+    monkeypatch.setattr(Command, "image", _Image(NOT_THERE.details.status))
     assert run([], caplog) == ([], ["there is none"])
 
 
