@@ -155,30 +155,7 @@ with_prolog:
     call    epilog
     ret
     .p2align 4, 0xcc
-prolog:
-    push    offset leaf
-    push    0
-    mov     eax, [esp + 0x10]
-    mov     [esp + 0x10], ebp
-    lea     ebp, [esp + 0x10]
-    sub     esp, eax
-    push    ebx
-    push    esi
-    push    edi
-    mov     eax, [ebp - 8]
-    mov     [ebp - 0x18], esp
-    push    eax
-    ret
-    .p2align 4, 0xcc
-epilog:
-    pop     ecx
-    pop     edi
-    pop     esi
-    pop     ebx
-    leave
-    push    ecx
-    ret
-    .p2align 4, 0xcc
+#include "prolog32.inc"
 
 # D. Arguments that the callee pops, then an exit without anything before it.
 pops_three:
