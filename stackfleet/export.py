@@ -55,7 +55,8 @@ class Export:
         """Yields the lines of which flame graphs are made: stacks outermost first, with their counts."""
         for row in self._stacks():
             frames = (row["Host"], row["Process"], *_frames(row["Stack"]))
-            yield f"{';'.join(each.replace(';', ':') for each in frames)} {row['Count']}"
+            path = ";".join(output.visible(each.replace(";", ":")) for each in frames)
+            yield f"{path} {row['Count']}"
 
     def speedscope(self) -> Iterator[str]:
         """Yields a file of Speedscope: a profile for each image. Weights say how often a stack is there."""

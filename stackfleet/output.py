@@ -8,7 +8,7 @@ import csv
 import datetime
 import io
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import IO, Any
 
 import pyarrow.parquet as pq
@@ -46,8 +46,23 @@ def rows(table: Any) -> Iterator[dict[str, Any]]:
 
 
 def json_line(row: dict[str, Any]) -> str:
-    """Returns a row as a line of JSON; times as ISO 8601 has them."""
-    return json.dumps(row, default=_json, ensure_ascii=False)
+    """Returns a row as a line of JSON; times as ISO 8601 has them.
+
+    Letters of all languages stay as they are; what moves a cursor, turns a line round or ends one is escaped.
+    """
+    line = json.dumps(row, default=_json, ensure_ascii=False)
+    return _visible(line, lambda each: json.dumps(each)[1:-1])
+
+
+def visible(text: str) -> str:
+    """Returns a text with all that cannot be printed escaped, as Python writes it."""
+    return _visible(text, lambda each: repr(each)[1:-1])
+
+
+def _visible(text: str, escaped: Callable[[str], str]) -> str:
+    if text.isprintable():
+        return text
+    return "".join(each if each.isprintable() else escaped(each) for each in text)
 
 
 def _json(value: object) -> object:
@@ -75,16 +90,11 @@ def _aligned(table: Any) -> Iterator[str]:
 
 
 def _cell(value: object) -> str:
-    """Returns a value as a cell of text; what would break the line is escaped."""
+    """Returns a value as a cell of text; see `visible`."""
     if value is None:
         return ""
     if isinstance(value, list):
         return ", ".join(map(_cell, value))
     if isinstance(value, datetime.datetime):
         return value.isoformat(sep=" ")
-    text = str(value)
-    return (
-        text
-        if text.isprintable()
-        else "".join(each if each.isprintable() else repr(each)[1:-1] for each in text)
-    )
+    return visible(str(value))

@@ -8,9 +8,11 @@ report.write()
 
 from __future__ import annotations
 
+import errno
 import os
 import pathlib
 import urllib.parse
+import uuid
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple, Optional
 
@@ -100,7 +102,10 @@ class Report:
             OSError: a page cannot be written
             SqlError: a table cannot be read
         """
-        self._where.folder.mkdir(parents=True, exist_ok=True)
+        folder = self._where.folder
+        if folder != self._where.first.parent and folder.is_symlink():
+            raise OSError(errno.ELOOP, "a link and no folder", str(folder))
+        folder.mkdir(parents=True, exist_ok=True)
         parts: dict[str, Any] = {}
         if self.images:
             with Database(self._lake, self._memory, contents=self._contents) as database:
@@ -303,6 +308,12 @@ def _worst(image: dict[str, Any]) -> tuple[Any, ...]:
 
 
 def _write(path: pathlib.Path, title: str, data: dict[str, Any]) -> None:
-    with path.open("wb") as stream:
-        for piece in page(title, data):
-            stream.write(piece.encode())
+    """Writes a page in one step. A link that has its name is replaced; what it leads to stays as it is."""
+    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
+    try:
+        with temporary.open("xb") as stream:
+            for piece in page(title, data):
+                stream.write(piece.encode())
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)

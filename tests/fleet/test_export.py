@@ -56,6 +56,22 @@ def test_folded(lake: pathlib.Path) -> None:
     assert "PC;nt;nt!Start;nt!KeWait 2" in export(lake, "folded")
 
 
+HOSTILE = "a\u009b31mb\u0085c\u202etxt.exe\u2028d\x1b]0;"
+
+
+def test_what_moves_the_cursor_or_ends_a_line_is_escaped(tmp_path: pathlib.Path) -> None:
+    made = fleetlakes.new_lake(tmp_path / "lake")
+    fleetlakes.add(made, "i1", traces=[{"Process": HOSTILE, "Stack": f"nt!{HOSTILE}+0x1; é!ж+0x2"}])
+    for arguments in (("--to", "jsonl"), ("--to", "folded"), ("--to", "speedscope")):
+        done = fleet("export", tmp_path / "lake", *arguments)
+        assert done.returncode == 0
+        assert all(line.isprintable() for line in done.stdout.rstrip("\n").split("\n"))
+    done = fleet("sql", tmp_path / "lake", "SELECT Process, Stack FROM traces", "--format", "jsonl")
+    [line] = done.stdout.rstrip("\n").split("\n")
+    assert line.isprintable() and "é!ж" in line
+    assert json.loads(line)["Process"] == HOSTILE
+
+
 def test_speedscope(lake: pathlib.Path) -> None:
     file = json.loads("\n".join(export(lake, "speedscope")))
     assert "speedscope" in file["$schema"]

@@ -385,3 +385,27 @@ def test_what_cannot_be_is_said(lake: pathlib.Path, tmp_path: pathlib.Path) -> N
     assert "Traceback" not in done.stderr
     assert fleet("report", tmp_path, "-o", tmp_path / "out").returncode == 2
     assert not (tmp_path / "out" / "index.html").exists()
+
+
+def test_a_link_with_the_name_of_a_page_is_not_followed(lake: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    theirs, out = tmp_path / "theirs.txt", tmp_path / "out"
+    theirs.write_text("kept")
+    out.mkdir()
+    for name in ("index.html", "image-i1.html"):
+        (out / name).symlink_to(theirs)
+    reported(lake, out)
+    assert theirs.read_text() == "kept"
+    for name in ("index.html", "image-i1.html"):
+        assert not (out / name).is_symlink() and "<!doctype html>" in (out / name).read_text().lower()
+    assert not [each for each in out.iterdir() if each.name.startswith(".")]
+
+
+def test_a_link_in_the_place_of_the_folder_of_pages_is_refused(
+    lake: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
+    theirs = tmp_path / "theirs"
+    theirs.mkdir()
+    (tmp_path / "first-images").symlink_to(theirs)
+    done = fleet("report", lake, "-o", tmp_path / "first.html")
+    assert done.returncode == 2 and "a link and no folder" in done.stderr
+    assert not list(theirs.iterdir())
