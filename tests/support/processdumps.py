@@ -32,8 +32,21 @@ from winstacks.traps.state import register_types
 ARCHITECTURES = {Machine.AMD64: 9, Machine.I386: 0}
 COMMIT, FREE = 0x1000, 0x10000
 PRIVATE, MAPPED, IMAGE = 0x20000, 0x40000, 0x1000000
-READWRITE = 4
+NOACCESS, READWRITE = 1, 4
+Info = Tuple[int, int, int, int, int, int, int]
+"""A region; see `Writer.memory_infos`."""
 PAGES = (1, 2, 0x10, 0x20, 4, 8, 0x40, 0x80)
+
+
+def _all_regions(used: Sequence[Info]) -> List[Info]:
+    """Returns regions and what is free between them, as VirtualQuery tells of both."""
+    made: List[Info] = []
+    for each in sorted(used):
+        end = made[-1][0] + made[-1][3] if made else 0
+        if end < each[0]:
+            made.append((end, 0, 0, each[0] - end, FREE, NOACCESS, 0))
+        made.append(each)
+    return made
 
 
 class Dumped:
@@ -80,7 +93,7 @@ class Dumped:
         if full:
             private = [*unwritten, *((at, len(data)) for at, data in more)]
             infos = [(at, at, READWRITE, size, COMMIT, READWRITE, PRIVATE) for at, size in private]
-            self.writer.memory_infos([*(self._info(region) for region in self._regions), *infos])
+            self.writer.memory_infos(_all_regions([*map(self._info, self._regions), *infos]))
             runs = [run for region in self._regions for run in self._runs(region)]
             self.writer.memory64([*runs, *more], unwritten)
 
@@ -88,7 +101,7 @@ class Dumped:
         size = region.end - region.start
         yield from bulk.read_extents(self._image.context, self._layer, region.start, size).runs
 
-    def _info(self, region: Region) -> Tuple[int, int, int, int, int, int, int]:
+    def _info(self, region: Region) -> Info:
         protect = PAGES[region.protection & 7]
         kind = IMAGE if region.image else MAPPED if region.control_area else PRIVATE
         return region.start, region.start, protect, region.end - region.start, COMMIT, protect, kind

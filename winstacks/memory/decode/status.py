@@ -372,6 +372,8 @@ class Word(Enum):
     """A count is larger than what its stream has room for: what fits is read."""
     FEWER_THAN_THE_STREAM = "fewer than the stream holds: {members}"
     """A count is smaller than what its stream has room for: what it leaves out is not read."""
+    STREAMS_MISSING = "streams missing: {members}"
+    """Flags says that the writer was asked for these, and the directory does not have them."""
     TWICE = "given before"
     """Another of its kind comes before it, and counts."""
     RANGES_OVERLAP = "{} memory ranges overlap"

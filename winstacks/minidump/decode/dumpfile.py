@@ -30,13 +30,16 @@ MAX_STREAMS = 0x1000
 MAX_STRING = 0x10000
 """Bytes of a MINIDUMP_STRING: the longest path that Windows has."""
 
-FULL_MEMORY = 0x2
-"""MiniDumpWithFullMemory of MINIDUMP_TYPE."""
+_ASKED_FOR = {0x2: 9, 0x4: 12, 0x800: 16, 0x1000: 17, 0x40000: 19}
+"""MINIDUMP_TYPE: the stream for which each flag asks (MiniDumpWithFullMemory, WithHandleData,
+WithFullMemoryInfo, WithThreadInfo, WithTokenInformation)."""
 
 _HEADER = struct.Struct("<4sIIIIIQ")
 _DIRECTORY = struct.Struct("<III")
 _CHUNK = 0x10000
 _UNUSED = 0
+_LAST_OF_WINDOWS = 0xFFFF
+"""LastReservedStream: larger numbers are those of other programs."""
 
 STREAMS: Dict[int, str] = {
     **dict(
@@ -90,8 +93,8 @@ class Stream(NamedTuple):
     Attributes:
         StreamType: the number
         Location: where its bytes are
-        status: what is wrong with it: it is beyond the end of the file, it overlaps another, or it is one of
-            several of its type, of which the first counts
+        status: what is wrong with it: it is beyond the end of the file, it overlaps another, it is one of
+            several of its type, of which the first counts, or Windows has no such type
     """
 
     StreamType: int
@@ -137,10 +140,15 @@ class Minidump:
             )
         self.version = version >> 16
         rows, said = self._rows(rva, count)
-        used = [row for row in rows if row[0] != _UNUSED]
+        used = [row for row in rows if row != (_UNUSED, 0, 0)]
         taken = (0, _HEADER.size), (rva, rva + len(rows) * _DIRECTORY.size)
         shared = overlapping([*taken, *((at, at + length) for _, length, at in used)])
-        self.status = status(said, Word.OVERLAP if 0 in shared or 1 in shared else None)
+        missing = self._missing({row[0] for row in used})
+        self.status = status(
+            said,
+            Word.OVERLAP if 0 in shared or 1 in shared else None,
+            Said(Word.STREAMS_MISSING, None, missing) if missing else None,
+        )
         self.streams = tuple(self._checked(used, {place - len(taken) for place in shared}))
         self._first: Dict[int, Stream] = {}
         for stream in self.streams:
@@ -158,11 +166,17 @@ class Minidump:
         )
         return list(_DIRECTORY.iter_unpack(data[:whole])), said
 
+    def _missing(self, present: Set[int]) -> Tuple[str, ...]:
+        """Returns the names of the streams for which Flags asks, and which are not there."""
+        asked = (kind for flag, kind in _ASKED_FOR.items() if self.flags & flag)
+        return tuple(STREAMS[kind] for kind in asked if kind not in present)
+
     def _checked(self, used: Sequence[Tuple[int, int, int]], shared: Set[int]) -> Iterator[Stream]:
         """Yields entries of the directory with what is wrong with each; `shared` has those that overlap."""
         seen: Set[int] = set()
         for place, (kind, size, rva) in enumerate(used):
             beyond = self.beyond(rva, size)
+            known = kind > _UNUSED and (kind in STREAMS or kind > _LAST_OF_WINDOWS)
             yield Stream(
                 kind,
                 Location(size, rva),
@@ -170,6 +184,7 @@ class Minidump:
                     Said(Word.BEYOND_THE_FILE, beyond) if beyond else None,
                     Word.OVERLAP if place in shared else None,
                     Word.TWICE if kind in seen else None,
+                    None if known else Said(Word.UNKNOWN_TYPE, kind),
                 ),
             )
             seen.add(kind)
@@ -258,6 +273,7 @@ def elements(
     missing = (read - len(found)) * size
     return found, status(
         Said(Word.MORE_THAN_THE_STREAM, None, (member,)) if count > fitting else None,
+        Said(Word.FEWER_THAN_THE_STREAM, None, (member,)) if count < fitting else None,
         Word.LIMIT if min(count, fitting) > limit else None,
         Said(Word.BEYOND_THE_FILE, missing) if missing else None,
     )
@@ -281,10 +297,7 @@ def counted(
     count = int.from_bytes(data, "little")
     start = rva + (8 if size == 8 + count * form.size and count else 4)
     found, said = elements(dump, start, rva + size, count, form.size, form, limit, member)
-    fewer = rva + size - start >= (count + 1) * form.size
-    return found, status(
-        stream.status, said, Said(Word.FEWER_THAN_THE_STREAM, None, (member,)) if fewer else None
-    )
+    return found, status(stream.status, said)
 
 
 def headed(

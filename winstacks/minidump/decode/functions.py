@@ -80,6 +80,7 @@ def function_tables(dump: Minidump) -> Tuple[List[FunctionTableDescriptor], Stat
         )
         position = at + native + length + after
     rest, limited = count > len(found), len(found) == MAX_TABLES or total > MAX_ENTRIES
+    fewer = count == len(found) and position + descriptor + native <= end
     empty = any(each.MinimumAddress >= each.MaximumAddress for each in found)
     overlaps = len(overlapping([(each.MinimumAddress, each.MaximumAddress) for each in found]))
     return found, status(
@@ -91,4 +92,5 @@ def function_tables(dump: Minidump) -> Tuple[List[FunctionTableDescriptor], Stat
         Said(Word.RANGES_OVERLAP, overlaps) if overlaps else None,
         Word.LIMIT if rest and limited else None,
         Said(Word.MORE_THAN_THE_STREAM, None, ("NumberOfDescriptors",)) if rest and not limited else None,
+        Said(Word.FEWER_THAN_THE_STREAM, None, ("NumberOfDescriptors",)) if fewer else None,
     )

@@ -106,9 +106,10 @@ def token_info_list(dump: Minidump) -> Tuple[List[TokenInfo], Status]:
             break
         found.append(TokenInfo(*_TOKEN_HEADER.of(head)))
         position += element_header + found[-1].TokenSize
-    rest = count > len(found)
+    rest, fewer = count > len(found), count == len(found) and position + element_header <= end
     return found, status(
         stream.status,
+        Said(Word.FEWER_THAN_THE_STREAM, None, ("TokenListEntries",)) if fewer else None,
         Word.LIMIT if rest and len(found) == MAX_TOKENS else None,
         Said(Word.MORE_THAN_THE_STREAM, None, ("TokenListEntries",)) if rest else None,
     )

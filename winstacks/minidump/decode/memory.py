@@ -7,6 +7,7 @@ Source: "minidumpapiset.h" (MINIDUMP_MEMORY_DESCRIPTOR, MINIDUMP_MEMORY_DESCRIPT
 
 from __future__ import annotations
 
+import bisect
 from typing import Iterable, List, NamedTuple, Tuple
 
 from ...memory.decode.ranges import flatten
@@ -64,6 +65,8 @@ def memory_ranges(dump: Minidump, stacks: Iterable[MemoryRange] = ()) -> Tuple[L
     listed, beyond, outside = _cut(dump, [*listed, *found])
     apart, by_file = _disjoint(listed, by_file=True)
     disjoint, by_address = _disjoint(apart, by_file=False)
+    stacks = list(stacks)
+    unlisted = _unlisted(stacks, listed, disjoint)
     beneath, beyond_stacks, outside_stacks = _cut(dump, stacks)
     if beneath:
         apart, _ = _disjoint([*disjoint, *beneath], by_file=True)
@@ -75,7 +78,23 @@ def memory_ranges(dump: Minidump, stacks: Iterable[MemoryRange] = ()) -> Tuple[L
         Said(Word.BEYOND_THE_FILE, beyond) if beyond else None,
         Said(Word.RANGES_OVERLAP, overlaps) if overlaps else None,
         Said(Word.HEADER, None, ("DataSize",)) if outside else None,
+        Said(Word.CONTRADICTED, None, ("Stack",)) if 0 < unlisted < len(stacks) else None,
     )
+
+
+def _unlisted(stacks: List[MemoryRange], listed: List[MemoryRange], disjoint: List[MemoryRange]) -> int:
+    """Returns how many stacks are in no range: a writer lists the stacks of all threads, or of none."""
+    exact, starts = set(listed), [each.start for each in disjoint]
+    count = 0
+    for each in stacks:
+        place = bisect.bisect_right(starts, each.start) - 1
+        around = disjoint[place] if place >= 0 else MemoryRange(0, 0, 0)
+        within = each.start + each.length <= around.start + around.length
+        same = not each.offset or around.offset + each.start - around.start == each.offset
+        count += bool(each.length) and not (
+            each in exact or (within and (same or around.length > each.length))
+        )
+    return count
 
 
 def memory_info_list(dump: Minidump) -> Tuple[List[MemoryInfo], Status]:
@@ -84,7 +103,13 @@ def memory_info_list(dump: Minidump) -> Tuple[List[MemoryInfo], Status]:
     regions = [MemoryInfo(*row[:3], *row[4:8]) for row in found]
     ranges = [(each.BaseAddress, each.BaseAddress + each.RegionSize) for each in regions]
     overlaps = len(overlapping(ranges))
-    return regions, status(said, Said(Word.RANGES_OVERLAP, overlaps) if overlaps else None)
+    # VirtualQuery is asked from the first address to the last: a region ends where the next begins.
+    apart = any(before[1] < after[0] for before, after in zip(ranges, ranges[1:]))
+    return regions, status(
+        said,
+        Said(Word.RANGES_OVERLAP, overlaps) if overlaps else None,
+        Said(Word.CONTRADICTED, None, ("RegionSize",)) if apart else None,
+    )
 
 
 def has_memory_info(dump: Minidump) -> bool:
@@ -120,7 +145,16 @@ def _memory64_list(dump: Minidump) -> Tuple[List[MemoryRange], Status]:
     for start, length in found:
         ranges.append(MemoryRange(start, offset, length))
         offset += length
-    return ranges, status(stream.status, said)
+    # "Sequential at the end of the dump": behind the last range there is nothing, and the streams are before.
+    ends = not found or offset >= dump.size
+    apart = all(
+        each.Location.Rva + each.Location.DataSize <= ranges[0].offset for each in dump.streams if ranges
+    )
+    return ranges, status(
+        stream.status,
+        said,
+        None if ends and apart else Said(Word.CONTRADICTED, None, ("BaseRva", "DataSize")),
+    )
 
 
 def _cut(dump: Minidump, ranges: Iterable[MemoryRange]) -> Tuple[List[MemoryRange], int, bool]:

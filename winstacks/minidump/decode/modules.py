@@ -12,7 +12,7 @@ from typing import List, NamedTuple, Optional, Tuple
 
 from ...memory.decode.status import Said, Status, Word, status
 from ...names.decode.pe import MAX_PDB_PATH, CodeView, codeview_of
-from .dumpfile import Fixed, Location, Minidump, counted, headed
+from .dumpfile import Fixed, Location, Minidump, counted, headed, overlapping
 
 _MODULE_LIST, _UNLOADED_MODULE_LIST = 4, 14
 
@@ -63,7 +63,12 @@ def module_list(dump: Minidump) -> Tuple[List[MinidumpModule], Status]:
     found, said = counted(dump, _MODULE_LIST, _MODULE, MAX_MODULES, "NumberOfModules")
     modules = [_module(dump, row) for row in found]
     unnamed = any(each.ModuleName is None for each in modules)
-    return modules, status(said, Said(Word.HEADER, None, ("ModuleNameRva",)) if unnamed else None)
+    shared = overlapping([(each.BaseOfImage, each.BaseOfImage + each.SizeOfImage) for each in modules])
+    return modules, status(
+        said,
+        Said(Word.HEADER, None, ("ModuleNameRva",)) if unnamed else None,
+        Said(Word.CONTRADICTED, None, ("BaseOfImage", "SizeOfImage")) if shared else None,
+    )
 
 
 def unloaded_module_list(dump: Minidump) -> Tuple[List[MinidumpUnloadedModule], Status]:

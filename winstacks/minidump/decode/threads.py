@@ -10,10 +10,10 @@ Source: "minidumpapiset.h", the structures named below.
 
 from __future__ import annotations
 
-from typing import List, NamedTuple, Optional, Tuple
+from typing import Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 from ...memory.decode.status import NOTHING, Said, Status, Word, status
-from .dumpfile import Fixed, Location, Minidump, counted, headed
+from .dumpfile import Fixed, Location, Minidump, counted, headed, overlapping
 
 _THREAD_LIST, _EXCEPTION, _THREAD_INFO_LIST, _THREAD_NAMES = 3, 6, 17, 24
 
@@ -26,14 +26,16 @@ MAX_CONTEXT = 0x10000
 MAX_PARAMETERS = 15
 """EXCEPTION_MAXIMUM_PARAMETERS."""
 
-WRITING_THREAD = 2
-"""MINIDUMP_THREAD_INFO_WRITING_THREAD: it wrote the dump."""
-
 EXITED_THREAD = 4
 """MINIDUMP_THREAD_INFO_EXITED_THREAD."""
 
 INVALID_CONTEXT = 0x10
 """MINIDUMP_THREAD_INFO_INVALID_CONTEXT."""
+
+_ERROR_THREAD, _WRITING_THREAD = 1, 2
+_MAY_BE_LEFT_OUT = _ERROR_THREAD | _WRITING_THREAD | EXITED_THREAD
+"""Threads of ThreadInfoListStream that need not be in ThreadListStream: MINIDUMP_THREAD_INFO_ERROR_THREAD,
+_WRITING_THREAD and _EXITED_THREAD."""
 
 _THREAD = Fixed("IIIIQQIIII")
 _INFO_HEADER = Fixed("III")
@@ -105,9 +107,34 @@ class ExceptionStream(NamedTuple):
 def thread_list(dump: Minidump) -> Tuple[List[MinidumpThread], Status]:
     """Returns the threads of ThreadListStream, and what is wrong with it."""
     found, said = counted(dump, _THREAD_LIST, _THREAD, MAX_THREADS, "NumberOfThreads")
-    return [
-        MinidumpThread._make((*row[:6], Location(*row[6:8]), Location(*row[8:10]))) for row in found
-    ], said
+    listed = [MinidumpThread._make((*row[:6], Location(*row[6:8]), Location(*row[8:10]))) for row in found]
+    wrong = tuple(_contradicted(dump, listed)) if dump.stream(_THREAD_LIST) is not None else ()
+    return listed, status(said, Said(Word.CONTRADICTED, None, wrong) if wrong else None)
+
+
+def _contradicted(dump: Minidump, listed: Sequence[MinidumpThread]) -> Iterator[str]:
+    """Yields the members in which threads contradict each other, or the streams that name them, too."""
+    ids = {each.ThreadId for each in listed}
+    exception = exception_stream(dump)
+    infos = [each for each in thread_info_list(dump)[0] if not each.DumpFlags & _MAY_BE_LEFT_OUT]
+    named = [each.ThreadId for each in infos] + [each.ThreadId for each in thread_names(dump)[0]]
+    named += [] if exception is None else [exception.ThreadId]
+    if len(ids) < len(listed) or not ids.issuperset(named):
+        yield "ThreadId"
+    if exception is None and dump.stream(_EXCEPTION) is not None:
+        yield "ExceptionStream"
+    tebs = [each.Teb for each in listed if each.Teb]
+    if len(set(tebs)) < len(tebs):
+        yield "Teb"
+    stacks = [(each.StartOfMemoryRange, each.StartOfMemoryRange + each.Stack.DataSize) for each in listed]
+    if overlapping([each for each in stacks if each[0] < each[1]]):
+        yield "Stack"
+    places = [each.ThreadContext for each in (*listed, *(() if exception is None else (exception,)))]
+    # A writer may give the exception the registers of its thread by their place.
+    contexts = {(each.Rva, each.Rva + each.DataSize) for each in places if each.DataSize}
+    shared = len({each.ThreadContext for each in listed}) < len(listed)
+    if shared or overlapping(sorted(contexts)) or len({each.DataSize for each in places}) > 1:
+        yield "ThreadContext"
 
 
 def thread_info_list(dump: Minidump) -> Tuple[List[ThreadInfo], Status]:

@@ -283,7 +283,15 @@ def test_stacks_are_memory_too() -> None:
     dump = dump_of(full())
     listed, _ = memory.memory_ranges(dump)
     stack = MemoryRange(0x80000, offset_of(21), 8)
-    assert memory.memory_ranges(dump, [stack, listed[0]]) == (sorted([*listed, stack]), NOTHING)
+    assert memory.memory_ranges(dump, [stack]) == (sorted([*listed, stack]), NOTHING)
+
+
+def test_a_writer_lists_the_stacks_of_all_threads_or_of_none() -> None:
+    dump = dump_of(full())
+    listed, _ = memory.memory_ranges(dump)
+    stack = MemoryRange(0x80000, offset_of(21), 8)
+    expected = status(Said(Word.CONTRADICTED, None, ("Stack",)))
+    assert memory.memory_ranges(dump, [stack, listed[0]]) == (sorted([*listed, stack]), expected)
 
 
 def test_operations_that_are_none() -> None:
@@ -382,7 +390,7 @@ def test_a_count_that_leaves_some_out_is_said(kind: int, list_: Any) -> None:
     found, said = list_(damaged(offset_of(kind), bytes(4)))
     assert found == []
     member = {3: "NumberOfThreads", 4: "NumberOfModules"}[kind]
-    assert said == status(Said(Word.FEWER_THAN_THE_STREAM, None, (member,)))
+    assert Said(Word.FEWER_THAN_THE_STREAM, None, (member,)) in said
 
 
 def test_a_module_whose_name_cannot_be_read_is_said() -> None:

@@ -1,0 +1,68 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""Plugins on dumps whose counts, places and sizes lie: rows or a sentence, and never more than there is."""
+
+from __future__ import annotations
+
+import hashlib
+import pathlib
+from typing import Iterator, List, Tuple
+
+import pytest
+from volatility3.framework import exceptions
+from volatility3.plugins.minidump import callstacks, heaptraces, info, locks, stacktracedb, traces
+
+from tests.forge.context import Opened
+from tests.support.processdumps import OpenedDump, dump_of
+from tests.winstacks.minidump.decode import test_streams
+from tests.winstacks.minidump.decode.test_tamper import DIRECTORY, HEADER, LAYOUTS
+
+from .test_plugins import UPDATER, opened  # noqa: F401  (a fixture)
+
+WRITES = 24
+VALUES = (0, 1, 0x7FFFFFFF, 0xFFFFFFFF)
+PLUGINS = {
+    "info": info.Info,
+    "callstacks": callstacks.CallStacks,
+    "stacktracedb": stacktracedb.StackTraceDb,
+    "locks": locks.Locks,
+    "heaptraces": heaptraces.HeapTraces,
+    "traces": traces.StackTraces,
+}
+
+
+@pytest.fixture(scope="module")
+def data(opened: Opened) -> bytes:  # noqa: F811
+    return dump_of(opened, UPDATER)
+
+
+def _places(data: bytes) -> Iterator[Tuple[int, int]]:
+    """Yields (offset, bytes) of the members of header and directory, of lists and of their first entry."""
+    yield from ((offset, size) for _, offset, size in HEADER)
+    for place, stream in enumerate(test_streams.dump_of(data).streams):
+        yield from ((32 + 12 * place + offset, size) for _, offset, size in DIRECTORY)
+        layout, rva = LAYOUTS.get(stream.StreamType), stream.Location.Rva
+        if layout is not None:
+            yield from ((rva + offset, size) for _, offset, size in layout.header)
+            yield from ((rva + layout.start + offset, size) for _, offset, size in layout.members)
+
+
+def _writes(data: bytes) -> List[Tuple[int, bytes]]:
+    made = [
+        (offset, value.to_bytes(8, "little")[:size]) for offset, size in _places(data) for value in VALUES
+    ]
+    return sorted(made, key=lambda write: hashlib.sha256(repr(write).encode()).digest())[:WRITES]
+
+
+@pytest.mark.parametrize("number", range(WRITES))
+def test_a_write_costs_no_run(data: bytes, tmp_path: pathlib.Path, number: int) -> None:
+    offset, value = _writes(data)[number]
+    file = tmp_path / "written.dmp"
+    file.write_bytes(data[:offset] + value + data[offset + len(value) :])
+    for name, plugin in PLUGINS.items():
+        try:
+            rows = OpenedDump(file).rows(plugin)
+        except (exceptions.RenderException, exceptions.UnsatisfiedException):
+            continue
+        assert len(rows) < 2000, name
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["written.dmp"]
