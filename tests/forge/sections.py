@@ -38,6 +38,7 @@ class ImageSection:
         self.count = -(-size // PAGE)
         self.frames: Dict[int, int] = {}
         """RVA of a page -> its frame."""
+        self._given: Dict[int, bytes] = {}
         self._starts = sorted(starts)
         self._states: Dict[int, State] = {}
         self._entries: Optional[int] = None
@@ -48,12 +49,13 @@ class ImageSection:
         """Gives the page at an RVA its contents, those of the file; only the first time."""
         if rva not in self.frames:
             frame = self.frames[rva] = self.kernel.phys.allocate()
+            self._given[rva] = data
             if any(data):
                 self.kernel.phys.frame(frame)[:] = data
 
     def holds(self, rva: int, data: bytes) -> bool:
-        """Whether a page of the section has these contents."""
-        return rva in self.frames and bytes(self.kernel.phys.frame(self.frames[rva])) == data
+        """Whether a page of the section was given these contents, whatever of the file was put there since."""
+        return rva in self.frames and self._given[rva] == data
 
     def set_state(self, rva: int, size: int, state: State) -> None:
         """Changes pages of the section; unreadable states lose the bytes.
