@@ -13,6 +13,7 @@ from tests.forge import kernels, trapframes
 from tests.forge import trapentries as entries
 from tests.forge.kernel import Kernel
 from tests.forge.paging import State
+from tests.forge.pe import Function
 from tests.forge.thread import Thread
 from tests.forge.trapentries import X64, Entry
 from tests.support import traplayouts
@@ -103,7 +104,8 @@ def test_an_exception_frame_gives_the_nonvolatile_registers(named: bool, tmp_pat
         f"dispatch-{named}",
         [("KiPageFault", 0x40000), ("KiExceptionDispatch", 0x50000)],
     )
-    kernel = Kernel(known.table, **known.options())
+    bounds = [Function(begin, begin + 0x1000, 0) for begin in (0x40000, 0x50000)]
+    kernel = Kernel(known.table, functions=bounds, **known.options())
     thread = kernel.process("app.exe", pid=1000).thread(1004)
     in_system_call(kernel, thread)
     far = 0x7000_0000

@@ -31,7 +31,9 @@ class RomArea:
     """
 
     def __init__(self, image: Image) -> None:
-        self._image = image
+        layer = image.layer_of(image.kernel)
+        self._layer = layer if isinstance(layer, intel.Intel) else None
+        self._tables = None if self._layer is None else Tables(image.context, self._layer, {})
         self._pages: Memo[int, bool] = Memo(self._is_rom, _MAX_KEPT)
 
     def holds(self, address: int) -> bool:
@@ -39,8 +41,7 @@ class RomArea:
         return self._pages[address // PAGE_SIZE]
 
     def _is_rom(self, page: int) -> bool:
-        layer = self._image.layer_of(self._image.kernel)
-        if not isinstance(layer, intel.Intel):
+        if self._layer is None or self._tables is None:
             return False
-        found = Tables(self._image.context, layer).physical(bulk.masked(layer, page * PAGE_SIZE))
+        found = self._tables.physical(bulk.masked(self._layer, page * PAGE_SIZE))
         return found is not None and START <= found < END
