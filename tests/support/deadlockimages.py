@@ -24,9 +24,9 @@ from tests.forge.thread import Thread
 PID = 6200
 FIRST, SECOND, THIRD = TIDS = 6204, 6208, 6212
 SECTION_ONE, SECTION_TWO, RESOURCE = "section 1", "section 2", "resource"
-SRW_LOCK = "SRW lock"
+OWNERLESS = "SRW lock or condition variable"
 _LIST_RVA = 0x7400
-_SRW_RVA = 0x7600
+_OWNERLESS_RVA = 0x7600
 _USED = 0x248
 """Bytes of a waiting thread's stack that are in use."""
 _TRAP_FRAME = 0x190
@@ -55,7 +55,9 @@ class Scenario(NamedTuple):
         foreign: the owner of section 2 is a thread of no process with this section
         running: the third thread is running
         function: the name of the function of ntdll that waits for sections
-        srw_lock: it keeps the address of an SRW lock, with a wait block on the stack of this thread
+        block_of: it keeps the address of an SRW lock or a condition variable, whose wait block is on the
+            stack of this thread
+        bits: the low bits of that
     """
 
     holds: Dict[str, int] = {SECTION_ONE: FIRST, SECTION_TWO: SECOND, RESOURCE: THIRD}
@@ -63,7 +65,8 @@ class Scenario(NamedTuple):
     on_stack: bool = True
     running: bool = False
     function: str = _ENTER
-    srw_lock: int = 0
+    block_of: int = 0
+    bits: int = 3
 
 
 class DeadlockImage(NamedTuple):
@@ -117,13 +120,13 @@ def build(scenario: Scenario) -> DeadlockImage:
     )
     resources.link()
     places[RESOURCE] = held.address
-    if scenario.srw_lock:
-        places[SRW_LOCK] = ntdll.base + _SRW_RVA
-        block = threads[scenario.srw_lock].user_stack_base - _USED + 0x10
-        process.space.write_int(places[SRW_LOCK], block | 3)
+    if scenario.block_of:
+        places[OWNERLESS] = ntdll.base + _OWNERLESS_RVA
+        block = threads[scenario.block_of].user_stack_base - _USED + 0x10
+        process.space.write_int(places[OWNERLESS], block | scenario.bits)
     for tid, lock in scenario.waits.items():
-        if scenario.srw_lock:
-            _wait(kernel, threads[tid], ntdll, lock, places[SRW_LOCK])
+        if scenario.block_of:
+            _wait(kernel, threads[tid], ntdll, lock, places[OWNERLESS])
             continue
         kept = places[lock] if lock is not None and scenario.on_stack else 0
         _wait(kernel, threads[tid], ntdll, lock, kept)

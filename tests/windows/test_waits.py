@@ -16,12 +16,12 @@ from tests.forge import context, sample
 from tests.support import deadlockimages, grid, pagedata
 from tests.support.deadlockimages import (
     FIRST,
+    OWNERLESS,
     PID,
     RESOURCE,
     SECOND,
     SECTION_ONE,
     SECTION_TWO,
-    SRW_LOCK,
     THIRD,
     Scenario,
 )
@@ -192,22 +192,47 @@ def test_what_has_no_owner_is_named(function: str, said: str, tmp_path: pathlib.
     assert found["cycles"] == []
 
 
-def test_an_srw_lock_that_leads_to_a_wait_block_has_an_address(tmp_path: pathlib.Path) -> None:
-    scenario = Scenario(
-        holds={}, waits=WAITS_FOR_NOTHING, function="RtlAcquireSRWLockExclusive", srw_lock=THIRD
-    )
-    found, places = locks(scenario, tmp_path)
-    said = f"the SRW lock {places[SRW_LOCK]:#x}, which keeps no owner"
-    assert {how for _, _, how, _, _ in found["waits"]} == {said}
+SAID = {
+    "RtlAcquireSRWLockExclusive": ("an SRW lock", "the SRW lock {:#x}", "which keeps no owner"),
+    "RtlSleepConditionVariableCS": (
+        "a condition variable",
+        "the condition variable {:#x}",
+        "which nobody holds",
+    ),
+}
 
 
-def test_a_wait_block_on_the_stack_of_another_is_none(tmp_path: pathlib.Path) -> None:
-    """The second thread waits for no SRW lock: what looks like a lock that leads to its stack is none."""
-    scenario = Scenario(
-        holds={}, waits=WAITS_FOR_NOTHING, function="RtlAcquireSRWLockExclusive", srw_lock=SECOND
-    )
-    found, _ = locks(scenario, tmp_path)
-    assert {how for _, _, how, _, _ in found["waits"]} == {"an SRW lock, which keeps no owner"}
+def owned_by_nobody(function: str, block_of: int, bits: int, folder: pathlib.Path) -> Tuple[Set[str], int]:
+    """What is said of who waits, and where the word is that leads to a wait block."""
+    scenario = Scenario(holds={}, waits=WAITS_FOR_NOTHING, function=function, block_of=block_of, bits=bits)
+    found, places = locks(scenario, folder)
+    return {how for _, _, how, _, _ in found["waits"]}, places[OWNERLESS]
+
+
+@pytest.mark.parametrize("bits", [3, 0xB])
+@pytest.mark.parametrize("function", SAID)
+def test_what_leads_to_a_wait_block_has_an_address(function: str, bits: int, tmp_path: pathlib.Path) -> None:
+    said, address = owned_by_nobody(function, THIRD, bits, tmp_path)
+    _, known_, rest = SAID[function]
+    assert said == {f"{known_.format(address)}, {rest}"}
+
+
+def test_the_low_bits_of_a_condition_variable_say_nothing(tmp_path: pathlib.Path) -> None:
+    said, address = owned_by_nobody("RtlSleepConditionVariableSRW", THIRD, 0, tmp_path)
+    assert said == {f"the condition variable {address:#x}, which nobody holds"}
+
+
+def test_an_srw_lock_without_its_bits_is_none(tmp_path: pathlib.Path) -> None:
+    said, _ = owned_by_nobody("RtlAcquireSRWLockExclusive", THIRD, 1, tmp_path)
+    assert said == {"an SRW lock, which keeps no owner"}
+
+
+@pytest.mark.parametrize("function", SAID)
+def test_a_wait_block_on_the_stack_of_another_is_none(function: str, tmp_path: pathlib.Path) -> None:
+    """The second thread does not wait in this way: what leads to its stack is something else."""
+    said, _ = owned_by_nobody(function, SECOND, 3, tmp_path)
+    unknown, _, rest = SAID[function]
+    assert said == {f"{unknown}, {rest}"}
 
 
 @pytest.mark.parametrize(
@@ -216,7 +241,7 @@ def test_a_wait_block_on_the_stack_of_another_is_none(tmp_path: pathlib.Path) ->
         Scenario(
             holds={SECTION_ONE: FIRST, SECTION_TWO: SECOND}, waits={FIRST: SECTION_TWO, SECOND: SECTION_ONE}
         ),
-        Scenario(holds={}, waits=WAITS_FOR_NOTHING, function="RtlAcquireSRWLockShared", srw_lock=THIRD),
+        Scenario(holds={}, waits=WAITS_FOR_NOTHING, function="RtlAcquireSRWLockShared", block_of=THIRD),
     ],
     ids=["sections", "SRW lock"],
 )
@@ -236,4 +261,4 @@ def test_the_dump_of_the_process_says_the_same(scenario: Scenario, tmp_path: pat
         found[name] = pagedata.data(folder / "tracereport.html")["locks"]
     assert found["dump"] == found["image"]
     assert found["dump"]["waits"]
-    assert len(found["dump"]["cycles"]) == (scenario.srw_lock == 0)
+    assert len(found["dump"]["cycles"]) == (scenario.block_of == 0)

@@ -12,10 +12,11 @@ locks is on it. For which one it waits is known by the lock's address among what
 it called keep on the stack; else, where only one lock is possible, by exclusion.
 
 SRW locks and condition variables have no owner, and no list has them: who waits for one is named, and is in
-no cycle. An SRW lock is found where a word on the stack leads to it: it has the bits Locked and Waiting and
-leads to the stack of a thread that waits so. Source: _RTL_SRWLOCK (public symbols: Locked, Waiting, Waking
-and MultipleShared are its low four bits). That the rest leads to a wait block on the stack of a waiting
-thread is inferred; what the block holds is not read.
+no cycle. Either is found where a word on the stack leads to it: it leads back to the stack of a thread that
+waits in the same way, and an SRW lock has the bits Locked and Waiting. Source: _RTL_SRWLOCK (public symbols:
+Locked, Waiting, Waking and MultipleShared are its low four bits), RTL_CONDITION_VARIABLE ("winnt.h": one
+pointer). That the rest leads to a wait block on the stack of a waiting thread is inferred; what the block
+holds is not read. A word on such a stack is no condition variable: wait blocks lead to each other.
 """
 
 from __future__ import annotations
@@ -42,6 +43,7 @@ UNKNOWN = "for which lock is not known"
 SRW_LOCK = "an SRW lock, which keeps no owner"
 SRW_LOCK_AT = "the SRW lock {:#x}, which keeps no owner"
 CONDITION_VARIABLE = "a condition variable, which nobody holds"
+CONDITION_VARIABLE_AT = "the condition variable {:#x}, which nobody holds"
 
 MAX_WAITING = 1 << 14
 """Waiting threads that are kept."""
@@ -71,10 +73,14 @@ _IN_PROCESSES: Dict[Tuple[str, ...], str] = {
 }
 """What is said of who waits in one of these functions, unless more is found out."""
 
-_LOCKED_AND_WAITING = 3
-_SRW_BITS = 0xF
+_OWNERLESS: Dict[str, Tuple[str, int]] = {
+    SRW_LOCK: (SRW_LOCK_AT, 3),
+    CONDITION_VARIABLE: (CONDITION_VARIABLE_AT, 0),
+}
+"""What is said of one whose address is known, and which of its low bits are set while somebody waits."""
+_LOW_BITS = 0xF
 _MOST_WORDS = 1 << 16
-"""Words that are looked at for an SRW lock, in all stacks together."""
+"""Words that are looked at for something without an owner, in all stacks together."""
 
 ThreadKey = Tuple[Optional[int], int]
 """PID and TID."""
@@ -216,13 +222,11 @@ class Waits:
         return found._replace(cycles=cycles(waits, found.holders), gaps=gaps, cut=cut)
 
     @cached_property
-    def _stacks(self) -> Dict[Tuple[int, str], Tuple[List[int], List[int]]]:
-        """Starts and ends of what threads that wait for SRW locks keep, disjoint, by process and bitness."""
-        found: Dict[Tuple[int, str], List[Tuple[int, int, None]]] = {}
+    def _stacks(self) -> Dict[Tuple[int, str, str], Tuple[List[int], List[int]]]:
+        """Starts and ends of what threads that wait in one way keep, disjoint, by process and bitness."""
+        found: Dict[Tuple[int, str, str], List[Tuple[int, int, None]]] = {}
         for each in self._waiting:
-            if each.how == SRW_LOCK:
-                key = _place(each.space), each.space.arch
-                found.setdefault(key, []).append((each.low, each.high, None))
+            found.setdefault(_way(each), []).append((each.low, each.high, None))
         flat = {key: flatten(spans) for key, spans in found.items()}
         return {key: ([low for low, *_ in each], [high for _, high, _ in each]) for key, each in flat.items()}
 
@@ -274,21 +278,22 @@ class Waits:
 
     def _ownerless(self, waiting: Waiting) -> str:
         """Returns for what a thread waits that has no owner, with its address where one alone is possible."""
-        if waiting.how != SRW_LOCK:
-            return waiting.how
+        said, bits = _OWNERLESS[waiting.how]
         memory, found = self._image.memory(waiting.space), set()
-        lows, highs = self._stacks[_place(waiting.space), waiting.space.arch]
         for address in dict.fromkeys(self._on_stack(waiting)):
-            if not address or self._words >= _MOST_WORDS:
+            if not address or self._words >= _MOST_WORDS or (not bits and self._keeps(waiting, address)):
                 continue
             self._words += 1
             word = memory.pointer(address)
-            if word is not None and word & _LOCKED_AND_WAITING == _LOCKED_AND_WAITING:
-                block = word & ~_SRW_BITS
-                place = bisect.bisect_right(lows, block) - 1
-                if place >= 0 and block < highs[place]:
-                    found.add(address)
-        return SRW_LOCK_AT.format(*found) if len(found) == 1 else SRW_LOCK
+            if word is not None and word & bits == bits and self._keeps(waiting, word & ~_LOW_BITS):
+                found.add(address)
+        return said.format(*found) if len(found) == 1 else waiting.how
+
+    def _keeps(self, waiting: Waiting, address: int) -> bool:
+        """Tells whether an address is in what a thread keeps that waits in the same way."""
+        lows, highs = self._stacks[_way(waiting)]
+        place = bisect.bisect_right(lows, address) - 1
+        return place >= 0 and address < highs[place]
 
     def _on_stack(self, waiting: Waiting) -> Iterator[int]:
         """Yields the pointers on the part of a stack that belongs to the functions that take a lock."""
@@ -306,6 +311,10 @@ def _in_windows(module: Optional[str]) -> bool:
 
 def _place(space: AddressSpace) -> int:
     return 0 if space.kernel else space.eprocess
+
+
+def _way(waiting: Waiting) -> Tuple[int, str, str]:
+    return _place(waiting.space), waiting.space.arch, waiting.how
 
 
 def _waiters(each: Lock) -> int:
