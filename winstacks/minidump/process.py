@@ -22,7 +22,7 @@ from ..process.thread import SavedContext, Thread, user_thread
 from ..process.usertypes import with_teb
 from ..traps.decode.context import ContextForm, decode_any
 from ..traps.decode.frame import CS_USER_32
-from ..traps.state import context_forms, register_types
+from ..traps.state import context_forms, narrow_context
 from .decode.dumpfile import Minidump
 from .decode.modules import module_list
 from .decode.system import misc_info
@@ -40,11 +40,6 @@ from .decode.threads import (
 
 UNKNOWN_PID = -1
 """The ID of a process of which neither the dump nor a TEB says it: 0 is that of the kernel."""
-
-_CPU_SLOT = 1
-"""WOW64_TLS_CPURESERVED."""
-
-_NARROW_END = 1 << 32
 
 
 class DumpProcess:
@@ -195,7 +190,7 @@ class DumpProcess:
         types = self._types(Machine.AMD64, teb)
         memory = self._image.memory_of(str(self._image.layer.name), Machine.AMD64.pointer_size)
         found = memory.member(teb, types["_NT_TIB"].field("ExceptionList")) if teb else None
-        return found if found and found < _NARROW_END else 0
+        return found if found and found <= Machine.I386.address_mask else 0
 
     # What `threads` gives.
 
@@ -229,8 +224,8 @@ class DumpProcess:
         if self.wow64 is not None:
             contexts += self._narrow(thread.Teb)
         start, size = thread.StartOfMemoryRange, thread.Stack.DataSize
-        raised = self.exception is not None and self.exception.ThreadId == thread.ThreadId
-        code = f"{self.exception.ExceptionCode:#x}" if raised and self.exception is not None else ""
+        met = self.exception
+        code = f"{met.ExceptionCode:#x}" if met is not None and met.ThreadId == thread.ThreadId else None
         made = user_thread(
             self.native,
             thread.ThreadId,
@@ -240,7 +235,7 @@ class DumpProcess:
             (start, start + size) if size else None,
             info.CreateTime if info is not None and info.CreateTime else None,
             status(
-                Said(Word.EXCEPTION, None, (code,)) if raised else None,
+                Said(Word.EXCEPTION, None, (code,)) if code is not None else None,
                 Word.TERMINATED if flags & EXITED_THREAD else None,
                 Word.NOT_A_CONTEXT if flags & INVALID_CONTEXT else None,
                 said,
@@ -252,12 +247,10 @@ class DumpProcess:
         """Returns the 32-bit registers that the CPU area of a thread keeps; none without one."""
         types = self._types(Machine.AMD64, teb)
         memory = self._image.memory_of(str(self._image.layer.name), Machine.AMD64.pointer_size)
-        slot = types["_TEB"].offset("TlsSlots") + Machine.AMD64.pointer_size * _CPU_SLOT
-        area = memory.pointer(teb + slot) if teb else None
-        if not area:
+        slots = teb + types["_TEB"].offset("TlsSlots")
+        address = narrow_context(self._image, memory, slots) if teb else None
+        if not address:
             return []
-        reserved = register_types(self._image, Machine.AMD64)["_WOW64_CPURESERVED"]
-        address = area + reserved.size
         form = decode_any(context_forms(self._image, Machine.I386), partial(memory.read, address)).form
         return [SavedContext(Machine.I386, bytes(memory.read(address, form.size) or b""), address)]
 

@@ -19,6 +19,7 @@ from volatility3.framework.layers import crash
 from ..columns.words import KERNEL, PROCESSOR, SAVED, USER, WOW64
 from ..memory.decode.machine import Machine
 from ..memory.decode.memo import Memo
+from ..memory.decode.memory import Memory
 from ..memory.decode.status import NOTHING, Status, Word, status
 from ..memory.decode.structure import Structures
 from ..memory.image import AddressSpace, Image
@@ -86,6 +87,21 @@ def context_forms(image: Image, machine: Machine) -> Tuple[ContextForm, ...]:
     """
     known = image.our_generations("context", machine)
     return tuple(ContextForm(types["_CONTEXT"], machine) for types in known)
+
+
+def narrow_context(image: Image, memory: Memory, slots: int) -> Optional[int]:
+    """Returns where the CPU area of a WoW64 thread has its 32-bit CONTEXT.
+
+    Args:
+        image: the image
+        memory: of the 64-bit half
+        slots: address of the thread's _TEB.TlsSlots
+
+    Returns:
+        The address; 0 if the thread has no such area, None if that cannot be read.
+    """
+    area = memory.pointer(slots + memory.pointer_size * _CPU_SLOT)
+    return area and area + register_types(image, Machine.AMD64)["_WOW64_CPURESERVED"].size
 
 
 _MXCSR = 0x2FFFF
@@ -194,12 +210,10 @@ class TrapContexts:
         if space is None or not thread.teb or self._slots is None or not space.layer_name:
             return None
         memory = self._image.memory(thread.space)
-        area = memory.pointer(thread.teb + self._slots.offset + memory.pointer_size * _CPU_SLOT)
-        if not area and area is not None:
+        address = narrow_context(self._image, memory, thread.teb + self._slots.offset)
+        if address == 0:
             return None
-        reserved = register_types(self._image, thread.space.machine)["_WOW64_CPURESERVED"]
-        address = area + reserved.size if area else 0
-        read = functools.partial(memory.read, address) if area else lambda size: None
+        read = functools.partial(memory.read, address) if address else lambda size: None
         form, found, present = decode_any(self._forms[space.machine], read)
         broken = None
         if found is None:
@@ -214,7 +228,7 @@ class TrapContexts:
             space,
             thread.tid,
             WOW64,
-            address,
+            address or 0,
             "",
             USER,
             (found or NO_CONTEXT).registers,
