@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import os
 import pathlib
-from typing import Any, Dict, FrozenSet, Iterator, List, Tuple
+from typing import Any, Dict, FrozenSet, Iterator, List, Sequence, Tuple
 
 import pytest
 from volatility3.plugins.windows import callstacks, gflags, tracefindings, traces, trapframes
@@ -21,7 +21,9 @@ from tests.forge.context import Opened
 from tests.forge.kernel import Kernel
 from tests.hostile.undamaged import BUILDERS
 from tests.support import grid
-from tests.support.lacking import SYMBOLS, LackingTable, Lost, Run, Said
+from tests.support.grid import Row
+from tests.support.lacking import MEMBERS, SYMBOLS, LackingTable, Lost, Run, Said
+from winstacks.columns.words import CREATE
 
 _NEEDED = "ObpObjectTypes"
 """Volatility's pool scans want it to tell types of objects apart."""
@@ -80,7 +82,7 @@ RUNS = (
     Run("trapframes", (("members", True), ("scan_stacks", True), ("scan_threads", True), ("unwind", True))),
 )
 
-_SOME = 12
+_SOME = 24
 """Every so manieth type and member is taken as a rule."""
 
 _UNTOLD = frozenset(
@@ -145,3 +147,44 @@ def test_what_is_lacking_costs_what_needs_it_and_is_named(known: Known) -> None:
             unnamed.append((lost.name, run.plugin))
     assert count > 200
     assert not unnamed
+
+
+_NAMES = ("_FILE_OBJECT.FileName", "_OBJECT_HEADER_NAME_INFO.Name", "_OBJECT_TYPE.Name", "_ETHREAD.Cid")
+_RINGS = ("_HANDLE_TRACE_DEBUG_INFO.TraceDb", "_HANDLE_TRACE_DB_ENTRY.Handle", "_CLIENT_ID.UniqueThread")
+_OF_RESOURCES = (
+    *("_ERESOURCE.ContentionCount", "_ERESOURCE.Flag", "_ERESOURCE.NumberOfSharedWaiters"),
+    *("_ERESOURCE.CreatorBackTraceIndex", "_ERESOURCE.OwnerTable", "_ERESOURCE.OwnerThreads"),
+    *("_OWNER_ENTRY.OwnerThread", "_OWNER_ENTRY.TableSize"),
+)
+
+
+def _without(known: Known, plugin: str, members: Sequence[str]) -> Iterator[List[Row]]:
+    """Yields the rows of a plugin without each of some members that it asks for, which a warning names."""
+    (run,) = (each for each in RUNS if each.plugin == plugin)
+    wanted = [lost for lost in (Lost(MEMBERS, each) for each in members) if lost in known.asked[run]]
+    assert wanted
+    for lost in wanted:
+        with known.table.without(lost):
+            said = known.table.run(run, known.folder)
+        assert names(lost, said)
+        yield said.rows
+
+
+def _rows(known: Known, plugin: str) -> List[Row]:
+    (found,) = (said.rows for run, said in known.said.items() if run.plugin == plugin)
+    return found
+
+
+def _events(rows: List[Row]) -> List[Tuple[Any, ...]]:
+    return [(row["Handle"], row["Event"], row["Sequence"]) for row in rows]
+
+
+def test_a_member_costs_what_it_holds(known: Known) -> None:
+    """Names without what these need; creations without rings; resources without one of their members."""
+    events, locks = _rows(known, "handletraces"), _rows(known, "locks")
+    for rows in _without(known, "handletraces", _NAMES):
+        assert _events(rows) == _events(events)
+    for rows in _without(known, "handletraces", _RINGS):
+        assert rows == [row for row in events if row["Event"] == CREATE]
+    for rows in _without(known, "locks", _OF_RESOURCES):
+        assert [row["Lock"] for row in rows] == [row["Lock"] for row in locks]

@@ -21,7 +21,7 @@ from ..process.spaces import AddressSpaces
 from ..tracedb.creators import Creators, no_such_index
 from ..tracedb.decode.recorded import RecordedStack
 from ..tracedb.finder import Databases
-from .rings import HandleEvent, HandleRings, hole
+from .rings import HandleEvent, hole, rings
 
 _KEPT = globalflags.FLG_KERNEL_STACK_TRACE_DB | globalflags.FLG_MAINTAIN_OBJECT_TYPELIST
 """An object's header has its creator's trace only if both flags are set."""
@@ -96,7 +96,7 @@ class HandleLister:
         self._databases = databases
         self._tables = image.service(HandleTables)
         self._objects = image.service(Objects)
-        self._rings = HandleRings(image, self._tables)
+        self._rings = rings(image, self._tables)
         flags = globalflag.read(image, image.kernel)
         self._objects_have_creators = flags is not None and flags & _KEPT == _KEPT
         self._seen: Set[int] = set()
@@ -109,7 +109,7 @@ class HandleLister:
 
         Before them the kernel's, if the list of processes is damaged, or if a ring of events is of none.
         """
-        lost = KERNEL_PID in self._rings.loose or self._rings.cut
+        lost = self._rings is not None and (KERNEL_PID in self._rings.loose or self._rings.cut)
         listed = AddressSpaces.list_spaces(self._image)
         return [space for space in listed if not space.wow64 and (space.remark or not space.kernel or lost)]
 
@@ -132,9 +132,10 @@ class HandleLister:
         holes, table = self._listed(space)
         yield from holes
         if table is not None:
-            yield from self._rings.list_events(space, table)
+            if self._rings is not None:
+                yield from self._image.possible(self._rings.list_events(space, table))
             yield from self._creations(space, table) if table.address else ()
-        if space.kernel and self._rings.cut:
+        if space.kernel and self._rings is not None and self._rings.cut:
             yield hole(space, Word.EVENT_LIMIT)
 
     def pass_over(self, space: AddressSpace) -> None:

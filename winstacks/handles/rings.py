@@ -13,6 +13,7 @@ from ..memory import bulk
 from ..memory.decode.memory import WINDOW
 from ..memory.decode.pagetable import PAGE_SIZE
 from ..memory.decode.status import NOTHING, Said, Status, Word, status
+from ..memory.decode.structure import MissingMemberError
 from ..memory.image import KERNEL_PID, AddressSpace, Image
 from ..process import threadids as ids
 from ..process.handletables import HandleTable, HandleTables
@@ -68,6 +69,15 @@ def hole(space: AddressSpace, *said: Union[Word, Said, Status]) -> HandleEvent:
     return HandleEvent(space, status=status(*said))
 
 
+def rings(image: Image, tables: HandleTables) -> Optional[HandleRings]:
+    """Returns what reads the rings; None, with a warning, where the kernel's symbols do not describe them."""
+    try:
+        return HandleRings(image, tables)
+    except MissingMemberError as error:
+        image.lacks(error)
+        return None
+
+
 class HandleRings:
     """Reads the rings of an image.
 
@@ -111,7 +121,7 @@ class HandleRings:
         """The addresses of the rings to which no table leads, by process ID (0: of none that is known)."""
         claims, left = bulk.PhysicalClaims(self._image.layer), MAX_LOOSE
         found: Dict[int, List[int]] = {}
-        for ring, slots in self._blocks():
+        for ring, slots in self._image.possible(self._blocks()):
             if ring in self._led:
                 continue
             end = ring + self._decoder.trace_db + slots * self._decoder.entry_size
@@ -146,10 +156,11 @@ class HandleRings:
 
         A ring is longer than a page, and all such blocks of the pool are in that list.
         """
-        image, block = self._image, self._image.types.find("_POOL_TRACKER_BIG_PAGES")
+        image = self._image
         table, count = image.needed("PoolBigPageTable"), image.needed("PoolBigPageTableSize")
-        if block is None or table is None or count is None:
+        if table is None or count is None:
             return
+        block = image.types["_POOL_TRACKER_BIG_PAGES"]
         unit = 1 if block.has("NumberOfBytes") else PAGE_SIZE
         unpack = block.packer("Va", "NumberOfBytes" if unit == 1 else "NumberOfPages").unpack_from
         start, blocks = self._memory.pointer(table) or 0, self._memory.number(count, 4) or 0

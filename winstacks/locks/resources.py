@@ -20,7 +20,7 @@ from ..memory.image import AddressSpace, Image
 from ..process.threadids import ThreadIds, ThreadOwner
 from . import lock
 from .decode import eresource
-from .decode.eresource import Owner, Resource, ResourceLayout
+from .decode.eresource import Owner, OwnerLayout, Resource, ResourceLayout
 from .lock import Listed, Lock, LockGap, LockOwner
 
 _CHUNK = 1 << 22
@@ -112,6 +112,8 @@ class Resources:
         self._threads = image.service(ThreadIds)
         self._memory = image.memory(image.kernel)
         self._layout = ResourceLayout(image.types, image.pointer_size)
+        for each in self._layout.lacking:
+            image.lacks(each)
         self._claims = bulk.PhysicalClaims(image.layer)
         self._places = bulk.PhysicalClaims(image.layer)
         self._overlaps = 0
@@ -185,15 +187,16 @@ class Resources:
         if not fast and not said:
             said = _count_differs(resource, owners)
             held = None if says(said, Word.CONTRADICTED) else held
-        is_address = eresource.is_address(resource.creator_back_trace_index, self._image.machine)
+        index = resource.creator_back_trace_index
+        is_address = index is not None and eresource.is_address(index, self._image.machine)
         first = owners[0] if owners else None
         exclusive = first if first and first.kind == words.EXCLUSIVE else None
         return Lock(
             space,
             address,
             words.FAST_RESOURCE if fast else words.RESOURCE,
-            back_trace_index=None if is_address else resource.creator_back_trace_index,
-            creator_address=resource.creator_back_trace_index if is_address else 0,
+            back_trace_index=None if is_address else index,
+            creator_address=index or 0 if is_address else 0,
             owning_thread=exclusive.thread if exclusive else 0,
             owner=exclusive.owner if exclusive else None,
             lock_count=resource.active,
@@ -213,14 +216,15 @@ class Resources:
 
         A thread that releases the resource may leave its entry behind, with an OwnerCount of 0.
         """
-        owners, said = list(resource.embedded), NOTHING
-        if resource.owner_table:
-            in_table, said = self._owner_table(resource.owner_table)
+        owners = list(resource.embedded or ())
+        unknown = resource.embedded is None or resource.owner_table is None
+        said = status(Word.OWNERS_UNKNOWN if unknown else None)
+        if resource.owner_table and self._layout.owner is not None:
+            in_table, said = self._owner_table(resource.owner_table, self._layout.owner)
             owners += in_table
         return tuple(self._owner(owner) for owner in owners if owner.owner_count), said
 
-    def _owner_table(self, address: int) -> Tuple[List[Owner], Status]:
-        layout = self._layout.owner
+    def _owner_table(self, address: int, layout: OwnerLayout) -> Tuple[List[Owner], Status]:
         head = self._memory.read(address, layout.size)
         if head is None:
             return [], status(Word.OWNER_TABLE_UNREADABLE)

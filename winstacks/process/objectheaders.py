@@ -14,12 +14,13 @@ from volatility3.framework import exceptions
 from ..memory.decode import text
 from ..memory.decode.memo import Memo
 from ..memory.decode.status import NOTHING, Status, Word, status
-from ..memory.decode.structure import Field
+from ..memory.decode.structure import Field, MissingMemberError
 from ..memory.image import Image
 from .processlist import ProcessList
 
 _HEADER = "_OBJECT_HEADER"
 _NAME = "_OBJECT_HEADER_NAME_INFO"
+_CREATOR = "_OBJECT_HEADER_CREATOR_INFO"
 _CREATOR_MASK, _NAME_MASK = 1, 2
 """Bits of _OBJECT_HEADER.InfoMask, since 7 (CodeMachine, "Windows kernel object header"). The part with the
 lower bit lies nearer to the header."""
@@ -28,24 +29,19 @@ MAX_NAME = 0x1000
 
 
 class ObjectNames:
-    """Reads the names of objects."""
+    """Reads the names of objects. A kind has no names where the symbols lack what these need.
+
+    Args:
+        image: the image
+    """
 
     def __init__(self, image: Image) -> None:
-        types = image.types
+        self._types = image.types
         self._image = image
         self._memory = image.memory(image.kernel)
-        self._body = types[_HEADER].offset("Body")
-        self._info_mask = types[_HEADER].find("InfoMask")
-        self._name_offset = types[_HEADER].find("NameInfoOffset")
-        self._name_size = types[_NAME].size
-        self._name = types[_NAME].offset("Name.Length")
-        self._creator_size = types["_OBJECT_HEADER_CREATOR_INFO"].size
-        self._file_name = types["_FILE_OBJECT"].offset("FileName.Length")
-        self._device = types["_FILE_OBJECT"].field("DeviceObject")
-        self._image_name = types["_EPROCESS"].field("ImageFileName")
-        self._pid = types["_EPROCESS"].field("UniqueProcessId")
-        self._cid_process = types["_ETHREAD"].field("Cid.UniqueProcess")
-        self._cid_thread = types["_ETHREAD"].field("Cid.UniqueThread")
+        self._body = self._types[_HEADER].offset("Body")
+        self._info_mask = self._types[_HEADER].find("InfoMask")
+        self._name_offset = self._types[_HEADER].find("NameInfoOffset")
 
     def name(self, kind: str, body: int, info_mask: Optional[int] = None) -> Optional[str]:
         """Returns the name of an object, None if the object has none or the name cannot be read.
@@ -55,33 +51,42 @@ class ObjectNames:
             body: its address, canonical
             info_mask: the header's InfoMask, None to have it read
         """
-        if kind == "Process":
-            found = self._process(body)
-        elif kind == "Thread":
-            found = self._thread(body)
-        elif kind == "File":
-            found = self._file(body)
-        elif kind == "Key":
-            found = self._key(body)
-        else:
-            found = self._named(body, info_mask)
+        try:
+            if kind == "Process":
+                found = self._process(body)
+            elif kind == "Thread":
+                found = self._thread(body)
+            elif kind == "File":
+                found = self._file(body)
+            elif kind == "Key":
+                found = self._key(body)
+            else:
+                found = self._named(body, info_mask)
+        except MissingMemberError as error:
+            self._image.lacks(error)
+            found = None
         return text.cell(found, MAX_NAME) if found else None
 
     def _process(self, body: int) -> Optional[str]:
-        name = self._memory.read(body + self._image_name.offset, self._image_name.size)
-        pid = self._integer(body, self._pid)
+        eprocess = self._types["_EPROCESS"]
+        image_name = eprocess.field("ImageFileName")
+        name = self._memory.read(body + image_name.offset, image_name.size)
+        pid = self._integer(body, eprocess.field("UniqueProcessId"))
         if name is None or pid is None:
             return None
         return f"{name.split(bytes(1))[0].decode('latin-1')} Pid {pid}"
 
     def _thread(self, body: int) -> Optional[str]:
-        tid, pid = self._integer(body, self._cid_thread), self._integer(body, self._cid_process)
+        ethread = self._types["_ETHREAD"]
+        tid = self._integer(body, ethread.field("Cid.UniqueThread"))
+        pid = self._integer(body, ethread.field("Cid.UniqueProcess"))
         return None if tid is None or pid is None else f"Tid {tid} Pid {pid}"
 
     def _file(self, body: int) -> Optional[str]:
-        device = self._integer(body, self._device)
+        file = self._types["_FILE_OBJECT"]
+        path = self._string(body + file.offset("FileName.Length")) or ""
+        device = self._integer(body, file.field("DeviceObject"))
         on = self._named(device, None) if device else None
-        path = self._string(body + self._file_name) or ""
         return (f"\\Device\\{on}" if on else "") + path
 
     def _key(self, body: int) -> Optional[str]:
@@ -103,13 +108,14 @@ class ObjectNames:
             distance = self._distance(mask or 0)
         if not distance:
             return None
-        return self._string(header - distance + self._name)
+        return self._string(header - distance + self._types[_NAME].offset("Name.Length"))
 
     def _distance(self, info_mask: int) -> int:
         """Returns how far before the header its name information is, 0 if there is none."""
         if not info_mask & _NAME_MASK:
             return 0
-        return self._name_size + (self._creator_size if info_mask & _CREATOR_MASK else 0)
+        creator = self._types[_CREATOR].size if info_mask & _CREATOR_MASK else 0
+        return self._types[_NAME].size + creator
 
     def _integer(self, base: int, field: Optional[Field]) -> Optional[int]:
         return None if field is None else self._memory.member(base, field)
@@ -119,7 +125,6 @@ class ObjectNames:
         return None if data is None else self._memory.unicode_string(data, MAX_NAME)
 
 
-_CREATOR = "_OBJECT_HEADER_CREATOR_INFO"
 _CREATOR_FLAG = 0x04
 """OB_FLAG_CREATOR_INFO of _OBJECT_HEADER.Flags up to Vista (ReactOS, NDK)."""
 _TRACED = 0x01
@@ -150,19 +155,19 @@ class Objects:
     """Describes objects by the addresses of their headers; made as `image.service(Objects)`."""
 
     def __init__(self, image: Image) -> None:
-        header, creator = image.types[_HEADER], image.types[_CREATOR]
+        header = image.types[_HEADER]
+        self._image = image
         self._memory = image.memory(image.kernel)
         self._names = ObjectNames(image)
         self._body = header.offset("Body")
         self._type = header.find("Type")
         self._type_index = header.find("TypeIndex")
         self._info_mask = header.find("InfoMask")
-        self._flags = header.field("Flags")
+        self._flags = header.find("Flags")
         self._trace_flags = header.find("TraceFlags")
-        self._type_name = image.types["_OBJECT_TYPE"].offset("Name.Length")
-        self._creator_size = creator.size
-        self._creator_pid = creator.field("CreatorUniqueProcess")
-        self._creator_index = creator.field("CreatorBackTraceIndex")
+        self._type_name = image.needed_member("_OBJECT_TYPE", "Name.Length")
+        if self._info_mask is None and self._flags is None:
+            image.lacks(MissingMemberError(f"{_HEADER} has no member InfoMask or Flags"))
         self._types: Optional[int] = None
         if self._type is None:
             self._types = image.needed("ObTypeIndexTable")
@@ -182,20 +187,24 @@ class Objects:
     def creator(self, header: int) -> Optional[ObjectCreator]:
         """Returns who made an object, with index 0 if its header does not keep that; None if unreadable."""
         data = self._read(header)
-        if data is None:
-            return None
-        has = (
-            self._flags.of(data) & _CREATOR_FLAG
-            if self._info_mask is None
-            else self._info_mask.of(data) & _CREATOR_MASK
-        )
+        marked = self._has_creator(data) if data is not None else None
         # The creator's information lies directly before the header, before all other optional headers.
-        if not has:
-            return ObjectCreator(0, 0)
-        info = self._memory.read(header - self._creator_size, self._creator_size)
-        if info is None:
+        if not marked:
+            return None if marked is None else ObjectCreator(0, 0)
+        try:
+            creator = self._image.types[_CREATOR]
+            pid, index = creator.field("CreatorUniqueProcess"), creator.field("CreatorBackTraceIndex")
+        except MissingMemberError as error:
+            self._image.lacks(error)
             return None
-        return ObjectCreator(self._creator_pid.of(info), self._creator_index.of(info))
+        info = self._memory.read(header - creator.size, creator.size)
+        return None if info is None else ObjectCreator(pid.of(info), index.of(info))
+
+    def _has_creator(self, data: bytes) -> Optional[bool]:
+        """Tells whether a header says that it keeps who made the object; None if it cannot be asked."""
+        if self._info_mask is not None:
+            return bool(self._info_mask.of(data) & _CREATOR_MASK)
+        return None if self._flags is None else bool(self._flags.of(data) & _CREATOR_FLAG)
 
     def header_of(self, body: int) -> int:
         """Returns the address of the header of the object whose own address is given."""
@@ -247,7 +256,8 @@ class Objects:
 
     def _type_at(self, address: int) -> Optional[str]:
         if address not in self._type_names:
-            data = self._memory.read(address + self._type_name, 2 * self._memory.pointer_size)
+            place = None if self._type_name is None else address + self._type_name.offset
+            data = None if place is None else self._memory.read(place, 2 * self._memory.pointer_size)
             name = self._memory.unicode_string(data, _MAX_TYPE_NAME) if data else None
             self._type_names[address] = text.cell(name) if name and name.isprintable() else None
         return self._type_names[address]

@@ -63,6 +63,10 @@ _MEMBERS = {
     "win32_start_address": ("Win32StartAddress",),
     "create_time": ("CreateTime.QuadPart",),
 }
+_IN_EVERY_KERNEL = (
+    *("type", "pid", "tid", "process", "stack_base", "stack_limit", "initial_stack", "kernel_stack", "teb"),
+    *("state", "wait_reason", "start_address", "win32_start_address"),
+)
 _FLAGS_OF_TIME = ("NestedFaultCount", "ApcNeeded")
 """In XP and 2003 these bit fields are the lowest bits of CreateTime, and the time stands above them (public
 symbols of XP)."""
@@ -159,6 +163,9 @@ class KernelThreads:
         self._size = thread.size
         found = {name: thread.find(*paths) for name, paths in _MEMBERS.items()}
         self._fields = {name: field for name, field in found.items() if field is not None}
+        for name in _IN_EVERY_KERNEL:
+            if name not in self._fields:
+                image.lacks(f"_ETHREAD has no member {' or '.join(_MEMBERS[name])}")
         time, flags = self._fields.get("create_time"), [thread.find(name) for name in _FLAGS_OF_TIME]
         self._time_shift = sum(
             flag.mask.bit_length() for flag in flags if flag and time and flag.offset == time.offset

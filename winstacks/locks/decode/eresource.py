@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import List, NamedTuple, Optional, Tuple
 
 from ...memory.decode.machine import Machine
-from ...memory.decode.structure import Buffer, Structure, Structures
+from ...memory.decode.structure import Buffer, Field, Structure, Structures
 
 OWNED_EXCLUSIVE = 0x80
 """ResourceOwnedExclusive, a bit of Flag (public header wdm.h)."""
@@ -19,6 +19,11 @@ MAX_OWNERS = 4096
 """The most entries of an owner table that are read. Real tables are smaller: so many threads do not share a
 lock, and the kernel copies the table whenever it grows."""
 
+_ALWAYS = (
+    *("OwnerTable", "Flag", "ContentionCount", "NumberOfSharedWaiters", "NumberOfExclusiveWaiters"),
+    "CreatorBackTraceIndex",
+)
+_OWNER = ("OwnerThread", "OwnerCount", "TableSize")
 _FAST_OWNER = ("ListEntry", "ThreadAddress", "CallerExclusive", "IsWaiting")
 
 
@@ -58,12 +63,13 @@ class ResourceLayout:
         owners: offset of the first owner's entry
         owner_count: how many entries the structure has: two up to 2003 (`OwnerThreads`, the first is the
             exclusive owner's), one since Vista (`OwnerEntry`)
-        owner: the layout of an owner's entry
+        owner: the layout of an owner's entry, None if the symbols do not describe it
         fast_owners: offset of the list of a fast resource's owners, None if the kernel has no fast resources
         fast_owner: the layout of an entry of that list, None if the symbols do not describe it
+        lacking: what every kernel has and these symbols lack, in words; what it holds is None then
 
     Raises:
-        MissingMemberError: when the kernel's table lacks a member that is read
+        MissingMemberError: when the kernel's table lacks a member without which no resource is known
     """
 
     def __init__(self, types: Structures, pointer_size: int) -> None:
@@ -71,16 +77,25 @@ class ResourceLayout:
         self.pointer_size = pointer_size
         self.size = resource.size
         self.links = resource.offset("SystemResourcesList")
-        self.owner_table = resource.field("OwnerTable")
+        self.owner_table = resource.find("OwnerTable")
         self.active = resource.field("ActiveEntries", "ActiveCount")
-        self.flag = resource.field("Flag")
-        owners = resource.field("OwnerEntry", "OwnerThreads")
-        self.owner = OwnerLayout(types["_OWNER_ENTRY"])
-        self.owners, self.owner_count = owners.offset, owners.size // self.owner.size
-        self.contention_count = resource.field("ContentionCount")
-        self.shared_waiters = resource.field("NumberOfSharedWaiters")
-        self.exclusive_waiters = resource.field("NumberOfExclusiveWaiters")
-        self.creator_back_trace_index = resource.field("CreatorBackTraceIndex")
+        self.flag = resource.find("Flag")
+        self.lacking = tuple(
+            f"{resource.name} has no member {each}" for each in _ALWAYS if not resource.has(each)
+        )
+        owners, entry = resource.find("OwnerEntry", "OwnerThreads"), types.find("_OWNER_ENTRY")
+        known = entry is not None and all(map(entry.has, _OWNER))
+        self.owner = OwnerLayout(entry) if entry is not None and known and owners is not None else None
+        self.owners = self.owner_count = 0
+        if owners is not None and self.owner is not None:
+            self.owners, self.owner_count = owners.offset, owners.size // self.owner.size
+        else:
+            what = [f"_OWNER_ENTRY.{each}" for each in _OWNER if entry is None or not entry.has(each)]
+            self.lacking += (", ".join(what) or f"{resource.name} has no member OwnerEntry or OwnerThreads",)
+        self.contention_count = resource.find("ContentionCount")
+        self.shared_waiters = resource.find("NumberOfSharedWaiters")
+        self.exclusive_waiters = resource.find("NumberOfExclusiveWaiters")
+        self.creator_back_trace_index = resource.find("CreatorBackTraceIndex")
         fast = types.find("_FAST_ERESOURCE_INTERNAL")
         head = fast.find("OwnerEntryListHead") if fast is not None else None
         self.fast_owners = None if head is None else head.offset
@@ -100,17 +115,18 @@ class Owner(NamedTuple):
 class Resource(NamedTuple):
     """The members of an `_ERESOURCE`. `embedded` are the owners in the structure itself.
 
-    `creator_back_trace_index` is the union's value: an index, or an address (see `is_address`).
+    `creator_back_trace_index` is the union's value: an index, or an address (see `is_address`). None: the
+    symbols lack the member; without Flag no owner is known to be the exclusive one.
     """
 
     active: int
-    owned_exclusive: bool
-    embedded: Tuple[Owner, ...]
-    owner_table: int
-    contention_count: int
-    shared_waiters: int
-    exclusive_waiters: int
-    creator_back_trace_index: int
+    owned_exclusive: Optional[bool]
+    embedded: Optional[Tuple[Owner, ...]]
+    owner_table: Optional[int]
+    contention_count: Optional[int]
+    shared_waiters: Optional[int]
+    exclusive_waiters: Optional[int]
+    creator_back_trace_index: Optional[int]
 
 
 def decode_resource(data: Buffer, layout: ResourceLayout) -> Resource:
@@ -123,19 +139,28 @@ def decode_resource(data: Buffer, layout: ResourceLayout) -> Resource:
     Raises:
         ValueError: when data is too short
     """
-    exclusive = bool(layout.flag.of(data) & OWNED_EXCLUSIVE)
-    size = layout.owner.size
-    entries = range(layout.owners, layout.owners + layout.owner_count * size, size)
-    owners = [decode_owner(data, base, layout.owner, exclusive and not n) for n, base in enumerate(entries)]
+
+    def value(field: Optional[Field]) -> Optional[int]:
+        return None if field is None else field.of(data)
+
+    exclusive = None if layout.flag is None else bool(layout.flag.of(data) & OWNED_EXCLUSIVE)
+    owners: Optional[List[Optional[Owner]]] = None
+    if layout.owner is not None:
+        size = layout.owner.size
+        entries = range(layout.owners, layout.owners + layout.owner_count * size, size)
+        owners = [
+            decode_owner(data, base, layout.owner, bool(exclusive and not n))
+            for n, base in enumerate(entries)
+        ]
     return Resource(
         active=layout.active.of(data),
         owned_exclusive=exclusive,
-        embedded=tuple(owner for owner in owners if owner),
-        owner_table=layout.owner_table.of(data),
-        contention_count=layout.contention_count.of(data),
-        shared_waiters=layout.shared_waiters.of(data),
-        exclusive_waiters=layout.exclusive_waiters.of(data),
-        creator_back_trace_index=layout.creator_back_trace_index.of(data),
+        embedded=None if owners is None else tuple(owner for owner in owners if owner),
+        owner_table=value(layout.owner_table),
+        contention_count=value(layout.contention_count),
+        shared_waiters=value(layout.shared_waiters),
+        exclusive_waiters=value(layout.exclusive_waiters),
+        creator_back_trace_index=value(layout.creator_back_trace_index),
     )
 
 
