@@ -11,6 +11,8 @@ python3 dev.py coverage [ARG...] the tests, and what of our code they leave out;
 python3 dev.py attack            the ATT&CK techniques of the checks, compared with ATT&CK
 python3 dev.py docs              README and docs/ as a site, in site/
 python3 dev.py install-check     each way to install that README names, in about 3 minutes; needs a network
+python3 dev.py release [FOLDER]  the archives of the last commit, checked, in about 5 minutes; needs a network
+python3 dev.py next [ARG...]     the command line's tests on the newest Volatility, and what it breaks
 
 ARGs go to pytest: python3 dev.py test tests/forge
 """
@@ -271,6 +273,24 @@ def docs(arguments: List[str]) -> None:
     run(python, ["-m", "tests.docs", "site"])
 
 
+def release(arguments: List[str]) -> None:
+    """Makes the archives of the last commit and checks them; they appear in dist/ or in the folder named."""
+    print("A release takes about 5 minutes on two cores.", flush=True)
+    python = environment("release", requirements("release") + build_requirements())
+    run(python, ["-m", "release"] + [os.path.abspath(place) for place in arguments])
+
+
+def upcoming(arguments: List[str]) -> None:
+    """Runs the tests of the command line on the newest Volatility there is, also one that is not finished."""
+    # A range that begins with a development version takes such versions, of this one package.
+    others = [line for line in requirements("test") if not line.startswith("volatility3")]
+    python = environment("next", others)
+    least = next(re.split("[=,]+", line)[1] for line in requirements() if line.startswith("volatility3>="))
+    with step("Installing the newest Volatility"):
+        run(python, [*PIP, "install", "--quiet", "--upgrade", "volatility3>={}.dev0".format(least)])
+    run(python, ["-m", "tests.upcoming"] + (arguments or ["-n", "auto"]))
+
+
 def attack(arguments: List[str]) -> None:
     """Compares the techniques that checks name with ATT&CK."""
     run(testing(), ["-m", "tests.attack"])
@@ -288,6 +308,8 @@ def main(arguments: List[str]) -> None:
         "symbols": symbols,
         "docs": docs,
         "install-check": install_check,
+        "release": release,
+        "next": upcoming,
     }
     name = arguments[0] if arguments else ""
     if name in ("-h", "--help", "help"):

@@ -1,0 +1,91 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""The bill of materials (SBOM) of a release, in the JSON of CycloneDX.
+
+It names the packages that the wheel brought into an empty environment, with the versions on which the plugins
+then ran, and how each depends on others. The packages of an extra are those of who asks for the extra.
+"""
+
+from __future__ import annotations
+
+import datetime
+import hashlib
+import pathlib
+import re
+import uuid
+from typing import Any, Dict, Iterable, List
+
+from cyclonedx.model import HashAlgorithm, HashType
+from cyclonedx.model.bom import Bom
+from cyclonedx.model.component import Component, ComponentType
+from cyclonedx.model.license import DisjunctiveLicense
+from cyclonedx.output import make_outputter
+from cyclonedx.schema import OutputFormat, SchemaVersion
+from packageurl import PackageURL
+
+from . import NAME, ReleaseError
+
+
+def plain(name: str) -> str:
+    """Returns the one form of a package's name (PEP 503)."""
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def bill(installed: List[Dict[str, Any]], made: Iterable[pathlib.Path], epoch: int) -> str:
+    """Returns the bill as text; it is the same for the same packages, archives and time.
+
+    Args:
+        installed: the key `installed` of `pip inspect` in an environment that has our wheel
+        made: the archives of the release
+        epoch: the time of the commit, in seconds since 1970
+
+    Raises:
+        ReleaseError: the environment does not have our package
+    """
+    metadata = {plain(each["metadata"]["name"]): each["metadata"] for each in installed}
+    if NAME not in metadata:
+        raise ReleaseError(f"{NAME} is not in the environment of which a bill is wanted")
+    components = {name: _component(name, each) for name, each in metadata.items() if name != NAME}
+    ours = _component(NAME, metadata[NAME])
+    ours.type = ComponentType.APPLICATION
+    parts = [
+        Component(
+            name=path.name,
+            type=ComponentType.FILE,
+            bom_ref=path.name,
+            hashes=[
+                HashType(alg=HashAlgorithm.SHA_256, content=hashlib.sha256(path.read_bytes()).hexdigest())
+            ],
+        )
+        for path in made
+    ]
+    ours.components.update(parts)
+    bom = Bom(components=components.values())
+    bom.metadata.component = ours
+    bom.metadata.timestamp = datetime.datetime.fromtimestamp(epoch, datetime.timezone.utc)
+    listed = "\n".join(
+        [f"{name} {each['version']}" for name, each in sorted(metadata.items())]
+        + [f"{part.name} {sorted(part.hashes)[0].content}" for part in parts]
+    )
+    bom.serial_number = uuid.uuid5(uuid.NAMESPACE_OID, listed)
+    components[NAME] = ours
+    for name, each in metadata.items():
+        needed = {plain(re.split(r"[^\w.-]", line, maxsplit=1)[0]) for line in each.get("requires_dist", [])}
+        bom.register_dependency(
+            components[name], [components[each] for each in sorted(needed & set(components))]
+        )
+    return make_outputter(bom, OutputFormat.JSON, SchemaVersion.V1_6).output_as_string(indent=2) + "\n"
+
+
+def _component(name: str, metadata: Dict[str, Any]) -> Component:
+    said = metadata.get("license_expression") or metadata.get("license")
+    # Some packages give the whole text of their licence in the place of its name.
+    licenses = [DisjunctiveLicense(name=said)] if said and "\n" not in said else []
+    return Component(
+        name=name,
+        version=metadata["version"],
+        type=ComponentType.LIBRARY,
+        bom_ref=f"{name}@{metadata['version']}",
+        licenses=licenses,
+        purl=PackageURL("pypi", name=name, version=metadata["version"]),
+    )

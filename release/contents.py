@@ -1,0 +1,81 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""The contents of the archives of a release, compared with the tree: nothing is missing, changed or added."""
+
+from __future__ import annotations
+
+import pathlib
+from typing import Callable, Dict, Iterable, List
+
+from . import NAME, archives
+
+IN_WHEEL = {
+    "volatility3_plugins/": "volatility3/plugins/",
+    "winstacks/": "winstacks/",
+    "stackfleet/": "stackfleet/",
+    "symbols/windows/stacktraces/": "volatility3/symbols/windows/stacktraces/",
+}
+"""Where the wheel has the files of a folder of the tree."""
+METADATA = ("setup.py", "setup.cfg", "pyproject.toml", "README.md", "LICENSE")
+NOTES = ("volatility3/volatility3-stacktraces.txt", "volatility3/symbols/windows/volatility3-stacktraces.txt")
+
+
+def runs(tree: pathlib.Path) -> Dict[str, bytes]:
+    """Returns the files of a tree that run in a user's Volatility, by their names in the tree."""
+    return {
+        path.relative_to(tree).as_posix(): path.read_bytes()
+        for folder in IN_WHEEL
+        for path in (tree / folder).rglob("*")
+        if path.suffix in archives.PLUGIN_SUFFIXES
+    }
+
+
+def differences(tree: pathlib.Path, made: Iterable[pathlib.Path]) -> List[str]:
+    """Returns a line for each file of the archives that is not as in the tree, and for each that they lack."""
+    files = runs(tree)
+    found = []
+    for path in made:
+        if path.suffix == ".whl":
+            expected, allowed = {_in_wheel(name): data for name, data in files.items()}, _of_wheel
+        elif path.suffix == ".gz":
+            expected = {**files, **{name: (tree / name).read_bytes() for name in METADATA}}
+            allowed = _of_sdist
+            # setuptools adds two lines, an empty section that tags the build.
+            expected.pop("setup.cfg")
+        else:
+            kept = {name: data for name, data in files.items() if name.startswith(archives.PLUGIN_FOLDERS)}
+            expected = {f"{NAME}/{name}": data for name, data in kept.items()}
+            expected[f"{NAME}/LICENSE"] = (tree / "LICENSE").read_bytes()
+            allowed = _of_folder
+        found += [f"{path.name}: {line}" for line in _compare(expected, dict(archives.listed(path)), allowed)]
+    return found
+
+
+def _compare(
+    expected: Dict[str, bytes], held: Dict[str, bytes], allowed: Callable[[str], bool]
+) -> Iterable[str]:
+    for name in sorted(expected.keys() | held.keys()):
+        if name not in held:
+            yield f"{name} is missing"
+        elif name in expected:
+            if held[name] != expected[name]:
+                yield f"{name} is not that of the tree"
+        elif not allowed(name):
+            yield f"{name} is not in the tree"
+
+
+def _in_wheel(name: str) -> str:
+    folder = next(folder for folder in IN_WHEEL if name.startswith(folder))
+    return IN_WHEEL[folder] + name[len(folder) :]
+
+
+def _of_wheel(name: str) -> bool:
+    return name in NOTES or ".dist-info/" in name
+
+
+def _of_sdist(name: str) -> bool:
+    return name in ("PKG-INFO", "setup.cfg") or ".egg-info/" in name
+
+
+def _of_folder(name: str) -> bool:
+    return name == f"{NAME}/README.md"
