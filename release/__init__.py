@@ -1,6 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""What `dev.py release` makes of the last commit, and how it checks that. Users need nothing of this folder."""
+"""What `dev.py release` makes of the last commit, and how that is checked. Users need nothing of it."""
 
 import pathlib
 

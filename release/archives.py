@@ -1,9 +1,9 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""The archives of a release: wheel, source archive and plugin folder, the same bytes whenever they are made.
+"""The archives of a release: wheel, source archive and plugin folder; made again, they have the same bytes.
 
-All is made of what is committed. Names are sorted, times are that of the commit, nobody owns a file, and modes
-are those that git knows.
+All is made of what is committed. Names are sorted, times are that of the commit, nobody owns a file, and
+every file has the mode 644.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ IN_WHEEL = {
     "symbols/windows/stacktraces/": "volatility3/symbols/windows/stacktraces/",
 }
 """Where the wheel has the files of a folder of the tree."""
-METADATA = ("setup.py", "setup.cfg", "pyproject.toml", "README.md", "LICENSE")
+METADATA = ("setup.py", "MANIFEST.in", "pyproject.toml", "README.md", "LICENSE")
 NOTES = ("volatility3/volatility3-stacktraces.txt", "volatility3/symbols/windows/volatility3-stacktraces.txt")
 
 
@@ -31,7 +31,7 @@ def runs(tree: pathlib.Path) -> Dict[str, bytes]:
 
 
 def differences(tree: pathlib.Path, made: Iterable[pathlib.Path]) -> List[str]:
-    """Returns a line for each file of the archives that is not as in the tree, and for each that they lack."""
+    """Returns a line for each file that an archive lacks, has beside those of the tree, or has altered."""
     files = runs(tree)
     found = []
     for path in made:
@@ -40,8 +40,6 @@ def differences(tree: pathlib.Path, made: Iterable[pathlib.Path]) -> List[str]:
         elif path.suffix == ".gz":
             expected = {**files, **{name: (tree / name).read_bytes() for name in METADATA}}
             allowed = _of_sdist
-            # setuptools adds two lines, an empty section that tags the build.
-            expected.pop("setup.cfg")
         else:
             kept = {name: data for name, data in files.items() if name.startswith(archives.PLUGIN_FOLDERS)}
             expected = {f"{NAME}/{name}": data for name, data in kept.items()}
@@ -74,6 +72,7 @@ def _of_wheel(name: str) -> bool:
 
 
 def _of_sdist(name: str) -> bool:
+    # setuptools adds to setup.cfg an empty section that tags the build.
     return name in ("PKG-INFO", "setup.cfg") or ".egg-info/" in name
 
 

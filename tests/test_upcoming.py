@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-
 from volatility3.framework import contexts
 from volatility3.framework.configuration import requirements
 from volatility3.plugins.windows import pslist
@@ -12,7 +11,8 @@ from volatility3.plugins.windows import pslist
 from tests import upcoming
 
 REPORT = """<testsuites><testsuite>
-<testcase classname="tests.windows.test_a" name="test_one"><failure message="AssertionError: vol ended with 1">
+<testcase classname="tests.windows.test_a" name="test_one">
+<failure message="AssertionError: vol ended with 1">
 Unsatisfied requirement plugins.GFlags.pslist: Version 3.0.0 dependency on volatility3.x.PsList unmet
 E   AssertionError: vol ended with 1</failure></testcase>
 <testcase classname="tests.windows.test_a" name="test_two"/>
@@ -20,7 +20,8 @@ E   AssertionError: vol ended with 1</failure></testcase>
 Unsatisfied requirement plugins.Locks.pslist: Version 3.0.0 dependency on volatility3.x.PsList unmet
 ImportError: cannot import name 'classproperty' from 'volatility3'
 E   the last line</error></testcase>
-<testcase classname="tests.windows.test_b" name="test_four"><failure message="">E assert 1 == 2</failure></testcase>
+<testcase classname="tests.windows.test_b" name="test_four">
+<failure message="">E assert 1 == 2</failure></testcase>
 </testsuite></testsuites>"""
 
 

@@ -22,7 +22,8 @@ ROOT = pathlib.Path(__file__).resolve().parents[1]
 
 _UNMET = re.compile(
     r"Unsatisfied requirement (?P<ours>\S+): (?P<needs>Version \S+ dependency on \S+ unmet)"
-    r"|(?P<gone>(?:No module named|cannot import name|module) '[^']*'(?: from '[^']*'| has no attribute '[^']*')?)"
+    r"|(?P<gone>No module named '[^']*'|cannot import name '[^']*' from '[^']*'"
+    r"|module '[^']*' has no attribute '[^']*')"
     r"|(?P<framework>Framework interface version [^\n]*)"
 )
 """What Volatility and Python say where something of Volatility has changed its major version, or is gone."""
