@@ -126,7 +126,7 @@ def plugin_files(tree: pathlib.Path, version: str, volatility: str) -> Dict[str,
     names = sorted(
         f"{path.parent.name}.{path.stem}"
         for path in (tree / "volatility3_plugins").glob("*/*.py")
-        if "PluginInterface)" in path.read_text(encoding="utf-8")
+        if "def run(self)" in path.read_text(encoding="utf-8")
     )
     text = README.format(
         version=version,

@@ -22,6 +22,7 @@ from cyclonedx.model.license import DisjunctiveLicense
 from cyclonedx.output import make_outputter
 from cyclonedx.schema import OutputFormat, SchemaVersion
 from packageurl import PackageURL
+from packaging.requirements import Requirement
 
 from . import NAME, ReleaseError
 
@@ -70,11 +71,16 @@ def bill(installed: List[Dict[str, Any]], made: Iterable[pathlib.Path], epoch: i
     bom.serial_number = uuid.uuid5(uuid.NAMESPACE_OID, listed)
     components[NAME] = ours
     for name, each in metadata.items():
-        needed = {plain(re.split(r"[^\w.-]", line, maxsplit=1)[0]) for line in each.get("requires_dist", [])}
-        bom.register_dependency(
-            components[name], [components[each] for each in sorted(needed & set(components))]
-        )
+        needed = set(map(_needed, each.get("requires_dist", []))) & set(components)
+        bom.register_dependency(components[name], [components[other] for other in sorted(needed)])
     return make_outputter(bom, OutputFormat.JSON, SchemaVersion.V1_6).output_as_string(indent=2) + "\n"
+
+
+def _needed(line: str) -> str:
+    """Returns the package that a requirement names; an empty text if only an extra or another system has it."""
+    requirement = Requirement(line)
+    wanted = requirement.marker is None or requirement.marker.evaluate({"extra": ""})
+    return plain(requirement.name) if wanted else ""
 
 
 def _component(name: str, metadata: Dict[str, Any]) -> Component:
