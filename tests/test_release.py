@@ -125,9 +125,8 @@ def test_an_archive_inside_a_plugin_folder_ends_every_command(
 @pytest.mark.cli
 def test_an_archive_of_flat_modules_is_taken(tmp_path: pathlib.Path) -> None:
     """It is all that Volatility 2.28 takes: plugins at the root, so without a folder `windows`."""
-    source = (
-        "from volatility3.framework import interfaces\n\n\nclass {}(interfaces.plugins.PluginInterface):\n"
-    )
+    source = "from volatility3.framework import interfaces\n"
+    source += "class Flat(interfaces.plugins.PluginInterface):\n"
     source += "    _required_framework_version = (2, 0, 0)\n\n    def run(self):\n        return None\n"
     (tmp_path / "folder").mkdir()
     with zipfile.ZipFile(tmp_path / "folder" / "flat.zip", "w") as flat:
