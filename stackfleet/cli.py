@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import argparse
+import io
 import os
 import re
 import shlex
@@ -25,6 +26,10 @@ _TIMES = {"": 1, "s": 1, "m": 60, "h": 3600}
 
 def main(arguments: Optional[Sequence[str]] = None) -> int:
     """Runs a command; returns the exit code."""
+    for stream in (sys.stdout, sys.stderr):
+        # A code page, as that of a pipe on Windows, lacks letters that names have.
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
     parser = _parser()
     asked = parser.parse_args(arguments)
     try:

@@ -12,10 +12,17 @@ import errno
 import os
 import pathlib
 import stat
+import time
 from typing import Optional
 
 _READ = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0)
 _NO_LINK = getattr(os, "O_NOFOLLOW", 0)
+_NAME_SURROGATE = 0x20000000
+"""The bit of a reparse tag that says so (Microsoft Learn, "Reparse Point Tags"); cloud folders lack it."""
+_IN_USE = (5, 32)
+"""ERROR_ACCESS_DENIED and ERROR_SHARING_VIOLATION."""
+_PAUSES = (0.01, 0.05, 0.2, 0.5, 1.0)
+"""Seconds to wait for a reader."""
 
 
 class OutsideError(OSError):
@@ -33,11 +40,11 @@ def folder(root: pathlib.Path, *names: str) -> Optional[pathlib.Path]:
     for name in names:
         path = path / name
         try:
-            mode = path.lstat().st_mode
+            found = path.lstat()
         except FileNotFoundError:
             return None
-        if not stat.S_ISDIR(mode):
-            raise OutsideError(errno.ENOTDIR, f"{_kind(mode)} and no folder", str(path))
+        if not stat.S_ISDIR(found.st_mode) or _leads_away(found):
+            raise OutsideError(errno.ENOTDIR, f"{_kind(found)} and no folder", str(path))
     return path
 
 
@@ -63,8 +70,8 @@ def size(root: pathlib.Path, *names: str) -> int:
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(root.joinpath(*names)))
     path = root.joinpath(*names)
     found = path.lstat()
-    if not stat.S_ISREG(found.st_mode):
-        raise OutsideError(errno.EINVAL, f"{_kind(found.st_mode)} and no file", str(path))
+    if not stat.S_ISREG(found.st_mode) or _leads_away(found):
+        raise OutsideError(errno.EINVAL, f"{_kind(found)} and no file", str(path))
     return found.st_size
 
 
@@ -84,7 +91,7 @@ def read(root: pathlib.Path, *names: str, most: int) -> bytes:
     with open(os.open(path, _READ | _NO_LINK), "rb") as stream:
         found = os.fstat(stream.fileno())
         if not stat.S_ISREG(found.st_mode):
-            raise OutsideError(errno.EINVAL, f"{_kind(found.st_mode)} and no file", str(path))
+            raise OutsideError(errno.EINVAL, f"{_kind(found)} and no file", str(path))
         if found.st_size > most:
             raise OSError(errno.EFBIG, f"{found.st_size} bytes are more than {most}", str(path))
         return stream.read(most)
@@ -100,6 +107,25 @@ def remove(root: pathlib.Path, *names: str) -> None:
             root.joinpath(*names).unlink()
             if len(names) > 2:
                 root.joinpath(*names[:-1]).rmdir()
+
+
+def replace(temporary: pathlib.Path, path: pathlib.Path) -> None:
+    """Gives a file the name of another in one step.
+
+    Windows refuses that while somebody reads the other one; who reads a file of a lake soon has it read.
+
+    Raises:
+        OSError: it cannot be done; the file that has the name is as it was
+    """
+    for pause in _PAUSES:
+        try:
+            os.replace(temporary, path)
+            return
+        except OSError as error:
+            if getattr(error, "winerror", None) not in _IN_USE:
+                raise
+        time.sleep(pause)
+    os.replace(temporary, path)
 
 
 def sync(path: pathlib.Path) -> None:
@@ -126,6 +152,13 @@ def sync(path: pathlib.Path) -> None:
         os.close(held)
 
 
-def _kind(mode: int) -> str:
+def _leads_away(found: os.stat_result) -> bool:
+    """Tells whether a name stands for another one without being a link: a junction of Windows."""
+    return bool(getattr(found, "st_reparse_tag", 0) & _NAME_SURROGATE)
+
+
+def _kind(found: os.stat_result) -> str:
+    if _leads_away(found):
+        return "a junction"
     kinds = ((stat.S_ISLNK, "a link"), (stat.S_ISDIR, "a folder"), (stat.S_ISREG, "a file"))
-    return next((name for test, name in kinds if test(mode)), "a pipe, socket or device")
+    return next((name for test, name in kinds if test(found.st_mode)), "a pipe, socket or device")

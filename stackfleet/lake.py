@@ -20,7 +20,7 @@ import uuid
 from collections.abc import Iterable, Iterator
 from typing import Any, Optional
 
-from . import custody, folders
+from . import custody, folders, locking
 from .agreement import Depth, fault
 from .layout import CACHE, MANIFEST, PIECES, RUNS, TABLES, image_folder, manifest_file, table_file, table_name
 from .manifests import DONE, MOST_BYTES, Manifest, ManifestError, is_image_id, parsed, written
@@ -185,7 +185,7 @@ class Lake:
             stream.write(written(manifest))
             stream.flush()
             os.fsync(stream.fileno())
-        os.replace(temporary, path)
+        folders.replace(temporary, path)
         folders.sync(self.manifests_folder)
         if manifest["status"] == DONE:
             # The path could not be opened before, and was named after itself.
@@ -276,12 +276,9 @@ class Lake:
         Raises:
             LakeError: another run has it, or it cannot be written
         """
-        try:
-            import fcntl
-        except ImportError:
-            yield
-            return
-        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        # Windows has none of the others, and gives no file to the processes that are started.
+        others = ("O_NOFOLLOW", "O_NONBLOCK", "O_CLOEXEC")
+        flags = os.O_RDWR | os.O_CREAT | sum(getattr(os, name, 0) for name in others)
         try:
             held = os.open(self.folder / _LOCK, flags, 0o666)
         except OSError as error:
@@ -290,7 +287,7 @@ class Lake:
             if not stat.S_ISREG(os.fstat(held).st_mode):
                 raise LakeError(f"{self.folder}: '{_LOCK}' is no file")
             try:
-                fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                locking.lock(held)
             except OSError as error:
                 raise LakeError(f"{self.folder}: another run writes to this lake") from error
             yield

@@ -8,7 +8,6 @@ The file of JSON is there when all streams are whole.
 from __future__ import annotations
 
 import json
-import os
 import pathlib
 import uuid
 from collections.abc import Iterator
@@ -61,7 +60,7 @@ class PieceFiles(Tables):
         self.close()
         temporary = self._path.with_name(f"{self._stem}.part")
         temporary.write_text(json.dumps({**facts, "stem": self._stem}), encoding="utf-8")
-        os.replace(temporary, self._path)
+        folders.replace(temporary, self._path)
 
 
 class Piece:

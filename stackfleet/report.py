@@ -21,7 +21,7 @@ from winstacks.columns.words import SEVERITIES
 from winstacks.pages.html import page
 from winstacks.pages.lists import MAX_FINDINGS, Lists
 
-from . import questions
+from . import folders, questions
 from .catalogue import DAMAGED
 from .database import Database
 from .imagepage import ImagePage, card, of_check
@@ -314,6 +314,6 @@ def _write(path: pathlib.Path, title: str, data: dict[str, Any]) -> None:
         with temporary.open("xb") as stream:
             for piece in page(title, data):
                 stream.write(piece.encode())
-        os.replace(temporary, path)
+        folders.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)

@@ -1,6 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""What contrib/ offers to Volatility: each change applies to the newest one, passes its tests and serves us."""
+"""What contrib/ offers to Volatility: each change applies, passes its tests and serves our plugins."""
 
 from __future__ import annotations
 

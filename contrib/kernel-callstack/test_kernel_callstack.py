@@ -1,6 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""What a function has done to the stack is undone by its unwind codes. No code is read, so there is none here."""
+"""What a function has done to the stack is undone by its unwind codes. Code itself is never read."""
 
 import struct
 

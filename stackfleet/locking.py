@@ -1,0 +1,26 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""A file that one process at a time has for itself, on Unix and on Windows."""
+
+from __future__ import annotations
+
+import importlib
+
+
+def lock(held: int) -> None:
+    """Locks an open file for this process until the file is closed.
+
+    Args:
+        held: its descriptor, opened for writing
+
+    Raises:
+        OSError: another process has it
+    """
+    try:
+        import fcntl
+    except ImportError:
+        # Windows locks ranges: one byte is enough, also of an empty file.
+        windows = importlib.import_module("msvcrt")
+        windows.locking(held, windows.LK_NBLCK, 1)
+    else:
+        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)

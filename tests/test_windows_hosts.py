@@ -1,0 +1,169 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""What Windows does otherwise, where that can be had without Windows: its errors, its modules, its paths."""
+
+from __future__ import annotations
+
+import ast
+import io
+import os
+import pathlib
+import re
+import sys
+import types
+from argparse import Namespace
+from typing import Any, Iterator, List, Tuple
+
+import pytest
+
+from stackfleet import cli, folders
+from stackfleet.lake import Lake, LakeError
+from tests.conftest import ROOT
+
+ACCESS_DENIED, DISK_FULL = 5, 112
+
+
+class WindowsError(PermissionError):
+    """An OSError as Windows raises it."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(13, "Access is denied")
+        self.winerror = number
+
+
+def refusing(monkeypatch: pytest.MonkeyPatch, times: int, number: int) -> List[float]:
+    """Makes the next calls of os.replace fail; returns the pauses that were made in between."""
+    real, left, pauses = os.replace, [times], []
+
+    def replace(source: Any, target: Any) -> None:
+        if left[0]:
+            left[0] -= 1
+            raise WindowsError(number)
+        real(source, target)
+
+    monkeypatch.setattr(os, "replace", replace)
+    monkeypatch.setattr(folders.time, "sleep", pauses.append)
+    return pauses
+
+
+@pytest.fixture()
+def two(tmp_path: pathlib.Path) -> Tuple[pathlib.Path, pathlib.Path]:
+    (tmp_path / "new").write_text("new")
+    (tmp_path / "old").write_text("old")
+    return tmp_path / "new", tmp_path / "old"
+
+
+def test_a_file_that_is_being_read_is_replaced_a_little_later(
+    two: Tuple[pathlib.Path, pathlib.Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pauses = refusing(monkeypatch, 2, ACCESS_DENIED)
+    folders.replace(*two)
+    assert two[1].read_text() == "new"
+    assert len(pauses) == 2
+
+
+def test_a_file_that_is_never_let_go_is_an_error_in_the_end(
+    two: Tuple[pathlib.Path, pathlib.Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pauses = refusing(monkeypatch, 100, ACCESS_DENIED)
+    with pytest.raises(PermissionError):
+        folders.replace(*two)
+    assert two[1].read_text() == "old"
+    assert sum(pauses) < 5
+
+
+def test_any_other_error_is_not_waited_for(
+    two: Tuple[pathlib.Path, pathlib.Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pauses = refusing(monkeypatch, 100, DISK_FULL)
+    with pytest.raises(OSError):
+        folders.replace(*two)
+    assert not pauses
+
+
+def test_two_runs_of_one_lake_are_kept_apart(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """There is no fcntl, and one byte is locked by what Windows' own C library has."""
+    locked: List[int] = []
+
+    def byte(held: int, mode: int, count: int) -> None:
+        assert (mode, count) == (2, 1)
+        number = os.fstat(held).st_ino
+        if number in locked:
+            raise WindowsError(36)
+        locked.append(number)
+
+    monkeypatch.setitem(sys.modules, "fcntl", None)
+    monkeypatch.setitem(sys.modules, "msvcrt", types.SimpleNamespace(LK_NBLCK=2, locking=byte))
+    for name in ("O_NOFOLLOW", "O_NONBLOCK", "O_CLOEXEC"):
+        monkeypatch.delattr(os, name)
+    lake = Lake(str(tmp_path / "lake"), create=True)
+    with lake.alone(), pytest.raises(LakeError, match="another run"), lake.alone():
+        pass
+    assert len(locked) == 1
+
+
+@pytest.mark.parametrize(
+    "tag, away", [(0xA0000003, True), (0xA000000C, True), (0x9000001A, False), (0, False)]
+)
+def test_a_junction_leads_out_of_a_lake_and_a_folder_in_a_cloud_does_not(
+    tag: int, away: bool, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For lstat, a junction is a folder: only its reparse tag says more."""
+    (tmp_path / "tables").mkdir()
+    (tmp_path / "tables" / "a").write_text("text")
+    real = pathlib.Path.lstat
+
+    def lstat(path: pathlib.Path) -> Any:
+        found = real(path)
+        reparse = tag if path.name == "tables" else 0
+        return types.SimpleNamespace(st_mode=found.st_mode, st_size=found.st_size, st_reparse_tag=reparse)
+
+    monkeypatch.setattr(pathlib.Path, "lstat", lstat)
+    if away:
+        with pytest.raises(folders.OutsideError, match="junction"):
+            folders.size(tmp_path, "tables", "a")
+    else:
+        assert folders.size(tmp_path, "tables", "a") == 4
+
+
+@pytest.mark.parametrize("page", ["cp1252", "cp437", "ascii"])
+def test_a_code_page_without_a_letter_ends_no_command(page: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def command(asked: Namespace) -> int:
+        print("\u043e\u0431\u0440\u0430\u0437.dmp is forgotten")
+        return 0
+
+    written = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(written, page))
+    parser = types.SimpleNamespace(parse_args=lambda arguments: Namespace(command=command))
+    monkeypatch.setattr(cli, "_parser", lambda: parser)
+    assert cli.main([]) == 0
+    sys.stdout.flush()
+    assert b"\\u043e\\u0431" in written.getvalue()
+
+
+def file_names() -> Iterator[str]:
+    """Yields how the names of files begin that plugins write: the constant part up to what the image says."""
+    for path in sorted((ROOT / "winstacks").rglob("*.py")):
+        text = path.read_text(encoding="utf-8")
+        if "write_file(" not in text and "graph.write(" not in text:
+            continue
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.JoinedStr) and isinstance(node.values[0], ast.Constant):
+                first = node.values[0].value
+                if re.fullmatch(r"[a-z]+[.-].*", first) and "{" in ast.unparse(node):
+                    yield first
+
+
+def test_no_process_of_an_image_gives_a_file_the_name_of_a_device() -> None:
+    """`CON.4312.log` is the console, `CON` in front: names begin with a word of ours."""
+    names = set(file_names())
+    assert {"locks.", "umdh."} <= names
+    for name in names:
+        for process in ("CON", "NUL", "COM1", "a.", "a "):
+            assert not pathlib.PureWindowsPath(f"{name}{process}.bin").is_reserved()
+
+
+@pytest.mark.parametrize("folder", ["C:\\lake", "C:/lake", "\\\\?\\C:\\lake", "\\\\server\\share\\lake"])
+def test_a_folder_of_windows_is_no_address_of_a_store(folder: str) -> None:
+    with pytest.raises(LakeError, match="here is no lake"):
+        Lake(folder)
