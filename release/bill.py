@@ -77,7 +77,7 @@ def bill(installed: List[Dict[str, Any]], made: Iterable[pathlib.Path], epoch: i
 
 
 def _needed(line: str) -> str:
-    """Returns the package that a requirement names; an empty text if only an extra or another system has it."""
+    """Returns the package that a requirement names; an empty text for one of an extra."""
     requirement = Requirement(line)
     wanted = requirement.marker is None or requirement.marker.evaluate({"extra": ""})
     return plain(requirement.name) if wanted else ""

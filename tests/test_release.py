@@ -7,6 +7,7 @@ from __future__ import annotations
 import io
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -16,6 +17,7 @@ from typing import Dict, Iterable
 
 import pytest
 
+import winstacks
 from release import NAME, archives, contents
 from tests.conftest import ROOT
 from tests.forge import sample, vol
@@ -134,3 +136,10 @@ def test_an_archive_of_flat_modules_is_taken(tmp_path: pathlib.Path) -> None:
     shown = help_with(tmp_path / "folder")
     assert shown.returncode == 0, shown.stderr
     assert "flatplugin.Flat" in shown.stdout
+
+
+def test_every_place_that_states_a_version_states_one() -> None:
+    stated = re.search(r"^version: (.*)$", (ROOT / "CITATION.cff").read_text(encoding="utf-8"), re.MULTILINE)
+    assert stated and stated.group(1) == winstacks.VERSION
+    changes = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    assert re.findall(r"^## (.*)$", changes, re.MULTILINE)[0] == winstacks.VERSION
