@@ -33,7 +33,8 @@ class WindowsError(PermissionError):
 
 def refusing(monkeypatch: pytest.MonkeyPatch, times: int, number: int) -> List[float]:
     """Makes the next calls of os.replace fail; returns the pauses that were made in between."""
-    real, left, pauses = os.replace, [times], []
+    real, left = os.replace, [times]
+    pauses: List[float] = []
 
     def replace(source: Any, target: Any) -> None:
         if left[0]:
@@ -150,7 +151,11 @@ def file_names() -> Iterator[str]:
         for node in ast.walk(ast.parse(text)):
             if isinstance(node, ast.JoinedStr) and isinstance(node.values[0], ast.Constant):
                 first = node.values[0].value
-                if re.fullmatch(r"[a-z]+[.-].*", first) and "{" in ast.unparse(node):
+                if (
+                    isinstance(first, str)
+                    and re.fullmatch(r"[a-z]+[.-].*", first)
+                    and "{" in ast.unparse(node)
+                ):
                     yield first
 
 
