@@ -10,8 +10,8 @@ python3 dev.py lowest [ARG...]   the tests on the lowest Volatility that setup.c
 python3 dev.py coverage [ARG...] the tests, and what of our code they leave out; fails above 5 %
 python3 dev.py attack            the ATT&CK techniques of the checks, compared with ATT&CK
 python3 dev.py docs              README and docs/ as a site, in site/
-python3 dev.py install-check     each way to install that README names, in about 3 minutes; needs a network
-python3 dev.py release [FOLDER]  the archives of the last commit, checked, in about 5 minutes; needs a network
+python3 dev.py install-check     each way to install that README names, in about 5 minutes; needs a network
+python3 dev.py release [FOLDER]  the archives of the last commit, checked, in about 3 minutes; needs a network
 python3 dev.py next [ARG...]     the command line's tests on the newest Volatility, and what it breaks
 
 ARGs go to pytest: python3 dev.py test tests/forge
@@ -257,7 +257,7 @@ def symbols(arguments: List[str]) -> None:
 def install_check(arguments: List[str]) -> None:
     """Installs the plugins in each way that README names, in environments that are thrown away."""
     python = testing()
-    print("Each way to install, in about 3 minutes on two cores.", flush=True)
+    print("Each way to install, in about 5 minutes on two cores.", flush=True)
     options = ["-m", "install", "-rs", "--durations", "0", "--durations-min", "1"]
     # By file: the tests of one file share the environments that are made for them.
     run(
@@ -275,7 +275,7 @@ def docs(arguments: List[str]) -> None:
 
 def release(arguments: List[str]) -> None:
     """Makes the archives of the last commit and checks them; they appear in dist/ or in the folder named."""
-    print("A release takes about 5 minutes on two cores.", flush=True)
+    print("A release takes about 3 minutes on two cores.", flush=True)
     python = environment("release", requirements("release") + build_requirements())
     run(python, ["-m", "release"] + [os.path.abspath(place) for place in arguments])
 

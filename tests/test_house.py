@@ -82,6 +82,7 @@ OF_DUMPS = f"{PLUGINS}/minidump/"
 """Plugins of dumps take their options from the plugin of the same name that reads images."""
 
 NAME_THE_OLD_PLACE = {
+    "docs/from-2-to-3.md": "what each import path of 2.0.0 became",
     "tests/test_packaging.py": "what an older version has left is removed",
 }
 
