@@ -9,6 +9,7 @@ import io
 import os
 import re
 import shlex
+import subprocess
 import sys
 import uuid
 from collections.abc import Sequence
@@ -44,6 +45,11 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
         # Whoever read the output has seen enough. Python would complain when it closes it.
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return exits.DONE
+
+
+def quoted(path: str) -> str:
+    """Returns a path as the shell of this system takes it in a command."""
+    return subprocess.list2cmdline([path]) if os.name == "nt" else shlex.quote(path)
 
 
 def quantity(units: dict[str, int], text: str) -> float:
@@ -185,7 +191,7 @@ def _run(asked: argparse.Namespace) -> int:
     except (CheckFailedError, RefusedError) as error:
         raise WrongUseError(str(error)) from error
     if missing:
-        where = shlex.quote(asked.lake)
+        where = quoted(asked.lake)
         print(f"{missing} images are not done; the reasons: stackfleet status {where}", file=sys.stderr)
     return exits.INCOMPLETE if missing or inputs.unread else exits.DONE
 
@@ -219,7 +225,7 @@ def _asked() -> dict[str, Any]:
 
 def _say(planned: Plan, lake: str) -> None:
     """Says what is passed over, what is read again, and what is wrong with the lake."""
-    where = shlex.quote(lake)
+    where = quoted(lake)
     if planned.done:
         print(f"{planned.done} images were done before", file=sys.stderr)
     if planned.failed:

@@ -21,7 +21,9 @@ Unsatisfied requirement plugins.Locks.pslist: Version 3.0.0 dependency on volati
 ImportError: cannot import name 'classproperty' from 'volatility3'
 E   the last line</error></testcase>
 <testcase classname="tests.windows.test_b" name="test_four">
-<failure message="">E assert 1 == 2</failure></testcase>
+<failure message="">E assert 1 == 2</failure><system-err>
+RuntimeError: Framework interface version 3.28 is incompatible with required version 2.0
+</system-err></testcase>
 </testsuite></testsuites>"""
 
 
@@ -29,6 +31,7 @@ def test_what_broke_is_named_once_with_its_tests() -> None:
     lines = upcoming.summary(upcoming.failures(REPORT))
     assert lines == [
         "   2 tests: Version 3.0.0 dependency on volatility3.x.PsList unmet",
+        "   1 tests: Framework interface version 3.28 is incompatible with required version 2.0",
         "   1 tests: cannot import name 'classproperty' from 'volatility3'",
         "tests.windows.test_a.test_one: E   AssertionError: vol ended with 1",
         "tests.windows.test_b.test_three: E   the last line",

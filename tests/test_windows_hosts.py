@@ -15,6 +15,8 @@ from argparse import Namespace
 from typing import Any, Iterator, List, Tuple
 
 import pytest
+from volatility3.cli import text_renderer
+from volatility3.framework import renderers
 
 from stackfleet import cli, folders
 from stackfleet.lake import Lake, LakeError
@@ -172,3 +174,25 @@ def test_no_process_of_an_image_gives_a_file_the_name_of_a_device() -> None:
 def test_a_folder_of_windows_is_no_address_of_a_store(folder: str) -> None:
     with pytest.raises(LakeError, match="here is no lake"):
         Lake(folder)
+
+
+@pytest.mark.parametrize("path", ["C:\\my lake", "C:\\lake"])
+def test_a_path_in_a_command_is_quoted_as_windows_has_it(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "name", "nt")
+        shown = cli.quoted(path)
+    assert shown == (f'"{path}"' if " " in path else path)
+
+
+@pytest.mark.parametrize(
+    "renderer", ["CSVRenderer", "QuickTextRenderer", "PrettyTextRenderer", "JsonRenderer"]
+)
+def test_what_is_said_of_code_pages_and_volatility(renderer: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The page on Windows hosts says which renderers end where a letter is not in the code page."""
+    grid = renderers.TreeGrid([("Name", str)], iter([(0, ("\u043e",))]))
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(io.BytesIO(), "cp1252"))
+    if renderer == "JsonRenderer":
+        text_renderer.JsonRenderer().render(grid)
+    else:
+        with pytest.raises(UnicodeEncodeError):
+            getattr(text_renderer, renderer)().render(grid)

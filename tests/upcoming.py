@@ -47,12 +47,15 @@ def failures(report: str) -> List[Failure]:
     """Returns the failed tests of a report in JUnit's XML, as pytest writes it."""
     found = []
     for case in xml.etree.ElementTree.fromstring(report).iter("testcase"):
+        printed = "".join(
+            part.text or "" for name in ("system-out", "system-err") for part in case.findall(name)
+        )
         for kind in ("failure", "error"):
             for each in case.findall(kind):
                 text = "\n".join(filter(None, (each.get("message"), each.text)))
                 name = f"{case.get('classname')}.{case.get('name')}"
                 lines = [line for line in text.splitlines() if line.strip()]
-                found.append(Failure(name, lines[-1].strip() if lines else "nothing", broken(text)))
+                found.append(Failure(name, lines[-1].strip() if lines else "nothing", broken(text + printed)))
     return found
 
 
@@ -88,6 +91,8 @@ def main(arguments: List[str]) -> int:
             "cli",
             "--tb",
             "short",
+            "-o",
+            "junit_logging=all",
             f"--junitxml={report}",
             *arguments,
         ]
