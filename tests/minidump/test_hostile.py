@@ -7,7 +7,8 @@ from __future__ import annotations
 import bisect
 import hashlib
 import pathlib
-from typing import Callable, Iterator, List, Tuple
+import sys
+from typing import Callable, Iterator, List, Set, Tuple
 
 import pytest
 from volatility3.framework import exceptions
@@ -18,6 +19,7 @@ from tests.support.processdumps import OpenedDump, dump_of
 from tests.winstacks.minidump.decode import test_streams
 from tests.winstacks.minidump.decode.test_tamper import DIRECTORY, HEADER, LAYOUTS
 from winstacks.minidump.decode.memory import memory_ranges
+from winstacks.minidump.decode.modules import module_list
 
 from .test_plugins import UPDATER, opened  # noqa: F401  (a fixture)
 
@@ -86,3 +88,29 @@ def test_a_write_costs_no_run(
             continue
         assert len(rows) < 2000, name
     assert sorted(each.name for each in tmp_path.iterdir()) == ["written.dmp"]
+
+
+def test_no_name_is_followed(data: bytes, tmp_path: pathlib.Path) -> None:
+    """A module whose path is that of a file of the examiner's: nothing opens the file."""
+    other = tmp_path / "named.dll"
+    other.write_bytes(b"MZ")
+    name = str(other).encode("utf-16-le")
+    stream = test_streams.dump_of(data).stream(4)
+    assert stream is not None
+    written = bytearray(data + len(name).to_bytes(4, "little") + name + b"\0\0")
+    place = stream.Location.Rva + 4 + 20
+    written[place : place + 4] = len(data).to_bytes(4, "little")
+    assert module_list(test_streams.dump_of(bytes(written)))[0][0].ModuleName == str(other)
+    file = tmp_path / "written.dmp"
+    file.write_bytes(bytes(written))
+    seen: Set[str] = set()
+    watching = [True]
+    sys.addaudithook(
+        lambda event, args: seen.add(str(args[0])) if watching[0] and event == "open" and args else None
+    )
+    for plugin in PLUGINS.values():
+        OpenedDump(file).rows(plugin)
+    assert not any("named.dll" in each for each in seen)
+    other.read_bytes()
+    watching[0] = False
+    assert any("named.dll" in each for each in seen)  # the watch sees what is opened
