@@ -54,7 +54,7 @@ class ImageSection:
                 self.kernel.phys.frame(frame)[:] = data
 
     def holds(self, rva: int, data: bytes) -> bool:
-        """Whether a page of the section was given these contents, whatever of the file was put there since."""
+        """Whether a page of the section was given these contents, whatever was put there since."""
         return rva in self.frames and self._given[rva] == data
 
     def set_state(self, rva: int, size: int, state: State) -> None:

@@ -125,7 +125,7 @@ class Space:
         self._write(address, data, Space._own)
 
     def write_file(self, address: int, data: bytes) -> None:
-        """Puts bytes at an address that are in the file mapped there: a page of a section stays that section's."""
+        """Puts bytes that are in the file mapped there: a page of a section stays that section's."""
         self._write(address, data, lambda owner, page: owner._frames.get(page))
 
     def _write(self, address: int, data: bytes, frame_of: Callable[[Space, int], Optional[int]]) -> None:

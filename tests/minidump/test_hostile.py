@@ -4,9 +4,11 @@
 
 from __future__ import annotations
 
+import bisect
 import hashlib
 import pathlib
-from typing import Iterator, List, Tuple
+import sys
+from typing import Callable, Iterator, List, Set, Tuple
 
 import pytest
 from volatility3.framework import exceptions
@@ -16,6 +18,8 @@ from tests.forge.context import Opened
 from tests.support.processdumps import OpenedDump, dump_of
 from tests.winstacks.minidump.decode import test_streams
 from tests.winstacks.minidump.decode.test_tamper import DIRECTORY, HEADER, LAYOUTS
+from winstacks.minidump.decode.memory import memory_ranges
+from winstacks.minidump.decode.modules import module_list
 
 from .test_plugins import UPDATER, opened  # noqa: F401  (a fixture)
 
@@ -54,9 +58,27 @@ def _writes(data: bytes) -> List[Tuple[int, bytes]]:
     return sorted(made, key=lambda write: hashlib.sha256(repr(write).encode()).digest())[:WRITES]
 
 
+def _links(data: bytes) -> List[Tuple[int, bytes]]:
+    """Returns writes to words that lead from memory to memory: to nothing, to themselves, astray."""
+    ranges, _ = memory_ranges(test_streams.dump_of(data))
+    starts = [each.start for each in ranges]
+    made = []
+    for each in ranges:
+        for place in range(each.offset, each.offset + each.length - 7, 8):
+            target = int.from_bytes(data[place : place + 8], "little")
+            within = bisect.bisect_right(starts, target) - 1
+            if within >= 0 and target < ranges[within].start + ranges[within].length:
+                own = each.start + place - each.offset
+                made += [(place, value.to_bytes(8, "little")) for value in (0, own, own + 1, (1 << 64) - 1)]
+    return sorted(made, key=lambda write: hashlib.sha256(repr(write).encode()).digest())[:WRITES]
+
+
 @pytest.mark.parametrize("number", range(WRITES))
-def test_a_write_costs_no_run(data: bytes, tmp_path: pathlib.Path, number: int) -> None:
-    offset, value = _writes(data)[number]
+@pytest.mark.parametrize("places", [_writes, _links], ids=["of the file", "of the memory"])
+def test_a_write_costs_no_run(
+    data: bytes, tmp_path: pathlib.Path, places: Callable[[bytes], List[Tuple[int, bytes]]], number: int
+) -> None:
+    offset, value = places(data)[number]
     file = tmp_path / "written.dmp"
     file.write_bytes(data[:offset] + value + data[offset + len(value) :])
     for name, plugin in PLUGINS.items():
@@ -66,3 +88,29 @@ def test_a_write_costs_no_run(data: bytes, tmp_path: pathlib.Path, number: int) 
             continue
         assert len(rows) < 2000, name
     assert sorted(each.name for each in tmp_path.iterdir()) == ["written.dmp"]
+
+
+def test_no_name_is_followed(data: bytes, tmp_path: pathlib.Path) -> None:
+    """A module whose path is that of a file of the examiner's: nothing opens the file."""
+    other = tmp_path / "named.dll"
+    other.write_bytes(b"MZ")
+    name = str(other).encode("utf-16-le")
+    stream = test_streams.dump_of(data).stream(4)
+    assert stream is not None
+    written = bytearray(data + len(name).to_bytes(4, "little") + name + b"\0\0")
+    place = stream.Location.Rva + 4 + 20
+    written[place : place + 4] = len(data).to_bytes(4, "little")
+    assert module_list(test_streams.dump_of(bytes(written)))[0][0].ModuleName == str(other)
+    file = tmp_path / "written.dmp"
+    file.write_bytes(bytes(written))
+    seen: Set[str] = set()
+    watching = [True]
+    sys.addaudithook(
+        lambda event, args: seen.add(str(args[0])) if watching[0] and event == "open" and args else None
+    )
+    for plugin in PLUGINS.values():
+        OpenedDump(file).rows(plugin)
+    assert not any("named.dll" in each for each in seen)
+    other.read_bytes()
+    watching[0] = False
+    assert any("named.dll" in each for each in seen)  # the watch sees what is opened

@@ -22,7 +22,6 @@ from .decode.dumpfile import Minidump
 from .decode.modules import MinidumpModule, module_list, unloaded_module_list
 
 _BOTH_ORDERS, _ONE_ORDER = 3, 1
-_NARROW_END = 1 << 32
 _NATIVE = ("ntdll.dll", "wow64.dll", "wow64base.dll", "wow64con.dll", "wow64cpu.dll", "wow64win.dll")
 """64-bit modules of a WoW64 process, which lie below 4 GB in older versions."""
 
@@ -104,7 +103,8 @@ class DumpModules:
     def _machine(self, space: AddressSpace, module: MinidumpModule) -> Machine:
         """Returns the machine of a module."""
         native = self._image.machine
-        if native is not Machine.AMD64 or module.BaseOfImage + module.SizeOfImage > _NARROW_END:
+        end = module.BaseOfImage + module.SizeOfImage
+        if native is not Machine.AMD64 or end > Machine.I386.address_mask + 1:
             return native
         memory = self._image.memory_of(str(self._image.layer.name), native.pointer_size)
         base = module.BaseOfImage

@@ -44,6 +44,7 @@ def _resource(form: str, data: bytes, whole: bytes) -> None:
     if len(data) < layout.size:
         return
     resource = eresource.decode_resource(data, layout)
+    assert resource.embedded is not None and layout.owner is not None
     assert len(resource.embedded) <= layout.owner_count
     rest = data[layout.size :]
     if len(rest) >= layout.owner.size:
@@ -164,6 +165,7 @@ def _umdh(data: bytes, whole: bytes) -> None:
 
 def targets() -> Iterator[Target]:
     for form, layout in _RESOURCES.items():
+        assert layout.owner is not None
         length = layout.size + 8 * layout.owner.size
         yield _target(f"eresource-{form}", length, functools.partial(_resource, form))
     for size in (4, 8):

@@ -235,6 +235,9 @@ class Fixed:
         return self.struct.unpack(data[: self.size].ljust(self.size, b"\0"))
 
 
+_COUNT = Fixed("I")
+
+
 def elements(
     dump: Minidump, rva: int, end: int, count: int, size: int, form: Fixed, limit: int, member: str
 ) -> Tuple[List[Tuple[Any, ...]], Status]:
@@ -279,6 +282,33 @@ def elements(
     )
 
 
+class Head(NamedTuple):
+    """The head of a stream that is a list.
+
+    Attributes:
+        members: of the header; none where there is no stream, or the file does not have all of the header
+        start, end: where the stream begins and ends
+        status: what is wrong with the stream
+    """
+
+    members: Tuple[Any, ...]
+    start: int
+    end: int
+    status: Status
+
+
+def head(dump: Minidump, kind: int, header: Fixed) -> Head:
+    """Reads the header with which a stream begins."""
+    stream = dump.stream(kind)
+    if stream is None:
+        return Head((), 0, 0, NOTHING)
+    size, rva = stream.Location
+    data = dump.read(rva, header.size) if size >= header.size else None
+    if data is None:
+        return Head((), rva, rva + size, status(stream.status, Word.UNREADABLE))
+    return Head(header.of(data), rva, rva + size, stream.status)
+
+
 def counted(
     dump: Minidump, kind: int, form: Fixed, limit: int, member: str
 ) -> Tuple[List[Tuple[Any, ...]], Status]:
@@ -287,17 +317,13 @@ def counted(
     Some writers align the array to 8 bytes: where the stream is 4 bytes longer than count and array need, the
     array begins behind these.
     """
-    stream = dump.stream(kind)
-    if stream is None:
-        return [], NOTHING
-    size, rva = stream.Location
-    data = dump.read(rva, 4) if size >= 4 else None
-    if data is None:
-        return [], status(stream.status, Word.UNREADABLE)
-    count = int.from_bytes(data, "little")
-    start = rva + (8 if size == 8 + count * form.size and count else 4)
-    found, said = elements(dump, start, rva + size, count, form.size, form, limit, member)
-    return found, status(stream.status, said)
+    members, rva, end, stream = head(dump, kind, _COUNT)
+    if not members:
+        return [], stream
+    (count,) = members
+    start = rva + (8 if end - rva == 8 + count * form.size and count else 4)
+    found, said = elements(dump, start, end, count, form.size, form, limit, member)
+    return found, status(stream, said)
 
 
 def headed(
@@ -313,19 +339,14 @@ def headed(
         limit: the most entries that are read
         member: the name of the header's member that has the number
     """
-    stream = dump.stream(kind)
-    if stream is None:
-        return [], NOTHING
-    size, rva = stream.Location
-    data = dump.read(rva, header.size) if size >= header.size else None
-    if data is None:
-        return [], status(stream.status, Word.UNREADABLE)
-    header_size, entry_size, count = header.of(data)[:3]
+    members, rva, end, stream = head(dump, kind, header)
+    if not members:
+        return [], stream
+    header_size, entry_size, count = members[:3]
     if header_size < header.size:
-        return [], status(stream.status, Said(Word.HEADER, None, ("SizeOfHeader",)))
-    start, end = rva + header_size, rva + size
-    found, said = elements(dump, start, end, count, entry_size, form, limit, member)
-    return found, status(stream.status, said)
+        return [], status(stream, Said(Word.HEADER, None, ("SizeOfHeader",)))
+    found, said = elements(dump, rva + header_size, end, count, entry_size, form, limit, member)
+    return found, status(stream, said)
 
 
 def overlapping(ranges: Sequence[Tuple[int, int]]) -> Dict[int, int]:

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from typing import List, NamedTuple, Tuple
 
-from ...memory.decode.status import NOTHING, Said, Status, Word, status
-from .dumpfile import Fixed, Location, Minidump, overlapping
+from ...memory.decode.status import Said, Status, Word, status
+from .dumpfile import Fixed, Location, Minidump, head, overlapping
 
 _FUNCTION_TABLE = 13
 
@@ -50,19 +50,15 @@ def function_tables(dump: Minidump) -> Tuple[List[FunctionTableDescriptor], Stat
     Of tables that share addresses the first counts. One is of no use whose entries have another size than
     those of x64, or that ends before it begins.
     """
-    stream = dump.stream(_FUNCTION_TABLE)
-    if stream is None:
-        return [], NOTHING
-    size, rva = stream.Location
-    data = dump.read(rva, _HEADER.size) if size >= _HEADER.size else None
-    if data is None:
-        return [], status(stream.status, Word.UNREADABLE)
-    header, descriptor, native, entry, count, pad = _HEADER.of(data)
+    members, rva, end, stream = head(dump, _FUNCTION_TABLE, _HEADER)
+    if not members:
+        return [], stream
+    header, descriptor, native, entry, count, pad = members
     if header < _HEADER.size or descriptor < _DESCRIPTOR.size:
-        return [], status(stream.status, Said(Word.HEADER, None, ("SizeOfHeader", "SizeOfDescriptor")))
+        return [], status(stream, Said(Word.HEADER, None, ("SizeOfHeader", "SizeOfDescriptor")))
     found: List[FunctionTableDescriptor] = []
     total = 0
-    position, end = rva + header + pad, rva + size
+    position = rva + header + pad
     while len(found) < min(count, MAX_TABLES):
         row = dump.read(position, _DESCRIPTOR.size) if position + descriptor + native <= end else None
         if row is None:
@@ -84,7 +80,7 @@ def function_tables(dump: Minidump) -> Tuple[List[FunctionTableDescriptor], Stat
     empty = any(each.MinimumAddress >= each.MaximumAddress for each in found)
     overlaps = len(overlapping([(each.MinimumAddress, each.MaximumAddress) for each in found]))
     return found, status(
-        stream.status,
+        stream,
         Said(Word.HEADER, None, ("SizeOfFunctionEntry",))
         if found and entry != RUNTIME_FUNCTION_SIZE
         else None,

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from typing import List, NamedTuple, Optional, Tuple
 
-from ...memory.decode.status import NOTHING, Said, Status, Word, status
-from .dumpfile import Fixed, Minidump, headed
+from ...memory.decode.status import Said, Status, Word, status
+from .dumpfile import Fixed, Minidump, head, headed
 
 _HANDLE_DATA, _HANDLE_OPERATION_LIST, _TOKEN = 12, 18, 19
 
@@ -88,27 +88,23 @@ def handle_operation_list(dump: Minidump) -> Tuple[List[HandleOperation], Status
 
 def token_info_list(dump: Minidump) -> Tuple[List[TokenInfo], Status]:
     """Returns the headers of the tokens of TokenStream, and what is wrong with it."""
-    stream = dump.stream(_TOKEN)
-    if stream is None:
-        return [], NOTHING
-    size, rva = stream.Location
-    data = dump.read(rva, _TOKEN_LIST.size) if size >= _TOKEN_LIST.size else None
-    if data is None:
-        return [], status(stream.status, Word.UNREADABLE)
-    _, count, list_header, element_header = _TOKEN_LIST.of(data)
+    members, rva, end, stream = head(dump, _TOKEN, _TOKEN_LIST)
+    if not members:
+        return [], stream
+    _, count, list_header, element_header = members
     if list_header < _TOKEN_LIST.size or element_header < _TOKEN_HEADER.size:
-        return [], status(stream.status, Said(Word.HEADER, None, ("ListHeaderSize", "ElementHeaderSize")))
+        return [], status(stream, Said(Word.HEADER, None, ("ListHeaderSize", "ElementHeaderSize")))
     found: List[TokenInfo] = []
-    position, end = rva + list_header, rva + size
+    position = rva + list_header
     while len(found) < min(count, MAX_TOKENS) and position + element_header <= end:
-        head = dump.read(position, _TOKEN_HEADER.size)
-        if head is None:
+        row = dump.read(position, _TOKEN_HEADER.size)
+        if row is None:
             break
-        found.append(TokenInfo(*_TOKEN_HEADER.of(head)))
+        found.append(TokenInfo(*_TOKEN_HEADER.of(row)))
         position += element_header + found[-1].TokenSize
     rest, fewer = count > len(found), count == len(found) and position + element_header <= end
     return found, status(
-        stream.status,
+        stream,
         Said(Word.FEWER_THAN_THE_STREAM, None, ("TokenListEntries",)) if fewer else None,
         Word.LIMIT if rest and len(found) == MAX_TOKENS else None,
         Said(Word.MORE_THAN_THE_STREAM, None, ("TokenListEntries",)) if rest else None,

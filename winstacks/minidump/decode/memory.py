@@ -11,8 +11,8 @@ import bisect
 from typing import Iterable, List, NamedTuple, Tuple
 
 from ...memory.decode.ranges import flatten
-from ...memory.decode.status import NOTHING, Said, Status, Word, status
-from .dumpfile import Fixed, Minidump, counted, elements, headed, overlapping
+from ...memory.decode.status import Said, Status, Word, status
+from .dumpfile import Fixed, Minidump, counted, elements, head, headed, overlapping
 
 _MEMORY_LIST, _MEMORY64_LIST, _MEMORY_INFO_LIST = 5, 9, 16
 
@@ -123,18 +123,14 @@ def _memory_list(dump: Minidump) -> Tuple[List[MemoryRange], Status]:
 
 
 def _memory64_list(dump: Minidump) -> Tuple[List[MemoryRange], Status]:
-    stream = dump.stream(_MEMORY64_LIST)
-    if stream is None:
-        return [], NOTHING
-    size, rva = stream.Location
-    data = dump.read(rva, _RANGE64_HEADER.size) if size >= _RANGE64_HEADER.size else None
-    if data is None:
-        return [], status(stream.status, Word.UNREADABLE)
-    count, offset = _RANGE64_HEADER.of(data)
+    members, rva, end, stream = head(dump, _MEMORY64_LIST, _RANGE64_HEADER)
+    if not members:
+        return [], stream
+    count, offset = members
     found, said = elements(
         dump,
         rva + _RANGE64_HEADER.size,
-        rva + size,
+        end,
         count,
         _RANGE64.size,
         _RANGE64,
@@ -151,7 +147,7 @@ def _memory64_list(dump: Minidump) -> Tuple[List[MemoryRange], Status]:
         each.Location.Rva + each.Location.DataSize <= ranges[0].offset for each in dump.streams if ranges
     )
     return ranges, status(
-        stream.status,
+        stream,
         said,
         None if ends and apart else Said(Word.CONTRADICTED, None, ("BaseRva", "DataSize")),
     )

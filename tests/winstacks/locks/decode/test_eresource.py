@@ -122,10 +122,12 @@ OWNERS = st.lists(st.tuples(U32, st.integers(0, (1 << 29) - 1)), max_size=6)
 def test_the_table_begins_with_its_size(owners: List[Tuple[int, int]], cut: int) -> None:
     table = struct.pack("<QQ", 0, len(owners) + 1)
     table += b"".join(struct.pack("<QQ", thread, number << 3) for thread, number in owners)
-    assert eresource.table_size(table, WINDOWS_10.owner) == len(owners) + 1
+    layout = WINDOWS_10.owner
+    assert layout is not None
+    assert eresource.table_size(table, layout) == len(owners) + 1
     wanted = [Owner(thread, number, False) for thread, number in owners if thread]
-    assert eresource.decode_owner_table(table, WINDOWS_10.owner) == wanted
-    assert eresource.decode_owner_table(table + bytes(cut), WINDOWS_10.owner) == wanted
+    assert eresource.decode_owner_table(table, layout) == wanted
+    assert eresource.decode_owner_table(table + bytes(cut), layout) == wanted
 
 
 @pytest.mark.parametrize(
