@@ -242,11 +242,14 @@ def test_a_wait_block_on_the_stack_of_another_is_none(function: str, tmp_path: p
             holds={SECTION_ONE: FIRST, SECTION_TWO: SECOND}, waits={FIRST: SECTION_TWO, SECOND: SECTION_ONE}
         ),
         Scenario(holds={}, waits=WAITS_FOR_NOTHING, function="RtlAcquireSRWLockShared", block_of=THIRD),
+        Scenario(
+            holds={}, waits=WAITS_FOR_NOTHING, function="RtlSleepConditionVariableCS", block_of=THIRD, bits=8
+        ),
     ],
-    ids=["sections", "SRW lock"],
+    ids=["sections", "SRW lock", "condition variable"],
 )
 def test_the_dump_of_the_process_says_the_same(scenario: Scenario, tmp_path: pathlib.Path) -> None:
-    """A deadlock of two sections, whose owners are known by thread IDs, and who waits for an SRW lock."""
+    """A deadlock of two sections, whose owners are known by thread IDs; and waits for what has no owner."""
     opened = context.open_image(deadlockimages.build(scenario).image, tmp_path)
     (tmp_path / "app.dmp").write_bytes(dump_of(opened, PID))
     dump: Any = OpenedDump(tmp_path / "app.dmp")
