@@ -108,6 +108,7 @@ NAMES: Dict[Word, Tuple[str, ...]] = {
     Word.BEYOND_THE_FILE: (),
     Word.MORE_THAN_THE_STREAM: (),
     Word.FEWER_THAN_THE_STREAM: (),
+    Word.STREAMS_MISSING: (),
     Word.TWICE: (),
     Word.RANGES_OVERLAP: (),
     Word.SHARED_DATA_UNREADABLE: (),
