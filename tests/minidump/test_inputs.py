@@ -63,7 +63,7 @@ def test_a_file_that_only_begins_as_a_dump(tmp_path: pathlib.Path) -> None:
 
 
 KERNELS = {
-    "linux": ("linux_banner", b"Linux version 5.10.0-21-amd64 (debian-kernel@lists.debian.org)\n\0"),
+    "linux": ("linux_banner", b"Linux version 5.10.0-21-amd64 (root@builder)\n\0"),
     "mac": ("version", b"Darwin Kernel Version 20.6.0: root:xnu-7195.141.46~1/RELEASE_X86_64\0"),
 }
 """What tells kernels of other systems: a symbol of their tables, and its text."""
