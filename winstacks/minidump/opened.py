@@ -30,7 +30,7 @@ from ..tracedb.finder import Databases
 from .decode.dumpfile import Minidump, NotAMinidumpError
 from .decode.memory import MemoryRange, memory_ranges
 from .decode.system import SystemInfo, system_info
-from .decode.threads import thread_list
+from .decode.threads import listed_threads
 from .facts import DumpFacts
 from .functions import DumpFunctions
 from .handles import DumpHandles
@@ -62,7 +62,7 @@ def minidump(layer: interfaces.layers.DataLayerInterface) -> Minidump:
 
 def memory(dump: Minidump) -> Tuple[List[MemoryRange], Status]:
     """Returns what memory the dump has, sorted and disjoint, and what is wrong with its lists."""
-    listed, _ = thread_list(dump)
+    listed, _ = listed_threads(dump)
     stacks = [MemoryRange(each.StartOfMemoryRange, each.Stack.Rva, each.Stack.DataSize) for each in listed]
     return memory_ranges(dump, stacks)
 

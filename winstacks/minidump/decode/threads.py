@@ -104,10 +104,17 @@ class ExceptionStream(NamedTuple):
     status: Status
 
 
-def thread_list(dump: Minidump) -> Tuple[List[MinidumpThread], Status]:
-    """Returns the threads of ThreadListStream, and what is wrong with it."""
+def listed_threads(dump: Minidump) -> Tuple[List[MinidumpThread], Status]:
+    """Returns the threads of ThreadListStream, and what is wrong with it by itself."""
     found, said = counted(dump, _THREAD_LIST, _THREAD, MAX_THREADS, "NumberOfThreads")
-    listed = [MinidumpThread._make((*row[:6], Location(*row[6:8]), Location(*row[8:10]))) for row in found]
+    return [
+        MinidumpThread._make((*row[:6], Location(*row[6:8]), Location(*row[8:10]))) for row in found
+    ], said
+
+
+def thread_list(dump: Minidump) -> Tuple[List[MinidumpThread], Status]:
+    """Returns the threads of ThreadListStream, and what is wrong with it; other streams are asked, too."""
+    listed, said = listed_threads(dump)
     wrong = tuple(_contradicted(dump, listed)) if dump.stream(_THREAD_LIST) is not None else ()
     return listed, status(said, Said(Word.CONTRADICTED, None, wrong) if wrong else None)
 
