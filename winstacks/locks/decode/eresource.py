@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from typing import List, NamedTuple, Optional, Tuple
+from typing import List, NamedTuple, Optional, Sequence, Tuple
 
 from ...memory.decode.machine import Machine
 from ...memory.decode.structure import Buffer, Field, Structure, Structures
@@ -84,8 +84,7 @@ class ResourceLayout:
             f"{resource.name} has no member {each}" for each in _ALWAYS if not resource.has(each)
         )
         owners, entry = resource.find("OwnerEntry", "OwnerThreads"), types.find("_OWNER_ENTRY")
-        known = entry is not None and all(map(entry.has, _OWNER))
-        self.owner = OwnerLayout(entry) if entry is not None and known and owners is not None else None
+        self.owner = OwnerLayout(entry) if owners is not None and entry and _has(entry, _OWNER) else None
         self.owners = self.owner_count = 0
         if owners is not None and self.owner is not None:
             self.owners, self.owner_count = owners.offset, owners.size // self.owner.size
@@ -100,8 +99,12 @@ class ResourceLayout:
         head = fast.find("OwnerEntryListHead") if fast is not None else None
         self.fast_owners = None if head is None else head.offset
         entry = types.find("_FAST_OWNER_ENTRY_INTERNAL")
-        known = entry is not None and all(map(entry.has, _FAST_OWNER))
-        self.fast_owner = FastOwnerLayout(entry) if entry is not None and known else None
+        self.fast_owner = FastOwnerLayout(entry) if entry and _has(entry, _FAST_OWNER) else None
+
+
+def _has(structure: Structure, members: Sequence[str]) -> bool:
+    """Tells whether a structure has all of some members."""
+    return all(map(structure.has, members))
 
 
 class Owner(NamedTuple):
