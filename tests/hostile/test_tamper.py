@@ -100,7 +100,79 @@ def _root_of(number: int) -> Callable[[Target], int]:
     return lambda target: int(target.kernel.processes[number].eprocess["Pcb.DirectoryTableBase"])
 
 
+def _driver_links(target: Target) -> int:
+    entry = next(each.entry for each in target.kernel.modules if each.name == "tcpip.sys")
+    assert entry is not None
+    return entry.at("InLoadOrderLinks")
+
+
+def _injected(path: str, value: Callable[[int], int]) -> Callable[[Target], List[Write]]:
+    """Returns a write to a member of the thread that runs code in private memory, made of what is there."""
+
+    def write(target: Target) -> List[Write]:
+        thread = _updater(target).threads[1].ethread
+        size = target.kernel.isf.place(thread.type_name, path).size
+        return [target.at(thread.at(path), value(thread[path]), size)]
+
+    return write
+
+
+def _saved(member: str) -> Callable[[Target], List[Write]]:
+    """Returns a write of 0 to a register in the frame of the same thread."""
+
+    def write(target: Target) -> List[Write]:
+        thread = _updater(target).threads[1]
+        answer = target.clean("trapframes")
+        places = dict(zip(answer.column("TID"), answer.column("TrapFrame")))
+        frame = places[thread.tid] | 0xFFFF << 48
+        place = target.kernel.isf.place("_KTRAP_FRAME", member)
+        return [target.at(frame + place.offset, 0, place.size)]
+
+    return write
+
+
+def _vad_of_private_code(target: Target) -> List[Write]:
+    """Cuts off the subtree of the process's VADs that has the private memory in which its thread runs."""
+    for node in (vad.node for vad in _updater(target).vads if vad.node is not None):
+        path = "Core.VadNode.Left" if node.has("Core.VadNode.Left") else "VadNode.Left"
+        if node[path]:
+            return [target.at(node.at(path), 0)]
+    raise LookupError("no VAD has a left child")
+
+
 SILENCERS: Dict[str, Silencer] = {
+    **{
+        f"{path} of the injected thread, {plugin}": Silencer(
+            _injected(path, change), plugin, {}, "no saved registers", False
+        )
+        for path, change in (
+            ("Tcb.InitialStack", lambda value: value - 0x1000),
+            ("Tcb.StackBase", lambda value: value - 0x1000),
+        )
+        for plugin in ("trapframes", "callstacks")
+    },
+    **{
+        f"{member} of the injected thread, {plugin}": Silencer(
+            _saved(member), plugin, {}, "no saved registers", False
+        )
+        for member in ("SegCs", "SegSs", "Rip", "Rsp")
+        for plugin in ("trapframes", "callstacks")
+    },
+    **{
+        f"a subtree of VADs, {plugin}": Silencer(_vad_of_private_code, plugin, {}, "VADs incomplete", False)
+        for plugin in ("callstacks", "trapframes", "handletraces", "heaptraces", "stacktracedb")
+    },
+    "a driver taken off the list": Silencer(
+        _unlink(_driver_links), "stacktracedb", {}, "in no module list", False
+    ),
+    "MmUnloadedDrivers is nonsense": Silencer(
+        lambda target: [target.at(target.kernel.symbol("MmUnloadedDrivers"), NONSENSE)],
+        *("stacktracedb", {}, "contradicted: MmUnloadedDrivers", False),
+    ),
+    "RtlpStackTraceDatabase": Silencer(
+        lambda target: [target.at(target.kernel.symbol("RtlpStackTraceDatabase"), 0)],
+        *("stacktracedb", {}, "no database", False),
+    ),
     "page tables of System, gflags": Silencer(
         _member("process", "Pcb.DirectoryTableBase", _root_of(0)),
         *("gflags", {}, "page tables of process 4", False),

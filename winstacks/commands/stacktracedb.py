@@ -44,12 +44,13 @@ class StackTraceDb(Command[AddressSpace, Union[AddressSpace, Database]]):
     def items(self, step: AddressSpace) -> Iterator[Union[AddressSpace, Database]]:
         found = self.databases.search(step, self.option("carve"))
         flags = globalflag.read(self.image, step)
-        objection = missing(step, flags, self.databases.missing(step, found, flags))
+        absent = self.databases.missing(step, found, flags)
+        objection = missing(step, flags, absent)
         if objection:
             self._objections += 1
             self.log.warning(objection)
-        if step.status or step.remark:
-            yield step
+        if step.status or step.remark or absent:
+            yield step._replace(status=status(step.status, absent))
         yield from found.databases
         # While one space can be read, the advice how to enable databases is the better answer.
         self.unread = self._objections == len(self._spaces)

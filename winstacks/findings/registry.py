@@ -160,7 +160,7 @@ class _Gathering:
             return
         if not self.ran:
             yield Outcome(self.check, None, reason=self.check.needs)
-        for reason in (self.check.unchecked or self._left_out)(facts):
+        for reason in facts.image.possible((self.check.unchecked or self._left_out)(facts)):
             yield Outcome(self.check, None, reason=reason)
         if self.cut:
             yield Outcome(self.check, None, reason=_CUT)

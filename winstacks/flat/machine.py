@@ -234,6 +234,8 @@ class _SharedData:
         self.unreadable = False
         self.torn: List[str] = []
         self._structure = image.types.find("_KUSER_SHARED_DATA")
+        if self._structure is None:
+            image.lacks("_KUSER_SHARED_DATA")
         self._memory = image.memory(image.kernel)
         self._address = image.machine.shared_data
 

@@ -118,7 +118,7 @@ class Image:
         self._module: Optional[interfaces.context.ModuleInterface] = module
         self._init(context, config_path, layer, bulk.machine_of(layer))
         self.table_name = str(module.symbol_table_name)
-        self.types = tables.of_table(context, self.table_name)
+        self.types = tables.of_table(context, self.table_name, self.lacks)
         self.base = self.machine.canonical(module.offset)
 
     @classmethod

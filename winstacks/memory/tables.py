@@ -10,38 +10,49 @@ from __future__ import annotations
 import functools
 import pathlib
 import re
-from typing import List, Optional, Tuple
+from typing import Callable, List, Optional, Tuple
 
 from volatility3 import symbols
 from volatility3.framework import constants, exceptions, interfaces, objects
 from volatility3.framework.symbols import intermed
 
 from .decode.structure import Field, Structure, Structures
+from .together import TOGETHER
+
+Tell = Callable[[str], None]
+"""Takes what a table should have, and does not."""
 
 
-def of_table(context: interfaces.context.ContextInterface, table_name: str) -> Structures:
+def of_table(
+    context: interfaces.context.ContextInterface, table_name: str, tell: Tell = lambda what: None
+) -> Structures:
     """Returns the structures of a symbol table; none if the table's name is empty.
 
     Args:
         context: the context whose symbol space holds the table
         table_name: the symbol table
+        tell: is told of members that are asked for, and that the table lacks although others of the same
+            Windows are in it (`together.TOGETHER`)
     """
-    return Structures(functools.partial(_structure, context, table_name))
+    return Structures(functools.partial(_structure, context, table_name, tell))
 
 
 def _structure(
-    context: interfaces.context.ContextInterface, table_name: str, name: str
+    context: interfaces.context.ContextInterface, table_name: str, tell: Tell, name: str
 ) -> Optional[Structure]:
     full_name = table_name + constants.BANG + name
     if not table_name or not context.symbol_space.has_type(full_name):
         return None
     template = context.symbol_space.get_type(full_name)
-    lookup = functools.partial(_field, context, template)
+    lookup = functools.partial(_field, context, tell, template)
     return Structure(name, int(template.size), lookup, tuple(getattr(template.vol, "members", ())))
 
 
 def _field(
-    context: interfaces.context.ContextInterface, template: interfaces.objects.Template, path: str
+    context: interfaces.context.ContextInterface,
+    tell: Tell,
+    template: interfaces.objects.Template,
+    path: str,
 ) -> Optional[Field]:
     """Returns where a member lies, which may be one of an embedded structure (`u.VadFlags.VadType`).
 
@@ -50,17 +61,28 @@ def _field(
     the table names and lacks.
     """
     try:
-        return _found(context, template, path)
+        return _found(context, tell, template, path)
     except exceptions.SymbolError:
+        tell(f"the type of a member in {_name(template)}.{path}")
         return None
 
 
+def _name(template: interfaces.objects.Template) -> str:
+    return str(template.vol.type_name).rpartition(constants.BANG)[2]
+
+
 def _found(
-    context: interfaces.context.ContextInterface, template: interfaces.objects.Template, path: str
+    context: interfaces.context.ContextInterface,
+    tell: Tell,
+    template: interfaces.objects.Template,
+    path: str,
 ) -> Optional[Field]:
     offset = 0
     for member in path.split("."):
         if not template.has_member(member):
+            witness = TOGETHER.get(_name(template), {}).get(member)
+            if witness is not None and template.has_member(witness):
+                tell(f"{_name(template)} has no member {member}")
             return None
         offset += template.relative_child_offset(member)
         template = template.child_template(member)

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import functools
 import logging
-from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple, Type
 
 from ..memory.decode import ranges
 from ..memory.decode.machine import Machine
@@ -30,13 +30,16 @@ from .places import (
     KernelGap,
     MappedPlace,
     ModulePlace,
+    Name,
     OverlapPlace,
     Place,
     UnloadedPlace,
     Unsure,
     UnsureGap,
+    UserGap,
 )
 from .rom import RomArea
+from .unlisted import Residents, UnlistedDrivers
 from .unloaded import Unloaded, unloaded_modules
 from .usermodules import ProcessModules, UserModules
 
@@ -74,6 +77,7 @@ class PlaceMap:
         self._modules = image.service(UserModules)
         self._unloaded = image.service(unloaded_modules)
         self._roms = RomArea(image)
+        self._unlisted = UnlistedDrivers(image, self._kernel_index)
         self.halves = _find_halves(image)
         self._kernel_spans: Optional[List[Span]] = None
 
@@ -93,7 +97,7 @@ class PlaceMap:
             gone, all_gone = self._unloaded.drivers(start)
             if not (whole and all_gone):
                 nothing = UNLOADED_UNKNOWN if whole else LIST_INCOMPLETE
-                current.append((start, self.halves.top, UnsureGap(nothing, self._roms.holds)))
+                current.append((start, self.halves.top, self._gap(UnsureGap, nothing)))
             self._kernel_spans = _with_unloaded(ranges.flatten(current), gone)
         return self._kernel_spans
 
@@ -128,21 +132,31 @@ class PlaceMap:
             gone += self._unloaded.dlls(reader, machine, index, self.halves.user_end)
         return _with_unloaded(ranges.flatten(current), gone), known
 
-    def fill(self, spans: Sequence[Span], kernel: bool) -> Tuple[List[int], List[AnyPlace]]:
+    def fill(self, spans: Sequence[Span], space: AddressSpace) -> Tuple[List[int], List[AnyPlace]]:
         """Returns (starts, places) of every address; gaps between the spans are places without content.
 
         Args:
             spans: disjoint, ascending
-            kernel: whether this is the kernel's own space, in which user addresses belong to no known process
+            space: whose; in the kernel's own space user addresses belong to no known process
         """
         limits = self.halves
+        user = Place(USER) if space.kernel else self._user_gap(space)
         rest: List[Span] = [
-            (0, limits.user_end, Place(USER if kernel else UNMAPPED)),
-            (limits.kernel_start, limits.top, KernelGap(NO_MODULE, self._roms.holds)),
+            (0, limits.user_end, user),
+            (limits.kernel_start, limits.top, self._gap(KernelGap, NO_MODULE)),
             (0, END, Place(NOT_CANONICAL)),
         ]
         whole = ranges.flatten([*spans, *rest])
         return [start for start, _, _ in whole], [place for _, _, place in whole]
+
+    def _gap(self, kind: Type[KernelGap], name: Name) -> KernelGap:
+        return kind(name, self._roms.holds, self._unlisted.place)
+
+    def _user_gap(self, space: AddressSpace) -> Place:
+        """Returns what is in no VAD. Without a kernel there are no page tables that know of more."""
+        if not self._image.table_name or not space.layer_name:
+            return Place(UNMAPPED)
+        return UserGap(Residents(self._image.layer_of(space)).holds)
 
     def _kernel_index(self, module: Module) -> ModuleIndex:
         table = self._image.symbol_table() if module.base == self._image.base else None

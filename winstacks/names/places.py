@@ -54,6 +54,7 @@ _BACKINGS = {
     Word.NO_VAD: words.UNMAPPED,
     Word.VAD_WITHOUT_FILE: words.PRIVATE,
     Word.HEADERS_CONTRADICT_THE_LIST: NONE,
+    Word.IN_NO_MODULE_LIST: NONE,
 }
 """Modules with these words are backed by what their VADs or headers say: lists may be forged."""
 
@@ -87,22 +88,52 @@ class Unsure(Place):
     __slots__ = ()
 
 
+class UserGap(Place):
+    """User addresses in no VAD.
+
+    Args:
+        is_resident: tells whether the page of an address is in memory
+    """
+
+    __slots__ = ("_is_resident",)
+
+    def __init__(self, is_resident: Callable[[int], bool]) -> None:
+        super().__init__(UNMAPPED)
+        self._is_resident = is_resident
+
+    def name(self, address: int, lookup: int) -> Name:
+        return VADS_INCOMPLETE if self._is_resident(lookup) else self._name
+
+
 class KernelGap(Place):
     """Kernel addresses in no module.
 
     Args:
-        name: of all that are not in a ROM
+        name: of all that are not in a ROM, nor in a driver that no list has
         is_rom: tells whether an address is mapped to a ROM
+        unlisted: returns the driver that has an address by its headers
     """
 
-    __slots__ = ("_is_rom",)
+    __slots__ = ("_is_rom", "_unlisted")
 
-    def __init__(self, name: Name, is_rom: Callable[[int], bool]) -> None:
+    def __init__(
+        self,
+        name: Name,
+        is_rom: Callable[[int], bool],
+        unlisted: Callable[[int], Optional[ModulePlace]],
+    ) -> None:
         super().__init__(name)
         self._is_rom = is_rom
+        self._unlisted = unlisted
 
     def name(self, address: int, lookup: int) -> Name:
-        return ROM if self._is_rom(lookup) else self._name
+        if self._is_rom(lookup):
+            return ROM
+        place = self._unlisted(lookup)
+        if place is None:
+            return self._name
+        name = place.name(address, lookup)
+        return name._replace(status=status(self._name.status, name.status))
 
 
 class UnsureGap(KernelGap, Unsure):

@@ -117,7 +117,7 @@ class Symbolizer:
         if not space.kernel:
             own, process = self._map.process(self._halves(space))
             spans = own + spans
-        return (*self._map.fill(spans, space.kernel), process)
+        return (*self._map.fill(spans, space), process)
 
     def _held(self) -> int:
         """Returns how many exports of modules that only one process has are kept with the names."""

@@ -93,15 +93,20 @@ class RememberedModules:
         symbol = image.needed("MmUnloadedDrivers")
         memory = image.memory(image.kernel)
         array = None if symbol is None else memory.pointer(symbol)
-        if not array:
-            last = image.symbol("MmLastUnloadedDriver")
-            whole = last is None or not memory.number(last, 4)
-            if not whole:
-                vollog.warning(
-                    "contradicted: MmUnloadedDrivers: drivers were unloaded (MmLastUnloadedDriver says so), "
-                    "and no list of them is left"
-                )
-            return [], whole
+        found = self._ring_of_drivers(array, kernel_start) if array else []
+        last = image.symbol("MmLastUnloadedDriver")
+        whole = bool(found) or last is None or not memory.number(last, 4)
+        if not whole:
+            vollog.warning(
+                "contradicted: MmUnloadedDrivers: drivers were unloaded (MmLastUnloadedDriver says so), "
+                "and no list of them is left"
+            )
+        return found, whole
+
+    def _ring_of_drivers(self, array: int, kernel_start: int) -> List[Unloaded]:
+        """Returns the drivers in the ring at an address, the latest first."""
+        image = self._image
+        memory = image.memory(image.kernel)
         driver = image.process_types(image.machine)["_UNLOADED_DRIVERS"]
         name = driver.offset("Name")
         values = driver.reader("StartAddress", "EndAddress", "CurrentTime")
@@ -115,7 +120,7 @@ class RememberedModules:
             if kernel_start <= start < end <= start + MAX_DRIVER:
                 label = memory.unicode_string(bytes(data[name:]), MAX_NAME)
                 found.append((time, Unloaded(start, end, label or "")))
-        return [unloaded for _, unloaded in sorted(found, key=lambda each: each[0], reverse=True)], True
+        return [unloaded for _, unloaded in sorted(found, key=lambda each: each[0], reverse=True)]
 
     def dlls(
         self, reader: ImageReader, machine: Machine, index: ModuleIndex, user_end: int

@@ -45,8 +45,8 @@ class ThreadIds:
         self._machine = image.machine
         self._memory = image.memory(image.kernel)
         self._type = None if thread is None else thread.find("Tcb.Header.Type")
-        self._tid = None if thread is None else thread.find("Cid.UniqueThread")
-        self._pid = None if thread is None else thread.find("Cid.UniqueProcess")
+        self._tid = None if thread is None else image.needed_member("_ETHREAD", "Cid.UniqueThread")
+        self._pid = None if thread is None else image.needed_member("_ETHREAD", "Cid.UniqueProcess")
         self._process = None if thread is None else thread.find(*PROCESS_OF_THREAD)
         self._name = None if process is None else process.find("ImageFileName")
         self._own = None if process is None else process.find("UniqueProcessId")

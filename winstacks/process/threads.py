@@ -167,9 +167,8 @@ class KernelThreads:
             if name not in self._fields:
                 image.lacks(f"_ETHREAD has no member {' or '.join(_MEMBERS[name])}")
         time, flags = self._fields.get("create_time"), [thread.find(name) for name in _FLAGS_OF_TIME]
-        self._time_shift = sum(
-            flag.mask.bit_length() for flag in flags if flag and time and flag.offset == time.offset
-        )
+        over = [flag for flag in flags if flag and time and flag.offset == time.offset]
+        self._time_shift = max((flag.shift + flag.mask.bit_length() for flag in over), default=0)
         self._entry = thread.offset("ThreadListEntry")
         self._head = image.types["_EPROCESS"].offset("ThreadListHead")
         self._count = image.types["_EPROCESS"].find("ActiveThreads")
@@ -255,9 +254,15 @@ class KernelThreads:
                 yield ethread, PROCESSORS
 
     def _is_thread(self, start: int, held: Extents) -> bool:
-        field = self._fields["type"]
-        data = held.read(start + field.offset, field.size)
-        return data is not None and field.of(data, -field.offset) & ~LOCK_BIT == THREAD_OBJECT
+        """Tells whether memory holds a thread; no where the kernel's table does not say what a thread's type is."""
+        kind = self._part("type", start, held)
+        return kind is not None and kind & ~LOCK_BIT == THREAD_OBJECT
+
+    def _part(self, name: str, start: int, held: Extents) -> Optional[int]:
+        """Returns one of the members of an _ETHREAD at `start`, None if the table or the image lacks it."""
+        field = self._fields.get(name)
+        data = None if field is None else held.read(start + field.offset, field.size)
+        return None if field is None or data is None else field.of(data, -field.offset)
 
     def _at(self, process: Process, ethread: int) -> Thread:
         """Returns the thread at an address."""
@@ -275,9 +280,8 @@ class KernelThreads:
         if whole is not None:
             data = bytes(whole)
             values.update({name: field.of(data) for name, field in self._fields.items()})
-        for name, field in self._fields.items() if whole is None else ():
-            part = held.read(start + field.offset, field.size)
-            values[name] = None if part is None else field.of(part, -field.offset)
+        if whole is None:
+            values.update({name: self._part(name, start, held) for name in self._fields})
         partly = None in (values[name] for name in self._fields)
         said = status(Word.PARTLY_UNREADABLE) if partly else NOTHING
         absent = partly and held.missing(start, start + self._size) == self._size
@@ -338,8 +342,5 @@ class KernelThreads:
 
     def _owner(self, start: int, held: Extents) -> int:
         """Returns the canonical address of the _EPROCESS that a thread names, or 0."""
-        field = self._fields["process"]
-        data = held.read(start + field.offset, field.size)
-        if data is None:
-            return 0
-        return self._image.machine.canonical(field.of(data, -field.offset))
+        process = self._part("process", start, held)
+        return 0 if process is None else self._image.machine.canonical(process)

@@ -77,8 +77,15 @@ class Vads:
         if not top:
             return [], True
         if (space.eprocess, top) != self._last[:2]:
-            self._last = space.eprocess, top, self._walk(tree, top)
+            found, whole = self._walk(tree, top)
+            self._last = space.eprocess, top, (found, whole and len(found) >= self._counted(tree, space))
         return self._last[2]
+
+    def _counted(self, tree: _Tree, space: AddressSpace) -> int:
+        """Returns how many VADs the kernel counts in a process; 0 where it does not count, or cannot be read."""
+        if tree.count is None:
+            return 0
+        return self._memory.member(space.eprocess, tree.count) or 0
 
     def _walk(self, tree: _Tree, root: int) -> Tuple[List[Region], bool]:
         waiting = [root]
@@ -173,8 +180,12 @@ class _Tree:
             *("Core.u.VadFlags.VadType", "u.VadFlags.VadType"),
             *("Core.u.VadFlags.ImageMap", "u.VadFlags.ImageMap"),
         )
-        self.protection = node.find("Core.u.VadFlags.Protection", "u.VadFlags.Protection")
-        self.root = image.types["_EPROCESS"].field(*VAD_ROOT)
+        flags = ("Core.u.VadFlags.Protection", "u.VadFlags.Protection")
+        self.protection = image.needed_member(_SHORT, *flags)
+        process = image.types["_EPROCESS"]
+        self.root = process.field(*VAD_ROOT)
+        # Since 8.1 the process counts, from Vista to 8 the tree does, before Vista nobody does (public symbols).
+        self.count = process.find("VadCount", "VadRoot.NumberGenericTableElements")
         self.subsection = image.types[_FULL].find("Subsection")
         holder = image.types["_SUBSECTION" if self.subsection else _FULL]
         self.control_area = holder.offset("ControlArea")

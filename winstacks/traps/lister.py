@@ -13,7 +13,7 @@ from typing import Callable, Collection, Dict, Iterable, Iterator, List, Optiona
 
 from ..columns.words import STACK, THREAD, TOP, USER
 from ..memory.decode.pagetable import PAGE_SIZE
-from ..memory.decode.status import NOTHING, Status, Word, status
+from ..memory.decode.status import NOTHING, Status, Word, says, status
 from ..memory.image import KERNEL_PID, Image
 from ..names.symbolizer import Symbolizer
 from ..process import processors
@@ -27,6 +27,9 @@ from .state import State, TrapContexts
 vollog = logging.getLogger(__name__)
 
 MAX_CHAIN = 64
+
+_TOLD = (Word.UNREADABLE, Word.TERMINATED)
+"""What a thread's rows say where no registers of user mode are to be expected, or can be told."""
 
 Complete = Callable[[Thread, Iterable[State]], Iterator[State]]
 """Takes a thread and its register states, yields them with more registers."""
@@ -67,6 +70,9 @@ class ThreadFrames:
             if user_cs is None and state.mode == USER:
                 user_cs = state.registers.get("SegCs")
             yield state
+        # Every thread with a TEB came from user mode.
+        if thread.teb and not any(state.mode == USER or says(state.status, *_TOLD) for state in found):
+            yield self._state(thread, TOP, 0, Reading(None, True), status(Word.NO_SAVED_REGISTERS))
         if scan:
             lowest: Dict[int, Segment] = {}
             for segment in segments:
@@ -110,7 +116,6 @@ class ThreadFrames:
                 if reading.frame is not None and reading.frame.mode == USER:
                     taken.append(address)
                     yield self._thread_state(thread, TOP, address, reading, segment)
-            # Every thread with a TEB came from user mode.
             if thread.teb and len(readings) == len(places) and not any(each.readable for _, each in readings):
                 yield self._thread_state(thread, TOP, *readings[0], segment)
 

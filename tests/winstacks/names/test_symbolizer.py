@@ -91,11 +91,14 @@ def test_hostile_module_names(image: OpenedSample) -> None:
 
 
 def test_kernel_addresses_in_no_module(image: OpenedSample) -> None:
-    sample = image.sample
-    nothing = Name("<no-module>", "none", NOTHING, "none")
+    """The headers name a driver that the list lacks; where there are none, nothing does. Both are unbacked."""
+    base = image.sample.modules["unlisted"].base
     for pid in (0, 1000):
-        assert image.names(pid).name(sample.modules["unlisted"].base + 0x1020) == nothing
-    assert nothing.backing in UNBACKED
+        hidden = image.names(pid).name(base + 0x1020)
+        assert (hidden.symbol, hidden.backing) == ("rootkit!Send+0x20", "none")
+        assert hidden.status == status(Word.IN_NO_MODULE_LIST)
+        assert image.names(pid).name(base - 0x1000) == Name("<no-module>", "none", NOTHING, "none")
+    assert "none" in UNBACKED
 
 
 def test_unloaded_drivers(image: OpenedSample) -> None:

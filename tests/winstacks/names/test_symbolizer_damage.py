@@ -139,6 +139,10 @@ def test_a_process_without_page_tables(kernel: Kernel, tmp_path: pathlib.Path) -
     assert at[PRIVATE] == places.PRIVATE
 
 
+BY_HEADERS = ("tcpip!Send+0x20", status(Word.MODULE_LIST_INCOMPLETE, Word.IN_NO_MODULE_LIST))
+"""Symbol and status of a driver that a broken list lost."""
+
+
 def test_the_kernel_is_nt_even_if_its_list_is_gone(kernel: Kernel, tmp_path: pathlib.Path) -> None:
     driver = kernel.module("tcpip.sys", **spec(wide(kernel)))
     image = kernel.image()
@@ -148,7 +152,8 @@ def test_the_kernel_is_nt_even_if_its_list_is_gone(kernel: Kernel, tmp_path: pat
     found = names(image, tmp_path, 0)
     name = found.name(head, return_address=False)
     assert (name.symbol, text(name.status)) == ("nt!PsLoadedModuleList", "not in the module list")
-    assert found.name(driver.base + 0x1020) == places.LIST_INCOMPLETE
+    assert found.name(driver.base + 0x1020)[::2] == BY_HEADERS
+    assert found.name(driver.base - 0x1000) == places.LIST_INCOMPLETE
 
 
 def test_parts_of_a_module_that_are_paged_out(kernel: Kernel, tmp_path: pathlib.Path) -> None:
@@ -384,7 +389,9 @@ def test_an_entry_of_the_kernels_list_that_no_module_can_have(
     assert driver.entry is not None
     for member, value in change.items():
         driver.entry[member] = value
-    assert names(image, tmp_path, 0).name(driver.base + 0x1020) == places.LIST_INCOMPLETE
+    found = names(image, tmp_path, 0)
+    assert found.name(driver.base + 0x1020)[::2] == BY_HEADERS
+    assert found.name(driver.base - 0x1000) == places.LIST_INCOMPLETE
     assert "The kernel's list of modules is broken" in caplog.text
 
 

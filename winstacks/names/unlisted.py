@@ -1,0 +1,106 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""What knows an address that no list has: the headers of a driver below it, the page tables of its process.
+
+A driver that was taken off PsLoadedModuleList keeps its headers, and a VAD that was taken off its tree keeps its
+pages: neither list has a count that a forger must find as well.
+"""
+
+from __future__ import annotations
+
+from typing import Callable, Dict, Optional, Tuple
+
+from volatility3.framework import interfaces
+
+from ..memory import bulk
+from ..memory.decode import text
+from ..memory.decode.memo import Memo
+from ..memory.decode.pagetable import PAGE_SIZE
+from ..memory.decode.status import Word, status
+from ..memory.image import Image
+from .decode.pe import HeaderError, Headers, read_codeview, read_headers
+from .kernelmodules import Module
+from .moduleindex import ModuleIndex
+from .places import ModulePlace
+
+MAX_DRIVER = 1 << 24
+"""Bytes below an address in which the headers of its driver are looked for."""
+MAX_SEARCHES = 256
+"""Searches in an image. What is in no module is rare, and near to each other."""
+
+_KEPT = 1 << 12
+
+
+class UnlistedDrivers:
+    """Finds the drivers that the kernel's list lacks, by their headers.
+
+    Args:
+        image: the image
+        index: makes the index of a module
+    """
+
+    def __init__(self, image: Image, index: Callable[[Module], ModuleIndex]) -> None:
+        self._memory = image.memory(image.kernel)
+        self._index = index
+        self._found: Dict[int, ModulePlace] = {}
+        self._searched = 0
+        self._pages: Memo[int, Optional[ModulePlace]] = Memo(self._search, _KEPT)
+
+    def place(self, address: int) -> Optional[ModulePlace]:
+        """Returns the driver whose headers say that a canonical address is in it; None if there are none."""
+        for place in self._found.values():
+            if place.module.base <= address < place.module.end:
+                return place
+        return self._pages[address // PAGE_SIZE]
+
+    def _search(self, page: int) -> Optional[ModulePlace]:
+        if self._searched >= MAX_SEARCHES:
+            return None
+        self._searched += 1
+        address = page * PAGE_SIZE
+        for base in range(address, max(address - MAX_DRIVER, 0), -PAGE_SIZE):
+            start = self._memory.read(base, 2)
+            if start is None or bytes(start) != b"MZ":
+                continue
+            found = self._headers(base)
+            if found is not None and base + found[0].size > address:
+                return self._made(base, *found)
+        return None
+
+    def _headers(self, base: int) -> Optional[Tuple[Headers, str]]:
+        """Returns the headers of an image, and the name of its PDB without extension, if it has one."""
+
+        def read(rva: int, length: int) -> Optional[bytes]:
+            return self._memory.read(base + rva, length)
+
+        try:
+            headers = read_headers(read)
+        except HeaderError:
+            return None
+        record = read_codeview(read, headers)
+        return headers, "" if record is None else record.pdb_name.rpartition(".")[0]
+
+    def _made(self, base: int, headers: Headers, name: str) -> ModulePlace:
+        label = text.module_name(name) or f"driver_{base:x}"
+        module = Module(base, headers.size, label, label, status(Word.IN_NO_MODULE_LIST))
+        place = self._found[base] = ModulePlace(module, lambda: self._index(module))
+        return place
+
+
+class Residents:
+    """Tells which addresses have a page that is in memory.
+
+    Args:
+        layer: of the process
+    """
+
+    def __init__(self, layer: interfaces.layers.DataLayerInterface) -> None:
+        self._layer = layer
+        self._pages: Memo[int, bool] = Memo(self._is_resident, _KEPT)
+
+    def holds(self, address: int) -> bool:
+        """Tells whether the page of a user address is in memory."""
+        return self._pages[address // PAGE_SIZE]
+
+    def _is_resident(self, page: int) -> bool:
+        return bool(self._layer.is_valid(bulk.masked(self._layer, page * PAGE_SIZE)))
