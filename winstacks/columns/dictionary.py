@@ -336,7 +336,12 @@ _ALL = (
     Column(
         "Confidence", STR, "How sure it is that what Evidence says is so.", values=_plain(words.CONFIDENCES)
     ),
-    Column("Finding", STR, "Name of the check."),
+    Column(
+        "Finding",
+        STR,
+        "Name of the check; `lost_stacks`: which stacks of a process no check could look at; `summary`: with "
+        "--summary the line of a process.",
+    ),
     Column(
         "Evidence",
         STR,

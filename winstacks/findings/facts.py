@@ -6,7 +6,19 @@ from __future__ import annotations
 
 import bisect
 import functools
-from typing import Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Optional, Tuple, TypeVar
+from typing import (
+    Any,
+    Callable,
+    Dict,
+    Iterator,
+    List,
+    Mapping,
+    NamedTuple,
+    Optional,
+    Sequence,
+    Tuple,
+    TypeVar,
+)
 
 from volatility3.framework.layers import intel
 
@@ -26,6 +38,7 @@ from ..process.vads import regions
 from . import functiontables
 from .copies import Copies
 from .functiontables import Range
+from .loststacks import Lost, LostStacks
 
 SWITCHING = (
     *("clr", "coreclr", "mscorwks", "jvm", "j9vm", "mono", "mono-2.0-sgen", "mono-2.0-bdwgc", "v8", "mozjs"),
@@ -47,6 +60,12 @@ _NAMED = 4
 Made = TypeVar("Made")
 
 
+def listed(found: Sequence[str]) -> str:
+    """Returns the first of some things in words, and how many more there are."""
+    more = len(found) - _NAMED
+    return ", ".join(found[:_NAMED]) + (f" and {more} more" if more > 0 else "")
+
+
 def stem_of(module: Module) -> str:
     """Returns the file's name of a module without extension, in small letters: `mono-2.0-bdwgc`."""
     return module.file.rpartition(".")[0].lower()
@@ -65,10 +84,12 @@ class Notes(NamedTuple):
     Attributes:
         left_out: by check and reason what was left out
         untold: (_EPROCESS, process ID, what is missing) of processes without all of their function tables
+        lost: the stacks that are not in the image
     """
 
     left_out: Dict[str, Dict[str, List[str]]]
     untold: List[Tuple[int, Optional[int], str]]
+    lost: List[Lost]
 
 
 class CheckFacts:
@@ -84,6 +105,7 @@ class CheckFacts:
         pids, scan: as given
         untold: processes whose function tables are not all in the image, where that mattered: their IDs and
             what is missing, by _EPROCESS
+        lost: the stacks that no check could look at
     """
 
     def __init__(self, symbolizer: Symbolizer, pids: Tuple[int, ...] = (), scan: bool = False) -> None:
@@ -92,6 +114,7 @@ class CheckFacts:
         self.pids = pids
         self.scan = scan
         self.untold: Dict[int, Tuple[Optional[int], str]] = {}
+        self.lost = LostStacks()
         self._tables: Memo[AddressSpace, functiontables.FunctionTables] = Memo(self._registered, _PROCESSES)
         self._runtimes: Memo[AddressSpace, List[Tuple[str, str]]] = Memo(self._loaded)
         self._pages: Memo[Tuple[str, int], Optional[Page]] = Memo(self._page, _MAX_KEPT)
@@ -233,8 +256,7 @@ class CheckFacts:
     def left_out(self, check: str) -> Iterator[str]:
         """Yields each reason why a check left something out, with what it left out."""
         for reason, found in sorted(self._left_out.get(check, {}).items()):
-            first, more = sorted(found)[:_NAMED], len(found) - _NAMED
-            yield f"{reason}: {', '.join(first)}" + (f" and {more} more" if more > 0 else "")
+            yield f"{reason}: {listed(sorted(found))}"
 
     def notes(self) -> Notes:
         """Returns what was noted while stacks were looked at, and forgets it: `take` puts it back."""
@@ -242,7 +264,9 @@ class CheckFacts:
             check: {reason: list(what) for reason, what in known.items()}
             for check, known in self._left_out.items()
         }
-        noted = Notes(left_out, [(eprocess, *said) for eprocess, said in self.untold.items()])
+        noted = Notes(
+            left_out, [(eprocess, *said) for eprocess, said in self.untold.items()], self.lost.give()
+        )
         self._left_out, self.untold = {}, {}
         return noted
 
@@ -254,6 +278,7 @@ class CheckFacts:
                     self.leave_out(check, reason, what)
         for eprocess, pid, missing in noted.untold:
             self.untold.setdefault(eprocess, (pid, missing))
+        self.lost.take(noted.lost)
 
     def memory(self, space: AddressSpace, address: int) -> str:
         """Returns what lies at an address in words: its VAD, its page, its first bytes."""

@@ -34,8 +34,9 @@ from ..flat.stack import FlatStack, FlatWanted
 from ..flat.traces import FlatTraces
 from ..names.symbolizer import Symbolizer
 from ..options import CHECKS, SEVERITIES
-from .facts import CheckFacts, Notes
+from .facts import CheckFacts, Notes, listed
 from .finding import Check, Finding, OfStack
+from .loststacks import LostIn
 from .shadow_stack import confirmed
 
 MAX_FINDINGS = 1 << 16
@@ -51,16 +52,18 @@ class Outcome(NamedTuple):
     """A finding and its check; or why a check, or a part of one, could not run.
 
     Attributes:
-        check: the check
+        check: the check; None where stacks of a process were lost, which several would have looked at
         finding: what it found, None where it could not run
-        stacks: how many stacks show the same
+        stacks: how many stacks show the same, or were lost
         reason: why it could not run
+        process: whose stacks were lost
     """
 
-    check: Check
+    check: Optional[Check]
     finding: Optional[Finding]
     stacks: int = 0
     reason: str = ""
+    process: Optional[LostIn] = None
 
 
 class FoundGroup(NamedTuple):
@@ -227,6 +230,8 @@ class Findings:
 
     def see(self, stack: FlatStack) -> None:
         """Runs the checks on a stack. Who lists the stacks for other ends calls this, and then `end`."""
+        if stack.lost:
+            self._facts.lost.add(stack)
         for each in self._running:
             if stack.kind in each.check.kinds:
                 each.ran = each.ran or bool(stack.frames)
@@ -270,7 +275,19 @@ class Findings:
         for each in self._gathered:
             each.ran = each.ran or each.check.name in ran
             each.cut = each.cut or each.check.name in cut
-        return [each for gathered in self._gathered for each in gathered.reasons(self._facts)]
+        return [
+            *(each for gathered in self._gathered for each in gathered.reasons(self._facts)),
+            *self._of_lost(),
+        ]
+
+    def _of_lost(self) -> Iterator[Outcome]:
+        """Yields for each process which of its stacks were lost, and to which checks."""
+        for process, known in self._facts.lost.by_process():
+            kinds = {kind for kind, _ in known}
+            checks = [each.check.name for each in self._running if kinds.intersection(each.check.kinds)]
+            if checks:
+                said = f"{listed([what for _, what in known])}; not looked at by {', '.join(checks)}"
+                yield Outcome(None, None, len(known), said, process)
 
     def found(self) -> List[Outcome]:
         """Returns what `examine` has found, worst first, and then why checks could not run."""
@@ -280,7 +297,7 @@ class Findings:
 
 def agreement(found: Iterable[Outcome]) -> List[str]:
     """Returns the names of the checks that found something above `low`, in the order of the findings."""
-    return list(dict.fromkeys(each.check.name for each in found if _standing(each).agrees))
+    return list(dict.fromkeys(each.check.name for each in found if each.check and _standing(each).agrees))
 
 
 def worst_first(found: Sequence[FoundT], standing: Callable[[FoundT], Standing]) -> List[FoundT]:
@@ -306,5 +323,5 @@ def standing(check: str, finding: Finding) -> Standing:
 
 
 def _standing(found: Outcome) -> Standing:
-    assert found.finding is not None
+    assert found.check is not None and found.finding is not None
     return standing(found.check.name, found.finding)

@@ -32,6 +32,16 @@ _DOUBTS = (Said(Word.VAD_OF_ANOTHER_FILE), Said(Word.CONTRADICTED, members=("Dll
 """Status words of modules whose loader entry has a wrong base address or a wrong file."""
 
 
+UNCERTAIN = frozenset(
+    (
+        *map(Said, (Word.MODULE_LIST_INCOMPLETE, Word.VADS_INCOMPLETE, Word.PAGE_TABLES_UNREADABLE)),
+        *map(Said, (Word.FILE_NAME_UNREADABLE, Word.IN_NO_MODULE_LIST)),
+        Said(Word.CONTRADICTED, members=("MmUnloadedDrivers",)),
+    )
+)
+"""Status words of an address that a list which is not whole gave its name: it may have another."""
+
+
 class FrameDetails(NamedTuple):
     """What is known of the address of a frame besides its name.
 
@@ -246,7 +256,8 @@ class _Details:
         protection = None if vad is None else vad.protection_name
         known = self._names.module_at(lookup) if name.backing == IMAGE else None
         if known is None:
-            part = keys.elsewhere(name.backing or ("fuzzy" if name is FUZZY else "zero"))
+            said = name.backing or ("fuzzy" if name is FUZZY else "zero")
+            part = keys.elsewhere(said, UNCERTAIN.isdisjoint(name.status))
             return FrameDetails(part, name.status, protection)
         identity, module = self._modules.module(known), known.module
         rva = address - module.base

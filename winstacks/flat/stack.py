@@ -17,7 +17,7 @@ from ..stacks.decode.frames import Frame
 from ..traps.state import State
 from .decode import keys
 from .decode.keys import StackKeys
-from .frames import NamedFrame
+from .frames import UNCERTAIN, NamedFrame
 
 _NOTHING_THERE = (Word.IN_USER_MODE, Word.IN_32_BIT_CODE, Word.UNTRACED)
 """A stack without frames that says this has none."""
@@ -35,6 +35,17 @@ _FRAMES_MISSING = (
     *(Word.FRAME_POINTER_UNSURE, Word.DISPATCHER, Word.CYCLE, Word.TOO_MANY_FRAMES, Word.DEPTH, Word.ADDRESS),
 )
 """What a stack says of which frames are missing, or may be."""
+
+_LOST = (
+    *(Word.UNREADABLE, Word.PARTLY_UNREADABLE, Word.STACK_UNREADABLE, Word.CODE_UNREADABLE),
+    *(Word.UNWIND_DATA_UNREADABLE, Word.NO_SWITCH_FRAME, Word.NO_SAVED_REGISTERS, Word.OUTSIDE_THE_STACK),
+    *(Word.NOT_A_THREAD, Word.NOT_A_TRAP_FRAME, Word.NOT_A_CONTEXT, Word.STACK_LIMITS_UNUSABLE),
+    *(Word.PAGE_TABLES_UNREADABLE, Word.CYCLE, Word.DEPTH, Word.NO_DATABASE, Word.NO_SUCH_INDEX),
+)
+"""What says that frames were there, and are not in the image or cannot be told."""
+
+_AS_EXPECTED = (Word.TERMINATED, Word.NOT_READ_YET, Word.NO_POINTER)
+"""What a row says that stands for no stack, where nothing was lost."""
 
 _LETTERS = re.compile(r"\w+")
 
@@ -120,6 +131,19 @@ class FlatStack(NamedTuple):
         if self.full or says(self.status, *_FRAMES_MISSING) or None in map(_address, self.frames):
             return True
         return not (self.frames or self.nothing or says(self.status, *_NOTHING_THERE))
+
+    @property
+    def lost(self) -> bool:
+        """Whether stacks are known to have been there and cannot be shown, or not to their ends."""
+        if self.nothing or says(self.status, *_AS_EXPECTED):
+            return False
+        return self.counted is None or (self.incomplete and says(self.status, *_LOST))
+
+    @property
+    def doubts(self) -> Status:
+        """What makes the name of a frame uncertain: lists of modules or VADs that are not whole."""
+        named = (frame.name.status for frame in self.frames if frame.name is not None)
+        return status(*(said for each in named for said in each if said in UNCERTAIN))
 
     def keys(self) -> Optional[StackKeys]:
         """Returns the keys; None if no frame is left for them."""

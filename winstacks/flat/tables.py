@@ -17,7 +17,7 @@ from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
 
 from ..columns.dictionary import SCHEMA, TIME, Column
 from ..columns.tables import FRAMES, IMAGE
-from ..columns.words import RECORDED
+from ..columns.words import EXACT, RECORDED
 from ..memory.decode.memo import Memo
 from ..memory.decode.status import Status, Word, status, text
 from ..memory.decode.text import moment
@@ -54,6 +54,7 @@ class FlatTables:
         """Returns the row of a stack, in the order of TRACES."""
         space, thread, keys = stack.space, stack.thread, stack.keys()
         offset, created = self._processes[space.eprocess]
+        exact = keys is None or keys.quality == EXACT
         started = None if thread is None or thread.create_time is None else moment(thread.create_time)
         return (
             self._image_id,
@@ -82,7 +83,7 @@ class FlatTables:
             stack.text,
             stack.modules(keys),
             stack.incomplete,
-            self._texts[stack.status],
+            self._texts[stack.status if exact else status(stack.status, stack.doubts)],
         )
 
     def key(self, stack: FlatStack) -> Values:

@@ -2,8 +2,8 @@
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
 """Members of the kernel's structures that came with the same Windows, so that one alone is a loss.
 
-Older kernels lack some members, and by these their structures are told from later ones. A table that has one of two
-such members and lacks the other has lost it, and a reader would take the kernel for another Windows.
+Older kernels lack some members, and by these their structures are told from later ones. A table that has one
+of two such members and lacks the other has lost it, and a reader would take the kernel for another Windows.
 """
 
 from __future__ import annotations

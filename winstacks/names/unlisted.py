@@ -2,8 +2,8 @@
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
 """What knows an address that no list has: the headers of a driver below it, the page tables of its process.
 
-A driver that was taken off PsLoadedModuleList keeps its headers, and a VAD that was taken off its tree keeps its
-pages: neither list has a count that a forger must find as well.
+A driver that was taken off PsLoadedModuleList keeps its headers, and a VAD that was taken off its tree keeps
+its pages.
 """
 
 from __future__ import annotations

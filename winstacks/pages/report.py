@@ -16,6 +16,7 @@ from typing import Any, Dict, List, Sequence
 
 from ..columns.words import HEAP, SCAN, THREAD_KINDS
 from ..findings.finding import Check
+from ..findings.loststacks import LOST_STACKS
 from ..findings.registry import Outcome
 from ..flat.imagefacts import ImageFacts
 from ..flat.stack import FlatStack
@@ -95,12 +96,13 @@ class Report:
 
     def _find(self, found: Sequence[Outcome]) -> None:
         for each in found:
-            if each.finding is None:
-                self.lists.unchecked(each.check.name, each.reason)
+            finding, check = each.finding, each.check
+            if finding is None or check is None:
+                where = "" if each.process is None else f"{each.process.words}: "
+                self.lists.unchecked(check.name if check else LOST_STACKS, where + each.reason)
                 continue
             if not self.lists.room_for_finding():
                 continue
-            finding, check = each.finding, each.check
             card = {
                 "severity": finding.severity,
                 "confidence": finding.confidence,

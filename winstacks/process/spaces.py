@@ -237,7 +237,7 @@ class KernelSpaces:
                 if image.needed_member(type_name, member) is None:
                     return 0
                 return int(image.object_at(type_name, wow64).member(member))
-        # Since Windows 10 the member is spelled so, and the structure behind it is in each table (public symbols).
+        # Since Windows 10 the member is spelled so, and each table has the structure (public symbols).
         if image.types["_EPROCESS"].has("WoW64Process"):
             image.lacks("_EWOW64PROCESS")
             return 0

@@ -82,7 +82,7 @@ class Vads:
         return self._last[2]
 
     def _counted(self, tree: _Tree, space: AddressSpace) -> int:
-        """Returns how many VADs the kernel counts in a process; 0 where it does not count, or cannot be read."""
+        """Returns how many VADs the kernel counts in a process; 0 where that is not known."""
         if tree.count is None:
             return 0
         return self._memory.member(space.eprocess, tree.count) or 0
@@ -184,7 +184,7 @@ class _Tree:
         self.protection = image.needed_member(_SHORT, *flags)
         process = image.types["_EPROCESS"]
         self.root = process.field(*VAD_ROOT)
-        # Since 8.1 the process counts, from Vista to 8 the tree does, before Vista nobody does (public symbols).
+        # Since 8.1 the process counts, from Vista to 8 the tree, before Vista nothing does (public symbols).
         self.count = process.find("VadCount", "VadRoot.NumberGenericTableElements")
         self.subsection = image.types[_FULL].find("Subsection")
         holder = image.types["_SUBSECTION" if self.subsection else _FULL]

@@ -9,18 +9,20 @@ from typing import Collection, Dict, Iterable, Iterator, List, Optional, Tuple
 from volatility3.framework import exceptions, interfaces
 
 from ..findings.finding import Check
+from ..findings.loststacks import LOST_STACKS
 from ..findings.registry import Outcome, agreement, check_named
 from ..flat.imagefacts import identity
 from ..memory.decode.status import Word, status, text
 from ..memory.image import Image
 from ..options import CHECKS, SEVERITIES
-from .grid import NOT_APPLICABLE, Grid, Hex, Row, given, grid_of
+from .grid import NOT_APPLICABLE, Grid, Hex, Row, given, grid_of, known
 
 FINDINGS = Grid.of("tracefindings")
 _NOT_CHECKED = FINDINGS.maker("ImageId", "Finding", "Evidence", "Technique", "Status")
 _OF_PROCESS = FINDINGS.maker(
     "ImageId", "Severity", "Confidence", "Finding", "PID", "Process", "ProcessOffset", "Evidence"
 )
+_LOST = FINDINGS.maker("ImageId", "Finding", "PID", "Process", "ProcessOffset", "Evidence", "Status")
 SUMMARY = "summary"
 """What Finding says in the line of a process."""
 _FOUND = FINDINGS.maker(*FINDINGS.names)
@@ -62,15 +64,25 @@ def rows(image: Image, found: Iterable[Outcome], severity: Collection[str] = ())
     image_id = image.service(identity).image_id
     for each in found:
         if each.finding is None:
-            said = text(status(Word.NOT_CHECKED))
-            yield 0, _NOT_CHECKED(image_id, each.check.name, each.reason, each.check.technique, said)
+            yield 0, _not_checked(image, image_id, each)
         elif not severity or each.finding.severity in severity:
             yield 0, _row(image, image_id, each)
 
 
+def _not_checked(image: Image, image_id: str, found: Outcome) -> Tuple[object, ...]:
+    said = text(status(Word.NOT_CHECKED))
+    if found.check is not None:
+        return _NOT_CHECKED(image_id, found.check.name, found.reason, found.check.technique, said)
+    assert found.process is not None
+    eprocess, pid, process = found.process
+    offset = _address(image, eprocess or None)
+    evidence = counted(found.reason, found.stacks)
+    return _LOST(image_id, LOST_STACKS, known(pid), process, offset, evidence, said)
+
+
 def _row(image: Image, image_id: str, found: Outcome) -> Tuple[object, ...]:
     finding = found.finding
-    assert finding is not None
+    assert finding is not None and found.check is not None
     space = finding.space
     evidence = finding.evidence
     keys = None if finding.stack is None else finding.stack.keys()
@@ -107,20 +119,20 @@ def _address(image: Image, address: Optional[int]) -> object:
 
 
 def chosen(
-    plugin: interfaces.plugins.PluginInterface, option: str, known: Collection[str]
+    plugin: interfaces.plugins.PluginInterface, option: str, choices: Collection[str]
 ) -> Tuple[str, ...]:
     """Returns the words that an option names.
 
     Args:
         plugin: the plugin that runs
         option: takes a list of words
-        known: the words that there are
+        choices: the words that there are
 
     Raises:
         RenderException: one of them is not known
     """
     words = tuple(plugin.config.get(option) or ())
-    _check_known(option, words, known)
+    _check_known(option, words, choices)
     return words
 
 
@@ -137,10 +149,10 @@ def severities(plugin: interfaces.plugins.PluginInterface) -> Tuple[str, ...]:
     return SEVERITIES[: SEVERITIES.index(least) + 1]
 
 
-def _check_known(option: str, words: Iterable[str], known: Collection[str]) -> None:
-    unknown = [word for word in words if word not in known]
+def _check_known(option: str, words: Iterable[str], choices: Collection[str]) -> None:
+    unknown = [word for word in words if word not in choices]
     if unknown:
-        listed = ", ".join(known)
+        listed = ", ".join(choices)
         raise exceptions.RenderException(f"--{option}: there is no {', '.join(unknown)}; there are {listed}")
 
 

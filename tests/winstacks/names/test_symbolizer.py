@@ -91,7 +91,7 @@ def test_hostile_module_names(image: OpenedSample) -> None:
 
 
 def test_kernel_addresses_in_no_module(image: OpenedSample) -> None:
-    """The headers name a driver that the list lacks; where there are none, nothing does. Both are unbacked."""
+    """The headers name a driver that the list lacks; without them nothing does. Both are unbacked."""
     base = image.sample.modules["unlisted"].base
     for pid in (0, 1000):
         hidden = image.names(pid).name(base + 0x1020)

@@ -79,13 +79,14 @@ def in_module(
     return KeyPart(f"{name},{stamp:08x},{rounded(size):08x},{rva:08x}\n", name, not doubted)
 
 
-def elsewhere(said: str) -> KeyPart:
+def elsewhere(said: str, whole: bool = True) -> KeyPart:
     """Returns the part of a frame in no module.
 
     Args:
         said: its Backing; `zero` or `fuzzy` for a value that is no address
+        whole: whether the lists that tell what is there are whole
     """
-    return KeyPart(f"<{said}>\n", f"<{said}>")
+    return KeyPart(f"<{said}>\n", f"<{said}>", whole)
 
 
 UNREADABLE = KeyPart("<unreadable>\n", "<unreadable>", False)

@@ -328,7 +328,8 @@ class Word(Enum):
     NOT_IN_THE_MODULE_LIST = "not in the module list"
     """The kernel itself is not in its list of modules."""
     IN_NO_MODULE_LIST = "in no module list"
-    """The kernel's list lacks the driver; the headers in memory below the address name it. Counts as unbacked."""
+    """The kernel's list lacks the driver; the headers in memory below the address name it. It counts as
+    unbacked."""
     HEADERS_CONTRADICT_THE_LIST = "headers contradict the module list"
     """Where the list has a driver lies no image of its size: the entry vouches for nothing there."""
     OVERLAPS_AN_UNLOADED_MODULE = "overlaps an unloaded module"
@@ -336,8 +337,8 @@ class Word(Enum):
     MODULE_LIST_INCOMPLETE = "module list incomplete"
     """The kernel's list of modules breaks off: `<no-module>` is not certain."""
     VADS_INCOMPLETE = "VADs incomplete"
-    """A part of the VAD tree is not in the image, the tree has fewer VADs than the kernel counts, or the process
-    has a page in memory where no VAD is: `<unmapped>` is not certain."""
+    """A part of the VAD tree is not in the image, the tree has fewer VADs than the kernel counts, or the
+    process has a page in memory where no VAD is: `<unmapped>` is not certain."""
     FILE_NAME_UNREADABLE = "file name unreadable"
     """The name of the mapped file is not in the image."""
     KNOWN_FROM_ANOTHER_PROCESS = "known from another process"
