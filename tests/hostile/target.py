@@ -98,8 +98,7 @@ class Target:
         self._below = self.opened.layer.config["memory_layer"]
         found = {plugins.full_name(each).rsplit(".", 1)[-1]: each for each in plugins.discover()}
         # The flat tables have what these plugins find, in other columns.
-        # Findings are made of the stacks that the other plugins list: these are judged.
-        self._plugins = {name: each for name, each in found.items() if name in set(BRIEF) - {"tracefindings"}}
+        self._plugins = {name: each for name, each in found.items() if name in BRIEF}
         self._own = set(self.opened.context.layers)
         self._clean: Dict[Tuple[str, str], Answer] = {}
         self._physical = memory.install(self.opened, self.data)
@@ -107,8 +106,8 @@ class Target:
 
     @property
     def names(self) -> List[str]:
-        """The plugins."""
-        return sorted(self._plugins)
+        """The plugins that are judged. Findings are made of the stacks that these list."""
+        return sorted(set(self._plugins) - {"tracefindings"})
 
     def physical(self, layer_name: str, address: int) -> Optional[int]:
         """Returns where an address of a layer is in physical memory, None if it is not in the image.

@@ -17,6 +17,7 @@ from tests.forge.process import Process
 from tests.forge.std import Std
 from tests.hostile.target import Answer, Target, Write
 from tests.support import grid
+from winstacks.findings.loststacks import LOST_STACKS
 
 NONSENSE = 0x4141414141414141
 
@@ -550,3 +551,26 @@ def _others(answer: Answer) -> set[Tuple[Any, ...]]:
         return set()
     place = answer.columns.index("PID")
     return {row for row in _bare(answer) if row[place] not in (0, 4312)}
+
+
+@pytest.mark.parametrize(
+    ("write", "pid"),
+    [
+        (_injected("Tcb.InitialStack", lambda value: value - 0x1000), 4312),
+        (_saved("SegCs"), 4312),
+        (_injected("Tcb.Header.Type", lambda value: 0), 4312),
+        (_member("process", "Pcb.DirectoryTableBase", 0), 4312),
+        (lambda target: [target.at(target.kernel.symbol("RtlpStackTraceDatabase"), 0)], 0),
+    ],
+)
+def test_findings_say_which_stacks_were_lost(
+    target: Target, write: Callable[[Target], List[Write]], pid: int
+) -> None:
+    """What takes a stack away leaves a row that names its process, and the checks that would have looked."""
+
+    def lost(answer: Answer) -> Dict[int, str]:
+        rows = zip(answer.column("Finding"), answer.column("PID"), answer.column("Evidence"))
+        return {pid: evidence for finding, pid, evidence in rows if finding == LOST_STACKS}
+
+    assert pid not in lost(target.clean("tracefindings"))
+    assert "not looked at by" in lost(target.run("tracefindings", write(target)))[pid]

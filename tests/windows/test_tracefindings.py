@@ -117,7 +117,8 @@ def test_severity(least: str, expected: set[str], opened: Opened) -> None:
 
 
 def test_check_and_pid(opened: Opened) -> None:
-    assert {row["Finding"] for row in rows(opened, check=["unbacked", "hidden"])} == {"unbacked", "hidden"}
+    named = {row["Finding"] for row in rows(opened, check=["unbacked", "hidden"])}
+    assert named == {"unbacked", "hidden", "lost_stacks"}
     assert {row["PID"] for row in rows(opened, pid=[0]) if row["Severity"]} == {0}
     assert {row["PID"] for row in rows(opened, pid=[4312]) if row["Severity"]} == {4312}
 

@@ -28,6 +28,8 @@ MAX_DRIVER = 1 << 24
 MAX_SEARCHES = 256
 """Searches in an image. What is in no module is rare, and near to each other."""
 
+_STEP = 1 << 20
+"""Bytes that are read at once."""
 _KEPT = 1 << 12
 
 
@@ -41,6 +43,7 @@ class UnlistedDrivers:
 
     def __init__(self, image: Image, index: Callable[[Module], ModuleIndex]) -> None:
         self._memory = image.memory(image.kernel)
+        self._read = image.reader(str(image.layer.name))
         self._index = index
         self._found: Dict[int, ModulePlace] = {}
         self._searched = 0
@@ -58,13 +61,15 @@ class UnlistedDrivers:
             return None
         self._searched += 1
         address = page * PAGE_SIZE
-        for base in range(address, max(address - MAX_DRIVER, 0), -PAGE_SIZE):
-            start = self._memory.read(base, 2)
-            if start is None or bytes(start) != b"MZ":
-                continue
-            found = self._headers(base)
-            if found is not None and base + found[0].size > address:
-                return self._made(base, *found)
+        for end in range(address + PAGE_SIZE, max(address - MAX_DRIVER, 0), -_STEP):
+            start = max(end - _STEP, 0)
+            held = self._read(start, end - start)
+            for base in range(end - PAGE_SIZE, start - 1, -PAGE_SIZE):
+                if bytes(held.read(base, 2) or b"") != b"MZ":
+                    continue
+                found = self._headers(base)
+                if found is not None and base + found[0].size > address:
+                    return self._made(base, *found)
         return None
 
     def _headers(self, base: int) -> Optional[Tuple[Headers, str]]:
