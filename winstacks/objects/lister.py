@@ -76,7 +76,10 @@ class ObjectTraceLister:
         names the form.
         """
         image = self._image
-        known = objecttrace.described(image.types)
+        lacking = objecttrace.undescribed(image.types)
+        known = not lacking
+        for name in lacking if len(lacking) < len(objecttrace.FORM) else ():
+            image.lacks(name)
         symbol = image.needed(_OBJECTS)
         if symbol is None:
             yield _nothing(Word.NO_SYMBOL if known else self._other_form())

@@ -9,7 +9,7 @@ events. An event names a trace by number; ObpStackTable points to the `_STACK_TA
 from __future__ import annotations
 
 import struct
-from typing import Iterator, NamedTuple, Optional, Tuple
+from typing import Iterator, List, NamedTuple, Optional, Tuple
 
 from ...memory.decode.structure import INTEGER_CODES, Buffer, Structures
 from ...tracedb.decode.capture import without_padding
@@ -25,6 +25,8 @@ REFERENCE = 0x8000
 
 _INFO, _EVENT = "_OBJECT_REF_INFO", "_OBJECT_REF_STACK_INFO"
 _TABLE, _TRACE = "_STACK_TABLE", "_OBJECT_REF_TRACE"
+FORM = (_INFO, _EVENT, _TABLE, _TRACE)
+"""The structures of this form of traces."""
 
 
 class RefInfo(NamedTuple):
@@ -164,9 +166,9 @@ class StackTableDecoder:
         return without_padding(self._trace.unpack_from(data))
 
 
-def described(types: Structures) -> bool:
-    """Tells whether the kernel's symbols describe this form of traces."""
-    return all(map(types.has, (_INFO, _EVENT, _TABLE, _TRACE)))
+def undescribed(types: Structures) -> List[str]:
+    """Returns the structures of this form of traces that the kernel's symbols lack: all, in other forms."""
+    return [name for name in FORM if not types.has(name)]
 
 
 def tag_text(tag: int) -> str:
