@@ -4,10 +4,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Any, Optional
 
 from winstacks.columns import tables, words
+from winstacks.findings.loststacks import LostIn
 from winstacks.findings.registry import check_named
 from winstacks.memory.decode.status import Word
 from winstacks.options import CHECKS
@@ -79,7 +80,7 @@ class ImagePage:
             made = card(row, self._kept.get(row["TraceId"], ()))
             self._lists.finding(made, of_check(row["Finding"]))
         for row in self._database.rows(f"{_FINDINGS} IS NULL LIMIT {MAX_FINDINGS}"):
-            self._lists.unchecked(row["Finding"], row["Evidence"] or "")
+            self._lists.unchecked(row["Finding"], _whose(row) + (row["Evidence"] or ""))
         total = self._database.value("SELECT count(Severity) FROM findings")
         return {
             "image": self._image(),
@@ -165,6 +166,13 @@ class ImagePage:
                 frame = frames[number]
                 made.append((frame["Shown"], bool(guessed), frame["Backing"] in words.UNBACKED))
         return self._lists.frames(made)
+
+
+def _whose(row: Mapping[str, Any]) -> str:
+    """Returns whose stacks were lost, as an image's page has it; nothing of a check that could not run."""
+    if row["Process"] is None:
+        return ""
+    return LostIn(0, row["PID"], row["Process"]).words + ": "
 
 
 def card(row: dict[str, Any], frames: Frames) -> dict[str, Any]:

@@ -287,6 +287,7 @@ class Findings:
             checks = [each.check.name for each in self._running if kinds.intersection(each.check.kinds)]
             if checks:
                 said = f"{listed([what for _, what in known])}; not looked at by {', '.join(checks)}"
+                said += f"; {len(known)} stacks" if len(known) > 1 else ""
                 yield Outcome(None, None, len(known), said, process)
 
     def found(self) -> List[Outcome]:

@@ -76,8 +76,7 @@ def _not_checked(image: Image, image_id: str, found: Outcome) -> Tuple[object, .
     assert found.process is not None
     eprocess, pid, process = found.process
     offset = _address(image, eprocess or None)
-    evidence = counted(found.reason, found.stacks)
-    return _LOST(image_id, LOST_STACKS, known(pid), process, offset, evidence, said)
+    return _LOST(image_id, LOST_STACKS, known(pid), process, offset, found.reason, said)
 
 
 def _row(image: Image, image_id: str, found: Outcome) -> Tuple[object, ...]:
