@@ -172,8 +172,8 @@ def room(path: str) -> str:
 
 
 def pure(path: str) -> bool:
-    """Tells whether a module is a decoder, or of the room that all decoders may use."""
-    return not {"decode", GROUND}.isdisjoint(pathlib.PurePath(path).parts)
+    """Tells whether a module is a decoder or an encoder, or of the room that all of these may use."""
+    return not {"decode", "encode", GROUND}.isdisjoint(pathlib.PurePath(path).parts)
 
 
 def by_text(source: str) -> bool:

@@ -43,6 +43,8 @@ KINDS = ("kernel", "user", "wow64", "std", "heaplog", "heap", "lock", "handle", 
 FORMATS = {"html": ".html", "speedscope": ".speedscope.json", "folded": ".folded"}
 """The words of --format, and how the names of the files end."""
 
+DUMP_FORMATS = ("native", "wow64")
+"""The words of --format of windows.minidump: which half of a process is written."""
 
 DUMP_SIGNATURE = b"MDMP"
 """How a minidump begins."""

@@ -14,9 +14,13 @@ SECTION = "Plugins"
 def plugin_pages() -> List[Dict[str, str]]:
     """Returns an entry of the navigation for each plugin that has a page."""
     names = sorted(path.stem for path in (ROOT / "volatility3_plugins" / "windows").glob("*.py"))
-    return [
-        {f"windows.{name}": f"docs/{name}.md"} for name in names if (ROOT / "docs" / f"{name}.md").exists()
-    ]
+    # The page of windows.minidump is not that of process dumps.
+    places = ((name, ROOT / "docs" / page) for name in names for page in (f"windows-{name}.md", f"{name}.md"))
+    found: Dict[str, str] = {}
+    for name, page in places:
+        if page.exists():
+            found.setdefault(name, f"docs/{page.name}")
+    return [{f"windows.{name}": page} for name, page in found.items()]
 
 
 def on_config(config: Any) -> Any:

@@ -77,6 +77,12 @@ def plugin_names() -> List[str]:
     return sorted(path.stem for path in WINDOWS.glob("*.py") if path.stem != "winstacks_library")
 
 
+def page(name: str) -> str:
+    """Returns the page of a plugin. `minidump.md` is about dumps that others wrote, and not that of one."""
+    own = f"windows-{name}.md"
+    return own if (ROOT / "docs" / own).exists() else f"{name}.md"
+
+
 def plugin(name: str) -> type:
     """Returns the plugin class of a module: of images, or of process dumps where only these have it."""
     folder = "windows" if name in plugin_names() else "minidump"
@@ -140,7 +146,7 @@ def _plugins(folder: str) -> List[str]:
     rows = []
     for name in plugin_names():
         first = inspect.getdoc(plugin(name)).split("\n\n")[0]  # type: ignore[union-attr]
-        rows.append([f"[windows.{name}]({folder}{name}.md)", " ".join(first.split())])
+        rows.append([f"[windows.{name}]({folder}{page(name)})", " ".join(first.split())])
     return _table(["plugin", "what it does"], rows)
 
 

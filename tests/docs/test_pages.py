@@ -125,7 +125,7 @@ def test_quoted_outputs_fit_a_page(path: pathlib.Path) -> None:
 
 @pytest.mark.parametrize("plugin", PLUGINS)
 def test_each_plugin_has_a_page_with_its_columns_options_and_words(plugin: str) -> None:
-    text = pages.read(ROOT / "docs" / f"{plugin}.md")
+    text = pages.read(ROOT / "docs" / tables.page(plugin))
     assert text.startswith(f"# windows.{plugin}\n")
     kinds = [what.partition(" ") for what in pages.made(text)]
     assert {(kind, rest) for kind, _, rest in kinds if kind not in ("words", "checks")} == {
@@ -139,7 +139,7 @@ def test_each_plugin_has_a_page_with_its_columns_options_and_words(plugin: str) 
 @pytest.mark.parametrize("plugin", PLUGINS)
 def test_what_is_said_of_a_column_is_said_of_one_that_is_there(plugin: str) -> None:
     said: Set[str] = set()
-    for line in pages.prose(pages.read(ROOT / "docs" / f"{plugin}.md")):
+    for line in pages.prose(pages.read(ROOT / "docs" / tables.page(plugin))):
         item = _ITEM.match(line)
         said.update(re.findall(r"\*\*(\w+)\*\*", item.group(1)) if item else ())
     assert said <= set(tables.column_names(plugin))

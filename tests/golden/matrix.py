@@ -9,8 +9,17 @@ import shlex
 from typing import Dict, List, Tuple
 
 PLUGINS = (
-    *("callstacks", "gflags", "handletraces", "heaptraces", "locks", "objecttraces", "stacktracedb"),
-    *("tracefindings", "traceframes", "tracegraph", "traceimage", "tracereport", "traces", "trapframes"),
+    *("callstacks", "gflags", "handletraces", "heaptraces", "locks", "minidump", "objecttraces"),
+    *(
+        "stacktracedb",
+        "tracefindings",
+        "traceframes",
+        "tracegraph",
+        "traceimage",
+        "tracereport",
+        "traces",
+        "trapframes",
+    ),
 )
 """All plugins, by the names of their files: each is run without options."""
 
@@ -63,6 +72,7 @@ SAMPLE: Dict[str, Tuple[str, ...]] = {
     "handletraces": (*SELECTED, "--leaks", "--handle 0x8c"),
     "heaptraces": (*SELECTED[:3], "--blocks", "--dump", f"--baseline {{folder}}/{EARLIER_LOG}"),
     "locks": (*SELECTED[:3], "--held", "--contended", "--dump"),
+    "minidump": ("--brief", "--format wow64"),
     "objecttraces": SELECTED[:3],
     "stacktracedb": (*SELECTED[:3], "--index 1 --pid 0", "--dump"),
     "tracefindings": (

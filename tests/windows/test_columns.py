@@ -14,6 +14,7 @@ from volatility3.plugins.windows import (
     handletraces,
     heaptraces,
     locks,
+    minidump,
     objecttraces,
     stacktracedb,
     tracefindings,
@@ -40,6 +41,7 @@ CLASSES = {
     "objecttraces": objecttraces.ObjectTraces,
     "heaptraces": heaptraces.HeapTraces,
     "tracefindings": tracefindings.TraceFindings,
+    "minidump": minidump.MiniDump,
 }
 PLUGINS = {name: [each.name for each in table] for name, table in TABLES.items() if name not in FLAT}
 OF_DUMPS = {"info"}

@@ -106,6 +106,7 @@ TABLES: Dict[str, Tuple[Column, ...]] = {
         "Symbol, How, Evidence, Innocent, Technique, StackKey, TraceId, Status",
         COLUMNS["How"]._replace(values=FINDING_HOWS),
     ),
+    "minidump": _table(f"{_SPACE}, TID, Member, Value, Unsure, NotSaved, Status, File output"),
     "info": _table(f"PID, Process, TID, Member, Value, Part, {_FRAME}, How, Status"),
     "tracegraph": _FILES,
     "tracereport": _FILES,
@@ -134,6 +135,7 @@ BRIEF: Dict[str, Tuple[str, ...]] = {
     "objecttraces": names("Object, ImageFileName, Event, Sequence, Symbol, Status"),
     "heaptraces": names("PID, Process, Arch, Index, EntryAddress, Block, Symbol, Status"),
     "tracefindings": names("Severity, Finding, PID, Process, TID, Symbol, Evidence, Status"),
+    "minidump": names("PID, Process, TID, Member, Value, Status"),
     "info": names("TID, Member, Value, Symbol, Status"),
 }
 """The columns that --brief leaves: those that tell rows apart, what the address is, and Status. --fold puts

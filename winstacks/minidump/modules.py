@@ -20,6 +20,7 @@ from ..names.moduleindex import ModuleIndex
 from ..names.unloaded import RememberedModules, Unloaded
 from .decode.dumpfile import Minidump
 from .decode.modules import MinidumpModule, module_list, unloaded_module_list
+from .decode.threadstates import INCOMPLETE_MODULES, thread_states
 
 _BOTH_ORDERS, _ONE_ORDER = 3, 1
 _NATIVE = ("ntdll.dll", "wow64.dll", "wow64base.dll", "wow64con.dll", "wow64cpu.dll", "wow64win.dll")
@@ -43,7 +44,8 @@ class DumpModules:
     @cached_property
     def _listed(self) -> Tuple[List[MinidumpModule], bool]:
         found, said = module_list(self._dump)
-        return found, not said
+        states = thread_states(self._dump)
+        return found, not said and not (states is not None and states.flags & INCOMPLETE_MODULES)
 
     @cached_property
     def _by_base(self) -> Dict[int, MinidumpModule]:

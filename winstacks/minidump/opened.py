@@ -28,9 +28,10 @@ from ..process.threads import threads
 from ..process.vads import regions
 from ..tracedb.finder import Databases
 from .decode.dumpfile import Minidump, NotAMinidumpError
-from .decode.memory import MemoryRange, memory_ranges
+from .decode.memory import MemoryRange, memory_ranges, with_ranges
 from .decode.system import SystemInfo, system_info
 from .decode.threads import listed_threads
+from .decode.threadstates import trap_frames
 from .facts import DumpFacts
 from .functions import DumpFunctions
 from .handles import DumpHandles
@@ -61,10 +62,17 @@ def minidump(layer: interfaces.layers.DataLayerInterface) -> Minidump:
 
 
 def memory(dump: Minidump) -> Tuple[List[MemoryRange], Status]:
-    """Returns what memory the dump has, sorted and disjoint, and what is wrong with its lists."""
+    """Returns what memory the dump has, sorted and disjoint, and what is wrong with its lists.
+
+    Trap frames of the kernel's memory, which a stream of ours has, are part of it.
+    """
     listed, _ = listed_threads(dump)
     stacks = [MemoryRange(each.StartOfMemoryRange, each.Stack.Rva, each.Stack.DataSize) for each in listed]
-    return memory_ranges(dump, stacks)
+    found, said = memory_ranges(dump, stacks)
+    ours = [
+        MemoryRange(each.Address, each.Location.Rva, each.Location.DataSize) for each in trap_frames(dump)[0]
+    ]
+    return with_ranges(dump, found, ours), said
 
 
 def dump_of(context: interfaces.context.ContextInterface, layer_name: str) -> Minidump:

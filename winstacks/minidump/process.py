@@ -14,6 +14,7 @@ from typing import Collection, Dict, Iterator, List, Optional, Tuple
 from ..memory.decode import text
 from ..memory.decode.machine import Machine
 from ..memory.decode.status import NOTHING, Said, Status, Word, status
+from ..memory.decode.statustext import parsed
 from ..memory.decode.structure import Structures
 from ..memory.image import AddressSpace, Image
 from ..names.loaderlists import LoaderLists
@@ -37,6 +38,14 @@ from .decode.threads import (
     thread_info_list,
     thread_list,
 )
+from .decode.threadstates import (
+    INCOMPLETE_THREADS,
+    KNOWN_START_ADDRESS,
+    WOW64_PROCESS,
+    ThreadState,
+    thread_states,
+    trap_frames,
+)
 
 UNKNOWN_PID = -1
 """The ID of a process of which neither the dump nor a TEB says it: 0 is that of the kernel."""
@@ -59,6 +68,10 @@ class DumpProcess:
         self._threads, self._said = thread_list(dump)
         self._infos: Dict[int, ThreadInfo] = {each.ThreadId: each for each in thread_info_list(dump)[0]}
         self.exception: Optional[ExceptionStream] = exception_stream(dump)
+        self._states = thread_states(dump)
+        self._kept: Dict[int, List[int]] = {}
+        for each in trap_frames(dump)[0]:
+            self._kept.setdefault(each.ThreadId, []).append(each.Address)
 
     # What `spaces` gives, and ProcessList.
 
@@ -88,12 +101,16 @@ class DumpProcess:
         """The space of the dump's machine."""
         machine, pid = self._image.machine, self._pid()
         peb = self._of_tebs(machine, "ProcessEnvironmentBlock") or 0
+        peb = peb if self._read(peb) else 0
+        if self._states is not None:
+            # The kernel said where it is, whether or not the image had it.
+            peb = self._states.peb or peb
         space = AddressSpace(
             pid=UNKNOWN_PID if pid is None else pid,
             process="",
             machine=machine,
             layer_name=str(self._image.layer.name),
-            peb=peb if self._read(peb) else 0,
+            peb=peb,
         )
         name, agreed = self._name(space)
         lost = [
@@ -117,7 +134,9 @@ class DumpProcess:
         native = self.native
         if native.machine is not Machine.AMD64:
             return None
-        peb = self._peb32()
+        states, peb = self._states, self._peb32()
+        if states is not None and states.flags & WOW64_PROCESS:
+            return native._replace(machine=Machine.I386, wow64=True, peb=states.peb32)
         if peb is None and not (self._runs_wow64 or any(map(self._in_32_bit_code, self._threads))):
             return None
         there = peb is not None and self._read(peb)
@@ -167,14 +186,15 @@ class DumpProcess:
         return self._of_tebs(self._image.machine, "ClientId.UniqueProcess") if known is None else known
 
     def _name(self, space: AddressSpace) -> Tuple[str, bool]:
-        """Returns the name of the program: as the dump lists it, else as the loader in memory does.
+        """Returns the name of the program: as the kernel had it, as the dump lists it, or as the loader does.
 
         Returns:
             The name, empty where neither has one; whether there is one and the two do not disagree.
         """
         listed = _program([each.ModuleName or "" for each in module_list(self._dump)[0]])
         loaded = _program([each.name for each in LoaderLists(self._image).of_process(space)[0]])
-        name = listed or loaded
+        kept = None if self._states is None else self._states.image_file_name
+        name = kept or listed or loaded
         programs = {each.lower() for each in (listed, loaded) if each.lower().endswith(".exe")}
         return text.cell(name), bool(name) and len(programs) < 2
 
@@ -205,7 +225,8 @@ class DumpProcess:
         """Yields the threads of the dump in its order, and a row for what its list lacks."""
         if offset is not None or only is not None or (pids and self.native.pid not in pids):
             return
-        if self._said and not tids:
+        incomplete = self._states is not None and self._states.flags & INCOMPLETE_THREADS
+        if (self._said or incomplete) and not tids:
             said = status(self._said, Word.THREAD_LIST_DAMAGED)
             yield user_thread(self.native, None, None, wow64=self.wow64, status=said)
         for each in self._threads:
@@ -220,9 +241,10 @@ class DumpProcess:
         info = self._infos.get(thread.ThreadId)
         flags = 0 if info is None else info.DumpFlags
         saved, said = context(self._dump, thread.ThreadContext)
-        contexts = [SavedContext(self._image.machine, saved)]
+        state = self._state(thread.ThreadId, self._image.machine)
+        contexts = [_told(SavedContext(self._image.machine, saved), state)]
         if self.wow64 is not None:
-            contexts += self._narrow(thread.Teb)
+            contexts += self._narrow(thread)
         start, size = thread.StartOfMemoryRange, thread.Stack.DataSize
         met = self.exception
         code = f"{met.ExceptionCode:#x}" if met is not None and met.ThreadId == thread.ThreadId else None
@@ -237,22 +259,45 @@ class DumpProcess:
             status(
                 Said(Word.EXCEPTION, None, (code,)) if code is not None else None,
                 Word.TERMINATED if flags & EXITED_THREAD else None,
-                Word.NOT_A_CONTEXT if flags & INVALID_CONTEXT else None,
+                Word.NOT_A_CONTEXT if flags & INVALID_CONTEXT and state is None else None,
                 said,
             ),
         )
-        return made._replace(win32_start_address=info.StartAddress if info is not None else None)
+        known = state is not None and state.known & KNOWN_START_ADDRESS
+        return made._replace(
+            kept_frames=tuple(self._kept.get(thread.ThreadId, ())),
+            win32_start_address=info.StartAddress if info is not None else None,
+            start_address=info.StartAddress if info is not None and known else None,
+            state=None if state is None else state.State,
+            wait_reason=None if state is None else state.WaitReason,
+        )
 
-    def _narrow(self, teb: int) -> List[SavedContext]:
+    def _state(self, tid: int, machine: Machine) -> Optional[ThreadState]:
+        """Returns what the dump says of the registers of a thread, None if it says nothing of them."""
+        return None if self._states is None else self._states.threads.get((tid, machine.number))
+
+    def _narrow(self, thread: MinidumpThread) -> List[SavedContext]:
         """Returns the 32-bit registers that the CPU area of a thread keeps; none without one."""
-        types = self._types(Machine.AMD64, teb)
+        types, teb = self._types(Machine.AMD64, thread.Teb), thread.Teb
+        state = self._state(thread.ThreadId, Machine.I386)
         memory = self._image.memory_of(str(self._image.layer.name), Machine.AMD64.pointer_size)
         slots = teb + types["_TEB"].offset("TlsSlots")
         address = narrow_context(self._image, memory, slots) if teb else None
         if not address:
-            return []
+            return [] if state is None else [_told(SavedContext(Machine.I386, b""), state)]
         form = decode_any(context_forms(self._image, Machine.I386), partial(memory.read, address)).form
-        return [SavedContext(Machine.I386, bytes(memory.read(address, form.size) or b""), address)]
+        data = bytes(memory.read(address, form.size) or b"")
+        return [_told(SavedContext(Machine.I386, data, address), state)]
+
+
+def _told(saved: SavedContext, state: Optional[ThreadState]) -> SavedContext:
+    """Returns registers with what the dump says of them."""
+    if state is None:
+        return saved
+    told = NOTHING if state.Status is None else parsed(state.Status)
+    if told is None:
+        told = status(Said(Word.HEADER, None, ("Status",)))
+    return saved._replace(unknown=state.unknown, unsure=state.unsure, told=told)
 
 
 def _program(paths: List[str]) -> str:

@@ -18,11 +18,12 @@ from ..process.regions import Region
 from .decode.dumpfile import Minidump
 from .decode.memory import MemoryInfo, has_memory_info, memory_info_list
 from .decode.modules import module_list
+from .decode.threadstates import INCOMPLETE_REGIONS, mapped_files, thread_states
 
-_FREE = 0x10000
+FREE = 0x10000
 _STATES = {0x1000: "MEM_COMMIT", 0x2000: "MEM_RESERVE"}
-_MAPPED, _IMAGE = 0x40000, 0x1000000
-_PAGES = (1, 2, 0x10, 0x20, 4, 8, 0x40, 0x80)
+TYPE_MAPPED, TYPE_IMAGE = 0x40000, 0x1000000
+PAGES = (1, 2, 0x10, 0x20, 4, 8, 0x40, 0x80)
 """PAGE_* in the order of PROTECTIONS."""
 _GUARD, _NOCACHE, _WRITECOMBINE = 0x100, 0x200, 0x400
 
@@ -41,13 +42,16 @@ class DumpRegions:
 
     @cached_property
     def _paths(self) -> Dict[int, Optional[str]]:
-        return {each.BaseOfImage: each.ModuleName for each in module_list(self._dump)[0]}
+        modules = {each.BaseOfImage: each.ModuleName for each in module_list(self._dump)[0]}
+        return {**modules, **mapped_files(self._dump)[0]}
 
     @cached_property
     def _regions(self) -> Tuple[List[Region], bool]:
         infos, said = memory_info_list(self._dump)
         if has_memory_info(self._dump) and infos:
-            return _joined(infos), not said
+            states = thread_states(self._dump)
+            cut = states is not None and states.flags & INCOMPLETE_REGIONS
+            return _joined(infos), not said and not cut
         modules, _ = module_list(self._dump)
         return [
             Region(each.BaseOfImage, each.BaseOfImage + each.SizeOfImage, each.BaseOfImage, True)
@@ -61,7 +65,7 @@ class DumpRegions:
         return list(regions), whole
 
     def file_name(self, control_area: int) -> Optional[str]:
-        """Returns the path of the module at a base; None for all else, whose file the dump does not name."""
+        """Returns the path of the file that is mapped at a base; None where the dump does not name it."""
         return self._paths.get(control_area)
 
 
@@ -70,7 +74,7 @@ def _joined(infos: List[MemoryInfo]) -> List[Region]:
     found: List[Region] = []
     base: Optional[int] = None
     for each in sorted(infos, key=lambda info: info.BaseAddress):
-        if each.State == _FREE or not each.RegionSize:
+        if each.State == FREE or not each.RegionSize:
             base = None
             continue
         start, end = each.BaseAddress, each.BaseAddress + each.RegionSize
@@ -80,13 +84,13 @@ def _joined(infos: List[MemoryInfo]) -> List[Region]:
             found[-1] = last._replace(end=end, state=state if state == last.state else "")
             continue
         base = each.AllocationBase
-        shared = each.Type in (_MAPPED, _IMAGE)
+        shared = each.Type in (TYPE_MAPPED, TYPE_IMAGE)
         found.append(
             Region(
                 start,
                 end,
                 each.AllocationBase if shared else 0,
-                each.Type == _IMAGE,
+                each.Type == TYPE_IMAGE,
                 protection=_protection(each.AllocationProtect),
                 state=state,
             )
@@ -96,6 +100,6 @@ def _joined(infos: List[MemoryInfo]) -> List[Region]:
 
 def _protection(pages: int) -> int:
     """Returns VadFlags.Protection for PAGE_*: an index into PROTECTIONS, modifiers above."""
-    low = _PAGES.index(pages & 0xFF) if pages & 0xFF in _PAGES else 0
+    low = PAGES.index(pages & 0xFF) if pages & 0xFF in PAGES else 0
     modifier = 2 if pages & _GUARD else 1 if pages & _NOCACHE else 3 if pages & _WRITECOMBINE else 0
     return low | modifier << 3

@@ -136,13 +136,19 @@ class RememberedModules:
         Raises:
             tables.MissingTableError: when our symbol tables are missing
         """
+        events = self.events(reader, machine, index, user_end)
+        unique = dict.fromkeys(Unloaded(event.base, event.base + event.size, event.name) for event in events)
+        return list(unique)
+
+    def events(
+        self, reader: ImageReader, machine: Machine, index: ModuleIndex, user_end: int
+    ) -> List[UnloadEvent]:
+        """Returns what `dlls` returns as ntdll recorded it: the same event may be in two rings."""
         layouts = self._layouts[machine]
         memory = self._image.memory_of(reader.layer_name, machine.pointer_size)
         events = self._ring(reader, layouts, index, user_end)
         events += _ring_ex(memory, reader.base, layouts, index, user_end)
-        events.sort(key=lambda event: event.sequence, reverse=True)
-        unique = dict.fromkeys(Unloaded(event.base, event.base + event.size, event.name) for event in events)
-        return list(unique)
+        return sorted(events, key=lambda event: event.sequence, reverse=True)
 
     def _read_layouts(self, machine: Machine) -> List[EventLayout]:
         """Returns the layouts of the events, the newest first."""

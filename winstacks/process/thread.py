@@ -57,11 +57,18 @@ class SavedContext(NamedTuple):
         machine: the machine whose CONTEXT it is: of a WoW64 thread there may be one of each
         data: the bytes of the CONTEXT
         address: where it lies in memory, 0 where it lies in none
+        unknown: registers, by x64 names, whose value is not known, though ContextFlags name their part
+        unsure: registers of which it is not known whether their value was saved
+        told: what the input says of these registers; None where it says nothing, so that bytes which are no
+            CONTEXT are wrong
     """
 
     machine: Machine
     data: bytes
     address: int = 0
+    unknown: Tuple[str, ...] = ()
+    unsure: Tuple[str, ...] = ()
+    told: Optional[Status] = None
 
 
 class Thread(NamedTuple):
@@ -76,6 +83,8 @@ class Thread(NamedTuple):
         system_call_number, first_argument: of its newest system call from user mode (7 and later)
         create_time: a FILETIME
         contexts: registers that the input itself keeps; a kernel's image keeps none
+        kept_frames: addresses of trap frames that callbacks to user mode have kept, where the input itself
+            keeps the registers; a kernel's image has them on kernel stacks
         user_stack: limits of its native stack where its TEB may not tell them; a kernel's image has none
     """
 
@@ -103,6 +112,7 @@ class Thread(NamedTuple):
     create_time: Optional[int] = None
     contexts: Tuple[SavedContext, ...] = ()
     user_stack: Optional[Tuple[int, int]] = None
+    kept_frames: Tuple[int, ...] = ()
 
     @property
     def running(self) -> bool:

@@ -13,7 +13,7 @@ from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Se
 from ..memory.decode.status import NOTHING, Status, Word, status, text
 from ..memory.decode.text import MAX_NAME, cell
 from ..memory.image import AddressSpace
-from ..minidump.decode import functions, handles, memory, modules, system, threads
+from ..minidump.decode import functions, handles, memory, modules, system, threads, threadstates
 from ..minidump.decode.dumpfile import Minidump, Stream
 from ..stacks.lister import CallStack
 from .frames import FramePrinter
@@ -32,6 +32,8 @@ _LISTS: Dict[str, Tuple[str, Callable[[Minidump], Tuple[List[Any], Status]]]] = 
     "HandleOperationListStream": ("NumberOfEntries", handles.handle_operation_list),
     "FunctionTableStream": ("NumberOfDescriptors", functions.function_tables),
     "TokenStream": ("TokenListEntries", handles.token_info_list),
+    "WinstacksThreadListStream": ("NumberOfEntries", threadstates.listed),
+    "WinstacksFileListStream": ("NumberOfEntries", threadstates.listed_files),
 }
 """The member that has the count of each list, and what reads the list."""
 

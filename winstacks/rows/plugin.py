@@ -52,8 +52,13 @@ def tree(
     return brief.tree(grid.names, [stack.get(name, name) for name in kept or grid.brief], rows)
 
 
+_BLOCK = 0x10000
+"""Bytes of a sparse file that are left out if all of them are 0."""
+
+
 class OutputFile:
-    """A file where the user wants files to go. If it cannot be written, the log says why.
+    """A file where the user wants files to go. If it cannot be written, the log says why, and no part of it
+    is left.
 
     Args:
         plugin: the plugin that runs
@@ -72,6 +77,55 @@ class OutputFile:
             with self._reporting():
                 self._file.write(data)
         return self._file is not None
+
+    def write_sparse(self, data: bytes) -> bool:
+        """Writes data as `write` does; blocks of zeros need no room where the file system has sparse files.
+
+        The last data of a file is written with `write`, or `end` follows.
+        """
+        for start in range(0, len(data), _BLOCK):
+            block = data[start : start + _BLOCK]
+            if block.count(0) < len(block):
+                self.write(block)
+            elif self._file is not None:
+                with self._reporting():
+                    self._file.seek(len(block), os.SEEK_CUR)
+        return self._file is not None
+
+    def end(self, size: int) -> bool:
+        """Makes a sparse file as long as it should be, and writes what is still in memory."""
+        if self._file is not None:
+            with self._reporting():
+                if size and self._file.seek(0, os.SEEK_END) < size:
+                    self._file.seek(size - 1)
+                    self._file.write(b"\0")
+                self._file.flush()
+        return self._file is not None
+
+    def overwrite(self, position: int, data: bytes) -> bool:
+        """Writes data over what stands at a position."""
+        if self._file is not None:
+            with self._reporting():
+                self._file.seek(position)
+                self._file.write(data)
+        return self._file is not None
+
+    def discard(self) -> None:
+        """Removes the file."""
+        broken, self._file = self._file, None
+        if broken is None:
+            return
+        final = getattr(broken, "_get_final_filename", None)
+        with contextlib.suppress(OSError):
+            # A full disk has room again for what is still in memory, so that the file can be closed.
+            os.ftruncate(broken.fileno(), 0)
+        paths = [getattr(broken, "_name", "")]
+        with contextlib.suppress(OSError):
+            paths += [] if final is None else [final()]
+            broken.close()
+        for path in filter(None, paths):
+            with contextlib.suppress(OSError):
+                os.unlink(path)
 
     def close(self) -> str:
         """Closes the file.
@@ -94,10 +148,7 @@ class OutputFile:
             yield
         except OSError as error:
             vollog.error(f"{self._name} cannot be written: {error}")
-            broken, self._file = self._file, None
-            with contextlib.suppress(OSError):
-                if broken is not None:
-                    broken.close()
+            self.discard()
 
 
 def write_file(plugin: interfaces.plugins.PluginInterface, name: str, pieces: Iterable[bytes]) -> str:

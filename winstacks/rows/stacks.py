@@ -99,6 +99,7 @@ class CallStackRows:
         start = thread.win32_start_address or thread.start_address
         # What only a kernel knows is in no dump of a process.
         absent = NOT_AVAILABLE if thread.contexts else UNREADABLE
+        waits = NOT_AVAILABLE if thread.contexts and thread.state is None else NOT_APPLICABLE
         begin: Cells = (absent, absent)
         if start is not None:
             begin = self._printer[self._named.of(thread.space).frame(start, returns=False)][:2]
@@ -116,7 +117,7 @@ class CallStackRows:
                 folded(shown.named, self._fold),
                 text(status(shown.status, Word.UNSURE if guessed else None)),
                 thread.state_name or absent,
-                thread.wait_reason_name or (NOT_AVAILABLE if thread.contexts else NOT_APPLICABLE),
+                thread.wait_reason_name or waits,
                 *begin,
                 count,
             ),

@@ -140,7 +140,8 @@ class StackLister:
                     yield CallStack(thread, USER, thread.space, (), said)
                     yield self._interrupted(thread, state)
                     return
-                yield self._user(thread, USER if native else WOW64, space, state, stacks)
+                traps = dict.fromkeys(thread.kept_frames)
+                yield self._user(thread, USER if native else WOW64, space, state, stacks, traps=traps)
 
     def left_over(self, thread: Thread) -> Iterator[Tuple[int, CallStack]]:
         """Yields the stacks from the trap frames that only a search of the thread's kernel stacks finds.
@@ -252,10 +253,13 @@ class UserStacks:
 
     def narrow(self, thread: Thread) -> List[Range]:
         """Returns the limits of the 32-bit stack of a WoW64 thread."""
-        return [] if thread.wow64 is None else self._limits(thread.wow64, self._teb32(thread))
+        return [] if thread.wow64 is None else self._limits(thread.wow64, self.teb32(thread))
 
-    def _teb32(self, thread: Thread) -> int:
-        """Returns the TEB32: TEB.ExceptionList leads to it, from Windows 10 on WowTebOffset too."""
+    def teb32(self, thread: Thread) -> int:
+        """Returns the TEB32 of a thread, 0 without one.
+
+        TEB.ExceptionList leads to it, from Windows 10 on WowTebOffset too.
+        """
         teb, memory = thread.teb or 0, self._image.memory(thread.space)
         if not teb:
             return 0

@@ -181,8 +181,13 @@ class TrapContexts:
             context: the registers
         """
         form, found, _ = decode_any(self._forms[context.machine], lambda size: context.data)
-        said = status(thread.status, None if found is not None else Word.NOT_A_CONTEXT)
-        registers = (found or NO_CONTEXT).registers
+        wrong = None if found is not None or context.told is not None else Word.NOT_A_CONTEXT
+        said = status(thread.status, context.told, wrong)
+        known = (found or NO_CONTEXT).registers
+        registers = {name: value for name, value in known.items() if name not in context.unknown}
+        unsure = tuple(name for name in context.unsure if name in registers)
+        if found is not None:
+            found = found._replace(registers=registers)
         listed = tuple(form.listed(found)) if self._members and found is not None else ()
         return State(
             space,
@@ -192,7 +197,7 @@ class TrapContexts:
             "",
             USER,
             registers,
-            (),
+            unsure,
             thread.state_name,
             said,
             listed,

@@ -382,6 +382,13 @@ class Word(Enum):
     """Another of its kind comes before it, and counts."""
     RANGES_OVERLAP = "{} memory ranges overlap"
     """So many share addresses, or bytes of the file, with others, which were given first and count."""
+    # Dumps that are written.
+    NO_32_BIT_HALF = "no 32-bit half"
+    """The process runs no 32-bit code: --format wow64 has nothing to write."""
+    ZERO_FOR_UNKNOWN = "not known, and so 0, in {}"
+    """The image does not tell the member; in so many structures of the stream it is 0 or empty."""
+    BYTES_ARE_ZERO = "{} bytes unreadable, written as 0"
+    """So much memory could not be read while the dump was written, though the page tables have it."""
     # Findings.
     NOT_CHECKED = "not checked"
     """The check of this name, or a part of it, could not run; Evidence says why."""

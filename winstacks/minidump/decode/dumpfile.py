@@ -34,12 +34,15 @@ _ASKED_FOR = {0x2: 9, 0x4: 12, 0x800: 16, 0x1000: 17, 0x40000: 19}
 """MINIDUMP_TYPE: the stream for which each flag asks (MiniDumpWithFullMemory, WithHandleData,
 WithFullMemoryInfo, WithThreadInfo, WithTokenInformation)."""
 
-_HEADER = struct.Struct("<4sIIIIIQ")
-_DIRECTORY = struct.Struct("<III")
+HEADER = struct.Struct("<4sIIIIIQ")
+DIRECTORY = struct.Struct("<III")
 _CHUNK = 0x10000
 _UNUSED = 0
 _LAST_OF_WINDOWS = 0xFFFF
 """LastReservedStream: larger numbers are those of other programs."""
+
+THREAD_STATES, MAPPED_FILES, TRAP_FRAMES = 0x57530001, 0x57530002, 0x57530003
+"""The streams of this project's own; see `threadstates`."""
 
 STREAMS: Dict[int, str] = {
     **dict(
@@ -69,8 +72,12 @@ STREAMS: Dict[int, str] = {
     0x800A: "ceStreamBucketParameters",
     0x800B: "ceStreamProcessModuleMap",
     0x800C: "ceStreamDiagnosisList",
+    THREAD_STATES: "WinstacksThreadListStream",
+    MAPPED_FILES: "WinstacksFileListStream",
+    TRAP_FRAMES: "WinstacksTrapFrameListStream",
 }
-"""MINIDUMP_STREAM_TYPE. Numbers above LastReservedStream (FFFFh) are those of other programs."""
+"""MINIDUMP_STREAM_TYPE. Numbers above LastReservedStream (FFFFh) are those of other programs; the last three
+are of this one."""
 
 Read = Callable[[int, int], bytes]
 """Takes an offset and a length, returns the bytes of the file from there: fewer where the file ends."""
@@ -129,10 +136,10 @@ class Minidump:
     def __init__(self, read: Read, size: int) -> None:
         self._read = read
         self.size = size
-        data = self.read(0, _HEADER.size)
+        data = self.read(0, HEADER.size)
         if data is None or data[:4] != SIGNATURE:
             raise NotAMinidumpError("The file does not begin with the signature of a minidump (MDMP)")
-        _, version, count, rva, _, self.time_date_stamp, self.flags = _HEADER.unpack(data)
+        _, version, count, rva, _, self.time_date_stamp, self.flags = HEADER.unpack(data)
         if version & 0xFFFF != VERSION:
             raise NotAMinidumpError(
                 f"The file has the signature of a minidump, and the version {version & 0xFFFF:#x}: "
@@ -141,7 +148,7 @@ class Minidump:
         self.version = version >> 16
         rows, said = self._rows(rva, count)
         used = [row for row in rows if row != (_UNUSED, 0, 0)]
-        taken = (0, _HEADER.size), (rva, rva + len(rows) * _DIRECTORY.size)
+        taken = (0, HEADER.size), (rva, rva + len(rows) * DIRECTORY.size)
         shared = overlapping([*taken, *((at, at + length) for _, length, at in used)])
         missing = self._missing({row[0] for row in used})
         self.status = status(
@@ -157,14 +164,14 @@ class Minidump:
     def _rows(self, rva: int, count: int) -> Tuple[List[Tuple[int, int, int]], Status]:
         """Returns the entries of the directory, and what is wrong with it."""
         read = min(count, MAX_STREAMS)
-        data = self.available(rva, read * _DIRECTORY.size)
-        whole = len(data) - len(data) % _DIRECTORY.size
-        missing = read * _DIRECTORY.size - len(data)
+        data = self.available(rva, read * DIRECTORY.size)
+        whole = len(data) - len(data) % DIRECTORY.size
+        missing = read * DIRECTORY.size - len(data)
         said = status(
             Word.LIMIT if count > MAX_STREAMS else None,
             Said(Word.BEYOND_THE_FILE, missing) if missing else None,
         )
-        return list(_DIRECTORY.iter_unpack(data[:whole])), said
+        return list(DIRECTORY.iter_unpack(data[:whole])), said
 
     def _missing(self, present: Set[int]) -> Tuple[str, ...]:
         """Returns the names of the streams for which Flags asks, and which are not there."""
@@ -235,7 +242,7 @@ class Fixed:
         return self.struct.unpack(data[: self.size].ljust(self.size, b"\0"))
 
 
-_COUNT = Fixed("I")
+COUNT = Fixed("I")
 
 
 def elements(
@@ -317,7 +324,7 @@ def counted(
     Some writers align the array to 8 bytes: where the stream is 4 bytes longer than count and array need, the
     array begins behind these.
     """
-    members, rva, end, stream = head(dump, kind, _COUNT)
+    members, rva, end, stream = head(dump, kind, COUNT)
     if not members:
         return [], stream
     (count,) = members

@@ -25,8 +25,8 @@ MAX_TRACES = 32
 OPERATIONS = {0: "OperationDbUnused", 1: "OperationDbOPEN", 2: "OperationDbCLOSE", 3: "OperationDbBADREF"}
 """eHANDLE_TRACE_OPERATIONS."""
 
-_HEADER = Fixed("IIII")
-_HANDLE = Fixed("QIIIIIIII", 32)
+HANDLE_HEADER = Fixed("IIII")
+HANDLE = Fixed("QIIIIIIII", 32)
 _OPERATION = Fixed("QIIIIII32Q")
 _TOKEN_LIST = Fixed("IIII")
 _TOKEN_HEADER = Fixed("IIQ")
@@ -73,7 +73,7 @@ class TokenInfo(NamedTuple):
 
 def handle_data(dump: Minidump) -> Tuple[List[HandleDescriptor], Status]:
     """Returns the handles of HandleDataStream, and what is wrong with it."""
-    found, said = headed(dump, _HANDLE_DATA, _HEADER, _HANDLE, MAX_HANDLES, "NumberOfDescriptors")
+    found, said = headed(dump, _HANDLE_DATA, HANDLE_HEADER, HANDLE, MAX_HANDLES, "NumberOfDescriptors")
     return [
         HandleDescriptor(handle, dump.string(type_rva), dump.string(name_rva), *rest[:4])
         for handle, type_rva, name_rva, *rest in found
@@ -82,7 +82,9 @@ def handle_data(dump: Minidump) -> Tuple[List[HandleDescriptor], Status]:
 
 def handle_operation_list(dump: Minidump) -> Tuple[List[HandleOperation], Status]:
     """Returns the operations of HandleOperationListStream in its order, and what is wrong with it."""
-    found, said = headed(dump, _HANDLE_OPERATION_LIST, _HEADER, _OPERATION, MAX_OPERATIONS, "NumberOfEntries")
+    found, said = headed(
+        dump, _HANDLE_OPERATION_LIST, HANDLE_HEADER, _OPERATION, MAX_OPERATIONS, "NumberOfEntries"
+    )
     return [_operation(row) for row in found], said
 
 

@@ -22,10 +22,10 @@ MAX_RANGES = 0x100000
 MAX_ADDRESS = 1 << 64
 
 _RANGE = Fixed("QII")
-_RANGE64_HEADER = Fixed("QQ")
-_RANGE64 = Fixed("QQ")
-_INFO_HEADER = Fixed("IIQ")
-_INFO = Fixed("QQIIQIIII")
+RANGE64_HEADER = Fixed("QQ")
+RANGE64 = Fixed("QQ")
+MEMORY_INFO_HEADER = Fixed("IIQ")
+MEMORY_INFO = Fixed("QQIIQIIII")
 
 
 class MemoryRange(NamedTuple):
@@ -67,10 +67,9 @@ def memory_ranges(dump: Minidump, stacks: Iterable[MemoryRange] = ()) -> Tuple[L
     disjoint, by_address = _disjoint(apart, by_file=False)
     stacks = list(stacks)
     unlisted = _unlisted(stacks, listed, disjoint)
-    beneath, beyond_stacks, outside_stacks = _cut(dump, stacks)
-    if beneath:
-        apart, _ = _disjoint([*disjoint, *beneath], by_file=True)
-        disjoint, _ = _disjoint(apart, by_file=False)
+    # Without an RVA a stack lies in the lists, if the file has it at all.
+    beneath, beyond_stacks, outside_stacks = _cut(dump, [each for each in stacks if each.offset])
+    disjoint = with_ranges(dump, disjoint, beneath)
     beyond, outside, overlaps = beyond + beyond_stacks, outside or outside_stacks, by_file + by_address
     return disjoint, status(
         said,
@@ -80,6 +79,21 @@ def memory_ranges(dump: Minidump, stacks: Iterable[MemoryRange] = ()) -> Tuple[L
         Said(Word.HEADER, None, ("DataSize",)) if outside else None,
         Said(Word.CONTRADICTED, None, ("Stack",)) if 0 < unlisted < len(stacks) else None,
     )
+
+
+def with_ranges(dump: Minidump, known: List[MemoryRange], more: Iterable[MemoryRange]) -> List[MemoryRange]:
+    """Returns ranges, sorted and disjoint, with those of `more` that share nothing with them.
+
+    Args:
+        dump: the file, beyond whose end nothing is
+        known: sorted and disjoint
+        more: what counts where the others have nothing
+    """
+    found, _, _ = _cut(dump, more)
+    if not found:
+        return known
+    apart, _ = _disjoint([*known, *found], by_file=True)
+    return _disjoint(apart, by_file=False)[0]
 
 
 def _unlisted(stacks: List[MemoryRange], listed: List[MemoryRange], disjoint: List[MemoryRange]) -> int:
@@ -99,7 +113,9 @@ def _unlisted(stacks: List[MemoryRange], listed: List[MemoryRange], disjoint: Li
 
 def memory_info_list(dump: Minidump) -> Tuple[List[MemoryInfo], Status]:
     """Returns the regions of MemoryInfoListStream in its order, and what is wrong with it."""
-    found, said = headed(dump, _MEMORY_INFO_LIST, _INFO_HEADER, _INFO, MAX_RANGES, "NumberOfEntries")
+    found, said = headed(
+        dump, _MEMORY_INFO_LIST, MEMORY_INFO_HEADER, MEMORY_INFO, MAX_RANGES, "NumberOfEntries"
+    )
     regions = [MemoryInfo(*row[:3], *row[4:8]) for row in found]
     ranges = [(each.BaseAddress, each.BaseAddress + each.RegionSize) for each in regions]
     overlaps = len(overlapping(ranges))
@@ -123,17 +139,17 @@ def _memory_list(dump: Minidump) -> Tuple[List[MemoryRange], Status]:
 
 
 def _memory64_list(dump: Minidump) -> Tuple[List[MemoryRange], Status]:
-    members, rva, end, stream = head(dump, _MEMORY64_LIST, _RANGE64_HEADER)
+    members, rva, end, stream = head(dump, _MEMORY64_LIST, RANGE64_HEADER)
     if not members:
         return [], stream
     count, offset = members
     found, said = elements(
         dump,
-        rva + _RANGE64_HEADER.size,
+        rva + RANGE64_HEADER.size,
         end,
         count,
-        _RANGE64.size,
-        _RANGE64,
+        RANGE64.size,
+        RANGE64,
         MAX_RANGES,
         "NumberOfMemoryRanges",
     )

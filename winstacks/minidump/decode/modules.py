@@ -19,10 +19,10 @@ _MODULE_LIST, _UNLOADED_MODULE_LIST = 4, 14
 MAX_MODULES = 0x4000
 """Modules of a list that are read."""
 
-_MODULE = Fixed("QIIIIIIHHHHHHHH28sIIIIQQ")
-_VERSION_SIGNATURE = 0xFEEF04BD
-_UNLOADED_HEADER = Fixed("III")
-_UNLOADED = Fixed("QIIII")
+MODULE = Fixed("QIIIIIIHHHHHHHH28sIIIIQQ")
+VERSION_SIGNATURE = 0xFEEF04BD
+UNLOADED_HEADER = Fixed("III")
+UNLOADED = Fixed("QIIII")
 
 
 class MinidumpModule(NamedTuple):
@@ -60,7 +60,7 @@ class MinidumpUnloadedModule(NamedTuple):
 
 def module_list(dump: Minidump) -> Tuple[List[MinidumpModule], Status]:
     """Returns the modules of ModuleListStream, and what is wrong with it."""
-    found, said = counted(dump, _MODULE_LIST, _MODULE, MAX_MODULES, "NumberOfModules")
+    found, said = counted(dump, _MODULE_LIST, MODULE, MAX_MODULES, "NumberOfModules")
     modules = [_module(dump, row) for row in found]
     unnamed = any(each.ModuleName is None for each in modules)
     shared = overlapping([(each.BaseOfImage, each.BaseOfImage + each.SizeOfImage) for each in modules])
@@ -74,14 +74,14 @@ def module_list(dump: Minidump) -> Tuple[List[MinidumpModule], Status]:
 def unloaded_module_list(dump: Minidump) -> Tuple[List[MinidumpUnloadedModule], Status]:
     """Returns the modules of UnloadedModuleListStream, and what is wrong with it."""
     found, said = headed(
-        dump, _UNLOADED_MODULE_LIST, _UNLOADED_HEADER, _UNLOADED, MAX_MODULES, "NumberOfEntries"
+        dump, _UNLOADED_MODULE_LIST, UNLOADED_HEADER, UNLOADED, MAX_MODULES, "NumberOfEntries"
     )
     return [MinidumpUnloadedModule._make((*row, dump.string(rva))) for *row, rva in found], said
 
 
 def _module(dump: Minidump, row: Tuple) -> MinidumpModule:
     base, size, checksum, stamp, name_rva, signature, _, *versions = row[:15]
-    name, known = dump.string(name_rva), signature == _VERSION_SIGNATURE
+    name, known = dump.string(name_rva), signature == VERSION_SIGNATURE
     record = Location(row[16], row[17])
     data = dump.available(record.Rva, min(record.DataSize, 24 + MAX_PDB_PATH))
     return MinidumpModule(

@@ -18,8 +18,8 @@ _COMMENT_A, _COMMENT_W, _SYSTEM_INFO, _MISC_INFO, _MEMORY_INFO, _VM_COUNTERS = 1
 MAX_COMMENT = 0x10000
 """Bytes of a comment that are read."""
 
-_SYSTEM = Fixed("HHHBBIIIIIHH24s", 32)
-_MISC = Fixed("IIIIIIIIIIIIIIIi64s16si64s16si520s80sIIQ512sI", 24)
+SYSTEM = Fixed("HHHBBIIIIIHH24s", 32)
+MISC = Fixed("IIIIIIIIIIIIIIIi64s16si64s16si520s80sIIQ512sI", 24)
 _MISC_SIZES = (24, 44, 232, 832, 1364)
 """Bytes of MINIDUMP_MISC_INFO and of its versions 2 to 5."""
 
@@ -159,7 +159,7 @@ _BASIC_PERFORMANCE = 2
 
 def system_info(dump: Minidump) -> Optional[SystemInfo]:
     """Returns SystemInfoStream, None if there is none or it cannot be read."""
-    read = _read(dump, _SYSTEM_INFO, _SYSTEM)
+    read = _read(dump, _SYSTEM_INFO, SYSTEM)
     if read is None:
         return None
     members, said = read
@@ -169,7 +169,7 @@ def system_info(dump: Minidump) -> Optional[SystemInfo]:
 
 def misc_info(dump: Minidump) -> Optional[MiscInfo]:
     """Returns MiscInfoStream, None if there is none or it cannot be read."""
-    read = _read(dump, _MISC_INFO, _MISC)
+    read = _read(dump, _MISC_INFO, MISC)
     if read is None:
         return None
     members, said = read

@@ -37,10 +37,10 @@ _MAY_BE_LEFT_OUT = _ERROR_THREAD | _WRITING_THREAD | EXITED_THREAD
 """Threads of ThreadInfoListStream that need not be in ThreadListStream: MINIDUMP_THREAD_INFO_ERROR_THREAD,
 _WRITING_THREAD and _EXITED_THREAD."""
 
-_THREAD = Fixed("IIIIQQIIII")
-_INFO_HEADER = Fixed("III")
-_INFO = Fixed("IIIIQQQQQQ")
-_NAME = Fixed("IQ")
+THREAD = Fixed("IIIIQQIIII")
+THREAD_INFO_HEADER = Fixed("III")
+THREAD_INFO = Fixed("IIIIQQQQQQ")
+THREAD_NAME = Fixed("IQ")
 _EXCEPTION_STREAM = Fixed("IIIIQQII15QII")
 
 
@@ -106,7 +106,7 @@ class ExceptionStream(NamedTuple):
 
 def listed_threads(dump: Minidump) -> Tuple[List[MinidumpThread], Status]:
     """Returns the threads of ThreadListStream, and what is wrong with it by itself."""
-    found, said = counted(dump, _THREAD_LIST, _THREAD, MAX_THREADS, "NumberOfThreads")
+    found, said = counted(dump, _THREAD_LIST, THREAD, MAX_THREADS, "NumberOfThreads")
     return [
         MinidumpThread._make((*row[:6], Location(*row[6:8]), Location(*row[8:10]))) for row in found
     ], said
@@ -146,13 +146,15 @@ def _contradicted(dump: Minidump, listed: Sequence[MinidumpThread]) -> Iterator[
 
 def thread_info_list(dump: Minidump) -> Tuple[List[ThreadInfo], Status]:
     """Returns the entries of ThreadInfoListStream, and what is wrong with it."""
-    found, said = headed(dump, _THREAD_INFO_LIST, _INFO_HEADER, _INFO, MAX_THREADS, "NumberOfEntries")
+    found, said = headed(
+        dump, _THREAD_INFO_LIST, THREAD_INFO_HEADER, THREAD_INFO, MAX_THREADS, "NumberOfEntries"
+    )
     return [ThreadInfo(*row) for row in found], said
 
 
 def thread_names(dump: Minidump) -> Tuple[List[ThreadName], Status]:
     """Returns the names of ThreadNamesStream, and what is wrong with it."""
-    found, said = counted(dump, _THREAD_NAMES, _NAME, MAX_THREADS, "NumberOfThreadNames")
+    found, said = counted(dump, _THREAD_NAMES, THREAD_NAME, MAX_THREADS, "NumberOfThreadNames")
     return [ThreadName(thread_id, dump.string(rva)) for thread_id, rva in found], said
 
 

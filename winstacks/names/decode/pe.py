@@ -21,6 +21,7 @@ MACHINE_I386 = 0x14C
 MACHINE_AMD64 = 0x8664
 
 DIRECTORY_EXPORT = 0
+DIRECTORY_RESOURCE = 2
 DIRECTORY_EXCEPTION = 3
 DIRECTORY_DEBUG = 6
 
@@ -37,6 +38,8 @@ _FILE_HEADER = struct.Struct("<4sHHIIIHH")
 _SECTION = struct.Struct("<8sIIIIIIHHI")
 _DEBUG_DIRECTORY = struct.Struct("<IIHHIIII")
 _DEBUG_TYPE_CODEVIEW = 2
+_CHECKSUM = 0x40
+"""Where CheckSum lies in the optional header, of 32 and of 64 bits."""
 _OPTIONAL_HEADER = {0x10B: (0x5C, 0x60), 0x20B: (0x6C, 0x70)}
 """Magic -> offsets of NumberOfRvaAndSizes and DataDirectory."""
 
@@ -123,6 +126,11 @@ def read_headers(read: ReadRva) -> Headers:
 
 def read_codeview(read: ReadRva, headers: Headers) -> Optional[CodeView]:
     """Returns the RSDS record of a module, or None if it has none or it cannot be read."""
+    return codeview_of(read_codeview_record(read, headers))
+
+
+def read_codeview_record(read: ReadRva, headers: Headers) -> Optional[Bytes]:
+    """Returns the bytes of the record that names the PDB, or None if there is none or it cannot be read."""
     rva, size = headers.directory(DIRECTORY_DEBUG)
     for index in range(min(size // _DEBUG_DIRECTORY.size, MAX_DEBUG_ENTRIES)):
         entry = read(rva + index * _DEBUG_DIRECTORY.size, _DEBUG_DIRECTORY.size)
@@ -130,8 +138,19 @@ def read_codeview(read: ReadRva, headers: Headers) -> Optional[CodeView]:
             return None
         _, _, _, _, kind, length, data_rva, _ = _DEBUG_DIRECTORY.unpack(entry)
         if kind == _DEBUG_TYPE_CODEVIEW and length > 24:
-            return codeview_of(read(data_rva, min(length, 24 + MAX_PDB_PATH)))
+            return read(data_rva, min(length, 24 + MAX_PDB_PATH))
     return None
+
+
+def read_checksum(read: ReadRva) -> Optional[int]:
+    """Returns CheckSum of the optional header, None if it cannot be read.
+
+    Args:
+        read: reads a module of which `read_headers` read the headers
+    """
+    start = int.from_bytes(_need(read, 0x3C, 4), "little")
+    data = read(start + _FILE_HEADER.size + _CHECKSUM, 4)
+    return None if data is None else int.from_bytes(data, "little")
 
 
 def codeview_of(record: Optional[Bytes]) -> Optional[CodeView]:

@@ -25,6 +25,7 @@ from ...memory.decode.structure import Buffer, Field, Structure, Structures
 from .frame import SAVED, UNSURE, UNWRITTEN, MemberValue
 
 _CONTROL, _INTEGER, _SEGMENTS, _FLOATING_POINT, _DEBUG, _EXTENDED = 1, 2, 4, 8, 0x10, 0x20
+_ENCODED = (_CONTROL, _INTEGER, _SEGMENTS, _DEBUG)
 _ARCHITECTURE = {Machine.AMD64: 0x100000, Machine.I386: 0x10000}
 _KNOWN_FLAGS = 0xF811_00FF
 """Parts, architecture, and the exception and unwinding flags of winnt.h."""
@@ -104,6 +105,33 @@ class ContextForm:
                     value = self.fields[name].of(data)
                     registers[name] = value & _SELECTOR_MASK if name.startswith("Seg") else value
         return CpuContext(flags, registers.get("SegCs", 0) & 3 == 3, registers)
+
+    def encode(self, registers: Mapping[str, int]) -> Tuple[bytes, Tuple[str, ...]]:
+        """Encodes a CONTEXT of registers that are known one by one.
+
+        A part of which no register is known is left out of ContextFlags, and so are those of the floating
+        point unit, of which a trap frame has a few registers at most.
+
+        Args:
+            registers: values by x64 names; names that no CONTEXT has are passed over
+
+        Returns:
+            The bytes, and the registers in the parts that ContextFlags name which are not known: these are 0.
+        """
+        data, flags, unknown = bytearray(self.size), self._architecture, []
+        for part, names in self._parts:
+            if part in _ENCODED and not registers.keys().isdisjoint(names):
+                flags |= part
+                unknown += [name for name in names if name not in registers]
+                for name in registers.keys() & names:
+                    self._put(data, name, registers[name])
+        self._put(data, "ContextFlags", flags)
+        return bytes(data), tuple(unknown)
+
+    def _put(self, data: bytearray, name: str, value: int) -> None:
+        field = self.fields[name]
+        mask = (1 << 8 * field.size) - 1
+        data[field.offset : field.offset + field.size] = (value & mask).to_bytes(field.size, "little")
 
     def listed(self, found: CpuContext) -> Iterator[MemberValue]:
         """Yields every member that has a column, by offset."""

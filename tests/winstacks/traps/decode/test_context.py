@@ -104,3 +104,24 @@ def test_what_a_processor_wrote_comes_back(arch: str, parts: "set[int]", data: b
         offset = table.offset("_CONTEXT", member)
         assert value == int.from_bytes(written[offset : offset + size], "little"), name
     assert found.user == (1 in parts and found.registers["SegCs"] & 3 == 3)
+
+
+@pytest.mark.parametrize("arch", ["x64", "x86"])
+@given(data=st.data())
+def test_what_is_encoded_is_decoded(arch: str, data: st.DataObject) -> None:
+    """A part without a known register is left out; in the others what is not known is 0, and named."""
+    parts = {part: names.split() for part, names in PARTS[arch].items() if part in (1, 2, 4, 0x10)}
+    known = data.draw(
+        st.dictionaries(
+            st.sampled_from(sorted({name for names in parts.values() for name in names})),
+            st.integers(0, 0xFFFF),
+        )
+    )
+    encoded, unknown = FORMS[arch].encode({**known, "ErrorCode": 4})
+    found = FORMS[arch].decode(encoded)
+    there = {name for names in parts.values() if known.keys() & names for name in names}
+    assert (found is not None) == bool(known)
+    if found is not None:
+        assert dict(found.registers) == {name: known.get(name, 0) for name in there}
+        assert found.flags & 0xFF == sum(part for part, names in parts.items() if known.keys() & names)
+    assert set(unknown) == there - known.keys()

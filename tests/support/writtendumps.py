@@ -1,0 +1,85 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""Processes of forged images as dumps that `windows.minidump` writes, and LLDB to open them."""
+
+from __future__ import annotations
+
+import pathlib
+import re
+import shutil
+import subprocess
+from typing import Dict, List, NamedTuple, Optional, Sequence
+
+import pytest
+
+from tests.forge.context import Opened
+from winstacks.memory.decode.machine import Machine
+from winstacks.minidump.processdump import ProcessDump
+from winstacks.names.symbolizer import Symbolizer
+from winstacks.process.threads import Process, processes
+
+LLDB = shutil.which("lldb")
+needs_lldb = pytest.mark.skipif(LLDB is None, reason="there is no lldb here (Debian's package lldb)")
+
+
+def process_of(opened: Opened, pid: int) -> Process:
+    """Returns a process of an image."""
+    (found,) = processes(opened.image, [pid])
+    return found
+
+
+def write_dump(
+    opened: Opened, process: Process, path: pathlib.Path, machine: Optional[Machine] = None
+) -> ProcessDump:
+    """Writes the dump of a process."""
+    made = ProcessDump(
+        opened.image, Symbolizer(opened.image), process, machine or process.space.machine, "custody"
+    )
+    with path.open("wb") as file:
+        file.write(made.head)
+        file.writelines(made.memory.content())
+    return made
+
+
+class DebuggedThread(NamedTuple):
+    """A thread as LLDB shows it: its registers, and its frames as `module`function + offset`."""
+
+    registers: Dict[str, int]
+    frames: List[str]
+
+
+def debug(path: pathlib.Path, commands: Sequence[str], before: Sequence[str] = ()) -> Dict[str, str]:
+    """Returns what LLDB prints for each of some commands on a dump, by the command.
+
+    Args:
+        path: the dump
+        commands: LLDB's, each once
+        before: commands before the dump is opened
+    """
+    assert LLDB is not None
+    words = [LLDB, "--no-lldbinit", "-b"]
+    for command in (*before, f"target create --core {path}", *commands):
+        words += ["-o", command]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=120, check=False)
+    # Each command is printed before what it prints.
+    parts = re.split(r"^\(lldb\) (.*)\n", done.stdout, flags=re.M)
+    return dict(zip(parts[1::2], parts[2::2]))
+
+
+def debugged_threads(path: pathlib.Path, count: int, before: Sequence[str] = ()) -> List[DebuggedThread]:
+    """Returns the threads of a dump, in its order."""
+    # A command that is given twice would be found once: spaces tell them apart.
+    commands = []
+    for number in range(1, count + 1):
+        commands += [f"thread select {number}", f"register read{' ' * number}", f"thread backtrace {number}"]
+    printed = debug(path, commands, before)
+    return [
+        DebuggedThread(
+            {
+                name: int(value, 16)
+                for name, value in re.findall(r"^ *(\w+) = (0x[0-9a-f]+)", printed[registers], re.M)
+            },
+            re.findall(r"frame #\d+: 0x[0-9a-f]+ ?(.*)", printed[stack]),
+        )
+        for registers, stack in zip(commands[1::3], commands[2::3])
+    ]

@@ -1,0 +1,47 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""A status from its text."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from winstacks.memory.decode.status import Said, Word, status, text
+from winstacks.memory.decode.statustext import parsed
+
+_MEMBER = st.text("abcXYZ.01_", min_size=1)
+
+
+def _said(word: Word) -> st.SearchStrategy[Said]:
+    number = st.integers(0, 1 << 40) if "{}" in word.value else st.none()
+    members = st.lists(_MEMBER, min_size=1, max_size=3) if "{members}" in word.value else st.just([])
+    return st.builds(lambda count, names: Said(word, count, tuple(names)), number, members)
+
+
+@given(st.lists(st.sampled_from(Word).flatmap(_said), max_size=5))
+def test_every_word_comes_back(parts: list[Said]) -> None:
+    shown = status(*parts)
+    found = parsed(text(shown))
+    assert found is not None
+    assert text(found) == text(shown)
+
+
+@pytest.mark.parametrize("word", list(Word))
+def test_a_word_alone(word: Word) -> None:
+    said = Said(word, 7 if "{}" in word.value else None, ("A", "B") if "{members}" in word.value else ())
+    found = parsed(text((said,)))
+    assert found is not None
+    assert text(found) == text((said,))
+
+
+@pytest.mark.parametrize(
+    "shown", ["nonsense", "running,", "running, nonsense", "running running", ", running"]
+)
+def test_what_is_no_status(shown: str) -> None:
+    assert parsed(shown) is None
+
+
+def test_nothing_is_the_empty_status() -> None:
+    assert parsed("") == ()

@@ -1,0 +1,45 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+
+from typing import List
+
+from volatility3.framework import interfaces
+from volatility3.framework.configuration import requirements
+from volatility3.plugins.windows import winstacks_library
+
+options = winstacks_library.options(__file__)
+
+
+class MiniDump(interfaces.plugins.PluginInterface):
+    """Writes processes as minidumps that debuggers open: memory, modules, handles, threads with registers.
+
+    Registers are those with which threads go on in user mode. Rows say what each dump has, which registers
+    are not known, and what is not in the image. Files go where -o says, with --dump only.
+    """
+
+    _required_framework_version = (2, 26, 0)
+    _version = (1, 0, 0)
+
+    @classmethod
+    def get_requirements(cls) -> List[interfaces.configuration.RequirementInterface]:
+        return [
+            *options.kernel(),
+            options.pid(),
+            options.offset(),
+            requirements.StringRequirement(
+                name="format",
+                description="Which half of a WoW64 process: native (64 bits, with the memory of both; the "
+                "default) or wow64 (32 bits)",
+                default="native",
+                optional=True,
+            ),
+            options.switch("dump", "Write the dumps; without it rows say what they would have"),
+            options.sha256(),
+            options.brief(),
+            options.fetch_symbols(),
+        ]
+
+    def run(self) -> interfaces.renderers.TreeGrid:
+        from winstacks.commands import minidump
+
+        return minidump.MiniDump(self).run()

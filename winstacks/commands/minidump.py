@@ -1,0 +1,122 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""The work of `windows.minidump`."""
+
+from __future__ import annotations
+
+import datetime
+import shlex
+import sys
+from typing import Iterable, Iterator, List, Optional, Sequence
+
+from volatility3.framework import constants, interfaces
+
+from .. import VERSION
+from ..flat.frames import NamedFrame
+from ..flat.imagefacts import identity
+from ..flat.imagefiles import sha256
+from ..memory.decode.machine import Machine
+from ..memory.decode.status import Part, Word
+from ..memory.decode.text import moment, printable
+from ..memory.image import AddressSpace
+from ..minidump.processdump import ProcessDump
+from ..options import DUMP_FORMATS
+from ..process.threads import Process, processes
+from ..rows import graph, minidump
+from ..rows.command import Command
+from ..rows.grid import Row
+from ..rows.plugin import DISABLED, FAILED, OutputFile
+
+MAX_LINE = 0x1000
+"""Characters of a line of the comment; what is longer is cut."""
+
+
+class MiniDump(Command[Process, Process]):
+    """What `windows.minidump` does."""
+
+    grid = minidump.GRID
+    things = "processes"
+    kernel = False
+
+    @property
+    def _format(self) -> str:
+        return str(self.config.get("format") or DUMP_FORMATS[0])
+
+    def steps(self) -> List[Process]:
+        return list(processes(self.image, self.config.get("pid"), self.config.get("offset")))
+
+    def space(self, step: Process) -> AddressSpace:
+        return step.space
+
+    def describe(self, step: Process) -> str:
+        return f"Reading the threads and the memory of process {step.space.pid}"
+
+    def items(self, step: Process) -> Iterable[Process]:
+        return (step,)
+
+    def _obstacle(self, process: Process) -> Optional[Part]:
+        """Returns why there can be no dump of a process, None if there can."""
+        if not process.space.layer_name:
+            return process.space.status or Word.PAGE_TABLES_UNREADABLE
+        if not process.space.peb:
+            return Word.NO_PEB
+        if self._format == DUMP_FORMATS[1] and process.wow64 is None:
+            return Word.NO_32_BIT_HALF
+        return None
+
+    def is_gap(self, item: Process) -> bool:
+        return not item.space.layer_name
+
+    def rows(self, item: Process, frames: Sequence[NamedFrame]) -> Iterator[Row]:
+        obstacle = self._obstacle(item)
+        if obstacle is not None:
+            yield minidump.gap(item.space, obstacle)
+            return
+        narrow = self._format == DUMP_FORMATS[1] and item.wow64 is not None
+        half = item.wow64 if narrow and item.wow64 is not None else item.space
+        machine = Machine.I386 if narrow else item.space.machine
+        offset = self.config.get("offset")
+        dump = ProcessDump(self.image, self.symbolizer, item, machine, self._custody(item), offset)
+        written = self._write(dump, half) if self.option("dump") else DISABLED
+        yield from minidump.process(dump, half, written)
+
+    def _write(self, dump: ProcessDump, half: AddressSpace) -> str:
+        """Writes a dump; returns the cell for `File output`. What is broken off leaves no file."""
+        name = f"pid.{half.pid}.{half.arch}.{half.eprocess:#x}.dmp"
+        file, whole = OutputFile(self.plugin, name), False
+        try:
+            whole = file.write(dump.head) and all(map(file.write_sparse, dump.memory.content()))
+            if whole and dump.memory.unread:
+                file.overwrite(dump.unread_rva, dump.memory.unread.to_bytes(8, "little"))
+            whole = whole and file.end(dump.size)
+        finally:
+            if not whole:
+                file.discard()
+        return file.close() if whole else FAILED
+
+    def _custody(self, process: Process) -> str:
+        """Returns the text that says where a dump comes from."""
+        known = self.image.service(identity)
+        space = process.space
+        captured = None if known.clock.capture_time is None else moment(known.clock.capture_time)
+        lines = [
+            f"Made by windows.minidump of winstacks {VERSION} on Volatility {constants.PACKAGE_VERSION} "
+            "from the image of a machine's memory. Windows did not write it; CommentStreamA says what it "
+            "lacks.",
+            f"Command: {' '.join(map(shlex.quote, sys.argv))}",
+            f"Made at: {datetime.datetime.now(datetime.timezone.utc).isoformat(timespec='seconds')}",
+            f"ImageId: {known.image_id}",
+        ]
+        for each in known.files:
+            digest = sha256(each) if self.option("sha256") else None
+            lines.append(f"File: {each.shown}, {each.size} bytes" + (f", SHA-256 {digest}" if digest else ""))
+        lines += [
+            f"Captured at: {captured.isoformat() if captured is not None else 'not known'}",
+            f"Process: {space.process}, PID {space.pid}, _EPROCESS at {space.eprocess:#x}",
+        ]
+        return "\r\n".join(printable(line, MAX_LINE) for line in lines)
+
+    def run(self) -> interfaces.renderers.TreeGrid:
+        """Returns the grid; ends where --format has no meaning."""
+        graph.chosen("format", [self._format], DUMP_FORMATS)
+        return super().run()

@@ -1,0 +1,122 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""The file of a minidump as it is written: header, directory, streams, and the memory behind them.
+
+    draft = Draft(TimeDateStamp, Flags)
+    draft.stream("SystemInfoStream", data)
+    head = draft.head(ranges)          # all that stands before the memory, which follows byte for byte
+
+Streams have RVAs of 32 bits, so they come first. The memory comes last and may have any length; its first
+byte is at a multiple of a page, so that pages without content need no room on the disk.
+
+Source of the layouts: Microsoft, "minidumpapiset.h", see `decode/dumpfile`.
+"""
+
+from __future__ import annotations
+
+import array
+import sys
+from typing import Dict, Iterable, List, NamedTuple, Optional
+
+from ..decode.dumpfile import COUNT, DIRECTORY, HEADER, SIGNATURE, STREAMS, VERSION, Location
+from ..decode.memory import RANGE64_HEADER
+
+PAGE = 0x1000
+_ALIGNMENT = 8
+_LAST_RVA = (1 << 32) - 1
+_LONGEST = 0xFFFE
+"""Bytes of text of a MINIDUMP_STRING: no UNICODE_STRING is longer."""
+_NUMBERS = {name: number for number, name in STREAMS.items()}
+
+
+class MemoryPart(NamedTuple):
+    """Bytes of the memory that a structure of a stream refers to.
+
+    Attributes:
+        position: where in the file the 32-bit RVA of the structure lies
+        start: offset from the first byte of the memory
+        size: in bytes
+    """
+
+    position: int
+    start: int
+    size: int
+
+
+class Draft:
+    """Collects what stands before the memory of a dump.
+
+    Args:
+        time_date_stamp: MINIDUMP_HEADER.TimeDateStamp, seconds since 1970
+        flags: MINIDUMP_TYPE: what the dump was asked to have
+        names: the streams that it will have, in the order of the directory
+    """
+
+    def __init__(self, time_date_stamp: int, flags: int, names: Iterable[str]) -> None:
+        self._places: Dict[str, int] = {name: place for place, name in enumerate(names)}
+        self._data = bytearray(HEADER.size + DIRECTORY.size * len(self._places))
+        self._strings: Dict[str, int] = {}
+        self._parts: List[MemoryPart] = []
+        count = len(self._places)
+        HEADER.pack_into(self._data, 0, SIGNATURE, VERSION, count, HEADER.size, 0, time_date_stamp, flags)
+
+    def put(self, data: bytes) -> int:
+        """Adds bytes, and returns their RVA."""
+        self._data += bytes(-len(self._data) % _ALIGNMENT)
+        rva = len(self._data)
+        self._data += data
+        return rva
+
+    def string(self, text: Optional[str]) -> int:
+        """Adds a MINIDUMP_STRING, equal ones once, and returns its RVA; 0 for None."""
+        if text is None:
+            return 0
+        rva = self._strings.get(text)
+        if rva is None:
+            data = text.encode("utf-16-le", "replace")[:_LONGEST]
+            rva = self._strings[text] = self.put(COUNT.struct.pack(len(data)) + data + b"\0\0")
+        return rva
+
+    def stream(self, name: str, data: bytes, parts: Iterable[MemoryPart] = ()) -> Location:
+        """Adds a stream.
+
+        Args:
+            name: one of those that were announced
+            data: its bytes
+            parts: what of the memory it refers to; `position` counts from the start of the stream
+
+        Returns:
+            Where it is.
+        """
+        rva = self.put(data)
+        DIRECTORY.pack_into(
+            self._data, HEADER.size + DIRECTORY.size * self._places[name], _NUMBERS[name], len(data), rva
+        )
+        self._parts += [part._replace(position=rva + part.position) for part in parts]
+        return Location(len(data), rva)
+
+    def head(self, ranges: array.array[int]) -> bytearray:
+        """Adds Memory64ListStream, and returns all that stands before the memory.
+
+        Args:
+            ranges: start and size of each range, in turn, ascending
+        """
+        rows, count = array.array(ranges.typecode, ranges), len(ranges) // 2
+        if sys.byteorder == "big":
+            rows.byteswap()
+        data = RANGE64_HEADER.struct.pack(count, 0) + rows.tobytes()
+        stream = self.stream("Memory64ListStream", data)
+        self._data += bytes(-len(self._data) % PAGE)
+        base = len(self._data)
+        RANGE64_HEADER.struct.pack_into(self._data, stream.Rva, count, base)
+        for part in self._parts:
+            rva = base + part.start
+            # What lies beyond the 32 bits of an RVA is found by its address alone.
+            COUNT.struct.pack_into(self._data, part.position, rva if rva + part.size <= _LAST_RVA else 0)
+        return self._data
+
+
+def counted(rows: Iterable[bytes]) -> bytes:
+    """Returns a stream that is a 32-bit count and an array, as ThreadListStream is."""
+    found = list(rows)
+    return COUNT.struct.pack(len(found)) + b"".join(found)

@@ -1,0 +1,152 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""The modules of a process of an image as records of a dump: loaded ones, unloaded ones, mapped files."""
+
+from __future__ import annotations
+
+from typing import Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
+
+from ..memory.decode import text
+from ..memory.decode.machine import Machine
+from ..memory.image import AddressSpace, Image
+from ..names.decode import pe, version
+from ..names.decode.pe import DIRECTORY_DEBUG as DEBUG
+from ..names.decode.pe import DIRECTORY_RESOURCE as RESOURCE
+from ..names.decode.pe import MAX_IMAGE, HeaderError
+from ..names.decode.unwindinfo import Bytes
+from ..names.imagereader import ImageReader
+from ..names.loaderlists import LoaderEntry, module_lists
+from ..names.symbolizer import Symbolizer
+from ..names.unloaded import RememberedModules
+from ..names.usermodules import vad_at
+from ..process.regions import Region
+from ..process.sections import ImageSections
+from ..process.vads import regions
+from .decode.modules import MAX_MODULES, MinidumpUnloadedModule
+from .encode.streams import WrittenModule
+
+MAX_PATH = 0x7FFF
+
+
+class ModuleRecord(NamedTuple):
+    """A module of a dump.
+
+    Attributes:
+        module: its entry of ModuleListStream
+        lost: members that the image does not tell, which are 0 or empty
+    """
+
+    module: WrittenModule
+    lost: Tuple[str, ...]
+
+
+class ModuleRecords:
+    """Makes records of modules.
+
+    Args:
+        image: the image
+        symbolizer: knows the modules of every address space
+        halves: the halves of a process that the dump has
+        end: the first address that is left out
+    """
+
+    def __init__(
+        self, image: Image, symbolizer: Symbolizer, halves: Sequence[AddressSpace], end: int
+    ) -> None:
+        self._image, self._symbolizer, self._halves, self._end = image, symbolizer, halves, end
+        self._lists = image.service(module_lists)
+        self._regions = image.service(regions)
+        self._sections = image.service(ImageSections)
+        found, self.regions_whole = self._regions.list_regions(halves[0])
+        self.regions: List[Region] = sorted(each for each in found if each.start < each.end <= end)
+        self.lists_whole = True
+
+    def modules(self) -> List[ModuleRecord]:
+        """Returns the modules of the loader's lists, in load order, those of the native half first.
+
+        Sets `lists_whole`: whether all lists could be followed, and all entries are possible.
+        """
+        found: Dict[int, ModuleRecord] = {}
+        for half in self._halves:
+            entries, complete = self._lists.of_process(half)
+            self.lists_whole = self.lists_whole and complete
+            for entry in entries:
+                if entry.base + entry.size > self._end or entry.size > MAX_IMAGE or len(found) >= MAX_MODULES:
+                    self.lists_whole = False
+                elif entry.base not in found:
+                    found[entry.base] = self._record(half, entry)
+        return list(found.values())
+
+    def _record(self, half: AddressSpace, entry: LoaderEntry) -> ModuleRecord:
+        details = self._lists.details(half, entry)
+        reader = self._reader(half, entry.base, entry.size)
+        path, stamp = details.path or entry.name or self._file_at(entry.base), details.stamp
+        checksum: Optional[int] = None
+        record: Optional[Bytes] = None
+        fixed: Optional[Bytes] = None
+        try:
+            headers = pe.read_headers(reader.read)
+            stamp, checksum = headers.timestamp, pe.read_checksum(reader.read)
+            # A module without a directory has none of what that leads to.
+            record = pe.read_codeview_record(reader.read, headers) if headers.directory(DEBUG)[1] else b""
+            fixed = (
+                version.read_fixed_file_info(reader.read, headers) if headers.directory(RESOURCE)[1] else b""
+            )
+        except HeaderError:
+            pass
+        known: Dict[str, object] = {"ModuleName": path or None, "CheckSum": checksum, "TimeDateStamp": stamp}
+        known.update(CvRecord=record, VersionInfo=fixed)
+        made = WrittenModule(
+            *(entry.base, entry.size, checksum or 0, stamp or 0),
+            *(path[:MAX_PATH], bytes(fixed or b""), bytes(record or b"")),
+        )
+        return ModuleRecord(made, tuple(name for name, value in known.items() if value is None))
+
+    def _reader(self, half: AddressSpace, base: int, size: int) -> ImageReader:
+        view = self._sections.of(vad_at(self.regions, base))
+        return ImageReader(self._image, half.layer_name, base, size, view)
+
+    def _file_at(self, base: int) -> str:
+        """Returns the file whose image is mapped at an address, empty where that is not known."""
+        vad = vad_at(self.regions, base)
+        mapped = vad is not None and vad.image and vad.start == base
+        return (self._regions.file_name(vad.control_area) or "") if vad is not None and mapped else ""
+
+    def unloaded(self) -> List[MinidumpUnloadedModule]:
+        """Returns what ntdll remembers of modules that were unloaded, the latest first, each event once.
+
+        ntdll keeps no CheckSum and no path: the one is 0, and the name is the file's.
+        """
+        remembered = RememberedModules(self._image)
+        found: Dict[Tuple[int, int, int, int, str], MinidumpUnloadedModule] = {}
+        process = self._symbolizer.names(self._halves[0]).process
+        ntdlls = {} if process is None else process.ntdlls
+        for half in self._halves:
+            ntdll = ntdlls.get(half.machine)
+            known = None if ntdll is None else self._symbolizer.names(half).module_at(ntdll.base)
+            if known is None or known.open is None:
+                continue
+            for event in remembered.events(known.open(), half.machine, known.image, self._end):
+                row = event.base, event.size, 0, event.timestamp, text.printable(event.name)
+                found[row] = MinidumpUnloadedModule._make(row)
+        return list(found.values())[:MAX_MODULES]
+
+    def files(self) -> Iterator[Tuple[int, str]]:
+        """Yields (base, path) of mapped files; an empty path where the page file backs the mapping."""
+        for each in self.regions:
+            path = self._regions.file_name(each.control_area) if each.control_area else None
+            if path is not None:
+                yield each.start, path[:MAX_PATH]
+
+
+def halves_of(native: AddressSpace, wow64: Optional[AddressSpace], machine: Machine) -> List[AddressSpace]:
+    """Returns the halves of a process that a dump of one machine has.
+
+    Args:
+        native: the native half
+        wow64: its 32-bit half, None without one
+        machine: the machine of the dump
+    """
+    if machine is native.machine:
+        return [native] if wow64 is None else [native, wow64]
+    return [] if wow64 is None else [wow64]

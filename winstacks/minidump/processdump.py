@@ -1,0 +1,269 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""A process of a memory image as a minidump: what it will have, and its bytes.
+
+    dump = ProcessDump(image, symbolizer, process, machine, custody)
+    file.write(dump.head)
+    for data in dump.memory.content(): file.write(data)
+
+What stands before the memory is made first and kept; the memory is read while it is written.
+"""
+
+from __future__ import annotations
+
+from typing import Iterator, List, NamedTuple, Optional, Tuple
+
+from ..memory.decode.machine import Machine
+from ..memory.decode.status import NOTHING, Said, Status, Word, status
+from ..memory.decode.structure import MissingMemberError
+from ..memory.image import Image
+from ..names.symbolizer import Symbolizer
+from ..process.thread import Thread
+from ..process.threads import Process
+from . import absences
+from .absences import UnknownMembers
+from .decode.threads import ThreadName
+from .decode.threadstates import (
+    INCOMPLETE_MODULES,
+    INCOMPLETE_REGIONS,
+    INCOMPLETE_THREADS,
+    WOW64_PROCESS,
+    ThreadStates,
+)
+from .encode import streams
+from .encode.dumpfile import Draft
+from .encode.streams import WrittenThread
+from .handlerecords import HandleRecords, handle_records
+from .modulerecords import ModuleRecords, halves_of
+from .regionrecords import RegionRecords
+from .resident import ResidentMemory
+from .systemrecords import system_records
+from .threadrecords import ThreadRecord, ThreadRecords
+
+WITH_FULL_MEMORY, WITH_HANDLE_DATA, WITH_UNLOADED_MODULES = 2, 4, 0x20
+WITH_FULL_MEMORY_INFO, WITH_THREAD_INFO = 0x800, 0x1000
+"""MINIDUMP_TYPE ("minidumpapiset.h")."""
+_FLAGS = (
+    WITH_FULL_MEMORY | WITH_HANDLE_DATA | WITH_UNLOADED_MODULES | WITH_FULL_MEMORY_INFO | WITH_THREAD_INFO
+)
+
+_STREAMS = (
+    *("SystemInfoStream", "MiscInfoStream", "ThreadListStream", "ThreadInfoListStream", "ThreadNamesStream"),
+    *("ModuleListStream", "UnloadedModuleListStream", "HandleDataStream", "MemoryInfoListStream"),
+    *("WinstacksThreadListStream", "WinstacksFileListStream", "WinstacksTrapFrameListStream"),
+    *("CommentStreamW", "CommentStreamA", "Memory64ListStream"),
+)
+
+_STREAM_OF = dict.fromkeys(
+    ("StartAddress", "ExitStatus", "ExitTime", "KernelTime", "UserTime", "Affinity"), "ThreadInfoListStream"
+)
+
+
+class StreamFigures(NamedTuple):
+    """A stream that was made.
+
+    Attributes:
+        name: in MINIDUMP_STREAM_TYPE
+        entries: how many structures it has
+        status: what of the image could not be listed
+    """
+
+    name: str
+    entries: int
+    status: Status = NOTHING
+
+
+class ProcessDump:
+    """A process as a minidump.
+
+    Args:
+        image: the image
+        symbolizer: knows the modules of every address space
+        process: a process that has page tables
+        machine: the native machine of the process, or I386 for the 32-bit half that it has
+        custody: where the dump comes from: the text of CommentStreamW
+        offset: address of its _EPROCESS, if no list holds that
+
+    Attributes:
+        threads: all threads of the process; what is no thread of the dump has no record
+        memory: the resident memory
+        streams: what was made
+        lost: the members that the image does not tell
+        head: all bytes before the memory
+        unread_rva: where in `head` the 8 bytes lie that say how many bytes of memory could not be read
+        status: what is wrong with the whole
+    """
+
+    def __init__(
+        self,
+        image: Image,
+        symbolizer: Symbolizer,
+        process: Process,
+        machine: Machine,
+        custody: str,
+        offset: Optional[int] = None,
+    ) -> None:
+        self._image, self._symbolizer = image, symbolizer
+        self._native, self._wow64 = process
+        self._machine = machine
+        self.lost = UnknownMembers()
+        self.streams: List[StreamFigures] = []
+        self._halves = halves = halves_of(self._native, self._wow64, machine)
+        end = min(symbolizer.halves.user_end, machine.address_mask + 1)
+        self._modules = ModuleRecords(image, symbolizer, halves, end)
+        found = ThreadRecords(image, symbolizer).list_records(self._native, machine, offset)
+        self.threads: List[Tuple[Thread, Optional[ThreadRecord]]] = list(found)
+        self._records = [record for _, record in self.threads if record is not None]
+        self.memory = ResidentMemory(image, self._native, self._modules.regions, end)
+        self._regions = RegionRecords(self._modules.regions, self.memory, end)
+        self._system = system_records(image, halves[0], machine)
+        self.lost.add("SystemInfoStream", self._system.lost)
+        self.lost.add("MiscInfoStream", self._system.lost_of_process)
+        named = any(record.name is not None for record in self._records)
+        kept = any(record.kept for record in self._records)
+        needless = {"ThreadNamesStream": not named, "WinstacksTrapFrameListStream": not kept}
+        names = [name for name in _STREAMS if not needless.get(name, False)]
+        self._draft = Draft(self._system.stamp, _FLAGS, names)
+        self._put_system()
+        self._put_threads(named)
+        self._put_modules()
+        self._put_handles()
+        self._put_regions()
+        self.unread_rva = self._put_own()
+        streams.comments(self._draft, custody, absences.within_room(self._absences()))
+        self._made("CommentStreamW", 1)
+        self._made("CommentStreamA", 1)
+        self._made("Memory64ListStream", len(self.memory.ranges) // 2, self._memory_status())
+        self.head = bytes(self._draft.head(self.memory.ranges))
+
+    @property
+    def size(self) -> int:
+        """Bytes of the file."""
+        return len(self.head) + self.memory.size
+
+    @property
+    def status(self) -> Status:
+        """What is wrong with the whole."""
+        unread = Said(Word.BYTES_ARE_ZERO, self.memory.unread) if self.memory.unread else None
+        return status(self._native.remark, *(each.status for each in self.streams), unread)
+
+    def _made(self, name: str, entries: int, said: Status = NOTHING) -> None:
+        self.streams.append(StreamFigures(name, entries, said))
+
+    def _put_system(self) -> None:
+        streams.system_info(self._draft, self._system.system)
+        streams.misc_info(self._draft, self._system.misc)
+        self._made("SystemInfoStream", 1)
+        self._made("MiscInfoStream", 1)
+
+    def _put_threads(self, named: bool) -> None:
+        written = []
+        for each in self._records:
+            sp, base = each.stack
+            run, place = self.memory.run_at(sp) if base else (0, 0)
+            written.append(
+                WrittenThread(
+                    each.info.ThreadId,
+                    each.suspended,
+                    *each.priorities,
+                    each.teb,
+                    (sp, min(run, base - sp) if base else 0, place),
+                    each.context,
+                )
+            )
+            for member in each.lost:
+                self.lost.add(_STREAM_OF.get(member, "ThreadListStream"), [member])
+        streams.thread_list(self._draft, written)
+        streams.thread_info_list(self._draft, [each.info for each in self._records])
+        self._made("ThreadListStream", len(written), self._threads_status)
+        self._made("ThreadInfoListStream", len(written))
+        if named:
+            names = [ThreadName(each.info.ThreadId, each.name) for each in self._records if each.name]
+            streams.thread_names(self._draft, names)
+            self._made("ThreadNamesStream", len(names))
+
+    @property
+    def _threads_status(self) -> Status:
+        return status(*(thread.status for thread, record in self.threads if record is None))
+
+    def _put_modules(self) -> None:
+        modules = self._modules.modules()
+        for each in modules:
+            self.lost.add("ModuleListStream", each.lost)
+        streams.module_list(self._draft, [each.module for each in modules])
+        incomplete = None if self._modules.lists_whole else Word.NO_LOADER_LIST
+        self._made("ModuleListStream", len(modules), status(incomplete))
+        unloaded = self._modules.unloaded()
+        streams.unloaded_module_list(self._draft, unloaded)
+        self._made("UnloadedModuleListStream", len(unloaded))
+
+    def _put_handles(self) -> None:
+        try:
+            known = handle_records(self._image, self._native)
+        except MissingMemberError as error:
+            self._image.lacks(error)
+            known = HandleRecords([], False, 0)
+        streams.handle_data(self._draft, known.handles)
+        self.lost.add("HandleDataStream", ["TypeName"] * known.unnamed)
+        self._made(
+            "HandleDataStream", len(known.handles), status(None if known.whole else Word.PARTLY_UNREADABLE)
+        )
+
+    def _put_regions(self) -> None:
+        count = streams.memory_info_list(self._draft, self._regions.infos())
+        self._made(
+            "MemoryInfoListStream",
+            count,
+            status(
+                None if self._modules.regions_whole else Word.VADS_INCOMPLETE,
+                Word.LIMIT if self._regions.cut else None,
+            ),
+        )
+
+    def _put_own(self) -> int:
+        """Adds the streams of our own, and returns where in the file the count of unread bytes lies."""
+        states = [state for record in self._records for state in record.states]
+        flags = (
+            (0 if self._modules.lists_whole else INCOMPLETE_MODULES)
+            | (0 if self._modules.regions_whole else INCOMPLETE_REGIONS)
+            | (INCOMPLETE_THREADS if self._threads_status else 0)
+            | (WOW64_PROCESS if len(self._halves) > 1 else 0)
+        )
+        first, *second = (half.peb for half in self._halves)
+        known = {(each.ThreadId, each.Machine): each for each in states}
+        place = streams.thread_states(
+            self._draft,
+            ThreadStates(flags, self._native.process or None, 0, first, sum(second), known, NOTHING),
+        )
+        files = list(self._modules.files())
+        streams.mapped_files(self._draft, files)
+        self._made("WinstacksThreadListStream", len(known))
+        self._made("WinstacksFileListStream", len(files))
+        frames = [(record.info.ThreadId, *frame) for record in self._records for frame in record.kept]
+        if frames:
+            streams.trap_frames(self._draft, frames)
+            self._made("WinstacksTrapFrameListStream", len(frames))
+        return place
+
+    def _memory_status(self) -> Status:
+        return status(Word.LIMIT if self.memory.cut else None)
+
+    def _absences(self) -> Iterator[str]:
+        """Yields the lines of CommentStreamA."""
+        for thread, record in self.threads:
+            if record is None:
+                who = "A thread" if thread.tid is None else f"Thread {thread.tid}"
+                yield f"{who} cannot be listed"
+        yield from absences.register_lines(self._records)
+        yield from self.lost.lines()
+        if self.memory.cut:
+            yield f"From {self.memory.cut:#x} on no memory is listed: there is too much of it"
+        outside = self._regions.outside()
+        if outside:
+            yield f"{outside} bytes are in memory where no VAD is: MemoryInfoListStream tells them as free"
+        if self.memory.from_sections:
+            yield (
+                f"{self.memory.from_sections} bytes of images are pages of their sections, which the process "
+                "did not have in its working set"
+            )
+        yield from absences.memory_lines(self._regions.absences)

@@ -1,0 +1,104 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""The memory regions of a process of an image as VirtualQuery would tell them, as far as the image knows.
+
+A VAD is the range of an allocation; which of its pages are committed is in the page tables. What is in the
+image is committed. What is not may have been committed and paged out, or never touched: it is told as
+reserved, and `Absence` counts it. Of free ranges and reserved ones Windows tells what stands here.
+
+Source of the constants: winnt.h (PAGE_*, MEM_*).
+"""
+
+from __future__ import annotations
+
+from typing import Iterator, NamedTuple, Sequence
+
+from ..process.regions import Region
+from .decode.memory import MAX_RANGES, MemoryInfo
+from .regions import FREE, PAGES, TYPE_IMAGE, TYPE_MAPPED
+from .resident import ResidentMemory
+
+_COMMIT, _RESERVE, _PRIVATE = 0x1000, 0x2000, 0x20000
+_NO_ACCESS = 1
+_MODIFIERS = (0, 0x200, 0x100, 0x400)
+"""PAGE_NOCACHE, PAGE_GUARD and PAGE_WRITECOMBINE by the upper 2 bits of VadFlags.Protection."""
+
+
+class Absence(NamedTuple):
+    """A region that the image does not have wholly: its range, and how many bytes of it are not there."""
+
+    start: int
+    end: int
+    missing: int
+
+
+class RegionRecords:
+    """Makes the regions of a dump.
+
+    Args:
+        regions: the VADs, by address
+        memory: what of them is in the image
+        end: the first address beyond the process
+
+    Attributes:
+        absences: the VADs that are not wholly in the image
+        cut: whether there are more regions than a dump may have
+    """
+
+    def __init__(self, regions: Sequence[Region], memory: ResidentMemory, end: int) -> None:
+        self._regions, self._memory, self._end = regions, memory, end
+        self.absences = [
+            Absence(each.start, each.end, missing)
+            for each in regions
+            for missing in (self._missing(each),)
+            if missing
+        ]
+        self.cut = False
+
+    def _missing(self, region: Region) -> int:
+        there = sum(high - low for low, high in self._memory.within(region.start, region.end))
+        return region.end - region.start - there
+
+    def outside(self) -> int:
+        """Returns how many bytes are resident where no VAD is."""
+        inside = sum(each.end - each.start for each in self._apart()) - sum(
+            each.missing for each in self.absences
+        )
+        return self._memory.size - inside
+
+    def _apart(self) -> Iterator[Region]:
+        """Yields the regions, without the parts that an earlier one has already."""
+        position = 0
+        for each in self._regions:
+            if each.end > position:
+                yield each._replace(start=max(each.start, position))
+                position = each.end
+
+    def infos(self) -> Iterator[MemoryInfo]:
+        """Yields all regions from address 0 on, those between the VADs as free."""
+        position = count = 0
+        for each in self._apart():
+            if position < each.start:
+                yield MemoryInfo(position, 0, 0, each.start - position, FREE, _NO_ACCESS, 0)
+            for info in self._region(each):
+                count += 1
+                yield info
+            position = each.end
+            # The last regions are told whole.
+            self.cut = self.cut or 2 * count >= MAX_RANGES
+        if position < self._end:
+            yield MemoryInfo(position, 0, 0, self._end - position, FREE, _NO_ACCESS, 0)
+
+    def _region(self, region: Region) -> Iterator[MemoryInfo]:
+        kind = TYPE_IMAGE if region.image else TYPE_MAPPED if region.control_area else _PRIVATE
+        low = region.protection & 7
+        protect = PAGES[low] | (_MODIFIERS[region.protection >> 3 & 3] if low else 0)
+        base, position = region.start, region.start
+        runs = iter(()) if self.cut else self._memory.within(region.start, region.end)
+        for start, end in runs:
+            if position < start:
+                yield MemoryInfo(position, base, protect, start - position, _RESERVE, 0, kind)
+            yield MemoryInfo(start, base, protect, end - start, _COMMIT, protect, kind)
+            position = end
+        if position < region.end:
+            yield MemoryInfo(position, base, protect, region.end - position, _RESERVE, 0, kind)

@@ -1,0 +1,156 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""What an image says of a machine and of a process as a whole, as records of a dump.
+
+Source of the members: the kernel's public symbols; KUSER_SHARED_DATA (ntddk.h). Each of its
+ProcessorFeatures is a byte, and a bit in SystemInfoStream (IsProcessorFeaturePresent).
+"""
+
+from __future__ import annotations
+
+from typing import List, NamedTuple, Optional, Tuple
+
+from ..flat.machine import machine_facts
+from ..memory.decode.machine import Machine
+from ..memory.decode.structure import Structure
+from ..memory.image import AddressSpace, Image
+from ..process import processors
+from ..process.usertypes import user_types
+from .encode.streams import WrittenMisc, WrittenSystem
+
+_ARCHITECTURES = {Machine.AMD64: 9, Machine.I386: 0}
+"""PROCESSOR_ARCHITECTURE_* of winnt.h."""
+_VER_PLATFORM_WIN32_NT = 2
+_EPOCH = 11644473600
+"""Seconds from 1601 to 1970."""
+_SECOND = 10_000_000
+_LAST = 0xFFFFFFFF
+_VENDOR = 12
+_FEATURES = 64
+_MAX_CSD = 0x100
+
+
+class SystemRecords(NamedTuple):
+    """What a dump says of its machine and its process.
+
+    Attributes:
+        system: SystemInfoStream
+        misc: MiscInfoStream
+        stamp: when the image was acquired, in seconds since 1970; 0 where that is not known
+        lost, lost_of_process: members of the two streams that the image does not tell: they are 0 or empty
+    """
+
+    system: WrittenSystem
+    misc: WrittenMisc
+    stamp: int
+    lost: Tuple[str, ...]
+    lost_of_process: Tuple[str, ...]
+
+
+def seconds(filetime: Optional[int]) -> Optional[int]:
+    """Returns a FILETIME in seconds since 1970, None where a dump cannot have it."""
+    found = None if filetime is None else filetime // _SECOND - _EPOCH
+    return found if found is not None and 0 < found <= _LAST else None
+
+
+def system_records(image: Image, space: AddressSpace, machine: Machine) -> SystemRecords:
+    """Returns what an image says.
+
+    Args:
+        image: the image
+        space: the half of the process that the dump is of: its PEB has the service pack
+        machine: that of the dump
+    """
+    facts = image.service(machine_facts)
+    lost: List[str] = []
+    lost_of_process: List[str] = []
+    shared = image.types.find("_KUSER_SHARED_DATA")
+    kprcbs = [each.kprcb for each in image.service(processors.of)]
+
+    def known(name: str, value: Optional[int]) -> int:
+        if value is None:
+            lost.append(name)
+        return value or 0
+
+    def data(name: str) -> Optional[int]:
+        return _member(image, shared, image.machine.shared_data, name)
+
+    def processor(name: str) -> Optional[int]:
+        return _member(image, image.types.find("_KPRCB"), kprcbs[0] if kprcbs else 0, name)
+
+    kernel, clock = facts.kernel(), facts.clock()
+    csd = _service_pack(image, space)
+    system = WrittenSystem(
+        _ARCHITECTURES[machine],
+        known("ProcessorLevel", processor("CpuType")),
+        known("ProcessorRevision", processor("CpuStep")),
+        min(known("NumberOfProcessors", kernel.processors), 0xFF),
+        known("ProductType", data("NtProductType")) & 0xFF,
+        known("MajorVersion", data("NtMajorVersion")),
+        known("MinorVersion", data("NtMinorVersion")),
+        known("BuildNumber", kernel.build),
+        _VER_PLATFORM_WIN32_NT,
+        csd or "",
+        known("SuiteMask", data("SuiteMask")) & 0xFFFF,
+        _cpu(image, machine, shared, kprcbs[0] if kprcbs else 0, lost),
+    )
+    if csd is None:
+        lost.append("CSDVersion")
+    misc = _misc(image, space, clock.bias, kernel.build_lab, lost_of_process)
+    stamp = known("TimeDateStamp", seconds(clock.capture_time))
+    return SystemRecords(system, misc, stamp, tuple(lost), tuple(lost_of_process))
+
+
+def _member(image: Image, structure: Optional[Structure], address: int, *names: str) -> Optional[int]:
+    """Returns a member of a structure of the kernel, None if there is none or it cannot be read."""
+    field = None if structure is None or not address else structure.find(*names)
+    return None if field is None else image.memory(image.kernel).member(address, field)
+
+
+def _cpu(image: Image, machine: Machine, shared: Optional[Structure], kprcb: int, lost: List[str]) -> bytes:
+    """Returns CPU_INFORMATION: the vendor of a 32-bit CPU, else which of ProcessorFeatures there are."""
+    kernel = image.memory(image.kernel)
+    if machine is Machine.I386:
+        structure = image.types.find("_KPRCB")
+        vendor = None if structure is None else structure.find("VendorString")
+        found = kernel.read(kprcb + vendor.offset, _VENDOR) if vendor is not None and kprcb else None
+        lost += ["VersionInformation", "FeatureInformation", "AMDExtendedCpuFeatures"]
+        lost += [] if found is not None else ["VendorId"]
+        return bytes(found or b"")
+    features = None if shared is None else shared.find("ProcessorFeatures")
+    data = kernel.read(image.machine.shared_data + features.offset, _FEATURES) if features else None
+    if data is None:
+        lost.append("ProcessorFeatures")
+    bits = sum(1 << number for number, present in enumerate(data or b"") if present)
+    return bits.to_bytes(16, "little")
+
+
+def _service_pack(image: Image, space: AddressSpace) -> Optional[str]:
+    """Returns CSDVersion of the PEB, empty without a service pack; None if it cannot be read."""
+    member = user_types(image, space)["_PEB"].find("CSDVersion.Length", "CSDVersion")
+    memory = image.memory(space)
+    data = memory.read(space.peb + member.offset, 2 * memory.pointer_size) if member and space.peb else None
+    return None if data is None else memory.unicode_string(data, _MAX_CSD)
+
+
+def _misc(image: Image, space: AddressSpace, bias: Optional[int], lab: str, lost: List[str]) -> WrittenMisc:
+    process = image.types.find("_EPROCESS")
+    tick = image.symbol("KeMaximumIncrement")
+    length = None if tick is None else image.memory(image.kernel).number(tick, 4)
+
+    def member(*names: str) -> Optional[int]:
+        return _member(image, process, space.eprocess, *names)
+
+    def spent(name: str) -> Optional[int]:
+        ticks = member(f"Pcb.{name}")
+        if ticks is None or length is None:
+            lost.append(f"Process{name}")
+            return None
+        return min(ticks * length // _SECOND, _LAST)
+
+    created = seconds(member("CreateTime.QuadPart"))
+    cookie, build = member("Cookie"), lab or None
+    for name, value in (("ProcessCreateTime", created), ("Bias", bias), ("BuildString", build)):
+        if value is None:
+            lost.append(name)
+    return WrittenMisc(space.pid, created, spent("UserTime"), spent("KernelTime"), bias, build, cookie)

@@ -1,0 +1,282 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""The threads of a process of an image as records of a dump: registers, stacks, times, names.
+
+A debugger shows the registers with which a thread will go on in user mode. They are in the trap frame of its
+last entry into the kernel; what that frame did not save the walk up the kernel's stack finds, as far as the
+functions there kept it for their callers (x64). What is in neither is not known.
+
+Source of the members: the kernel's public symbols. PROCESS_PRIORITY_CLASS_* of ntpsapi.h stand for the
+*_PRIORITY_CLASS of winbase.h; KeMaximumIncrement is the length of a tick in units of 100 ns.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Dict, Iterator, Mapping, NamedTuple, Optional, Tuple
+
+from ..columns.words import USER, WOW64
+from ..memory.decode.machine import Machine
+from ..memory.decode.status import Status, status, text
+from ..memory.decode.structure import Field
+from ..memory.image import AddressSpace, Image
+from ..names.symbolizer import Symbolizer
+from ..process.thread import TERMINATED, Thread
+from ..process.threads import Threads
+from ..stacks.decode.registers import GENERAL, Registers
+from ..stacks.lister import CallStack, StackLister, UserStacks
+from ..traps.decode.context import decode_any
+from ..traps.decode.frame import CS_USER_32
+from ..traps.state import context_forms, register_types
+from .decode.threads import EXITED_THREAD, INVALID_CONTEXT, ThreadInfo
+from .decode.threadstates import KNOWN_START_ADDRESS, REGISTER_BITS, ThreadState
+
+_PRIORITY_CLASSES = {1: 0x40, 2: 0x20, 3: 0x80, 4: 0x100, 5: 0x4000, 6: 0x8000}
+MAX_THREAD_NAME = 0x1000
+"""Bytes of a thread's name; a longer one is cut."""
+
+_THREAD = {
+    "SuspendCount": ("Tcb.SuspendCount",),
+    "BasePriority": ("Tcb.BasePriority",),
+    "ExitStatus": ("ExitStatus",),
+    "ExitTime": ("ExitTime.QuadPart",),
+    "KernelTime": ("Tcb.KernelTime",),
+    "UserTime": ("Tcb.UserTime",),
+    "Affinity": ("Tcb.UserAffinity.Mask", "Tcb.UserAffinity", "Tcb.Affinity.Mask", "Tcb.Affinity"),
+    "ThreadName": ("ThreadName",),
+}
+_PROCESS = {"BasePriority": ("Pcb.BasePriority",), "PriorityClass": ("PriorityClass",)}
+
+_Members = Dict[str, Optional[int]]
+
+
+class ThreadRecord(NamedTuple):
+    """A thread of a dump.
+
+    Attributes:
+        info: its entry of ThreadInfoListStream
+        suspended: SuspendCount
+        priorities: PriorityClass and Priority
+        teb: of the half that the dump is of
+        context: bytes of its CONTEXT
+        flags: its ContextFlags; None where no register is known
+        states: what is known of its registers, one for each CONTEXT that a reader will find
+        stack: the stack pointer and the end of its stack; 0 where they are not known
+        name: its name, None without one
+        kept: trap frames that its callbacks to user mode have kept, newest first: address and bytes (x86)
+        lost: members that the image does not tell, which are 0
+        status: what is wrong with the registers
+    """
+
+    info: ThreadInfo
+    suspended: int
+    priorities: Tuple[int, int]
+    teb: int
+    context: bytes
+    flags: Optional[int]
+    states: Tuple[ThreadState, ...]
+    stack: Tuple[int, int]
+    name: Optional[str]
+    kept: Tuple[Tuple[int, bytes], ...]
+    lost: Tuple[str, ...]
+    status: Status
+
+
+class ThreadRecords:
+    """Makes records of threads.
+
+    Args:
+        image: the image
+        symbolizer: knows the modules of every address space
+    """
+
+    def __init__(self, image: Image, symbolizer: Symbolizer) -> None:
+        self._image = image
+        self._stacks = StackLister(image, symbolizer)
+        self._limits = UserStacks(image)
+        self._forms = {machine: context_forms(image, machine) for machine in Machine}
+        self._kernel = image.memory(image.kernel)
+        self._fields = {
+            name: {member: image.types[name].find(*paths) for member, paths in members.items()}
+            for name, members in (("_ETHREAD", _THREAD), ("_EPROCESS", _PROCESS))
+        }
+        tick = image.symbol("KeMaximumIncrement")
+        self._tick = None if tick is None else self._kernel.number(tick, 4)
+
+    def list_records(
+        self, space: AddressSpace, machine: Machine, offset: Optional[int] = None
+    ) -> Iterator[Tuple[Thread, Optional[ThreadRecord]]]:
+        """Yields the threads of a process, each with its record.
+
+        Args:
+            space: the native half of the process
+            machine: that of the contexts: that of the space, or I386 for the 32-bit half
+            offset: address of its _EPROCESS, if no list holds that
+
+        Yields:
+            Threads; one without a record cannot be in a dump: the image does not have it, or not its ID.
+        """
+        process = self._members("_EPROCESS", space.eprocess)
+        only = None if offset is not None else [space.eprocess]
+        for thread in Threads.list_threads(self._image, offset=offset, only=only):
+            if thread.unusable or thread.tid is None:
+                yield thread, None
+            else:
+                yield thread, self._record(thread, machine, process)
+
+    def _members(self, name: str, address: int) -> _Members:
+        fields: Mapping[str, Optional[Field]] = self._fields[name]
+        return {
+            member: None if field is None else self._kernel.member(address, field)
+            for member, field in fields.items()
+        }
+
+    def _record(self, thread: Thread, machine: Machine, process: _Members) -> ThreadRecord:
+        own = self._members("_ETHREAD", thread.ethread)
+        parts: Dict[str, CallStack] = {}
+        for each in self._stacks.of_thread(thread):
+            parts.setdefault(each.part, each)
+        wide = machine is thread.space.machine
+        native, narrow = parts.get(USER), parts.get(WOW64)
+        stack = native if wide else narrow
+        source = stack
+        if wide and narrow is not None and _in_32_bit_code(narrow):
+            # The trap frame of 32-bit code is the CONTEXT of the 64-bit half, too.
+            source = narrow
+        found = _registers(source)
+        unsure = () if source is None or source.entry is None else source.entry.unsure
+        unsure = tuple(name for name in unsure if name in found)
+        context, unknown = self._context(machine, found, source)
+        written = decode_any(self._forms[machine], lambda _: context).context
+        states = [_state(thread, machine, unknown, unsure, source)]
+        if wide and narrow is not None and source is not narrow:
+            states.append(_state(thread, Machine.I386, (), (), narrow))
+        ended, sp = thread.state == TERMINATED, found.get("Rsp", 0)
+        limits = self._limits.native(thread) if wide else self._limits.narrow(thread)
+        teb = thread.teb if wide else self._limits.teb32(thread)
+        first, second = process["BasePriority"], own["BasePriority"]
+        priority = None if first is None or second is None else second - first
+        return ThreadRecord(
+            ThreadInfo(
+                thread.tid or 0,
+                (EXITED_THREAD if ended else 0) | (0 if "Rip" in found else INVALID_CONTEXT),
+                0,
+                (own["ExitStatus"] or 0) & 0xFFFFFFFF,
+                thread.create_time or 0,
+                (own["ExitTime"] or 0) if ended else 0,
+                self._units(own["KernelTime"]),
+                self._units(own["UserTime"]),
+                _start(thread, machine) or 0,
+                own["Affinity"] or 0,
+            ),
+            own["SuspendCount"] or 0,
+            (
+                _PRIORITY_CLASSES.get(process["PriorityClass"] or 0, 0),
+                (priority or 0) & 0xFFFFFFFF,
+            ),
+            teb or 0,
+            context,
+            None if written is None else written.flags,
+            tuple(states),
+            (sp, next((high for low, high in limits if low <= sp < high), 0)),
+            self._name(own["ThreadName"]),
+            tuple(self._kept(parts)) if machine is Machine.I386 and wide else (),
+            tuple(
+                self._lost(
+                    {
+                        **process,
+                        **own,
+                        "Teb": teb,
+                        "Priority": priority,
+                        "StartAddress": _start(thread, machine),
+                    }
+                )
+            ),
+            _told(thread, source),
+        )
+
+    def _kept(self, parts: Mapping[str, CallStack]) -> Iterator[Tuple[int, bytes]]:
+        """Yields the trap frames with which a thread left user mode before its newest callback."""
+        size = register_types(self._image, Machine.I386)["_KTRAP_FRAME"].field("HardwareSegSs")
+        for part, stack in parts.items():
+            if part.startswith(f"{USER} ") and stack.entry is not None and stack.entry.registers:
+                data = self._kernel.read(stack.entry.address, size.offset + size.size)
+                if data is not None:
+                    yield stack.entry.address, bytes(data)
+
+    def _units(self, ticks: Optional[int]) -> int:
+        """Returns a time in units of 100 ns, 0 where it is not known."""
+        return (ticks or 0) * (self._tick or 0) & 0xFFFFFFFFFFFFFFFF
+
+    def _lost(self, members: _Members) -> Iterator[str]:
+        """Yields the names of members that are not known; a thread need not have a name."""
+        for name, value in members.items():
+            unknown = value is None or (self._tick is None and name in ("KernelTime", "UserTime"))
+            if unknown and name not in ("ThreadName", "BasePriority"):
+                yield name
+
+    def _context(
+        self, machine: Machine, registers: Mapping[str, int], stack: Optional[CallStack]
+    ) -> Tuple[bytes, Tuple[str, ...]]:
+        """Returns a CONTEXT, and the registers in its groups that are not known."""
+        forms = self._forms[machine]
+        entry = None if stack is None else stack.entry
+        if entry is not None and entry.origin == WOW64 and entry.registers:
+            # Windows wrote this CONTEXT, with registers that no trap frame has.
+            read = partial(self._image.memory(entry.space).read, entry.address)
+            whole = read(decode_any(forms, read).form.size)
+            if whole is not None:
+                return bytes(whole), ()
+        return forms[0].encode(registers)
+
+    def _name(self, address: Optional[int]) -> Optional[str]:
+        """Returns the name of a thread, None if it has none or that is not in the image."""
+        memory = self._kernel
+        data = memory.read(address, 2 * memory.pointer_size) if address else None
+        return (memory.unicode_string(data, MAX_THREAD_NAME) if data else None) or None
+
+
+def _in_32_bit_code(stack: CallStack) -> bool:
+    return (
+        stack.entry is not None
+        and stack.entry.registers.get("SegCs") == CS_USER_32
+        and (stack.entry.origin != WOW64)
+    )
+
+
+def _registers(stack: Optional[CallStack]) -> Dict[str, int]:
+    """Returns the registers with which a stack begins, with those that the kernel's stack kept."""
+    if stack is None or stack.entry is None:
+        return {}
+    found = {name: value for name, value in stack.entry.registers.items() if name in REGISTER_BITS}
+    first = stack.frames[0].registers if stack.frames else None
+    for name, value in zip(GENERAL, first.general if isinstance(first, Registers) else ()):
+        if value is not None:
+            found.setdefault(name, value)
+    return found
+
+
+def _state(
+    thread: Thread,
+    machine: Machine,
+    unknown: Tuple[str, ...],
+    unsure: Tuple[str, ...],
+    stack: Optional[CallStack],
+) -> ThreadState:
+    """Returns what is known of the registers of one CONTEXT of a thread."""
+    known = KNOWN_START_ADDRESS if _start(thread, machine) is not None else 0
+    numbers = thread.tid or 0, machine.number, thread.state, thread.wait_reason
+    return ThreadState(*numbers, unknown, unsure, known, text(_told(thread, stack)))
+
+
+def _told(thread: Thread, stack: Optional[CallStack]) -> Status:
+    """Returns what is wrong with the registers with which a stack begins: not what its walk met."""
+    if stack is None:
+        return thread.status
+    return stack.status if stack.entry is None else status(thread.status, stack.entry.status)
+
+
+def _start(thread: Thread, machine: Machine) -> Optional[int]:
+    """Returns where a thread began; None where that is not known, or is not in the half that a dump is of."""
+    start = thread.win32_start_address or thread.start_address
+    return start if machine is not Machine.I386 or (start or 0) <= machine.address_mask else None

@@ -1,0 +1,68 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""The version of a module: VS_FIXEDFILEINFO of its resource VS_VERSION_INFO.
+
+Source: Microsoft, "PE Format" (the resource directory), "VS_VERSIONINFO", "VS_FIXEDFILEINFO" (verrsrc.h).
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Optional
+
+from .pe import DIRECTORY_RESOURCE, Headers
+from .unwindinfo import ReadRva
+
+RT_VERSION = 16
+SIGNATURE = 0xFEEF04BD
+"""VS_FFI_SIGNATURE."""
+SIZE = 52
+"""Bytes of a VS_FIXEDFILEINFO."""
+
+MAX_ENTRIES = 0x100
+"""Entries of a directory of resources that are looked at: there are some twenty types."""
+_SUBDIRECTORY = 0x80000000
+_DIRECTORY = struct.Struct("<12xHH")
+_ENTRY = struct.Struct("<II")
+_DATA = struct.Struct("<II8x")
+_VALUE = 0x28
+"""Where in VS_VERSIONINFO the Value lies: behind three words and the key VS_VERSION_INFO, on 4 bytes."""
+
+
+def read_fixed_file_info(read: ReadRva, headers: Headers) -> Optional[bytes]:
+    """Returns the 52 bytes of VS_FIXEDFILEINFO, None if the module has none or it cannot be read.
+
+    Args:
+        read: (RVA, length) -> bytes, None if any of them is missing
+        headers: the module's
+    """
+    base, size = headers.directory(DIRECTORY_RESOURCE)
+    # Types, then names, then languages: the first version of the first language.
+    place: Optional[int] = _SUBDIRECTORY if size else None
+    for wanted in (RT_VERSION, None, None):
+        if place is None or not place & _SUBDIRECTORY:
+            return None
+        place = _entry(read, base + (place & ~_SUBDIRECTORY), wanted)
+    row = None if place is None or place & _SUBDIRECTORY else read(base + place, _DATA.size)
+    if row is None:
+        return None
+    rva, length = _DATA.unpack(row)
+    data = read(rva + _VALUE, SIZE) if length >= _VALUE + SIZE else None
+    found = bytes(data or b"")
+    return found if found[:4] == struct.pack("<I", SIGNATURE) else None
+
+
+def _entry(read: ReadRva, rva: int, wanted: Optional[int]) -> Optional[int]:
+    """Returns where an entry of a directory leads: that of a number, or the first one."""
+    head = read(rva, _DIRECTORY.size)
+    if head is None:
+        return None
+    named, numbered = _DIRECTORY.unpack(head)
+    for number in range(min(named + numbered, MAX_ENTRIES)):
+        row = read(rva + _DIRECTORY.size + number * _ENTRY.size, _ENTRY.size)
+        if row is None:
+            return None
+        name, place = _ENTRY.unpack(row)
+        if wanted is None or name == wanted:
+            return int(place)
+    return None

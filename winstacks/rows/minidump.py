@@ -1,0 +1,67 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""The rows of `windows.minidump`: each process, the streams of its dump, its threads and their registers."""
+
+from __future__ import annotations
+
+from typing import Iterator, Optional
+
+from ..memory.decode.status import Part, Said, Word, status, text
+from ..memory.image import AddressSpace
+from ..minidump.processdump import ProcessDump
+from ..minidump.threadrecords import ThreadRecord
+from ..process.thread import Thread
+from .grid import NOT_APPLICABLE, UNREADABLE, Cells, Grid, Row, known
+from .plugin import FAILED
+
+GRID = Grid.of("minidump")
+
+_process = GRID.maker("PID", "Process", "Arch", "Member", "Value", "Status", "File output")
+_gap = GRID.maker("PID", "Process", "Arch", "Status")
+_stream = GRID.maker("PID", "Process", "Arch", "Member", "Value", "Status")
+_thread = GRID.maker("PID", "Process", "Arch", "TID", "Member", "Value", "Unsure", "NotSaved", "Status")
+
+
+def gap(space: AddressSpace, *said: Part) -> Row:
+    """Returns the row of a process of which no dump can be made."""
+    return 0, _gap(space.pid, space.process, space.arch, text(status(space.status, *said)))
+
+
+def process(dump: ProcessDump, space: AddressSpace, file_output: str) -> Iterator[Row]:
+    """Yields the rows of a dump.
+
+    Args:
+        dump: the dump; if a file was written of it, all of its memory was read
+        space: the half of the process that it is of
+        file_output: the cell for `File output`
+    """
+    failed = Word.NOT_WRITTEN if file_output == FAILED else None
+    said = text(status(dump.status, failed))
+    key = space.pid, space.process, space.arch
+    yield 0, _process(*key, "bytes of memory", str(dump.memory.size), said, file_output)
+    for each in dump.streams:
+        yield 1, _stream(*key, each.name, str(each.entries), text(each.status))
+        if each.name == "ThreadListStream":
+            for thread, record in dump.threads:
+                yield 2, _of_thread(space, thread, record)
+        for member, count in dump.lost.of(each.name):
+            yield 2, _stream(*key, member, UNREADABLE, text((Said(Word.ZERO_FOR_UNKNOWN, count),)))
+
+
+def _of_thread(space: AddressSpace, thread: Thread, record: Optional[ThreadRecord]) -> Cells:
+    """Returns the row of a thread."""
+    key = space.pid, space.process, space.arch, known(thread.tid)
+    if record is None:
+        return _thread(
+            *key, "MINIDUMP_THREAD", UNREADABLE, NOT_APPLICABLE, NOT_APPLICABLE, text(thread.status)
+        )
+    state = record.states[0]
+    value = UNREADABLE if record.flags is None else f"{record.flags:#x}"
+    return _thread(
+        *key,
+        "ContextFlags",
+        value,
+        " ".join(state.unsure),
+        " ".join(state.unknown),
+        text(record.status),
+    )
