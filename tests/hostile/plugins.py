@@ -21,7 +21,7 @@ Plugin = Type[interfaces.plugins.PluginInterface]
 Options = Dict[str, Any]
 
 _NETWORK = "fetch_symbols"
-_WORDS = ("weight", "baseline")
+_WORDS = ("weight", "baseline", "format")
 """Options that take a word of a few, or a file: nothing else gets as far as an image."""
 _GLOBS = ("*!*", "nt!*", "*0x1*", "<*", "[!a-m]*")
 

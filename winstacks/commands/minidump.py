@@ -82,7 +82,8 @@ class MiniDump(Command[Process, Process]):
 
     def _write(self, dump: ProcessDump, half: AddressSpace) -> str:
         """Writes a dump; returns the cell for `File output`. What is broken off leaves no file."""
-        name = f"pid.{half.pid}.{half.arch}.{half.eprocess:#x}.dmp"
+        eprocess = self.image.machine.masked(half.eprocess)
+        name = f"pid.{half.pid}.{half.arch}.{eprocess:#x}.dmp"
         file, whole = OutputFile(self.plugin, name), False
         try:
             whole = file.write(dump.head) and all(map(file.write_sparse, dump.memory.content()))

@@ -204,7 +204,8 @@ class ProcessDump:
             self._image.lacks(error)
             known = HandleRecords([], False, 0)
         streams.handle_data(self._draft, known.handles)
-        self.lost.add("HandleDataStream", ["TypeName"] * known.unnamed)
+        # The attributes are bits that mean something else in each version.
+        self.lost.add("HandleDataStream", ["TypeName"] * known.unnamed + ["Attributes"] * len(known.handles))
         self._made(
             "HandleDataStream", len(known.handles), status(None if known.whole else Word.PARTLY_UNREADABLE)
         )
