@@ -6,18 +6,22 @@ from __future__ import annotations
 
 import logging
 import pathlib
+import re
 from typing import Any, Dict, Iterator, List, NamedTuple, Tuple
 
 import pytest
 import udmp_parser
 from minidump.minidumpfile import MinidumpFile
 
-from tests.forge import context, kernels, sample, samplethreads
+from tests.conftest import SHARED
+from tests.forge import context, kernels, sample, samplethreads, vol
 from tests.forge.code import Routine, module_options, system_call_stub
 from tests.forge.context import Opened
 from tests.forge.kernel import Kernel
 from tests.forge.stacks64 import Stack64
+from tests.golden import images
 from tests.support.writtendumps import (
+    LLDB,
     DebuggedThread,
     debug,
     debugged_threads,
@@ -233,3 +237,36 @@ def test_whole_stacks_of_lldb(tmp_path: pathlib.Path) -> None:
     before = [f"settings set target.exec-search-paths {files_of}"]
     threads: List[DebuggedThread] = debugged_threads(tmp_path / "store.dmp", 2, before)
     assert [each.frames for each in threads] == expected
+
+
+@pytest.mark.shared
+@pytest.mark.cli
+@pytest.mark.skipif(not (SHARED / "reactos").is_dir(), reason="the images of ReactOS are not there")
+def test_a_process_of_a_system_that_nobody_here_forged(tmp_path: pathlib.Path) -> None:
+    """ReactOS, stopped at a random moment: a parser finds the PEB's strings, the walk is that of the image.
+
+    LLDB goes by frame pointers alone: it finds no frame that the image's walk has not, in the same order.
+    """
+    path, symbols = images.reactos("ros-idle")(tmp_path)
+    made = vol.run(path, "windows.minidump", "--dump", "--pid", "76", symbols=symbols, cwd=tmp_path)
+    (row,) = made.rows
+    file = tmp_path / row["File output"]
+    assert MinidumpFile.parse(str(file)).peb.command_line == "\\SystemRoot\\System32\\smss.exe"
+    walked = vol.run(path, "windows.callstacks", "--pid", "76", symbols=symbols).rows
+    expected = [_addresses(row) for row in walked if row["Part"] == "user"]
+    found = vol.run(file, "minidump.callstacks", symbols=symbols).rows
+    assert [_addresses(row) for row in found] == expected
+    assert len(expected) == 3
+    if LLDB is None:
+        return
+    commands = [f"thread backtrace {number}" for number in (1, 2, 3)]
+    printed = debug(file, commands)
+    for command, frames in zip(commands, expected):
+        theirs = [int(each, 16) for each in re.findall(r"frame #\d+: (0x[0-9a-f]+)", printed[command])]
+        assert theirs[0] == frames[0]
+        assert len(theirs) > 1
+        assert theirs == [each for each in frames if each in theirs]
+
+
+def _addresses(row: Dict[str, Any]) -> List[int]:
+    return [frame["Address"] for frame in row["__children"]]
