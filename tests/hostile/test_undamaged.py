@@ -32,8 +32,8 @@ ORDINARY = {
     *(Word.FREED, Word.STALE, Word.RUNNING, Word.EXPANDED, Word.IN_32_BIT_CODE, Word.UNINDEXED),
     *(Word.SATURATED, Word.OVERWRITTEN, Word.UNTRACED, Word.STACK_OF_THE_FREE, Word.TERMINATED),
     *(Word.STACK_OF_ALLOCATION_OR_FREE, Word.UST_WITHOUT_HPC),
-    # Of checks that need what the image does not have.
-    Word.NOT_CHECKED,
+    # Of checks, and of members of a dump, that need what the image does not have.
+    *(Word.NOT_CHECKED, Word.ZERO_FOR_UNKNOWN),
     # Of what a walk has to guess, and of what is not told at all.
     *(Word.UNSURE, Word.HASH_UNSURE, Word.NOT_READ_YET, Word.UNSIZED),
 }

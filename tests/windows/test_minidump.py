@@ -76,7 +76,7 @@ def test_what_the_image_does_not_tell_is_named(opened: Opened) -> None:
         row for depth, row in rows(opened, pid=[UPDATER]) if depth == 2 and row["TID"] == "NotApplicableValue"
     ]
     assert all(row["Value"] == "UnreadableValue" for row in found)
-    assert {row["Member"]: row["Status"] for row in found}["KernelTime"] == "not known, and so 0, in 3"
+    assert {row["Member"]: row["Status"] for row in found}["KernelTime"] == "unknown and 0 in 3"
 
 
 def test_all_processes_without_pid(opened: Opened) -> None:
@@ -230,7 +230,7 @@ def test_what_cannot_be_read_while_writing_is_counted(
     found = run(opened, tmp_path, monkeypatch)
     unread = threadstates.thread_states(read(tmp_path / str(found[0][1]["File output"])))
     assert unread is not None and unread.unread_bytes > 0
-    assert f"{unread.unread_bytes} bytes unreadable, written as 0" in found[0][1]["Status"]
+    assert f"{unread.unread_bytes} unreadable bytes are 0" in found[0][1]["Status"]
 
 
 def test_pages_of_zeros_need_no_room(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -385,9 +385,9 @@ class Word(Enum):
     # Dumps that are written.
     NO_32_BIT_HALF = "no 32-bit half"
     """The process runs no 32-bit code: --format wow64 has nothing to write."""
-    ZERO_FOR_UNKNOWN = "not known, and so 0, in {}"
+    ZERO_FOR_UNKNOWN = "unknown and 0 in {}"
     """The image does not tell the member; in so many structures of the stream it is 0 or empty."""
-    BYTES_ARE_ZERO = "{} bytes unreadable, written as 0"
+    BYTES_ARE_ZERO = "{} unreadable bytes are 0"
     """So much memory could not be read while the dump was written, though the page tables have it."""
     # Findings.
     NOT_CHECKED = "not checked"
