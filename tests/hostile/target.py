@@ -106,8 +106,8 @@ class Target:
 
     @property
     def names(self) -> List[str]:
-        """The plugins that are judged. Findings are made of the stacks that these list."""
-        return sorted(set(self._plugins) - {"tracefindings"})
+        """The plugins that are judged. Findings and dumps are made of what these read and list."""
+        return sorted(set(self._plugins) - {"tracefindings", "minidump"})
 
     def physical(self, layer_name: str, address: int) -> Optional[int]:
         """Returns where an address of a layer is in physical memory, None if it is not in the image.

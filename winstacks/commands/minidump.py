@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import datetime
+import itertools
 import shlex
 import sys
 from typing import Iterable, Iterator, List, Optional, Sequence
@@ -21,6 +22,7 @@ from ..memory.decode.text import moment, printable
 from ..memory.image import AddressSpace
 from ..minidump.processdump import ProcessDump
 from ..options import DUMP_FORMATS
+from ..process.processlist import ProcessList
 from ..process.threads import Process, processes
 from ..rows import graph, minidump
 from ..rows.command import Command
@@ -116,6 +118,13 @@ class MiniDump(Command[Process, Process]):
             f"Process: {space.process}, PID {space.pid}, _EPROCESS at {space.eprocess:#x}",
         ]
         return "\r\n".join(printable(line, MAX_LINE) for line in lines)
+
+    def generate(self) -> Iterator[Row]:
+        """Returns all rows; before them what stands for processes that a damaged list does not lead to."""
+        some = self.config.get("pid") or self.config.get("offset") is not None
+        damaged = () if some else self.image.service(ProcessList).status
+        first = [minidump.gap(self.image.kernel, damaged)] if damaged else []
+        return itertools.chain(first, super().generate())
 
     def run(self) -> interfaces.renderers.TreeGrid:
         """Returns the grid; ends where --format has no meaning."""
