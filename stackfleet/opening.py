@@ -51,9 +51,8 @@ def opened(path: str) -> Any:
     location = pathlib.Path(path).resolve().as_uri()
     context.config["automagic.LayerStacker.single_location"] = location
     dump = begins_as_a_dump(context)
-    if dump:
-        # Volatility knows the layer of dumps when its module is imported, as its command line does.
-        importlib.import_module("volatility3.plugins.minidump.layer")
+    # Volatility knows a layer of ours when its module is imported, as its command line does.
+    importlib.import_module(f"volatility3.plugins.minidump.{'layer' if dump else 'bitmaplayer'}")
     folder = "minidump" if dump else "windows"
     found = importlib.import_module(f"volatility3.plugins.{folder}.traces").StackTraces
     magics = automagic.choose_automagic(automagic.available(context), found)

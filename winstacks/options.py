@@ -56,6 +56,12 @@ DUMP_OS = "Windows process"
 DUMP_MAXIMUM = (1 << 64) - 1
 """The highest address that the layer of a dump may have."""
 
+PARTIAL_DUMPS = {
+    6: "it has the pages of the kernel; those of processes are absent",
+    7: "it has the pages of the kernel; those of processes are absent, or only some of them are there",
+}
+"""What bitmap dumps of a kernel lack, by DumpType (kernel; automatic and active)."""
+
 _LOCATION = "automagic.LayerStacker.single_location"
 """Where Volatility has the file that it was given."""
 

@@ -121,7 +121,7 @@ _ALL = (
     Column(
         "Completeness",
         STR,
-        "How much a dump has of its process; null for an image, of which PagesMissing tells.",
+        "How much a dump has of what it was made of; null for other images, of which PagesMissing tells.",
         values=words.COMPLETENESSES,
     ),
     # Where a row belongs.

@@ -15,7 +15,15 @@ from __future__ import annotations
 import collections
 from typing import Counter, Iterable, Iterator, List, NamedTuple, Optional, Protocol
 
-from ..columns.words import BOOT_TIME, INTERRUPT_TIME, MEMORY_IMAGE, PRODUCTS
+from ..columns.words import (
+    ACTIVE_PAGES,
+    BOOT_TIME,
+    INTERRUPT_TIME,
+    KERNEL_PAGES,
+    MEMORY_IMAGE,
+    PRODUCTS,
+)
+from ..memory import bulk
 from ..memory.decode.memory import Memory
 from ..memory.decode.status import NOTHING, Said, Status, Word, status
 from ..memory.decode.text import cell, is_time, printable
@@ -43,6 +51,9 @@ SYSTEM_PROCESSES = frozenset(
     )
 )
 """Programs that Windows itself runs in session 0."""
+
+_COMPLETENESSES = {6: KERNEL_PAGES, 7: ACTIVE_PAGES}
+"""DumpType of bitmap dumps (kernel; automatic and active)."""
 
 _VARIABLE = "COMPUTERNAME="
 _MAX_NAME = 63
@@ -155,8 +166,12 @@ class KernelFacts:
         return computer_name(self._image, spaces)
 
     def input(self) -> Input:
-        """Returns that it is an image: what of the machine's memory it lacks shows where that is read."""
-        return Input(MEMORY_IMAGE, "")
+        """Returns that it is an image, and what of the machine's memory a bitmap dump leaves out.
+
+        What else an image lacks shows where that is read.
+        """
+        kind = bulk.crash_dump_type(self._image.context, self._image.layer)
+        return Input(MEMORY_IMAGE, _COMPLETENESSES.get(kind or 0, ""))
 
 
 def clock(image: Image) -> Clock:
