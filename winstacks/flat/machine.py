@@ -104,10 +104,12 @@ class Input(NamedTuple):
     Attributes:
         kind: one of INPUT_KINDS
         completeness: one of COMPLETENESSES, empty where nothing tells
+        bug_check: code and name of the bug check of a small kernel dump, empty for all else
     """
 
     kind: str
     completeness: str
+    bug_check: str = ""
 
 
 class ComputerName(NamedTuple):

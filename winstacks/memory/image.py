@@ -100,6 +100,8 @@ class Image:
         base: canonical address of the kernel, 0 without one
         types: the structures of the kernel's symbol table
         kernel: the kernel's address space
+        threads_only: whether the input has stacks of threads, and nothing that Windows recorded, such as
+            databases, locks, heaps and handles
         pages_wanted: how many pages `memory` was asked for, each as often as it was read anew. Searches of
             whole ranges are not counted: most of what a process reserves was never there
         pages_missing: how many of these are not in the image
@@ -158,6 +160,7 @@ class Image:
         self.arch = machine.arch
         self.table_name = ""
         self.base = 0
+        self.threads_only = False
         self.types = tables.of_table(context, "")
         self.kernel = AddressSpace(
             pid=KERNEL_PID,

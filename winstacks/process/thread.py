@@ -57,11 +57,13 @@ class SavedContext(NamedTuple):
         machine: the machine whose CONTEXT it is: of a WoW64 thread there may be one of each
         data: the bytes of the CONTEXT
         address: where it lies in memory, 0 where it lies in none
+        kernel: whether it is the state of the kernel's code on the thread's kernel stack
     """
 
     machine: Machine
     data: bytes
     address: int = 0
+    kernel: bool = False
 
 
 class Thread(NamedTuple):
@@ -109,6 +111,11 @@ class Thread(NamedTuple):
         """Whether a processor was executing it: then its stack pointer was in a register, not in memory."""
         unsaid = not says(self.status, Word.RUNNING_ON_NO_PROCESSOR)
         return self.processor is not None or (self.state == RUNNING and unsaid)
+
+    @property
+    def of_user_mode(self) -> bool:
+        """Whether an input keeps its registers of user mode, and has no kernel stack of it."""
+        return bool(self.contexts) and not any(each.kernel for each in self.contexts)
 
     @property
     def unusable(self) -> bool:

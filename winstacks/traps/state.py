@@ -189,7 +189,7 @@ class TrapContexts:
             SAVED,
             context.address,
             "",
-            USER,
+            KERNEL if context.kernel else USER,
             registers,
             (),
             thread.state_name,

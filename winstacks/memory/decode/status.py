@@ -368,6 +368,10 @@ class Word(Enum):
     # Dumps of a process.
     PEB_NOT_IN_THE_DUMP = "PEB not in the dump"
     """The dump has not the memory that leads to heaps, locks and databases: one with full memory has it."""
+    NOT_IN_THE_DUMP = "not in the dump: {members}"
+    """A small kernel dump does not tell these: the kernel's symbols, or a larger dump, would."""
+    BUG_CHECK = "bug check {members}"
+    """The thread was executing when Windows stopped with this code."""
     EXCEPTION = "exception {members}"
     """The dump was made when the thread met this exception."""
     BEYOND_THE_FILE = "{} bytes beyond the end of the file"
