@@ -156,6 +156,12 @@ def dump(
     return [
         DumpRequirement(name=DUMP, description="Dump of a process, or small kernel dump", oses=[DUMP_OS]),
         *(each for each in kept if each.name not in _OF_A_KERNEL),
+        requirements.StringRequirement(
+            name="kernel_symbols",
+            description="Symbol table (ISF) of the kernel of a small kernel dump; without this option the "
+            "symbol path is searched",
+            optional=True,
+        ),
     ]
 
 

@@ -39,6 +39,15 @@ _OFFSETS = {
 }
 
 
+_ADDRESSES = {
+    "PsLoadedModuleList": 0x48,
+    "PsActiveProcessHead": 0x50,
+    "NtBuildLab": 0x208,
+    "KiProcessorBlock": 0x218,
+    "MmUnloadedDrivers": 0x220,
+}
+
+
 class Driver(NamedTuple):
     """A driver of the list, or, by its base and size, one that was unloaded."""
 
@@ -63,6 +72,7 @@ class SmallDump:
 
     Attributes:
         members: of TRIAGE_DUMP, by name
+        variables: RVAs of variables of the kernel, by their symbols
     """
 
     def __init__(
@@ -86,6 +96,11 @@ class SmallDump:
         self._blocks: List[Tuple[int, bytes]] = []
         self._code, self._parameters = 0, (0, 0, 0, 0)
         self._kernel = 0
+        self.variables = {
+            "PsLoadedModuleList": 0x400,
+            "PsActiveProcessHead": 0x410,
+            "KdDebuggerDataBlock": KDBG,
+        }
         self.put("ServicePackBuild", value=0)
 
     def put(self, member: str, data: bytes = b"", value: Optional[int] = None) -> int:
@@ -197,6 +212,10 @@ class SmallDump:
         data[0x10:0x14] = b"KDBG"
         struct.pack_into("<I", data, 0x14, len(data))
         struct.pack_into("<Q", data, 0x18, self._kernel if self.wide else _extended(self._kernel))
+        for name, place in _ADDRESSES.items():
+            if name in self.variables:
+                address = self._kernel + self.variables[name]
+                struct.pack_into("<Q", data, place, address if self.wide else _extended(address))
         for place, value in _OFFSETS.values():
             struct.pack_into("<H", data, place, value)
         return bytes(data)
@@ -227,8 +246,9 @@ class SmallDump:
         def put(offset: int, form: str, *values: int) -> None:
             struct.pack_into("<" + form, header, offset, *values)
 
-        lists = self._kernel + 0x400, self._kernel + 0x410
-        block = self._kernel + KDBG
+        known = {name: self._kernel + rva for name, rva in self.variables.items()}
+        lists = known["PsLoadedModuleList"], known["PsActiveProcessHead"]
+        block = known["KdDebuggerDataBlock"]
         if self.wide:
             header[:8] = b"PAGEDU64"
             put(8, "IIQQQQIII", 15, self.build, 0x1AD000, 0, *lists, self.machine, 4, self._code)

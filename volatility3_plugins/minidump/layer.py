@@ -45,8 +45,8 @@ class MinidumpLayer(segmented.SegmentedLayer):
 
         return opened.machine_of(self.context, self.name)
 
-    def open_image(self, config_path: str) -> Any:
-        """Returns the image of the process; see `image_of` of the library."""
+    def open_image(self, config_path: str, kernel_symbols: Optional[str] = None) -> Any:
+        """Returns the image of the process, in which no kernel is; see `image_of` of the library."""
         from winstacks.minidump import opened
 
         return opened.image_of(self.context, self.name, config_path)
@@ -94,11 +94,11 @@ class SmallDumpLayer(MinidumpLayer):
 
         return smalldump.machine_of(self.context, self.name)
 
-    def open_image(self, config_path: str) -> Any:
+    def open_image(self, config_path: str, kernel_symbols: Optional[str] = None) -> Any:
         """Returns the image of the dump; see `image_of` of the library."""
         from winstacks.minidump import smalldump
 
-        return smalldump.image_of(self.context, self.name, config_path)
+        return smalldump.image_of(self.context, self.name, config_path, kernel_symbols)
 
 
 class MinidumpStacker(interfaces.automagic.StackerLayerInterface):

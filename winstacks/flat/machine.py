@@ -13,7 +13,7 @@ environment that Windows gives to services (COMPUTERNAME, described in Microsoft
 from __future__ import annotations
 
 import collections
-from typing import Counter, Iterable, Iterator, List, NamedTuple, Optional, Protocol
+from typing import Counter, Iterable, Iterator, List, NamedTuple, Optional, Protocol, Tuple
 
 from ..columns.words import (
     ACTIVE_PAGES,
@@ -54,6 +54,8 @@ SYSTEM_PROCESSES = frozenset(
 
 _COMPLETENESSES = {6: KERNEL_PAGES, 7: ACTIVE_PAGES}
 """DumpType of bitmap dumps (kernel; automatic and active)."""
+
+_FILLER = int.from_bytes(b"PAGE", "little")
 
 _VARIABLE = "COMPUTERNAME="
 _MAX_NAME = 63
@@ -104,12 +106,14 @@ class Input(NamedTuple):
     Attributes:
         kind: one of INPUT_KINDS
         completeness: one of COMPLETENESSES, empty where nothing tells
-        bug_check: code and name of the bug check of a small kernel dump, empty for all else
+        bug_check: the code with which Windows stopped, None where the input is of no crash
+        parameters: the four parameters of the bug check; none without one
     """
 
     kind: str
     completeness: str
-    bug_check: str = ""
+    bug_check: Optional[int] = None
+    parameters: Tuple[int, ...] = ()
 
 
 class ComputerName(NamedTuple):
@@ -172,8 +176,14 @@ class KernelFacts:
 
         What else an image lacks shows where that is read.
         """
-        kind = bulk.crash_dump_type(self._image.context, self._image.layer)
-        return Input(MEMORY_IMAGE, _COMPLETENESSES.get(kind or 0, ""))
+        crash = bulk.crash_dump(self._image.context, self._image.layer)
+        if crash is None:
+            return Input(MEMORY_IMAGE, "")
+        completeness = _COMPLETENESSES.get(crash.dump_type, "")
+        # Whoever converts an image of a running machine leaves 0, or what the header was filled with.
+        if crash.bug_check in (0, _FILLER):
+            return Input(MEMORY_IMAGE, completeness)
+        return Input(MEMORY_IMAGE, completeness, crash.bug_check, crash.parameters)
 
 
 def clock(image: Image) -> Clock:

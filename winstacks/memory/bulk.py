@@ -10,7 +10,7 @@ layer the form that it takes.
 from __future__ import annotations
 
 import io
-from typing import Callable, Dict, Iterable, Iterator, Optional, Tuple
+from typing import Callable, Dict, Iterable, Iterator, NamedTuple, Optional, Tuple
 
 from volatility3.framework import exceptions, interfaces
 from volatility3.framework.layers import crash, intel, linear
@@ -45,10 +45,18 @@ def machine_of(layer: interfaces.layers.DataLayerInterface) -> Machine:
     return Machine.AMD64 if layer.bits_per_register == 64 else Machine.I386
 
 
-def crash_dump_type(
+class CrashDump(NamedTuple):
+    """The header of a crash dump: DumpType, BugCheckCode and its four parameters."""
+
+    dump_type: int
+    bug_check: int
+    parameters: Tuple[int, ...]
+
+
+def crash_dump(
     context: interfaces.context.ContextInterface, layer: interfaces.layers.DataLayerInterface
-) -> Optional[int]:
-    """Returns DumpType of the crash dump on which a layer rests, None where it rests on none.
+) -> Optional[CrashDump]:
+    """Returns the header of the crash dump on which a layer rests, None where it rests on none.
 
     Args:
         context: the context that holds the layers
@@ -58,7 +66,9 @@ def crash_dump_type(
     while waiting:
         below = waiting.pop()
         if isinstance(below, crash.WindowsCrashDump32Layer):
-            return int(below.dump_type)
+            header = below.get_header()
+            parameters = tuple(int(each) for each in header.BugCheckCodeParameter)
+            return CrashDump(int(below.dump_type), int(header.BugCheckCode), parameters)
         waiting += [context.layers[name] for name in below.dependencies]
     return None
 

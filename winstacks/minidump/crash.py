@@ -11,6 +11,7 @@ from __future__ import annotations
 from functools import cached_property
 from typing import Collection, Iterator, List, Mapping, NamedTuple, Optional, Tuple
 
+from ..flat.decode.bugchecks import context_parameter
 from ..memory.decode import text
 from ..memory.decode.status import NOTHING, Said, Status, Word, status
 from ..memory.image import AddressSpace, Image
@@ -19,7 +20,6 @@ from ..process.processors import Processor
 from ..process.thread import SavedContext, Thread, user_thread
 from ..traps.decode.context import decode_any
 from ..traps.state import context_forms
-from .decode.bugchecks import context_parameter
 from .decode.crashed import crashed_thread
 from .decode.triage import TriageDump
 from .process import UNKNOWN_PID
@@ -39,12 +39,13 @@ class CrashedProcess:
     Args:
         image: the image of the dump
         dump: its file
+        symbols: whether the structures of the image are those of the kernel's own symbols
     """
 
-    def __init__(self, image: Image, dump: TriageDump) -> None:
+    def __init__(self, image: Image, dump: TriageDump, symbols: bool = False) -> None:
         self._image = image
         self._dump = dump
-        self._crashed = crashed_thread(dump)
+        self._crashed = crashed_thread(dump, image.types if symbols else None)
 
     # What `spaces` gives, and ProcessList.
 

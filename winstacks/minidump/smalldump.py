@@ -6,13 +6,14 @@ dump = small_dump(file_layer)            # what the layer of the dump is made of
 image = image_of(context, layer_name, config_path)    # its services are what the dump gives
 
 The image has the kernel stack of one thread and a list of drivers. No kernel can be walked in it: it has no
-symbol table, and `image.threads_only` says so. Trap frames are read by our tables; KDDEBUGGER_DATA64 of the
-dump tells what is known of all other structures.
+symbol table of its own, and `image.threads_only` says so. Structures are read by the kernel's symbols where
+these are found or given. Else our tables have the trap frames, and KDDEBUGGER_DATA64 of the dump tells what
+is known of the others.
 """
 
 from __future__ import annotations
 
-from typing import Callable, List, Tuple
+from typing import Callable, List, Optional, Tuple
 
 from volatility3.framework import exceptions, interfaces
 
@@ -38,9 +39,17 @@ from .decode.kernelheader import NotAKernelDumpError
 from .decode.memory import MemoryRange
 from .decode.triage import TriageDump, memory_ranges
 from .drivers import DumpDrivers, kernel_base
+from .kernelsymbols import kernel_table
 from .smallfacts import NoHandles, NoRegions, SmallDumpFacts
 
-__all__ = ["NotAKernelDumpError", "dump_of", "image_of", "machine_of", "memory", "small_dump"]
+__all__ = [
+    "NotAKernelDumpError",
+    "dump_of",
+    "image_of",
+    "machine_of",
+    "memory",
+    "small_dump",
+]
 
 _TRAP_FRAMES = "trapframe"
 """The kind of our tables that has the structures of kernel stacks."""
@@ -101,23 +110,33 @@ def machine_of(context: interfaces.context.ContextInterface, layer_name: str) ->
     return dump_of(context, layer_name).machine
 
 
-def image_of(context: interfaces.context.ContextInterface, layer_name: str, config_path: str) -> Image:
+def image_of(
+    context: interfaces.context.ContextInterface,
+    layer_name: str,
+    config_path: str,
+    kernel_symbols: Optional[str] = None,
+) -> Image:
     """Returns the image of a dump.
 
     Args:
         context: the context that holds the layer
         layer_name: the layer over the dump
         config_path: where the configuration of our symbol tables goes
+        kernel_symbols: the file of the kernel's symbol table; None: the symbol path is searched
 
     Raises:
         UnsupportedMachineError: the dump is of a machine that is not supported; the text is a sentence
+        KernelSymbolsError: the table that the user named is not of this kernel; the text is a sentence
     """
     dump = dump_of(context, layer_name)
     image = Image.of_layer(context, layer_name, dump.machine, config_path)
     image.threads_only = True
     image.base = kernel_base(dump)
     image.types = image.our_types(_table_of(dump))
-    process, drivers = CrashedProcess(image, dump), DumpDrivers(image, dump)
+    table_name = kernel_table(context, config_path, dump, image.base, kernel_symbols)
+    if table_name:
+        image.take_symbols(table_name)
+    process, drivers = CrashedProcess(image, dump, bool(table_name)), DumpDrivers(image, dump)
     handles: Callable[[Databases], HandleEvents] = _no_handles
     listers: Tuple[Spaces, ThreadLists, ModuleLists, UnloadedModules, Regions, MachineFacts] = (
         *(process, process),

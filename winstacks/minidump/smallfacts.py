@@ -13,7 +13,6 @@ from ..memory.decode.status import NOTHING, Said, Word, says, status
 from ..memory.decode.text import is_time, printable
 from ..memory.image import AddressSpace, Image
 from ..process.regions import Region
-from .decode.bugchecks import bug_check
 from .decode.triage import TriageDump, memory_ranges
 
 _BUILD_MASK = 0xFFFF
@@ -75,9 +74,8 @@ class SmallDumpFacts:
         """Returns that it is a small dump, whether it is whole, and the bug check."""
         _, said = memory_ranges(self._dump)
         cut = says(status(self._dump.status, said), Word.BEYOND_THE_FILE)
-        code = self._dump.header.BugCheckCode
-        known = "" if code is None else bug_check(code).shown
-        return Input(SMALL_DUMP, TRUNCATED if cut else SOME, known)
+        header = self._dump.header
+        return Input(SMALL_DUMP, TRUNCATED if cut else SOME, header.BugCheckCode, header.BugCheckParameters)
 
 
 class NoRegions:

@@ -11,11 +11,11 @@ from __future__ import annotations
 from typing import Iterator, List, Optional, Tuple
 
 from ..columns.words import PRODUCTS
+from ..flat.decode.bugchecks import bug_check
 from ..memory.decode.status import NOTHING, Said, Status, Word, status, text
 from ..memory.decode.text import cell, moment
 from ..memory.image import AddressSpace, Image
 from ..minidump import smalldump
-from ..minidump.decode.bugchecks import bug_check
 from ..minidump.decode.drivers import Driver, broken_driver, list_drivers, list_unloaded
 from ..minidump.decode.kernelheader import KernelDumpHeader
 from ..minidump.decode.triage import Part, TriageDump

@@ -121,7 +121,7 @@ class TrapContexts:
         teb = image.types.find("_TEB")
         self._slots = None if teb is None else teb.find("TlsSlots")
         self._forms: Memo[Machine, Tuple[ContextForm, ...]] = Memo(functools.partial(context_forms, image))
-        self._stopped = bulk.crash_dump_type(image.context, image.layer) is not None
+        self._stopped = bulk.crash_dump(image.context, image.layer) is not None
 
     def processor(self, processor: Processor, space: AddressSpace, tid: Optional[int]) -> Optional[State]:
         """Returns the context of a processor, or None if it has none (it was not stopped).

@@ -1,6 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""Small kernel dumps of every generation: what is decoded is what was written, and no file ends the decoder."""
+"""Small kernel dumps of every generation: what is decoded is what was written; hostile ones get an answer."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.forge.smalldump import CRASHED, KDBG, STARTED, Driver, SmallDump
+from winstacks.flat.decode.bugchecks import bug_check, context_parameter
 from winstacks.memory.decode.machine import Machine, UnsupportedMachineError
 from winstacks.memory.decode.status import Word, says
-from winstacks.minidump.decode.bugchecks import bug_check, context_parameter
 from winstacks.minidump.decode.crashed import crashed_thread, structure_memory
 from winstacks.minidump.decode.drivers import broken_driver, list_drivers, list_unloaded
 from winstacks.minidump.decode.kernelheader import NotAKernelDumpError
