@@ -73,7 +73,7 @@ _LOCATION = "automagic.LayerStacker.single_location"
 _OF_A_KERNEL = ("scan", "scan_processes", "scan_threads", "scan_stacks", "processors", "offset", "pid")
 """Options that mean nothing for a dump of one process, or of one thread."""
 
-_KINDS_OF_DUMPS = {"process": "a dump of one process", "small": "a small kernel dump"}
+KINDS_OF_DUMPS = {"process": "a dump of one process", "small": "a small kernel dump"}
 """What a file may begin as, in words."""
 
 
@@ -86,7 +86,7 @@ class KernelRequirement(requirements.ModuleRequirement):
         found = super().unsatisfied(context, config_path)
         kind = begins_as_a_dump(context) if found else ""
         if kind:
-            what = _KINDS_OF_DUMPS[kind]
+            what = KINDS_OF_DUMPS[kind]
             return _instead(
                 self, config_path, f"the file is {what}, which plugins such as minidump.callstacks read"
             )
@@ -102,7 +102,7 @@ class DumpRequirement(requirements.TranslationLayerRequirement):
         found = super().unsatisfied(context, config_path)
         kind = begins_as_a_dump(context) if found else ""
         if kind:
-            return _instead(self, config_path, f"the file begins as {_KINDS_OF_DUMPS[kind]} and is none")
+            return _instead(self, config_path, f"the file begins as {KINDS_OF_DUMPS[kind]} and is none")
         if found and context.config.get(_LOCATION, None):
             return _instead(
                 self,

@@ -48,6 +48,20 @@ _ADDRESSES = {
 }
 
 
+def context(wide: bool, ip: int, sp: int) -> bytes:
+    """A CONTEXT of kernel mode."""
+    data = bytearray(0x4D0 if wide else 0x2CC)
+    if wide:
+        struct.pack_into("<IIH", data, 0x30, 0x10001F, 0x1F80, 0x10)
+        struct.pack_into("<HI", data, 0x42, 0x18, 0x246)
+        struct.pack_into("<Q", data, 0x98, sp)
+        struct.pack_into("<Q", data, 0xF8, ip)
+    else:
+        struct.pack_into("<I", data, 0, 0x1003F)
+        struct.pack_into("<IIIII", data, 0xB8, ip, 8, 0x246, sp, 0x10)
+    return bytes(data)
+
+
 class Driver(NamedTuple):
     """A driver of the list, or, by its base and size, one that was unloaded."""
 

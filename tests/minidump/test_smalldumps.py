@@ -30,12 +30,12 @@ from volatility3.plugins.minidump import (
 from volatility3.plugins.windows import callstacks as image_callstacks
 
 from tests.conftest import SHARED
-from tests.forge import context
+from tests.forge import context, smalldump
 from tests.forge.context import Opened
 from tests.forge.smalldump import Driver, SmallDump
 from tests.hostile.undamaged import BUILDERS
 from tests.support.processdumps import OpenedDump, dump_of
-from tests.support.smalldumps import context_of, exception_record, small_dump_of
+from tests.support.smalldumps import exception_record, small_dump_of
 from winstacks.memory.decode.machine import Machine
 from winstacks.memory.image import Image
 from winstacks.process.threads import Threads
@@ -132,10 +132,10 @@ KERNEL, DRIVER, GONE = 0xFFFFF80312200000, 0xFFFFF80314000000, 0xFFFFF8031600000
 STACK, NOWHERE = 0xFFFFD00012345000, 0xFFFFF80318000000
 
 
-def crashed(image: Image, rip: int, code: int = 0xD1, **options: Any) -> SmallDump:
+def crashed(rip: int, code: int = 0xD1, **options: Any) -> SmallDump:
     """A dump of a machine without a symbol table, that crashed at an address."""
     made = SmallDump(**options)
-    registers = context_of(image, {"Rip": rip, "Rsp": STACK + 0x40, "Rbp": 0})
+    registers = smalldump.context(True, rip, STACK + 0x40)
     made.crash(code, (0x10, 2, 0, rip), registers, exception_record(True, 0xC0000005, rip))
     made.stack(STACK, bytes(0x200))
     made.thread(0xFFFFA00001234080, 0xFFFFA00001230080, STACK + 0x180, STACK, 1, 0)
@@ -166,10 +166,8 @@ def found(dump: OpenedDump) -> Dict[str, Tuple[Any, ...]]:
         (NOWHERE, "<no-module>", {"kernel_no_module": ("high", "<no-module>")}),
     ],
 )
-def test_where_it_crashed(
-    one: Opened, tmp_path: pathlib.Path, rip: int, symbol: str, finding: Dict[str, Any]
-) -> None:
-    dump = written(crashed(one.image, rip), tmp_path)
+def test_where_it_crashed(tmp_path: pathlib.Path, rip: int, symbol: str, finding: Dict[str, Any]) -> None:
+    dump = written(crashed(rip), tmp_path)
     rows = dump.rows(callstacks.CallStacks)
     frame = next(row for depth, row in rows if depth)
     shown = "evil__2J+0x20" if symbol.startswith("evil") else symbol
@@ -179,15 +177,15 @@ def test_where_it_crashed(
     assert found(dump) == finding
 
 
-def test_checks_that_need_more_say_so(one: Opened, tmp_path: pathlib.Path) -> None:
-    rows = written(crashed(one.image, KERNEL), tmp_path).rows(tracefindings.TraceFindings)
+def test_checks_that_need_more_say_so(tmp_path: pathlib.Path) -> None:
+    rows = written(crashed(KERNEL), tmp_path).rows(tracefindings.TraceFindings)
     missing = {row["Finding"] for _, row in rows if row["Status"] == "not checked"}
     assert {"hidden", "unbacked", "gadget"} <= missing
     assert not {"kernel_no_module", "kernel_unloaded"} & missing
 
 
-def test_info(one: Opened, tmp_path: pathlib.Path) -> None:
-    rows = written(crashed(one.image, DRIVER + 0x20), tmp_path).rows(info.Info)
+def test_info(tmp_path: pathlib.Path) -> None:
+    rows = written(crashed(DRIVER + 0x20), tmp_path).rows(info.Info)
     shown = {row["Member"]: row["Value"] for _, row in rows}
     assert shown["BugCheckCode"] == "0xd1 DRIVER_IRQL_NOT_LESS_OR_EQUAL"
     assert shown["BugCheckParameter2"] == "0x2: IRQL"
@@ -199,16 +197,16 @@ def test_info(one: Opened, tmp_path: pathlib.Path) -> None:
     assert not [row for _, row in rows if row["Status"]]
 
 
-def test_a_driver_without_a_stamp_says_so(one: Opened, tmp_path: pathlib.Path) -> None:
+def test_a_driver_without_a_stamp_says_so(tmp_path: pathlib.Path) -> None:
     """Entries before Windows 10 have none: that is no 0."""
-    rows = written(crashed(one.image, KERNEL, entry=0x90, build=7601), tmp_path).rows(info.Info)
+    rows = written(crashed(KERNEL, entry=0x90, build=7601), tmp_path).rows(info.Info)
     (row,) = [row for _, row in rows if row["Member"].endswith("ntoskrnl.exe")]
     assert "TimeDateStamp" not in row["Value"]
     assert row["Status"] == "not in the dump: TimeDateStamp"
 
 
-def test_flat_tables(one: Opened, tmp_path: pathlib.Path) -> None:
-    dump = written(crashed(one.image, DRIVER + 0x20), tmp_path)
+def test_flat_tables(tmp_path: pathlib.Path) -> None:
+    dump = written(crashed(DRIVER + 0x20), tmp_path)
     ((_, row),) = dump.rows(traceimage.TraceImage)
     assert (row["InputKind"], row["Completeness"], row["KernelBuild"]) == ("small kernel dump", "some", 19041)
     assert (row["BugCheckCode"], row["BugCheck"]) == (0xD1, "DRIVER_IRQL_NOT_LESS_OR_EQUAL")
@@ -221,31 +219,31 @@ def test_flat_tables(one: Opened, tmp_path: pathlib.Path) -> None:
     assert [row["ModuleStamp"] for _, row in frames][:1] == [0x61234567]
 
 
-def test_trap_frames_begin_with_the_registers_of_the_dump(one: Opened, tmp_path: pathlib.Path) -> None:
-    rows = written(crashed(one.image, DRIVER + 0x20), tmp_path).rows(trapframes.TrapFrames)
+def test_trap_frames_begin_with_the_registers_of_the_dump(tmp_path: pathlib.Path) -> None:
+    rows = written(crashed(DRIVER + 0x20), tmp_path).rows(trapframes.TrapFrames)
     assert [(row["Origin"], row["Rip"], row["Mode"]) for _, row in rows] == [
         ("saved", DRIVER + 0x20, "kernel")
     ]
 
 
 @pytest.mark.parametrize("plugin", [*RECORDED, stacktracedb.StackTraceDb])
-def test_what_windows_records_is_in_no_small_dump(one: Opened, tmp_path: pathlib.Path, plugin: Any) -> None:
+def test_what_windows_records_is_in_no_small_dump(tmp_path: pathlib.Path, plugin: Any) -> None:
     with pytest.raises(exceptions.RenderException, match="nothing that Windows recorded"):
-        written(crashed(one.image, KERNEL), tmp_path).rows(plugin)
+        written(crashed(KERNEL), tmp_path).rows(plugin)
 
 
-def test_a_page_is_written(one: Opened, tmp_path: pathlib.Path) -> None:
-    assert written(crashed(one.image, KERNEL), tmp_path).construct(tracereport.TraceReport).run()
+def test_a_page_is_written(tmp_path: pathlib.Path) -> None:
+    assert written(crashed(KERNEL), tmp_path).construct(tracereport.TraceReport).run()
 
 
-def test_arm64_is_named_and_refused(one: Opened, tmp_path: pathlib.Path) -> None:
+def test_arm64_is_named_and_refused(tmp_path: pathlib.Path) -> None:
     with pytest.raises(exceptions.RenderException, match="ARM64"):
         written(SmallDump(machine=0xAA64), tmp_path).rows(callstacks.CallStacks)
 
 
 def test_a_table_of_another_kernel_is_refused(one: Opened, tmp_path: pathlib.Path) -> None:
     table = next(iter(sorted(context.symbol_directory().rglob("ntkrnl*/*.json*"))))
-    dump = written(crashed(one.image, KERNEL), tmp_path)
+    dump = written(crashed(KERNEL), tmp_path)
     with pytest.raises(exceptions.RenderException, match="is no table of this dump's kernel"):
         dump.rows(callstacks.CallStacks, kernel_symbols=str(table))
     with pytest.raises(exceptions.RenderException, match="cannot be read"):
@@ -261,7 +259,7 @@ def test_registers_of_a_process_dump(tmp_path: pathlib.Path, one: Opened) -> Non
 
 
 @pytest.mark.shared
-def test_a_real_crash(one: Opened, tmp_path: pathlib.Path) -> None:
+def test_a_real_crash(tmp_path: pathlib.Path) -> None:
     """The stack, the blocks and the drivers of a dump of 19041.804, whose true trap frame is known."""
     folder = tmp_path / "real"
     with tarfile.open(SHARED / "real_trapframes" / "triage_19041.tar.xz") as archive:
