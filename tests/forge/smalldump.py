@@ -18,7 +18,7 @@ from __future__ import annotations
 import struct
 from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple
 
-CRASHED, STARTED = 0x01DA00000000000, 36_000_000_000
+CRASHED, STARTED = 0x01DA_0000_0000_0000, 36_000_000_000
 """SystemTime as a FILETIME, and SystemUpTime: an hour."""
 KDBG = 0x800
 """Where KdDebuggerDataBlock lies behind the kernel's base."""
@@ -31,7 +31,7 @@ _OFFSETS = {
     "OffsetKThreadState": (0x2A2, 0x184),
     "SizeEProcess": (0x2A8, 0x400),
     "OffsetEprocessPeb": (0x2AA, 0x350),
-    "SizePrcb": (0x2B0, 0x200),
+    "SizePrcb": (0x2B0, 0x400),
     "OffsetPrcbCurrentThread": (0x2B4, 0x8),
     "OffsetPrcbProcStateContext": (0x2BC, 0x100),
     "OffsetPrcbNumber": (0x2BE, 0x24),
@@ -87,6 +87,7 @@ class SmallDump:
     Attributes:
         members: of TRIAGE_DUMP, by name
         variables: RVAs of variables of the kernel, by their symbols
+        offsets: what KDDEBUGGER_DATA64 says of KPRCB, KTHREAD and EPROCESS, by its members
     """
 
     def __init__(
@@ -115,6 +116,7 @@ class SmallDump:
             "PsActiveProcessHead": 0x410,
             "KdDebuggerDataBlock": KDBG,
         }
+        self.offsets = {name: value for name, (_, value) in _OFFSETS.items()}
         self.put("ServicePackBuild", value=0)
 
     def put(self, member: str, data: bytes = b"", value: Optional[int] = None) -> int:
@@ -141,10 +143,11 @@ class SmallDump:
 
     def thread(self, ethread: int, eprocess: int, initial: int, kernel: int, number: int, teb: int) -> None:
         """Adds KPRCB, ETHREAD and EPROCESS."""
-        parts = {name: bytearray(0x400) for name in ("Prcb", "Process", "Thread")}
+        sizes = {"Prcb": "SizePrcb", "Process": "SizeEProcess", "Thread": "SizeEThread"}
+        parts = {name: bytearray(self.offsets[size]) for name, size in sizes.items()}
 
         def put(part: str, member: str, value: int, form: str) -> None:
-            struct.pack_into("<" + form, parts[part], _OFFSETS[member][1], value)
+            struct.pack_into("<" + form, parts[part], self.offsets[member], value)
 
         put("Prcb", "OffsetPrcbCurrentThread", ethread, self._word)
         put("Prcb", "OffsetPrcbNumber", number, "B")
@@ -230,8 +233,8 @@ class SmallDump:
             if name in self.variables:
                 address = self._kernel + self.variables[name]
                 struct.pack_into("<Q", data, place, address if self.wide else _extended(address))
-        for place, value in _OFFSETS.values():
-            struct.pack_into("<H", data, place, value)
+        for name, (place, _) in _OFFSETS.items():
+            struct.pack_into("<H", data, place, self.offsets[name])
         return bytes(data)
 
     def _triage(self) -> bytes:

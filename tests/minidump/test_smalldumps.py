@@ -110,14 +110,6 @@ def test_names_and_ids_come_from_the_kernels_table(one: Opened, tmp_path: pathli
     tid = waiting(one.image)[0]
     thread = next(iter(Threads.list_threads(one.image, tids=[tid])))
     made = small_dump_of(one, tid)
-    types, memory = one.image.types, one.image.memory(one.image.kernel)
-    for name, address in (("Thread", thread.ethread), ("Process", thread.space.eprocess)):
-        size = types["_ETHREAD" if name == "Thread" else "_EPROCESS"].size
-        made.put(f"{name}Offset", bytes(memory.read(address, size) or b""))
-    prcb = bytearray(types["_KPRCB"].size)
-    field = types["_KPRCB"].field("CurrentThread")
-    prcb[field.offset : field.offset + 8] = thread.ethread.to_bytes(8, "little")
-    made.put("PrcbOffset", bytes(prcb))
     rows = written(made, tmp_path).rows(callstacks.CallStacks)
     expected = one.rows(image_callstacks.CallStacks, tid=[tid])
     assert {(row["PID"], row["Process"], row["TID"]) for _, row in rows} == {

@@ -12,6 +12,7 @@ finds in the image.
 
 from __future__ import annotations
 
+import pathlib
 import struct
 from typing import Dict, Mapping
 
@@ -31,6 +32,19 @@ _SEGMENTS: Dict[Machine, Mapping[str, int]] = {
     Machine.AMD64: {"ContextFlags": 0x10001F, "SegCs": 0x10, "SegSs": 0x18, "EFlags": 0x246, "MxCsr": 0x1F80},
     Machine.I386: {"ContextFlags": 0x1003F, "SegCs": 8, "SegSs": 0x10, "EFlags": 0x246},
 }
+
+
+SAMPLE = "crash.dmp"
+"""The small kernel dump of the sample that the documentation reads."""
+_SAMPLE_THREAD = 4316
+
+
+def write_of_sample(opened: Opened, path: pathlib.Path) -> None:
+    """Writes the small dump of the sample: a thread of updater.exe met the bug check D1 where it waited."""
+    made = small_dump_of(opened, _SAMPLE_THREAD)
+    base = opened.image.base
+    made.unloaded([Driver("gone.sys", base + 0x4000000, 0x8000)])
+    path.write_bytes(made.file())
 
 
 def context_of(image: Image, registers: Mapping[str, int]) -> bytes:
@@ -81,7 +95,7 @@ def small_dump_of(opened: Opened, tid: int, code: int = CODE, **options: object)
     made.crash(code, (0x10, 2, 0, registers["Rip" if wide else "Eip"]), context_of(image, registers))
     low, high = thread.kernel_stack or 0, thread.stack_base or 0
     made.stack(low, bytes(memory.read(low, high - low) or b""))
-    made.thread(thread.ethread, thread.space.eprocess, thread.initial_stack or 0, low, 0, thread.teb or 0)
+    _structures(image, thread, made)
     modules, _ = image.service(KernelModules).list_modules(0)
     ordered = sorted(modules, key=lambda each: each.base != image.base)
     made.drivers([Driver(f"\\SystemRoot\\{each.file}", each.base, each.size) for each in ordered])
@@ -92,6 +106,38 @@ def small_dump_of(opened: Opened, tid: int, code: int = CODE, **options: object)
     known = {name: image.symbol(name) for name in symbols}
     made.variables.update((name, value - image.base) for name, value in known.items() if value)
     return made
+
+
+_PLACES = {
+    "OffsetKThreadTeb": ("_ETHREAD", "Tcb.Teb"),
+    "OffsetKThreadKernelStack": ("_ETHREAD", "Tcb.KernelStack"),
+    "OffsetKThreadInitialStack": ("_ETHREAD", "Tcb.InitialStack"),
+    "OffsetKThreadApcProcess": ("_ETHREAD", "Tcb.ApcState.Process"),
+    "OffsetKThreadState": ("_ETHREAD", "Tcb.State"),
+    "OffsetEprocessPeb": ("_EPROCESS", "Peb"),
+    "OffsetPrcbCurrentThread": ("_KPRCB", "CurrentThread"),
+    "OffsetPrcbNumber": ("_KPRCB", "Number"),
+}
+_SIZES = {"SizeEThread": "_ETHREAD", "SizeEProcess": "_EPROCESS", "SizePrcb": "_KPRCB"}
+
+
+def _structures(image: Image, thread: Thread, made: SmallDump) -> None:
+    """Adds the thread, its process and the processor as the image has them."""
+    types, memory = image.types, image.memory(image.kernel)
+    for name, (structure, path) in _PLACES.items():
+        field = types[structure].find(path)
+        if field is not None:
+            made.offsets[name] = field.offset
+    made.offsets.update({name: types[structure].size for name, structure in _SIZES.items()})
+    stack = thread.initial_stack or 0, thread.kernel_stack or 0
+    made.thread(thread.ethread, thread.space.eprocess, *stack, 0, thread.teb or 0)
+    for name, structure, address in (
+        ("Thread", "_ETHREAD", thread.ethread),
+        ("Process", "_EPROCESS", thread.space.eprocess),
+    ):
+        data = memory.read(address, types[structure].size)
+        if data is not None:
+            made.put(f"{name}Offset", bytes(data))
 
 
 def exception_record(wide: bool, code: int, address: int) -> bytes:

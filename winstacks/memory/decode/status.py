@@ -368,10 +368,6 @@ class Word(Enum):
     # Dumps of a process.
     PEB_NOT_IN_THE_DUMP = "PEB not in the dump"
     """The dump has not the memory that leads to heaps, locks and databases: one with full memory has it."""
-    NOT_IN_THE_DUMP = "not in the dump: {members}"
-    """A small kernel dump does not tell these: the kernel's symbols, or a larger dump, would."""
-    BUG_CHECK = "bug check {members}"
-    """The thread was executing when Windows stopped with this code."""
     EXCEPTION = "exception {members}"
     """The dump was made when the thread met this exception."""
     BEYOND_THE_FILE = "{} bytes beyond the end of the file"
@@ -386,6 +382,11 @@ class Word(Enum):
     """Another of its kind comes before it, and counts."""
     RANGES_OVERLAP = "{} memory ranges overlap"
     """So many share addresses, or bytes of the file, with others, which were given first and count."""
+    # Small kernel dumps.
+    NOT_IN_THE_DUMP = "not in the dump: {members}"
+    """A small kernel dump does not tell these: the kernel's symbols, or a larger dump, would."""
+    BUG_CHECK = "bug check {members}"
+    """The thread was executing when Windows stopped with this code."""
     # Findings.
     NOT_CHECKED = "not checked"
     """The check of this name, or a part of it, could not run; Evidence says why."""
