@@ -1,11 +1,11 @@
 // Trap frames, for inputs that have no kernel's symbols: small kernel dumps. In an image the kernel's own symbols describe them.
 //
-// On x64 only what the entry code writes is declared; it lies the same in all versions whose symbols were read. Windows 8 moved
+// On x64 only what the entry code writes is declared; it lies the same in all versions whose symbols were read. Windows 8.1 moved
 // the members between DbgArgMark and ExceptionList of x86.
 
 build 5.2 x64 = "public symbols of 7601.24540 to 22000.1516: all agree; 2003 to Vista inferred from measured frames of 2003 SP2";
-build 5.1 x86 = "public symbols of XP SP3; 2003 to 7 inferred";
-build 6.2.9200 x86 = "public symbols of wntdll 10.0.17763; that Windows 8 has the same is inferred";
+build 5.1 x86 = "public symbols of XP SP3; 2003 to 8 inferred";
+build 6.3.9600 x86 = "public symbols of wntdll 10.0.17763; that 8.1 has the same is inferred";
 
 struct _KTRAP_FRAME {
     sizeof                                 @0x8c/0x190;
@@ -64,41 +64,41 @@ struct _KTRAP_FRAME {
     ULONG     DbgEbp                       @0x0/-;
     ULONG     DbgEip                       @0x4/-;
     ULONG     DbgArgMark                   @0x8/-;
-    ULONG     DbgArgPointer                @0xc/-   until 6.2.9200;
+    ULONG     DbgArgPointer                @0xc/-   until 6.3.9600;
     ULONG     TempSegCs                    @0x10/-;
-    USHORT    TempSegCs                    @0xc/-   since 6.2.9200;
-    UCHAR     Logging                      @0xe/-   since 6.2.9200;
-    UCHAR     FrameType                    @0xf/-   since 6.2.9200;
+    USHORT    TempSegCs                    @0xc/-   since 6.3.9600;
+    UCHAR     Logging                      @0xe/-   since 6.3.9600;
+    UCHAR     FrameType                    @0xf/-   since 6.3.9600;
     ULONG     TempEsp                      @0x14/-;
-    ULONG     TempEsp                      @0x10/-  since 6.2.9200;
+    ULONG     TempEsp                      @0x10/-  since 6.3.9600;
     ULONG     Dr0                          @0x18/-;
-    ULONG     Dr0                          @0x14/-  since 6.2.9200;
+    ULONG     Dr0                          @0x14/-  since 6.3.9600;
     ULONG     Dr1                          @0x1c/-;
-    ULONG     Dr1                          @0x18/-  since 6.2.9200;
+    ULONG     Dr1                          @0x18/-  since 6.3.9600;
     ULONG     Dr2                          @0x20/-;
-    ULONG     Dr2                          @0x1c/-  since 6.2.9200;
+    ULONG     Dr2                          @0x1c/-  since 6.3.9600;
     ULONG     Dr3                          @0x24/-;
-    ULONG     Dr3                          @0x20/-  since 6.2.9200;
+    ULONG     Dr3                          @0x20/-  since 6.3.9600;
     ULONG     Dr6                          @0x28/-;
-    ULONG     Dr6                          @0x24/-  since 6.2.9200;
+    ULONG     Dr6                          @0x24/-  since 6.3.9600;
     ULONG     Dr7                          @0x2c/-;
-    ULONG     Dr7                          @0x28/-  since 6.2.9200;
+    ULONG     Dr7                          @0x28/-  since 6.3.9600;
     ULONG     SegGs                        @0x30/-;
-    ULONG     SegGs                        @0x2c/-  since 6.2.9200;
+    ULONG     SegGs                        @0x2c/-  since 6.3.9600;
     ULONG     SegEs                        @0x34/-;
-    ULONG     SegEs                        @0x30/-  since 6.2.9200;
+    ULONG     SegEs                        @0x30/-  since 6.3.9600;
     ULONG     SegDs                        @0x38/-;
-    ULONG     SegDs                        @0x34/-  since 6.2.9200;
+    ULONG     SegDs                        @0x34/-  since 6.3.9600;
     ULONG     Edx                          @0x3c/-;
-    ULONG     Edx                          @0x38/-  since 6.2.9200;
+    ULONG     Edx                          @0x38/-  since 6.3.9600;
     ULONG     Ecx                          @0x40/-;
-    ULONG     Ecx                          @0x3c/-  since 6.2.9200;
+    ULONG     Ecx                          @0x3c/-  since 6.3.9600;
     ULONG     Eax                          @0x44/-;
-    ULONG     Eax                          @0x40/-  since 6.2.9200;
+    ULONG     Eax                          @0x40/-  since 6.3.9600;
     ULONG     PreviousPreviousMode         @0x48/-;
-    UCHAR     PreviousPreviousMode         @0x44/-  since 6.2.9200;
-    UCHAR     PreviousIrql                 @0x47/-  since 6.2.9200;
-    ULONG     MxCsr                        @0x48/-  since 6.2.9200;
+    UCHAR     PreviousPreviousMode         @0x44/-  since 6.3.9600;
+    UCHAR     PreviousIrql                 @0x47/-  since 6.3.9600;
+    ULONG     MxCsr                        @0x48/-  since 6.3.9600;
     ULONG     ExceptionList                @0x4c/-;
     ULONG     SegFs                        @0x50/-;
     ULONG     Edi                          @0x54/-;
