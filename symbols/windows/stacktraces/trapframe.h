@@ -3,8 +3,8 @@
 // On x64 only what the entry code writes is declared; it lies the same in all versions whose symbols were read. Windows 8.1 moved
 // the members between DbgArgMark and ExceptionList of x86.
 
-build 5.2 x64 = "public symbols of 7601.24540 to 22000.1516: all agree; 2003 to Vista inferred from measured frames of 2003 SP2";
-build 5.1 x86 = "public symbols of XP SP3; 2003 to 8 inferred";
+build 5.2 x64 = "public symbols of 7601.24540 to 22000.1516: all agree; measured: entries of 2003 SP2 x64";
+build 5.1 x86 = "public symbols of XP SP3; measured: entries of XP SP3 and 2003 SP2 x86; Vista to 8 inferred";
 build 6.3.9600 x86 = "public symbols of wntdll 10.0.17763; that 8.1 has the same is inferred";
 
 struct _KTRAP_FRAME {
