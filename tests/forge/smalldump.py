@@ -87,6 +87,7 @@ class SmallDump:
     Attributes:
         members: of TRIAGE_DUMP, by name
         variables: RVAs of variables of the kernel, by their symbols
+        first: where a driver's loader entry lies in its entry of the list
         offsets: what KDDEBUGGER_DATA64 says of KPRCB, KTHREAD and EPROCESS, by its members
     """
 
@@ -105,9 +106,10 @@ class SmallDump:
         self._tail = tail
         self._debugger = debugger
         self._word = "Q" if wide else "I"
+        self.first = 8 if wide else 4
         self._base = 0x2000 if wide else 0x1000
         self.members: Dict[str, int] = {}
-        self._data = bytearray(self._base + (0x80 if wide else 0x68))
+        self._data = bytearray(self._base + 0x80)
         self._blocks: List[Tuple[int, bytes]] = []
         self._code, self._parameters = 0, (0, 0, 0, 0)
         self._kernel = 0
@@ -164,7 +166,7 @@ class SmallDump:
 
     def drivers(self, drivers: Sequence[Driver], broken: str = "") -> None:
         """Adds the list of drivers and their names; the first of them is the kernel."""
-        first = 8 if self.wide else 4
+        first = self.first
         size = first + self._entry
         self._kernel = drivers[0].base if drivers else 0
         start = self.put("DriverListOffset", bytes(size * len(drivers)))

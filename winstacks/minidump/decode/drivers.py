@@ -87,6 +87,8 @@ def list_drivers(dump: TriageDump) -> Tuple[List[Driver], Status]:
         return [], status(part.status, lost)
     wide = dump.header.wide
     places, first = (_WIDE, 8) if wide else (_NARROW, 4)
+    # Of x86 it is inferred that nothing lies between the offset of the name and the loader's entry.
+    starts = (first,) if wide else (first, 8)
     room = dump.part("StringPool").offset - part.offset
     # Padding in front of the names is smaller than a pointer.
     size = (room // count) & -(8 if wide else 4) if room > 0 else 0
@@ -96,14 +98,21 @@ def list_drivers(dump: TriageDump) -> Tuple[List[Driver], Status]:
     read = min(count, MAX_DRIVERS)
     data = dump.available(part.offset, read * size)
     present = len(data) // size
-    found = [
-        _driver(dump, data[place * size : (place + 1) * size], places, first) for place in range(present)
-    ]
+    entries = [data[place * size : (place + 1) * size] for place in range(present)]
+    found = max(([_driver(dump, entry, places, at) for entry in entries] for at in starts), key=_plausible)
     missing = (read - present) * size
     return found, status(
         Word.LIMIT if count > read else None,
         Said(Word.BEYOND_THE_FILE, missing) if missing else None,
         Word.FILE_NAME_UNREADABLE if any(each.name is None for each in found) else None,
+    )
+
+
+def _plausible(drivers: List[Driver]) -> int:
+    """Returns how many drivers have a place and a size that a driver may have."""
+    return sum(
+        each.DllBase > 0 and not each.DllBase % _PAGE and 0 < each.SizeOfImage <= _MAX_DRIVER
+        for each in drivers
     )
 
 
@@ -146,13 +155,18 @@ def list_unloaded(dump: TriageDump) -> Tuple[List[UnloadedDriver], Status]:
         return [], part.status
     wide = dump.header.wide
     form = struct.Struct("<HH4xQ24sQQ" if wide else "<HHI24sII")
+    best: List[Optional[UnloadedDriver]] = [None]
     for head in (8, 4) if wide else (4,):
         count = int.from_bytes(part.data[:head], "little")
+        if not count and len(part.data) >= head:
+            return [], NOTHING
         if count <= MAX_UNLOADED and head + count * form.size <= len(part.data):
             found = list(_unloaded(dump, part.data[head:], count, form))
-            if None not in found:
-                return [each for each in found if each is not None], NOTHING
-    return [], status(Said(Word.HEADER, None, ("UnloadedDriversOffset",)))
+            if len(found) - found.count(None) > len(best) - best.count(None):
+                best = found
+    usable = [each for each in best if each is not None]
+    wrong = Said(Word.HEADER, None, ("UnloadedDriversOffset",)) if None in best else None
+    return usable, status(wrong)
 
 
 def _unloaded(
@@ -160,9 +174,9 @@ def _unloaded(
 ) -> Iterator[Optional[UnloadedDriver]]:
     """Yields the entries of a list; None for one that contradicts itself."""
     for place in range(count):
-        length, most, _, characters, start, end = form.unpack_from(data, place * form.size)
+        length, _, _, characters, start, end = form.unpack_from(data, place * form.size)
         start, end = dump.canonical(start), dump.canonical(end)
         name = characters.decode("utf-16-le", "replace")[: min(length // 2, _NAME)].partition("\0")[0]
         low = dump.machine.kernel_start
         there = low <= start < end <= start + _MAX_DRIVER and not start % _PAGE
-        yield UnloadedDriver(name, start, end) if there and length <= most and not length % 2 else None
+        yield UnloadedDriver(name, start, end) if there and not length % 2 else None

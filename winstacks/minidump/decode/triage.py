@@ -21,7 +21,7 @@ from typing import Dict, Iterable, List, NamedTuple, Optional, Tuple
 
 from ...memory.decode.machine import Machine
 from ...memory.decode.status import NOTHING, Said, Status, Word, status
-from .debuggerdata import DebuggerData, read_debugger_data
+from .debuggerdata import MAX_SIZE, DebuggerData, read_debugger_data
 from .kernelheader import FILLER, TRIAGE, KernelDumpHeader, NotAKernelDumpError, Read, read_header
 from .memory import MAX_ADDRESS, MemoryRange, disjoint
 
@@ -42,7 +42,10 @@ _TAIL = (
     *("DebuggerDataOffset", "DebuggerDataSize", "DataBlocksOffset", "DataBlocksCount"),
 )
 _WIDE_TAIL = struct.Struct("<Q16xQIIIIII")
-_NARROW_TAIL = struct.Struct("<IIIIIIII")
+_NARROW_TAILS = (struct.Struct("<IIIIIIII"), struct.Struct("<I12xIIIIIII"), struct.Struct("<Q16xQIIIIII"))
+"""The last members of TRIAGE_DUMP32, of which nothing was measured: as they are declared, with the members of
+Itanium among them, and as they are of 64 bits. The one counts with which DebuggerDataOffset leads to the tag
+of KDDEBUGGER_DATA64; without any, the first."""
 _BLOCK = struct.Struct("<QII")
 
 _STARTS = (
@@ -101,21 +104,31 @@ class TriageDump:
                 f"The crash dump is of type {'unknown' if kind is None else kind}, and no small kernel dump "
                 f"(type {TRIAGE}); plugins such as windows.callstacks read what is larger"
             )
-        wide = self.header.wide
-        tail = _WIDE_TAIL if wide else _NARROW_TAIL
-        data = read(self.header.size, _HEAD.size + tail.size)
+        tails = (_WIDE_TAIL,) if self.header.wide else _NARROW_TAILS
+        data = read(self.header.size, _HEAD.size + max(tail.size for tail in tails))
         if len(data) < _HEAD.size:
             raise NotAKernelDumpError("The small kernel dump ends before the list of its parts (TRIAGE_DUMP)")
-        rest = tail.unpack(data[_HEAD.size :].ljust(tail.size, b"\0"))
-        values = (*_HEAD.unpack(data[: _HEAD.size]), *rest)
-        self.members: Dict[str, Optional[int]] = {
-            name: None if value in (FILLER, FILLER << 32 | FILLER) else value
-            for name, value in zip((*_NAMES, *_TAIL), values)
-        }
+        known = [self._members(data, tail) for tail in tails]
+        self.members: Dict[str, Optional[int]] = next(filter(self._tagged, known), known[0])
         self._starts = sorted(
             {value for name in _STARTS for value in [self._offset(name)] if value} | {self._end_of_file()}
         )
         self.status = self._judge()
+
+    @staticmethod
+    def _members(data: bytes, tail: struct.Struct) -> Dict[str, Optional[int]]:
+        """Returns the members of TRIAGE_DUMP by name, None for one that Windows did not write."""
+        rest = data[_HEAD.size : _HEAD.size + tail.size].ljust(tail.size, b"\0")
+        values = (*_HEAD.unpack(data[: _HEAD.size]), *tail.unpack(rest))
+        return {
+            name: None if value in (FILLER, FILLER << 32 | FILLER) else value
+            for name, value in zip((*_NAMES, *_TAIL), values)
+        }
+
+    def _tagged(self, members: Dict[str, Optional[int]]) -> bool:
+        """Tells whether KDDEBUGGER_DATA64 lies where some members say."""
+        offset = members["DebuggerDataOffset"] or 0
+        return offset >= self.header.size and read_debugger_data(self.available(offset, MAX_SIZE)).tagged
 
     @property
     def machine(self) -> Machine:

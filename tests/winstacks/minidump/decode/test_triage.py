@@ -243,3 +243,39 @@ def test_bug_checks_have_their_names() -> None:
     assert bug_check(0x1000007E).parameters == bug_check(0x7E).parameters
     assert (bug_check(0xBADC0DE).shown, bug_check(0xBADC0DE).parameters) == ("0xbadc0de", ("", "", "", ""))
     assert [context_parameter(code) for code in (0x7E, 0x3B, 0xD1)] == [3, 2, -1]
+
+
+@pytest.mark.parametrize("form", ["<I12xIIIIIII", "<Q16xQIIIIII"])
+def test_an_x86_dump_with_other_last_members_is_told_by_the_tag(form: str) -> None:
+    made = writer("10-x86")
+    data = bytearray(made.file())
+    names = ("TopOfStack", "DataPageAddress", "DataPageOffset", "DataPageSize", "DebuggerDataOffset")
+    names += ("DebuggerDataSize", "DataBlocksOffset", "DataBlocksCount")
+    tail = struct.pack(form, *(made.members.get(name, 0) for name in names))
+    at = 0x1000 + 18 * 4
+    room = min(value for name, value in made.members.items() if name.endswith("Offset"))
+    assert at + len(tail) <= room
+    data[at : at + len(tail)] = tail
+    read = opened(bytes(data))
+    assert read.debugger_data.tagged
+    assert crashed_thread(read).ethread == THREAD[False][0]
+
+
+def test_an_unloaded_driver_that_contradicts_itself_costs_itself() -> None:
+    made = writer("10-x64")
+    made.unloaded([Driver("a.sys", KERNEL[True] + 0x2000000, 0x1000), Driver("b.sys", 0x1000, 0x1000)])
+    found, said = list_unloaded(opened(made.file()))
+    assert [each.name for each in found] == ["a.sys"]
+    assert says(said, Word.HEADER)
+
+
+def test_x86_entries_may_be_aligned_to_eight_bytes() -> None:
+    made = writer("10-x86")
+    made.first = 8
+    made.drivers([Driver("ntoskrnl.exe", KERNEL[False], 0x800000), Driver("a.sys", 0x8F000000, 0x1000)])
+    drivers, said = list_drivers(opened(made.file()))
+    assert [(each.name, each.DllBase) for each in drivers] == [
+        ("ntoskrnl.exe", KERNEL[False]),
+        ("a.sys", 0x8F000000),
+    ]
+    assert not said
