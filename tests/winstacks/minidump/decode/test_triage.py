@@ -249,8 +249,8 @@ def test_bug_checks_have_their_names() -> None:
 def test_an_x86_dump_with_other_last_members_is_told_by_the_tag(form: str) -> None:
     made = writer("10-x86")
     data = bytearray(made.file())
-    names = ("TopOfStack", "DataPageAddress", "DataPageOffset", "DataPageSize", "DebuggerDataOffset")
-    names += ("DebuggerDataSize", "DataBlocksOffset", "DataBlocksCount")
+    names = ["TopOfStack", "DataPageAddress", "DataPageOffset", "DataPageSize", "DebuggerDataOffset"]
+    names += ["DebuggerDataSize", "DataBlocksOffset", "DataBlocksCount"]
     tail = struct.pack(form, *(made.members.get(name, 0) for name in names))
     at = 0x1000 + 18 * 4
     room = min(value for name, value in made.members.items() if name.endswith("Offset"))
