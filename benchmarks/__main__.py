@@ -21,6 +21,7 @@ from . import (
     listing,
     realsize,
     results,
+    smalldumps,
     startup,
 )
 from .results import Line
@@ -36,6 +37,7 @@ BENCHMARKS: Dict[str, Callable[[pathlib.Path], List[Line]]] = {
     "checks": checks.lines,
     "dumps": dumps.lines,
     "fleet": fleet.lines,
+    "smalldumps": smalldumps.lines,
     "drawing": drawing.lines,
     "holding": holding.lines,
     "growth": growth.lines,

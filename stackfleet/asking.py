@@ -7,7 +7,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import IO, Callable, Optional
 
 from winstacks.columns.words import KINDS, SEVERITIES
@@ -49,7 +49,7 @@ def add_to(commands: Commands, count: Callable[[str], int]) -> None:  # type: ig
     found.add_argument("--severity", choices=SEVERITIES, default=SEVERITIES[-1], help="the least")
     found.add_argument("--unchecked", action="store_true", help="list checks that could not run")
     rare = _command(commands, "rare", _rare, "stacks that few hosts have, the rarest first")
-    _of_stacks(rare)
+    _of_stacks(rare, questions.CRASH_KEYS)
     rare.add_argument("--max-hosts", type=count, default=2, help="hosts that have a stack at most")
     rare.add_argument("--limit", type=int, default=50, help="rows, 0 for all")
     differ = _command(commands, "diff", _diff, "stacks that are new, gone or changed in count")
@@ -197,8 +197,9 @@ def _command(
     return made
 
 
-def _of_stacks(command: argparse.ArgumentParser) -> None:
-    command.add_argument("--by", choices=KEYS, default=KEYS[0], help="key by which stacks are the same")
+def _of_stacks(command: argparse.ArgumentParser, more: Sequence[str] = ()) -> None:
+    text = "key by which stacks are the same" + (f"; or {' or '.join(more)} of crashes" if more else "")
+    command.add_argument("--by", choices=[*KEYS, *more], default=KEYS[0], help=text)
     _add_kind(command)
     command.add_argument("--partial", action="store_true", help="also stacks whose keys are not exact")
 
@@ -259,6 +260,8 @@ def _findings(asked: argparse.Namespace, database: Database) -> Question:
 
 
 def _rare(asked: argparse.Namespace, database: Database) -> Question:
+    if asked.by in questions.CRASH_KEYS:
+        return questions.rare_of_crashes(asked.by, asked.max_hosts, asked.limit)
     return questions.rare(asked.by, asked.kind, asked.max_hosts, asked.limit, database.images, asked.partial)
 
 

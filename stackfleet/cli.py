@@ -98,7 +98,12 @@ def _parser() -> argparse.ArgumentParser:
 def _add_run(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     run = commands.add_parser("run", help="read images and write their tables to a lake")
     run.set_defaults(command=_run)
-    run.add_argument("images", nargs="+", metavar="IMAGE", help="memory images; done ones are passed over")
+    run.add_argument(
+        "images",
+        nargs="+",
+        metavar="IMAGE",
+        help="memory images, dumps, or folders of dumps (*.dmp); done ones are passed over",
+    )
     run.add_argument("-o", "--lake", required=True, help="folder of the lake; it is made if there is none")
     dask = run.add_argument_group("where it runs")
     dask.add_argument("--workers", type=count, help="images at a time in this program (default: processors)")

@@ -34,7 +34,7 @@ def prepare(reading: Reading) -> None:
 
 
 def opened(path: str) -> Any:
-    """Returns windows.traces, built on an image, or minidump.traces, built on the dump of a process.
+    """Returns windows.traces, built on an image, or minidump.traces, built on a dump of a process or crash.
 
     Its context and configuration are those of the input.
 
@@ -45,15 +45,14 @@ def opened(path: str) -> Any:
         NotOpenedError: Volatility finds no Windows kernel in it, or cannot read it
     """
     # It imports plugins, which must not be done before `prepare` has said where these are.
-    from winstacks.options import begins_as_a_dump
+    from winstacks.options import KINDS_OF_DUMPS, begins_as_a_dump
 
     context = contexts.Context()
     location = pathlib.Path(path).resolve().as_uri()
     context.config["automagic.LayerStacker.single_location"] = location
     dump = begins_as_a_dump(context)
-    if dump:
-        # Volatility knows the layer of dumps when its module is imported, as its command line does.
-        importlib.import_module("volatility3.plugins.minidump.layer")
+    # Volatility knows a layer of ours when its module is imported, as its command line does.
+    importlib.import_module(f"volatility3.plugins.minidump.{'layer' if dump else 'bitmaplayer'}")
     folder = "minidump" if dump else "windows"
     found = importlib.import_module(f"volatility3.plugins.{folder}.traces").StackTraces
     magics = automagic.choose_automagic(automagic.available(context), found)
@@ -65,7 +64,7 @@ def opened(path: str) -> Any:
     except exceptions.UnsatisfiedException as error:
         wanted = ", ".join(sorted(error.unsatisfied))
         if dump:
-            raise NotOpenedError("It begins as a dump of one process and is none") from error
+            raise NotOpenedError(f"It begins as {KINDS_OF_DUMPS[dump]} and is none") from error
         raise NotOpenedError(
             f"Volatility finds no Windows kernel of which it has symbols ({wanted})"
         ) from error

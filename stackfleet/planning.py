@@ -68,6 +68,10 @@ class Input:
     probe: str
 
 
+DUMPS = ".dmp"
+"""How the names of dumps end, in small letters."""
+
+
 @dataclasses.dataclass(frozen=True)
 class Inputs:
     """The files of a command line.
@@ -81,17 +85,27 @@ class Inputs:
     unread: dict[str, str]
 
 
+def _files_of(path: str) -> list[str]:
+    """Returns the dumps in a folder (`*.dmp`, in no folder below it), or the path itself."""
+    try:
+        with os.scandir(path) as entries:
+            names = sorted(each.name for each in entries if each.name.lower().endswith(DUMPS))
+    except OSError:
+        return [path]
+    return [os.path.join(path, name) for name in names] or [path]
+
+
 def look(images: Sequence[str]) -> Inputs:
     """Returns which paths lead to files that can be read.
 
     Args:
-        images: paths
+        images: paths; a folder stands for the dumps in it
 
     Raises:
         WrongUseError: none of them does
     """
     found = Inputs({}, {})
-    for path in dict.fromkeys(map(absolute, images)):
+    for path in dict.fromkeys(each for image in images for each in _files_of(absolute(image))):
         try:
             facts = os.stat(path)
             if custody.shown(path) != path:

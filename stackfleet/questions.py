@@ -13,6 +13,8 @@ from .catalogue import quoted
 from .database import one_of
 
 KEYS = ("StackKey", "ShapeKey")
+CRASH_KEYS = ("Driver", "BugCheck")
+"""What crashes are told apart by, besides their stacks."""
 LEAST_HOSTS = 5
 """With fewer hosts that have the same versions of modules, nothing can be said to be rare among them."""
 
@@ -100,6 +102,59 @@ ORDER BY {order}"""
     if partial:
         return Question(sql)
     return Question(sql, _left_out(asked), _SAID)
+
+
+_CRASHES = """\
+crashes AS (
+    SELECT ImageId, Host, BugCheckCode, BugCheck, BugCheckParameters
+    FROM image JOIN hosts USING (ImageId) WHERE BugCheckCode IS NOT NULL
+)"""
+_HOSTS_OF = (
+    "list_sort(list(DISTINCT Host))[1:8] AS Hostnames, list_sort(list(DISTINCT ImageId))[1:8] AS ImageIds"
+)
+_NAMED = "format('{:#x} {}', BugCheckCode, coalesce(BugCheck, ''))"
+
+
+def rare_of_crashes(by: str, max_hosts: int, limit: int) -> Question:
+    """Returns the bug checks of few hosts, or the drivers that are in the stacks of the crashes of few hosts.
+
+    A driver of another version is another driver. A frame in no module stands for what is there instead:
+    `<no-module>`, or a driver that was unloaded.
+
+    Args:
+        by: of CRASH_KEYS
+        max_hosts: how many hosts have it at most
+        limit: how many rows; 0 for all
+    """
+    among = "(SELECT count(DISTINCT Host) FROM crashes) AS Among"
+    most = f" LIMIT {limit}" if limit else ""
+    if by == "BugCheck":
+        return Question(
+            f"""\
+WITH {_CRASHES}
+SELECT {_NAMED} AS BugCheck, count(DISTINCT Host) AS Hosts, {among}, count(*) AS Crashes,
+       list_sort(list(DISTINCT BugCheckParameters))[1:8] AS BugCheckParameters, {_HOSTS_OF}
+FROM crashes
+GROUP BY BugCheckCode, BugCheck
+HAVING count(DISTINCT Host) <= {max_hosts}
+ORDER BY Hosts, BugCheckCode{most}"""
+        )
+    return Question(
+        f"""\
+WITH {_CRASHES}, met AS (
+    SELECT ImageId, coalesce(lower(Module), regexp_extract(Symbol, '^<[^>]*>')) AS Driver, ModuleStamp,
+           ModuleSize, Frame, How
+    FROM frames SEMI JOIN (SELECT ImageId, TraceId FROM traces WHERE Kind = 'kernel') USING (ImageId, TraceId)
+)
+SELECT Driver, ModuleStamp, ModuleSize, count(DISTINCT Host) AS Hosts, {among},
+       count(DISTINCT ImageId) AS Crashes, min(Frame) AS Frame, bool_and(How = 'scan') AS Guessed,
+       list_sort(list(DISTINCT {_NAMED}))[1:8] AS BugChecks, {_HOSTS_OF}
+FROM met JOIN crashes USING (ImageId)
+WHERE Driver <> ''
+GROUP BY Driver, ModuleStamp, ModuleSize
+HAVING count(DISTINCT Host) <= {max_hosts}
+ORDER BY Hosts, Guessed, Frame, Driver, ModuleStamp{most}"""
+    )
 
 
 _SAID = "{} stacks are left out: their keys are not exact, or they are incomplete (--partial adds them)"

@@ -18,7 +18,7 @@ from typing import Dict, Iterable, List, NamedTuple, Set, Tuple
 
 from tests.conftest import SHARED
 from tests.forge import isf, kernels, real_sets, vol
-from tests.forge.dump import Image
+from tests.forge.dump import BITMAP, Image
 from tests.forge.kernel import Kernel
 from tests.support import realtruth
 
@@ -90,7 +90,7 @@ def execute(case: Case) -> str:
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
         image = forge(case)
-        file = image.save(folder / FORMATS[case.form], bitmap=case.form == "bitmap")
+        file = image.save(folder / FORMATS[case.form], bitmap=BITMAP if case.form == "bitmap" else 0)
         result = vol.run(file, "windows.stacktracedb", symbols=image.install(folder / "symbols"))
         if result.returncode:
             return result.stderr.strip().splitlines()[-1]

@@ -77,7 +77,8 @@ SAME_LETTERS = {
 }
 """Modules with texts that a column has as words, too, and what these are there."""
 
-LAYER_PATH = f"{PLUGINS}/minidump/layer.py"
+LAYERS = {f"{PLUGINS}/minidump/layer.py", f"{PLUGINS}/minidump/bitmaplayer.py"}
+"""They decode their files themselves: no command does."""
 OF_DUMPS = f"{PLUGINS}/minidump/"
 """Plugins of dumps take their options from the plugin of the same name that reads images."""
 
@@ -210,7 +211,7 @@ def _allowed_inside(path: str, each: Import, _plugins: Set[str]) -> bool:
         return room(path) in MAY_IMPORT[each.target] and not pure(path)
     mine, theirs = room(path), room(each.target)
     if mine == "plugins":
-        rooms = {"minidump"} if path == LAYER_PATH else {"commands"}
+        rooms = {"minidump"} if path in LAYERS else {"commands"}
         return each.late and theirs in rooms and path != FINDER_PATH
     return (theirs == mine or LEVELS[theirs] < LEVELS[mine]) and (pure(each.target) or not pure(path))
 

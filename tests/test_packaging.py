@@ -26,7 +26,7 @@ from tests.support.pythons import python
 PLUGINS = ROOT / "volatility3_plugins"
 LIBRARY = ROOT / "winstacks"
 FINDER = "winstacks_library"
-NO_PLUGINS = (FINDER, "layer")
+NO_PLUGINS = (FINDER, "layer", "bitmaplayer")
 OURS = sorted(
     f"{path.parent.name}.{path.stem}" for path in PLUGINS.glob("*/*.py") if path.stem not in NO_PLUGINS
 )

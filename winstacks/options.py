@@ -49,8 +49,13 @@ DUMP_FORMATS = ("native", "wow64")
 DUMP_SIGNATURE = b"MDMP"
 """How a minidump begins."""
 
+SMALL_DUMPS = {b"PAGEDU64": 0xF98, b"PAGEDUMP": 0xF88}
+"""How a crash dump of a kernel begins, and where its header has DumpType."""
+SMALL_DUMP_TYPE = (4).to_bytes(4, "little")
+"""DumpType of a small kernel dump."""
+
 DUMP = "primary"
-"""The name of the requirement of a dump of one process; its value is the layer over the file."""
+"""The name of the requirement of a dump; its value is the layer over the file."""
 
 DUMP_OS = "Windows process"
 """What the layer of a dump has in the place of an operating system, so that none takes it for its own."""
@@ -58,57 +63,75 @@ DUMP_OS = "Windows process"
 DUMP_MAXIMUM = (1 << 64) - 1
 """The highest address that the layer of a dump may have."""
 
+PARTIAL_DUMPS = {
+    6: "it has the pages of the kernel; those of processes are absent",
+    7: "it has the pages of the kernel; those of processes are absent, or only some of them are there",
+}
+"""What bitmap dumps of a kernel lack, by DumpType (kernel; automatic and active)."""
+
 _LOCATION = "automagic.LayerStacker.single_location"
 """Where Volatility has the file that it was given."""
 
 _OF_A_KERNEL = ("scan", "scan_processes", "scan_threads", "scan_stacks", "processors", "offset", "pid")
-"""Options that mean nothing for a dump of one process."""
+"""Options that mean nothing for a dump of one process, or of one thread."""
+
+KINDS_OF_DUMPS = {"process": "a dump of one process", "small": "a small kernel dump"}
+"""What a file may begin as, in words."""
 
 
 class KernelRequirement(requirements.ModuleRequirement):
-    """A Windows kernel. Where the file is a dump of one process, the reason why there is none says so."""
+    """A Windows kernel. Where the file is a dump of another kind, the reason why there is none says so."""
 
     def unsatisfied(
         self, context: interfaces.context.ContextInterface, config_path: str
     ) -> Dict[str, interfaces.configuration.RequirementInterface]:
         found = super().unsatisfied(context, config_path)
-        if found and begins_as_a_dump(context):
+        kind = begins_as_a_dump(context) if found else ""
+        if kind:
+            what = KINDS_OF_DUMPS[kind]
             return _instead(
-                self,
-                config_path,
-                "the file is a dump of one process, which plugins such as minidump.callstacks read",
+                self, config_path, f"the file is {what}, which plugins such as minidump.callstacks read"
             )
         return dict(found)
 
 
 class DumpRequirement(requirements.TranslationLayerRequirement):
-    """A dump of one process. Where the file is none, the reason says so."""
+    """A dump of one process, or a small kernel dump. Where the file is neither, the reason says so."""
 
     def unsatisfied(
         self, context: interfaces.context.ContextInterface, config_path: str
     ) -> Dict[str, interfaces.configuration.RequirementInterface]:
         found = super().unsatisfied(context, config_path)
-        if found and begins_as_a_dump(context):
-            return _instead(self, config_path, "the file begins as a dump of one process and is none")
+        kind = begins_as_a_dump(context) if found else ""
+        if kind:
+            return _instead(self, config_path, f"the file begins as {KINDS_OF_DUMPS[kind]} and is none")
         if found and context.config.get(_LOCATION, None):
             return _instead(
                 self,
                 config_path,
-                "the file is no dump of one process (MDMP); plugins such as windows.callstacks read images",
+                "the file is no dump of one process (MDMP), and no small kernel dump; plugins such as "
+                "windows.callstacks read images",
             )
         return dict(found)
 
 
-def begins_as_a_dump(context: interfaces.context.ContextInterface) -> bool:
-    """Tells whether the file that Volatility was given begins as a dump of a process."""
+def begins_as_a_dump(context: interfaces.context.ContextInterface) -> str:
+    """Returns what the file that Volatility was given begins as: `process` or `small`; empty for all else."""
     location = context.config.get(_LOCATION, None)
     if not location:
-        return False
+        return ""
     try:
         with resources.ResourceAccessor().open(str(location)) as file:
-            return bool(file.read(len(DUMP_SIGNATURE)) == DUMP_SIGNATURE)
+            begin = file.read(8)
+            if begin[: len(DUMP_SIGNATURE)] == DUMP_SIGNATURE:
+                return "process"
+            place = SMALL_DUMPS.get(bytes(begin))
+            if place is None:
+                return ""
+            file.seek(place)
+            return "small" if file.read(len(SMALL_DUMP_TYPE)) == SMALL_DUMP_TYPE else ""
     except (OSError, ValueError, exceptions.VolatilityException):
-        return False
+        return ""
 
 
 def _instead(
@@ -122,7 +145,7 @@ def _instead(
 def dump(
     of_an_image: List[interfaces.configuration.RequirementInterface],
 ) -> List[interfaces.configuration.RequirementInterface]:
-    """Returns the requirements of a plugin that reads a dump of one process.
+    """Returns the requirements of a plugin that reads a dump of one process, or a small kernel dump.
 
     Args:
         of_an_image: those of the plugin that shows the same of an image
@@ -133,8 +156,14 @@ def dump(
         if not isinstance(each, (requirements.ModuleRequirement, requirements.VersionRequirement))
     )
     return [
-        DumpRequirement(name=DUMP, description="Dump of a process", oses=[DUMP_OS]),
+        DumpRequirement(name=DUMP, description="Dump of a process, or small kernel dump", oses=[DUMP_OS]),
         *(each for each in kept if each.name not in _OF_A_KERNEL),
+        requirements.StringRequirement(
+            name="kernel_symbols",
+            description="Symbol table (ISF) of the kernel of a small kernel dump; without this option the "
+            "symbol path is searched",
+            optional=True,
+        ),
     ]
 
 

@@ -16,7 +16,7 @@ from typing import Dict, List
 
 from tests.conftest import ROOT
 from tests.forge import ask, context, real_sets, sample, vol, warm
-from tests.support import processdumps, realtruth
+from tests.support import processdumps, realtruth, smalldumps
 
 from . import pages
 from .pages import Block
@@ -89,6 +89,8 @@ class Runner:
         for name in processdumps.SAMPLE:
             if name in command:
                 self._write_dump(self.folder / name)
+        if smalldumps.SAMPLE in command and not (self.folder / smalldumps.SAMPLE).exists():
+            smalldumps.write_of_sample(self._opened, self.folder / smalldumps.SAMPLE)
         done = self._run(["bash", "-c", command])
         if "usage: vol" in done.stderr or "Traceback" in done.stderr:
             raise AssertionError(f"{command}\n{done.stderr}")

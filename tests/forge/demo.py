@@ -118,19 +118,20 @@ def run(command: List[str], where: pathlib.Path, cache: pathlib.Path) -> None:
 
 
 def write_dumps(file: pathlib.Path, folder: pathlib.Path) -> None:
-    """Writes the dumps of processes that the documentation reads beside the image."""
+    """Writes the dumps that the documentation reads beside the image."""
     # A sample is built without them: what reads the image needs the library.
-    from tests.support import processdumps
+    from tests.support import processdumps, smalldumps
 
     shutil.copytree(folder / "symbols", context.symbol_directory(), dirs_exist_ok=True)
     opened = context.open_file(file)
     for name in processdumps.SAMPLE:
         processdumps.write_of_sample(opened, folder / name)
+    smalldumps.write_of_sample(opened, folder / smalldumps.SAMPLE)
 
 
 def main(folder: pathlib.Path, where: pathlib.Path) -> None:
     """Makes the image in a folder and prints what each command gives."""
-    made = "a crash dump of Windows 10 x64, and dumps of two of its processes"
+    made = "a crash dump of Windows 10 x64, a small one, and dumps of two of its processes"
     print(f"Building {made}, in {short(folder, where)} ...", end="", flush=True)
     start = time.monotonic()
     shutil.rmtree(folder, ignore_errors=True)

@@ -15,7 +15,7 @@ import itertools
 import lzma
 import pathlib
 import struct
-from typing import TYPE_CHECKING, BinaryIO, Sequence
+from typing import TYPE_CHECKING, BinaryIO, Collection, Sequence
 
 from .isf import Isf
 from .obj import filetime
@@ -26,7 +26,9 @@ if TYPE_CHECKING:
 
 # Volatility skips a scan window that reaches past the end of a raw file.
 _RAW_MINIMUM = {64: 0x2A0000, 32: 0x1030000}
-_FULL, _BITMAP = 1, 5
+_FULL = 1
+BITMAP, BITMAP_KERNEL, BITMAP_AUTOMATIC = 5, 6, 7
+"""DumpType of bitmap dumps."""
 # Bytes of the header that hold the physical memory descriptor.
 _DESCRIPTOR_SIZE = 700
 
@@ -46,20 +48,23 @@ class Image:
         self.dtb = kernel.space.tables.root
         self.kernel_base = kernel.base
 
-    def save(self, path: pathlib.Path, bitmap: bool = False) -> pathlib.Path:
+    def save(
+        self, path: pathlib.Path, bitmap: int = 0, without: Collection[int] = frozenset()
+    ) -> pathlib.Path:
         """Writes the file that its name asks for: `.raw` or `.dmp`, each with or without `.xz`.
 
-        `bitmap` makes a 64-bit crash dump of type 5. A name of another ending is a raw image.
+        `bitmap` is the DumpType of a bitmap dump, 0 for a full one; such a dump has no page of `without`
+        (page frame numbers). A name of another ending is a raw image.
         """
         packed = path.suffix == ".xz"
         crash = (path.stem if packed else path.name).endswith(".dmp")
         if packed:
             buffer = io.BytesIO()
-            self._write(buffer, crash, bitmap)
+            self._write(buffer, crash, bitmap, without)
             path.write_bytes(lzma.compress(buffer.getvalue(), preset=1))
             return path
         with path.open("wb") as file:
-            self._write(file, crash, bitmap)
+            self._write(file, crash, bitmap, without)
         return path
 
     def digest(self) -> str:
@@ -75,11 +80,11 @@ class Image:
             table.install(symbol_dir)
         return symbol_dir
 
-    def _write(self, file: BinaryIO, crash: bool, bitmap: bool) -> None:
+    def _write(self, file: BinaryIO, crash: bool, bitmap: int, without: Collection[int]) -> None:
         if not crash:
             self._raw(file)
         elif bitmap:
-            self._bitmap(file)
+            self._bitmap(file, bitmap, without)
         else:
             self._full(file)
 
@@ -114,17 +119,18 @@ class Image:
                 file.write(data)
         _extend(file, start + pages * PAGE)
 
-    def _bitmap(self, file: BinaryIO) -> None:
-        if self.bits != 64:
-            raise ValueError("a bitmap dump of a 32-bit image is not made")
-        numbers = [number for number, _ in self._phys.pages()]
+    def _bitmap(self, file: BinaryIO, dump_type: int, without: Collection[int]) -> None:
+        numbers = [number for number, _ in self._phys.pages() if number not in without]
         bits = bytearray(-(-(numbers[-1] + 1) // 32) * 4)
         for number in numbers:
             bits[number // 8] |= 1 << number % 8
-        size = 2 * PAGE + -(-(56 + len(bits)) // PAGE) * PAGE
-        summary = struct.pack("<4s4s24xQQQ", b"SDMP", b"DUMP", size, len(numbers), 8 * len(bits))
-        file.write(self._header(_BITMAP, struct.pack("<I4xQ", 0, len(numbers))))
-        file.write((summary + bits).ljust(size - 2 * PAGE, b"\0"))
+        start = (2 if self.bits == 64 else 1) * PAGE
+        size = start + -(-(56 + len(bits)) // PAGE) * PAGE
+        kind = b"FDMP" if dump_type == BITMAP else b"SDMP"
+        summary = struct.pack("<4s4s24xQQQ", kind, b"DUMP", size, len(numbers), 8 * len(bits))
+        descriptor = struct.pack("<I4xQ" if self.bits == 64 else "<II", 0, len(numbers))
+        file.write(self._header(dump_type, descriptor))
+        file.write((summary + bits).ljust(size - start, b"\0"))
         self._pages(file, numbers)
 
     def _pages(self, file: BinaryIO, numbers: Sequence[int]) -> None:

@@ -36,6 +36,7 @@ class Case(NamedTuple):
         keeps: how much is kept
         needs: the folder of reference data that it is made of, none for a forged image
         inputs: files beside the image, by name
+        plugins: the folder of the plugins
     """
 
     make: Callable[[pathlib.Path], Made]
@@ -43,6 +44,7 @@ class Case(NamedTuple):
     keeps: Keeps = Keeps.TEXT
     needs: str = ""
     inputs: Mapping[str, str] = {}
+    plugins: str = "windows"
 
     def missing(self) -> str:
         """Why it cannot be run; empty if it can."""
@@ -68,6 +70,13 @@ DAMAGED = (*SOURCES, "traceimage", "tracefindings")
 REAL = ("stacktracedb", "stacktracedb --dump")
 REAL_HEAPS = ("stacktracedb --carve --fold", "heaptraces", "heaptraces --dump")
 SYSTEM = ("callstacks", "locks", "gflags", "trapframes --members", "traces", "tracefindings", "traceimage")
+
+
+SMALL = ("info", "callstacks", "trapframes --members", "tracefindings", "traces", "traceimage", "locks")
+
+
+def _small(make: Callable[[pathlib.Path], Made]) -> Case:
+    return Case(make, SMALL, plugins="minidump")
 
 
 def _std(name: str, kernel: str, *runs: str) -> Case:
@@ -134,6 +143,8 @@ CASES: Dict[str, Case] = {
     "frame-2600-x86": _frame("5.1.2600.5512up-x86", "user"),
     "frame-3790-x86": _frame("5.2.3790.3959pa-x86", "kernel"),
     "frame-3790-x64": _frame("5.2.3790.3959up-x64", "kernel"),
+    "small-win10-x64": _small(images.small_of_sample),
+    "small-xp-x86": _small(images.small_of_xp),
     "reactos-idle": Case(images.reactos("ros-idle"), SYSTEM, Keeps.DIGEST, "reactos"),
     "reactos-running": Case(images.reactos("ros-running"), ("callstacks",), Keeps.DIGEST, "reactos"),
 }

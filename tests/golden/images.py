@@ -11,12 +11,14 @@ import shutil
 from typing import Callable, Tuple
 
 from tests.conftest import SHARED
-from tests.forge import kernels, real_sets, sample
+from tests.forge import context, kernels, real_sets, sample, smalldump, trapframes
 from tests.forge.dump import Image
 from tests.forge.kernel import Kernel
+from tests.forge.smalldump import Driver, SmallDump
 from tests.forge.std import Std
 from tests.forge.std_damage import Damaged
-from tests.support import deadlockimages, realtruth, tracedkernels
+from tests.forge.trapentries import FAULT, X86_OLD, Entry
+from tests.support import deadlockimages, realtruth, smalldumps, tracedkernels
 from tests.support.clean import images as clean_images
 
 Made = Tuple[pathlib.Path, pathlib.Path]
@@ -37,6 +39,33 @@ def forged(build: Build, name: str = "image.dmp") -> Callable[[pathlib.Path], Ma
         return image.save(folder / name), image.install(folder / "symbols")
 
     return make
+
+
+def small_of_sample(folder: pathlib.Path) -> Made:
+    """The small kernel dump of the sample, with the symbols of its kernel."""
+    image = sample.build().image()
+    smalldumps.write_of_sample(context.open_image(image, folder), folder / smalldumps.SAMPLE)
+    return folder / smalldumps.SAMPLE, image.install(folder / "symbols")
+
+
+def small_of_xp(folder: pathlib.Path) -> Made:
+    """A small kernel dump of XP, of whose kernel no symbols are there, with a trap frame on its stack."""
+    kernel, driver, stack = 0x804D7000, 0xF8A10000, 0xF7A34000
+    frame = stack + 0x100
+    registers = dict.fromkeys(("eax", "ebx", "ecx", "edx", "esi", "edi", "error_code"), 0x10)
+    registers.update(eip=driver + 0x1234, esp=frame + 0x74, ebp=stack + 0x180, eflags=0x10246)
+    registers.update(cs=8, ss=0x10, ds=0x23, es=0x23, fs=0x30, gs=0, exception_list=0xFFFFFFFF)
+    fault = trapframes.forge(X86_OLD, Entry(FAULT, "kernel"), registers, frame, trapframes.stack_poison_86)
+    made = SmallDump(wide=False, build=2600, entry=0x50)
+    made.crash(0xA, (0x10, 2, 0, driver + 0x1234), smalldump.context(False, kernel + 0x4000, stack + 0x20))
+    held = bytearray(0x200)
+    held[0x100 : 0x100 + len(fault.data)] = fault.data
+    made.stack(stack, bytes(held))
+    made.drivers([Driver("ntoskrnl.exe", kernel, 0x214000), Driver("bad.sys", driver, 0x8000)])
+    made.unloaded([Driver("gone.sys", 0xF8B00000, 0x4000)])
+    (folder / "Mini.dmp").write_bytes(made.file())
+    (folder / "symbols").mkdir()
+    return folder / "Mini.dmp", folder / "symbols"
 
 
 def undamaged(name: str) -> Build:

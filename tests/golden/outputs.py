@@ -98,7 +98,7 @@ def _run(
     out.mkdir()
     done = vol.run(
         image,
-        f"windows.{plugin}",
+        f"{case.plugins}.{plugin}",
         *options,
         symbols=symbols,
         renderer="jsonl",

@@ -17,7 +17,9 @@ pytestmark = pytest.mark.cli
 
 UPDATER = 4312
 PLUGINS = sorted(
-    path.stem for path in (ROOT / "volatility3_plugins" / "minidump").glob("*.py") if path.stem != "layer"
+    path.stem
+    for path in (ROOT / "volatility3_plugins" / "minidump").glob("*.py")
+    if not path.stem.endswith("layer")
 )
 WRITERS = ("tracegraph", "tracereport")
 

@@ -51,7 +51,10 @@ def test_a_plugin_of_images_on_a_dump(dump: pathlib.Path) -> None:
 def test_a_plugin_of_dumps_on_something_else(tmp_path: pathlib.Path) -> None:
     path = tmp_path / "image.raw"
     path.write_bytes(b"PAGEDU64" + bytes(0x20000))
-    said = "the file is no dump of one process (MDMP); plugins such as windows.callstacks read images"
+    said = (
+        "the file is no dump of one process (MDMP), and no small kernel dump; plugins such as "
+        "windows.callstacks read images"
+    )
     assert reasons(path, callstacks.CallStacks) == {"plugins.CallStacks.primary": said}
 
 

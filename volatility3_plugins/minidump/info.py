@@ -10,7 +10,7 @@ options = winstacks_library.options(__file__)
 
 
 class Info(interfaces.plugins.PluginInterface):
-    """Shows what a process dump has: its streams, its members, the exception with its stack.
+    """Shows what a dump has: streams, members, the exception; of a small kernel dump bug check and drivers.
 
     Names are those of Microsoft, "minidumpapiset.h".
     """

@@ -121,9 +121,12 @@ _ALL = (
     Column(
         "Completeness",
         STR,
-        "How much a dump has of its process; null for an image, of which PagesMissing tells.",
+        "How much a dump has of what it was made of; null for other images, of which PagesMissing tells.",
         values=words.COMPLETENESSES,
     ),
+    Column("BugCheckCode", HEX, "Code with which Windows stopped; null where the files are of no crash."),
+    Column("BugCheck", STR, "Name of the bug check; null where the code has none."),
+    Column("BugCheckParameters", STR, "The four parameters of the bug check, with blanks between."),
     # Where a row belongs.
     Column("PID", INT, "ID of the process to which the row belongs, 0 for the kernel.", False),
     Column("Process", STR, "Name of the process that has the PID, `nt` for the kernel.", False),

@@ -98,21 +98,30 @@ EVENTS: Words = {
 PRODUCTS: Dict[int, str] = {1: "workstation", 2: "domain controller", 3: "server"}
 """The words of Product, by NtProductType."""
 
-MEMORY_IMAGE, PROCESS_DUMP = "image", "process dump"
-INPUT_KINDS: Words = {MEMORY_IMAGE: "the memory of a machine", PROCESS_DUMP: "a dump of one process"}
+MEMORY_IMAGE, PROCESS_DUMP, SMALL_DUMP = "image", "process dump", "small kernel dump"
+INPUT_KINDS: Words = {
+    MEMORY_IMAGE: "the memory of a machine",
+    PROCESS_DUMP: "a dump of one process",
+    SMALL_DUMP: "what Windows keeps of a crash in `C:\\Windows\\Minidump`",
+}
 """What was read: the words of InputKind."""
 ALL, SOME, TRUNCATED = "all", "some", "truncated"
+KERNEL_PAGES, ACTIVE_PAGES = "kernel pages", "active pages"
 COMPLETENESSES: Words = {
     ALL: "written with the whole memory of the process",
-    SOME: "written without it: heaps, locks and databases may be missing",
+    SOME: "written without it: heaps, locks and databases may be missing; a small kernel dump has the stack "
+    "of the thread that crashed and little else",
     TRUNCATED: "the file ends before what it says is in it",
+    KERNEL_PAGES: "a kernel dump (type 6): pages of processes are absent",
+    ACTIVE_PAGES: "an automatic or active dump (type 7): pages of processes are absent or incomplete",
 }
-"""What of a process its dump has: the words of Completeness."""
+"""What of its memory a dump has: the words of Completeness."""
 
-BOOT_TIME, INTERRUPT_TIME = "KeBootTime", "InterruptTime"
+BOOT_TIME, INTERRUPT_TIME, SYSTEM_UP_TIME = "KeBootTime", "InterruptTime", "SystemUpTime"
 BOOT_TIMES: Words = {
     BOOT_TIME: "the kernel's variable",
     INTERRUPT_TIME: "the kernel's clock less the time that it ran",
+    SYSTEM_UP_TIME: "the time of the crash less the time that Windows ran, by a small dump's header",
 }
 """What BootTime is taken from: the words of BootTimeSource."""
 

@@ -24,6 +24,7 @@ class GFlags(Command[AddressSpace, AddressSpace]):
     """What `windows.gflags` does."""
 
     grid = FLAGS
+    recorded = True
 
     @cached_property
     def databases(self) -> Databases:

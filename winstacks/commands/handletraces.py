@@ -21,6 +21,7 @@ class HandleTraces(Command[AddressSpace, HandleEvent]):
     """What `windows.handletraces` does."""
 
     grid = HANDLES
+    recorded = True
     things = "events"
     to_enable = (
         "No handle traces: a process has them after '!htrace -enable', under Application Verifier's Handles, "

@@ -66,6 +66,7 @@ class HeapTraces(Command[AddressSpace, HeapItem]):
     """What `windows.heaptraces` does."""
 
     grid = GRID
+    recorded = True
     things = "traces"
     to_enable = _NOTHING
     kernel = False

@@ -9,7 +9,7 @@ from typing import Iterator, List, Sequence
 
 from ..flat.frames import NamedFrame
 from ..memory.image import AddressSpace
-from ..minidump import opened
+from ..minidump import opened, smalldump
 from ..minidump.decode.dumpfile import Minidump, Stream
 from ..minidump.decode.threads import exception_stream
 from ..minidump.process import exception_contexts
@@ -19,6 +19,7 @@ from ..process.threads import Threads
 from ..rows.command import Command
 from ..rows.dumps import GRID, DumpRows
 from ..rows.grid import Row
+from ..rows.smalldumps import SmallDumpRows
 from ..stacks.lister import StackLister
 
 
@@ -73,6 +74,10 @@ class Info(Command[Stream, Stream]):
                 yield from self._rows.stack(found.ThreadId, stack, named)
 
     def generate(self) -> Iterator[Row]:
+        if self.image.threads_only:
+            small = smalldump.dump_of(self.plugin.context, self.config[DUMP])
+            yield from SmallDumpRows(self.image, small, self._native).rows()
+            return
         _, said = opened.memory(self._dump)
         yield from self._rows.header(said)
         yield from super().generate()

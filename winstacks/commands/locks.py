@@ -36,6 +36,7 @@ class Locks(Command[AddressSpace, ListedLock]):
     """What `windows.locks` does."""
 
     grid = GRID
+    recorded = True
     things = "locks"
 
     def __init__(self, plugin: interfaces.plugins.PluginInterface) -> None:

@@ -19,6 +19,7 @@ class ObjectTraces(Command[AddressSpace, ObjectEvent]):
     """What `windows.objecttraces` does."""
 
     grid = OBJECTS
+    recorded = True
     things = "events"
     nothing = (
         "No object is traced: Windows keeps these traces when object reference tracing is on "

@@ -27,6 +27,7 @@ class StackTraceDb(Command[AddressSpace, Union[AddressSpace, Database]]):
     """What `windows.stacktracedb` does. An address space among the items is one that is not wholly read."""
 
     grid = TRACES
+    recorded = True
     things = "back traces"
     to_enable = (
         "No stack trace database: the kernel keeps one when NtGlobalFlag has +kst 0x2000, "

@@ -40,7 +40,7 @@ class TrapFrames(Command[State, State]):
             pids=self.config.get("pid"),
             offset=self.config.get("offset"),
             tids=self.config.get("tid"),
-            scan_stacks=self.option("scan_stacks"),
+            scan_stacks=self.option("scan_stacks") or self.image.threads_only,
             processors=self.option("processors"),
             scan_threads=self.option("scan_threads"),
             members=self.option("members"),

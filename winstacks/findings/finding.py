@@ -84,6 +84,7 @@ class Check(NamedTuple):
         of_image: finds in the image
         unchecked: yields why parts of it could not run; by itself `CheckFacts.left_out` of its name
         kernel: whether it needs structures of a kernel, which a dump of one process has not
+        small_dump: whether a small kernel dump has all that it needs
     """
 
     name: str
@@ -98,6 +99,7 @@ class Check(NamedTuple):
     of_image: Optional[OfImage] = None
     unchecked: Optional[Unchecked] = None
     kernel: bool = False
+    small_dump: bool = False
 
 
 class FramePlace(NamedTuple):

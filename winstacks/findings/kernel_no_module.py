@@ -65,4 +65,5 @@ CHECK = Check(
     "Read the memory there with volshell -w; compare windows.modules with windows.modscan.",
     "no stack has a frame",
     of_stack=find,
+    small_dump=True,
 )

@@ -45,4 +45,5 @@ CHECK = Check(
     "Look for the driver's file and its service; windows.unloadedmodules says when it went.",
     "no stack has a frame",
     of_stack=find,
+    small_dump=True,
 )

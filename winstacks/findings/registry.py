@@ -32,6 +32,7 @@ from ..columns.words import CONFIDENCES, LOW, SHADOW
 from ..flat.imagefacts import Totals
 from ..flat.stack import FlatStack, FlatWanted
 from ..flat.traces import FlatTraces
+from ..memory.image import Image
 from ..names.symbolizer import Symbolizer
 from ..options import CHECKS, SEVERITIES
 from .facts import CheckFacts, Notes, listed
@@ -43,6 +44,7 @@ MAX_FINDINGS = 1 << 16
 """The most findings that are kept of one check."""
 
 _NO_KERNEL = "a dump of one process has nothing of the kernel"
+_SMALL_DUMP = "a small kernel dump has one kernel stack, and not what this check looks at"
 FoundT = TypeVar("FoundT")
 
 _CUT = f"more than {MAX_FINDINGS} findings: the rest is left out"
@@ -158,8 +160,9 @@ class _Gathering:
 
     def reasons(self, facts: CheckFacts) -> Iterator[Outcome]:
         """Yields why the check, or a part of it, could not run."""
-        if self.check.kernel and not facts.image.table_name:
-            yield Outcome(self.check, None, reason=_NO_KERNEL)
+        reason = _impossible(self.check, facts.image)
+        if reason:
+            yield Outcome(self.check, None, reason=reason)
             return
         if not self.ran:
             yield Outcome(self.check, None, reason=self.check.needs)
@@ -171,6 +174,13 @@ class _Gathering:
     def _left_out(self, facts: CheckFacts) -> Iterator[str]:
         """Yields what the check told the facts that it left out."""
         return facts.left_out(self.check.name)
+
+
+def _impossible(check: Check, image: Image) -> str:
+    """Returns why a check cannot run on an input of this kind, empty if it can."""
+    if image.threads_only:
+        return "" if check.small_dump else _SMALL_DUMP
+    return _NO_KERNEL if check.kernel and not image.table_name else ""
 
 
 def check_named(name: str) -> Check:
@@ -209,7 +219,7 @@ class Findings:
         self._traces = FlatTraces(symbolizer)
         self._gathered = [_Gathering(check_named(each)) for each in CHECKS if not checks or each in checks]
         self._kernel = bool(symbolizer.image.table_name)
-        self._running = [each for each in self._gathered if self._kernel or not each.check.kernel]
+        self._running = [each for each in self._gathered if not _impossible(each.check, symbolizer.image)]
 
     def examine(self, totals: Optional[Totals] = None) -> Iterator[FlatStack]:
         """Runs the checks, and yields each stack that they have seen.

@@ -28,6 +28,7 @@ from ..process.processlist import ProcessList
 from ..process.spaces import AddressSpaces
 from . import machine
 from .decode import imageid
+from .decode.bugchecks import bug_check
 from .imagefiles import ImageFile, content, image_files, sha256
 
 LOGGERS = ("volatility3", __name__.partition(".")[0])
@@ -174,6 +175,9 @@ class ImageFacts(NamedTuple):
     status: Status
     input_kind: str
     completeness: str
+    bug_check_code: Optional[int]
+    bug_check: str
+    bug_check_parameters: str
 
 
 def identity(image: Image) -> Identity:
@@ -239,6 +243,9 @@ def gather(image: Image, totals: Totals, warnings: Warnings, hashes: bool = Fals
         status=said,
         input_kind=given.kind,
         completeness=given.completeness,
+        bug_check_code=given.bug_check,
+        bug_check="" if given.bug_check is None else bug_check(given.bug_check).name,
+        bug_check_parameters=" ".join(f"{each:#x}" for each in given.parameters),
     )
 
 

@@ -13,9 +13,17 @@ environment that Windows gives to services (COMPUTERNAME, described in Microsoft
 from __future__ import annotations
 
 import collections
-from typing import Counter, Iterable, Iterator, List, NamedTuple, Optional, Protocol
+from typing import Counter, Iterable, Iterator, List, NamedTuple, Optional, Protocol, Tuple
 
-from ..columns.words import BOOT_TIME, INTERRUPT_TIME, MEMORY_IMAGE, PRODUCTS
+from ..columns.words import (
+    ACTIVE_PAGES,
+    BOOT_TIME,
+    INTERRUPT_TIME,
+    KERNEL_PAGES,
+    MEMORY_IMAGE,
+    PRODUCTS,
+)
+from ..memory import bulk
 from ..memory.decode.memory import Memory
 from ..memory.decode.status import NOTHING, Said, Status, Word, status
 from ..memory.decode.text import cell, is_time, printable
@@ -43,6 +51,11 @@ SYSTEM_PROCESSES = frozenset(
     )
 )
 """Programs that Windows itself runs in session 0."""
+
+_COMPLETENESSES = {6: KERNEL_PAGES, 7: ACTIVE_PAGES}
+"""DumpType of bitmap dumps (kernel; automatic and active)."""
+
+_FILLER = int.from_bytes(b"PAGE", "little")
 
 _VARIABLE = "COMPUTERNAME="
 _MAX_NAME = 63
@@ -93,10 +106,14 @@ class Input(NamedTuple):
     Attributes:
         kind: one of INPUT_KINDS
         completeness: one of COMPLETENESSES, empty where nothing tells
+        bug_check: the code with which Windows stopped, None where the input is of no crash
+        parameters: the four parameters of the bug check; none without one
     """
 
     kind: str
     completeness: str
+    bug_check: Optional[int] = None
+    parameters: Tuple[int, ...] = ()
 
 
 class ComputerName(NamedTuple):
@@ -155,8 +172,18 @@ class KernelFacts:
         return computer_name(self._image, spaces)
 
     def input(self) -> Input:
-        """Returns that it is an image: what of the machine's memory it lacks shows where that is read."""
-        return Input(MEMORY_IMAGE, "")
+        """Returns that it is an image, and what of the machine's memory a bitmap dump leaves out.
+
+        What else an image lacks shows where that is read.
+        """
+        crash = bulk.crash_dump(self._image.context, self._image.layer)
+        if crash is None:
+            return Input(MEMORY_IMAGE, "")
+        completeness = _COMPLETENESSES.get(crash.dump_type, "")
+        # Whoever converts an image of a running machine leaves 0, or what the header was filled with.
+        if crash.bug_check in (0, _FILLER):
+            return Input(MEMORY_IMAGE, completeness)
+        return Input(MEMORY_IMAGE, completeness, crash.bug_check, crash.parameters)
 
 
 def clock(image: Image) -> Clock:

@@ -146,14 +146,19 @@ class FlatStack(NamedTuple):
         return status(*(said for each in named for said in each if said in UNCERTAIN))
 
     def keys(self) -> Optional[StackKeys]:
-        """Returns the keys; None if no frame is left for them."""
+        """Returns the keys; None if no frame is left for them.
+
+        Where a thread was interrupted is chance, and no part of its keys; where it crashed is what a small
+        kernel dump is about.
+        """
         if not self.walked:
             return keys.of(list(map(_part, self.frames)), incomplete=self.incomplete)
+        crashed = self.thread is not None and any(each.kernel for each in self.thread.contexts)
         pairs = zip(self.frames, self.walked)
         parts = [
             frame.details.part
             for number, (frame, walked) in enumerate(pairs)
-            if walked.how != SCAN and (number or walked.how != TRAP)
+            if walked.how != SCAN and (number or crashed or walked.how != TRAP)
         ]
         return keys.of(parts, bool(self.guessed), self.incomplete)
 

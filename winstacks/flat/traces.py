@@ -75,6 +75,8 @@ class FlatTraces:
         if wanted.has(*THREAD_KINDS):
             totals.walked_threads = True
             yield from possible(self._of_threads(wanted, totals))
+        if self._image.threads_only:
+            return
         # Neither traces of databases nor those of heaps and objects say which thread left them.
         if not wanted.tids and wanted.has(STD, HEAPLOG):
             totals.walked_databases = True

@@ -10,10 +10,10 @@ layer the form that it takes.
 from __future__ import annotations
 
 import io
-from typing import Callable, Dict, Iterable, Iterator, Optional, Tuple
+from typing import Callable, Dict, Iterable, Iterator, NamedTuple, Optional, Tuple
 
 from volatility3.framework import exceptions, interfaces
-from volatility3.framework.layers import intel, linear
+from volatility3.framework.layers import crash, intel, linear
 
 from . import pages
 from .decode.machine import Machine, UnsupportedMachineError
@@ -43,6 +43,34 @@ def machine_of(layer: interfaces.layers.DataLayerInterface) -> Machine:
     if not isinstance(layer, intel.Intel):
         raise UnsupportedMachineError(str(layer.metadata.get("architecture", "unknown")))
     return Machine.AMD64 if layer.bits_per_register == 64 else Machine.I386
+
+
+class CrashDump(NamedTuple):
+    """The header of a crash dump: DumpType, BugCheckCode and its four parameters."""
+
+    dump_type: int
+    bug_check: int
+    parameters: Tuple[int, ...]
+
+
+def crash_dump(
+    context: interfaces.context.ContextInterface, layer: interfaces.layers.DataLayerInterface
+) -> Optional[CrashDump]:
+    """Returns the header of the crash dump on which a layer rests, None where it rests on none.
+
+    Args:
+        context: the context that holds the layers
+        layer: a layer, such as the kernel's
+    """
+    waiting = [layer]
+    while waiting:
+        below = waiting.pop()
+        if isinstance(below, crash.WindowsCrashDump32Layer):
+            header = below.get_header()
+            parameters = tuple(int(each) for each in header.BugCheckCodeParameter)
+            return CrashDump(int(below.dump_type), int(header.BugCheckCode), parameters)
+        waiting += [context.layers[name] for name in below.dependencies]
+    return None
 
 
 def masked(layer: interfaces.layers.DataLayerInterface, address: int) -> int:

@@ -96,10 +96,12 @@ class Image:
         machine: the machine; of a process of another bitness its space says so
         pointer_size: bytes of a pointer of the machine: 4 or 8
         arch: the machine as the column Arch has it
-        table_name: the kernel's symbol table, empty without a kernel
+        table_name: the kernel's symbol table, empty where no kernel can be walked
         base: canonical address of the kernel, 0 without one
         types: the structures of the kernel's symbol table
         kernel: the kernel's address space
+        threads_only: whether the input has stacks of threads, and nothing that Windows recorded, such as
+            databases, locks, heaps and handles
         pages_wanted: how many pages `memory` was asked for, each as often as it was read anew. Searches of
             whole ranges are not counted: most of what a process reserves was never there
         pages_missing: how many of these are not in the image
@@ -129,7 +131,7 @@ class Image:
         machine: Machine,
         config_path: str = "plugins",
     ) -> Image:
-        """Returns an image without a kernel.
+        """Returns an image without a kernel that can be walked.
 
         Args:
             context: the context that holds the layer
@@ -142,6 +144,16 @@ class Image:
         image._module = None
         image._init(context, config_path, context.layers[layer_name], machine)
         return image
+
+    def take_symbols(self, table_name: str) -> None:
+        """Takes a kernel's symbol table for names and structures, where no kernel can be walked.
+
+        Args:
+            table_name: the table, in the context; `base` is where its kernel lies
+        """
+        self._symbols_name = table_name
+        self._module = self.context.module(table_name, str(self.layer.name), self.base)
+        self.types = tables.of_table(self.context, table_name)
 
     def _init(
         self,
@@ -156,8 +168,9 @@ class Image:
         self.machine = machine
         self.pointer_size = machine.pointer_size
         self.arch = machine.arch
-        self.table_name = ""
+        self.table_name = self._symbols_name = ""
         self.base = 0
+        self.threads_only = False
         self.types = tables.of_table(context, "")
         self.kernel = AddressSpace(
             pid=KERNEL_PID,
@@ -237,8 +250,9 @@ class Image:
             self.lacks(error)
 
     def symbol_table(self) -> Optional[interfaces.symbols.SymbolTableInterface]:
-        """Returns the kernel's symbol table, None without a kernel."""
-        return self.context.symbol_space[self.table_name] if self.table_name else None
+        """Returns the kernel's symbol table, None where there is none."""
+        name = self.table_name or self._symbols_name
+        return self.context.symbol_space[name] if name else None
 
     def object_at(self, type_name: str, address: int) -> interfaces.objects.ObjectInterface:
         """Returns a kernel structure as an object of Volatility, for what only Volatility can do with it.
@@ -393,7 +407,7 @@ class Image:
 
 
 class ImageLayer(Protocol):
-    """A layer that is all of an image, without a kernel: the memory of one process.
+    """A layer that is all of an image, without a kernel that can be walked: the memory of a dump.
 
     Both methods raise UnsupportedMachineError where the machine is not supported or not known.
     """
@@ -401,8 +415,13 @@ class ImageLayer(Protocol):
     def machine(self) -> Machine:
         """Returns the machine whose memory it is."""
 
-    def open_image(self, config_path: str) -> Image:
-        """Returns the image; the configuration of our symbol tables goes below `config_path`."""
+    def open_image(self, config_path: str, kernel_symbols: Optional[str] = None) -> Image:
+        """Returns the image.
+
+        Args:
+            config_path: below it goes the configuration of our symbol tables
+            kernel_symbols: the file of the kernel's symbol table, None where none was named
+        """
 
 
 def _pages(start: int, length: int) -> int:

@@ -126,6 +126,7 @@ KINDS = (
     "heaplog",
     "process",
     "std",
+    "trapframe",
     "unload",
 )
 """The kinds of our tables: there is one for each layout that Windows has had, in each bitness."""

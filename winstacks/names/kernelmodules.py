@@ -145,6 +145,8 @@ class KernelModules:
     def _sessions(self) -> Iterator[str]:
         """Yields the layer of one process of each session, the same in whatever order processes are."""
         found: Dict[int, Tuple[int, str]] = {}
+        if not self._image.table_name:
+            return
         for space in AddressSpaces.list_spaces(self._image):
             if not space.eprocess or space.wow64 or not space.layer_name:
                 continue

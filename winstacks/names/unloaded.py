@@ -93,7 +93,7 @@ class RememberedModules:
         symbol = image.needed("MmUnloadedDrivers")
         memory = image.memory(image.kernel)
         array = None if symbol is None else memory.pointer(symbol)
-        found = self._ring_of_drivers(array, kernel_start) if array else []
+        found = self.ring_of_drivers(array, kernel_start) if array else []
         last = image.symbol("MmLastUnloadedDriver")
         whole = bool(found) or last is None or not memory.number(last, 4)
         if not whole:
@@ -103,7 +103,7 @@ class RememberedModules:
             )
         return found, whole
 
-    def _ring_of_drivers(self, array: int, kernel_start: int) -> List[Unloaded]:
+    def ring_of_drivers(self, array: int, kernel_start: int) -> List[Unloaded]:
         """Returns the drivers in the ring at an address, the latest first."""
         image = self._image
         memory = image.memory(image.kernel)

@@ -61,6 +61,7 @@ class SavedContext(NamedTuple):
         unsure: registers of which it is not known whether their value was saved
         told: what the input says of these registers; None where it says nothing, so that bytes which are no
             CONTEXT are wrong
+        kernel: whether it is the state of the kernel's code on the thread's kernel stack
     """
 
     machine: Machine
@@ -69,6 +70,7 @@ class SavedContext(NamedTuple):
     unknown: Tuple[str, ...] = ()
     unsure: Tuple[str, ...] = ()
     told: Optional[Status] = None
+    kernel: bool = False
 
 
 class Thread(NamedTuple):
@@ -119,6 +121,11 @@ class Thread(NamedTuple):
         """Whether a processor was executing it: then its stack pointer was in a register, not in memory."""
         unsaid = not says(self.status, Word.RUNNING_ON_NO_PROCESSOR)
         return self.processor is not None or (self.state == RUNNING and unsaid)
+
+    @property
+    def of_user_mode(self) -> bool:
+        """Whether an input keeps its registers of user mode, and has no kernel stack of it."""
+        return bool(self.contexts) and not any(each.kernel for each in self.contexts)
 
     @property
     def unusable(self) -> bool:

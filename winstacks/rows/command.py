@@ -21,7 +21,7 @@ import logging
 from functools import cached_property
 from typing import Any, Generic, Iterable, Iterator, List, Optional, Sequence, TypeVar
 
-from volatility3.framework import interfaces
+from volatility3.framework import exceptions, interfaces
 
 from ..flat.frames import NamedFrame, NamedFrames, SpaceFrames
 from ..flat.selection import Selection
@@ -44,6 +44,10 @@ _OFTEN = 4096
 _AT_ONCE = 64
 """Items that are made before any is shown: so few that they are still in the cache of the processor."""
 
+NO_RECORDS = (
+    "A small kernel dump has the kernel stack of one thread, and nothing that Windows recorded: "
+    "minidump.info, callstacks, trapframes, traces, traceframes, traceimage and tracefindings read it"
+)
 _DOUBTFUL = (
     "{} more may be what --find and --unbacked ask for: they have frames that cannot be read, or no names"
 )
@@ -62,6 +66,7 @@ class Command(Generic[Step, Item]):
         to_enable: the same, where it says how Windows is made to keep what the command lists: it is no answer
             where the list of processes is damaged
         kernel: whether the command takes PID 0 for the kernel
+        recorded: whether the command lists what Windows recorded, which a small kernel dump has not
         grouped: whether steps of one text are one step of the progress
         config: the values of the plugin's options
         asked: the IDs that the options ask for
@@ -74,7 +79,7 @@ class Command(Generic[Step, Item]):
     grid: Grid
     things = nothing = to_enable = ""
     kernel = True
-    grouped = False
+    grouped = recorded = False
 
     def __init__(self, plugin: interfaces.plugins.PluginInterface) -> None:
         self.plugin = plugin
@@ -90,9 +95,12 @@ class Command(Generic[Step, Item]):
         """The image that the plugin runs on. The plugin of another kind of input opens that here.
 
         Raises:
-            RenderException: its machine is not supported
+            RenderException: its machine is not supported, or it can have nothing that the command lists
         """
-        return requested.image(self.plugin)
+        image = requested.image(self.plugin)
+        if self.recorded and image.threads_only:
+            raise exceptions.RenderException(NO_RECORDS)
+        return image
 
     @cached_property
     def symbolizer(self) -> Symbolizer:

@@ -15,6 +15,7 @@ from volatility3.framework import exceptions, interfaces
 from ..memory import bulk, tables
 from ..memory.decode.machine import Machine, UnsupportedMachineError, machines_of
 from ..memory.image import Image, ImageLayer
+from ..minidump.kernelsymbols import KernelSymbolsError
 from ..options import DUMP
 from ..process.processlist import ProcessList
 from ..process.spaces import AddressSpaces
@@ -67,9 +68,10 @@ def image(plugin: interfaces.plugins.PluginInterface) -> Image:
     dump = plugin.config.get(DUMP, None)
     try:
         if dump is not None:
-            return _dump_layer(plugin, dump).open_image(plugin.config_path)
+            named = plugin.config.get("kernel_symbols", None)
+            return _dump_layer(plugin, dump).open_image(plugin.config_path, named)
         made = Image(plugin.context, plugin.config["kernel"], plugin.config_path)
-    except UnsupportedMachineError as error:
+    except (UnsupportedMachineError, KernelSymbolsError) as error:
         raise exceptions.RenderException(str(error)) from error
     if plugin.config.get("scan_processes", False) or plugin.config.get("scan", False):
         made.service(ProcessList).scan()

@@ -8,6 +8,7 @@ on the stack kept.
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Dict, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Set, Tuple
 
 from ..columns.words import THREAD, TOP, TRAP, USER, WOW64
@@ -193,6 +194,8 @@ class KernelWalks:
             yield KernelWalk(piece, said, found.depth, entry, last)
 
     def _begin(self, thread: Thread, stacks: List[Range], traps: Traps) -> KernelWalk:
+        if thread.contexts:
+            return self._of_context(thread, stacks, traps)
         if thread.running:
             context = self.context(thread)
             if context is None:
@@ -225,6 +228,14 @@ class KernelWalks:
             return KernelWalk(self._walkers.walk(thread.space, start, stacks, traps))
         walk = self._walkers.search(thread.space, kernel_stack, Word.NO_SWITCH_FRAME, stacks, traps)
         return KernelWalk(walk)
+
+    def _of_context(self, thread: Thread, stacks: List[Range], traps: Traps) -> KernelWalk:
+        """Walks from the registers that an input keeps, the first of which are the innermost."""
+        state = self._contexts.saved(thread, thread.space, thread.contexts[0])
+        start = self._cpu.start(state)
+        if start is None:
+            return KernelWalk(_NO_WALK, status(state.status, Word.NO_SAVED_REGISTERS))
+        return KernelWalk(self._walkers.walk(thread.space, start, stacks, traps))
 
     def _is_kernel_code(self, address: int) -> bool:
         """Tells whether an address is in the kernel itself, where every thread waits."""
@@ -293,7 +304,12 @@ class TrapUnwind:
     """
 
     def __init__(self, image: Image, symbolizer: Symbolizer) -> None:
-        self._walks = KernelWalks(image, symbolizer, StackWalkers(image, symbolizer))
+        self._image = image
+        self._symbolizer = symbolizer
+
+    @cached_property
+    def _walks(self) -> KernelWalks:
+        return KernelWalks(self._image, self._symbolizer, StackWalkers(self._image, self._symbolizer))
 
     def complete(self, thread: Thread, states: Iterable[State]) -> Iterator[State]:
         """Yields a thread's register states, those of trap frames with the registers that they lack."""

@@ -111,7 +111,7 @@ class StackLister:
         if thread.unusable:
             yield CallStack(thread, KERNEL, thread.space, (), thread.status)
             return
-        if thread.contexts:
+        if thread.of_user_mode:
             yield from self._of_contexts(thread)
             return
         states = self._kernel.states(thread)
@@ -154,7 +154,7 @@ class StackLister:
         Yields:
             The address of the trap frame, and the stack of the code that it interrupted.
         """
-        if thread.unusable or thread.contexts:
+        if thread.unusable or thread.of_user_mode:
             return
         passed = self._kernel.passed(thread)
         for state in self._kernel.states(thread, True):

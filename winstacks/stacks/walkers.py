@@ -178,8 +178,12 @@ class _Modules:
         return CodeImage(made.base, END_OF_IMAGE, read_rva, table)
 
     def may_execute(self, address: int) -> bool:
-        """Tells whether an address may be code; the page tables know, if there are any."""
-        if not self._image.machine.is_canonical(address):
+        """Tells whether an address may be code; the page tables know, if there are any.
+
+        A small kernel dump has none, and its memory in no module is data with few exceptions: no guess goes
+        there.
+        """
+        if not self._image.machine.is_canonical(address) or self._image.threads_only:
             return False
         return pages.may_execute(self._image.context, self._layer, bulk.masked(self._layer, address))
 

@@ -9,6 +9,7 @@ for state in TrapStates.list_states(image, symbolizer, scan_stacks=True): ...
 from __future__ import annotations
 
 import logging
+from functools import cached_property, partial
 from typing import Callable, Collection, Dict, Iterable, Iterator, List, Optional, Set, Tuple
 
 from ..columns.words import STACK, THREAD, TOP, USER
@@ -161,8 +162,16 @@ class TrapStates:
         self._image = image
         self._kernel_space = image.kernel
         self._contexts = TrapContexts(image, members)
-        self._reader = TrapReader(TrapKernel(image, symbolizer), members)
-        self._threads = ThreadFrames(image, self._reader, self._contexts)
+        self._make_reader = partial(_reader, image, symbolizer, members)
+
+    # Made for the first thread of which an input has a kernel stack: only then structures of it are known.
+    @cached_property
+    def _reader(self) -> TrapReader:
+        return self._make_reader()
+
+    @cached_property
+    def _threads(self) -> ThreadFrames:
+        return ThreadFrames(self._image, self._reader, self._contexts)
 
     @classmethod
     def list_states(
@@ -180,6 +189,8 @@ class TrapStates:
         only: Optional[Collection[int]] = None,
     ) -> Iterator[State]:
         """Yields the register states of threads, then those of processors.
+
+        Of a thread whose registers the input itself keeps, these come first.
 
         Args:
             image: the image
@@ -200,6 +211,9 @@ class TrapStates:
         for thread in Threads.list_threads(image, pids, offset, tids, scan_threads, only):
             if thread.processor is not None:
                 running[thread.processor] = thread
+            yield from finder._saved(thread)
+            if thread.of_user_mode:
+                continue
             states = finder._threads.of_thread(thread, scan_stacks)
             for state in states if complete is None else complete(thread, states):
                 seen.append(state.address)
@@ -209,11 +223,19 @@ class TrapStates:
             yield from finder._of_processors(running, everything)
         if scan_stacks and everything:
             yield from finder._on_processor_stacks(seen)
-        if finder._threads.unread:
+        if "_threads" in vars(finder) and finder._threads.unread:
             vollog.warning(
                 f"{finder._threads.unread:#x} bytes of the kernel stacks are not in the image: "
                 "frames on them were not found"
             )
+
+    def _saved(self, thread: Thread) -> Iterator[State]:
+        """Yields the registers of a thread that the input itself keeps."""
+        for context in thread.contexts:
+            native = context.machine is thread.space.machine
+            space = thread.space if native else thread.wow64
+            if space is not None:
+                yield self._contexts.saved(thread, space, context)
 
     def _of_processors(self, running: Dict[int, Thread], everything: bool) -> Iterator[State]:
         found = False
@@ -256,6 +278,10 @@ class TrapStates:
                     where = f"CPU {processor.number} {stack.kind}"
                     found = self._reader.state(self._kernel_space, None, STACK, address, reading, "")
                     yield found._replace(processor=where)
+
+
+def _reader(image: Image, symbolizer: Symbolizer, members: bool) -> TrapReader:
+    return TrapReader(TrapKernel(image, symbolizer), members)
 
 
 def _told(thread: Thread, chained: bool = False, newest: bool = False) -> Facts:

@@ -14,9 +14,8 @@ from __future__ import annotations
 import functools
 from typing import Mapping, NamedTuple, Optional, Sequence, Tuple
 
-from volatility3.framework.layers import crash
-
 from ..columns.words import KERNEL, PROCESSOR, SAVED, USER, WOW64
+from ..memory import bulk
 from ..memory.decode.machine import Machine
 from ..memory.decode.memo import Memo
 from ..memory.decode.memory import Memory
@@ -122,7 +121,7 @@ class TrapContexts:
         teb = image.types.find("_TEB")
         self._slots = None if teb is None else teb.find("TlsSlots")
         self._forms: Memo[Machine, Tuple[ContextForm, ...]] = Memo(functools.partial(context_forms, image))
-        self._stopped = _is_crash_dump(image)
+        self._stopped = bulk.crash_dump(image.context, image.layer) is not None
 
     def processor(self, processor: Processor, space: AddressSpace, tid: Optional[int]) -> Optional[State]:
         """Returns the context of a processor, or None if it has none (it was not stopped).
@@ -195,7 +194,7 @@ class TrapContexts:
             SAVED,
             context.address,
             "",
-            USER,
+            KERNEL if context.kernel else USER,
             registers,
             unsure,
             thread.state_name,
@@ -242,14 +241,3 @@ class TrapContexts:
             said,
             tuple(form.listed(found)) if self._members and found is not None else (),
         )
-
-
-def _is_crash_dump(image: Image) -> bool:
-    """Tells whether Windows itself wrote the image, for which it stops all processors."""
-    waiting = [image.layer]
-    while waiting:
-        layer = waiting.pop()
-        if isinstance(layer, crash.WindowsCrashDump32Layer):
-            return True
-        waiting += [image.context.layers[name] for name in layer.dependencies]
-    return False

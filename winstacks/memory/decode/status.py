@@ -389,6 +389,11 @@ class Word(Enum):
     """The image does not tell the member; in so many structures of the stream it is 0 or empty."""
     BYTES_ARE_ZERO = "{} unreadable bytes are 0"
     """So much memory could not be read while the dump was written, though the page tables have it."""
+    # Small kernel dumps.
+    NOT_IN_THE_DUMP = "not in the dump: {members}"
+    """A small kernel dump does not tell these: the kernel's symbols, or a larger dump, would."""
+    BUG_CHECK = "bug check {members}"
+    """The thread was executing when Windows stopped with this code."""
     # Findings.
     NOT_CHECKED = "not checked"
     """The check of this name, or a part of it, could not run; Evidence says why."""

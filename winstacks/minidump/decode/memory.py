@@ -63,15 +63,15 @@ def memory_ranges(dump: Minidump, stacks: Iterable[MemoryRange] = ()) -> Tuple[L
     listed, said = _memory64_list(dump)
     found, said_small = _memory_list(dump)
     listed, beyond, outside = _cut(dump, [*listed, *found])
-    apart, by_file = _disjoint(listed, by_file=True)
-    disjoint, by_address = _disjoint(apart, by_file=False)
+    apart, by_file = disjoint(listed, by_file=True)
+    found, by_address = disjoint(apart, by_file=False)
     stacks = list(stacks)
-    unlisted = _unlisted(stacks, listed, disjoint)
+    unlisted = _unlisted(stacks, listed, found)
     # Without an RVA a stack lies in the lists, if the file has it at all.
     beneath, beyond_stacks, outside_stacks = _cut(dump, [each for each in stacks if each.offset])
-    disjoint = with_ranges(dump, disjoint, beneath)
+    found = with_ranges(dump, found, beneath)
     beyond, outside, overlaps = beyond + beyond_stacks, outside or outside_stacks, by_file + by_address
-    return disjoint, status(
+    return found, status(
         said,
         said_small,
         Said(Word.BEYOND_THE_FILE, beyond) if beyond else None,
@@ -92,17 +92,17 @@ def with_ranges(dump: Minidump, known: List[MemoryRange], more: Iterable[MemoryR
     found, _, _ = _cut(dump, more)
     if not found:
         return known
-    apart, _ = _disjoint([*known, *found], by_file=True)
-    return _disjoint(apart, by_file=False)[0]
+    apart, _ = disjoint([*known, *found], by_file=True)
+    return disjoint(apart, by_file=False)[0]
 
 
-def _unlisted(stacks: List[MemoryRange], listed: List[MemoryRange], disjoint: List[MemoryRange]) -> int:
+def _unlisted(stacks: List[MemoryRange], listed: List[MemoryRange], known: List[MemoryRange]) -> int:
     """Returns how many stacks are in no range: a writer lists the stacks of all threads, or of none."""
-    exact, starts = set(listed), [each.start for each in disjoint]
+    exact, starts = set(listed), [each.start for each in known]
     count = 0
     for each in stacks:
         place = bisect.bisect_right(starts, each.start) - 1
-        around = disjoint[place] if place >= 0 else MemoryRange(0, 0, 0)
+        around = known[place] if place >= 0 else MemoryRange(0, 0, 0)
         within = each.start + each.length <= around.start + around.length
         same = not each.offset or around.offset + each.start - around.start == each.offset
         count += bool(each.length) and not (
@@ -186,7 +186,7 @@ def _cut(dump: Minidump, ranges: Iterable[MemoryRange]) -> Tuple[List[MemoryRang
     return kept, beyond, outside
 
 
-def _disjoint(ranges: List[MemoryRange], by_file: bool) -> Tuple[List[MemoryRange], int]:
+def disjoint(ranges: List[MemoryRange], by_file: bool) -> Tuple[List[MemoryRange], int]:
     """Cuts what some ranges share with ranges given before them, by their addresses or by their bytes.
 
     Returns:

@@ -1,0 +1,105 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""`stackfleet` on a folder of small kernel dumps: what is rare by stack, driver and bug check."""
+
+from __future__ import annotations
+
+import csv
+import io
+import pathlib
+from typing import Any, Dict, List, NamedTuple
+
+import pytest
+
+from stackfleet.database import Database
+from stackfleet.lake import Lake
+from tests.forge import smalldump, vol
+from tests.forge.smalldump import Driver, SmallDump
+from tests.support.fleetrun import fleet
+
+KERNEL, DRIVER, STACK = 0xFFFFF80312200000, 0xFFFFF80314000000, 0xFFFFD00012345000
+HOSTS = 6
+
+
+class Read(NamedTuple):
+    """A lake, and what was said when it was made."""
+
+    lake: pathlib.Path
+    code: int
+    said: str
+
+
+def dump(code: int, driver: str, rip: int = DRIVER + 0x1234, **options: Any) -> bytes:
+    made = SmallDump(**options)
+    made.crash(code, (1, 2, 3, 4), smalldump.context(True, rip, STACK))
+    made.stack(STACK, bytes(0x100))
+    made.thread(0xFFFFA00001234080, 0xFFFFA00001230080, STACK + 0xF0, STACK, 0, 0)
+    made.drivers([Driver("ntoskrnl.exe", KERNEL, 0x800000), Driver(driver, DRIVER, 0x10000)])
+    made.block(DRIVER, driver.encode() + bytes(16))
+    return made.file()
+
+
+@pytest.fixture(scope="module")
+def read(tmp_path_factory: pytest.TempPathFactory) -> Read:
+    folder = tmp_path_factory.mktemp("small")
+    dumps, symbols, cache = (folder / name for name in ("Minidump", "symbols", "cache"))
+    dumps.mkdir()
+    symbols.mkdir()
+    for number in range(HOSTS):
+        (dumps / f"{number}.dmp").write_bytes(dump(0xD1, "common.sys", DRIVER + 0x1000 + number))
+    (dumps / "rare.DMP").write_bytes(dump(0x139, "rare.sys"))
+    (dumps / "nowhere.dmp").write_bytes(dump(0x139, "common.sys", KERNEL + 0x10000000))
+    (dumps / "arm64.dmp").write_bytes(dump(0xD1, "common.sys", machine=0xAA64))
+    (dumps / "cut.dmp").write_bytes(dump(0xD1, "common.sys")[:0x1000])
+    (dumps / "readme.txt").write_text("no dump")
+    vol.trust(symbols, cache)
+    options = ("--symbol-dirs", symbols, "--cache-path", cache, "--offline", "--workers", 2)
+    done = fleet("run", dumps, "-o", folder / "lake", *options)
+    return Read(folder / "lake", done.returncode, done.stderr)
+
+
+def rare(read: Read, *options: object) -> List[Dict[str, str]]:
+    done = fleet("rare", read.lake, "--format", "csv", *options)
+    assert done.returncode == 0, done.stderr
+    return list(csv.DictReader(io.StringIO(done.stdout)))
+
+
+def test_a_folder_stands_for_its_dumps(read: Read) -> None:
+    assert read.code != 0
+    assert "ARM64" in read.said
+    assert "begins as a" in read.said or "cannot be read" in read.said or "no Windows kernel" in read.said
+    assert "readme.txt" not in read.said
+    assert "Traceback" not in read.said
+    with Database(Lake(str(read.lake))) as database:
+        rows = database.table("SELECT InputKind, BugCheck FROM image").to_pylist()
+    assert len(rows) == HOSTS + 2
+    assert {row["InputKind"] for row in rows} == {"small kernel dump"}
+
+
+def test_rare_drivers(read: Read) -> None:
+    rows = rare(read, "--by", "Driver", "--max-hosts", 1)
+    assert [(row["Driver"], row["Hosts"], row["Among"]) for row in rows] == [
+        ("<no-module>", "1", str(HOSTS + 2)),
+        ("rare", "1", str(HOSTS + 2)),
+    ]
+    assert "0x139 KERNEL_SECURITY_CHECK_FAILURE" in rows[1]["BugChecks"]
+
+
+def test_rare_bug_checks(read: Read) -> None:
+    rows = rare(read, "--by", "BugCheck", "--max-hosts", 100)
+    assert [(row["BugCheck"], row["Hosts"]) for row in rows] == [
+        ("0x139 KERNEL_SECURITY_CHECK_FAILURE", "2"),
+        ("0xd1 DRIVER_IRQL_NOT_LESS_OR_EQUAL", str(HOSTS)),
+    ]
+    assert rare(read, "--by", "BugCheck", "--max-hosts", 1) == []
+
+
+def test_rare_stacks(read: Read) -> None:
+    rows = rare(read, "--partial", "--by", "ShapeKey", "--max-hosts", 1)
+    assert {row["Stack"].partition(";")[0] for row in rows} >= {"rare+0x1234", "<no-module>"}
+
+
+def test_registers_are_rows_too(read: Read) -> None:
+    with Database(Lake(str(read.lake))) as database:
+        rows = database.table("SELECT DISTINCT Origin, Mode FROM trapframes").to_pylist()
+    assert rows == [{"Origin": "saved", "Mode": "kernel"}]

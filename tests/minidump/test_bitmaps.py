@@ -1,0 +1,93 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""Bitmap dumps of types 6 and 7 open as images; the pages of processes that they lack are named."""
+
+from __future__ import annotations
+
+import pathlib
+from typing import Any, List, Set
+
+import pytest
+from volatility3.plugins.minidump import bitmaplayer
+from volatility3.plugins.windows import gflags
+
+from tests.forge import context, kernels, sample, vol
+from tests.forge.context import Opened
+from tests.forge.dump import BITMAP, BITMAP_AUTOMATIC, BITMAP_KERNEL, Image
+from tests.forge.kernel import Kernel
+from winstacks.process.spaces import AddressSpaces
+
+PAGE = 0x1000
+USER_END = 1 << 47
+
+pytestmark = pytest.mark.cli
+
+
+@pytest.fixture(scope="module")
+def image() -> Image:
+    return sample.build().image()
+
+
+@pytest.fixture(scope="module")
+def opened(image: Image, tmp_path_factory: pytest.TempPathFactory) -> Opened:
+    return context.open_image(image, tmp_path_factory.mktemp("whole"))
+
+
+def pages_of_processes(opened: Opened) -> Set[int]:
+    """The page frames that only the user halves of processes map."""
+    context_, spaces = opened.image.context, list(AddressSpaces.list_spaces(opened.image))
+    mapped: List[Set[int]] = [set(), set()]
+    for layer_name in {space.layer_name for space in spaces if space.layer_name}:
+        layer = context_.layers[layer_name]
+        for user, (low, high) in enumerate(((USER_END, layer.maximum_address), (0, USER_END - 1))):
+            for _, _, physical, length, _ in layer.mapping(low, high - low, ignore_errors=True):
+                mapped[user].update(range(physical // PAGE, (physical + length - 1) // PAGE + 1))
+    return mapped[1] - mapped[0]
+
+
+def run(path: pathlib.Path, symbols: pathlib.Path, *line: str) -> Any:
+    done = vol.run(path, *line, symbols=symbols)
+    assert done.returncode == 0, done.stderr
+    return done
+
+
+@pytest.mark.parametrize("dump_type", [BITMAP, BITMAP_KERNEL, BITMAP_AUTOMATIC])
+def test_rows_of_the_kernel_are_those_of_a_full_dump(
+    image: Image, opened: Opened, tmp_path: pathlib.Path, dump_type: int
+) -> None:
+    symbols = image.install(tmp_path / "symbols")
+    without = pages_of_processes(opened) if dump_type != BITMAP else set()
+    path = image.save(tmp_path / "memory.dmp", dump_type, without)
+    whole = image.save(tmp_path / "whole.dmp")
+    line = "windows.callstacks", "--pid", "4"
+    assert run(path, symbols, *line).rows == run(whole, symbols, *line).rows
+    done = run(path, symbols, "windows.traceimage")
+    (row,) = done.rows
+    assert row["InputKind"] == "image"
+    expected = {BITMAP: None, BITMAP_KERNEL: "kernel pages", BITMAP_AUTOMATIC: "active pages"}
+    assert row["Completeness"] == expected[dump_type]
+    assert (f"Dump of type {dump_type}: it has the pages of the kernel" in done.stderr) == bool(without)
+    assert bool(without) == (row["PagesMissing"] > 50)
+
+
+def test_a_plugin_of_volatility_reads_it(image: Image, opened: Opened, tmp_path: pathlib.Path) -> None:
+    """And a process without its pages has a row that says so."""
+    symbols = image.install(tmp_path / "symbols")
+    path = image.save(tmp_path / "memory.dmp", BITMAP_KERNEL, pages_of_processes(opened))
+    names = [row["ImageFileName"] for row in run(path, symbols, "windows.pslist").rows]
+    assert "updater.exe" in names
+    rows = run(path, symbols, "windows.callstacks", "--pid", "4312").flat
+    assert any(row["Part"] == "kernel" and row["Symbol"] for row in rows)
+    assert any("stack unreadable" in (row["Status"] or "") for row in rows if row["Part"] == "user")
+
+
+def test_a_32_bit_dump_opens(tmp_path: pathlib.Path) -> None:
+    known = kernels.load("win7-x86")
+    kernel = Kernel(known.table, **known.options())
+    kernel.process("app.exe", pid=1000)
+    image = kernel.image()
+    image.install(context.symbol_directory())
+    opened = context.open_file(image.save(tmp_path / "memory.dmp", BITMAP_AUTOMATIC))
+    below = opened.context.layers[opened.layer.dependencies[0]]
+    assert isinstance(below, bitmaplayer.BitmapDump32Layer)
+    assert {row["Process"] for _, row in opened.rows(gflags.GFlags)} >= {"nt", "app.exe"}

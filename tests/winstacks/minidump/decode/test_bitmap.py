@@ -1,0 +1,79 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""The bitmap of a dump: each set bit is a page, and no bitmap claims more pages than the file has."""
+
+from __future__ import annotations
+
+import struct
+from typing import Dict, Set
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from winstacks.minidump.decode.bitmap import Bitmap, BitmapError, PageRun, read_bitmap
+
+PAGE = 0x1000
+
+
+def summary(bits: bytes, header_size: int = 3 * PAGE, count: int = -1, kind: bytes = b"SDMP") -> bytes:
+    size = 8 * len(bits) if count < 0 else count
+    return struct.pack("<4s4s24xQQQ", kind, b"DUMP", header_size, 0, size) + bits
+
+
+def dump(bits: bytes, pages: int) -> bytes:
+    return (bytes(2 * PAGE) + summary(bits)).ljust(3 * PAGE, b"\0") + bytes(pages * PAGE)
+
+
+def read(data: bytes, start: int = 2 * PAGE) -> Bitmap:
+    return read_bitmap(lambda offset, length: data[offset : offset + length], len(data), start)
+
+
+def places(found: Bitmap) -> Dict[int, int]:
+    """Where in the file each page lies, by its number."""
+    return {
+        (run.address + step) // PAGE: run.offset + step
+        for run in found.runs
+        for step in range(0, run.length, PAGE)
+    }
+
+
+@given(st.sets(st.integers(0, 299), min_size=1))
+def test_every_bit_is_a_page(numbers: Set[int]) -> None:
+    bits = sum(1 << number for number in numbers).to_bytes(38, "little")
+    found = read(dump(bits, len(numbers)))
+    assert places(found) == {number: (3 + place) * PAGE for place, number in enumerate(sorted(numbers))}
+    assert found.lost == 0
+    assert all(a.address + a.length < b.address for a, b in zip(found.runs, found.runs[1:]))
+
+
+def test_pages_beyond_the_file_are_counted() -> None:
+    found = read(dump(b"\xff" * 4, 5))
+    assert found == Bitmap([PageRun(0, 3 * PAGE, 5 * PAGE)], 27)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        bytes(2 * PAGE) + b"SDMPDUMP",
+        bytes(3 * PAGE),
+        bytes(2 * PAGE) + summary(b"\xff", header_size=1 << 60),
+        bytes(2 * PAGE) + summary(b"\xff", header_size=0),
+        bytes(2 * PAGE) + summary(b"\xff", kind=b"MDMP").ljust(2 * PAGE),
+    ],
+)
+def test_what_is_no_bitmap_is_named(data: bytes) -> None:
+    with pytest.raises(BitmapError):
+        read(data)
+
+
+@given(st.binary(max_size=200), st.integers(0, 1 << 64), st.integers(0, 1 << 64))
+def test_no_bitmap_claims_more_than_there_is(bits: bytes, header_size: int, count: int) -> None:
+    data = bytes(2 * PAGE) + summary(bits, header_size % (1 << 64), count % (1 << 64)) + bytes(6 * PAGE)
+    try:
+        found = read(data)
+    except BitmapError:
+        return
+    assert sum(run.length for run in found.runs) <= len(data)
+    assert all(run.offset + run.length <= len(data) for run in found.runs)

@@ -1,0 +1,281 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""Small kernel dumps of every generation: what is decoded is what was written; hostile ones get an answer."""
+
+from __future__ import annotations
+
+import struct
+from typing import Any, Dict, List, Optional, Tuple
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.forge.smalldump import CRASHED, KDBG, STARTED, Driver, SmallDump
+from winstacks.flat.decode.bugchecks import bug_check, context_parameter
+from winstacks.memory.decode.machine import Machine, UnsupportedMachineError
+from winstacks.memory.decode.status import Word, says
+from winstacks.minidump.decode.crashed import crashed_thread, structure_memory
+from winstacks.minidump.decode.drivers import broken_driver, list_drivers, list_unloaded
+from winstacks.minidump.decode.kernelheader import NotAKernelDumpError
+from winstacks.minidump.decode.triage import TriageDump, memory_ranges
+
+KERNEL = {True: 0xFFFFF80312200000, False: 0x82800000}
+STACK = {True: 0xFFFFD00012345000, False: 0x8F345000}
+THREAD = {True: (0xFFFFA00001234080, 0xFFFFA00001230080), False: (0x85123020, 0x85124020)}
+
+GENERATIONS: Dict[str, Dict[str, Any]] = {
+    "2000-x86": {"wide": False, "build": 2195, "entry": 0x44, "tail": 4, "debugger": False},
+    "xp-x86": {"wide": False, "build": 2600, "entry": 0x50, "tail": 16},
+    "2003-x64": {"wide": True, "build": 3790, "entry": 0x90},
+    "7-x86": {"wide": False, "build": 7601, "entry": 0x58},
+    "7-x64": {"wide": True, "build": 7601, "entry": 0x98},
+    "10-x86": {"wide": False, "build": 19041},
+    "10-x64": {"wide": True, "build": 19041},
+    "11-x64": {"wide": True, "build": 22621, "entry": 0xC0},
+}
+
+
+def writer(name: str) -> SmallDump:
+    """A dump with every part."""
+    options = GENERATIONS[name]
+    wide = options["wide"]
+    kernel, stack, (ethread, eprocess) = KERNEL[wide], STACK[wide], THREAD[wide]
+    made = SmallDump(**options)
+    context = bytearray(0x4D0 if wide else 0x2CC)
+    record = struct.pack("<I", 0xC0000005).ljust(0x98 if wide else 0x50, b"\0")
+    made.crash(0xD1, (0x10, 2, 0, kernel + 0x1234), bytes(context), record)
+    made.stack(stack, bytes(range(256)) * 16)
+    made.thread(ethread, eprocess, stack + 0xF00, stack + 0x10, 3, 0x7FF000)
+    made.drivers(
+        [
+            Driver("\\SystemRoot\\system32\\ntoskrnl.exe", kernel, 0x800000, kernel + 0x10, 0x5F111111),
+            Driver("\\SystemRoot\\System32\\drivers\\tcpip.sys", kernel + 0x1000000, 0x300000),
+        ],
+        broken="bad.sys",
+    )
+    made.unloaded([Driver("dump_diskdump.sys", kernel + 0x2000000, 0x10000)])
+    made.block(kernel + 0x5000, b"kernel page")
+    made.block(stack - 0x1000, b"below the stack")
+    return made
+
+
+def opened(data: bytes) -> TriageDump:
+    return TriageDump(lambda offset, length: data[offset : offset + length], len(data))
+
+
+def dump(name: str) -> TriageDump:
+    return opened(writer(name).file())
+
+
+@pytest.mark.parametrize("name", GENERATIONS)
+def test_header(name: str) -> None:
+    read, wide = dump(name), GENERATIONS[name]["wide"]
+    header, kernel = read.header, KERNEL[wide]
+    assert (header.wide, header.MinorVersion) == (wide, GENERATIONS[name]["build"])
+    assert (header.BugCheckCode, header.BugCheckParameters) == (0xD1, (0x10, 2, 0, kernel + 0x1234))
+    assert (header.SystemTime, header.SystemUpTime) == (CRASHED, STARTED)
+    assert (header.KdDebuggerDataBlock, header.PsLoadedModuleList) == (kernel + KDBG, kernel + 0x400)
+    assert (header.machine, header.ProductType) == (Machine.AMD64 if wide else Machine.I386, 1)
+    assert (header.Comment, header.RequiredDumpSpace) == ("", read.size if wide else None)
+    assert not read.status
+
+
+@pytest.mark.parametrize("name", GENERATIONS)
+def test_parts(name: str) -> None:
+    read, wide = dump(name), GENERATIONS[name]["wide"]
+    assert (read.context.size, read.exception.data[:4]) == (
+        0x4D0 if wide else 0x2CC,
+        struct.pack("<I", 0xC0000005),
+    )
+    assert read.call_stack.data == bytes(range(256)) * 16
+    assert len(read.part("Thread").data) >= 0x400
+    assert read.part("Mm").offset == 0
+
+
+@pytest.mark.parametrize("name", GENERATIONS)
+def test_drivers(name: str) -> None:
+    """Members that the entries of a generation lack are None, and never 0."""
+    read, wide = dump(name), GENERATIONS[name]["wide"]
+    (kernel, tcpip), said = list_drivers(read)
+    assert not said
+    assert (kernel.name, kernel.DllBase) == ("\\SystemRoot\\system32\\ntoskrnl.exe", KERNEL[wide])
+    assert (kernel.SizeOfImage, kernel.EntryPoint) == (0x800000, KERNEL[wide] + 0x10)
+    assert (tcpip.DllBase, tcpip.EntryPoint) == (KERNEL[wide] + 0x1000000, 0)
+    assert kernel.CheckSum == 0x12345
+    assert kernel.TimeDateStamp == (0x5F111111 if name in ("10-x86", "10-x64", "11-x64") else None)
+    assert broken_driver(read) == "bad.sys"
+    (gone,), said = list_unloaded(read)
+    assert not said
+    # Twelve characters of the name are in the dump.
+    start = KERNEL[wide] + 0x2000000
+    assert gone == ("dump_diskdum", start, start + 0x10000)
+
+
+@pytest.mark.parametrize("name", GENERATIONS)
+def test_the_thread_that_crashed(name: str) -> None:
+    read, wide = dump(name), GENERATIONS[name]["wide"]
+    crashed = crashed_thread(read)
+    if name in ("2000-x86", "xp-x86"):
+        # These have no KDDEBUGGER_DATA64: nothing tells where the members lie.
+        assert (crashed.ethread, crashed.members, crashed.process) == (None, {}, "")
+        return
+    assert (crashed.ethread, crashed.eprocess) == THREAD[wide]
+    assert (crashed.processor, crashed.get("state"), crashed.get("teb")) == (3, 2, 0x7FF000)
+    assert crashed.get("initial_stack") == STACK[wide] + 0xF00
+    assert crashed.get("tid") is None
+
+
+@pytest.mark.parametrize("name", GENERATIONS)
+def test_memory(name: str) -> None:
+    read, wide = dump(name), GENERATIONS[name]["wide"]
+    ranges, said = memory_ranges(read, structure_memory(read, crashed_thread(read)))
+    assert not said
+    found = {each.start: read.available(each.offset, each.length) for each in ranges}
+    assert found[STACK[wide]] == bytes(range(256)) * 16
+    if name in ("2000-x86", "xp-x86"):
+        return
+    assert found[KERNEL[wide] + 0x5000] == b"kernel page"
+    assert found[STACK[wide] - 0x1000] == b"below the stack"
+    assert found[KERNEL[wide] + KDBG][0x10:0x14] == b"KDBG"
+    assert {len(found[address]) for address in THREAD[wide]} == {0x400}
+
+
+def test_a_block_that_claims_the_bytes_of_another_is_left_out() -> None:
+    """One page as a thousand: a small file cannot claim to be a large memory."""
+    made = writer("10-x64")
+    data = bytearray(made.file())
+    at = made.members["DataBlocksOffset"]
+    first = struct.unpack_from("<QII", data, at)
+    struct.pack_into("<QII", data, at + 16, first[0] + 0x100000, *first[1:])
+    ranges, said = memory_ranges(opened(bytes(data)))
+    assert says(said, Word.RANGES_OVERLAP)
+    assert first[0] in {each.start for each in ranges}
+    assert first[0] + 0x100000 not in {each.start for each in ranges}
+
+
+def test_a_dump_that_is_cut_says_how_much_is_missing() -> None:
+    data = writer("10-x64").file()
+    read = opened(data[:-0x100])
+    assert [(said.word, said.number) for said in read.status if said.number] == [
+        (Word.BEYOND_THE_FILE, 0x100)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("number", "name"), [(0xAA64, "ARM64"), (0x1C4, "ARM"), (0x200, "Itanium"), (7, "0x7")]
+)
+def test_another_machine_is_named_and_refused(number: int, name: str) -> None:
+    read = opened(SmallDump(machine=number).file())
+    with pytest.raises(UnsupportedMachineError, match=name):
+        _ = read.machine
+
+
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        (b"", "does not begin"),
+        (b"PAGEDU64", "ends within the header"),
+        (writer("10-x64").file()[:0x2010], "ends before the list of its parts"),
+        (b"MDMP" + bytes(0x4000), "does not begin"),
+        (writer("10-x64").file().replace(struct.pack("<I", 4), struct.pack("<I", 1)), "type 1"),
+    ],
+)
+def test_what_is_no_small_dump_is_named(data: bytes, said: str) -> None:
+    with pytest.raises(NotAKernelDumpError, match=said):
+        opened(data)
+
+
+def everything(read: TriageDump) -> None:
+    """Decodes all of a dump; nothing that it returns is larger than the file could make it."""
+    try:
+        crashed = crashed_thread(read)
+    except UnsupportedMachineError:
+        return
+    ranges, _ = memory_ranges(read, structure_memory(read, crashed))
+    assert sum(each.length for each in ranges) <= read.size
+    assert all(low.start + low.length <= high.start for low, high in zip(ranges, ranges[1:]))
+    drivers, _ = list_drivers(read)
+    assert len(drivers) * 0x40 <= read.size
+    assert len(list_unloaded(read)[0]) <= 256
+    assert len(broken_driver(read) or "") <= 0x400
+    assert len(read.context.data) + len(read.exception.data) <= 0x600
+
+
+MEMBERS = st.lists(
+    st.tuples(st.integers(0, 0x9C // 4 - 1), st.sampled_from((0, 1, 0x2000, 0x7FFFFFFF, 0xFFFFFFFF, -1))),
+    min_size=1,
+    max_size=6,
+)
+
+
+@settings(deadline=None)
+@given(st.sampled_from(sorted(GENERATIONS)), MEMBERS, st.integers(0, 0xFFFFFFFF))
+def test_members_that_lie_get_an_answer(name: str, written: List[Tuple[int, int]], value: int) -> None:
+    data = bytearray(writer(name).file())
+    base = 0x2000 if GENERATIONS[name]["wide"] else 0x1000
+    for place, chosen in written:
+        number = value if chosen < 0 else chosen
+        struct.pack_into("<I", data, base + 4 * place, number)
+    everything(opened(bytes(data)))
+
+
+@settings(deadline=None)
+@given(st.sampled_from(sorted(GENERATIONS)), st.floats(0, 1), st.randoms(use_true_random=False))
+def test_cut_and_shuffled_dumps_get_an_answer(name: str, cut: float, random: Any) -> None:
+    data = writer(name).file()
+    base = 0x2000 if GENERATIONS[name]["wide"] else 0x1000
+    data = data[: base + int((len(data) - base) * cut)]
+    pieces = [data[at : at + 0x40] for at in range(base + 0x80, len(data), 0x40)]
+    random.shuffle(pieces)
+    read: Optional[TriageDump] = None
+    for each in (data, data[: base + 0x80] + b"".join(pieces)):
+        try:
+            read = opened(each)
+        except NotAKernelDumpError:
+            continue
+        everything(read)
+
+
+def test_bug_checks_have_their_names() -> None:
+    assert bug_check(0xD1).shown == "0xd1 DRIVER_IRQL_NOT_LESS_OR_EQUAL"
+    assert bug_check(0xD1).parameters[1] == "IRQL"
+    assert bug_check(0x1000007E).parameters == bug_check(0x7E).parameters
+    assert (bug_check(0xBADC0DE).shown, bug_check(0xBADC0DE).parameters) == ("0xbadc0de", ("", "", "", ""))
+    assert [context_parameter(code) for code in (0x7E, 0x3B, 0xD1)] == [3, 2, -1]
+
+
+@pytest.mark.parametrize("form", ["<I12xIIIIIII", "<Q16xQIIIIII"])
+def test_an_x86_dump_with_other_last_members_is_told_by_the_tag(form: str) -> None:
+    made = writer("10-x86")
+    data = bytearray(made.file())
+    names = ["TopOfStack", "DataPageAddress", "DataPageOffset", "DataPageSize", "DebuggerDataOffset"]
+    names += ["DebuggerDataSize", "DataBlocksOffset", "DataBlocksCount"]
+    tail = struct.pack(form, *(made.members.get(name, 0) for name in names))
+    at = 0x1000 + 18 * 4
+    room = min(value for name, value in made.members.items() if name.endswith("Offset"))
+    assert at + len(tail) <= room
+    data[at : at + len(tail)] = tail
+    read = opened(bytes(data))
+    assert read.debugger_data.tagged
+    assert crashed_thread(read).ethread == THREAD[False][0]
+
+
+def test_an_unloaded_driver_that_contradicts_itself_costs_itself() -> None:
+    made = writer("10-x64")
+    made.unloaded([Driver("a.sys", KERNEL[True] + 0x2000000, 0x1000), Driver("b.sys", 0x1000, 0x1000)])
+    found, said = list_unloaded(opened(made.file()))
+    assert [each.name for each in found] == ["a.sys"]
+    assert says(said, Word.HEADER)
+
+
+def test_x86_entries_may_be_aligned_to_eight_bytes() -> None:
+    made = writer("10-x86")
+    made.first = 8
+    made.drivers([Driver("ntoskrnl.exe", KERNEL[False], 0x800000), Driver("a.sys", 0x8F000000, 0x1000)])
+    drivers, said = list_drivers(opened(made.file()))
+    assert [(each.name, each.DllBase) for each in drivers] == [
+        ("ntoskrnl.exe", KERNEL[False]),
+        ("a.sys", 0x8F000000),
+    ]
+    assert not said

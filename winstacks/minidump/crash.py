@@ -1,0 +1,191 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""The process and the thread of a small kernel dump: what crashed.
+
+The thread's registers are the CONTEXT of the dump. A bug check that an exception led to has another one, of
+where that was met, whose address is a parameter: it counts if the dump has the memory there.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Collection, Iterator, List, Mapping, NamedTuple, Optional, Tuple
+
+from ..flat.decode.bugchecks import context_parameter
+from ..memory.decode import text
+from ..memory.decode.status import NOTHING, Said, Status, Word, status
+from ..memory.image import AddressSpace, Image
+from ..process.processlist import ListedProcess
+from ..process.processors import Processor
+from ..process.thread import SavedContext, Thread, user_thread
+from ..traps.decode.context import decode_any
+from ..traps.state import context_forms
+from .decode.crashed import crashed_thread
+from .decode.triage import TriageDump
+from .process import UNKNOWN_PID
+
+
+class StackRange(NamedTuple):
+    """The kernel stack of the dump: its limits, and what is wrong with them."""
+
+    limit: int
+    base: int
+    status: Status
+
+
+class CrashedProcess:
+    """Lists the process and the thread that crashed: the provider of spaces, threads and the process list.
+
+    Args:
+        image: the image of the dump
+        dump: its file
+        symbols: whether the structures of the image are those of the kernel's own symbols
+    """
+
+    def __init__(self, image: Image, dump: TriageDump, symbols: bool = False) -> None:
+        self._image = image
+        self._dump = dump
+        self._crashed = crashed_thread(dump, image.types if symbols else None)
+
+    # What `spaces` gives, and ProcessList.
+
+    @property
+    def status(self) -> Status:
+        """What speaks against the list of processes: nothing, the dump has one."""
+        return NOTHING
+
+    def processes(self) -> List[ListedProcess]:
+        """Returns the process."""
+        return [ListedProcess(self._crashed.eprocess or 0, NOTHING)]
+
+    def list_spaces(
+        self,
+        pids: Optional[Collection[int]] = None,
+        offset: Optional[int] = None,
+        only: Optional[Collection[int]] = None,
+    ) -> Iterator[AddressSpace]:
+        """Yields the space of the process; see `AddressSpaces.list_spaces`."""
+        space = self.space
+        wanted = (not pids or space.pid in pids) and offset in (None, space.eprocess)
+        if wanted and (only is None or space.eprocess in only):
+            yield space
+
+    @cached_property
+    def space(self) -> AddressSpace:
+        """The process in which the thread ran."""
+        crashed = self._crashed
+        pid = crashed.get("process_id")
+        known = {"UniqueProcessId": pid, "ImageFileName": crashed.process}
+        lost = [name for name, value in known.items() if not value]
+        return AddressSpace(
+            pid=UNKNOWN_PID if pid is None else pid,
+            process=text.cell(crashed.process),
+            machine=self._image.machine,
+            layer_name=str(self._image.layer.name),
+            eprocess=crashed.eprocess or 0,
+            remark=status(Said(Word.NOT_IN_THE_DUMP, None, tuple(lost)) if lost else None),
+        )
+
+    # What `threads` gives.
+
+    def list_threads(
+        self,
+        pids: Optional[Collection[int]] = None,
+        offset: Optional[int] = None,
+        tids: Optional[Collection[int]] = None,
+        scan: bool = False,
+        only: Optional[Collection[int]] = None,
+    ) -> Iterator[Thread]:
+        """Yields the thread."""
+        if any(True for _ in self.list_spaces(pids, offset, only)):
+            thread = self._thread
+            if not tids or thread.tid in tids:
+                yield thread
+
+    def list_idle(self) -> Iterator[Thread]:
+        """Yields nothing: whether the thread is an idle one, the dump does not tell."""
+        return iter(())
+
+    def processors(self) -> Tuple[Processor, ...]:
+        """Returns the processor that crashed."""
+        return (Processor(self._crashed.processor or 0, 0, self._crashed.ethread or 0, 0, 0, ()),)
+
+    @cached_property
+    def stack(self) -> StackRange:
+        """The kernel stack that the dump has."""
+        dump = self._dump
+        top, size, part = dump.member("TopOfStack"), dump.member("SizeOfCallStack"), dump.call_stack
+        limit = dump.canonical(top)
+        machine = self._image.machine
+        usable = part.offset and size and machine.is_canonical(limit) and limit >= machine.kernel_start
+        end = limit + size
+        if not usable or end > machine.canonical((1 << 8 * machine.pointer_size) - 1):
+            return StackRange(0, 0, status(part.status, Said(Word.NOT_IN_THE_DUMP, None, ("CallStack",))))
+        return StackRange(limit, end, part.status)
+
+    @cached_property
+    def _thread(self) -> Thread:
+        crashed, stack = self._crashed, self.stack
+        known = stack.base > stack.limit
+        initial = crashed.get("initial_stack")
+        if known and not (initial is not None and stack.limit < initial <= stack.base):
+            initial = stack.base
+        kernel_stack = crashed.get("kernel_stack")
+        made = user_thread(
+            self.space,
+            crashed.get("tid"),
+            crashed.get("teb"),
+            tuple(self._contexts()),
+            create_time=crashed.get("create_time"),
+            status=status(
+                self.space.remark,
+                stack.status,
+                Said(Word.BUG_CHECK, None, (f"{self._code:#x}",)) if self._code is not None else None,
+            ),
+        )
+        return made._replace(
+            ethread=crashed.ethread or 0,
+            stack_base=stack.base if known else None,
+            stack_limit=stack.limit if known else None,
+            initial_stack=initial if known else None,
+            kernel_stack=(kernel_stack or stack.limit) if known else None,
+            trap_frame=crashed.get("trap_frame"),
+            state=crashed.get("state"),
+            processor=crashed.processor or 0,
+            start_address=crashed.get("start_address"),
+            win32_start_address=crashed.get("win32_start_address"),
+        )
+
+    @property
+    def _code(self) -> Optional[int]:
+        return self._dump.header.BugCheckCode
+
+    def _contexts(self) -> Iterator[SavedContext]:
+        """Yields the registers of the dump, then those with which the exception was met, if they differ."""
+        machine, data = self._image.machine, self._dump.context.data
+        dump = self._registers(data)
+        met = self._of_exception()
+        if dump is not None or met is None:
+            yield SavedContext(machine, data, kernel=True)
+        if met is not None and self._registers(met.data) != dump:
+            yield met
+
+    def _registers(self, data: bytes) -> Optional[Mapping[str, int]]:
+        """Returns the registers in the bytes of a CONTEXT, None if these are none."""
+        found = decode_any(context_forms(self._image, self._image.machine), lambda size: data).context
+        return None if found is None else found.registers
+
+    def _of_exception(self) -> Optional[SavedContext]:
+        """Returns the CONTEXT to which a parameter of the bug check leads, None if the dump lacks it."""
+        number = context_parameter(self._code or 0)
+        if number < 0:
+            return None
+        machine = self._image.machine
+        address = machine.canonical(self._dump.header.BugCheckParameters[number])
+        memory = self._image.memory(self._image.kernel)
+        forms = context_forms(self._image, machine)
+        form, found, _ = decode_any(forms, lambda size: memory.read(address, size))
+        if found is None or found.user:
+            return None
+        data = bytes(memory.read(address, form.size) or b"")
+        return SavedContext(machine, data, address, kernel=True)

@@ -1,0 +1,116 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""Bitmap dumps of a kernel: which physical pages the file has, and where.
+
+Dumps of types 5 (complete), 6 (kernel) and 7 (automatic and active) have a _SUMMARY_DUMP behind the header: a
+bit for each physical page, and from HeaderSize on the pages whose bits are set, in their order.
+
+Source: _SUMMARY_DUMP of Volatility's `crash_common.json` (type 5); that types 6 and 7 have the same bitmap is
+described (Microsoft, "Automatic Memory Dump") and was read from forged dumps only.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from typing import Callable, Iterator, List, NamedTuple, Tuple
+
+from ...memory.decode.pagetable import PAGE_SIZE
+
+FULL, KERNEL, AUTOMATIC = 5, 6, 7
+"""DumpType of bitmap dumps."""
+
+_SIGNATURES = (b"SDMP", b"FDMP")
+_VALID = b"DUMP"
+_SUMMARY = struct.Struct("<4s4s24xQQQ")
+_STRETCH = re.compile(rb"\xff+|[\x01-\xfe]", re.DOTALL)
+_BITS = 8
+_CHUNK = 1 << 20
+
+Read = Callable[[int, int], bytes]
+"""Takes an offset and a length, returns the bytes of the file from there: fewer where the file ends."""
+
+Pages = Tuple[int, int]
+"""Number of the first page, and how many there are."""
+
+
+class BitmapError(ValueError):
+    """The file has no bitmap that can be read; the text is a sentence for users."""
+
+
+class PageRun(NamedTuple):
+    """Pages that follow one another in memory and in the file: bytes, all of them."""
+
+    address: int
+    offset: int
+    length: int
+
+
+class Bitmap(NamedTuple):
+    """What a bitmap dump has.
+
+    Attributes:
+        runs: the pages of the file, by address
+        lost: how many pages the bitmap names beyond the end of the file
+    """
+
+    runs: List[PageRun]
+    lost: int
+
+
+def read_bitmap(read: Read, size: int, start: int) -> Bitmap:
+    """Reads the bitmap of a dump. The pages that are returned are never more than the file has room for.
+
+    Args:
+        read: reads the file
+        size: bytes of the file
+        start: where the _SUMMARY_DUMP lies: behind the header
+
+    Raises:
+        BitmapError: there is none
+    """
+    data = read(start, _SUMMARY.size)
+    if len(data) < _SUMMARY.size:
+        raise BitmapError("The dump ends before its bitmap (_SUMMARY_DUMP)")
+    signature, valid, header_size, _, bits = _SUMMARY.unpack(data)
+    first = start + _SUMMARY.size
+    if signature not in _SIGNATURES or valid != _VALID:
+        raise BitmapError("Behind the header there is no bitmap (_SUMMARY_DUMP has no SDMP or FDMP, DUMP)")
+    if not first < header_size < size:
+        raise BitmapError(f"HeaderSize of the bitmap is {header_size:#x}: no page lies there in the file")
+    room = min(-(-bits // _BITS), header_size - first)
+    present, lost, offset = (size - header_size) // PAGE_SIZE, 0, header_size
+    runs: List[PageRun] = []
+    for number, count in _joined(_stretches(read, first, room)):
+        kept = min(count, present)
+        present, lost = present - kept, lost + count - kept
+        if kept:
+            runs.append(PageRun(number * PAGE_SIZE, offset, kept * PAGE_SIZE))
+            offset += kept * PAGE_SIZE
+    return Bitmap(runs, lost)
+
+
+def _stretches(read: Read, start: int, length: int) -> Iterator[Pages]:
+    """Yields the set bits of a bitmap as stretches, which may touch."""
+    for place in range(0, length, _CHUNK):
+        data = read(start + place, min(_CHUNK, length - place))
+        for match in _STRETCH.finditer(data):
+            low = (place + match.start()) * _BITS
+            if data[match.start()] == 0xFF:
+                yield low, (match.end() - match.start()) * _BITS
+            else:
+                yield from ((low + bit, 1) for bit in range(_BITS) if data[match.start()] >> bit & 1)
+
+
+def _joined(stretches: Iterator[Pages]) -> Iterator[Pages]:
+    """Yields stretches of which no two touch."""
+    first, count = 0, 0
+    for number, more in stretches:
+        if count and number == first + count:
+            count += more
+            continue
+        if count:
+            yield first, count
+        first, count = number, more
+    if count:
+        yield first, count

@@ -1,0 +1,141 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""The thread that crashed, as a small kernel dump has it: KPRCB, KTHREAD and EPROCESS in bytes.
+
+Where the members lie is told by the dump's own KDDEBUGGER_DATA64, or by the kernel's symbols where there are
+any. A member of which neither tells the place is None.
+"""
+
+from __future__ import annotations
+
+from typing import Dict, List, NamedTuple, Optional
+
+from ...memory.decode.structure import Structures
+from .debuggerdata import DebuggerData
+from .memory import MemoryRange
+from .triage import Part, TriageDump
+
+_OF_PRCB, _OF_THREAD, _OF_PROCESS = "Prcb", "Thread", "Process"
+
+_BY_DEBUGGER = {
+    "current_thread": (_OF_PRCB, "OffsetPrcbCurrentThread"),
+    "number": (_OF_PRCB, "OffsetPrcbNumber"),
+    "teb": (_OF_THREAD, "OffsetKThreadTeb"),
+    "initial_stack": (_OF_THREAD, "OffsetKThreadInitialStack"),
+    "kernel_stack": (_OF_THREAD, "OffsetKThreadKernelStack"),
+    "process": (_OF_THREAD, "OffsetKThreadApcProcess"),
+    "state": (_OF_THREAD, "OffsetKThreadState"),
+    "peb": (_OF_PROCESS, "OffsetEprocessPeb"),
+}
+_BY_SYMBOLS = {
+    "current_thread": ("_KPRCB", _OF_PRCB, ("CurrentThread",)),
+    "number": ("_KPRCB", _OF_PRCB, ("Number",)),
+    "teb": ("_ETHREAD", _OF_THREAD, ("Tcb.Teb",)),
+    "initial_stack": ("_ETHREAD", _OF_THREAD, ("Tcb.InitialStack",)),
+    "kernel_stack": ("_ETHREAD", _OF_THREAD, ("Tcb.KernelStack",)),
+    "stack_base": ("_ETHREAD", _OF_THREAD, ("Tcb.StackBase",)),
+    "trap_frame": ("_ETHREAD", _OF_THREAD, ("Tcb.TrapFrame",)),
+    "process": ("_ETHREAD", _OF_THREAD, ("Tcb.ApcState.Process",)),
+    "state": ("_ETHREAD", _OF_THREAD, ("Tcb.State",)),
+    "tid": ("_ETHREAD", _OF_THREAD, ("Cid.UniqueThread",)),
+    "pid": ("_ETHREAD", _OF_THREAD, ("Cid.UniqueProcess",)),
+    "start_address": ("_ETHREAD", _OF_THREAD, ("StartAddress",)),
+    "win32_start_address": ("_ETHREAD", _OF_THREAD, ("Win32StartAddress",)),
+    "create_time": ("_ETHREAD", _OF_THREAD, ("CreateTime.QuadPart",)),
+    "peb": ("_EPROCESS", _OF_PROCESS, ("Peb",)),
+    "process_id": ("_EPROCESS", _OF_PROCESS, ("UniqueProcessId",)),
+}
+_BYTES = ("state",)
+"""Members of one byte; the processor's number has one, two or four, of which the lowest tells."""
+
+_IMAGE_FILE_NAME = 15
+"""Characters of EPROCESS.ImageFileName."""
+
+
+class CrashedThread(NamedTuple):
+    """The thread that crashed. Addresses are canonical; what the dump does not tell is None.
+
+    Attributes:
+        ethread: address of its _ETHREAD
+        eprocess: address of the _EPROCESS in which it ran
+        processor: the number of the processor that crashed
+        members: numbers by name, those that are known
+        process: ImageFileName, empty where no symbols tell its place
+    """
+
+    ethread: Optional[int]
+    eprocess: Optional[int]
+    processor: Optional[int]
+    members: Dict[str, int]
+    process: str
+
+    def get(self, name: str) -> Optional[int]:
+        """Returns a member, None if it is not known."""
+        return self.members.get(name)
+
+
+def crashed_thread(dump: TriageDump, types: Optional[Structures] = None) -> CrashedThread:
+    """Returns the thread that crashed.
+
+    Args:
+        dump: the dump
+        types: the structures of the kernel's symbols, None without them
+    """
+    parts = {name: dump.part(name) for name in (_OF_PRCB, _OF_THREAD, _OF_PROCESS)}
+    known = _by_debugger(dump, dump.debugger_data, parts)
+    name = ""
+    if types is not None:
+        known.update(_by_symbols(types, parts))
+        process = types.find("_EPROCESS")
+        field = None if process is None else process.find("ImageFileName")
+        if field is not None:
+            data = parts[_OF_PROCESS].data[field.offset : field.offset + _IMAGE_FILE_NAME]
+            name = data.partition(b"\0")[0].decode("latin-1")
+    ethread, eprocess = (_kernel_address(dump, known.get(each)) for each in ("current_thread", "process"))
+    processor = known.get("number")
+    return CrashedThread(ethread, eprocess, None if processor is None else processor & 0xFF, known, name)
+
+
+def structure_memory(dump: TriageDump, crashed: CrashedThread) -> List[MemoryRange]:
+    """Returns where in memory the structures of the dump lie whose addresses are known."""
+    data, found = dump.debugger_data, []
+    for address, name, member in (
+        (crashed.ethread, _OF_THREAD, "SizeEThread"),
+        (crashed.eprocess, _OF_PROCESS, "SizeEProcess"),
+    ):
+        part = dump.part(name)
+        size = min(data.offset(member) or len(part.data), len(part.data))
+        if address is not None and size:
+            found.append(MemoryRange(address, part.offset, size))
+    return found
+
+
+def _by_debugger(dump: TriageDump, data: DebuggerData, parts: Dict[str, Part]) -> Dict[str, int]:
+    pointer, found = dump.machine.pointer_size, {}
+    for name, (part, member) in _BY_DEBUGGER.items():
+        place = data.offset(member)
+        width = 1 if name in _BYTES or name == "number" else pointer
+        bytes_ = b"" if place is None else parts[part].data[place : place + width]
+        if len(bytes_) == width:
+            value = int.from_bytes(bytes_, "little")
+            found[name] = value if width == 1 else dump.canonical(value)
+    return found
+
+
+def _by_symbols(types: Structures, parts: Dict[str, Part]) -> Dict[str, int]:
+    found = {}
+    for name, (kind, part, paths) in _BY_SYMBOLS.items():
+        structure = types.find(kind)
+        field = None if structure is None else structure.find(*paths)
+        data = parts[part].data
+        if field is not None and field.offset + field.size <= len(data):
+            found[name] = field.of(data)
+    return found
+
+
+def _kernel_address(dump: TriageDump, address: Optional[int]) -> Optional[int]:
+    """Returns an address of the kernel's half; None for any other value."""
+    machine = dump.machine
+    if address is None or not machine.is_canonical(address) or address < machine.kernel_start:
+        return None
+    return address

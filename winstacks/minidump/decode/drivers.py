@@ -1,0 +1,182 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""The drivers of a small kernel dump: those that were loaded, and those that were unloaded.
+
+An entry of the list has the offset of its name (a count of characters, then UTF-16) and the loader's entry. A
+later Windows writes larger entries: the list ends where the names begin, and all entries are of equal size.
+
+Source of the list: measured (10.0.19041 x64); members of the loader's entry: public symbols of
+_KLDR_DATA_TABLE_ENTRY (14393 to 22000). x86 is inferred: the same members, pointers of 4 bytes. How unloaded
+drivers lie in the dump is inferred from MmUnloadedDrivers: a count, and for each a UNICODE_STRING, twelve
+characters of the name, and the two addresses. They are read only where count, names and addresses agree.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Dict, Iterator, List, NamedTuple, Optional, Tuple
+
+from ...memory.decode.status import NOTHING, Said, Status, Word, status
+from .triage import TriageDump
+
+MAX_DRIVERS = 0x2000
+"""Drivers that are read. A machine has some 200."""
+MAX_CHARACTERS = 0x400
+MAX_UNLOADED = 0x100
+"""Windows remembers 50 unloaded drivers."""
+_MAX_ENTRY = 0x400
+_MAX_DRIVER = 1 << 28
+_PAGE = 0x1000
+
+_Places = Dict[str, Tuple[int, int]]
+_WIDE: _Places = {
+    "DllBase": (0x30, 8),
+    "EntryPoint": (0x38, 8),
+    "SizeOfImage": (0x40, 4),
+    "CheckSum": (0x78, 4),
+    "TimeDateStamp": (0x9C, 4),
+}
+_NARROW: _Places = {
+    "DllBase": (0x18, 4),
+    "EntryPoint": (0x1C, 4),
+    "SizeOfImage": (0x20, 4),
+    "CheckSum": (0x40, 4),
+    "TimeDateStamp": (0x58, 4),
+}
+_LAST = "SizeOfImage"
+"""The last member that every entry has."""
+
+_NAME = 12
+"""Characters of a name that stand in the entry of an unloaded driver."""
+
+
+class Driver(NamedTuple):
+    """A driver that was loaded.
+
+    Attributes:
+        name: as the dump has it, a path or a file's name; None if it cannot be read
+        DllBase: where it was loaded
+        EntryPoint: 0 if it has none
+        SizeOfImage: bytes of its image
+        CheckSum: of its headers, None if the entry lacks it
+        TimeDateStamp: of its headers, None if the entry lacks it
+    """
+
+    name: Optional[str]
+    DllBase: int
+    EntryPoint: int
+    SizeOfImage: int
+    CheckSum: Optional[int]
+    TimeDateStamp: Optional[int]
+
+
+class UnloadedDriver(NamedTuple):
+    """A driver that was unloaded, and the addresses from which it was; `end` is exclusive."""
+
+    name: str
+    start: int
+    end: int
+
+
+def list_drivers(dump: TriageDump) -> Tuple[List[Driver], Status]:
+    """Returns the drivers in the order of the dump, and what is wrong with the list."""
+    count = dump.member("DriverCount")
+    part = dump.part("DriverList")
+    if not part.offset or not count:
+        lost = Said(Word.CONTRADICTED, None, ("DriverCount",)) if count else None
+        return [], status(part.status, lost)
+    wide = dump.header.wide
+    places, first = (_WIDE, 8) if wide else (_NARROW, 4)
+    # Of x86 it is inferred that nothing lies between the offset of the name and the loader's entry.
+    starts = (first,) if wide else (first, 8)
+    room = dump.part("StringPool").offset - part.offset
+    # Padding in front of the names is smaller than a pointer.
+    size = (room // count) & -(8 if wide else 4) if room > 0 else 0
+    least = first + sum(places[_LAST])
+    if not least <= size <= _MAX_ENTRY:
+        return [], status(part.status, Said(Word.HEADER, None, ("DriverCount", "StringPoolOffset")))
+    read = min(count, MAX_DRIVERS)
+    data = dump.available(part.offset, read * size)
+    present = len(data) // size
+    entries = [data[place * size : (place + 1) * size] for place in range(present)]
+    found = max(([_driver(dump, entry, places, at) for entry in entries] for at in starts), key=_plausible)
+    missing = (read - present) * size
+    return found, status(
+        Word.LIMIT if count > read else None,
+        Said(Word.BEYOND_THE_FILE, missing) if missing else None,
+        Word.FILE_NAME_UNREADABLE if any(each.name is None for each in found) else None,
+    )
+
+
+def _plausible(drivers: List[Driver]) -> int:
+    """Returns how many drivers have a place and a size that a driver may have."""
+    return sum(
+        each.DllBase > 0 and not each.DllBase % _PAGE and 0 < each.SizeOfImage <= _MAX_DRIVER
+        for each in drivers
+    )
+
+
+def _driver(dump: TriageDump, entry: bytes, places: _Places, first: int) -> Driver:
+    def number(name: str) -> Optional[int]:
+        offset, size = places[name]
+        at = first + offset
+        return int.from_bytes(entry[at : at + size], "little") if at + size <= len(entry) else None
+
+    return Driver(
+        read_string(dump, int.from_bytes(entry[:4], "little")),
+        dump.canonical(number("DllBase") or 0),
+        dump.canonical(number("EntryPoint") or 0),
+        number("SizeOfImage") or 0,
+        number("CheckSum"),
+        number("TimeDateStamp"),
+    )
+
+
+def read_string(dump: TriageDump, offset: int) -> Optional[str]:
+    """Returns a text of the dump (a count of characters, then UTF-16), None unless it is whole."""
+    head = dump.available(offset, 4) if offset >= dump.header.size else b""
+    count = int.from_bytes(head, "little") if len(head) == 4 else 0
+    if not 0 < count <= MAX_CHARACTERS:
+        return None
+    data = dump.available(offset + 4, 2 * count)
+    return data.decode("utf-16-le", "replace").rstrip("\0") if len(data) == 2 * count else None
+
+
+def broken_driver(dump: TriageDump) -> Optional[str]:
+    """Returns the driver that the kernel itself found guilty, None if it named none."""
+    offset = dump.member("BrokenDriverOffset")
+    return read_string(dump, offset) if offset else None
+
+
+def list_unloaded(dump: TriageDump) -> Tuple[List[UnloadedDriver], Status]:
+    """Returns the drivers that were unloaded, in the order of the dump, and what is wrong with their list."""
+    part = dump.part("UnloadedDrivers")
+    if not part.offset:
+        return [], part.status
+    wide = dump.header.wide
+    form = struct.Struct("<HH4xQ24sQQ" if wide else "<HHI24sII")
+    best: List[Optional[UnloadedDriver]] = [None]
+    for head in (8, 4) if wide else (4,):
+        count = int.from_bytes(part.data[:head], "little")
+        if not count and len(part.data) >= head:
+            return [], NOTHING
+        if count <= MAX_UNLOADED and head + count * form.size <= len(part.data):
+            found = list(_unloaded(dump, part.data[head:], count, form))
+            if len(found) - found.count(None) > len(best) - best.count(None):
+                best = found
+    usable = [each for each in best if each is not None]
+    wrong = Said(Word.HEADER, None, ("UnloadedDriversOffset",)) if None in best else None
+    return usable, status(wrong)
+
+
+def _unloaded(
+    dump: TriageDump, data: bytes, count: int, form: struct.Struct
+) -> Iterator[Optional[UnloadedDriver]]:
+    """Yields the entries of a list; None for one that contradicts itself."""
+    for place in range(count):
+        length, _, _, characters, start, end = form.unpack_from(data, place * form.size)
+        start, end = dump.canonical(start), dump.canonical(end)
+        name = characters.decode("utf-16-le", "replace")[: min(length // 2, _NAME)].partition("\0")[0]
+        low = dump.machine.kernel_start
+        there = low <= start < end <= start + _MAX_DRIVER and not start % _PAGE
+        yield UnloadedDriver(name, start, end) if there and not length % 2 else None

@@ -1,0 +1,288 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""Small kernel dumps (DumpType 4, "triage"): the parts that TRIAGE_DUMP names, and the memory in them.
+
+    dump = TriageDump(read, size)
+    dump.part("Context"), dump.memory()
+
+All offsets are offsets in the file. Each of them, each size and each count is untrusted: a part is read as
+far as the file has it, and its status says what is missing.
+
+Source of TRIAGE_DUMP64 and of the data blocks: measured (one dump of 10.0.19041), and rizin's `dmp_specs.h`.
+TRIAGE_DUMP32 is inferred from it: the same members, pointers of 4 bytes. An older Windows writes fewer of the
+last members: what it did not write is `PAGE`, 0, or leads to no place behind the header.
+"""
+
+from __future__ import annotations
+
+import bisect
+import struct
+from typing import Dict, Iterable, List, NamedTuple, Optional, Tuple
+
+from ...memory.decode.machine import Machine
+from ...memory.decode.status import NOTHING, Said, Status, Word, status
+from .debuggerdata import MAX_SIZE, DebuggerData, read_debugger_data
+from .kernelheader import FILLER, TRIAGE, KernelDumpHeader, NotAKernelDumpError, Read, read_header
+from .memory import MAX_ADDRESS, MemoryRange, disjoint
+
+MAX_BLOCKS = 0x20000
+"""Data blocks that are read. A dump of 1.4 MB has 1,800."""
+MAX_PART = 1 << 24
+"""Bytes of a part that are read."""
+
+_NAMES = (
+    *("ServicePackBuild", "SizeOfDump", "ValidOffset", "ContextOffset", "ExceptionOffset", "MmOffset"),
+    *("UnloadedDriversOffset", "PrcbOffset", "ProcessOffset", "ThreadOffset", "CallStackOffset"),
+    *("SizeOfCallStack", "DriverListOffset", "DriverCount", "StringPoolOffset", "StringPoolSize"),
+    *("BrokenDriverOffset", "TriageOptions"),
+)
+_HEAD = struct.Struct(f"<{len(_NAMES)}I")
+_TAIL = (
+    *("TopOfStack", "DataPageAddress", "DataPageOffset", "DataPageSize"),
+    *("DebuggerDataOffset", "DebuggerDataSize", "DataBlocksOffset", "DataBlocksCount"),
+)
+_WIDE_TAIL = struct.Struct("<Q16xQIIIIII")
+_NARROW_TAILS = (struct.Struct("<IIIIIIII"), struct.Struct("<I12xIIIIIII"), struct.Struct("<Q16xQIIIIII"))
+"""The last members of TRIAGE_DUMP32, of which nothing was measured: as they are declared, with the members of
+Itanium among them, and as they are of 64 bits. The one counts with which DebuggerDataOffset leads to the tag
+of KDDEBUGGER_DATA64; without any, the first."""
+_BLOCK = struct.Struct("<QII")
+
+_STARTS = (
+    *("ContextOffset", "ExceptionOffset", "MmOffset", "UnloadedDriversOffset", "PrcbOffset"),
+    *("ProcessOffset", "ThreadOffset", "CallStackOffset", "DriverListOffset", "StringPoolOffset"),
+    *("BrokenDriverOffset", "DataPageOffset", "DebuggerDataOffset", "DataBlocksOffset"),
+)
+"""The members that say where a part begins: a part without a size ends where the next one begins."""
+
+_CONTEXT_SIZES = {True: 0x4D0, False: 0x2CC}
+_RECORD_SIZES = {True: 0x98, False: 0x50}
+
+
+class Part(NamedTuple):
+    """A part of a dump.
+
+    Attributes:
+        name: that of its member, without `Offset`
+        offset: where it lies in the file
+        size: its bytes, as far as the dump tells them
+        data: what the file has of it
+        status: what is wrong with it
+    """
+
+    name: str
+    offset: int
+    size: int
+    data: bytes
+    status: Status
+
+
+class TriageDump:
+    """A small kernel dump.
+
+    Args:
+        read: reads the file
+        size: bytes of the file
+
+    Attributes:
+        size: as given
+        header: DUMP_HEADER
+        members: those of TRIAGE_DUMP by name, None for one that Windows did not write
+        status: what is wrong with the dump as a whole
+
+    Raises:
+        NotAKernelDumpError: it is no small kernel dump; the text is a sentence for users
+    """
+
+    def __init__(self, read: Read, size: int) -> None:
+        self._read = read
+        self.size = size
+        self.header: KernelDumpHeader = read_header(read)
+        if self.header.DumpType != TRIAGE:
+            kind = self.header.DumpType
+            raise NotAKernelDumpError(
+                f"The crash dump is of type {'unknown' if kind is None else kind}, and no small kernel dump "
+                f"(type {TRIAGE}); plugins such as windows.callstacks read what is larger"
+            )
+        tails = (_WIDE_TAIL,) if self.header.wide else _NARROW_TAILS
+        data = read(self.header.size, _HEAD.size + max(tail.size for tail in tails))
+        if len(data) < _HEAD.size:
+            raise NotAKernelDumpError("The small kernel dump ends before the list of its parts (TRIAGE_DUMP)")
+        known = [self._members(data, tail) for tail in tails]
+        self.members: Dict[str, Optional[int]] = next(filter(self._tagged, known), known[0])
+        self._starts = sorted(
+            {value for name in _STARTS for value in [self._offset(name)] if value} | {self._end_of_file()}
+        )
+        self.status = self._judge()
+
+    @staticmethod
+    def _members(data: bytes, tail: struct.Struct) -> Dict[str, Optional[int]]:
+        """Returns the members of TRIAGE_DUMP by name, None for one that Windows did not write."""
+        rest = data[_HEAD.size : _HEAD.size + tail.size].ljust(tail.size, b"\0")
+        values = (*_HEAD.unpack(data[: _HEAD.size]), *tail.unpack(rest))
+        return {
+            name: None if value in (FILLER, FILLER << 32 | FILLER) else value
+            for name, value in zip((*_NAMES, *_TAIL), values)
+        }
+
+    def _tagged(self, members: Dict[str, Optional[int]]) -> bool:
+        """Tells whether KDDEBUGGER_DATA64 lies where some members say."""
+        offset = members["DebuggerDataOffset"] or 0
+        return offset >= self.header.size and read_debugger_data(self.available(offset, MAX_SIZE)).tagged
+
+    @property
+    def machine(self) -> Machine:
+        """The machine that crashed.
+
+        Raises:
+            UnsupportedMachineError: it is not supported; the text is a sentence for users
+        """
+        return self.header.machine
+
+    def member(self, name: str) -> int:
+        """Returns a member of TRIAGE_DUMP, 0 if Windows did not write it."""
+        return self.members[name] or 0
+
+    def available(self, offset: int, size: int) -> bytes:
+        """Returns the bytes of a range of the file, fewer where the file ends."""
+        size = min(size, self.size - offset, MAX_PART)
+        return self._read(offset, size) if size > 0 and offset >= 0 else b""
+
+    def part(self, name: str, size: Optional[int] = None) -> Part:
+        """Returns a part.
+
+        Args:
+            name: of the member, without `Offset`
+            size: its bytes; without it, the part ends where the next one begins
+
+        Returns:
+            The part; its offset is 0 if the dump has none of this name.
+        """
+        member = f"{name}Offset"
+        offset, given = self._offset(member), self.member(member)
+        if not offset:
+            wrong = Said(Word.HEADER, None, (member,)) if given else None
+            return Part(name, 0, 0, b"", status(wrong))
+        if size is None:
+            size = next((start for start in self._starts if start > offset), self.size) - offset
+        data = self.available(offset, size)
+        missing = min(size, MAX_PART) - len(data)
+        said = status(
+            Said(Word.BEYOND_THE_FILE, missing) if missing else None,
+            Word.LIMIT if size > MAX_PART else None,
+        )
+        return Part(name, offset, size, data, said)
+
+    @property
+    def context(self) -> Part:
+        """The CONTEXT of the processor that crashed."""
+        return self.part("Context", _CONTEXT_SIZES[self.header.wide])
+
+    @property
+    def exception(self) -> Part:
+        """The EXCEPTION_RECORD of the crash."""
+        return self.part("Exception", _RECORD_SIZES[self.header.wide])
+
+    @property
+    def call_stack(self) -> Part:
+        """The kernel stack of the thread that crashed; it lies at `TopOfStack` in memory."""
+        return self.part("CallStack", self.member("SizeOfCallStack"))
+
+    @property
+    def debugger_data(self) -> DebuggerData:
+        """KDDEBUGGER_DATA64: where the kernel has its variables, and where some members lie."""
+        return read_debugger_data(self.part("DebuggerData", self.member("DebuggerDataSize")).data)
+
+    def canonical(self, address: int) -> int:
+        """Returns an address of the dump as Windows stores it in a pointer."""
+        return address if self.header.wide else Machine.I386.canonical(address)
+
+    def blocks(self) -> Tuple[List[MemoryRange], Status]:
+        """Returns the data blocks, in their order in the dump, and what is wrong with their list."""
+        count = self.member("DataBlocksCount")
+        if not self.member("DataBlocksOffset") and not count:
+            return [], NOTHING
+        read = min(count, MAX_BLOCKS)
+        part = self.part("DataBlocks", read * _BLOCK.size)
+        whole = len(part.data) - len(part.data) % _BLOCK.size
+        found = [
+            MemoryRange(self.canonical(address), offset, size)
+            for address, offset, size in _BLOCK.iter_unpack(part.data[:whole])
+        ]
+        return found, status(part.status, Word.LIMIT if count > MAX_BLOCKS else None)
+
+    def listed_memory(self) -> Tuple[List[MemoryRange], Status]:
+        """Returns the memory that the dump says that it has, what counts first at the front."""
+        found, said = self.blocks()
+        call_stack = self.member("TopOfStack"), self.call_stack.offset, self.member("SizeOfCallStack")
+        page = (
+            self.member("DataPageAddress"),
+            self._offset("DataPageOffset"),
+            self.member("DataPageSize"),
+        )
+        block = self.header.KdDebuggerDataBlock or 0
+        data = block, self._offset("DebuggerDataOffset"), self.member("DebuggerDataSize")
+        for address, offset, size in (call_stack, data, page):
+            if address and offset and size:
+                found.append(MemoryRange(self.canonical(address), offset, size))
+        return found, said
+
+    def _offset(self, name: str) -> int:
+        """Returns where a part begins, 0 where nothing of the file can be meant."""
+        value = self.member(name)
+        return value if self.header.size + _HEAD.size <= value < self.size else 0
+
+    def _end_of_file(self) -> int:
+        """Returns where the dump ends: SizeOfDump, if the file is no shorter."""
+        size = self.member("SizeOfDump")
+        return size if self.header.size < size <= self.size else self.size
+
+    def _judge(self) -> Status:
+        """Returns what is wrong with the dump as a whole."""
+        size = self.member("SizeOfDump")
+        wrong = tuple(name for name in _STARTS if self.member(name) and not self._offset(name))
+        cut = max(size - self.size, 0)
+        return status(
+            Said(Word.BEYOND_THE_FILE, cut) if cut else None,
+            Said(Word.HEADER, None, wrong) if wrong else None,
+        )
+
+
+def memory_ranges(dump: TriageDump, more: Iterable[MemoryRange] = ()) -> Tuple[List[MemoryRange], Status]:
+    """Returns the memory of a dump, sorted by address and disjoint, and what is wrong with it.
+
+    Of what shares addresses the first counts: data blocks, the call stack, the debugger's data, then `more`.
+    Bytes of the file are one piece of memory: a block that claims those of another block for other addresses,
+    with which a small file would claim to be a large memory, is left out and counted.
+
+    Args:
+        dump: the dump
+        more: structures whose addresses other structures tell
+    """
+    listed, said = dump.listed_memory()
+    kept, beyond = [], 0
+    for each in listed:
+        length = max(min(each.length, dump.size - each.offset), 0) if each.offset >= dump.header.size else 0
+        beyond += each.length - length
+        length = min(length, MAX_ADDRESS - each.start)
+        if length > 0:
+            kept.append(each._replace(length=length))
+    apart, shared = disjoint([*kept, *(each for each in more if each.length > 0)], by_file=True)
+    found, _ = disjoint(apart, by_file=False)
+    lost = sum(not _covered(found, each) for each in kept) if shared else 0
+    return found, status(
+        said,
+        Said(Word.BEYOND_THE_FILE, beyond) if beyond else None,
+        Said(Word.RANGES_OVERLAP, lost) if lost else None,
+    )
+
+
+def _covered(found: List[MemoryRange], wanted: MemoryRange) -> bool:
+    """Tells whether sorted, disjoint ranges have all addresses of another one."""
+    at, end = wanted.start, wanted.start + wanted.length
+    place = bisect.bisect_right(found, (at, MAX_ADDRESS, MAX_ADDRESS)) - 1
+    for each in found[max(place, 0) :]:
+        if each.start > at or at >= end:
+            break
+        at = max(at, each.start + each.length)
+    return at >= end

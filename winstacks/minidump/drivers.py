@@ -1,0 +1,109 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""The modules of a small kernel dump: its list of drivers, and those that were unloaded."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Dict, List, Optional, Tuple
+
+from ..memory.decode.machine import Machine
+from ..memory.image import AddressSpace, Image
+from ..names.imagereader import ImageReader
+from ..names.loaderlists import LoaderDetails, LoaderEntry, LoaderList
+from ..names.moduleindex import ModuleIndex
+from ..names.unloaded import RememberedModules, Unloaded
+from .decode.drivers import Driver, list_drivers, list_unloaded
+from .decode.triage import TriageDump
+
+_LISTED = 1
+"""`orders` of an entry that its only list has."""
+
+_KERNELS = ("ntoskrnl", "ntkrnl")
+"""How the names of kernels begin."""
+
+
+def kernel_base(dump: TriageDump) -> int:
+    """Returns the address of the kernel, 0 if the dump does not tell it.
+
+    KernBase says so; without it, the driver that holds what the header points to, or that has the name.
+    """
+    known, _ = list_drivers(dump)
+    told = dump.canonical(dump.debugger_data.addresses.get("KernBase", 0))
+    header = dump.header
+    for address in (told, header.PsLoadedModuleList, header.KdDebuggerDataBlock, header.PsActiveProcessHead):
+        for each in known:
+            if address and each.DllBase <= address < each.DllBase + each.SizeOfImage:
+                return each.DllBase
+    named = (each.DllBase for each in known if _file(each).lower().startswith(_KERNELS))
+    return told or next(named, 0)
+
+
+def _file(driver: Driver) -> str:
+    return (driver.name or "").replace("/", "\\").rsplit("\\", 1)[-1]
+
+
+class DumpDrivers:
+    """Lists drivers: the provider of `module_lists` and `unloaded_modules`.
+
+    Args:
+        image: the image of the dump
+        dump: its file
+    """
+
+    def __init__(self, image: Image, dump: TriageDump) -> None:
+        self._dump = dump
+        self._remembered = RememberedModules(image)
+        self._image = image
+
+    @cached_property
+    def _listed(self) -> Tuple[List[Driver], bool]:
+        found, said = list_drivers(self._dump)
+        return found, bool(found) and not said
+
+    @cached_property
+    def _by_base(self) -> Dict[int, Driver]:
+        return {each.DllBase: each for each in reversed(self._listed[0])}
+
+    def of_kernel(self) -> LoaderList:
+        """Returns the drivers of the dump's list, and whether it is whole."""
+        found, whole = self._listed
+        entries = [
+            LoaderEntry(each.DllBase, each.SizeOfImage, each.name or "", _LISTED, each.EntryPoint)
+            for each in found
+            if each.DllBase and each.SizeOfImage
+        ]
+        return entries, whole and len(entries) == len(found)
+
+    def of_process(self, space: AddressSpace) -> LoaderList:
+        """Returns nothing, and that this is not all: the dump has no modules of processes."""
+        return [], False
+
+    def details(self, space: AddressSpace, entry: LoaderEntry) -> LoaderDetails:
+        """Returns stamp and path of an entry."""
+        driver = self._by_base.get(entry.base)
+        return (
+            LoaderDetails(None, None) if driver is None else LoaderDetails(driver.TimeDateStamp, driver.name)
+        )
+
+    def drivers(self, kernel_start: int) -> Tuple[List[Unloaded], bool]:
+        """Returns the drivers that were unloaded: those of the dump, then those that its memory remembers."""
+        listed, said = list_unloaded(self._dump)
+        found = [Unloaded(each.start, each.end, each.name) for each in listed]
+        known = {(each.start, each.end) for each in found}
+        array = self._array()
+        remembered = self._remembered.ring_of_drivers(array, kernel_start) if array else []
+        found += (each for each in remembered if (each.start, each.end) not in known)
+        return found, not said or bool(remembered)
+
+    def _array(self) -> Optional[int]:
+        """Returns where the ring of unloaded drivers lies, None if the dump does not tell."""
+        variable = self._dump.debugger_data.addresses.get("MmUnloadedDrivers")
+        memory = self._image.memory(self._image.kernel)
+        return memory.pointer(self._dump.canonical(variable)) if variable else None
+
+    def dlls(
+        self, reader: ImageReader, machine: Machine, index: ModuleIndex, user_end: int
+    ) -> List[Unloaded]:
+        """Returns nothing: the dump has no ntdll."""
+        return []

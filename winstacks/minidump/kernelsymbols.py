@@ -1,0 +1,127 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""The kernel's symbol table (ISF) of a small kernel dump.
+
+Such a dump has no debug record of the kernel, which would name the table. It has the addresses of variables:
+a table in which all of them lie where the dump has them is of this kernel. That no two builds agree in all is
+inferred.
+"""
+
+from __future__ import annotations
+
+import json
+import pathlib
+from typing import Dict, Iterator, List, Optional
+
+from volatility3 import symbols
+from volatility3.framework import constants, interfaces
+from volatility3.framework.layers import resources
+from volatility3.framework.symbols import intermed
+
+from .decode.triage import TriageDump
+
+MAX_TRIED = 16
+"""Tables on the symbol path that are looked into: each takes a third of a second."""
+
+_LEAST = 3
+"""Variables that a table must have."""
+_KERNELS = ("ntkrnlmp.pdb", "ntoskrnl.pdb", "ntkrnlpa.pdb", "ntkrpamp.pdb")
+_VARIABLES = (
+    *("KiCallUserMode", "PsLoadedModuleList", "PsActiveProcessHead", "KiBugcheckData", "KiProcessorBlock"),
+    *(
+        "NtBuildLab",
+        "MmUnloadedDrivers",
+        "MmLastUnloadedDriver",
+        "MmHighestUserAddress",
+        "MmSystemRangeStart",
+    ),
+)
+"""Symbols whose addresses KDDEBUGGER_DATA64 has under the same name."""
+
+
+class KernelSymbolsError(ValueError):
+    """A table that the user named cannot be used; the text is a sentence for users."""
+
+
+def kernel_table(
+    context: interfaces.context.ContextInterface,
+    config_path: str,
+    dump: TriageDump,
+    base: int,
+    named: Optional[str] = None,
+) -> str:
+    """Returns the name of the kernel's symbol table, empty where there is none.
+
+    Args:
+        context: the context whose symbol space takes the table
+        config_path: where the table's configuration goes
+        dump: the dump
+        base: address of its kernel, 0 if that is not known
+        named: the file that the user named; None: the symbol path is searched
+
+    Raises:
+        KernelSymbolsError: the table that the user named is not of this kernel, or cannot be read
+    """
+    expected = _expected(dump, base)
+    if named:
+        path = pathlib.Path(named)
+        wrong = _wrong(path.resolve().as_uri(), expected, dump.machine.pointer_size)
+        if wrong:
+            raise KernelSymbolsError(f"--kernel-symbols: {named} is no table of this dump's kernel: {wrong}")
+        return _loaded(context, config_path, path)
+    if len(expected) < _LEAST:
+        return ""
+    candidates = _candidates()
+    for path in candidates if len(candidates) <= MAX_TRIED else ():
+        if not _wrong(path.as_uri(), expected, dump.machine.pointer_size):
+            return _loaded(context, config_path, path)
+    return ""
+
+
+def _expected(dump: TriageDump, base: int) -> Dict[str, int]:
+    """Returns where the dump has variables of the kernel: their RVAs by the names of their symbols."""
+    header, told = dump.header, dump.debugger_data.addresses
+    known: Dict[str, Optional[int]] = {name: told.get(name) for name in _VARIABLES}
+    for name in ("KdDebuggerDataBlock", "PsLoadedModuleList", "PsActiveProcessHead"):
+        known[name] = getattr(header, name) or known.get(name)
+    rvas = {name: dump.canonical(value) - base for name, value in known.items() if value}
+    return {name: rva for name, rva in rvas.items() if base and 0 < rva < 1 << 32}
+
+
+def _candidates() -> List[pathlib.Path]:
+    """Returns the tables of kernels on Volatility's symbol path."""
+    return list(dict.fromkeys(_files()))
+
+
+def _files() -> Iterator[pathlib.Path]:
+    for folder in symbols.__path__:
+        for found in (pathlib.Path(folder, "windows", name) for name in _KERNELS):
+            for path in sorted(found.iterdir()) if found.is_dir() else ():
+                if path.name.endswith(tuple(constants.ISF_EXTENSIONS)):
+                    yield path.resolve()
+
+
+def _wrong(url: str, expected: Dict[str, int], pointer_size: int) -> str:
+    """Returns why a table is not that of a kernel, empty if it is."""
+    try:
+        with resources.ResourceAccessor().open(url) as file:
+            table = json.load(file)
+        size = table["base_types"]["pointer"]["size"]
+        known = {name: int(each["address"]) for name, each in table["symbols"].items() if name in expected}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        return f"it cannot be read ({type(error).__name__})"
+    if size != pointer_size:
+        return f"its pointers have {size} bytes"
+    for name, address in known.items():
+        if address != expected[name]:
+            return f"{name} lies at {address:#x} in it, and at {expected[name]:#x} in the dump"
+    return "" if len(known) >= min(_LEAST, max(len(expected), 1)) else "it has none of the dump's variables"
+
+
+def _loaded(context: interfaces.context.ContextInterface, config_path: str, path: pathlib.Path) -> str:
+    name = f"kernel_{path.parent.name}_{path.name.partition('.')[0]}"
+    if name not in context.symbol_space:
+        place = interfaces.configuration.path_join(config_path, name)
+        table = intermed.IntermediateSymbolTable(context, place, name, isf_url=path.resolve().as_uri())
+        context.symbol_space.append(table)
+    return name

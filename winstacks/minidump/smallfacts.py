@@ -1,0 +1,105 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""What a small kernel dump says of its machine, and the services of which it has nothing."""
+
+from __future__ import annotations
+
+from typing import Iterable, Iterator, List, Optional, Tuple
+
+from ..columns.words import PRODUCTS, SMALL_DUMP, SOME, SYSTEM_UP_TIME, TRUNCATED
+from ..flat.machine import Clock, ComputerName, Input, Kernel
+from ..handles.rings import HandleEvent
+from ..memory.decode.status import NOTHING, Said, Word, says, status
+from ..memory.decode.text import is_time, printable
+from ..memory.image import AddressSpace, Image
+from ..process.regions import Region
+from .decode.triage import TriageDump, memory_ranges
+
+_BUILD_MASK = 0xFFFF
+_MAX_BUILD_LAB = 128
+
+
+class SmallDumpFacts:
+    """The provider of `machine_facts`. A small dump does not name its computer.
+
+    Args:
+        image: the image of the dump
+        dump: its file
+    """
+
+    def __init__(self, image: Image, dump: TriageDump) -> None:
+        self._image = image
+        self._dump = dump
+
+    def clock(self) -> Clock:
+        """Returns when the machine crashed, and when it was started."""
+        header = self._dump.header
+        now, up = header.SystemTime or 0, header.SystemUpTime or 0
+        crashed = now if is_time(now) else None
+        counted = now - up if crashed is not None and 0 < up < now else None
+        wrong = tuple(
+            name
+            for name, value, usable in (("SystemTime", now, crashed), ("SystemUpTime", up, counted))
+            if value and usable is None
+        )
+        said = status(Said(Word.CONTRADICTED, None, wrong) if wrong else None)
+        return Clock(crashed, counted, SYSTEM_UP_TIME if counted else "", counted, None, said)
+
+    def kernel(self) -> Kernel:
+        """Returns which Windows ran."""
+        header = self._dump.header
+        build, count = header.MinorVersion, header.NumberProcessors
+        return Kernel(
+            None if build is None else build & _BUILD_MASK,
+            self._build_lab(),
+            PRODUCTS.get(header.ProductType or 0, ""),
+            count if count and count <= 4096 else None,
+        )
+
+    def _build_lab(self) -> str:
+        """Returns NtBuildLab, empty where the dump has not its memory."""
+        address = self._dump.debugger_data.addresses.get("NtBuildLab")
+        if not address:
+            return ""
+        memory = self._image.memory(self._image.kernel)
+        data = memory.read(self._dump.canonical(address), _MAX_BUILD_LAB)
+        found, end, _ = bytes(data or b"").partition(b"\0")
+        return printable(found.decode("latin-1")) if end else ""
+
+    def computer_name(self, spaces: Iterable[AddressSpace]) -> ComputerName:
+        """Returns no name."""
+        return ComputerName("", NOTHING)
+
+    def input(self) -> Input:
+        """Returns that it is a small dump, whether it is whole, and the bug check."""
+        _, said = memory_ranges(self._dump)
+        cut = says(status(self._dump.status, said), Word.BEYOND_THE_FILE)
+        header = self._dump.header
+        return Input(SMALL_DUMP, TRUNCATED if cut else SOME, header.BugCheckCode, header.BugCheckParameters)
+
+
+class NoRegions:
+    """The provider of `regions`: the dump does not say what its process had mapped."""
+
+    def list_regions(self, space: AddressSpace) -> Tuple[List[Region], bool]:
+        """Returns nothing, and that this is not all."""
+        return [], False
+
+    def file_name(self, control_area: int) -> Optional[str]:
+        """Returns that it cannot be read."""
+        return None
+
+
+class NoHandles:
+    """What the provider of `handle_events` makes: the dump has no events of handles."""
+
+    def list_spaces(self) -> List[AddressSpace]:
+        """Returns none."""
+        return []
+
+    def list_events(self, space: AddressSpace) -> Iterator[HandleEvent]:
+        """Yields nothing."""
+        return iter(())
+
+    def pass_over(self, space: AddressSpace) -> None:
+        """Does nothing."""

@@ -1,0 +1,153 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""The rows of `minidump.info` of a small kernel dump: header, bug check, parts, drivers, memory.
+
+Names are those of DUMP_HEADER and TRIAGE_DUMP. Each driver has a row, and each that was unloaded: they say
+which versions the stack's addresses are of.
+"""
+
+from __future__ import annotations
+
+from typing import Iterator, List, Optional, Tuple
+
+from ..columns.words import PRODUCTS
+from ..flat.decode.bugchecks import bug_check
+from ..memory.decode.status import NOTHING, Said, Status, Word, status, text
+from ..memory.decode.text import cell, moment
+from ..memory.image import AddressSpace, Image
+from ..minidump import smalldump
+from ..minidump.decode.drivers import Driver, broken_driver, list_drivers, list_unloaded
+from ..minidump.decode.kernelheader import KernelDumpHeader
+from ..minidump.decode.triage import Part, TriageDump
+from ..traps.decode.record import exception_record
+from .dumps import GRID
+from .grid import Row
+
+_HEXADECIMAL = (
+    *("DirectoryTableBase", "PfnDataBase", "PsLoadedModuleList", "PsActiveProcessHead", "MachineImageType"),
+    *("KdDebuggerDataBlock", "MiniDumpFields", "SuiteMask"),
+)
+_SECOND = 10_000_000
+_PARTS = (
+    *("Context", "Exception", "Mm", "UnloadedDrivers", "Prcb", "Process", "Thread", "CallStack"),
+    *("DriverList", "StringPool", "BrokenDriver", "DataPage", "DebuggerData", "DataBlocks"),
+)
+_SIZES = {
+    "CallStack": "SizeOfCallStack",
+    "StringPool": "StringPoolSize",
+    "DataPage": "DataPageSize",
+    "DebuggerData": "DebuggerDataSize",
+}
+
+
+class SmallDumpRows:
+    """Makes the rows.
+
+    Args:
+        image: the image of the dump
+        dump: its file
+        space: the process that crashed
+    """
+
+    def __init__(self, image: Image, dump: TriageDump, space: AddressSpace) -> None:
+        self._image = image
+        self._dump = dump
+        self._space = space
+        self._member = GRID.maker("PID", "Process", "Member", "Value", "Status")
+
+    def rows(self) -> Iterator[Row]:
+        """Yields all rows."""
+        dump = self._dump
+        header = dump.header
+        ranges, said = smalldump.memory(dump)
+        name = "DUMP_HEADER64" if header.wide else "DUMP_HEADER"
+        yield self._row(0, name, f"{dump.size} bytes", status(dump.status, said))
+        for member in _header(header):
+            yield self._row(1, *member)
+        yield from self._bug_check(header)
+        yield from self._exception()
+        yield self._row(0, "TRIAGE_DUMP64" if header.wide else "TRIAGE_DUMP32", f"at {header.size:#x}")
+        for part in self._parts():
+            yield self._row(1, part.name, f"{part.size} bytes at {part.offset:#x}", part.status)
+        blocks, wrong = dump.blocks()
+        yield self._row(1, "DataBlocksCount", str(len(blocks)), wrong)
+        yield self._row(1, "bytes of memory", str(sum(each.length for each in ranges)))
+        yield from self._drivers()
+
+    def _parts(self) -> List[Part]:
+        """Returns the parts that the dump has."""
+        sizes = {name: self._dump.member(member) for name, member in _SIZES.items()}
+        parts = [self._dump.part(name, sizes.get(name)) for name in _PARTS]
+        return [each for each in parts if each.offset or each.status]
+
+    def _bug_check(self, header: KernelDumpHeader) -> Iterator[Row]:
+        if header.BugCheckCode is None:
+            yield self._row(0, "BugCheckCode", "", status(Word.UNREADABLE))
+            return
+        known = bug_check(header.BugCheckCode)
+        yield self._row(0, "BugCheckCode", known.shown)
+        for number, (value, meaning) in enumerate(zip(header.BugCheckParameters, known.parameters), 1):
+            shown = f"{value:#x}" + (f": {meaning}" if meaning else "")
+            yield self._row(1, f"BugCheckParameter{number}", shown)
+        broken = broken_driver(self._dump)
+        if broken is not None:
+            yield self._row(1, "BrokenDriver", cell(broken))
+
+    def _exception(self) -> Iterator[Row]:
+        """Yields the EXCEPTION_RECORD of the dump."""
+        part = self._dump.exception
+        record = exception_record(part.data, self._dump.header.wide)
+        if record is None:
+            yield self._row(0, "EXCEPTION_RECORD", "", status(part.status, Word.UNREADABLE))
+            return
+        yield self._row(0, "EXCEPTION_RECORD", f"{part.size} bytes at {part.offset:#x}", part.status)
+        for name, value in record:
+            yield self._row(1, name, f"{value:#x}")
+
+    def _drivers(self) -> Iterator[Row]:
+        drivers, said = list_drivers(self._dump)
+        yield self._row(0, "DriverCount", str(len(drivers)), said)
+        for each in drivers:
+            yield self._row(1, *_driver(each))
+        gone, said = list_unloaded(self._dump)
+        yield self._row(0, "unloaded drivers", str(len(gone)), said)
+        for one in gone:
+            yield self._row(1, cell(one.name), f"{one.start:#x}-{one.end - 1:#x}")
+
+    def _row(self, depth: int, name: str, value: str, said: Status = NOTHING) -> Row:
+        key = self._space.pid, self._space.process
+        return depth, self._member(*key, name, value, text(said))
+
+
+def _header(header: KernelDumpHeader) -> Iterator[Tuple[str, str]]:
+    """Yields the members of the header that Windows wrote, less those of the bug check."""
+    for name, value in header._asdict().items():
+        if value is None or not name[0].isupper() or name.startswith("BugCheck"):
+            continue
+        if name in _HEXADECIMAL:
+            yield name, f"{value:#x}"
+        elif name == "SystemTime":
+            time = moment(value)
+            yield name, str(value) if time is None else time.isoformat(" ", "seconds")
+        elif name == "SystemUpTime":
+            yield name, f"{value // _SECOND} s"
+        elif name == "ProductType":
+            yield name, f"{value} {PRODUCTS.get(value, '')}".rstrip()
+        elif name == "Comment":
+            if value:
+                yield name, cell(value)
+        else:
+            yield name, str(value)
+
+
+def _driver(driver: Driver) -> Tuple[str, str, Status]:
+    """Returns name, value and status of the row of a driver."""
+    end = driver.DllBase + max(driver.SizeOfImage, 1) - 1
+    said: List[Optional[Word]] = [None if driver.name is not None else Word.FILE_NAME_UNREADABLE]
+    parts = [f"{driver.DllBase:#x}-{end:#x}"]
+    for name in ("TimeDateStamp", "CheckSum"):
+        value = getattr(driver, name)
+        if value is not None:
+            parts.append(f"{name} {value:#x}")
+    lost = None if driver.TimeDateStamp is not None else Said(Word.NOT_IN_THE_DUMP, None, ("TimeDateStamp",))
+    return cell(driver.name or ""), ", ".join(parts), status(*said, lost)

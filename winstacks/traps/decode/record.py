@@ -1,0 +1,39 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""EXCEPTION_RECORD: what was met, where, and with which parameters.
+
+Source: winnt.h (EXCEPTION_RECORD32, EXCEPTION_RECORD64), the same in every version.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import List, Optional, Tuple
+
+MAX_PARAMETERS = 15
+"""EXCEPTION_MAXIMUM_PARAMETERS."""
+
+_WIDE, _NARROW = struct.Struct("<IIQQI4x"), struct.Struct("<IIIII")
+
+
+def exception_record(data: bytes, wide: bool) -> Optional[List[Tuple[str, int]]]:
+    """Returns the members of a record by name, in their order; None unless it is whole.
+
+    Args:
+        data: its bytes
+        wide: whether it is EXCEPTION_RECORD64
+    """
+    form, pointer = (_WIDE, 8) if wide else (_NARROW, 4)
+    if len(data) < form.size + MAX_PARAMETERS * pointer:
+        return None
+    code, flags, record, address, count = form.unpack_from(data)
+    members = [
+        ("ExceptionCode", code),
+        ("ExceptionFlags", flags),
+        ("ExceptionRecord", record),
+        ("ExceptionAddress", address),
+        ("NumberParameters", count),
+    ]
+    values = struct.unpack_from(f"<{MAX_PARAMETERS}{'Q' if wide else 'I'}", data, form.size)
+    shown = values[: min(count, MAX_PARAMETERS)]
+    return members + [(f"ExceptionInformation[{number}]", value) for number, value in enumerate(shown)]
