@@ -9,13 +9,12 @@
 
 A page of which the process has no copy of its own is that of the image section, which all share. Any other
 is compared by its bytes with those of a few processes of different programs. Processes may map the file at
-different addresses: then what the relocations say is taken back. (Source of these: Microsoft, "PE Format",
-"The .reloc Section".) A page of a file is read once of each of these processes.
+different addresses: then what the relocations say is taken back. A page of a file is read once of each of
+these processes.
 """
 
 from __future__ import annotations
 
-import struct
 from typing import Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 from ..memory.decode.machine import Machine
@@ -23,7 +22,7 @@ from ..memory.decode.memo import Memo
 from ..memory.decode.pagetable import PAGE_SIZE
 from ..memory.decode.status import Word, says
 from ..memory.image import AddressSpace, Image
-from ..names.decode.pe import HeaderError, read_headers
+from ..names.decode import relocations
 from ..names.decode.unwindinfo import Bytes
 from ..names.imagereader import ImageReader
 from ..process.regions import Region
@@ -40,9 +39,6 @@ MAX_MAPPINGS = 1 << 18
 MAX_PAGES = 1 << 14
 """The most pages that are compared: those that are asked for first."""
 
-MAX_BLOCKS = 1 << 16
-"""The most blocks of relocations of a file that are read: each is of one page."""
-
 NO_IMAGE = "no image is mapped there"
 NO_PAGE_TABLES = "the page tables of the process cannot be read"
 OF_KERNEL = "the kernel's code has no second copy"
@@ -55,13 +51,6 @@ _ENOUGH = 3
 """From so many programs on that map a file one process of each is asked: some programs change the code of
 all their children."""
 
-_DIRECTORY_RELOCATIONS = 5
-_BLOCK = struct.Struct("<II")
-_SLOTS = {3: 4, 10: 8}
-"""IMAGE_REL_BASED_HIGHLOW and IMAGE_REL_BASED_DIR64: bytes of what they relocate."""
-_LONGEST = 4 * PAGE_SIZE
-"""More bytes than the block of a page has."""
-_END = -1
 _CHUNK = 64
 _FILES_KEPT = 64
 _PAGES_KEPT = 128
@@ -318,9 +307,9 @@ class _Relocations:
         self._blocks: Dict[int, List[Tuple[int, int]]] = {}
         self._whole = not readers
         for read in readers:
-            for page, slots in _blocks(read):
+            for page, slots in relocations.of_image(read):
                 self._blocks[page] = slots
-            self._whole = self._blocks.pop(_END, None) is not None
+            self._whole = self._blocks.pop(relocations.END, None) is not None
             if self._blocks or self._whole:
                 break
 
@@ -358,28 +347,6 @@ class _Relocations:
                     low, high = max(place, 0), min(place + size, PAGE_SIZE)
                     made[low:high] = bytes(high - low)
         return bytes(made)
-
-
-def _blocks(read: Callable[[int, int], Optional[bytes]]) -> Iterator[Tuple[int, List[Tuple[int, int]]]]:
-    """Yields the relocations of each page, (offset, bytes) behind its RVA; at last _END if these are all."""
-    try:
-        rva, size = read_headers(read).directory(_DIRECTORY_RELOCATIONS)
-    except HeaderError:
-        return
-    end = rva + size
-    for _ in range(MAX_BLOCKS):
-        if rva + _BLOCK.size > end:
-            yield _END, []
-            return
-        head = read(rva, _BLOCK.size)
-        page, length = (0, 0) if head is None else _BLOCK.unpack(head)
-        if not _BLOCK.size <= length <= min(end - rva, _LONGEST):
-            return
-        data = read(rva + _BLOCK.size, (length - _BLOCK.size) // 2 * 2)
-        if data is not None:
-            entries = struct.unpack(f"<{len(data) // 2}H", data)
-            yield page, [(each & 0xFFF, _SLOTS[each >> 12]) for each in entries if each >> 12 in _SLOTS]
-        rva += length
 
 
 def _within(found: Ranges, start: int, end: int) -> Iterator[Tuple[int, int]]:

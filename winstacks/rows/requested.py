@@ -8,6 +8,7 @@ read.
 
 from __future__ import annotations
 
+import os
 from typing import Callable, Dict, Iterator, List, Set, cast
 
 from volatility3.framework import exceptions, interfaces
@@ -15,6 +16,7 @@ from volatility3.framework import exceptions, interfaces
 from ..memory import bulk, tables
 from ..memory.decode.machine import Machine, UnsupportedMachineError, machines_of
 from ..memory.image import Image, ImageLayer
+from ..names.modulefiles import GivenFiles, ModuleFiles, module_files
 from ..options import DUMP
 from ..process.processlist import ProcessList
 from ..process.spaces import AddressSpaces
@@ -25,6 +27,9 @@ def check(plugin: interfaces.plugins.PluginInterface) -> None:
     """Raises RenderException, of which Volatility prints the text, when an option has no meaning."""
     if plugin.config.get("find") == "":
         raise exceptions.RenderException("--find is empty: it takes a glob for Symbol, such as 'nt!Nt*'")
+    for folder in plugin.config.get("binaries") or ():
+        if not os.path.isdir(folder):
+            raise exceptions.RenderException(f"--binaries: there is no folder '{folder}'")
     for name in ("frames_to_skip", "frames_to_capture"):
         value = plugin.config.get(name)
         if value is not None and value < 0:
@@ -67,10 +72,17 @@ def image(plugin: interfaces.plugins.PluginInterface) -> Image:
     dump = plugin.config.get(DUMP, None)
     try:
         if dump is not None:
-            return _dump_layer(plugin, dump).open_image(plugin.config_path)
-        made = Image(plugin.context, plugin.config["kernel"], plugin.config_path)
+            made = _dump_layer(plugin, dump).open_image(plugin.config_path)
+        else:
+            made = Image(plugin.context, plugin.config["kernel"], plugin.config_path)
     except UnsupportedMachineError as error:
         raise exceptions.RenderException(str(error)) from error
+    folders = plugin.config.get("binaries")
+    if folders:
+        files: ModuleFiles = GivenFiles(folders)
+        made.provide(module_files, files)
+    if dump is not None:
+        return made
     if plugin.config.get("scan_processes", False) or plugin.config.get("scan", False):
         made.service(ProcessList).scan()
     return made
