@@ -71,6 +71,7 @@ class Comparison(NamedTuple):
 
     Attributes:
         ranges: addresses of the bytes that most of them have otherwise
+        file: path of the module's file, if the page was compared with that because no other process has one
         others: with how many processes the page was compared that has the most of these bytes; 0 where the
             process has the pages of the section, which need no comparison, and where it was compared with the
             section's own page because no other process has one
@@ -82,6 +83,7 @@ class Comparison(NamedTuple):
     others: int = 0
     reason: str = ""
     split: Ranges = ()
+    file: str = ""
 
     @property
     def equal(self) -> bool:
@@ -100,11 +102,18 @@ class Copies:
     Args:
         image: the image
         vad: returns the VAD at an address of a process, None if there is none
+        module: returns the module at an address of a process if the examiner gave its file, else None
     """
 
-    def __init__(self, image: Image, vad: Callable[[AddressSpace, int], Optional[Region]]) -> None:
+    def __init__(
+        self,
+        image: Image,
+        vad: Callable[[AddressSpace, int], Optional[Region]],
+        module: Callable[[AddressSpace, int], Optional[ImageReader]],
+    ) -> None:
         self._image = image
         self._vad = vad
+        self._module = module
         self._vads = image.service(regions)
         self._sections = image.service(ImageSections)
         self._files: Optional[Dict[int, List[Mapping]]] = None
@@ -152,6 +161,15 @@ class Copies:
                 return each.space, data
         return None
 
+    def of_file(self, space: AddressSpace, start: int, end: int) -> Optional[bytes]:
+        """Returns what the file of a module has in a range on one page; None where no file is given."""
+        module = self._module(space, start)
+        if module is None or module.file is None:
+            return None
+        rva = start - module.base
+        page = module.file.page(rva - rva % PAGE_SIZE, module.base)
+        return None if page is None else page.data[rva % PAGE_SIZE : rva % PAGE_SIZE + end - start]
+
     def compare(self, space: AddressSpace, start: int, end: int) -> Comparison:
         """Compares a range of addresses of a process.
 
@@ -173,13 +191,14 @@ class Copies:
         """Compares a range of addresses of an image that a process has mapped; see `compare`."""
         ranges: List[Tuple[int, int]] = []
         split: List[Tuple[int, int]] = []
-        others, reason = 0, ""
+        others, reason, file = 0, "", ""
         for page in range(start - start % PAGE_SIZE, min(end, mapping.vad.end), PAGE_SIZE):
             found = self._page(mapping, page)
             ranges += _within(found.ranges, start, end)
             split += _within(found.split, start, end)
             others, reason = max(others, found.others), reason or found.reason
-        return Comparison(tuple(ranges), others, reason, tuple(split))
+            file = file or found.file
+        return Comparison(tuple(ranges), others, reason, tuple(split), file)
 
     def _list(self) -> Dict[int, List[Mapping]]:
         """Returns the mappings of each image by its control area, in the order in which they are asked.
@@ -225,9 +244,9 @@ class Copies:
         if data is None:
             return Comparison(reason=NOT_IN_MEMORY)
         if reader.same_pages(rva, PAGE_SIZE):
-            return SHARED
+            return self._with_file(mapping, page) or SHARED
         if not self.others(mapping):
-            return self._with_section(mapping, page, data) or Comparison(reason=NO_SECOND)
+            return self._alone(mapping, page, data) or Comparison(reason=NO_SECOND)
         mine = self._copy(mapping, rva, data)
         known = self._relocated[mapping.vad.control_area].known(rva)
         others = [
@@ -236,9 +255,22 @@ class Copies:
             if each.layer_name != mine.layer_name and (known or each.base == mine.base)
         ][:MAX_OTHERS]
         if not others:
-            return self._with_section(mapping, page, data) or Comparison(reason=NO_COPY)
+            return self._alone(mapping, page, data) or Comparison(reason=NO_COPY)
         changed, split = _differing(page, mine.data, others)
         return Comparison(changed, len(others), split=split)
+
+    def _alone(self, mapping: Mapping, page: int, data: Bytes) -> Optional[Comparison]:
+        """Compares a page that no other process has: with the file, or with the section; None if neither."""
+        return self._with_file(mapping, page) or self._with_section(mapping, page, data)
+
+    def _with_file(self, mapping: Mapping, page: int) -> Optional[Comparison]:
+        """Compares a page with that of the module's file; None if none is given, or it says nothing of it."""
+        module = self._module(mapping.space, page)
+        if module is None or module.file is None or not module.compares(page - module.base):
+            return None
+        changed = module.differences(page - module.base, PAGE_SIZE)
+        ranges = tuple((module.base + low, module.base + high) for low, high in changed)
+        return Comparison(ranges, file=module.file.path)
 
     def _with_section(self, mapping: Mapping, page: int, data: Bytes) -> Optional[Comparison]:
         """Compares a page with the section's own, without numbers that are relocated; None if it cannot be.

@@ -59,13 +59,6 @@ class ModuleClaims(NamedTuple):
         return " ".join(said)
 
 
-class ModuleFile(NamedTuple):
-    """A file of --binaries."""
-
-    path: str
-    image: PeImage
-
-
 class ModuleFiles:
     """Has no files: nothing is given.
 
@@ -82,7 +75,7 @@ class ModuleFiles:
         self.advise = advise
         self._said: Set[str] = set()
 
-    def find(self, claims: ModuleClaims) -> Optional[ModuleFile]:
+    def find(self, claims: ModuleClaims) -> Optional[PeImage]:
         """Returns the file of a module; None if there is none. Each file that disagrees is logged once."""
         return None
 
@@ -120,22 +113,22 @@ class GivenFiles(ModuleFiles):
     def __init__(self, folders: Sequence[str]) -> None:
         super().__init__(True)
         self._folders = [FileFolder(each) for each in folders]
-        self._files: Dict[str, ModuleFile] = {}
+        self._files: Dict[str, PeImage] = {}
         self._wrong: Dict[str, str] = {}
 
-    def find(self, claims: ModuleClaims) -> Optional[ModuleFile]:
+    def find(self, claims: ModuleClaims) -> Optional[PeImage]:
         if not (claims.builds or claims.code_view):
             return None
         for folder in self._folders:
             for candidate in folder.candidates(claims.names, claims.builds):
                 found = self._open(candidate)
-                reason = self._wrong[candidate.path] if found is None else _disagreement(found.image, claims)
+                reason = self._wrong[candidate.path] if found is None else _disagreement(found, claims)
                 if found is not None and not reason:
                     return found
                 self.refuse(candidate.path, claims, reason)
         return None
 
-    def _open(self, candidate: Candidate) -> Optional[ModuleFile]:
+    def _open(self, candidate: Candidate) -> Optional[PeImage]:
         """Returns a file, None if it cannot stand for an image: then `_wrong` has the reason."""
         path = candidate.path
         if path not in self._files and path not in self._wrong:
@@ -143,7 +136,7 @@ class GivenFiles(ModuleFiles):
                 self._files.clear()
                 self._wrong.clear()
             try:
-                self._files[path] = ModuleFile(path, _parsed(candidate))
+                self._files[path] = _parsed(candidate)
             except PeFileError as error:
                 self._wrong[path] = str(error)
             except OSError as error:
@@ -161,7 +154,7 @@ def _parsed(candidate: Candidate) -> PeImage:
     if candidate.wrong:
         raise PeFileError(candidate.wrong)
     size = candidate.open()
-    image = PeImage(candidate.read, size)
+    image = PeImage(candidate.read, size, candidate.path)
     if image.check_sum and image.check_sum != image.content_sum() & 0xFFFFFFFF:
         raise PeFileError(
             f"was changed after it was linked: CheckSum is {image.check_sum:#x}, and not that of its content"

@@ -24,7 +24,7 @@ from .decode.pe import CodeView, HeaderError
 from .decode.peimage import PeImage
 from .imagereader import ImageReader
 from .loaderlists import LoaderEntry, module_lists
-from .modulefiles import ModuleClaims, ModuleFile, module_files, rounded
+from .modulefiles import ModuleClaims, module_files, rounded
 
 MAX_KEPT = 1 << 14
 """Modules of processes whose files are kept."""
@@ -83,7 +83,7 @@ class FileWitnesses:
         if reason:
             self.files.refuse(found.path, claims, reason)
             return None
-        return found.image
+        return found
 
     def _claims(self, reader: ImageReader, name: str, entry: Optional[Entry]) -> ModuleClaims:
         """Returns what the loader's entry, the headers and the RSDS record say of a module."""
@@ -106,12 +106,11 @@ class FileWitnesses:
         return ModuleClaims(names, tuple((stamp, size) for stamp in stamps for size in sizes), code_view)
 
 
-def _contradiction(found: ModuleFile, reader: ImageReader, known: Optional[CodeView]) -> str:
+def _contradiction(file: PeImage, reader: ImageReader, known: Optional[CodeView]) -> str:
     """Returns why a file is not that of a module by the pages of both, empty if it is.
 
     Where the image lacks all pages that could tell, the RSDS records decide.
     """
-    file = found.image
     if known is not None and file.code_view == known:
         return ""
     pages = list(range(0, file.headers.size, PAGE_SIZE))

@@ -9,7 +9,7 @@ read.
 from __future__ import annotations
 
 import os
-from typing import Callable, Dict, Iterator, List, Set, cast
+from typing import Callable, Dict, Iterator, List, Sequence, Set, cast
 
 from volatility3.framework import exceptions, interfaces
 
@@ -77,15 +77,19 @@ def image(plugin: interfaces.plugins.PluginInterface) -> Image:
             made = Image(plugin.context, plugin.config["kernel"], plugin.config_path)
     except UnsupportedMachineError as error:
         raise exceptions.RenderException(str(error)) from error
-    folders = plugin.config.get("binaries")
-    if folders:
-        files: ModuleFiles = GivenFiles(folders)
-        made.provide(module_files, files)
+    give_files(made, plugin.config.get("binaries") or ())
     if dump is not None:
         return made
     if plugin.config.get("scan_processes", False) or plugin.config.get("scan", False):
         made.service(ProcessList).scan()
     return made
+
+
+def give_files(image: Image, folders: Sequence[str]) -> None:
+    """Lets modules of an image have the files that are in some folders; before anything is read of it."""
+    if folders:
+        files: ModuleFiles = GivenFiles(folders)
+        image.provide(module_files, files)
 
 
 _SELECTING = ("find", "unbacked", "leaks", "held", "contended", "index", "handle")

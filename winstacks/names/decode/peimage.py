@@ -78,8 +78,10 @@ class PeImage:
     Args:
         read: reads the file
         size: its bytes
+        path: where it is, for who names it
 
     Attributes:
+        path: as given
         headers: as those of a module in memory
         code_view: its RSDS record, None without one
         image_base: the preferred address
@@ -89,7 +91,8 @@ class PeImage:
         PeFileError: the file is no PE file, is cut short, or contradicts itself
     """
 
-    def __init__(self, read: ReadOffset, size: int) -> None:
+    def __init__(self, read: ReadOffset, size: int, path: str = "") -> None:
+        self.path = path
         self._read = read
         self._size = size
         try:
