@@ -362,7 +362,7 @@ class Word(Enum):
     """The function table is not in the image: `nearest` stands where `export` or `module` might."""
     FUNCTION_TABLE_INCOMPLETE = "function table incomplete"
     """Pages of the function table are not in the image: `nearest` stands where `export` or `module` might."""
-    # Files of modules (--binaries).
+    # Files of modules.
     FROM_FILE = "from the file"
     """Pages that the image lacks were read from the module's file: the name, or the way on, rests on them."""
     DIFFERS_FROM_FILE = "differs from the file: {members}"
