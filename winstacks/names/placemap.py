@@ -181,7 +181,11 @@ class PlaceMap:
     def _kernel_index(self, module: Module) -> ModuleIndex:
         table = self._image.symbol_table() if module.base == self._image.base else None
         reader = self._kernel_reader(module)
-        return self._indexes.get(reader.layer_name, module.base, module.size, table=table, file=reader.file)
+        made = self._indexes.get(reader.layer_name, module.base, module.size, table=table, file=reader.file)
+        if self._witnesses.files.advise and reader.file is None and says(made.status, *_LACKING):
+            entry = self._entries.get(module.base)
+            self._witnesses.lacks(reader, module.file, None if entry is None else (self._image.kernel, entry))
+        return made
 
     def _kernel_reader(self, module: Module) -> ImageReader:
         layer_name = self._drivers.layer_of(module)

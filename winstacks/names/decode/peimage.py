@@ -23,7 +23,7 @@ from ...memory.decode.memo import Memo
 from ...memory.decode.pagetable import PAGE_SIZE
 from . import loaderwrites, relocations
 from .pe import MEM_WRITE, CodeView, HeaderError, Headers, read_codeview, read_headers
-from .relocations import Slot
+from .relocations import RelocationBlock
 
 ReadOffset = Callable[[int, int], bytes]
 """(offset, length) -> the bytes of a file there; fewer where the file ends."""
@@ -36,6 +36,9 @@ _SECTION = struct.Struct("<8sIIIIIIHHI")
 _SIGNATURE_AND_FILE_HEADER = 24
 _SECTION_SECTOR = 0x200
 """PointerToRawData counts in sectors: the loader ignores the bits below."""
+
+_MOST_BLOCKS = 8
+"""Blocks of relocations that a page may have."""
 
 _PAGES_KEPT = 64
 _CHUNK = 1 << 20
@@ -102,7 +105,7 @@ class PeImage:
         self._parse_optional()
         self._parts = self._find_parts()
         self.code_view: Optional[CodeView] = read_codeview(self.read_rva, self.headers)
-        self._slots = self._relocations()
+        self._blocks = self._relocations()
         written = loaderwrites.find(self.read_rva, self.headers, self.image_base)
         self._all_written = written.whole
         self._written: Dict[int, List[Tuple[int, int]]] = {}
@@ -209,20 +212,21 @@ class PeImage:
             raise PeFileError("has sections that overlap")
         return made
 
-    def _relocations(self) -> Dict[int, List[Slot]]:
-        """Returns the relocations of each page.
+    def _relocations(self) -> Dict[int, List[RelocationBlock]]:
+        """Returns the blocks of relocations of each page: as a rule one.
 
         Raises:
-            PeFileError: they cannot be read to their end
+            PeFileError: they cannot be read to their end, or a page has more than a linker makes
         """
         rva, size = self.headers.directory(relocations.DIRECTORY_RELOCATIONS)
-        found: Dict[int, List[Slot]] = {}
-        for page, slots in relocations.blocks(self.read_rva, rva, size):
-            if page == relocations.END:
+        found: Dict[int, List[RelocationBlock]] = {}
+        for block in relocations.blocks(self.read_rva, rva, size):
+            if block.page == relocations.END:
                 return found
-            for offset, length in slots:
-                at = page + offset
-                found.setdefault(at - at % PAGE_SIZE, []).append((at % PAGE_SIZE, length))
+            of_page = found.setdefault(block.page - block.page % PAGE_SIZE, [])
+            of_page.append(block)
+            if len(of_page) > _MOST_BLOCKS:
+                break
         raise PeFileError("has relocations that cannot be read")
 
     def _make_page(self, key: Tuple[int, int]) -> Optional[FilePage]:
@@ -245,11 +249,13 @@ class PeImage:
             data[self._base_at : self._base_at + self._base_size] = (
                 base % (1 << 8 * self._base_size)
             ).to_bytes(self._base_size, "little")
-        # A number may begin on the page before.
-        for page in (rva - PAGE_SIZE, rva) if delta else ():
-            for offset, size in self._slots.get(page, ()):
-                low = page + offset - rva
-                number = self.read_rva(page + offset, size) if -size < low else None
+        # A number may begin on the page before, and the RVA of a block within a page.
+        pages = range(rva - 2 * PAGE_SIZE, rva + 1, PAGE_SIZE) if delta else ()
+        for block in (block for page in pages for block in self._blocks.get(page, ())):
+            for offset, size in relocations.slots(self.read_rva, block) or ():
+                low = block.page + offset - rva
+                near = -size < low < PAGE_SIZE
+                number = self.read_rva(block.page + offset, size) if near else None
                 if number is None:
                     continue
                 moved = (int.from_bytes(number, "little") + delta) % (1 << 8 * size)

@@ -8,7 +8,7 @@ Source: Microsoft, "PE Format", "The .reloc Section".
 from __future__ import annotations
 
 import struct
-from typing import Callable, Iterator, List, Optional, Tuple
+from typing import Callable, Iterator, List, NamedTuple, Optional, Tuple
 
 from ...memory.decode.pagetable import PAGE_SIZE
 from .pe import HeaderError, read_headers
@@ -33,16 +33,27 @@ Slot = Tuple[int, int]
 
 
 def of_image(read: Callable[[int, int], Optional[Bytes]]) -> Iterator[Tuple[int, List[Slot]]]:
-    """Yields the relocations of each page of an image; see `blocks`. None if its headers cannot be read."""
+    """Yields the relocations of each page of an image that can be read; at last END, if all were."""
     try:
         rva, size = read_headers(read).directory(DIRECTORY_RELOCATIONS)
     except HeaderError:
         return
-    yield from blocks(read, rva, size)
+    for block in blocks(read, rva, size):
+        found = [] if block.page == END else slots(read, block)
+        if found is not None:
+            yield block.page, found
 
 
-def blocks(read: ReadRva, rva: int, size: int) -> Iterator[Tuple[int, List[Slot]]]:
-    """Yields the relocations of each page behind its RVA; at last END, and nothing, if these are all.
+class RelocationBlock(NamedTuple):
+    """The relocations of a page: its RVA, and where the entries lie; `page` is END behind the last block."""
+
+    page: int
+    rva: int
+    length: int
+
+
+def blocks(read: ReadRva, rva: int, size: int) -> Iterator[RelocationBlock]:
+    """Yields the blocks of relocations; at last one whose page is END, if these are all.
 
     Args:
         read: reads the image by RVA
@@ -51,14 +62,20 @@ def blocks(read: ReadRva, rva: int, size: int) -> Iterator[Tuple[int, List[Slot]
     end = rva + size
     for _ in range(MAX_BLOCKS):
         if rva + _BLOCK.size > end:
-            yield END, []
+            yield RelocationBlock(END, rva, 0)
             return
         head = read(rva, _BLOCK.size)
         page, length = (0, 0) if head is None else _BLOCK.unpack(head)
         if not _BLOCK.size <= length <= min(end - rva, _LONGEST):
             return
-        data = read(rva + _BLOCK.size, (length - _BLOCK.size) // 2 * 2)
-        if data is not None:
-            entries = struct.unpack(f"<{len(data) // 2}H", data)
-            yield page, [(each & 0xFFF, _SLOTS[each >> 12]) for each in entries if each >> 12 in _SLOTS]
+        yield RelocationBlock(page, rva + _BLOCK.size, (length - _BLOCK.size) // 2 * 2)
         rva += length
+
+
+def slots(read: ReadRva, block: RelocationBlock) -> Optional[List[Slot]]:
+    """Returns the relocations of a block; None if it cannot be read."""
+    data = read(block.rva, block.length)
+    if data is None:
+        return None
+    entries = struct.unpack(f"<{len(data) // 2}H", data)
+    return [(each & 0xFFF, _SLOTS[each >> 12]) for each in entries if each >> 12 in _SLOTS]
