@@ -10,7 +10,7 @@ read with the files as well.
 from __future__ import annotations
 
 import pathlib
-from typing import Dict, NamedTuple, Optional, Set, Tuple
+from typing import Dict, NamedTuple, Optional, Sequence, Set, Tuple
 
 from tests.forge import context, modulefile
 from tests.forge.dump import Image
@@ -25,10 +25,10 @@ Frame = Tuple[int, Optional[int], str, int, int]
 
 
 class Stacks(NamedTuple):
-    """The frames of an image: those that are sure, with their names, and how many are not."""
+    """The frames of an image: those that are sure, with their names, and those that are not."""
 
     sure: Dict[Frame, str]
-    unsure: int
+    unsure: Set[Frame]
 
 
 class Scores(NamedTuple):
@@ -66,7 +66,12 @@ def score(name: str, seed: int, folder: pathlib.Path, of_files: bool) -> Scores:
     """
     clean = images.build(name)
     modules = [module for process in clean.kernel.processes for module in process.all()]
-    files = modulefile.save([*modules, *clean.kernel.modules], folder / "files")
+    # Both halves of a WoW64 process have an ntdll.dll, forged with the same stamp and size.
+    files = [
+        modulefile.save([each for each in modules if each.pe.bits == bits], folder / f"files{bits}")
+        for bits in (64, 32)
+    ]
+    modulefile.save(clean.kernel.modules, files[0])
     whole = _stacks(clean.kernel.image(), folder / "whole", files)
     lost = images.build(name)
     images.lose_pages(lost, seed, of_files=of_files)
@@ -79,35 +84,25 @@ def score(name: str, seed: int, folder: pathlib.Path, of_files: bool) -> Scores:
         len(without.sure.keys() & whole.sure.keys()),
         len(kept),
         sum(given.sure[frame] == whole.sure[frame] for frame in kept),
-        given.sure.keys() - _all(clean.kernel.image(), folder / "truth"),
+        given.sure.keys() - whole.sure.keys() - whole.unsure,
     )
 
 
-def _all(image: Image, folder: pathlib.Path) -> Set[Frame]:
-    """Returns all frames of an image, the unsure ones as well."""
+def _stacks(image: Image, folder: pathlib.Path, files: Sequence[pathlib.Path] = ()) -> Stacks:
     folder.mkdir(parents=True)
     opened = context.open_image(image, folder)
-    return {
-        (stack.space.pid, stack.thread.tid, stack.part, frame.address, frame.sp)
-        for stack in StackLister.list_stacks(opened.image, Symbolizer(opened.image))
-        for frame in stack.frames
-    }
-
-
-def _stacks(image: Image, folder: pathlib.Path, files: Optional[pathlib.Path] = None) -> Stacks:
-    folder.mkdir(parents=True)
-    opened = context.open_image(image, folder)
-    if files is not None:
-        given: ModuleFiles = GivenFiles([str(files)])
+    if files:
+        given: ModuleFiles = GivenFiles([str(each) for each in files])
         opened.image.provide(module_files, given)
     symbolizer = Symbolizer(opened.image)
     sure: Dict[Frame, str] = {}
-    unsure = 0
+    unsure: Set[Frame] = set()
     for stack in StackLister.list_stacks(opened.image, symbolizer):
         names = symbolizer.names(stack.space)
         for frame in stack.frames:
             key = (stack.space.pid, stack.thread.tid, stack.part, frame.address, frame.sp)
             if frame.sure:
                 sure[key] = names.name(frame.address, frame.returns).symbol
-            unsure += not frame.sure
+            else:
+                unsure.add(key)
     return Stacks(sure, unsure)

@@ -14,7 +14,6 @@ import weakref
 from typing import Callable, Dict, Iterable, Iterator, List, Optional, Sequence, Set, Tuple
 
 from ..memory import bulk, pages
-from ..memory.decode.memo import Memo
 from ..memory.decode.memory import Memory, Windows
 from ..memory.decode.pagetable import PAGE_SIZE
 from ..memory.decode.ranges import Extents
@@ -69,7 +68,7 @@ class ImageReader:
         self._view = view
         self._pristine = pristine
         self._file = None if file is None else FilePages(file, base)
-        self._changed: Memo[int, List[Tuple[int, int]]] = Memo(self._differing, _PAGES_KEPT)
+        self._changed: Dict[int, List[Tuple[int, int]]] = {}
         # With a reference to the reader, the reader would keep itself alive until Python's collector runs.
         me = weakref.proxy(self)
         windows = Windows(lambda rva, length: me.load(rva, length), WINDOW)
@@ -117,12 +116,17 @@ class ImageReader:
         found = (
             (max(low, rva), min(high, rva + length))
             for page in range(rva - rva % PAGE_SIZE, rva + length, PAGE_SIZE)
-            for low, high in self._changed[page]
+            for low, high in self._differing(page)
         )
         return tuple((low, high) for low, high in found if low < high)
 
     def _differing(self, page: int) -> List[Tuple[int, int]]:
-        return [] if self._file is None else self._file.differences(self._in_memory, page)
+        """Returns where a page differs from that of the file, found once as long as it is kept."""
+        if page not in self._changed and self._file is not None:
+            if len(self._changed) >= _PAGES_KEPT:
+                self._changed.clear()
+            self._changed[page] = self._file.differences(self._in_memory, page)
+        return self._changed.get(page, [])
 
     def _in_memory(self, rva: int, length: int) -> Extents:
         """Returns the parts of a range that are in memory."""
@@ -246,6 +250,8 @@ class ImageParts:
 
     def of_file(self) -> Status:
         """Returns what the module's file says of the parts: that some are from it, or that some differ."""
+        if self._reader.file is None:
+            return NOTHING
         added, changed_parts = False, set()
         for (rva, length), part in self._ranges.items():
             added = added or self._reader.adds(rva, length)
