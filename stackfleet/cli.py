@@ -126,6 +126,7 @@ def _add_run(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     reading = run.add_argument_group("how images are read (see windows.traces)")
     for name in ("carve", "scan-stacks", "scan-threads", "scan-processes", "processors", "fetch-symbols"):
         reading.add_argument(f"--{name}", action="store_true")
+    reading.add_argument("--binaries", default="", help="folders with files of modules, with ; between")
     volatility = run.add_argument_group("Volatility")
     volatility.add_argument("--plugin-dirs", default="", help="folders of plugins, with ; between")
     volatility.add_argument("--symbol-dirs", default="", help="folders of symbol tables, with ; between")
@@ -169,10 +170,24 @@ def _settings(asked: argparse.Namespace) -> Settings:
         scan_processes=asked.scan_processes,
         processors=asked.processors,
         sha256=asked.sha256,
+        binaries=_binaries(asked.binaries),
     )
     kept = Custody(custody.shown(asked.case), custody.shown(asked.note), f"stackfleet-{uuid.uuid4().hex}")
     limits = Limits(asked.timeout, asked.memory, asked.retries, asked.split)
     return Settings(reading, limits, kept, asked.retry_failed)
+
+
+def _binaries(text: str) -> tuple[str, ...]:
+    """Returns the folders of --binaries.
+
+    Raises:
+        WrongUseError: one of them is none
+    """
+    found = folders(text)
+    for folder in found:
+        if not os.path.isdir(folder):
+            raise WrongUseError(f"--binaries: there is no folder {custody.shown(folder)}")
+    return found
 
 
 def _run(asked: argparse.Namespace) -> int:

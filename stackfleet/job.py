@@ -29,6 +29,7 @@ class Reading:
         scan_processes: processes that only a pool scan finds, too
         processors: stacks of processors that were idle, too
         sha256: whether all files of an image are hashed
+        binaries: folders with files of modules
     """
 
     plugin_dirs: tuple[str, ...] = ()
@@ -42,10 +43,14 @@ class Reading:
     scan_processes: bool = False
     processors: bool = False
     sha256: bool = False
+    binaries: tuple[str, ...] = ()
 
     def digest(self) -> str:
         """Returns what tells these options from others, that of the cache apart."""
         said = dataclasses.asdict(dataclasses.replace(self, cache_path=None))
+        if not self.binaries:
+            # Lakes that were made before there was this option stay as they are.
+            del said["binaries"]
         return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()[:16]
 
 

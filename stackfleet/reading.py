@@ -56,6 +56,7 @@ class ImageTables:
     def __init__(self, plugin: Any, reading: Reading, scanned: Optional[Iterable[int]] = None) -> None:
         self._reading = reading
         self._image = requested.image(plugin)
+        requested.give_files(self._image, reading.binaries)
         self._dump = _of_one_process(self._image) or self._image.threads_only
         if scanned is not None:
             self._image.service(ProcessList).take(scanned)

@@ -237,6 +237,17 @@ def fetch_symbols() -> interfaces.configuration.RequirementInterface:
     return switch("fetch_symbols", "Let Volatility download the symbols that it lacks")
 
 
+def binaries() -> interfaces.configuration.RequirementInterface:
+    """Returns the option --binaries."""
+    return requirements.ListRequirement(
+        name="binaries",
+        element_type=str,
+        description="Folders with files of modules, plain or laid out as a symbol server's: a file of the "
+        "same build gives the pages that the image lacks, and is compared with those that it has",
+        optional=True,
+    )
+
+
 def fold() -> interfaces.configuration.RequirementInterface:
     """Returns the option --fold."""
     return switch("fold", "Show no frame rows, but each stack in one string (column Stack)")
@@ -274,6 +285,7 @@ def stack_list(things: str) -> List[interfaces.configuration.RequirementInterfac
         switch("scan_threads", "Add the threads that only a pool scan finds"),
         switch("processors", "Add the stacks of processors that were idle"),
         fetch_symbols(),
+        binaries(),
     ]
 
 

@@ -15,8 +15,9 @@ from volatility3.plugins.minidump import traceframes, traces
 
 from stackfleet import custody
 from stackfleet.database import Database
+from stackfleet.job import Reading
 from stackfleet.lake import Lake
-from tests.forge import context, sample, vol
+from tests.forge import context, modulefile, sample, vol
 from tests.support.fleetrun import fleet, manifests
 from tests.support.processdumps import OpenedDump, dump_of
 
@@ -137,3 +138,27 @@ def test_one_question_asks_images_and_dumps(read: Read) -> None:
         if row["PID"] == UPDATER and row["Kind"] == "user" and row["StackKey"]:
             by_file.setdefault(names(read)[row["ImageId"]], set()).add(row["StackKey"])
     assert by_file["machine.dmp"] == by_file["app.dmp"]
+
+
+def test_files_of_modules_reach_the_tables(read: Read, tmp_path: pathlib.Path) -> None:
+    """--binaries is another way to read an image; lakes that were made without it stay as they are."""
+    kernel = sample.build()
+    modules = [module for process in kernel.processes for module in process.all()]
+    files = modulefile.save(modules, tmp_path / "files")
+    options = ("--cache-path", read.folder / "cache", "--offline", "--workers", 1, "--binaries", files)
+    done = fleet("run", read.folder / "small.dmp", "-o", tmp_path / "lake", *options)
+    assert done.returncode == 0, done.stderr
+    said = [row["Status"] or "" for row in rows(tmp_path / "lake", "frames")]
+    assert sum("from the file" in each for each in said) > len(said) // 2
+    without = [row["Status"] or "" for row in of(read, "frames", "small.dmp")]
+    assert len(without) < len(said)
+    assert not any("from the file" in each for each in without)
+    assert Reading().digest() == Reading(binaries=()).digest() != Reading(binaries=(str(files),)).digest()
+
+
+def test_a_folder_of_files_that_is_not_there_ends_the_run(read: Read, tmp_path: pathlib.Path) -> None:
+    done = fleet(
+        "run", read.folder / "small.dmp", "-o", tmp_path / "lake", "--binaries", tmp_path / "nowhere"
+    )
+    assert done.returncode == 2
+    assert "there is no folder" in done.stderr

@@ -95,7 +95,10 @@ class Spec:
 
 
 class Module:
-    """A module in memory. `entry` is its loader entry (None if the lists do not have it)."""
+    """A module in memory. `entry` is its loader entry (None if the lists do not have it).
+
+    `pieces` are the bytes of its file by RVA, those of the headers first.
+    """
 
     def __init__(
         self,
@@ -104,12 +107,14 @@ class Module:
         path: str,
         symbols: Optional[isf.Isf],
         section: Optional[ImageSection] = None,
+        pieces: Sequence[tuple[int, bytes]] = (),
     ) -> None:
         self.space = space
         self.pe = pe
         self.path = path
         self.symbols = symbols
         self.section = section
+        self.pieces = pieces
         self.entry: Optional[Obj] = None
 
     @property
@@ -158,8 +163,8 @@ def load(
     table = None
     if spec.symbols is not None and pe.pdb is not None:
         table = isf.new(pe.pdb.name, pe.pdb.guid, bits // 8, dict(spec.symbols), age=pe.pdb.age)
-    pieces = [*pe.pieces().items(), *spec.contents.items()]
-    pieces = [(rva, data) for rva, data in pieces if rva or spec.headers]
+    whole = [*pe.pieces().items(), *spec.contents.items()]
+    pieces = [(rva, data) for rva, data in whole if rva or spec.headers]
     section = None if sections is None else _section(sections, path, pe)
     if section is not None:
         _share(space, base, section, _pages(pieces, pe.size if spec.resident else 0))
@@ -168,7 +173,7 @@ def load(
     for rva, data in _cut(pieces):
         if not space.shares(base + rva):
             space.write(base + rva, data)
-    return Module(space, pe, path, table, section)
+    return Module(space, pe, path, table, section, whole)
 
 
 def section_of(name: str, base: int, path: str, spec: Spec, sections: Sections) -> tuple[Pe, ImageSection]:

@@ -51,6 +51,7 @@ class CallStacks(interfaces.plugins.PluginInterface, timeliner.TimeLinerInterfac
             options.fold(),
             options.brief(),
             options.fetch_symbols(),
+            options.binaries(),
         ]
 
     def run(self) -> interfaces.renderers.TreeGrid:

@@ -29,6 +29,7 @@ class HandleTraces(interfaces.plugins.PluginInterface):
             options.fold(),
             options.brief(),
             options.fetch_symbols(),
+            options.binaries(),
         ]
 
     def run(self) -> interfaces.renderers.TreeGrid:

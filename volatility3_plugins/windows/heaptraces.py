@@ -38,6 +38,7 @@ class HeapTraces(interfaces.plugins.PluginInterface):
             options.fold(),
             options.brief(),
             options.fetch_symbols(),
+            options.binaries(),
         ]
 
     def run(self) -> interfaces.renderers.TreeGrid:

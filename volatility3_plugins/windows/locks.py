@@ -33,6 +33,7 @@ class Locks(interfaces.plugins.PluginInterface):
             options.fold(),
             options.brief(),
             options.fetch_symbols(),
+            options.binaries(),
         ]
 
     def run(self) -> interfaces.renderers.TreeGrid:

@@ -26,6 +26,7 @@ class ObjectTraces(interfaces.plugins.PluginInterface):
             options.fold(),
             options.brief(),
             options.fetch_symbols(),
+            options.binaries(),
         ]
 
     def run(self) -> interfaces.renderers.TreeGrid:

@@ -35,6 +35,7 @@ class StackTraceDb(interfaces.plugins.PluginInterface):
             ),
             options.brief(),
             options.fetch_symbols(),
+            options.binaries(),
         ]
 
     def run(self) -> interfaces.renderers.TreeGrid:

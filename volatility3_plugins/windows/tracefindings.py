@@ -48,6 +48,7 @@ class TraceFindings(interfaces.plugins.PluginInterface):
             ),
             options.brief(),
             options.fetch_symbols(),
+            options.binaries(),
         ]
 
     def run(self) -> interfaces.renderers.TreeGrid:

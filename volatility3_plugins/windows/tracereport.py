@@ -28,6 +28,7 @@ class TraceReport(interfaces.plugins.PluginInterface):
             options.switch("scan", "Add processes and threads that only a pool scan finds"),
             options.sha256(),
             options.fetch_symbols(),
+            options.binaries(),
         ]
 
     def run(self) -> interfaces.renderers.TreeGrid:

@@ -40,6 +40,7 @@ class TrapFrames(interfaces.plugins.PluginInterface):
             ),
             options.brief(),
             options.fetch_symbols(),
+            options.binaries(),
         ]
 
     def run(self) -> interfaces.renderers.TreeGrid:

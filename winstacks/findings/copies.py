@@ -9,13 +9,12 @@
 
 A page of which the process has no copy of its own is that of the image section, which all share. Any other
 is compared by its bytes with those of a few processes of different programs. Processes may map the file at
-different addresses: then what the relocations say is taken back. (Source of these: Microsoft, "PE Format",
-"The .reloc Section".) A page of a file is read once of each of these processes.
+different addresses: then what the relocations say is taken back. A page of a file is read once of each of
+these processes.
 """
 
 from __future__ import annotations
 
-import struct
 from typing import Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 from ..memory.decode.machine import Machine
@@ -23,7 +22,7 @@ from ..memory.decode.memo import Memo
 from ..memory.decode.pagetable import PAGE_SIZE
 from ..memory.decode.status import Word, says
 from ..memory.image import AddressSpace, Image
-from ..names.decode.pe import HeaderError, read_headers
+from ..names.decode import relocations
 from ..names.decode.unwindinfo import Bytes
 from ..names.imagereader import ImageReader
 from ..process.regions import Region
@@ -40,9 +39,6 @@ MAX_MAPPINGS = 1 << 18
 MAX_PAGES = 1 << 14
 """The most pages that are compared: those that are asked for first."""
 
-MAX_BLOCKS = 1 << 16
-"""The most blocks of relocations of a file that are read: each is of one page."""
-
 NO_IMAGE = "no image is mapped there"
 NO_PAGE_TABLES = "the page tables of the process cannot be read"
 OF_KERNEL = "the kernel's code has no second copy"
@@ -55,13 +51,6 @@ _ENOUGH = 3
 """From so many programs on that map a file one process of each is asked: some programs change the code of
 all their children."""
 
-_DIRECTORY_RELOCATIONS = 5
-_BLOCK = struct.Struct("<II")
-_SLOTS = {3: 4, 10: 8}
-"""IMAGE_REL_BASED_HIGHLOW and IMAGE_REL_BASED_DIR64: bytes of what they relocate."""
-_LONGEST = 4 * PAGE_SIZE
-"""More bytes than the block of a page has."""
-_END = -1
 _CHUNK = 64
 _FILES_KEPT = 64
 _PAGES_KEPT = 128
@@ -82,6 +71,7 @@ class Comparison(NamedTuple):
 
     Attributes:
         ranges: addresses of the bytes that most of them have otherwise
+        file: path of the module's file, if the page was compared with that because no other process has one
         others: with how many processes the page was compared that has the most of these bytes; 0 where the
             process has the pages of the section, which need no comparison, and where it was compared with the
             section's own page because no other process has one
@@ -93,6 +83,7 @@ class Comparison(NamedTuple):
     others: int = 0
     reason: str = ""
     split: Ranges = ()
+    file: str = ""
 
     @property
     def equal(self) -> bool:
@@ -111,11 +102,18 @@ class Copies:
     Args:
         image: the image
         vad: returns the VAD at an address of a process, None if there is none
+        module: returns the module at an address of a process if the examiner gave its file, else None
     """
 
-    def __init__(self, image: Image, vad: Callable[[AddressSpace, int], Optional[Region]]) -> None:
+    def __init__(
+        self,
+        image: Image,
+        vad: Callable[[AddressSpace, int], Optional[Region]],
+        module: Callable[[AddressSpace, int], Optional[ImageReader]],
+    ) -> None:
         self._image = image
         self._vad = vad
+        self._module = module
         self._vads = image.service(regions)
         self._sections = image.service(ImageSections)
         self._files: Optional[Dict[int, List[Mapping]]] = None
@@ -163,6 +161,15 @@ class Copies:
                 return each.space, data
         return None
 
+    def of_file(self, space: AddressSpace, start: int, end: int) -> Optional[bytes]:
+        """Returns what the file of a module has in a range on one page; None where no file is given."""
+        module = self._module(space, start)
+        if module is None or module.file is None:
+            return None
+        rva = start - module.base
+        page = module.file.page(rva - rva % PAGE_SIZE, module.base)
+        return None if page is None else page.data[rva % PAGE_SIZE : rva % PAGE_SIZE + end - start]
+
     def compare(self, space: AddressSpace, start: int, end: int) -> Comparison:
         """Compares a range of addresses of a process.
 
@@ -184,13 +191,14 @@ class Copies:
         """Compares a range of addresses of an image that a process has mapped; see `compare`."""
         ranges: List[Tuple[int, int]] = []
         split: List[Tuple[int, int]] = []
-        others, reason = 0, ""
+        others, reason, file = 0, "", ""
         for page in range(start - start % PAGE_SIZE, min(end, mapping.vad.end), PAGE_SIZE):
             found = self._page(mapping, page)
             ranges += _within(found.ranges, start, end)
             split += _within(found.split, start, end)
             others, reason = max(others, found.others), reason or found.reason
-        return Comparison(tuple(ranges), others, reason, tuple(split))
+            file = file or found.file
+        return Comparison(tuple(ranges), others, reason, tuple(split), file)
 
     def _list(self) -> Dict[int, List[Mapping]]:
         """Returns the mappings of each image by its control area, in the order in which they are asked.
@@ -236,9 +244,9 @@ class Copies:
         if data is None:
             return Comparison(reason=NOT_IN_MEMORY)
         if reader.same_pages(rva, PAGE_SIZE):
-            return SHARED
+            return self._with_file(mapping, page) or SHARED
         if not self.others(mapping):
-            return self._with_section(mapping, page, data) or Comparison(reason=NO_SECOND)
+            return self._alone(mapping, page, data) or Comparison(reason=NO_SECOND)
         mine = self._copy(mapping, rva, data)
         known = self._relocated[mapping.vad.control_area].known(rva)
         others = [
@@ -247,9 +255,22 @@ class Copies:
             if each.layer_name != mine.layer_name and (known or each.base == mine.base)
         ][:MAX_OTHERS]
         if not others:
-            return self._with_section(mapping, page, data) or Comparison(reason=NO_COPY)
+            return self._alone(mapping, page, data) or Comparison(reason=NO_COPY)
         changed, split = _differing(page, mine.data, others)
         return Comparison(changed, len(others), split=split)
+
+    def _alone(self, mapping: Mapping, page: int, data: Bytes) -> Optional[Comparison]:
+        """Compares a page that no other process has: with the file, or with the section; None if neither."""
+        return self._with_file(mapping, page) or self._with_section(mapping, page, data)
+
+    def _with_file(self, mapping: Mapping, page: int) -> Optional[Comparison]:
+        """Compares a page with that of the module's file; None if none is given, or it says nothing of it."""
+        module = self._module(mapping.space, page)
+        if module is None or module.file is None or not module.compares(page - module.base):
+            return None
+        changed = module.differences(page - module.base, PAGE_SIZE)
+        ranges = tuple((module.base + low, module.base + high) for low, high in changed)
+        return Comparison(ranges, file=module.file.path)
 
     def _with_section(self, mapping: Mapping, page: int, data: Bytes) -> Optional[Comparison]:
         """Compares a page with the section's own, without numbers that are relocated; None if it cannot be.
@@ -318,9 +339,9 @@ class _Relocations:
         self._blocks: Dict[int, List[Tuple[int, int]]] = {}
         self._whole = not readers
         for read in readers:
-            for page, slots in _blocks(read):
+            for page, slots in relocations.of_image(read):
                 self._blocks[page] = slots
-            self._whole = self._blocks.pop(_END, None) is not None
+            self._whole = self._blocks.pop(relocations.END, None) is not None
             if self._blocks or self._whole:
                 break
 
@@ -358,28 +379,6 @@ class _Relocations:
                     low, high = max(place, 0), min(place + size, PAGE_SIZE)
                     made[low:high] = bytes(high - low)
         return bytes(made)
-
-
-def _blocks(read: Callable[[int, int], Optional[bytes]]) -> Iterator[Tuple[int, List[Tuple[int, int]]]]:
-    """Yields the relocations of each page, (offset, bytes) behind its RVA; at last _END if these are all."""
-    try:
-        rva, size = read_headers(read).directory(_DIRECTORY_RELOCATIONS)
-    except HeaderError:
-        return
-    end = rva + size
-    for _ in range(MAX_BLOCKS):
-        if rva + _BLOCK.size > end:
-            yield _END, []
-            return
-        head = read(rva, _BLOCK.size)
-        page, length = (0, 0) if head is None else _BLOCK.unpack(head)
-        if not _BLOCK.size <= length <= min(end - rva, _LONGEST):
-            return
-        data = read(rva + _BLOCK.size, (length - _BLOCK.size) // 2 * 2)
-        if data is not None:
-            entries = struct.unpack(f"<{len(data) // 2}H", data)
-            yield page, [(each & 0xFFF, _SLOTS[each >> 12]) for each in entries if each >> 12 in _SLOTS]
-        rva += length
 
 
 def _within(found: Ranges, start: int, end: int) -> Iterator[Tuple[int, int]]:

@@ -29,6 +29,7 @@ from ..memory.decode.machine import Machine
 from ..memory.decode.memo import Memo
 from ..memory.image import AddressSpace
 from ..memory.pages import Tables
+from ..names.imagereader import ImageReader
 from ..names.kernelmodules import Module
 from ..names.placemap import END
 from ..names.symbolizer import SpaceNames, Symbolizer
@@ -235,7 +236,14 @@ class CheckFacts:
     @functools.cached_property
     def copies(self) -> Copies:
         """What other processes have where a process has mapped an image."""
-        return Copies(self.image, self.vad)
+        return Copies(self.image, self.vad, self._with_file)
+
+    def _with_file(self, space: AddressSpace, address: int) -> Optional[ImageReader]:
+        """Returns the module at an address of a process, if the examiner gave its file."""
+        known = self.names(space).module_at(address)
+        if known is None or known.open is None or known.image.file is None:
+            return None
+        return known.open()
 
     def once(self, check: str, space: AddressSpace, address: int, make: Callable[[], Made]) -> Made:
         """Returns what a check finds of an address of a process: made once, until another process comes."""

@@ -9,6 +9,7 @@ from typing import Iterator, List, NamedTuple, Optional, Tuple
 
 from ..columns.words import CERTAIN, HIGH, IMAGE, LIKELY, LOW, MAPPED, MEDIUM, POSSIBLE, TRAP, USER, WOW64
 from ..flat.stack import FlatStack
+from ..memory.decode.text import cell
 from ..memory.image import AddressSpace
 from ..process.processlist import process_member
 from .copies import NO_IMAGE, Comparison, Copies, Mapping, Ranges
@@ -74,7 +75,7 @@ def _judged(space: AddressSpace, place: FramePlace, facts: CheckFacts) -> Option
     severity, innocent = _explained(space, entry, found.ranges, facts)
     if severity == HIGH and _is_barrier(place):
         severity, innocent = LOW, _BARRIER
-    if severity == HIGH and not found.others:
+    if severity == HIGH and not found.others and not found.file:
         severity, innocent = _by_the_section(space, found.ranges[0][0], innocent, facts)
     if found.others == 1 and innocent == NONE_KNOWN:
         innocent = _ONE_OTHER
@@ -140,7 +141,9 @@ def _compared(copies: Copies, space: AddressSpace, ranges: List[Tuple[int, int]]
     changed = sorted({each for found in all_found for each in found.ranges})
     split = sorted({each for found in all_found for each in found.split})
     reason = next((found.reason for found in all_found if found.reason), "")
-    return Comparison(tuple(changed), max(found.others for found in all_found), reason, tuple(split))
+    others = max(found.others for found in all_found)
+    file = next((found.file for found in all_found if found.file), "")
+    return Comparison(tuple(changed), others, reason, tuple(split), file)
 
 
 def _explained(space: AddressSpace, entry: int, changed: Ranges, facts: CheckFacts) -> Tuple[str, str]:
@@ -201,8 +204,11 @@ def _shown(space: AddressSpace, found: Comparison, facts: CheckFacts) -> str:
     high = min(found.ranges[-1][1], low + _SHOWN)
     mine = _reader(space, facts)(low, high - low)
     count = sum(end - start for start, end in found.ranges)
+    of_file = found.file if not found.others else ""
     others = (
-        "the section of the file, which no other process maps or has in memory"
+        f"the file {cell(of_file)}"
+        if of_file
+        else "the section of the file, which no other process maps or has in memory"
         if not found.others
         else f"most of {found.others} processes"
         if found.others > 1
@@ -211,6 +217,9 @@ def _shown(space: AddressSpace, found: Comparison, facts: CheckFacts) -> str:
     said = f"{count} {'byte differs' if count == 1 else 'bytes differ'} from {others}"
     if mine is not None:
         said += f", from {low:#x} on {mine.hex(' ')}"
+    if of_file:
+        theirs = facts.copies.of_file(space, low, high)
+        return said if theirs is None else f"{said}; the file has {theirs.hex(' ')}"
     other = facts.copies.example(space, low, high)
     if other is not None:
         said += f"; PID {other[0].pid} has {other[1].hex(' ')}"

@@ -180,7 +180,7 @@ class SpaceModules:
         stamp, size, path = None, None, None
         if found is not None:
             space, entry = found
-            stamp, raw = self._identities.lists.details(space, entry)
+            stamp, raw, _ = self._identities.lists.details(space, entry)
             path = None if raw is None else text.cell(raw, MAX_PATH)
             size = keys.rounded(entry.size)
         true_stamp, true_size, said = self._true(known, vad, bool(stamp))

@@ -78,11 +78,11 @@ class DumpModules:
         return [*found, *known.values()], whole
 
     def details(self, space: AddressSpace, entry: LoaderEntry) -> LoaderDetails:
-        """Returns stamp and path of an entry."""
+        """Returns stamp, path and RSDS record of an entry."""
         module = self._by_base.get(entry.base)
         if module is None:
             return self._memory_lists.details(space, entry)
-        return LoaderDetails(module.TimeDateStamp, module.ModuleName)
+        return LoaderDetails(module.TimeDateStamp, module.ModuleName, module.code_view)
 
     def drivers(self, kernel_start: int) -> Tuple[List[Unloaded], bool]:
         """Returns nothing: a dump of a process has no drivers."""

@@ -2,9 +2,10 @@
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
 """Reads a module's image by RVA, and proves that a process has what was read elsewhere.
 
-A page of an image is the process's own page or, where the process has none, the page of the image section. A
-page of another process is never taken. What was derived from the section itself is true of a process if the
-process has the same in all parts from which it was derived: the same physical pages, or equal bytes.
+A page of an image is the process's own page or, where the process has none, the page of the image section;
+where neither is in memory, the page of the module's file, if the examiner gave that. A page of another
+process is never taken. What was derived from the section itself is true of a process if the process has the
+same in all parts from which it was derived: the same physical pages, or equal bytes.
 """
 
 from __future__ import annotations
@@ -16,12 +17,25 @@ from ..memory import bulk, pages
 from ..memory.decode.memory import Memory, Windows
 from ..memory.decode.pagetable import PAGE_SIZE
 from ..memory.decode.ranges import Extents
-from ..memory.decode.status import NOTHING, Status, Word, status
+from ..memory.decode.status import NOTHING, Said, Status, Word, status
 from ..memory.image import Image
 from ..process.sections import SectionView
+from .decode.peimage import PeImage
 from .decode.unwindinfo import LONGEST as LONGEST_RECORD
+from .filepages import FilePages
 
 WINDOW = 0x4000
+
+_PAGES_KEPT = 1 << 10
+"""Pages of which it is kept where they differ from the file."""
+
+_DIFFERS = {
+    None: "headers",
+    Word.EXPORTS_DIFFER_FROM_THE_SECTION: "exports",
+    Word.FUNCTION_TABLE_DIFFERS_FROM_THE_SECTION: "function table",
+    Word.UNWIND_DATA_DIFFERS_FROM_THE_SECTION: "unwind data",
+}
+"""The parts of an image, as `differs from the file` names them, by what is said if the section's differ."""
 
 
 class ImageReader:
@@ -34,6 +48,7 @@ class ImageReader:
         size: bytes of the module; nothing beyond is read
         view: the module's section; None if there is none, then only the layer's own pages are read
         pristine: read the section, whatever the process has
+        file: the module's file, None if there is none: it has the pages that memory lacks
     """
 
     def __init__(
@@ -44,6 +59,7 @@ class ImageReader:
         size: int,
         view: Optional[SectionView] = None,
         pristine: bool = False,
+        file: Optional[PeImage] = None,
     ) -> None:
         self.layer_name = layer_name
         self.base = base
@@ -51,13 +67,69 @@ class ImageReader:
         self._image = image
         self._view = view
         self._pristine = pristine
+        self._file = None if file is None else FilePages(file, base)
+        self._changed: Dict[int, List[Tuple[int, int]]] = {}
         # With a reference to the reader, the reader would keep itself alive until Python's collector runs.
         me = weakref.proxy(self)
         windows = Windows(lambda rva, length: me.load(rva, length), WINDOW)
         self._memory = Memory(windows, image.pointer_size, [(0, size)])
 
+    @property
+    def file(self) -> Optional[PeImage]:
+        """The module's file, None without one."""
+        return None if self._file is None else self._file.file
+
+    def of_file(self, file: PeImage) -> ImageReader:
+        """Returns what reads the same, with the pages of a file where memory has none."""
+        return ImageReader(
+            self._image, self.layer_name, self.base, self.size, self._view, self._pristine, file
+        )
+
     def load(self, rva: int, length: int) -> Extents:
         """Returns the present parts of a range, by RVA, and does not keep them."""
+        found = self._in_memory(rva, length)
+        length = max(min(length, self.size - rva), 0)
+        return found if self._file is None else self._file.fill(found, rva, length)
+
+    def has(self, rva: int) -> bool:
+        """Tells whether all of the page at an RVA is in memory, whatever the file has."""
+        return not self._in_memory(rva, PAGE_SIZE).missing(rva, min(rva + PAGE_SIZE, self.size))
+
+    def adds(self, rva: int, length: int) -> bool:
+        """Tells whether the file has bytes of a range that memory lacks."""
+        if self._file is None:
+            return False
+        found = self._in_memory(rva, length)
+        return self._file.fill(found, rva, length) is not found
+
+    def compares(self, rva: int) -> bool:
+        """Tells whether there is a file with whose page at an RVA that of memory can be compared."""
+        return self._file is not None and self._file.compares(rva)
+
+    def differences(self, rva: int, length: int) -> Tuple[Tuple[int, int], ...]:
+        """Returns what memory has in a range otherwise than the file: (start, end) by RVA.
+
+        Nothing is returned without a file, and of what the file cannot say: writable sections, imports.
+        """
+        if self._file is None:
+            return ()
+        found = (
+            (max(low, rva), min(high, rva + length))
+            for page in range(rva - rva % PAGE_SIZE, rva + length, PAGE_SIZE)
+            for low, high in self._differing(page)
+        )
+        return tuple((low, high) for low, high in found if low < high)
+
+    def _differing(self, page: int) -> List[Tuple[int, int]]:
+        """Returns where a page differs from that of the file, found once as long as it is kept."""
+        if page not in self._changed and self._file is not None:
+            if len(self._changed) >= _PAGES_KEPT:
+                self._changed.clear()
+            self._changed[page] = self._file.differences(self._in_memory, page)
+        return self._changed.get(page, [])
+
+    def _in_memory(self, rva: int, length: int) -> Extents:
+        """Returns the parts of a range that are in memory."""
         base, length = self.base, max(min(length, self.size - rva), 0)
         if self._view is not None and self._pristine:
             found = self._view.load(base + rva, length)
@@ -175,6 +247,26 @@ class ImageParts:
                 same = False
                 said = status(said, word if _contradict(mine, theirs, rva, rva + length) else None)
         return None if same else said
+
+    def of_file(self) -> Status:
+        """Returns what the module's file says of the parts: that some are from it, or that some differ."""
+        if self._reader.file is None:
+            return NOTHING
+        added, changed_parts = False, set()
+        for (rva, length), part in self._ranges.items():
+            added = added or self._reader.adds(rva, length)
+            if self._reader.differences(rva, length):
+                changed_parts.add(_DIFFERS[part])
+        pages = {rva // PAGE_SIZE for rva in self._records}
+        changed = {page for page in pages if self._reader.differences(page * PAGE_SIZE, 2 * PAGE_SIZE)}
+        for rva in self._records if changed else ():
+            if rva // PAGE_SIZE in changed and self._reader.differences(rva & -2, self._length(rva)):
+                changed_parts.add(_DIFFERS[self._record_word])
+                break
+        return status(
+            Word.FROM_FILE if added else None,
+            Said(Word.DIFFERS_FROM_FILE, None, tuple(sorted(changed_parts))) if changed_parts else None,
+        )
 
     def _page_runs(self) -> Iterator[Tuple[int, int]]:
         """Yields (start, end) of adjacent pages with a part on them."""

@@ -13,6 +13,7 @@ from ..memory.decode.memory import Memory
 from ..memory.decode.structure import MissingMemberError, Structures
 from ..memory.image import AddressSpace, Image
 from ..process.usertypes import user_types
+from .decode.pe import CodeView
 
 MAX_MODULES = 0x4000
 MAX_NAME = 0x208
@@ -38,11 +39,13 @@ class LoaderDetails(NamedTuple):
     """What only some ask of an entry of a loader list; None for what is not in the image.
 
     `stamp` is TimeDateStamp. The kernel's entries have it in Windows 10 and later (public symbols of
-    _KLDR_DATA_TABLE_ENTRY), those of processes always. `path` is FullDllName.
+    _KLDR_DATA_TABLE_ENTRY), those of processes always. `path` is FullDllName. `code_view` is the RSDS record
+    where a list has that, as a dump's does.
     """
 
     stamp: Optional[int]
     path: Optional[str]
+    code_view: Optional[CodeView] = None
 
 
 LoaderList = Tuple[List[LoaderEntry], bool]

@@ -23,6 +23,7 @@ from . import pdbsymbols
 from .decode import exports, pe
 from .decode.functiontable import FunctionTable
 from .decode.pe import CodeView, HeaderError, Headers
+from .decode.peimage import PeImage
 from .decode.rules import ExportNames, NameTable, PdbNames, sort_labels
 from .imagereader import ImageParts, ImageReader
 from .pdbsymbols import PdbSymbols, SymbolArrays
@@ -44,7 +45,8 @@ class ModuleIndex(NamedTuple):
     """What is known of a module's image.
 
     `status` says what could not be read. `symbols` are those of its PDB, None if Volatility lacks the PDB.
-    `functions` is the x64 function table, None on x86 and if it cannot be read.
+    `functions` is the x64 function table, None on x86 and if it cannot be read. `file` has the pages that
+    memory lacks, None without one.
     """
 
     headers: Optional[Headers]
@@ -53,6 +55,7 @@ class ModuleIndex(NamedTuple):
     functions: Optional[FunctionTable]
     names: NameTable
     status: Status
+    file: Optional[PeImage] = None
 
 
 class _Room:
@@ -111,6 +114,7 @@ class ModuleIndexes:
         size: int,
         view: Optional[SectionView] = None,
         table: Optional[interfaces.symbols.SymbolTableInterface] = None,
+        file: Optional[PeImage] = None,
     ) -> ModuleIndex:
         """Returns the index of the module at an address.
 
@@ -120,12 +124,14 @@ class ModuleIndexes:
             size: its bytes according to the loader
             view: its section, None if it has none
             table: its symbols, if the caller has them loaded (the kernel's)
+            file: its file, which has the pages that memory lacks; None without one
         """
         if self._last[0] != layer_name:
             self._last = layer_name, {}
         known = self._last[1]
         if (base, size) not in known:
-            known[base, size] = self._find(layer_name, base, size, view, table)
+            reader = ImageReader(self._image, layer_name, base, size, view, file=file)
+            known[base, size] = self._find(reader, view, table)
         return known[base, size]
 
     def held(self, layer_name: str) -> int:
@@ -135,16 +141,14 @@ class ModuleIndexes:
 
     def _find(
         self,
-        layer_name: str,
-        base: int,
-        size: int,
+        reader: ImageReader,
         view: Optional[SectionView],
         table: Optional[interfaces.symbols.SymbolTableInterface],
     ) -> ModuleIndex:
-        reader = ImageReader(self._image, layer_name, base, size, view)
+        layer_name, base = reader.layer_name, reader.base
         differs = NOTHING
         if view is not None and table is None:
-            shared = self._of_section(layer_name, base, size, view)
+            shared = self._of_section(reader, view)
             found = shared.parts.difference(reader)
             if found is None:
                 return self._within(layer_name, base, shared)
@@ -154,12 +158,16 @@ class ModuleIndexes:
         room.take(base, made.exports)
         return made.module._replace(status=status(made.module.status, differs))
 
-    def _of_section(self, layer_name: str, base: int, size: int, view: SectionView) -> _Made:
-        """Returns the index of what the section itself has."""
-        key = (view.prototypes, view.count, base - view.start, size)
+    def _of_section(self, mapped: ImageReader, view: SectionView) -> _Made:
+        """Returns the index of what the section itself has, and where it has nothing, of the file.
+
+        Which file it is a process may have forged: an index is shared by those only that have the same.
+        """
+        base, size, file = mapped.base, mapped.size, mapped.file
+        key = (view.prototypes, view.count, base - view.start, size, file)
         found = self._shared.pop(key, None)
         if found is None:
-            reader = ImageReader(self._image, layer_name, base, size, view, pristine=True)
+            reader = ImageReader(self._image, mapped.layer_name, base, size, view, True, file)
             found = self._build(reader, None, exports.MAX_EXPORTS)
             self._kept += found.weight
         self._shared[key] = found
@@ -200,7 +208,7 @@ class ModuleIndexes:
         try:
             headers = pe.read_headers(parts.read)
         except HeaderError as error:
-            return _Made(_without_headers(table, status(error.word)), parts, 0)
+            return _Made(_without_headers(table, status(error.word, parts.of_file())), parts, 0)
         codeview = pe.read_codeview(parts.read, headers)
         symbols = pdbsymbols.from_table(table) if table is not None else None
         if symbols is None and codeview is not None:
@@ -217,7 +225,9 @@ class ModuleIndexes:
             rvas, labels = symbols.rvas, symbols.names
         kind = ExportNames if symbols is None else PdbNames
         names = kind(rvas, labels, headers.sections, functions)
-        return _Made(ModuleIndex(headers, codeview, symbols, functions, names, said), parts, count)
+        said = status(said, parts.of_file())
+        made = ModuleIndex(headers, codeview, symbols, functions, names, said, reader.file)
+        return _Made(made, parts, count)
 
 
 def _functions(

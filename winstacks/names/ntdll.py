@@ -13,9 +13,11 @@ from ..process.regions import Region
 from ..process.sections import ImageSections, SectionView
 from ..process.vads import regions
 from .decode import pe
+from .decode.peimage import PeImage
 from .imagereader import ImageReader
 from .loaderlists import module_lists
 from .moduleindex import ModuleIndex, ModuleIndexes
+from .witness import FileWitnesses
 
 NAME = "ntdll.dll"
 MAX_IMAGE = 0x1000000
@@ -65,8 +67,22 @@ class Ntdlls:
         for base, size in self._places(space):
             if 0 < size <= MAX_IMAGE:
                 view = self._view(space, base)
-                return Ntdll(space, base, size, self._indexes.get(space.layer_name, base, size, view), view)
+                file = self._file(space, base, size, view)
+                index = self._indexes.get(space.layer_name, base, size, view, file=file)
+                return Ntdll(space, base, size, index, view)
         return None
+
+    def _file(
+        self, space: AddressSpace, base: int, size: int, view: Optional[SectionView]
+    ) -> Optional[PeImage]:
+        """Returns the file of an ntdll, None if none is given."""
+        witnesses = self._image.service(FileWitnesses)
+        if not witnesses.files.given:
+            return None
+        entries, _ = self._lists.of_process(space)
+        entry = next((entry for entry in entries if entry.base == base), None)
+        reader = ImageReader(self._image, space.layer_name, base, size, view)
+        return witnesses.find(reader, NAME, None if entry is None else (space, entry))
 
     def data(self, ntdll: Ntdll) -> Tuple[List[Extents], int]:
         """Returns the present parts of the writable sections, and how many bytes of these are missing.

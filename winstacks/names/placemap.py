@@ -6,16 +6,16 @@ from __future__ import annotations
 
 import functools
 import logging
-from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple, Type
+from typing import Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple, Type
 
 from ..memory.decode import ranges
 from ..memory.decode.machine import Machine
-from ..memory.decode.status import Word, status
+from ..memory.decode.status import Word, says, status
 from ..memory.image import AddressSpace, Image
-from ..process.regions import Region
 from . import moduleindex
 from .imagereader import ImageReader
 from .kernelmodules import KernelModules, Module
+from .loaderlists import LoaderEntry, module_lists
 from .moduleindex import ModuleIndex, ModuleIndexes
 from .places import (
     LIST_INCOMPLETE,
@@ -37,17 +37,25 @@ from .places import (
     Unsure,
     UnsureGap,
     UserGap,
+    Witness,
 )
 from .rom import RomArea
 from .unlisted import Residents, UnlistedDrivers
 from .unloaded import Unloaded, unloaded_modules
 from .usermodules import ProcessModules, UserModules
+from .witness import FileWitnesses, PageWitness
 
 vollog = logging.getLogger(__name__)
 
 END = 1 << 64
 
 Span = Tuple[int, int, AnyPlace]
+
+_LACKING = (
+    *(Word.HEADERS_UNREADABLE, Word.EXPORTS_UNREADABLE, Word.EXPORTS_INCOMPLETE),
+    *(Word.FUNCTION_TABLE_UNREADABLE, Word.FUNCTION_TABLE_INCOMPLETE),
+)
+"""What the index of a module says whose file would help."""
 
 
 class Halves(NamedTuple):
@@ -76,6 +84,7 @@ class PlaceMap:
         self._drivers = image.service(KernelModules)
         self._modules = image.service(UserModules)
         self._unloaded = image.service(unloaded_modules)
+        self._witnesses = image.service(FileWitnesses)
         self._roms = RomArea(image)
         self._unlisted = UnlistedDrivers(image, self._kernel_index)
         self.halves = _find_halves(image)
@@ -91,8 +100,7 @@ class PlaceMap:
                     "The kernel's list of modules is broken: a module may be missing from the names"
                 )
             current: List[Span] = [
-                (module.base, module.end, ModulePlace(module, functools.partial(self._kernel_index, module)))
-                for module in modules
+                (module.base, module.end, self._kernel_place(module)) for module in modules
             ]
             gone, all_gone = self._unloaded.drivers(start)
             if not (whole and all_gone):
@@ -112,22 +120,24 @@ class PlaceMap:
         current: List[Span] = []
         places: Dict[int, ModulePlace] = {}
         for module in known.modules:
+            read = functools.partial(self._reader, layer_name, module, known)
             places[module.base] = ModulePlace(
                 module,
-                functools.partial(self._user_index, layer_name, module, known.vads),
+                functools.partial(self._user_index, layer_name, module, known),
                 functools.partial(self._modules.file_status, module, known.vads),
-                functools.partial(self._reader, layer_name, module, known.vads),
+                read,
+                self._witness(read),
             )
             current.append((module.base, module.end, places[module.base]))
         for vad in known.vads:
-            read = functools.partial(self._modules.file_name, vad)
-            place = MappedPlace(vad.start, read) if vad.control_area else Place(PRIVATE)
+            named = functools.partial(self._modules.file_name, vad)
+            place = MappedPlace(vad.start, named) if vad.control_area else Place(PRIVATE)
             current.append((vad.start, vad.end, place))
         if not known.vads_whole:
             current.append((0, self.halves.user_end, Unsure(VADS_INCOMPLETE)))
         gone: List[Unloaded] = []
         for machine, ntdll in known.ntdlls.items():
-            reader = self._reader(layer_name, ntdll, known.vads)
+            reader = self._reader(layer_name, ntdll, known)
             index = places[ntdll.base].prepare()
             gone += self._unloaded.dlls(reader, machine, index, self.halves.user_end)
         return _with_unloaded(ranges.flatten(current), gone), known
@@ -158,19 +168,59 @@ class PlaceMap:
             return Place(UNMAPPED)
         return UserGap(Residents(self._image.layer_of(space)).holds)
 
+    def _kernel_place(self, module: Module) -> ModulePlace:
+        read = functools.partial(self._kernel_reader, module)
+        return ModulePlace(module, functools.partial(self._kernel_index, module), witness=self._witness(read))
+
+    def _witness(self, read: Callable[[], ImageReader]) -> Optional[Witness]:
+        """Returns what asks the file of a module about addresses; None where no files are given."""
+        if not self._witnesses.files.given:
+            return None
+        return lambda index: None if index.file is None else PageWitness(read(), index.functions).status
+
     def _kernel_index(self, module: Module) -> ModuleIndex:
         table = self._image.symbol_table() if module.base == self._image.base else None
-        return self._indexes.get(self._drivers.layer_of(module), module.base, module.size, table=table)
+        reader = self._kernel_reader(module)
+        made = self._indexes.get(reader.layer_name, module.base, module.size, table=table, file=reader.file)
+        if self._witnesses.files.advise and reader.file is None and says(made.status, *_LACKING):
+            entry = self._entries.get(module.base)
+            self._witnesses.lacks(reader, module.file, None if entry is None else (self._image.kernel, entry))
+        return made
 
-    def _user_index(self, layer_name: str, module: Module, vads: Sequence[Region]) -> ModuleIndex:
+    def _kernel_reader(self, module: Module) -> ImageReader:
+        layer_name = self._drivers.layer_of(module)
+        reader = ImageReader(self._image, layer_name, module.base, module.size)
+        if not self._witnesses.files.given:
+            return reader
+        entry = self._entries.get(module.base)
+        found = self._witnesses.find(
+            reader, module.file, None if entry is None else (self._image.kernel, entry)
+        )
+        return reader if found is None else reader.of_file(found)
+
+    @functools.cached_property
+    def _entries(self) -> Dict[int, LoaderEntry]:
+        """The entries of the kernel's list by base."""
+        listed, _ = self._image.service(module_lists).of_kernel() if self._image.base else ([], True)
+        return {entry.base: entry for entry in listed}
+
+    def _user_index(self, layer_name: str, module: Module, known: ProcessModules) -> ModuleIndex:
         if not layer_name:
             return moduleindex.without_anything(status(Word.PAGE_TABLES_UNREADABLE))
-        view = self._modules.view(module, vads)
-        return self._indexes.get(layer_name, module.base, module.size, view)
+        view = self._modules.view(module, known.vads)
+        reader = self._reader(layer_name, module, known)
+        made = self._indexes.get(layer_name, module.base, module.size, view, file=reader.file)
+        if reader.file is None and says(made.status, *_LACKING):
+            self._witnesses.lacks(reader, module.file, known.entries.get(module.base))
+        return made
 
-    def _reader(self, layer_name: str, module: Module, vads: Sequence[Region]) -> ImageReader:
-        view = self._modules.view(module, vads)
-        return ImageReader(self._image, layer_name, module.base, module.size, view)
+    def _reader(self, layer_name: str, module: Module, known: ProcessModules) -> ImageReader:
+        view = self._modules.view(module, known.vads)
+        reader = ImageReader(self._image, layer_name, module.base, module.size, view)
+        if not self._witnesses.files.given or not layer_name:
+            return reader
+        found = self._witnesses.find(reader, module.file, known.entries.get(module.base))
+        return reader if found is None else reader.of_file(found)
 
 
 def _find_halves(image: Image) -> Halves:

@@ -58,6 +58,11 @@ _BACKINGS = {
 }
 """Modules with these words are backed by what their VADs or headers say: lists may be forged."""
 
+Told = Callable[[int], Status]
+"""Takes an RVA; returns what the module's file says of the code there."""
+
+Witness = Callable[[ModuleIndex], Optional[Told]]
+
 _UNNAMED = status(Word.FILE_NAME_UNREADABLE)
 
 # The constructor of a NamedTuple would take a third of the time that naming an address takes.
@@ -180,6 +185,7 @@ class ModulePlace:
     """A module; its index is made when one of its addresses is first named.
 
     `reader` opens the image as the process has it; None: the kernel's modules are the same everywhere.
+    `witness` takes the index and returns what the module's file says of an RVA, None without a file.
     """
 
     __slots__ = (
@@ -190,6 +196,8 @@ class ModulePlace:
         "_load",
         "_plain",
         "_status",
+        "_told",
+        "_witness",
         "index",
         "module",
         "reader",
@@ -201,11 +209,14 @@ class ModulePlace:
         load: Callable[[], ModuleIndex],
         check: Optional[Callable[[], Optional[Word]]] = None,
         reader: Optional[Callable[[], ImageReader]] = None,
+        witness: Optional[Witness] = None,
     ) -> None:
         self.module = module
         self.reader = reader
         self._load = load
         self._check = check
+        self._witness = witness
+        self._told: Optional[Told] = None
         self._base = module.base
         self._plain = module.name
         self._status = NOTHING
@@ -221,25 +232,24 @@ class ModulePlace:
             backings = (_BACKINGS[said.word] for said in self._status if said.word in _BACKINGS)
             self._backing = next(backings, IMAGE)
             self._find = self.index.names.find
+            self._told = None if self._witness is None else self._witness(self.index)
         return self.index
 
     def name(self, address: int, lookup: int) -> Name:
         if self.index is None:
             self.prepare()
-        base = self._base
+        base, said = self._base, self._status
+        if self._told is not None:
+            said = status(said, self._told(lookup - base))
         label = self._find(lookup - base)
         if label is None:
-            return _name(Name, (f"{self._plain}+{address - base:#x}", MODULE, self._status, self._backing))
+            return _name(Name, (f"{self._plain}+{address - base:#x}", MODULE, said, self._backing))
         rva, name, source = label
         offset = address - base - rva
         if offset > 0:
-            return _name(Name, (f"{self._plain}!{name}+{offset:#x}", source, self._status, self._backing))
-        return Name(
-            f"{self._plain}!{name}{offset:#x}" if offset else f"{self._plain}!{name}",
-            source,
-            self._status,
-            self._backing,
-        )
+            return _name(Name, (f"{self._plain}!{name}+{offset:#x}", source, said, self._backing))
+        shown = f"{self._plain}!{name}{offset:#x}" if offset else f"{self._plain}!{name}"
+        return Name(shown, source, said, self._backing)
 
 
 class OverlapPlace:

@@ -8,7 +8,8 @@ read.
 
 from __future__ import annotations
 
-from typing import Callable, Dict, Iterator, List, Set, cast
+import os
+from typing import Callable, Dict, Iterator, List, Sequence, Set, cast
 
 from volatility3.framework import exceptions, interfaces
 
@@ -16,6 +17,7 @@ from ..memory import bulk, tables
 from ..memory.decode.machine import Machine, UnsupportedMachineError, machines_of
 from ..memory.image import Image, ImageLayer
 from ..minidump.kernelsymbols import KernelSymbolsError
+from ..names.modulefiles import GivenFiles, ModuleFiles, module_files
 from ..options import DUMP
 from ..process.processlist import ProcessList
 from ..process.spaces import AddressSpaces
@@ -26,6 +28,9 @@ def check(plugin: interfaces.plugins.PluginInterface) -> None:
     """Raises RenderException, of which Volatility prints the text, when an option has no meaning."""
     if plugin.config.get("find") == "":
         raise exceptions.RenderException("--find is empty: it takes a glob for Symbol, such as 'nt!Nt*'")
+    for folder in plugin.config.get("binaries") or ():
+        if not os.path.isdir(folder):
+            raise exceptions.RenderException(f"--binaries: there is no folder '{folder}'")
     for name in ("frames_to_skip", "frames_to_capture"):
         value = plugin.config.get(name)
         if value is not None and value < 0:
@@ -69,13 +74,24 @@ def image(plugin: interfaces.plugins.PluginInterface) -> Image:
     try:
         if dump is not None:
             named = plugin.config.get("kernel_symbols", None)
-            return _dump_layer(plugin, dump).open_image(plugin.config_path, named)
-        made = Image(plugin.context, plugin.config["kernel"], plugin.config_path)
+            made = _dump_layer(plugin, dump).open_image(plugin.config_path, named)
+        else:
+            made = Image(plugin.context, plugin.config["kernel"], plugin.config_path)
     except (UnsupportedMachineError, KernelSymbolsError) as error:
         raise exceptions.RenderException(str(error)) from error
+    give_files(made, plugin.config.get("binaries") or ())
+    if dump is not None:
+        return made
     if plugin.config.get("scan_processes", False) or plugin.config.get("scan", False):
         made.service(ProcessList).scan()
     return made
+
+
+def give_files(image: Image, folders: Sequence[str]) -> None:
+    """Lets modules of an image have the files that are in some folders; before anything is read of it."""
+    if folders:
+        files: ModuleFiles = GivenFiles(folders)
+        image.provide(module_files, files)
 
 
 _SELECTING = ("find", "unbacked", "leaks", "held", "contended", "index", "handle")

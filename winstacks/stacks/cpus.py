@@ -20,7 +20,17 @@ from ..memory.image import Image
 from ..process.kernelstacks import Segment
 from ..traps.state import State, register_types
 from .decode.calls_x64 import Site
-from .decode.frames import Border, FindDispatcher, FindImage, MayExecute, OwnCopy, StackWalk, nowhere, shared
+from .decode.frames import (
+    Border,
+    FindDispatcher,
+    FindImage,
+    MayExecute,
+    OwnCopy,
+    Read,
+    StackWalk,
+    nowhere,
+    shared,
+)
 from .decode.functions_x86 import Functions
 from .decode.registers import GENERAL, NON_VOLATILE, RSP, Registers, Registers32
 from .decode.walk import Walker
@@ -47,6 +57,7 @@ class Scene:
         may_execute: tells which memory in no module may be code
         own_copy: tells which code of modules the process has changed
         find_dispatcher: finds the dispatchers of its 32-bit ntdll
+        read_code: reads its 32-bit code; None: as memory does
 
     Attributes:
         sites: what x64 walks found out of return addresses in it
@@ -59,6 +70,7 @@ class Scene:
         may_execute: MayExecute,
         own_copy: OwnCopy = shared,
         find_dispatcher: FindDispatcher = nowhere,
+        read_code: Optional[Read] = None,
     ) -> None:
         self.find = find
         self.memory = memory
@@ -66,13 +78,14 @@ class Scene:
         self.own_copy = own_copy
         self.find_dispatcher = find_dispatcher
         self.sites: Dict[int, Site] = {}
+        self._read_code = read_code or memory.read
         self._functions: Optional[Functions] = None
 
     @property
     def functions(self) -> Functions:
         """What walks found out of its 32-bit functions."""
         if self._functions is None:
-            self._functions = Functions(self.memory.read)
+            self._functions = Functions(self._read_code)
         return self._functions
 
 

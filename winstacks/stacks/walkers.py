@@ -5,7 +5,8 @@
 from __future__ import annotations
 
 import bisect
-from typing import Callable, Dict, List, Optional, Sequence, Tuple, Union
+import functools
+from typing import Callable, Dict, List, Optional, Sequence, Set, Tuple, Union
 
 from volatility3.framework import exceptions
 from volatility3.framework.layers import intel
@@ -18,10 +19,11 @@ from ..memory.decode.status import Word
 from ..memory.image import AddressSpace, Image
 from ..names.decode.functiontable import END_OF_IMAGE, FunctionTable
 from ..names.decode.pe import Headers
-from ..names.decode.unwindinfo import ReadRva
+from ..names.decode.unwindinfo import Bytes, ReadRva
 from ..names.imagereader import ImageReader
 from ..names.symbolizer import KnownModule, SpaceNames, Symbolizer
-from ..names.usermodules import vad_at
+from ..names.usermodules import ProcessModules, vad_at
+from ..names.witness import FileWitnesses
 from ..process.dynamictables import DynamicTable, dynamic_tables
 from ..process.kernelstacks import Segment
 from ..process.regions import of_windows
@@ -122,7 +124,8 @@ class StackWalkers:
                 del self._scenes[next(iter(self._scenes))]
             modules = _Modules(self._image, space, self._symbolizer.names(space))
             memory, dispatcher = self._image.memory(space), modules.find_dispatcher
-            found = Scene(modules.find, memory, modules.may_execute, modules.own_copy, dispatcher)
+            code = modules.read_code if self._image.service(FileWitnesses).files.given else memory.read
+            found = Scene(modules.find, memory, modules.may_execute, modules.own_copy, dispatcher, code)
             self._scenes[key] = found
         return found
 
@@ -139,8 +142,11 @@ class _Modules:
     def __init__(self, image: Image, space: AddressSpace, names: SpaceNames) -> None:
         self._image = image
         self._layer = image.layer_of(space)
+        self._memory = image.memory(space)
         self._names = names
         self._images: Dict[int, CodeImage] = {}
+        self._witnesses = image.service(FileWitnesses)
+        self._lacking: Set[int] = set()
         self._made = image.service(dynamic_tables).list_tables(space)
         spans = flatten([(each.start, each.end, number) for number, each in enumerate(self._made)])
         self._spans = sorted(spans)
@@ -200,6 +206,14 @@ class _Modules:
         except exceptions.InvalidAddressException:
             return False
 
+    def read_code(self, address: int, length: int) -> Optional[Bytes]:
+        """Returns memory; where the process lacks it, what the section or the file of a module has."""
+        data = self._memory.read(address, length)
+        if data is not None:
+            return data
+        image = self.find(address)
+        return None if image is None else image.read_rva(address - image.base, length)
+
     def find_dispatcher(self, address: int) -> Optional[Tuple[int, str]]:
         """Returns start and name of the dispatcher of ntdll that an address is in, None if it is in none."""
         known = self._names.module_at(address)
@@ -217,12 +231,28 @@ class _Modules:
         elif table is not None:
             read_rva = table.read_rva
         else:
-            read_rva = ImageReader(self._image, str(self._layer.name), module.base, module.size).read
+            reader = ImageReader(
+                self._image, str(self._layer.name), module.base, module.size, file=known.image.file
+            )
+            read_rva = reader.read
         process = self._names.process
         windows = known.open is None or of_windows(
             self._image.service(regions), None if process is None else vad_at(process.vads, module.base)
         )
+        if self._witnesses.files.advise and known.image.file is None and process is not None:
+            read_rva = functools.partial(self._noting, known, process, read_rva)
         return CodeImage(module.base, module.size, read_rva, table, _code(known.image.headers), windows)
+
+    def _noting(
+        self, known: KnownModule, process: ProcessModules, read: ReadRva, rva: int, length: int
+    ) -> Optional[Bytes]:
+        """Reads a module, and says that its file would help where code or unwind data is missing."""
+        data = read(rva, length)
+        if data is None and known.open is not None and known.module.base not in self._lacking:
+            self._lacking.add(known.module.base)
+            entry = process.entries.get(known.module.base)
+            self._witnesses.lacks(known.open(), known.module.file, entry)
+        return data
 
 
 def _code(headers: Optional[Headers]) -> Optional[Tuple[Tuple[int, int], ...]]:

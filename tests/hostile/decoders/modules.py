@@ -13,9 +13,11 @@ from tests.forge.unloaded import UnloadedDll, unload_trace
 from tests.support import bare, namedimage
 from tests.support.flatimage import Flat, flat, pe
 from winstacks.memory.decode import text
+from winstacks.memory.decode.pagetable import PAGE_SIZE
 from winstacks.names.decode import exports, rules, unloadevents, unwindinfo
-from winstacks.names.decode import pe as peimage
+from winstacks.names.decode import pe as peheaders
 from winstacks.names.decode.functiontable import FunctionTable
+from winstacks.names.decode.peimage import PeFileError, PeImage
 
 from .target import Target
 
@@ -35,17 +37,17 @@ def _image(bits: int) -> bytes:
 def _module(data: bytes, whole: bytes) -> None:
     memory = Flat(data)
     try:
-        headers = peimage.read_headers(memory.read)
-    except peimage.HeaderError:
+        headers = peheaders.read_headers(memory.read)
+    except peheaders.HeaderError:
         return
-    assert 0 < headers.size <= peimage.MAX_IMAGE
-    assert len(headers.sections) <= peimage.MAX_SECTIONS
-    peimage.read_codeview(memory.read, headers)
+    assert 0 < headers.size <= peheaders.MAX_IMAGE
+    assert len(headers.sections) <= peheaders.MAX_SECTIONS
+    peheaders.read_codeview(memory.read, headers)
     listed = exports.read_exports(memory.load, headers)
     for start, name in listed.entries:
         assert 0 < start < headers.size
         assert name.isprintable()
-    rva, size = headers.directory(peimage.DIRECTORY_EXCEPTION)
+    rva, size = headers.directory(peheaders.DIRECTORY_EXCEPTION)
     found = memory.load(rva, size)
     table = FunctionTable.from_runs([(start - rva, run) for start, run in found.runs], size, memory.read)
     for function in list(table)[:64]:
@@ -65,6 +67,30 @@ def _function(table: FunctionTable, function: unwindinfo.RuntimeFunction) -> Non
     except unwindinfo.UnwindDataError:
         return
     assert len(info.codes) <= 255
+
+
+def _file(data: bytes, whole: bytes) -> None:
+    """The same bytes as a file, whose offsets equal RVAs."""
+    reads: List[int] = []
+
+    def read(offset: int, length: int) -> bytes:
+        found = data[offset : offset + length]
+        reads.append(len(found))
+        return found
+
+    try:
+        file = PeImage(read, len(data))
+    except PeFileError as error:
+        assert str(error).isprintable()
+        return
+    assert 0 <= file.content_sum() < len(data) + 0x10000
+    for rva in range(0, min(file.headers.size, 0x40000), PAGE_SIZE):
+        page = file.page(rva, 0x70000000)
+        if page is not None:
+            assert len(page.data) == PAGE_SIZE
+            for low, high in (*page.known, *page.compared):
+                assert 0 <= low < high <= PAGE_SIZE
+    assert sum(reads) < 1 << 26
 
 
 def _unwind(data: bytes, whole: bytes) -> None:
@@ -126,6 +152,7 @@ def _image_seeds(bits: int) -> List[bytes]:
 def targets() -> Iterator[Target]:
     for bits in (32, 64):
         yield Target(f"module-{bits}", functools.partial(_image_seeds, bits), _module)
+        yield Target(f"modulefile-{bits}", functools.partial(_image_seeds, bits), _file)
         seeds = functools.partial(_event_seeds, bits // 8)
         yield Target(f"unloadevents-{bits}", seeds, functools.partial(_events, bits // 8))
     yield Target("unwindinfo", _unwind_seeds, _unwind)

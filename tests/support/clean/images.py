@@ -47,8 +47,14 @@ def build(name: str) -> Clean:
     return Clean(host.kernel, {each.__name__: each(host) for each in SITUATIONS_64})
 
 
-def lose_pages(clean: Clean, seed: int, share: float = 0.3) -> int:
+def lose_pages(clean: Clean, seed: int, share: float = 0.3, of_files: bool = False) -> int:
     """Takes a share of the pages of processes, of their files' sections and of kernel stacks out of an image.
+
+    Args:
+        clean: the image
+        seed: of the choice
+        share: of the pages that are missing
+        of_files: only pages of modules go
 
     Returns:
         How many are missing.
@@ -64,6 +70,10 @@ def lose_pages(clean: Clean, seed: int, share: float = 0.3) -> int:
             if process.space is kernel
             else [each for each in process.space.own_pages() if each != SHARED_DATA]
         )
+        if of_files:
+            places = [(module.base, module.base + module.size) for module in process.all()]
+            own = [page for page in own if any(low <= page < high for low, high in places)]
+            stacks = []
         for space, pages in ((kernel, stacks), (process.space, own)):
             for page in pages:
                 if space.holds(page) and chance.random() < share:

@@ -4,11 +4,13 @@
 
 from __future__ import annotations
 
+import pathlib
 import struct
 from typing import Dict, List, Optional
 
 import pytest
 
+from tests.forge import modulefile
 from tests.forge.paging import State
 from tests.forge.process import Process
 from tests.support.bare import MACHINES
@@ -308,3 +310,37 @@ AT, FAR = 0x401000, 0x7FF812345678
 def test_jumps(code: str, pointer_size: int, expected: Optional[int]) -> None:
     memory = {AT: bytes.fromhex(code)}
     assert led(lambda address, length: read(memory, address, length), AT, MACHINES[pointer_size]) == expected
+
+
+@pytest.mark.parametrize("name", ALL)
+@pytest.mark.parametrize("shared", (True, False), ids=("shared", "own"))
+def test_a_file_is_the_second_copy_that_no_process_has(
+    name: str, shared: bool, tmp_path: pathlib.Path
+) -> None:
+    """One process alone has the module; or the page was written to that all processes share."""
+    forged = changed(name, STUB.rva, OTHER_CODE, beside=0)
+    ntdll = forged.stacks.modules["ntdll"]
+    if shared:
+        forged = changed(name, STUB.rva, b"", beside=2)
+        ntdll = forged.stacks.modules["ntdll"]
+        forged.app.space.write_file(ntdll.base + STUB.rva, OTHER_CODE)
+        assert not found(forged.image(), CHECK)
+    files = modulefile.save([ntdll], tmp_path)
+    row = found(forged.image(), CHECK, binaries=[str(files)])[0]
+    assert (row["Severity"], row["Confidence"], row["Frame"]) == ("high", "certain", 0)
+    assert f"differ from the file {tmp_path}" in row["Evidence"]
+    assert f"from {ntdll.base + STUB.rva:#x} on cd 2e" in row["Evidence"]
+    assert "; the file has " in row["Evidence"]
+    assert "differs from the file: page" in row["Status"]
+
+
+@pytest.mark.parametrize("name", X64)
+def test_with_a_file_neither_process_nor_section_is_needed(name: str, tmp_path: pathlib.Path) -> None:
+    forged = changed(name, STUB.rva, OTHER_CODE, beside=0)
+    image, ntdll = forged.image(), forged.stacks.modules["ntdll"]
+    assert ntdll.section is not None
+    ntdll.section.set_state(STUB.rva & ~0xFFF, 0x1000, State.PAGEFILE)
+    assert any("no second process maps the file" in row["Evidence"] for row in answered(image, check=[CHECK]))
+    given = answered(image, check=[CHECK], binaries=[str(modulefile.save([ntdll], tmp_path))])
+    assert given[0]["Severity"] == "high"
+    assert not any("no second process" in row["Evidence"] for row in given)

@@ -39,10 +39,10 @@ def test_stamp_and_path(name: str, tmp_path: pathlib.Path) -> None:
     assert len(halves) == len(made)
     for half, module in zip(halves, made):
         (entry,) = (each for each in lists.of_process(half)[0] if each.base == module.base)
-        assert lists.details(half, entry) == (STAMP, module.path)
+        assert lists.details(half, entry) == (STAMP, module.path, None)
     listed, _ = lists.of_kernel()
     own = kernel.isf.has_type("_KLDR_DATA_TABLE_ENTRY")
-    stamp, path = lists.details(image.kernel, listed[0])
+    stamp, path, _ = lists.details(image.kernel, listed[0])
     assert path == "\\SystemRoot\\system32\\ntoskrnl.exe"
     assert stamp == (kernel.nt.pe.timestamp if own else None)
     assert own == name.startswith(("win10", "win11"))
@@ -54,4 +54,4 @@ def test_an_entry_that_is_gone(tmp_path: pathlib.Path) -> None:
     lists = image.service(LoaderLists)
     listed, _ = lists.of_kernel()
     missing = listed[0]._replace(address=kernel.space.reserve(0x1000))
-    assert lists.details(image.kernel, missing) == (None, None)
+    assert lists.details(image.kernel, missing) == (None, None, None)

@@ -362,6 +362,11 @@ class Word(Enum):
     """The function table is not in the image: `nearest` stands where `export` or `module` might."""
     FUNCTION_TABLE_INCOMPLETE = "function table incomplete"
     """Pages of the function table are not in the image: `nearest` stands where `export` or `module` might."""
+    # Files of modules.
+    FROM_FILE = "from the file"
+    """Pages that the image lacks were read from the module's file: the name, or the way on, rests on them."""
+    DIFFERS_FROM_FILE = "differs from the file: {members}"
+    """This of the module has other bytes in memory than in its file, relocations and imports apart."""
     # Flags.
     NO_PEB = "no PEB"
     """The process has no PEB: System and what Windows runs without user code."""

@@ -1,0 +1,103 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""Dumps without code: the files that would help are named, and with these the stacks are whole."""
+
+from __future__ import annotations
+
+import pathlib
+import re
+from typing import Any, Dict, List, NamedTuple, Tuple
+
+import pytest
+from volatility3.framework import exceptions
+
+from tests.conftest import SHARED
+from tests.forge import context, modulefile, sample, vol
+from tests.support.processdumps import OpenedDump, dump_of
+
+UPDATER = 4312
+REAL = sorted((SHARED / "real_minidumps").glob("*.dmp"))
+
+Row = Tuple[int, Dict[str, Any]]
+
+
+class Made(NamedTuple):
+    """Dumps of a process with and without full memory, and the files of its modules."""
+
+    full: pathlib.Path
+    small: pathlib.Path
+    files: pathlib.Path
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
+    folder = tmp_path_factory.mktemp("binaries")
+    kernel = sample.build()
+    opened = context.open_image(kernel.image(), folder)
+    found = Made(folder / "full.dmp", folder / "small.dmp", folder / "files")
+    found.full.write_bytes(dump_of(opened, UPDATER))
+    found.small.write_bytes(dump_of(opened, UPDATER, full=False))
+    modulefile.save([module for process in kernel.processes for module in process.all()], found.files)
+    return found
+
+
+def stacks(path: pathlib.Path, **options: Any) -> List[Row]:
+    from volatility3.plugins.minidump import callstacks
+
+    return OpenedDump(path).rows(callstacks.CallStacks, **options)
+
+
+def frames(rows: List[Row]) -> List[Tuple[Any, ...]]:
+    """The frames; a small dump does not tell private memory from none."""
+    shown = [row for depth, row in rows if depth]
+    named = [(row, "<" if row["Symbol"].startswith("<") else row["Symbol"]) for row in shown]
+    return [(row["TID"], row["Frame"], row["Address"], symbol, row["How"]) for row, symbol in named]
+
+
+def helpful(caplog: pytest.LogCaptureFixture) -> List[str]:
+    return [each.message for each in caplog.records if "would help" in each.message]
+
+
+def test_files_make_the_stacks_of_a_small_dump_those_of_a_full_one(
+    made: Made, caplog: pytest.LogCaptureFixture
+) -> None:
+    full, small = stacks(made.full), stacks(made.small)
+    named = helpful(caplog)
+    begin = "The file of a module would help, give it with --binaries: "
+    assert any(each.startswith(f"{begin}ntdll.dll TimeDateStamp ") for each in named)
+    given = stacks(made.small, binaries=[str(made.files)])
+    assert helpful(caplog) == named
+    assert len(frames(small)) < len(frames(full))
+    assert set(frames(given)) == set(frames(full))
+    for row in [row for depth, row in given if depth]:
+        assert row["Symbol"].startswith("<") or "from the file" in row["Status"]
+
+
+def test_a_folder_that_is_not_there_is_refused(made: Made) -> None:
+    with pytest.raises(exceptions.RenderException, match="there is no folder 'nowhere'"):
+        stacks(made.small, binaries=["nowhere"])
+
+
+@pytest.mark.cli
+def test_the_option_on_the_command_line(made: Made, tmp_path: pathlib.Path) -> None:
+    (tmp_path / "symbols").mkdir()
+    given = vol.run(
+        made.small, "minidump.callstacks", "--binaries", str(made.files), symbols=tmp_path / "symbols"
+    )
+    assert given.returncode == 0, given.stderr
+    assert any("from the file" in each["Status"] for row in given.rows for each in row["__children"])
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize("path", REAL, ids=[path.stem for path in REAL])
+def test_small_dumps_of_windows_say_which_files_would_help(
+    path: pathlib.Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    rows = stacks(path)
+    named = helpful(caplog)
+    form = r".*: (\S+) TimeDateStamp [0-9A-F]{8} SizeOfImage [0-9a-f]+ PDB \S+\.pdb [0-9A-F]{32}-\d+"
+    files = [re.fullmatch(form, each) for each in named]
+    assert all(files)
+    stems = {each[1].rpartition(".")[0].lower() for each in files if each}
+    walked = {row["Symbol"].partition("+")[0].lower() for depth, row in rows if depth}
+    assert {each for each in walked if "<" not in each and "!" not in each} <= stems

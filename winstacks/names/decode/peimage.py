@@ -1,0 +1,309 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""A PE file as the loader maps it: which page of the image comes from where in the file.
+
+    file = PeImage(read, size)              # read(offset, length) -> bytes, fewer at the end
+    page = file.page(rva, base)             # bytes and which of them are as in memory
+    page.data[low:high] for low, high in page.known
+
+A file is hostile input, too: every number is bounded by the size of the file or of the image. What a file has
+is unlike memory where a program writes (writable sections), where the kernel frees (discardable sections) and
+where the loader writes (`loaderwrites`). Nothing is known of these.
+
+Source: Microsoft, "PE Format". That an image whose sections are aligned to less than a page is mapped as the
+file lies on the disk is described (Windows Internals, "Section objects").
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
+
+from ...memory.decode.memo import Memo
+from ...memory.decode.pagetable import PAGE_SIZE
+from . import loaderwrites, relocations
+from .pe import MEM_WRITE, CodeView, HeaderError, Headers, read_codeview, read_headers
+from .relocations import RelocationBlock
+
+ReadOffset = Callable[[int, int], bytes]
+"""(offset, length) -> the bytes of a file there; fewer where the file ends."""
+
+MAX_HEADERS = 1 << 16
+"""Bytes of headers: the loader's limit is one page, or what the section table of 96 sections needs."""
+
+_MEM_DISCARDABLE = 0x02000000
+_SECTION = struct.Struct("<8sIIIIIIHHI")
+_SIGNATURE_AND_FILE_HEADER = 24
+_SECTION_SECTOR = 0x200
+"""PointerToRawData counts in sectors: the loader ignores the bits below."""
+
+_MOST_BLOCKS = 8
+"""Blocks of relocations that a page may have."""
+
+_PAGES_KEPT = 64
+_CHUNK = 1 << 20
+
+Ranges = Tuple[Tuple[int, int], ...]
+
+
+class PeFileError(Exception):
+    """A file that cannot stand for an image; the text says why, as the end of a sentence about the file."""
+
+
+class FilePage(NamedTuple):
+    """A page of an image as its file has it.
+
+    Attributes:
+        data: PAGE_SIZE bytes, relocated
+        known: the ranges of these that memory has as well, if nobody changed it
+        compared: the same without what the file leaves open: bytes behind the end of a section, and all of a
+            page if not every number that the loader writes is known
+    """
+
+    data: bytes
+    known: Ranges
+    compared: Ranges
+
+
+class _Part(NamedTuple):
+    """A part of the image: RVAs, its bytes with content of its own, and where these lie in the file."""
+
+    start: int
+    end: int
+    size: int
+    offset: int
+    length: int
+
+
+class PeImage:
+    """A PE file.
+
+    Args:
+        read: reads the file
+        size: its bytes
+        path: where it is, for who names it
+
+    Attributes:
+        path: as given
+        headers: as those of a module in memory
+        code_view: its RSDS record, None without one
+        image_base: the preferred address
+        check_sum: CheckSum, 0 if the linker made none
+
+    Raises:
+        PeFileError: the file is no PE file, is cut short, or contradicts itself
+    """
+
+    def __init__(self, read: ReadOffset, size: int, path: str = "") -> None:
+        self.path = path
+        self._read = read
+        self._size = size
+        try:
+            self.headers: Headers = read_headers(self._at_offset)
+        except HeaderError:
+            raise PeFileError("has no headers of a PE file") from None
+        self._parse_optional()
+        self._parts = self._find_parts()
+        self.code_view: Optional[CodeView] = read_codeview(self.read_rva, self.headers)
+        self._blocks = self._relocations()
+        written = loaderwrites.find(self.read_rva, self.headers, self.image_base)
+        self._all_written = written.whole
+        self._written: Dict[int, List[Tuple[int, int]]] = {}
+        for low, high in written.ranges:
+            for page in range(low - low % PAGE_SIZE, high, PAGE_SIZE):
+                self._written.setdefault(page, []).append((low, high))
+        self._pages: Memo[Tuple[int, int], Optional[FilePage]] = Memo(self._make_page, _PAGES_KEPT)
+
+    def page(self, rva: int, base: int) -> Optional[FilePage]:
+        """Returns the page at an RVA of the image mapped at an address; None if memory has its own there.
+
+        Args:
+            rva: a multiple of PAGE_SIZE
+            base: canonical address of the image
+        """
+        return self._pages[rva, base]
+
+    def read_rva(self, rva: int, length: int) -> Optional[bytes]:
+        """Returns bytes of the image, not relocated; None if any of them is in no part of it."""
+        made = bytearray()
+        while len(made) < length:
+            at = rva + len(made)
+            part = self._part(at)
+            if part is None:
+                return None
+            count = min(length - len(made), part.end - at, _CHUNK)
+            made += self._content(part, at, count)
+        return bytes(made)
+
+    def content_sum(self) -> int:
+        """Returns what CheckSum has to be: the sum of the file's 16-bit words and its length.
+
+        Source: the CheckSum of files that Microsoft and GNU ld linked, as `pefile` computes it, too.
+        """
+        total = 0
+        for offset in range(0, self._size, _CHUNK):
+            chunk = bytearray(self._read(offset, _CHUNK))
+            for place in range(self._sum_at, self._sum_at + 4):
+                if offset <= place < offset + len(chunk):
+                    chunk[place - offset] = 0
+            # Folding carries of 16-bit words is the remainder by 0xFFFF, which is never folded to 0.
+            total += int.from_bytes(chunk, "little")
+            total = total and (total - 1) % 0xFFFF + 1
+        return total + self._size
+
+    def _parse_optional(self) -> None:
+        """Reads what `Headers` lacks.
+
+        Raises:
+            PeFileError: a number is out of the range that the loader takes
+        """
+        (start,) = struct.unpack("<I", self._need(0x3C, 4))
+        optional = start + _SIGNATURE_AND_FILE_HEADER
+        magic, alignment, head = (
+            struct.unpack("<H", self._need(optional, 2))[0],
+            *struct.unpack("<I", self._need(optional + 0x20, 4)),
+            *struct.unpack("<I", self._need(optional + 0x3C, 4)),
+        )
+        self._wide = magic == 0x20B
+        self._base_at, self._base_size = optional + (0x18 if self._wide else 0x1C), 8 if self._wide else 4
+        self.image_base = int.from_bytes(self._need(self._base_at, self._base_size), "little")
+        self._sum_at = optional + 0x40
+        (self.check_sum,) = struct.unpack("<I", self._need(self._sum_at, 4))
+        if not 0 < head <= min(MAX_HEADERS, self.headers.size):
+            raise PeFileError(f"has a SizeOfHeaders of {head:#x}")
+        if not alignment or alignment & alignment - 1:
+            raise PeFileError(f"has a SectionAlignment of {alignment:#x}")
+        self._flat = alignment < PAGE_SIZE
+        self._head = head
+        count, size = struct.unpack("<2xH12xH", self._need(start + 4, 18))
+        table = self._need(optional + size, count * _SECTION.size)
+        self._table: Sequence[Tuple[int, ...]] = [
+            (*fields[1:5], fields[9]) for fields in _SECTION.iter_unpack(table)
+        ]
+
+    def _find_parts(self) -> List[_Part]:
+        """Returns the parts of the image by RVA: headers and sections that memory has as the file.
+
+        Raises:
+            PeFileError: the file ends before a section does, or sections overlap
+        """
+        self._unlike: List[Tuple[int, int]] = []
+        made = [_Part(0, _whole(self._head), self._head, 0, self._head)]
+        end = self.headers.size
+        for virtual, rva, raw, pointer, characteristics in self._table:
+            size = min(virtual or raw, end - rva)
+            if size <= 0:
+                continue
+            offset = rva if self._flat else pointer & -_SECTION_SECTOR
+            length = 0 if not (pointer and raw) else min(raw, _whole(size))
+            if offset + length > self._size:
+                raise PeFileError(
+                    f"is cut short: a section ends at {offset + length:#x}, the file at {self._size:#x}"
+                )
+            if characteristics & (MEM_WRITE | _MEM_DISCARDABLE):
+                self._unlike.append((rva, rva + size))
+            made.append(_Part(rva, rva + _whole(size), size, offset, length))
+        made.sort()
+        if self._flat:
+            # Of such an image all is mapped in one piece, which may end before its last page does.
+            size = min(end, self._size)
+            return [_Part(0, _whole(size), size, 0, size)]
+        if any(one.end > other.start or other.start % PAGE_SIZE for one, other in zip(made, made[1:])):
+            raise PeFileError("has sections that overlap")
+        return made
+
+    def _relocations(self) -> Dict[int, List[RelocationBlock]]:
+        """Returns the blocks of relocations of each page: as a rule one.
+
+        Raises:
+            PeFileError: they cannot be read to their end, or a page has more than a linker makes
+        """
+        rva, size = self.headers.directory(relocations.DIRECTORY_RELOCATIONS)
+        found: Dict[int, List[RelocationBlock]] = {}
+        for block in relocations.blocks(self.read_rva, rva, size):
+            if block.page == relocations.END:
+                return found
+            of_page = found.setdefault(block.page - block.page % PAGE_SIZE, [])
+            of_page.append(block)
+            if len(of_page) > _MOST_BLOCKS:
+                break
+        raise PeFileError("has relocations that cannot be read")
+
+    def _make_page(self, key: Tuple[int, int]) -> Optional[FilePage]:
+        rva, base = key
+        part = self._part(rva)
+        if part is None:
+            return None
+        data = self._relocated(rva, base, bytearray(self._content(part, rva, PAGE_SIZE)))
+        unlike = [*_within(self._unlike, rva), *_within(self._written.get(rva, ()), rva)]
+        known = _without(unlike, PAGE_SIZE)
+        # How the last page of a part ends is the memory manager's choice.
+        end = min(part.start + part.size - rva, PAGE_SIZE)
+        if not rva:
+            unlike.append((self._base_at, self._base_at + self._base_size))
+        return FilePage(bytes(data), known, _without(unlike, end) if self._all_written else ())
+
+    def _relocated(self, rva: int, base: int, data: bytearray) -> bytearray:
+        delta = base - self.image_base
+        if not rva:
+            data[self._base_at : self._base_at + self._base_size] = (
+                base % (1 << 8 * self._base_size)
+            ).to_bytes(self._base_size, "little")
+        # A number may begin on the page before, and the RVA of a block within a page.
+        pages = range(rva - 2 * PAGE_SIZE, rva + 1, PAGE_SIZE) if delta else ()
+        for block in (block for page in pages for block in self._blocks.get(page, ())):
+            for offset, size in relocations.slots(self.read_rva, block) or ():
+                low = block.page + offset - rva
+                near = -size < low < PAGE_SIZE
+                number = self.read_rva(block.page + offset, size) if near else None
+                if number is None:
+                    continue
+                moved = (int.from_bytes(number, "little") + delta) % (1 << 8 * size)
+                first, last = max(low, 0), min(low + size, PAGE_SIZE)
+                data[first:last] = moved.to_bytes(size, "little")[first - low : last - low]
+        return data
+
+    def _part(self, rva: int) -> Optional[_Part]:
+        """Returns the part that holds an RVA; a part has up to 97 neighbours."""
+        return next((part for part in self._parts if part.start <= rva < part.end), None)
+
+    def _content(self, part: _Part, rva: int, length: int) -> bytes:
+        """Returns bytes of a part, zeros behind what the file has of it."""
+        at = rva - part.start
+        count = min(max(part.length - at, 0), length)
+        data = self._read(part.offset + at, count) if count else b""
+        return data + bytes(length - len(data))
+
+    def _at_offset(self, offset: int, length: int) -> Optional[bytes]:
+        if length > MAX_HEADERS or offset + length > self._size:
+            return None
+        data = self._read(offset, length)
+        return data if len(data) == length else None
+
+    def _need(self, offset: int, length: int) -> bytes:
+        data = self._at_offset(offset, length)
+        if data is None:
+            raise PeFileError("ends within its headers")
+        return data
+
+
+def _whole(size: int) -> int:
+    return -(-size // PAGE_SIZE) * PAGE_SIZE
+
+
+def _within(ranges: Sequence[Tuple[int, int]], rva: int) -> List[Tuple[int, int]]:
+    """Returns what of some ranges is on a page, from the start of the page."""
+    cut = ((max(low - rva, 0), min(high - rva, PAGE_SIZE)) for low, high in ranges)
+    return [(low, high) for low, high in cut if low < high]
+
+
+def _without(ranges: Sequence[Tuple[int, int]], end: int) -> Ranges:
+    """Returns what is left of the bytes from 0 to an end."""
+    left, at = [], 0
+    for low, high in sorted(ranges):
+        if at < min(low, end):
+            left.append((at, min(low, end)))
+        at = max(at, high)
+    if at < end:
+        left.append((at, end))
+    return tuple(left)
