@@ -23,7 +23,7 @@ def find(stack: FlatStack, facts: CheckFacts) -> Iterator[Finding]:
         page = facts.page(stack.space, place.at) if facts.is_user(place.at) else None
         if page is None or page.executable:
             continue
-        table = facts.function_table(stack.space, place.at)
+        table = facts.code_range(stack.space, place.at)
         vad = facts.vad(stack.space, place.at)
         group = (stack.trace_id, None if vad is None else vad.start)
         evidence = facts.memory(stack.space, place.address)

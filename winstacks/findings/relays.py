@@ -14,7 +14,7 @@ from typing import FrozenSet, Iterator, List, Optional, Tuple
 from ..columns.words import PRIVATE
 from ..memory.image import AddressSpace
 from .copies import MAX_OTHERS
-from .facts import CheckFacts, stem_of
+from .facts import CheckFacts
 from .jumps import hops
 
 _RELAY = 0x40
@@ -42,7 +42,7 @@ def served(space: AddressSpace, entry: int, facts: CheckFacts) -> FrozenSet[str]
         place = names.name(target, return_address=False)
         for each in _addresses(space, target, facts) if place.backing == PRIVATE else (target,):
             known = names.module_at(each)
-            if known is not None and stem_of(known.module) not in BASIC:
+            if known is not None and known.module.stem not in BASIC:
                 found.append(known.module.file.lower())
     return frozenset(found)
 

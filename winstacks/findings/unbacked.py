@@ -84,7 +84,7 @@ def explained(space: AddressSpace, at: int, facts: CheckFacts) -> Tuple[str, boo
     Returns:
         The severity, whether a runtime lowers the confidence, and what is said.
     """
-    table, runtimes = facts.function_table(space, at), facts.runtimes(space)
+    table, runtimes = facts.code_range(space, at), facts.runtimes(space)
     if table is not None:
         return LOW, False, table.said
     if facts.lacks_tables(space):

@@ -56,7 +56,9 @@ FUNCTIONS = {
     "chrome": "ChromeMain .content::RendererMain .v8::Execution::Call .v8::Builtin_JSEntry "
     ".v8::Builtins_WasmCompileLazy .base::WaitableEvent::Wait .sandbox::TargetNtMapViewOfSection "
     ".sandbox::TargetNtCreateFile",
-    "jvm": ".thread_native_entry .JavaThread::run .JavaCalls::call_helper .Monitor::wait JVM_MonitorWait",
+    "jvm": ".thread_native_entry .JavaThread::run .JavaCalls::call_helper .Monitor::wait JVM_MonitorWait "
+    "gHotSpotVMStructs gHotSpotVMStructEntryTypeNameOffset gHotSpotVMStructEntryFieldNameOffset "
+    "gHotSpotVMStructEntryOffsetOffset gHotSpotVMStructEntryAddressOffset gHotSpotVMStructEntryArrayStride",
     "d3d10warp": ".WarpThread::Main .WarpTask::Run .JitCompile",
     "mpengine": ".ScanThread .DTContext::Run .WaitForWork",
     "guard": ".HookNtCreateFile .HookNtWaitForSingleObject",
