@@ -15,7 +15,7 @@ from ..columns.words import PRIVATE
 from ..memory.image import AddressSpace
 from .copies import MAX_OTHERS
 from .facts import CheckFacts
-from .jumps import hops
+from .jumps import ENTRY, hops
 
 _RELAY = 0x40
 """Bytes of a relay in which an address is looked for."""
@@ -28,8 +28,10 @@ BASIC = ("ntdll", "kernel32", "kernelbase", "wow64", "wow64cpu")
 """To these any relay leads back."""
 
 
-def served(space: AddressSpace, entry: int, facts: CheckFacts) -> FrozenSet[str]:
+def served(space: AddressSpace, entry: int, facts: CheckFacts) -> Optional[FrozenSet[str]]:
     """Returns the modules into which a hook leads, by the names of their files, through relays or at once.
+
+    None if the function, or a relay, is not in memory.
 
     Args:
         space: the process
@@ -38,8 +40,12 @@ def served(space: AddressSpace, entry: int, facts: CheckFacts) -> FrozenSet[str]
     """
     names, read = facts.names(space), facts.image.memory(space).read
     found: List[str] = []
+    if facts.copies.read(space, entry, ENTRY) is None:
+        return None
     for target in hops(read, entry, space.machine):
         place = names.name(target, return_address=False)
+        if place.backing == PRIVATE and read(target, 1) is None:
+            return None
         for each in _addresses(space, target, facts) if place.backing == PRIVATE else (target,):
             known = names.module_at(each)
             if known is not None and known.module.stem not in BASIC:
@@ -95,18 +101,19 @@ class Hooked:
         mine: the modules that it serves
         alike: how many others have a hook there that serves one of these
         others: how many others have a hook there that serves any
-        asked: how many were asked
+        asked: how many of those that were asked have the function and the relay in memory
     """
 
     def __init__(self, space: AddressSpace, entry: int, facts: CheckFacts) -> None:
-        self.mine = served(space, entry, facts)
+        self.mine = served(space, entry, facts) or frozenset()
         mapping = facts.copies.mapping(space, entry)
         asked = [] if mapping is None else facts.copies.others(mapping)[:MAX_OTHERS]
         base = 0 if mapping is None else mapping.vad.start
-        theirs = [served(each.space, each.vad.start + entry - base, facts) for each in asked]
+        told = (served(each.space, each.vad.start + entry - base, facts) for each in asked)
+        theirs = [each for each in told if each is not None]
         self.alike = sum(bool(each & self.mine) for each in theirs)
         self.others = sum(bool(each) for each in theirs)
-        self.asked = len(asked)
+        self.asked = len(theirs)
 
     @property
     def by_all(self) -> Optional[str]:

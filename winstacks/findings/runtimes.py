@@ -13,7 +13,7 @@ from __future__ import annotations
 import functools
 from typing import Iterator, NamedTuple, Optional
 
-from ..columns.words import IMAGE, PDB, PRIVATE, SCAN, UNMAPPED
+from ..columns.words import IMAGE, PDB, PRIVATE, UNMAPPED
 from ..flat.stack import FlatStack
 from ..memory.decode.status import Word, says
 from .codelists import CLR
@@ -33,8 +33,7 @@ class Beside(NamedTuple):
 
     Attributes:
         place: the frame of the runtime; another one of such memory, with a registered function table
-        within: whether a runtime called the code, and the code a runtime: the first by unwind data or frame
-            pointers, the second without any guess
+        within: whether the code called a runtime, without any guess, and a runtime stands above it
     """
 
     place: FramePlace
@@ -56,7 +55,7 @@ def beside(stack: FlatStack, place: FramePlace, facts: CheckFacts) -> Optional[B
     outer = next(_neighbours(stack, range(place.number + 1, len(stack.frames))), None)
     inside = inner is not None and _is_runtime(stack, inner, facts)
     if outer is not None and _is_runtime(stack, outer, facts):
-        return Beside(outer, inside and not place.guessed and outer.how != SCAN)
+        return Beside(outer, inside and not place.guessed)
     if inside and inner is not None:
         return Beside(inner, False)
     caller = place_of(stack, place.number + 1)

@@ -21,6 +21,7 @@ from ..columns.words import (
 )
 from ..flat.stack import FlatStack
 from ..memory.decode.machine import Machine
+from ..memory.decode.status import Word, says
 from ..memory.image import AddressSpace
 from ..process.processlist import process_member
 from .facts import CheckFacts
@@ -33,6 +34,7 @@ NAME = "unbacked"
 
 UNTOLD = "the list of function tables of the process is not in the image, and may explain it"
 """What Innocent says where that list cannot be read."""
+_LOST = "the stack above it is not in the image, so that nothing tells who called it"
 _RELAY = "the relay of a hook that all processes have; it leads into"
 _MOST_NAMED = 8
 """The most processes that are named."""
@@ -98,10 +100,17 @@ def explained_at(stack: FlatStack, place: FramePlace, facts: CheckFacts) -> Tupl
     """Returns what explains a frame in private memory: as `explained`, or a runtime beside it."""
     severity, lower, innocent = explained(stack.acting or stack.space, place.at, facts)
     found = beside(stack, place, facts) if severity == HIGH else None
+    if severity == HIGH and found is None and lower and _cut_off(stack, place):
+        return MEDIUM, True, f"{innocent}; {_LOST}"
     if found is None:
         served = of_relay(stack.space, place.at, facts) if severity == HIGH and place.how != TRAP else None
         return (severity, lower, innocent) if served is None else (LOW, True, f"{_RELAY} {served}")
     return (LOW if found.within else MEDIUM), True, found.said
+
+
+def _cut_off(stack: FlatStack, place: FramePlace) -> bool:
+    """Tells whether what is above a frame is not in the image, so that nothing tells who called it."""
+    return place.number == len(stack.frames) - 1 and says(stack.status, Word.STACK_UNREADABLE)
 
 
 def untold(facts: CheckFacts) -> Iterator[str]:
