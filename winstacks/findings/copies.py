@@ -16,7 +16,7 @@ different addresses: then what the relocations say is taken back. (Source of the
 from __future__ import annotations
 
 import struct
-from typing import Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Set, Tuple
+from typing import Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 from ..memory.decode.machine import Machine
 from ..memory.decode.memo import Memo
@@ -30,6 +30,7 @@ from ..process.regions import Region
 from ..process.sections import ImageSections
 from ..process.spaces import AddressSpaces
 from ..process.vads import regions
+from .differing import Ranges, differing
 
 MAX_OTHERS = 8
 """With how many other processes a page is compared at most."""
@@ -62,18 +63,8 @@ _SLOTS = {3: 4, 10: 8}
 _LONGEST = 4 * PAGE_SIZE
 """More bytes than the block of a page has."""
 _END = -1
-_OPERANDS = (
-    *((bytes((rex, 0xB8 | register)), 8) for rex in (0x48, 0x49) for register in range(8)),
-    *((b"\xff\x25\0\0\0\0", 8), (b"\xe9", 4), (b"\xe8", 4), (b"\x68", 4)),
-)
-"""How jumps, calls and loads begin, and the bytes of their operands: mov register, imm64; jmp through the 8
-bytes behind it; jmp and call rel32; push imm32 (Intel's manual, volume 2)."""
-_CHUNK = 64
 _FILES_KEPT = 64
 _PAGES_KEPT = 128
-
-Ranges = Tuple[Tuple[int, int], ...]
-"""(start, end) of addresses, ascending and disjoint; `end` exclusive."""
 
 
 class Mapping(NamedTuple):
@@ -254,7 +245,7 @@ class Copies:
         ][:MAX_OTHERS]
         if not others:
             return self._with_section(mapping, page, data) or Comparison(reason=NO_COPY)
-        changed, split = _differing(page, mine.data, others)
+        changed, split = differing(page, mine.data, others)
         return Comparison(changed, len(others), split=split)
 
     def _with_section(self, mapping: Mapping, page: int, data: Bytes) -> Optional[Comparison]:
@@ -272,7 +263,7 @@ class Copies:
         relocated = self._own_relocations[area]
         if theirs is None or not (relocated.known(rva) or mapping.space.machine is Machine.AMD64):
             return None
-        changed, _ = _differing(page, relocated.masked(rva, data), [relocated.masked(rva, theirs)])
+        changed, _ = differing(page, relocated.masked(rva, data), [relocated.masked(rva, theirs)])
         return Comparison(changed)
 
     def _read_others(self, key: Tuple[int, int]) -> List[_Copy]:
@@ -404,55 +395,3 @@ def _mixed(mappings: Sequence[Mapping]) -> List[Mapping]:
         ranked.append((turn, each))
     ranked.sort(key=lambda pair: pair[0])
     return [each for _, each in ranked]
-
-
-def _differing(page: int, mine: bytes, others: Sequence[bytes]) -> Tuple[Ranges, Ranges]:
-    """Returns the addresses of the bytes that more than half of several pages have otherwise.
-
-    Returns:
-        Those of which more than half have one other value; and those of which more than half have another
-        one, but not the same. Then each process has its own, such as the distance to memory of its own, or an
-        address that a runtime writes into its code.
-    """
-    agreed: Set[int] = set()
-    split: Set[int] = set()
-    for first in range(0, PAGE_SIZE, _CHUNK):
-        part = mine[first : first + _CHUNK]
-        theirs = [other[first : first + _CHUNK] for other in others]
-        if all(each == part for each in theirs):
-            continue
-        for offset, (byte, *rest) in enumerate(zip(part, *theirs), first):
-            if any(each != byte for each in rest) and offset not in agreed and offset not in split:
-                low, high = _operand(mine, others, offset)
-                own, *rest_of_it = (each[low:high] for each in (mine, *others))
-                value = max(set(rest_of_it), key=rest_of_it.count)
-                if value != own and 2 * rest_of_it.count(value) > len(others):
-                    agreed.update(at for at in range(low, high) if mine[at] != value[at - low])
-                elif 2 * rest_of_it.count(own) < len(others):
-                    split.update(
-                        at for at in range(low, high) if any(each[at] != mine[at] for each in others)
-                    )
-    return _joined(sorted(page + each for each in agreed)), _joined(sorted(page + each for each in split))
-
-
-def _operand(mine: bytes, others: Sequence[bytes], offset: int) -> Tuple[int, int]:
-    """Returns start and end of the operand that holds a byte: of a jump or load that most pages have there.
-
-    Relays of one product lie at another distance in each process, and some bytes of these are alike. A byte
-    in no such operand stands for itself.
-    """
-    for opcode, length in _OPERANDS:
-        for start in range(offset, max(offset - length, len(opcode) - 1), -1):
-            place = start - len(opcode)
-            if mine.startswith(opcode, place) and 2 * sum(
-                each.startswith(opcode, place) for each in others
-            ) > len(others):
-                return start, min(start + length, PAGE_SIZE)
-    return offset, offset + 1
-
-
-def _joined(addresses: Sequence[int]) -> Ranges:
-    """Returns ascending addresses as ranges."""
-    starts = [each for each, before in zip(addresses, (None, *addresses)) if before != each - 1]
-    ends = [each + 1 for each, after in zip(addresses, (*addresses[1:], None)) if after != each + 1]
-    return tuple(zip(starts, ends))

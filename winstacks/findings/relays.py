@@ -82,7 +82,11 @@ def _hooks(space: AddressSpace, facts: CheckFacts) -> Iterator[Tuple[int, int]]:
     names, read = facts.names(space), facts.image.memory(space).read
     for module in _HOOKED:
         for known in names.modules(module):
-            for rva, _ in known.image.names.starting("")[:_MOST_FUNCTIONS]:
+            # Where the page with the exports is not in memory, the function table still has most functions.
+            labels = {rva for rva, _ in known.image.names.starting("")[:_MOST_FUNCTIONS]}
+            table = known.image.functions
+            begins = () if table is None else table.ranges[0][:_MOST_FUNCTIONS]
+            for rva in sorted(labels.union(begins)):
                 entry = known.module.base + rva
                 for target in hops(read, entry, space.machine):
                     if names.module_at(target) is None:

@@ -124,8 +124,8 @@ CHECK = Check(
     "Win32StartAddress of a thread is in memory that no file backs; or the ground of its stack called "
     "another image than that of its start.",
     "medium where the start is in private or unmapped memory; low where the process registered a function "
-    "table for it, where it jumps into an image or to such a range, and where only the first frame is in "
-    "another image",
+    "table for it, or a runtime's own list has it, where it jumps into an image or to such a range, and "
+    "where only the first frame is in another image",
     "Runtimes start threads in code that they made; a module may be gone.",
     "Look at the memory of the start with windows.vadinfo, and at the thread with windows.callstacks --tid.",
     "no stack of a thread could be walked",

@@ -99,6 +99,8 @@ MACHINE_FRAMES = {
     "KiUserApcDispatcher": 0x4D0,
     "KiUserCallbackDispatcher": 0x30,
 }
+_PADDING = b"\x0f\x1f\x84\0\0\0\0\0"
+"""A nop of 8 bytes, between two stubs of Windows 10."""
 _SHAPES = (
     Routine(0, pushes=(RBX,), alloc=0x20),
     Routine(0, pushes=(RBX, RSI, RDI, R14), alloc=0x48),
@@ -189,7 +191,7 @@ def library(file: str, later: bool, base: int, functions: str = "") -> Library:
     first = 1 if stem == "ntdll" else 0x1001
     for place, name in enumerate(stubs):
         services[name] = start + STUB_STEP * place, first + 3 * place
-        contents[services[name][0]] = stub(services[name][1], later)
+        contents[services[name][0]] = stub(services[name][1], later) + (_PADDING if later else b"")
     if GETTER in routines:
         getter = routines[GETTER].rva
         contents[getter] = b"\x48\x8d\x05" + struct.pack("<i", HEAD_RVA - getter - 7) + b"\xc3"
