@@ -29,6 +29,7 @@ from ..process.regions import Region
 from ..process.sections import ImageSections
 from ..process.spaces import AddressSpaces
 from ..process.vads import regions
+from .differing import Ranges, differing
 
 MAX_OTHERS = 8
 """With how many other processes a page is compared at most."""
@@ -51,12 +52,8 @@ _ENOUGH = 3
 """From so many programs on that map a file one process of each is asked: some programs change the code of
 all their children."""
 
-_CHUNK = 64
 _FILES_KEPT = 64
 _PAGES_KEPT = 128
-
-Ranges = Tuple[Tuple[int, int], ...]
-"""(start, end) of addresses, ascending and disjoint; `end` exclusive."""
 
 
 class Mapping(NamedTuple):
@@ -256,7 +253,7 @@ class Copies:
         ][:MAX_OTHERS]
         if not others:
             return self._alone(mapping, page, data) or Comparison(reason=NO_COPY)
-        changed, split = _differing(page, mine.data, others)
+        changed, split = differing(page, mine.data, others)
         return Comparison(changed, len(others), split=split)
 
     def _alone(self, mapping: Mapping, page: int, data: Bytes) -> Optional[Comparison]:
@@ -287,7 +284,7 @@ class Copies:
         relocated = self._own_relocations[area]
         if theirs is None or not (relocated.known(rva) or mapping.space.machine is Machine.AMD64):
             return None
-        changed, _ = _differing(page, relocated.masked(rva, data), [relocated.masked(rva, theirs)])
+        changed, _ = differing(page, relocated.masked(rva, data), [relocated.masked(rva, theirs)])
         return Comparison(changed)
 
     def _read_others(self, key: Tuple[int, int]) -> List[_Copy]:
@@ -397,34 +394,3 @@ def _mixed(mappings: Sequence[Mapping]) -> List[Mapping]:
         ranked.append((turn, each))
     ranked.sort(key=lambda pair: pair[0])
     return [each for _, each in ranked]
-
-
-def _differing(page: int, mine: bytes, others: Sequence[bytes]) -> Tuple[Ranges, Ranges]:
-    """Returns the addresses of the bytes that more than half of several pages have otherwise.
-
-    Returns:
-        Those of which more than half have one other value; and those of which more than half have another
-        one, but not the same. Then each process has its own, such as the distance to memory of its own, or an
-        address that a runtime writes into its code.
-    """
-    agreed: List[int] = []
-    split: List[int] = []
-    for first in range(0, PAGE_SIZE, _CHUNK):
-        part = mine[first : first + _CHUNK]
-        theirs = [other[first : first + _CHUNK] for other in others]
-        if all(each == part for each in theirs):
-            continue
-        for offset, (byte, *rest) in enumerate(zip(part, *theirs), page + first):
-            value = max(set(rest), key=rest.count)
-            if value != byte and 2 * rest.count(value) > len(rest):
-                agreed.append(offset)
-            elif 2 * rest.count(byte) < len(rest):
-                split.append(offset)
-    return _joined(agreed), _joined(split)
-
-
-def _joined(addresses: Sequence[int]) -> Ranges:
-    """Returns ascending addresses as ranges."""
-    starts = [each for each, before in zip(addresses, (None, *addresses)) if before != each - 1]
-    ends = [each + 1 for each, after in zip(addresses, (*addresses[1:], None)) if after != each + 1]
-    return tuple(zip(starts, ends))

@@ -30,26 +30,32 @@ from ..memory.decode.memo import Memo
 from ..memory.image import AddressSpace
 from ..memory.pages import Tables
 from ..names.imagereader import ImageReader
-from ..names.kernelmodules import Module
 from ..names.placemap import END
 from ..names.symbolizer import SpaceNames, Symbolizer
 from ..names.usermodules import vad_at
 from ..process.regions import PROTECTIONS, Region, of_windows
 from ..process.vads import regions
 from . import functiontables
+from .codelists import CodeLists
 from .copies import Copies
 from .functiontables import Range
 from .loststacks import Lost, LostStacks
 
 SWITCHING = (
     *("clr", "coreclr", "mscorwks", "jvm", "j9vm", "mono", "mono-2.0-sgen", "mono-2.0-bdwgc", "v8", "mozjs"),
-    *("chakracore", "luajit", "lua51", "beam.smp"),
+    *("chakracore", "chakra", "luajit", "lua51", "beam.smp", "j9jit"),
 )
 """Modules of runtimes that make code in private memory, and may switch stacks."""
 
-RUNTIMES = (*SWITCHING, "d3d10warp", "vk_swiftshader", "mpengine")
+RUNTIMES = (*SWITCHING, "d3d10warp", "vk_swiftshader", "opengl32sw", "mpengine")
 """Modules that make code in private memory: runtimes, what draws without a graphics card, and Defender's
 engine, which translates what it examines. V8 is linked into the program as a rule."""
+
+PROGRAMS = (
+    *("chrome", "msedge", "libcef", "electron", "node", "libnode", "xul", "qt5webenginecore"),
+    *("qt6webenginecore", "libglesv2", "edgehtml", "jscript9", "nw"),
+)
+"""Modules into which a runtime is linked, besides RUNTIMES."""
 
 _BYTES = 8
 _MAX_KEPT = 1 << 16
@@ -58,7 +64,16 @@ _PROCESSES = 64
 _NAMED = 4
 """How many of the things that a check left out are named."""
 
+_VERSION = "0123456789.-_"
+"""What stands behind names such as `j9vm29` and `mozjs-115`."""
+
 Made = TypeVar("Made")
+
+
+def runtime_named(stem: str) -> str:
+    """Returns which of RUNTIMES a module's file is, with or without a version behind its name; "" if none."""
+    plain = stem.rstrip(_VERSION)
+    return stem if stem in RUNTIMES else plain if plain in RUNTIMES else ""
 
 
 def listed(found: Sequence[str]) -> str:
@@ -67,9 +82,10 @@ def listed(found: Sequence[str]) -> str:
     return ", ".join(found[:_NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
-def stem_of(module: Module) -> str:
-    """Returns the file's name of a module without extension, in small letters: `mono-2.0-bdwgc`."""
-    return module.file.rpartition(".")[0].lower()
+def _within(ranges: Sequence[Range], address: int) -> Optional[Range]:
+    """Returns the range that holds an address, None if none does; they ascend."""
+    place = bisect.bisect_right(ranges, (address, END)) - 1
+    return ranges[place] if place >= 0 and address < ranges[place].end else None
 
 
 class Page(NamedTuple):
@@ -117,6 +133,7 @@ class CheckFacts:
         self.untold: Dict[int, Tuple[Optional[int], str]] = {}
         self.lost = LostStacks()
         self._tables: Memo[AddressSpace, functiontables.FunctionTables] = Memo(self._registered, _PROCESSES)
+        self._listed: Memo[AddressSpace, List[Range]] = Memo(self._of_lists, _PROCESSES)
         self._runtimes: Memo[AddressSpace, List[Tuple[str, str]]] = Memo(self._loaded)
         self._pages: Memo[Tuple[str, int], Optional[Page]] = Memo(self._page, _MAX_KEPT)
         self._said: Memo[Tuple[AddressSpace, int], str] = Memo(self._described, _MAX_KEPT)
@@ -171,12 +188,24 @@ class CheckFacts:
             return page.executable
         return vad is not None and "EXECUTE" in PROTECTIONS[vad.protection & 7]
 
-    def function_table(self, space: AddressSpace, address: int) -> Optional[Range]:
-        """Returns the range with an address for which a process registered a function table, or None."""
+    def code_range(self, space: AddressSpace, address: int) -> Optional[Range]:
+        """Returns the range with an address that a runtime keeps for its code, or None.
+
+        The process registered a function table for it, or the runtime's own list has it.
+        """
+        if space.kernel or not space.layer_name:
+            return None
         tables = self._tables_of(space)
-        ranges = () if tables is None else tables.ranges
-        place = bisect.bisect_right(ranges, (address, END)) - 1
-        return ranges[place] if place >= 0 and address < ranges[place].end else None
+        found = None if tables is None else _within(tables.ranges, address)
+        return found or _within(self._listed[space], address)
+
+    def _of_lists(self, space: AddressSpace) -> List[Range]:
+        """Returns the ranges that the runtimes' own lists have."""
+        names = self.names(space)
+        process = names.process
+        if process is None:
+            return []
+        return CodeLists(self.image.memory(space), names, process.vads, PROGRAMS).ranges()
 
     def lacks_tables(self, space: AddressSpace) -> bool:
         """Tells whether function tables of a process may be missing from the image; `untold` has it then."""
@@ -230,8 +259,8 @@ class CheckFacts:
         """Returns the files of all of RUNTIMES that a process has loaded, with their names."""
         process = self.names(space).process
         listed = () if process is None else process.modules
-        names = {each.file: stem_of(each) for each in listed}
-        return [(file, name) for file, name in names.items() if name in RUNTIMES]
+        names = {each.file: runtime_named(each.stem) for each in listed}
+        return [(file, name) for file, name in names.items() if name]
 
     @functools.cached_property
     def copies(self) -> Copies:

@@ -37,15 +37,24 @@ _UNREAD = (Word.HEADERS_UNREADABLE, Word.EXPORTS_UNREADABLE, Word.EXPORTS_INCOMP
 
 
 class Range(NamedTuple):
-    """Addresses of a process with a registered function table, `end` exclusive; `table` is its element."""
+    """Addresses of a process that are known to hold code of a runtime, `end` exclusive.
+
+    Attributes:
+        start, end: the range
+        table: the element of its registered function table; 0 if it has none
+        list: the runtime's own list that has it, in words; empty if it has a function table
+    """
 
     start: int
     end: int
     table: int
+    list: str = ""
 
     @property
     def said(self) -> str:
         """What Innocent says of it."""
+        if self.list:
+            return f"{self.list}, {self.start:#x}-{self.end - 1:#x}, by its own list"
         return f"function table registered for {self.start:#x}-{self.end - 1:#x}"
 
 

@@ -12,7 +12,8 @@ from ..flat.stack import FlatStack
 from ..memory.decode.text import cell
 from ..memory.image import AddressSpace
 from ..process.processlist import process_member
-from .copies import NO_IMAGE, Comparison, Copies, Mapping, Ranges
+from .copies import NO_IMAGE, Comparison, Copies, Mapping
+from .differing import Ranges
 from .facts import CheckFacts
 from .finding import NONE_KNOWN, Check, Finding, FramePlace, of_place, places
 from .jumps import ENTRY, Read, led
@@ -65,8 +66,8 @@ def find(stack: FlatStack, facts: CheckFacts) -> Iterator[Finding]:
 
 def _judged(space: AddressSpace, place: FramePlace, facts: CheckFacts) -> Optional[_Judged]:
     """Compares the function of a frame; None if there is nothing to say of it."""
-    entry, ranges = _function(space, place, facts)
-    found = _compared(facts.copies, space, ranges)
+    entry, ranges = function_at(space, place, facts)
+    found = compared(facts.copies, space, ranges)
     if found.reason not in ("", NO_IMAGE):
         facts.leave_out(NAME, found.reason, place.frame.details.module or place.name.symbol.partition("+")[0])
     if not found.ranges:
@@ -111,7 +112,7 @@ def _led_elsewhere(
     return _Judged(HIGH, _ELSEWHERE, entry, found._replace(ranges=found.split))
 
 
-def _function(
+def function_at(
     space: AddressSpace, place: FramePlace, facts: CheckFacts
 ) -> Tuple[Optional[int], List[Tuple[int, int]]]:
     """Returns the entry of a frame's function, None if it is not known, and which addresses to compare."""
@@ -136,7 +137,8 @@ def _function(
     return entry, [body] if body[0] == entry else [body, (entry, entry + ENTRY)]
 
 
-def _compared(copies: Copies, space: AddressSpace, ranges: List[Tuple[int, int]]) -> Comparison:
+def compared(copies: Copies, space: AddressSpace, ranges: List[Tuple[int, int]]) -> Comparison:
+    """Compares the ranges of a function with those of other processes."""
     all_found = [copies.compare(space, low, high) for low, high in ranges]
     changed = sorted({each for found in all_found for each in found.ranges})
     split = sorted({each for found in all_found for each in found.split})

@@ -10,6 +10,7 @@ from ..columns.words import HIGH, LIKELY, LOW, MEDIUM, THREAD_KINDS, TRAP
 from ..flat.stack import FlatStack
 from .facts import CheckFacts
 from .finding import NONE_KNOWN, Check, Finding, of_place, places
+from .returns import settled
 from .unbacked import UNTOLD, untold
 
 _CRASH = "a jump to data that is about to end the process"
@@ -23,7 +24,8 @@ def find(stack: FlatStack, facts: CheckFacts) -> Iterator[Finding]:
         page = facts.page(stack.space, place.at) if facts.is_user(place.at) else None
         if page is None or page.executable:
             continue
-        table = facts.function_table(stack.space, place.at)
+        place = settled(stack, place, facts)
+        table = facts.code_range(stack.space, place.at)
         vad = facts.vad(stack.space, place.at)
         group = (stack.trace_id, None if vad is None else vad.start)
         evidence = facts.memory(stack.space, place.address)
@@ -52,7 +54,7 @@ CHECK = Check(
     "A call is to return into memory of the process that may not be executed now, by the page itself: code "
     "that hides while it sleeps looks like this.",
     "high; medium where the thread was interrupted there; low where the process registered a function table "
-    "for the range, and of frames that a scan found",
+    "for the range, or a runtime's own list has it, and of frames that a scan found",
     "Runtimes that take the right to execute away while they write; a thread that crashes.",
     "Compare the range with the traces of the past: windows.traces --unbacked --pid.",
     "no stack of a thread could be walked",

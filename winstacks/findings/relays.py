@@ -14,8 +14,8 @@ from typing import FrozenSet, Iterator, List, Optional, Tuple
 from ..columns.words import PRIVATE
 from ..memory.image import AddressSpace
 from .copies import MAX_OTHERS
-from .facts import CheckFacts, stem_of
-from .jumps import hops
+from .facts import CheckFacts
+from .jumps import ENTRY, hops
 
 _RELAY = 0x40
 """Bytes of a relay in which an address is looked for."""
@@ -28,8 +28,10 @@ BASIC = ("ntdll", "kernel32", "kernelbase", "wow64", "wow64cpu")
 """To these any relay leads back."""
 
 
-def served(space: AddressSpace, entry: int, facts: CheckFacts) -> FrozenSet[str]:
+def served(space: AddressSpace, entry: int, facts: CheckFacts) -> Optional[FrozenSet[str]]:
     """Returns the modules into which a hook leads, by the names of their files, through relays or at once.
+
+    None if the function, or a relay, is not in memory.
 
     Args:
         space: the process
@@ -38,11 +40,15 @@ def served(space: AddressSpace, entry: int, facts: CheckFacts) -> FrozenSet[str]
     """
     names, read = facts.names(space), facts.image.memory(space).read
     found: List[str] = []
+    if facts.copies.read(space, entry, ENTRY) is None:
+        return None
     for target in hops(read, entry, space.machine):
         place = names.name(target, return_address=False)
+        if place.backing == PRIVATE and read(target, 1) is None:
+            return None
         for each in _addresses(space, target, facts) if place.backing == PRIVATE else (target,):
             known = names.module_at(each)
-            if known is not None and stem_of(known.module) not in BASIC:
+            if known is not None and known.module.stem not in BASIC:
                 found.append(known.module.file.lower())
     return frozenset(found)
 
@@ -76,7 +82,11 @@ def _hooks(space: AddressSpace, facts: CheckFacts) -> Iterator[Tuple[int, int]]:
     names, read = facts.names(space), facts.image.memory(space).read
     for module in _HOOKED:
         for known in names.modules(module):
-            for rva, _ in known.image.names.starting("")[:_MOST_FUNCTIONS]:
+            # Where the page with the exports is not in memory, the function table still has most functions.
+            labels = {rva for rva, _ in known.image.names.starting("")[:_MOST_FUNCTIONS]}
+            table = known.image.functions
+            begins = () if table is None else table.ranges[0][:_MOST_FUNCTIONS]
+            for rva in sorted(labels.union(begins)):
                 entry = known.module.base + rva
                 for target in hops(read, entry, space.machine):
                     if names.module_at(target) is None:
@@ -95,18 +105,19 @@ class Hooked:
         mine: the modules that it serves
         alike: how many others have a hook there that serves one of these
         others: how many others have a hook there that serves any
-        asked: how many were asked
+        asked: how many of those that were asked have the function and the relay in memory
     """
 
     def __init__(self, space: AddressSpace, entry: int, facts: CheckFacts) -> None:
-        self.mine = served(space, entry, facts)
+        self.mine = served(space, entry, facts) or frozenset()
         mapping = facts.copies.mapping(space, entry)
         asked = [] if mapping is None else facts.copies.others(mapping)[:MAX_OTHERS]
         base = 0 if mapping is None else mapping.vad.start
-        theirs = [served(each.space, each.vad.start + entry - base, facts) for each in asked]
+        told = (served(each.space, each.vad.start + entry - base, facts) for each in asked)
+        theirs = [each for each in told if each is not None]
         self.alike = sum(bool(each & self.mine) for each in theirs)
         self.others = sum(bool(each) for each in theirs)
-        self.asked = len(asked)
+        self.asked = len(theirs)
 
     @property
     def by_all(self) -> Optional[str]:

@@ -16,12 +16,14 @@ from ..names.decode.rules import undecorated
 from ..stacks.decode.frames import LONGEST_CALL, is_call
 from .copies import NO_IMAGE, NOT_IN_MEMORY
 from .facts import CheckFacts
-from .finding import FramePlace, places
+from .finding import FramePlace, place_of, places
+from .modified_code import compared, function_at
 
 NOT_BY_A_CALL = ("goexit", "runtime.goexit", "KiServiceLinkage")
 """Functions to which nothing but a built stack returns: the ground of Go's routines, and that of Zw calls."""
 
 _DISPATCHERS = "KiUser"
+_DOUBTS = (Word.CODE_UNREADABLE, Word.CODE_AND_UNWIND_DATA_DIFFER)
 _JUMP_LENGTH = 7
 _SHORTEST_JUMP = 3
 """Bytes that tell whether it is one: REX, FF, and the operand's first."""
@@ -54,7 +56,7 @@ def returned(stack: FlatStack, check: str, facts: CheckFacts) -> Iterator[Return
     if stack.space.machine is not Machine.AMD64 or not stack.walked:
         return
     # Of these doubts nothing tells at which frame they begin.
-    doubted = says(stack.status, Word.CODE_UNREADABLE, Word.CODE_AND_UNWIND_DATA_DIFFER)
+    doubted = says(stack.status, *_DOUBTS)
     sure = True
     for place in places(stack):
         if not sure:
@@ -79,6 +81,24 @@ def returned(stack: FlatStack, check: str, facts: CheckFacts) -> Iterator[Return
             facts.leave_out(check, found.reason, place.frame.details.module or place.name.symbol)
         if found.equal:
             yield Returned(place._replace(guessed=doubted and not sure), called, jumps)
+
+
+def settled(stack: FlatStack, place: FramePlace, facts: CheckFacts) -> FramePlace:
+    """Returns a frame in no module; it is no guess where code of Windows that all have alike returns to it.
+
+    The walk doubts such a frame if the page of that code is a copy of the process's own, and the image
+    section has lost it. Other processes may have it still.
+    """
+    if not place.guessed or place.how not in (UNWIND, LEAF) or stack.space.machine is not Machine.AMD64:
+        return place
+    inner = place_of(stack, place.number - 1) if place.number else None
+    if inner is None or inner.guessed or says(stack.status, *_DOUBTS):
+        return place
+    if not facts.is_user(inner.at) or not facts.of_windows(stack.space, inner.at):
+        return place
+    found = compared(facts.copies, stack.space, function_at(stack.space, inner, facts)[1])
+    alike = found.equal and not found.split and found.others != 1
+    return place._replace(guessed=False) if alike else place
 
 
 def _site(space: AddressSpace, address: int, facts: CheckFacts) -> Tuple[Optional[bool], bool]:

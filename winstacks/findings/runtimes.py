@@ -3,7 +3,9 @@
 """The runtimes that make code in private memory, and which of them are next to a frame on its stack.
 
 A program that has Node in it lets native add-ons import Node-API from itself, whatever it is called
-(described: Node.js, "Node-API"; node-gyp's win_delay_load_hook.cc).
+(described: Node.js, "Node-API"; node-gyp's win_delay_load_hook.cc). So do those that have Mono or LuaJIT in
+them (described: Mono, "Embedding Mono"; LuaJIT, `luajit.h`). An image with a COR20 header, in a process with
+CLR, has code that CLR's compilers made beforehand.
 """
 
 from __future__ import annotations
@@ -11,19 +13,18 @@ from __future__ import annotations
 import functools
 from typing import Iterator, NamedTuple, Optional
 
-from ..columns.words import IMAGE, PRIVATE, SCAN, UNMAPPED
+from ..columns.words import IMAGE, PDB, PRIVATE, UNMAPPED
 from ..flat.stack import FlatStack
 from ..memory.decode.status import Word, says
-from .facts import RUNTIMES, CheckFacts, stem_of
+from .codelists import CLR
+from .facts import PROGRAMS, CheckFacts, runtime_named
 from .finding import FramePlace, place_of
 
-PROGRAMS = (
-    *("chrome", "msedge", "libcef", "electron", "node", "libnode", "xul", "qt5webenginecore"),
-    *("qt6webenginecore", "libglesv2", "edgehtml", "jscript9"),
-)
-"""Modules into which a runtime is linked, besides RUNTIMES."""
-
-_NODE = "napi_module_register"
+_EXPORTS = ("napi_module_register", "mono_jit_init", "luaJIT_setmode")
+_V8 = ("v8::", "node::", "Builtins_")
+"""How the functions of V8 and Node begin in their symbols."""
+_COM_DESCRIPTOR = 14
+"""IMAGE_DIRECTORY_ENTRY_COM_DESCRIPTOR (winnt.h)."""
 _NOT_ITS_FILE = (Word.VAD_OF_ANOTHER_FILE, Word.VAD_WITHOUT_FILE, Word.NO_VAD)
 
 
@@ -32,8 +33,7 @@ class Beside(NamedTuple):
 
     Attributes:
         place: the frame of the runtime; another one of such memory, with a registered function table
-        within: whether a runtime called the code, and the code a runtime: the first by unwind data or frame
-            pointers, the second without any guess
+        within: whether the code called a runtime, without any guess, and a runtime stands above it
     """
 
     place: FramePlace
@@ -55,11 +55,11 @@ def beside(stack: FlatStack, place: FramePlace, facts: CheckFacts) -> Optional[B
     outer = next(_neighbours(stack, range(place.number + 1, len(stack.frames))), None)
     inside = inner is not None and _is_runtime(stack, inner, facts)
     if outer is not None and _is_runtime(stack, outer, facts):
-        return Beside(outer, inside and not place.guessed and outer.how != SCAN)
+        return Beside(outer, inside and not place.guessed)
     if inside and inner is not None:
         return Beside(inner, False)
     caller = place_of(stack, place.number + 1)
-    if caller is not None and facts.runtimes(stack.space) and facts.function_table(stack.space, caller.at):
+    if caller is not None and facts.runtimes(stack.space) and facts.code_range(stack.space, caller.at):
         return Beside(caller, False)
     return None
 
@@ -80,9 +80,16 @@ def _is_runtime(stack: FlatStack, place: FramePlace, facts: CheckFacts) -> bool:
 
 
 def _of_module(stack: FlatStack, place: FramePlace, facts: CheckFacts) -> bool:
-    """Tells whether a module is a runtime's by its file, or has the functions by which add-ons call Node."""
+    """Tells whether a frame is a runtime's by its module's file, exports or header, or by its function."""
     known = facts.names(stack.space).module_at(place.at)
     if known is None:
         return False
-    stem = stem_of(known.module)
-    return stem in RUNTIMES or stem in PROGRAMS or known.image.names.rva_of(_NODE) is not None
+    stem, image = known.module.stem, known.image
+    if runtime_named(stem) or stem in PROGRAMS:
+        return True
+    if place.name.source == PDB and (place.frame.details.function or "").startswith(_V8):
+        return True
+    if any(image.names.rva_of(each) is not None for each in _EXPORTS):
+        return True
+    managed = image.headers is not None and image.headers.directory(_COM_DESCRIPTOR)[0]
+    return bool(managed and facts.runtimes(stack.space, CLR))

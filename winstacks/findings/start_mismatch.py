@@ -11,7 +11,7 @@ from ..flat.frames import NamedFrame
 from ..flat.stack import FlatStack
 from ..memory.image import AddressSpace
 from ..process.thread import TERMINATED, Thread
-from .facts import CheckFacts, stem_of
+from .facts import CheckFacts
 from .finding import Check, Finding, of_thread, places
 from .jumps import after_loads, led
 from .relays import BASIC
@@ -58,7 +58,7 @@ def _led(space: AddressSpace, start: int, facts: CheckFacts) -> Optional[str]:
     )
     if target is None:
         return None
-    table = facts.function_table(space, target)
+    table = facts.code_range(space, target)
     name = facts.names(space).name(target, return_address=False)
     if table is None and (name.backing != IMAGE or _is_basic(space, target, facts)):
         return None
@@ -70,7 +70,7 @@ def _led(space: AddressSpace, start: int, facts: CheckFacts) -> Optional[str]:
 def _is_basic(space: AddressSpace, address: int, facts: CheckFacts) -> bool:
     """Tells whether an address is in a module that every process has: no runtime's."""
     known = facts.names(space).module_at(address)
-    return known is not None and stem_of(known.module) in BASIC
+    return known is not None and known.module.stem in BASIC
 
 
 def _of(
@@ -124,8 +124,8 @@ CHECK = Check(
     "Win32StartAddress of a thread is in memory that no file backs; or the ground of its stack called "
     "another image than that of its start.",
     "medium where the start is in private or unmapped memory; low where the process registered a function "
-    "table for it, where it jumps into an image or to such a range, and where only the first frame is in "
-    "another image",
+    "table for it, or a runtime's own list has it, where it jumps into an image or to such a range, and "
+    "where only the first frame is in another image",
     "Runtimes start threads in code that they made; a module may be gone.",
     "Look at the memory of the start with windows.vadinfo, and at the thread with windows.callstacks --tid.",
     "no stack of a thread could be walked",

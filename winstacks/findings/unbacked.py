@@ -9,6 +9,7 @@ from typing import Iterator, Optional, Tuple
 from ..columns.words import (
     CERTAIN,
     HIGH,
+    IMAGE,
     LIKELY,
     LOW,
     MAPPED,
@@ -21,11 +22,13 @@ from ..columns.words import (
 )
 from ..flat.stack import FlatStack
 from ..memory.decode.machine import Machine
+from ..memory.decode.status import Word, says
 from ..memory.image import AddressSpace
 from ..process.processlist import process_member
 from .facts import CheckFacts
-from .finding import NONE_KNOWN, Check, Finding, FramePlace, of_place, places
+from .finding import NONE_KNOWN, Check, Finding, FramePlace, of_place, place_of, places
 from .relays import of_relay
+from .returns import settled
 from .runtimes import beside
 from .stubs import LONGEST, number_before, patched_stubs, start_of
 
@@ -33,7 +36,9 @@ NAME = "unbacked"
 
 UNTOLD = "the list of function tables of the process is not in the image, and may explain it"
 """What Innocent says where that list cannot be read."""
+_LOST = "the stack above it is not in the image, so that nothing tells who called it"
 _RELAY = "the relay of a hook that all processes have; it leads into"
+_OF_PRODUCT = ", as relays of that product's hooks do"
 _MOST_NAMED = 8
 """The most processes that are named."""
 
@@ -45,6 +50,7 @@ def find(stack: FlatStack, facts: CheckFacts) -> Iterator[Finding]:
             continue
         if place.name.backing == MAPPED and not _is_view(stack, place, facts):
             continue
+        place = settled(stack, place, facts)
         severity, lower, innocent = explained_at(stack, place, facts)
         copied = _copied(stack.space, place.address, facts) if place.how == TRAP else None
         if copied is not None:
@@ -84,7 +90,7 @@ def explained(space: AddressSpace, at: int, facts: CheckFacts) -> Tuple[str, boo
     Returns:
         The severity, whether a runtime lowers the confidence, and what is said.
     """
-    table, runtimes = facts.function_table(space, at), facts.runtimes(space)
+    table, runtimes = facts.code_range(space, at), facts.runtimes(space)
     if table is not None:
         return LOW, False, table.said
     if facts.lacks_tables(space):
@@ -98,10 +104,29 @@ def explained_at(stack: FlatStack, place: FramePlace, facts: CheckFacts) -> Tupl
     """Returns what explains a frame in private memory: as `explained`, or a runtime beside it."""
     severity, lower, innocent = explained(stack.acting or stack.space, place.at, facts)
     found = beside(stack, place, facts) if severity == HIGH else None
+    if severity == HIGH and found is None and lower and _cut_off(stack, place):
+        return MEDIUM, True, f"{innocent}; {_LOST}"
     if found is None:
         served = of_relay(stack.space, place.at, facts) if severity == HIGH and place.how != TRAP else None
-        return (severity, lower, innocent) if served is None else (LOW, True, f"{_RELAY} {served}")
+        if served is not None:
+            return LOW, True, f"{_RELAY} {served}"
+        called = _called(stack, place, facts) if innocent == NONE_KNOWN else None
+        return severity, lower, innocent if called is None else f"it called {called}{_OF_PRODUCT}"
     return (LOW if found.within else MEDIUM), True, found.said
+
+
+def _called(stack: FlatStack, place: FramePlace, facts: CheckFacts) -> Optional[str]:
+    """Returns the file of a module outside Windows' folder that private code called, or None."""
+    inner = place_of(stack, place.number - 1) if place.number and not place.guessed else None
+    if inner is None or inner.name.backing != IMAGE or facts.of_windows(stack.space, inner.at):
+        return None
+    known = facts.names(stack.space).module_at(inner.at)
+    return None if known is None else known.module.file
+
+
+def _cut_off(stack: FlatStack, place: FramePlace) -> bool:
+    """Tells whether what is above a frame is not in the image, so that nothing tells who called it."""
+    return place.number == len(stack.frames) - 1 and says(stack.status, Word.STACK_UNREADABLE)
 
 
 def untold(facts: CheckFacts) -> Iterator[str]:
@@ -118,10 +143,11 @@ CHECK = Check(
     "T1055, T1620",
     THREAD_KINDS,
     "A thread was interrupted in private memory that may be executed, or goes on there when a call returns.",
-    "high; medium where a frame of a runtime is next to it on the stack; low where one called it and it "
-    "called one, with no scan between; where the process registered a function table for the range or "
-    "its list of function tables is not in the image; in copies of stubs that a sandbox made; of frames that "
-    "a scan found",
+    "high; medium where a frame of a runtime is next to it on the stack, and where one is loaded and the "
+    "stack above is not in the image; low where it called a runtime, without any guess, and one stands above "
+    "it; where the process registered a function table for the range, or a runtime's own list has it, or its "
+    "list of function tables is not in the image; in relays of hooks that all processes have; in copies of "
+    "stubs that a sandbox made; of frames that a scan found",
     "Runtimes that make code (.NET, Java, JavaScript engines), sandboxes, and hooks of security products. A "
     "runtime that is only loaded is named in Innocent and lowers Confidence.",
     "Dump the range with windows.vadinfo --dump; look at the frames around it with windows.callstacks.",

@@ -159,6 +159,15 @@ class ImageReader:
         theirs = view.pieces(max(start, view.start), min(start + length, view.end))
         return list(_in_pages(mine)) == list(theirs)
 
+    def as_in_section(self, rva: int, length: int) -> bool:
+        """Tells whether a short range has the bytes of the section, where both are in memory."""
+        view, length = self._view, min(length, self.size - rva)
+        if view is None or length <= 0:
+            return False
+        mine = self.load(rva, length).read(rva, length)
+        theirs = view.load(self.base + rva, length).read(self.base + rva, length)
+        return mine is not None and theirs is not None and mine == theirs
+
     def constant(self, rva: int, length: int) -> Optional[bytes]:
         """Returns the bytes of a short range that nobody can have changed; None: that is not proven.
 

@@ -36,6 +36,11 @@ class Module(NamedTuple):
     def end(self) -> int:
         return self.base + self.size
 
+    @property
+    def stem(self) -> str:
+        """The file's name without extension, in small letters: `mono-2.0-bdwgc`."""
+        return self.file.rpartition(".")[0].lower()
+
 
 def mark_overlaps(modules: Iterable[Module]) -> List[Module]:
     """Returns modules by address. Modules that overlap say so in their status: real modules do not."""

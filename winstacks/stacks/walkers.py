@@ -130,6 +130,13 @@ class StackWalkers:
         return found
 
 
+_AROUND = 0x20
+"""Bytes on each side of an address that are compared where no function is known: more than a stub has."""
+_FARTHEST = 0x1000
+"""Of a longer function only so much is compared on each side."""
+_MAX_COMPARED = 1 << 14
+
+
 class _Modules:
     """The modules of an address space as the walkers need them: code, function tables, unwind data.
 
@@ -152,6 +159,7 @@ class _Modules:
         self._spans = sorted(spans)
         self._starts = [low for low, _, _ in self._spans]
         self._made_images: Dict[int, CodeImage] = {}
+        self._same: Dict[int, bool] = {}
 
     def find(self, address: int) -> Optional[CodeImage]:
         """Returns the module that holds an address, or the code made at run time that does; or None."""
@@ -194,17 +202,39 @@ class _Modules:
         return pages.may_execute(self._image.context, self._layer, bulk.masked(self._layer, address))
 
     def own_copy(self, address: int) -> bool:
-        """Tells whether a process has written to a page of user mode, as far as that shows.
+        """Tells whether a process has changed the code at an address of user mode, as far as that shows.
 
         Code that was changed is a copy of the process's own, and dirty; the page that processes share is not.
+        On such a page a function is as it was that has the bytes of the image section: products that hook
+        write to few functions of a page.
         """
         layer = self._layer
         if address >> 63 or not isinstance(layer, intel.Intel):
             return False
         try:
-            return layer.is_dirty(bulk.masked(layer, address))
+            dirty = bool(layer.is_dirty(bulk.masked(layer, address)))
         except exceptions.InvalidAddressException:
             return False
+        return dirty and not self._as_in_file(address)
+
+    def _as_in_file(self, address: int) -> bool:
+        """Tells whether the function at an address, or what is around it, has the bytes of the section."""
+        if address not in self._same:
+            if len(self._same) >= _MAX_COMPARED:
+                self._same.clear()
+            self._same[address] = self._compared(address)
+        return self._same[address]
+
+    def _compared(self, address: int) -> bool:
+        known = self._names.module_at(address)
+        if known is None or known.open is None:
+            return False
+        rva = address - known.module.base
+        table = known.image.functions
+        piece = None if table is None else table.find(rva)
+        low, high = (rva - _AROUND, rva + _AROUND) if piece is None else (piece.begin, piece.end)
+        low, high = max(low, rva - _FARTHEST, 0), min(high, rva + _FARTHEST)
+        return known.open().as_in_section(low, high - low)
 
     def read_code(self, address: int, length: int) -> Optional[Bytes]:
         """Returns memory; where the process lacks it, what the section or the file of a module has."""

@@ -122,6 +122,7 @@ class Host64:
         self.drivers: Dict[str, Tuple[Module, Library]] = {}
         self._bases: Dict[str, int] = {}
         self.narrow_bases = Bases()
+        self.programs: List[Program] = []
         self._next = 0x200
 
     def number(self) -> int:
@@ -207,6 +208,7 @@ class Program:
         self.process: Process = host.kernel.process(name, pid=host.number(), **options)
         self.modules: Dict[str, Tuple[Module, Library]] = {}
         self.name = name.rpartition(".")[0]
+        host.programs.append(self)
         made, _ = host.library(name, functions)
         self.load(name, functions, key="", dll=False, contents={**made.options["contents"], **code})
         for each in ("ntdll.dll", "kernel32.dll", "kernelbase.dll", *files):

@@ -30,6 +30,12 @@ FOLDERS = {
     "jvm": "\\Program Files\\Java\\jre\\bin\\server",
     "mpengine": "\\ProgramData\\Microsoft\\Windows Defender\\Definition Updates",
     "guard": "\\Program Files\\Guard",
+    "guard32": "\\Program Files\\Guard",
+    **dict.fromkeys(("vk_swiftshader", "teams"), "\\Program Files\\WindowsApps\\Teams"),
+    **dict.fromkeys(("bash", "mintty", "msys-2"), "\\Program Files\\Git\\usr\\bin"),
+    **dict.fromkeys(("ruby", "x64-msvcrt-ruby300"), "\\Ruby\\bin"),
+    **dict.fromkeys(("python", "libffi-8", "_ctypes"), "\\Users\\ann\\Python"),
+    **dict.fromkeys(("game", "shooter", "boost", "overlay64", "mono-2", "lua51"), "\\Program Files\\Games"),
 }
 """Where modules lie that are not Windows' own."""
 
@@ -38,10 +44,12 @@ FUNCTIONS = {
     "KiUserCallbackDispatcher RtlGetFunctionTableListHead ._LdrpInitialize .LdrpInitializeProcess "
     ".TppWorkerThread .TppTimerpExecuteCallback .RtlpTpTimerCallback .RtlpTpWaitCallback "
     ".TppWorkpExecuteCallback .TppAlpcpExecuteCallback .RtlDispatchException .RtlpExecuteHandlerForException "
-    "RtlUserFiberStart .RtlpTpWorkCallback .LdrpDrainWorkQueue .RtlpWaitOnCriticalSection RtlDispatchAPC",
+    "RtlUserFiberStart .RtlpTpWorkCallback .LdrpDrainWorkQueue .RtlpWaitOnCriticalSection RtlDispatchAPC "
+    ".RtlpCallVectoredHandlers .LdrpCallInitRoutine .RtlpProcessReflectionStartup",
     "kernel32": "BaseThreadInitThunk BaseFiberStart",
     "kernelbase": "WaitForSingleObjectEx WaitForMultipleObjectsEx SleepEx CreateFileW DeviceIoControl "
-    "GetQueuedCompletionStatus WaitForSingleObject VirtualProtect MapViewOfFile",
+    "GetQueuedCompletionStatus WaitForSingleObject VirtualProtect MapViewOfFile EnumSystemLocalesEx "
+    "BaseDllReadWriteIniFile",
     "user32": "GetMessageW .DispatchMessageWorker .UserCallWinProcCheckWow .__fnDWORD",
     "win32u": "._guard_dispatch_icall_nop",
     "combase": ".CRpcThreadCache::RpcWorkerThreadEntry .CRpcThread::WorkerLoop .WaitCoalesced "
@@ -56,10 +64,23 @@ FUNCTIONS = {
     "chrome": "ChromeMain .content::RendererMain .v8::Execution::Call .v8::Builtin_JSEntry "
     ".v8::Builtins_WasmCompileLazy .base::WaitableEvent::Wait .sandbox::TargetNtMapViewOfSection "
     ".sandbox::TargetNtCreateFile",
-    "jvm": ".thread_native_entry .JavaThread::run .JavaCalls::call_helper .Monitor::wait JVM_MonitorWait",
+    "jvm": ".thread_native_entry .JavaThread::run .JavaCalls::call_helper .Monitor::wait JVM_MonitorWait "
+    "gHotSpotVMStructs gHotSpotVMStructEntryTypeNameOffset gHotSpotVMStructEntryFieldNameOffset "
+    "gHotSpotVMStructEntryOffsetOffset gHotSpotVMStructEntryAddressOffset gHotSpotVMStructEntryArrayStride",
     "d3d10warp": ".WarpThread::Main .WarpTask::Run .JitCompile",
     "mpengine": ".ScanThread .DTContext::Run .WaitForWork",
     "guard": ".HookNtCreateFile .HookNtWaitForSingleObject",
+    "guard32": "HookNtCreateFile",
+    "vk_swiftshader": ".marl::Scheduler::Worker::run .sw::PixelProcessor::draw",
+    "msys-2.0": "sigsetjmp .call_signal_handler ._sigbe .pthread_wrapper",
+    "x64-msvcrt-ruby300": "ruby_run_node .fiber_start .rb_fiber_terminate",
+    "libffi-8": "ffi_call ffi_closure_win64_inner",
+    "_ctypes": "PyInit__ctypes .closure_fcn ._CallPythonObject",
+    "overlay64": "OverlayInit .HookPresent .HookCreateProcessW",
+    "mono-2.0-bdwgc": "mono_jit_init .mono_thread_start .mono_runtime_invoke .mono_wait",
+    "lua51": "luaJIT_setmode lua_pcall .lj_vm_call .lj_ffi_callback_enter .lua_sleep",
+    "advapi32": "SystemFunction032 CryptAcquireContextW",
+    "amsi": "AmsiScanBuffer AmsiInitialize",
     "wow64": ".Wow64LdrpInitialize .RunCpuSimulation Wow64SystemServiceEx .whNtWaitForSingleObject",
     "wow64cpu": "BTCpuSimulate .ServiceNoTurbo",
     "wow64win": ".whNtUserGetMessage",
@@ -71,11 +92,15 @@ STUBS = {
     "win32u": "NtUserGetMessage NtUserMsgWaitForMultipleObjectsEx NtUserWaitMessage",
     "wow64win": "NtUserGetMessage NtUserWaitMessage",
 }
+JUMPS = {"BaseDllReadWriteIniFile": {0x15: b"\xff\x23", 0x20: b"\xff\x27", 0x35: b"\xff\xe3"}}
+"""Functions with jumps through a register: behind no call, behind one, and by the register itself."""
 MACHINE_FRAMES = {
     "KiUserExceptionDispatcher": 0x590,
     "KiUserApcDispatcher": 0x4D0,
     "KiUserCallbackDispatcher": 0x30,
 }
+_PADDING = b"\x0f\x1f\x84\0\0\0\0\0"
+"""A nop of 8 bytes, between two stubs of Windows 10."""
 _SHAPES = (
     Routine(0, pushes=(RBX,), alloc=0x20),
     Routine(0, pushes=(RBX, RSI, RDI, R14), alloc=0x48),
@@ -155,12 +180,18 @@ def library(file: str, later: bool, base: int, functions: str = "") -> Library:
     }
     options = module_options(list(routines.values()), UNWIND_RVA, 64)
     contents = options["contents"]
+    for name, jumps in JUMPS.items():
+        code = bytearray(contents[routines[name].rva] if name in routines else b"")
+        for offset, jump in jumps.items() if code else ():
+            code[offset : offset + len(jump)] = jump
+        if code:
+            contents[routines[name].rva] = bytes(code)
     services = {}
     start = -(-(FIRST + STEP * len(names)) // 0x100) * 0x100
     first = 1 if stem == "ntdll" else 0x1001
     for place, name in enumerate(stubs):
         services[name] = start + STUB_STEP * place, first + 3 * place
-        contents[services[name][0]] = stub(services[name][1], later)
+        contents[services[name][0]] = stub(services[name][1], later) + (_PADDING if later else b"")
     if GETTER in routines:
         getter = routines[GETTER].rva
         contents[getter] = b"\x48\x8d\x05" + struct.pack("<i", HEAD_RVA - getter - 7) + b"\xc3"

@@ -108,6 +108,25 @@ def test_bytes_of_which_each_process_has_its_own(tmp_path: pathlib.Path) -> None
     assert (found.ranges, found.split, found.equal) == ((), ((at + 1, at + 2),), True)
 
 
+@pytest.mark.parametrize(
+    ("opcode", "length"),
+    [(b"\xe9", 4), (b"\xe8", 4), (b"\x68", 4), (b"\x48\xb8", 8), (b"\x49\xba", 8), (b"\xff\x25\0\0\0\0", 8)],
+)
+@pytest.mark.parametrize(("alike", "changed"), [(1, False), (2, True)])
+def test_operands_are_compared_as_a_whole(
+    opcode: bytes, length: int, alike: int, changed: bool, tmp_path: pathlib.Path
+) -> None:
+    """Relays at other distances have some bytes alike: most others must have the whole operand in common."""
+    kernel, at = build("win10-x64"), BASE + CODE + 0x3E
+    change(kernel, PIDS[0], at, opcode + bytes(length))
+    for number, pid in enumerate(PIDS[1:]):
+        own = bytes([0x11 * (1 if number < alike else number + 2)])
+        change(kernel, pid, at, opcode + own * (length - 1) + b"\x7f")
+    (found,) = compared(kernel, tmp_path, (1000, at, at + len(opcode) + length))
+    whole = ((at + len(opcode), at + len(opcode) + length),)
+    assert (found.ranges, found.split) == ((whole, ()) if changed else ((), whole))
+
+
 def test_of_many_processes_of_one_program_few_are_asked(tmp_path: pathlib.Path) -> None:
     """The children of a program have its thunk, and are more than all others."""
     kernel, at = build("win10-x64"), BASE + CODE + 0x40

@@ -157,8 +157,11 @@ def test_a_hook_of_all_processes_each_with_a_relay_of_its_own(
     assert all("into guard.dll" in row["Innocent"] for row in rows)
 
 
-@pytest.mark.parametrize(("hooked", "severity"), [(4, "low"), (2, "high")])
-def test_a_thread_that_returns_to_such_a_relay(hooked: int, severity: str) -> None:
+@pytest.mark.parametrize(
+    ("hooked", "lost", "severity"), [(4, 0, "low"), (2, 0, "high"), (4, 2, "low"), (4, 3, "high")]
+)
+def test_a_thread_that_returns_to_such_a_relay(hooked: int, lost: int, severity: str) -> None:
+    """A relay that is not in memory says nothing of its process; one that is has to be there."""
     forged = changed("win10-x64", 0x1800, b"\xcc", beside=3)
     target = forged.app.module("guard.dll", exports={"Hook": 0x1100}).base + 0x1100
     processes = [each for each in forged.kernel.processes if each.pid >= 1000]
@@ -168,6 +171,9 @@ def test_a_thread_that_returns_to_such_a_relay(hooked: int, severity: str) -> No
         relay(forged, process, number, target, RELAYS[2])
     at = forged.stacks.modules["ntdll"].base + 0x1000000
     forged.returns_to(at + 17)
+    for number in range(1, lost + 1):
+        page = at + 0x1234560 * number
+        processes[number].space.set_state(page - page % 0x1000, 0x1000, State.PAGEFILE)
     rows = [row for row in found(forged.image(), "unbacked") if row["PID"] == 1000]
     assert [row["Severity"] for row in rows] == [severity]
 

@@ -9,6 +9,7 @@ from typing import List, Sequence, Union
 import pytest
 
 from tests.forge.code import Routine
+from tests.forge.paging import State
 from tests.forge.vad import EXECUTE_READWRITE
 from tests.support.clean.host64 import JITTED, Host64, Private
 from tests.support.clean.narrow import Private32, code_of
@@ -101,3 +102,26 @@ def test_a_stub_that_registered_code_called() -> None:
     made.interrupted(OUT, Private(base), at=stub + JITTED.rva)
     rows = found(host.kernel.image(), "unbacked")
     assert [row["Severity"] for row in rows] == ["medium", "low"]
+
+
+def test_code_of_64_bits_with_a_runtime_on_both_sides() -> None:
+    """It has no unwind data, so that a scan finds the runtime above it; it called the runtime for sure."""
+    host = Host64("win10-x64")
+    made = host.program("game.exe", "lua51.dll", functions="main")
+    base = made.jitted(0x2000, EXECUTE_READWRITE)
+    made.waits("main", "lua51!lj_vm_call", Private(base), "lua51!lua_sleep", WAIT_EX)
+    assert [row["Severity"] for row in found(host.kernel.image(), "unbacked")] == ["low"]
+
+
+@pytest.mark.parametrize(("file", "severity"), [("mpengine.dll", "medium"), ("user32.dll", "high")])
+def test_code_below_a_stack_that_is_not_in_the_image(file: str, severity: str) -> None:
+    """Where a runtime is loaded that may have called it."""
+    host = Host64("win10-x64")
+    made = host.program("scanner.exe", file, functions="main")
+    thread = made.thread()
+    made.interrupted("main", Private(made.jitted(0x2000, EXECUTE_READWRITE)), thread=thread)
+    image = host.kernel.image()
+    made.process.space.set_state(thread.user_stack_limit, 0x4000, State.MISSING)
+    rows = found(image, "unbacked")
+    assert [row["Severity"] for row in rows] == [severity]
+    assert ("nothing tells who called it" in rows[0]["Innocent"]) == (severity == "medium")

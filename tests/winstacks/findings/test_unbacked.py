@@ -11,7 +11,8 @@ import pytest
 from tests.forge.paging import State
 from tests.forge.phys import PAGE
 from tests.forge.vad import EXECUTE_READ, EXECUTE_READWRITE, READONLY, READWRITE
-from tests.support.callstackimages import GETTER_RVA, HEAD_RVA
+from tests.support.callstackimages import GETTER_RVA, HEAD_RVA, WAIT_EX
+from tests.support.clean.host64 import Host64, Private
 from tests.support.findingimages import (
     ALL,
     PRIVATE,
@@ -65,6 +66,43 @@ def test_a_return_from_windows_to_where_no_call_is_now(name: str, protection: in
     forged.returns_to(PRIVATE + 0x20)
     (row,) = found(forged.image(), UNBACKED)
     assert (row["Severity"], row["How"], row["Address"]) == ("high", "unwind", PRIVATE + 0x20)
+
+
+def _hooked(forged: FindingImage, rva: int) -> None:
+    """Writes to the page of the function that returns, beside it or into it."""
+    forged.stacks.modules["kernelbase"].write(WAIT_EX.rva + rva, b"\xe9\1\2\3\4")
+
+
+@pytest.mark.parametrize("name", X64)
+@pytest.mark.parametrize(("rva", "severity"), [(0x200, "high"), (0x60, "low")])
+def test_the_same_where_a_product_changed_another_function_of_the_page(
+    name: str, rva: int, severity: str
+) -> None:
+    """What returns is as in its file, or it is not: then the way there is a guess."""
+    forged = FindingImage(name)
+    forged.private()
+    _hooked(forged, rva)
+    forged.returns_to(PRIVATE + 0x20)
+    assert severities(forged.image(), UNBACKED) == [severity]
+
+
+@pytest.mark.parametrize(
+    ("beside", "rva", "severity"), [(3, 0x200, "high"), (0, 0x200, "low"), (3, 0x60, "low")]
+)
+def test_the_same_where_the_file_has_lost_that_page(beside: int, rva: int, severity: str) -> None:
+    """Other processes have it still."""
+    forged = FindingImage("win10-x64")
+    forged.private()
+    others = [forged.beside(f"other{number}.exe", 2000 + 4 * number) for number in range(beside)]
+    kernelbase = forged.stacks.modules["kernelbase"]
+    _hooked(forged, rva)
+    for each in others:
+        each.space.write(kernelbase.base + WAIT_EX.rva + 0x200, b"\xe9\5\6\7\x08")
+    forged.returns_to(PRIVATE + 0x20)
+    image = forged.image()
+    assert kernelbase.section is not None
+    kernelbase.section.set_state(0x1000, PAGE, State.MISSING)
+    assert [row["Severity"] for row in found(image, UNBACKED) if row["PID"] == 1000] == [severity]
 
 
 @pytest.mark.parametrize("name", X64)
@@ -389,3 +427,25 @@ def test_a_registered_range_that_may_not_be_executed_is_low(name: str) -> None:
     forged.register_table(PRIVATE, PRIVATE + 0x1000)
     forged.returns_to(RETURNS)
     assert severities(forged.image(), ASLEEP) == ["low"]
+
+
+@pytest.mark.parametrize(
+    ("path", "said"),
+    [
+        ("C:\\Program Files\\Guard\\guard.dll", "it called guard.dll, as relays"),
+        ("C:\\Windows\\System32\\guard.dll", "nothing known"),
+    ],
+)
+def test_private_code_that_called_a_module_names_it(path: str, said: str) -> None:
+    """A relay whose hook is not in memory: what it serves is next to it on the stack."""
+    host = Host64("win10-x64")
+    made = host.program("office.exe", functions="main")
+    module = made.load(
+        "guard.dll", **({"path": path} if path else {"path": "C:\\Windows\\System32\\guard.dll"})
+    )
+    assert module.base
+    chain = ("guard!HookNtCreateFile", "kernelbase!WaitForSingleObjectEx")
+    made.waits("main", Private(made.jitted(0x2000)), *chain)
+    (row,) = found(host.kernel.image(), UNBACKED)
+    assert row["Severity"] == "high"
+    assert row["Innocent"].startswith(said)

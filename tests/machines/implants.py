@@ -1,0 +1,103 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""Victims of techniques: a program, memory that is no file's in it, and threads that stand there."""
+
+from __future__ import annotations
+
+from typing import Any, Optional, Sequence, Union
+
+from tests.forge.code import Routine, module_options
+from tests.forge.paging import State
+from tests.forge.process import Process
+from tests.forge.vad import EXECUTE_READWRITE
+from tests.support.clean.host64 import GROUND, JITTED, Host64, Link, Private, Program
+
+from . import product
+
+WAIT_EX, SLEEP = "kernelbase!WaitForSingleObjectEx", "kernelbase!SleepEx"
+DELAY = "ntdll!NtDelayExecution"
+APC, CALLBACK, EXCEPTION = "KiUserApcDispatcher", "KiUserCallbackDispatcher", "KiUserExceptionDispatcher"
+SIZE = 0x2000
+_MASK = b"\x5a\x13\xc7\x88"
+
+
+class Implant:
+    """Where a technique has its code; a chain of calls has the class, and not the memory."""
+
+
+IMPLANT = Implant()
+Call = Union[Link, Implant]
+
+
+def victim(host: Host64, *files: str, name: str = "host.exe", functions: str = "main Loop Work") -> Program:
+    """A program that does its own work, too, and that the security product hooks."""
+    made = host.program(name, *files, functions=functions)
+    product.hook(made)
+    made.waits("main", "Loop", WAIT_EX)
+    return made
+
+
+def memory(
+    made: Program,
+    protection: int = EXECUTE_READWRITE,
+    file: Optional[str] = None,
+    masked: bool = False,
+    asleep: bool = False,
+    away: bool = False,
+) -> int:
+    """Memory with code.
+
+    Args:
+        made: in which process
+        protection: with which it was made
+        file: a data file that is mapped there
+        masked: its bytes are encrypted
+        asleep: it may not be executed now
+        away: nobody may read it now
+    """
+    if file is None:
+        base = made.jitted(SIZE, protection)
+    else:
+        base = made.process.space.reserve(SIZE)
+        code = module_options([Routine(JITTED.rva, unwind=False)], 0, 64)["contents"]
+        made.process.region(base, size=SIZE, protection=protection, file=file)
+        made.process.space.write(base + JITTED.rva, code[JITTED.rva])
+    if masked:
+        made.process.space.write(base, _MASK * (SIZE // len(_MASK)))
+    if asleep:
+        made.process.space.tables.forbid_execution(base)
+    if away:
+        made.process.space.set_state(base, SIZE, State.PAGEFILE)
+    return base
+
+
+def chain_of(base: int, chain: Sequence[Call]) -> Sequence[Link]:
+    """A chain of calls with the code at an address in the place of IMPLANT."""
+    return [Private(base) if isinstance(each, Implant) else each for each in chain]
+
+
+def waits(
+    host: Host64,
+    *chain: Call,
+    files: Sequence[str] = (),
+    call: str = "ntdll!NtWaitForSingleObject",
+    started: bool = False,
+    ground: Sequence[str] = GROUND,
+    **options: Any,
+) -> Process:
+    """A victim in which a thread waits, called through memory of no image.
+
+    Args:
+        host: the machine
+        chain: who called whom, the outermost first
+        files: which modules it has besides
+        call: the stub in which it waits
+        started: the thread was started in that memory
+        ground: where the stack begins, if it is another place than that of threads
+        options: those of `memory`
+    """
+    made = victim(host, *files)
+    base = memory(made, **options)
+    thread = made.thread(win32_start=base + JITTED.rva) if started else made.thread("main")
+    made.waits(*chain_of(base, chain), call=call, thread=thread, ground=ground)
+    return made.process

@@ -1,0 +1,223 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""Techniques whose code lies in mapped images, and images that are not what they seem."""
+
+from __future__ import annotations
+
+import struct
+
+from tests.forge.pe import RDATA, TEXT, Section
+from tests.forge.process import Process
+from tests.support.clean.everyday import breaks_at
+from tests.support.clean.host64 import Host64, Program
+from tests.support.clean.libraries import DATA
+from tests.support.clean.libraries import RDATA as RDATA_SIZE
+from tests.support.clean.libraries import TEXT as TEXT_SIZE
+
+from .implants import IMPLANT, SLEEP, WAIT_EX, chain_of, memory, victim
+from .techniques import Plant, Technique
+
+_CODE = bytes.fromhex("4831c0 4883c008 90 51 52 58 5a 59 90 90")
+_RARE = "rare.dll"
+_RARE_FUNCTIONS = "Render Paint"
+_EVERYTHING = 0xE0000060
+
+
+def stomped(made: Program, function: str) -> None:
+    """Writes other code over the start of a function."""
+    made.process.space.write(made.at(function), _CODE)
+
+
+def stomping(host: Host64) -> Process:
+    """A module that other processes have: a thread waits in the code that took the place of its own."""
+    made = victim(host, "combase.dll")
+    stomped(made, "combase!WaitCoalesced")
+    made.waits("main", "combase!WaitCoalesced", WAIT_EX)
+    return made.process
+
+
+def stomping_alone(host: Host64) -> Process:
+    """A module that no other process has."""
+    made = victim(host)
+    made.load(_RARE, functions=_RARE_FUNCTIONS, key="rare")
+    stomped(made, "rare!Paint")
+    made.waits("main", "rare!Paint", WAIT_EX)
+    return made.process
+
+
+def worker_factory(host: Host64) -> Process:
+    """The start routine of the worker factory is written over: new workers begin in the code."""
+    made = victim(host)
+    stomped(made, "ntdll!TppWorkerThread")
+    made.waits("ntdll!TppWorkerThread", WAIT_EX)
+    return made.process
+
+
+def threadless(host: Host64) -> Process:
+    """An export calls the code first; the thread waits there."""
+    made = victim(host)
+    base, place = memory(made), made.at("kernelbase!DeviceIoControl")
+    made.process.space.write(place, b"\xe8" + struct.pack("<i", (base + 0x100 - place - 5) % (1 << 31)))
+    made.waits(*chain_of(base, ("main", "kernelbase!DeviceIoControl", IMPLANT, WAIT_EX)))
+    return made.process
+
+
+def unhooked(host: Host64) -> Process:
+    """The product's hooks are taken out of ntdll: all others have them."""
+    made = victim(host)
+    place = made.at("ntdll!NtCreateFile")
+    other = next(each for each in host.programs if each is not made and each.process.user)
+    section = other.modules["ntdll"][1].options["contents"]
+    rva = place - made.modules["ntdll"][0].base
+    made.process.space.write(place, section[rva])
+    made.waits("main", "kernelbase!CreateFileW", call="ntdll!NtCreateFile")
+    return made.process
+
+
+def _mapped(made: Program) -> Program:
+    made.load(_RARE, functions=_RARE_FUNCTIONS, key="rare")
+    return made
+
+
+def phantom(host: Host64) -> Process:
+    """A DLL from a transaction that was rolled back: its file has no name any more."""
+    made = _mapped(victim(host))
+    made.waits("main", "rare!Paint", WAIT_EX)
+    section = made.modules["rare"][0].section
+    assert section is not None
+    host.kernel.file(section.path).text("FileName", "")
+    return made.process
+
+
+def ghost(host: Host64) -> Process:
+    """A program whose file is about to be deleted."""
+    made = victim(host, name="ghost.exe")
+    section = made.modules[""][0].section
+    assert section is not None
+    host.kernel.file(section.path)["DeletePending"] = 1
+    return made.process
+
+
+def doppelganger(host: Host64) -> Process:
+    """A program from a transaction that was rolled back."""
+    made = victim(host, name="double.exe")
+    section = made.modules[""][0].section
+    assert section is not None
+    host.kernel.file(section.path).text("FileName", "")
+    return made.process
+
+
+def hollow(host: Host64) -> Process:
+    """Private memory in the place of the program."""
+    made = victim(host, name="hollow.exe")
+    vad = next(each for each in made.process.vads if each.start == made.modules[""][0].base)
+    vad.file, vad.section, vad.image = None, None, False
+    return made.process
+
+
+def other_headers(host: Host64) -> Process:
+    """An image was mapped over with another one: the headers are that one's."""
+    made = _mapped(victim(host))
+    base = made.modules["rare"][0].base
+    made.process.space.write(base + 0x88, struct.pack("<I", 0x61234567))
+    stomped(made, "rare!Paint")
+    made.waits("main", "rare!Paint", WAIT_EX)
+    return made.process
+
+
+def unlisted(host: Host64) -> Process:
+    """An image is mapped as a section, in no loader list, and its code is another one."""
+    made = victim(host)
+    made.load(_RARE, functions=_RARE_FUNCTIONS, key="rare", listed=False)
+    stomped(made, "rare!Paint")
+    made.waits("main", "rare!Paint", WAIT_EX)
+    return made.process
+
+
+def writable_section(host: Host64) -> Process:
+    """A DLL that has a section for writing and execution; other programs have loaded it."""
+    sections = [
+        Section(".text", 0x1000, TEXT_SIZE, _EVERYTHING),
+        Section(".rdata", 0x1000 + TEXT_SIZE, RDATA_SIZE, RDATA),
+        Section(".data", 0x1000 + TEXT_SIZE + RDATA_SIZE, DATA, TEXT | 1 << 31),
+        Section(".pdata", 0x2000 + TEXT_SIZE + RDATA_SIZE, 0x1000, RDATA),
+    ]
+    for _ in range(3):
+        made = victim(host)
+        made.load(_RARE, functions=_RARE_FUNCTIONS, key="rare", sections=sections)
+        made.waits("main", "rare!Render", WAIT_EX)
+    stomped(made, "rare!Paint")
+    made.waits("main", "rare!Paint", WAIT_EX)
+    return made.process
+
+
+def cave(host: Host64) -> Process:
+    """Code in the gap behind the last function of a DLL that all have."""
+    made = victim(host)
+    base = made.modules["kernelbase"][0].base
+    at = base + 0x1F00
+    made.process.space.write(at, b"\x90" * 0x40)
+    made.interrupted("main", at=at + 0x10)
+    return made.process
+
+
+def hooked_sleep(host: Host64) -> Process:
+    """SleepEx is hooked by the implant itself, to mask its memory: the thread waits behind the hook."""
+    made = victim(host)
+    base, place = memory(made, masked=True, asleep=True), made.at(SLEEP)
+    made.process.space.write(place, b"\x48\xb8" + struct.pack("<Q", base + 0x100) + b"\xff\xe0")
+    made.waits(*chain_of(base, ("main", IMPLANT, SLEEP)), call="ntdll!NtDelayExecution")
+    return made.process
+
+
+def breakpoint_in(function: str, *files: str) -> Plant:
+    """Plants a hardware breakpoint in a process without debugger."""
+
+    def plant(host: Host64) -> Process:
+        made = victim(host, *files)
+        thread = made.thread("main")
+        made.waits("main", WAIT_EX, thread=thread)
+        breaks_at(host, thread, made.at(function))
+        return made.process
+
+    return plant
+
+
+def nothing(host: Host64) -> Process:
+    """Nothing that stacks show: a process that waits."""
+    return victim(host).process
+
+
+TECHNIQUES = (
+    Technique("Module stomping", "F-Secure, Hiding malicious code with module stomping (2019)", stomping),
+    Technique("Module stomping of a DLL of its own", "Cobalt Strike, module_x64 (2017)", stomping_alone),
+    Technique(
+        "PoolParty, worker factory start routine",
+        "A. Leviev, SafeBreach, Black Hat Europe (2023)",
+        worker_factory,
+    ),
+    Technique("Threadless injection", "C. Coburn, Bsides Cymru (2023)", threadless),
+    Technique(
+        "Unhooking of ntdll", "ired.team: Full DLL unhooking (2019); Perun's Fart, Sektor7 (2021)", unhooked
+    ),
+    Technique("Phantom DLL hollowing", "F. Orr (2020)", phantom),
+    Technique("Process ghosting", "G. Landau, Elastic (2021)", ghost),
+    Technique("Process doppelgänging", "T. Liberman, E. Kogan, Black Hat Europe (2017)", doppelganger),
+    Technique("Process hollowing", "J. Leitch (2011); ATT&CK T1055.012", hollow),
+    Technique("Module overloading", "hasherezade (2020)", other_headers),
+    Technique("Section mapping of a DLL that no list has", "F. Orr: DLL hollowing (2019)", unlisted),
+    Technique("Mockingjay", "Security Joes (2023)", writable_section),
+    Technique("Code caves", "ATT&CK T1055; F. Orr (2020)", cave),
+    Technique("Shellcode fluctuation", "mgeeky (2021)", hooked_sleep),
+    Technique(
+        "Patchless AMSI bypass",
+        "C. Coburn: In-process patchless AMSI bypass (2022)",
+        breakpoint_in("amsi!AmsiScanBuffer", "amsi.dll"),
+    ),
+    Technique("TamperingSyscalls", "rad9800 (2022)", breakpoint_in("ntdll!NtMapViewOfSection")),
+    Technique("Blindside", "Cymulate (2022)", breakpoint_in("ntdll!NtOpenFile")),
+    Technique("Process herpaderping", "J. Shaw (2020)", nothing, shown=False),
+    Technique("AMSI patch", "RastaMouse (2018)", nothing, shown=False),
+    Technique("ETW patch", "A. Chester, xpn (2020)", nothing, shown=False),
+    Technique("DLL side-loading", "ATT&CK T1574.002", nothing, shown=False),
+)

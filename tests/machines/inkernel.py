@@ -1,0 +1,85 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""Techniques in the kernel."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from tests.forge.process import Process
+from tests.forge.stacks64 import Stack64
+from tests.support.clean.host64 import WAITING, Host64
+
+from .implants import WAIT_EX, victim
+from .techniques import Technique
+
+_MASK = b"\x5a\x13\xc7\x88"
+
+
+def mapped_driver(host: Host64, masked: bool = False, unloaded: bool = False) -> Process:
+    """A thread of the kernel in code of no module."""
+    page = host.kernel.space.reserve(0x2000)
+    base, routine = host.frame("KeBalanceSetManager")
+    moved = dataclasses.replace(routine, rva=page + 0x100 - base)
+    code = (b"\xcc" * (0x10 - 5) + b"\xe8\0\0\0\0") * 0x100
+    host.kernel.space.write(page, _MASK * 0x400 if masked else code)
+    if unloaded:
+        host.kernel.unloaded("helper.sys", page, page + 0x2000)
+    thread = host.kernel.system.thread(host.number(), teb=False)
+    stack = Stack64(host.kernel.space, thread.stack_base).start()
+    host.descend(stack, ("KiStartSystemThread", "PspSystemThreadStartup"))
+    stack.enter(base, moved)
+    stack.call(base, moved)
+    host.switch_out(thread, stack, WAITING)
+    return host.kernel.system
+
+
+def pushed(host: Host64) -> Process:
+    """The same with a pushed return address: no call is before it."""
+    return mapped_driver(host, masked=True)
+
+
+def left(host: Host64) -> Process:
+    """A driver that was unloaded, and whose thread goes on."""
+    return mapped_driver(host, unloaded=True)
+
+
+def another(host: Host64) -> Process:
+    """A process with one thread more."""
+    made = victim(host)
+    made.waits("main", WAIT_EX)
+    return made.process
+
+
+def _unlink(process: Process, links: int) -> None:
+    """Takes an element off a list, and leaves its own links as they were."""
+    space = process.kernel.space
+    following, before = space.read_int(links), space.read_int(links + 8)
+    space.write_int(before, following)
+    space.write_int(following + 8, before)
+
+
+def unlink_process(process: Process) -> None:
+    """Takes a process off the list."""
+    _unlink(process, process.eprocess.at("ActiveProcessLinks"))
+
+
+def unlink_thread(process: Process) -> None:
+    """Takes the last thread of a process off its lists."""
+    for links in ("ThreadListEntry", "Tcb.ThreadListEntry"):
+        _unlink(process, process.threads[-1].ethread.at(links))
+
+
+TECHNIQUES = (
+    Technique("Manually mapped driver", "kdmapper, TheCruZ (2020)", mapped_driver),
+    Technique(
+        "Manually mapped driver, pushed return",
+        "Kernel call stack spoofing, forum posts on kdmapper (2021)",
+        pushed,
+    ),
+    Technique("Driver that unloads itself", "ATT&CK T1014; Turla Driver Loader, hfiref0x (2016)", left),
+    Technique("DKOM, process", "FU rootkit, J. Butler, Black Hat (2004)", another, change=unlink_process),
+    Technique(
+        "DKOM, thread", "FUto, P. Silberman, C.H.A.O.S., Uninformed 3 (2006)", another, change=unlink_thread
+    ),
+)

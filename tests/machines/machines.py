@@ -1,0 +1,164 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""The machines: a developer's desktop, and a server."""
+
+from __future__ import annotations
+
+import random
+from typing import Callable, Collection, Dict
+
+from tests.forge.paging import State
+from tests.forge.phys import PAGE
+from tests.forge.process import Process
+from tests.support.clean import everyday, patched, processes, runtimes, wow
+from tests.support.clean.host64 import Host64
+from tests.support.clean.images import SHARED_DATA
+
+from . import product, programs
+
+KERNEL = "win10-x64"
+MISSING = 0.2
+"""The share of pages that are not in the image."""
+
+_SERVICES = {"desktop": 56, "server": 64}
+_COMMON = (
+    "smss.exe",
+    "csrss.exe",
+    "wininit.exe",
+    "services.exe",
+    "lsass.exe",
+    "winlogon.exe",
+    "fontdrvhost.exe",
+)
+_SHELL = (
+    *("explorer.exe", "sihost.exe", "taskhostw.exe", "ctfmon.exe", "SearchHost.exe", "StartMenu.exe"),
+    *("ShellHost.exe", "RuntimeBroker.exe", "RuntimeBroker.exe", "RuntimeBroker.exe", "dllhost.exe"),
+    *("conhost.exe", "conhost.exe", "OpenConsole.exe", "audiodg.exe", "SecurityHealth.exe", "OneDrive.exe"),
+    *("NVDisplay.exe", "spoolsv2.exe", "wslservice.exe", "vmcompute.exe", "docker.exe", "Widgets.exe"),
+)
+_ROLES = ("w3wp.exe", "dns.exe", "ntfrs.exe", "sqlagent.exe", "vmtoolsd.exe", "backup.exe", "snmp.exe")
+
+
+def _base(host: Host64, machine: str) -> None:
+    """What every Windows runs."""
+    for situation in processes.SITUATIONS:
+        situation(host)
+    for name in _COMMON:
+        programs.ordinary(host, name)
+    for _ in range(_SERVICES[machine]):
+        everyday.service(host)
+    for situation in everyday.SITUATIONS:
+        situation(host)
+    programs.hypercall(host)
+    for name in ("agent.exe", "monitor.exe", "updater.exe"):
+        programs.coreclr_service(host, name)
+
+
+def _desktop(host: Host64) -> None:
+    _base(host, "desktop")
+    programs.defender(host, "MsMpEng.exe")
+    for name in _SHELL:
+        programs.ordinary(host, name, "user32.dll", "win32u.dll")
+    for _ in range(5):
+        patched.browser(host)
+    patched.in_a_thunk(host)
+    patched.interrupt_2e(host)
+    programs.swiftshader(host, "chrome.exe")
+    programs.electron(host, "Teams.exe")
+    programs.electron(host, "Code.exe", 5)
+    for name in ("Slack.exe", "Launcher.exe"):
+        programs.electron_32(host, name)
+    programs.bare_node(host, "node.exe")
+    programs.java_ide(host, "idea64.exe")
+    programs.java_32(host, "javaw.exe")
+    for name in ("tray.exe", "sync.exe"):
+        programs.dotnet_32(host, name)
+    programs.winforms(host, "accounts.exe")
+    programs.mono_game(host, "game.exe")
+    programs.luajit_game(host, "shooter.exe")
+    for name in ("bash.exe", "mintty.exe"):
+        programs.git_bash(host, name)
+    programs.own_stack(host, "boost.exe", "finish")
+    programs.own_stack(host, "ruby.exe", "x64-msvcrt-ruby300!rb_fiber_terminate", "x64-msvcrt-ruby300.dll")
+    programs.closure(host, "python.exe")
+    programs.protected(host, "copyguard.exe")
+    programs.guarded_exports(host, "winword.exe")
+    programs.hard_link(host, "cargo.exe")
+    for situation in wow.SITUATIONS:
+        situation(host)
+    for name in ("Steam.exe", "Dropbox.exe", "AdobeUpdate.exe"):
+        programs.ordinary_32(host, name)
+    product.caught(host, "excel.exe")
+    product.hook_all(host)
+
+
+def _server(host: Host64) -> None:
+    _base(host, "server")
+    runtimes.defender(host)
+    for name in _ROLES:
+        programs.ordinary(host, name)
+    for name in ("w3wp.exe", "exchange.exe", "health.exe", "report.exe"):
+        programs.coreclr_service(host, name)
+    programs.java_ide(host, "java.exe")
+    programs.dotnet_32(host, "legacy.exe")
+    product.caught(host, "mssense.exe")
+    product.hook_all(host)
+
+
+MACHINES: Dict[str, Callable[[Host64], None]] = {"desktop": _desktop, "server": _server}
+
+
+def build(machine: str) -> Host64:
+    """A machine with all of its pages."""
+    host = Host64(KERNEL)
+    MACHINES[machine](host)
+    return host
+
+
+def lose(host: Host64, seed: int, share: float = MISSING, spared: Collection[Process] = ()) -> int:
+    """Takes a share of a machine's pages out of its image: of processes, kernel stacks and sections of files.
+
+    Which pages goes by the seed and the page alone, so that a machine with more processes has lost the same.
+
+    Args:
+        host: the machine; nothing is to be linked any more, or lost pages come back as zeros
+        seed: of the choice
+        share: of all pages
+        spared: processes that keep theirs; the files that they map lose pages all the same
+
+    Returns:
+        How many are missing.
+    """
+    missing = 0
+    kernel = host.kernel.space
+    for process in host.kernel.processes:
+        if process in spared:
+            continue
+        pages = [
+            (kernel, page)
+            for each in process.threads
+            for page in range(each.stack_limit, each.stack_base, PAGE)
+        ]
+        if process.space is not kernel:
+            pages += [(process.space, page) for page in process.space.own_pages() if page != SHARED_DATA]
+        for space, page in pages:
+            if space.holds(page) and _chosen(seed, process.pid, page, share):
+                space.set_state(page, PAGE, State.MISSING)
+                missing += 1
+    views = [
+        (each.space, vad) for each in host.kernel.processes for vad in each.vads if vad.section is not None
+    ]
+    for section in host.kernel.sections:
+        for rva in sorted(section.frames):
+            if _chosen(seed, section.path, rva, share):
+                for space, vad in views:
+                    if vad.section is section and space.shares(vad.start + rva):
+                        space.set_state(vad.start + rva, PAGE, State.MISSING)
+                section.set_state(rva, PAGE, State.MISSING)
+                missing += 1
+    return missing
+
+
+def _chosen(seed: int, owner: object, page: int, share: float) -> bool:
+    """Tells whether a page is among those that are missing."""
+    return random.Random(f"{seed} {owner} {page}").random() < share
