@@ -69,10 +69,15 @@ class DatabaseStacks:
         """
         distinct, totals = Distinct(), totals or Totals()
         found = self._databases.search(space, carve)
-        missing = self._databases.missing(space, found, globalflag.read(self._image, space))
+        flags = globalflag.read(self._image, space)
+        missing = self._databases.missing(space, found, flags)
+        missing_log = self._databases.missing_log(space, found, flags)
         own = status(space.remark, space.status)
-        # The kernel has no heap's log.
-        for kind, said in ((STD, status(own, missing)), (HEAPLOG, () if space.kernel else own)):
+        # What is said of the kernel is said of the list of processes.
+        for kind, said in (
+            (STD, status(own, missing)),
+            (HEAPLOG, status(own, missing_log)),
+        ):
             if said and kind in kinds:
                 yield gap(kind, distinct.key(kind, space, 0, ""), space, said)
         for each in found.databases:

@@ -21,11 +21,12 @@ from volatility3.framework import constants, interfaces
 from volatility3.framework.layers import intel
 
 from . import bulk, pages, tables
+from .decode import text
 from .decode.machine import Machine
 from .decode.memory import WINDOW, Memory, Range, Reader, Windows
 from .decode.pagetable import PAGE_SIZE
 from .decode.ranges import Extents
-from .decode.status import NOTHING, Status
+from .decode.status import NOTHING, Status, Word, says
 from .decode.structure import Field, MissingMemberError, Structure, Structures
 
 vollog = logging.getLogger(__name__)
@@ -40,8 +41,8 @@ class AddressSpace(NamedTuple):
     A WoW64 process is two of them over the same layer: the 64-bit one and the 32-bit one (`wow64`).
 
     Attributes:
-        pid: 0 for the kernel
-        process: the name of its image
+        pid: 0 for the kernel, None where it is not known
+        process: the name of its image, empty where it is not known
         machine: the machine whose code runs in it
         layer_name: the layer through which it is read; empty if its page tables cannot be read
         wow64: the 32-bit half of a 64-bit process
@@ -52,7 +53,7 @@ class AddressSpace(NamedTuple):
         remark: what contradicts itself about the process, though its space may be readable
     """
 
-    pid: int
+    pid: Optional[int]
     process: str
     machine: Machine
     layer_name: str
@@ -67,6 +68,17 @@ class AddressSpace(NamedTuple):
     def arch(self) -> str:
         """`x64` or `x86`, as the column Arch has it."""
         return self.machine.arch
+
+    @property
+    def known_name(self) -> Optional[str]:
+        """The name of its image, None where that is not in the image."""
+        lost = not self.process and says(self.remark, Word.PROCESS_UNREADABLE)
+        return None if lost else self.process
+
+    @property
+    def label(self) -> str:
+        """The process in words: `updater.exe (4312)`."""
+        return text.process_label(self.known_name, self.pid)
 
     @property
     def pointer_size(self) -> int:

@@ -18,6 +18,7 @@ from typing import Any, Dict, Iterable, List, Optional, Sequence, Tuple
 
 from ..columns.dictionary import WARNING_SEPARATOR
 from ..columns.tables import IMAGE
+from ..memory.decode.text import process_label
 
 MAX_THREADS = 1 << 15
 MAX_HEAPS = 1 << 14
@@ -92,15 +93,15 @@ class Lists:
         self._findings += 1
         return len(self._cards) < MAX_FINDINGS
 
-    def thread(self, pid: int, process: str, tid: Optional[int], **said: Any) -> None:
+    def thread(self, pid: Optional[int], process: Optional[str], tid: Optional[int], **said: Any) -> None:
         """Adds a thread; see `room_for_thread`.
 
         Args:
-            pid, process: its process
+            pid, process: its process; None where it is not known
             tid: None where it is not known
             said: kind, state, unbacked (how many frames nothing backs), frames, status
         """
-        made = {"process": f"{process} ({pid})", "tid": -1 if tid is None else tid}
+        made = {"process": process_label(process, pid), "tid": -1 if tid is None else tid}
         self._threads.append({**made, **said})
 
     def heap(self, size: int, blocks: int, process: str, frames: Frames, status: str) -> None:

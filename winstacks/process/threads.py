@@ -295,6 +295,8 @@ class KernelThreads:
         if not absent and not says(said, Word.NOT_A_THREAD):
             said = status(said, self._doubts(process, ethread, values, processor))
         values["tid"] = ids.identifier(values["tid"])
+        if values["tid"] is None and ethread:
+            values["tid"] = self._ids.threads.get(ethread, self._ids.unread.get(ethread))
         if values["create_time"] is not None:
             values["create_time"] >>= self._time_shift
         wanted: Dict[str, Any] = {name: values[name] for name in Thread._fields if name in values}

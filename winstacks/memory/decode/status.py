@@ -50,6 +50,8 @@ class Word(Enum):
     # Processes and their page tables.
     PAGE_TABLES_UNREADABLE = "page tables unreadable"
     """The page tables of the process are not in the image, so none of its memory can be read."""
+    PROCESS_UNREADABLE = "process unreadable"
+    """The _EPROCESS, or a part of it, is not in the image. PspCidTable may have its ID all the same."""
     WOW64_PROCESS_STRUCTURE_UNREADABLE = "WoW64 process structure unreadable"
     """What leads to the 32-bit half of the process is not in the image."""
     PROCESS_LIST_DAMAGED = "process list damaged"
