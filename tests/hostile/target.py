@@ -19,7 +19,7 @@ from tests.forge.locks import Sections
 from tests.forge.obj import ring
 from tests.support import remembered
 from tests.windows.test_owners_hostile import build as owners
-from winstacks.columns.tables import BRIEF
+from winstacks.columns.tables import BRIEF, FLAT
 from winstacks.flat.imagefacts import LOGGERS
 
 from . import attempt, memory, plugins
@@ -97,8 +97,7 @@ class Target:
         self.data = image.save(folder / "image.raw").read_bytes()
         self._below = self.opened.layer.config["memory_layer"]
         found = {plugins.full_name(each).rsplit(".", 1)[-1]: each for each in plugins.discover()}
-        # The flat tables have what these plugins find, in other columns.
-        self._plugins = {name: each for name, each in found.items() if name in BRIEF}
+        self._plugins = {name: each for name, each in found.items() if name in (*BRIEF, *FLAT)}
         self._own = set(self.opened.context.layers)
         self._clean: Dict[Tuple[str, str], Answer] = {}
         self._physical = memory.install(self.opened, self.data)
@@ -106,8 +105,8 @@ class Target:
 
     @property
     def names(self) -> List[str]:
-        """The plugins that are judged. Findings are made of the stacks that these list."""
-        return sorted(set(self._plugins) - {"tracefindings"})
+        """The plugins that are judged. The flat tables have what these find, in other columns."""
+        return sorted(set(self._plugins) - set(FLAT))
 
     def physical(self, layer_name: str, address: int) -> Optional[int]:
         """Returns where an address of a layer is in physical memory, None if it is not in the image.

@@ -102,6 +102,8 @@ NAMES: Dict[Word, Tuple[str, ...]] = {
     # Of the flat tables, which are not written to.
     Word.KNOWN_FROM_ANOTHER_PROCESS: (),
     Word.FILE_PARTS_UNREADABLE: (),
+    Word.FILE_CUT: (),
+    Word.TRACES_UNREADABLE: (),
     Word.COMPUTER_NAMES: (),
     # Of dumps of a process only, which are no images.
     Word.PEB_NOT_IN_THE_DUMP: (),

@@ -68,7 +68,23 @@ class FlatTraces:
         Raises:
             tables.MissingTableError: when one of our symbol tables is missing
         """
-        return filter(wanted.takes, self._listed(wanted, totals or Totals()))
+        totals = totals or Totals()
+        for stack in self._listed(wanted, totals):
+            if wanted.takes(stack):
+                self._count(stack, totals)
+                yield stack
+
+    @staticmethod
+    def _count(stack: FlatStack, totals: Totals) -> None:
+        """Counts a stack, or those for which a row stands."""
+        lost = stack.lost
+        if lost or stack.frames:
+            totals.saw(stack.kind, not lost, stack.missing if lost else 0)
+        if stack.status:
+            process = stack.space.eprocess, stack.space.arch
+            own = [each for each in stack.status if each not in stack.space.remark + stack.space.status]
+            totals.lacks((stack.kind, process, stack.owner or stack.trace_id), status(*own))
+            totals.lacks(process, status(stack.space.remark, stack.space.status))
 
     def _listed(self, wanted: FlatWanted, totals: Totals) -> Iterator[FlatStack]:
         """Yields the stacks of all kinds. What the kernel's symbols lack costs the kinds that need it."""

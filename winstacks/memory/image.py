@@ -25,7 +25,6 @@ from .decode import text
 from .decode.machine import Machine
 from .decode.memory import WINDOW, Memory, Range, Reader, Windows
 from .decode.pagetable import PAGE_SIZE
-from .decode.ranges import Extents
 from .decode.status import NOTHING, Status, Word, says
 from .decode.structure import Field, MissingMemberError, Structure, Structures
 
@@ -76,6 +75,11 @@ class AddressSpace(NamedTuple):
         return None if lost else self.process
 
     @property
+    def pid_text(self) -> str:
+        """Its ID in words."""
+        return "unreadable" if self.pid is None else str(self.pid)
+
+    @property
     def label(self) -> str:
         """The process in words: `updater.exe (4312)`."""
         return text.process_label(self.known_name, self.pid)
@@ -112,9 +116,6 @@ class Image:
         base: canonical address of the kernel, 0 without one
         types: the structures of the kernel's symbol table
         kernel: the kernel's address space
-        pages_wanted: how many pages `memory` was asked for, each as often as it was read anew. Searches of
-            whole ranges are not counted: most of what a process reserves was never there
-        pages_missing: how many of these are not in the image
         lacking: what was needed and the kernel's symbols lack, in the order in which it was asked for
     """
 
@@ -183,7 +184,6 @@ class Image:
         self._memories: Dict[Tuple[str, int], Memory] = {}
         self._services: Dict[object, object] = {}
         self.lacking: Dict[str, None] = {}
-        self.pages_wanted = self.pages_missing = 0
 
     @property
     def kernel_module_name(self) -> str:
@@ -350,7 +350,8 @@ class Image:
             page_tables = None
             if isinstance(layer, intel.Intel):
                 page_tables = pages.Tables(self.context, layer, self._page_tables)
-            windows = Windows(functools.partial(self._counted, layer_name, page_tables), PAGE_SIZE)
+            read = functools.partial(bulk.read_extents, self.context, layer_name, tables=page_tables)
+            windows = Windows(read, PAGE_SIZE)
         self._windows[layer_name] = windows
         key = (layer_name, pointer_size)
         if key not in self._memories:
@@ -385,18 +386,6 @@ class Image:
         """
         self._services[make] = service
 
-    def _counted(
-        self, layer_name: str, page_tables: Optional[pages.Tables], start: int, length: int
-    ) -> Extents:
-        """Reads a range of a layer, and counts the pages of it."""
-        found = bulk.read_extents(self.context, layer_name, start, length, tables=page_tables)
-        wanted = _pages(start, length)
-        self.pages_wanted += wanted
-        # Nearly all reads find what they ask for in one piece.
-        if len(found.runs) != 1 or len(found.runs[0][1]) != length:
-            self.pages_missing += max(wanted - sum(_pages(low, len(data)) for low, data in found.runs), 0)
-        return found
-
     def _once(self, key: object, make: Callable[[Image], Service]) -> Service:
         if key not in self._services:
             self._services[key] = make(self)
@@ -415,11 +404,6 @@ class ImageLayer(Protocol):
 
     def open_image(self, config_path: str) -> Image:
         """Returns the image; the configuration of our symbol tables goes below `config_path`."""
-
-
-def _pages(start: int, length: int) -> int:
-    """Returns how many pages a range touches."""
-    return (start + length - 1) // PAGE_SIZE - start // PAGE_SIZE + 1 if length > 0 else 0
 
 
 def _our_types(image: Image, name: str) -> Structures:

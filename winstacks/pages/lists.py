@@ -181,7 +181,6 @@ def image_part(values: Sequence[object]) -> Dict[str, Any]:
 
 
 _COUNTED = (
-    ("pages that structures lead to are not in the image", "PagesMissing", "PagesWanted"),
     ("stacks of threads are incomplete", "StacksIncomplete", "Stacks"),
     ("processes cannot be read", "ProcessesUnreadable", "Processes"),
     ("processes are not in the process list", "ProcessesFoundOtherwise", "Processes"),
@@ -194,8 +193,14 @@ def completeness(said: Dict[str, Any]) -> List[List[Any]]:
     Args:
         said: the row of windows.traceimage by column
     """
-    known = ((text, said[part], said[whole]) for text, part, whole in _COUNTED)
-    return [[text, part, whole] for text, part, whole in known if part is not None and whole is not None]
+    counted = ((text, said[part], said[whole]) for text, part, whole in _COUNTED)
+    known, read = (sum(json.loads(said[name] or "{}").values()) for name in ("StacksKnown", "StacksRead"))
+    stacks = ("stacks that the image says it had are not in it", known - read, known)
+    return [
+        [text, part, whole]
+        for text, part, whole in (stacks, *counted)
+        if part is not None and whole is not None
+    ]
 
 
 def _largest(heap: Tuple[int, int, str, Tuple[int, ...], str]) -> Tuple[int, int]:

@@ -255,13 +255,15 @@ class Databases:
         return Found(_marked(no_pointer), status(said, cut))
 
     def _leads_out(self, space: AddressSpace, pointers: Iterable[int]) -> bool:
-        """Tells whether a pointer leads to where a heap's trace log begins, and that is not whole."""
+        """Tells whether a pointer leads to where a heap's trace log begins, and none proves itself."""
         starts, reader = set(self._private(space)), self.reader(space)
-        size = self.layouts(space).heaplogs[0].size
+        layouts = self.layouts(space).heaplogs
+        size = layouts[0].size
         for pointer in pointers:
             place = pointer % databasesearch.ALLOCATION_GRANULARITY
             if 0 < place < databasesearch.LOG_PLACES and pointer - place in starts:
-                if reader(pointer, size).missing(pointer, pointer + size):
+                held = reader(pointer, size)
+                if held.missing(pointer, pointer + size) or databasesearch.may_be_log(held, pointer, layouts):
                     return True
         return False
 

@@ -68,6 +68,8 @@ class Word(Enum):
     # The image as a whole.
     FILE_PARTS_UNREADABLE = "{} parts of files unreadable"
     """So many parts of the files, of those of which ImageId is the hash, cannot be read."""
+    FILE_CUT = "{} % of the file missing"
+    """The file ends before its container, or the kernel, says: so much is behind its end."""
     FILE_NOT_HASHED = "{} files not hashed"
     """So many files have no SHA-256: they are not on this machine, or cannot be read."""
     SHARED_DATA_UNREADABLE = "KUSER_SHARED_DATA unreadable"
@@ -224,6 +226,8 @@ class Word(Enum):
     """Of a freed block of page heap: nothing proves which of the two its trace is."""
     NO_DATABASE = "no database"
     """There is no stack trace database in which the trace could be."""
+    TRACES_UNREADABLE = "{} traces unreadable"
+    """So many more traces are in the index of the database; they are not in the image."""
     NO_SUCH_INDEX = "no such index"
     """The stack trace database has no trace of this number."""
     FLAGS_UNREADABLE = "flags unreadable"
