@@ -8,9 +8,10 @@ from collections.abc import Collection, Mapping
 from typing import Any, Optional
 
 from winstacks.columns import tables, words
-from winstacks.findings.loststacks import LostIn
+from winstacks.findings.loststacks import LOST_STACKS, LostIn
 from winstacks.findings.registry import check_named
 from winstacks.memory.decode.status import Word
+from winstacks.memory.decode.text import process_label
 from winstacks.options import CHECKS
 from winstacks.pages.html import flame_data
 from winstacks.pages.lists import MAX_FINDINGS, Frames, Lists, image_part
@@ -113,7 +114,7 @@ class ImagePage:
         names: dict[int, int] = {}
         for row in self._database.rows(_STACKS):
             places = row["Frames"] or []
-            process = f"{row['Process']} ({row['PID']})"
+            process = process_label(row["Process"], row["PID"])
             if row["Count"]:
                 for place in places:
                     if place not in names:
@@ -170,7 +171,7 @@ class ImagePage:
 
 def _whose(row: Mapping[str, Any]) -> str:
     """Returns whose stacks were lost, as an image's page has it; nothing of a check that could not run."""
-    if row["Process"] is None:
+    if row["Finding"] != LOST_STACKS:
         return ""
     return LostIn(0, row["PID"], row["Process"]).words + ": "
 
@@ -186,7 +187,7 @@ def card(row: dict[str, Any], frames: Frames) -> dict[str, Any]:
         "severity": row["Severity"],
         "confidence": row["Confidence"] or "",
         "check": row["Finding"],
-        "process": f"{row['Process']} ({row['PID']})",
+        "process": process_label(row["Process"], row["PID"]),
         "tid": row["TID"],
         "kind": row["Kind"],
         "symbol": row["Symbol"],

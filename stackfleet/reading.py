@@ -155,16 +155,13 @@ class ShareReader:
             path: where that process looks for it
         """
         image, totals, files = self.image, Totals(), PieceFiles(path)
-        before = image.pages_wanted, image.pages_missing
         with Warnings() as warnings:
             writer = StackWriter(self.tables, files)
             self.read(share, writer, files, totals)
             writer.finish()
-        pages = image.pages_wanted - before[0], image.pages_missing - before[1]
         files.publish(
             {
                 "totals": totals.numbers(),
-                "pages": pages,
                 "warnings": warnings.counts,
                 "helper": self._helper,
                 "found": foundrows.said(image, self.findings),
@@ -216,12 +213,10 @@ class TableWriter:
         self._find()
         piece = Piece(path)
         self._stacks.take(piece.batches())
-        facts, image = piece.facts, self._image
+        facts = piece.facts
         self._found.add(facts["found"])
         self._totals.take(facts["totals"])
         self._others.setdefault(facts["helper"], Counter()).update(facts["warnings"])
-        image.pages_wanted += facts["pages"][0]
-        image.pages_missing += facts["pages"][1]
 
     def finish(self) -> dict[str, Any]:
         """Writes what is said of the whole image, and ends all tables.

@@ -9,6 +9,8 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
+from winstacks.memory.decode.text import process_label
+
 from .database import Database
 
 MOST_BYTES = 32766
@@ -93,4 +95,4 @@ class Events:
 
 
 def _process(row: dict[str, Any]) -> str:
-    return f"{row['Process']} ({row['PID']}) on {row['Host']}"
+    return f"{process_label(row['Process'], row['PID'])} on {row['Host']}"

@@ -32,7 +32,7 @@ PLUGINS = {
 OWN = {TRACES: ["ModuleSet"], TRAP_FRAMES: ["ImageId", "Schema"]}
 """Columns that the plugins do not have."""
 
-DIFFER = {"Warnings", "WarningText", "PagesWanted", "PagesMissing"}
+DIFFER = {"Warnings", "WarningText"}
 """What depends on how often an image was read before."""
 
 

@@ -10,7 +10,10 @@ What is only said of something else, or somewhere else, is `said elsewhere`; it 
 from __future__ import annotations
 
 import collections
+import re
 from typing import Collection, Counter, Iterator, List, NamedTuple, Sequence, Tuple
+
+from winstacks.findings.loststacks import LOST_STACKS
 
 from .belonging import Owner
 from .cases import Case
@@ -25,6 +28,8 @@ SILENT = (ELSEWHERE, LOST, SHOWN)
 
 IN_WORDS = frozenset({"Symbol", "Source", "Backing", "Unbacked", "Stack", "StartSymbol", "Status"})
 """Symbol and Source, and the columns that follow from these; and Status."""
+
+_IN_BRACKETS = re.compile(r"\(([^()]*)\)")
 
 NEUTRAL = "No symbols for "
 """Begins a warning that says nothing of the image."""
@@ -63,10 +68,14 @@ def changed(clean: Answer, got: Answer) -> bool:
 
 def words(rows: Counter[Cells], answer: Answer) -> Counter[Telling]:
     """Returns how often each word is in the column Status of some rows."""
-    place = answer.columns.index("Status")
+    place, evidence = answer.columns.index("Status"), answer.place("Evidence")
     found: Counter[Telling] = collections.Counter()
     for row, count in rows.items():
-        for word in of_status(row[place] or ""):
+        said = [row[place] or ""]
+        if evidence is not None and LOST_STACKS in row:
+            # What was lost stands there with the words of its own Status.
+            said += _IN_BRACKETS.findall(row[evidence] or "")
+        for word in (word for text in said for word in of_status(text)):
             found[word] += count
     return found
 

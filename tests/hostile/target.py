@@ -19,7 +19,7 @@ from tests.forge.locks import Sections
 from tests.forge.obj import ring
 from tests.support import remembered
 from tests.windows.test_owners_hostile import build as owners
-from winstacks.columns.tables import BRIEF
+from winstacks.columns.tables import BRIEF, FLAT
 from winstacks.flat.imagefacts import LOGGERS
 
 from . import attempt, memory, plugins
@@ -97,8 +97,7 @@ class Target:
         self.data = image.save(folder / "image.raw").read_bytes()
         self._below = self.opened.layer.config["memory_layer"]
         found = {plugins.full_name(each).rsplit(".", 1)[-1]: each for each in plugins.discover()}
-        # The flat tables have what these plugins find, in other columns.
-        self._plugins = {name: each for name, each in found.items() if name in BRIEF}
+        self._plugins = {name: each for name, each in found.items() if name in (*BRIEF, *FLAT)}
         self._own = set(self.opened.context.layers)
         self._clean: Dict[Tuple[str, str], Answer] = {}
         self._physical = memory.install(self.opened, self.data)
@@ -106,8 +105,8 @@ class Target:
 
     @property
     def names(self) -> List[str]:
-        """The plugins that are judged. Findings and dumps are made of what these read and list."""
-        return sorted(set(self._plugins) - {"tracefindings", "minidump"})
+        """The plugins that are judged. Flat tables and dumps are made of what these find."""
+        return sorted(set(self._plugins) - {*FLAT, "minidump"})
 
     def physical(self, layer_name: str, address: int) -> Optional[int]:
         """Returns where an address of a layer is in physical memory, None if it is not in the image.
@@ -165,7 +164,12 @@ class Target:
 
     def _answer(self, plugin: str, options: Dict[str, Any]) -> Answer:
         self._forget()
-        return answer_of(self.opened, self._plugins[plugin], options)
+        found = answer_of(self.opened, self._plugins[plugin], options)
+        place = found.place("ImageId")
+        if place is None or plugin in FLAT:
+            return found
+        # It is the hash of parts of the image: any write may give another one.
+        return found._replace(rows=tuple((*row[:place], None, *row[place + 1 :]) for row in found.rows))
 
     def _forget(self) -> None:
         """Forgets what Volatility keeps of the run before: layers of processes, and what it read."""

@@ -68,6 +68,7 @@ NAMES: Dict[Word, Tuple[str, ...]] = {
     Word.HASH: (*HEAP, *DATABASE),
     Word.CONTRADICTED: (),
     Word.PAGE_TABLES_UNREADABLE: ("_EPROCESS.Pcb.DirectoryTableBase", "_KPROCESS.DirectoryTableBase"),
+    Word.PROCESS_UNREADABLE: (*PROCESS_LIST, "_EPROCESS.*"),
     Word.WOW64_PROCESS_STRUCTURE_UNREADABLE: ("_EPROCESS.W*64Process", "_EWOW64PROCESS.*"),
     Word.PROCESS_LIST_DAMAGED: PROCESS_LIST,
     Word.NOT_IN_THE_PROCESS_LIST: PROCESS_LIST,
@@ -101,6 +102,8 @@ NAMES: Dict[Word, Tuple[str, ...]] = {
     # Of the flat tables, which are not written to.
     Word.KNOWN_FROM_ANOTHER_PROCESS: (),
     Word.FILE_PARTS_UNREADABLE: (),
+    Word.FILE_CUT: (),
+    Word.TRACES_UNREADABLE: (),
     Word.COMPUTER_NAMES: (),
     # Of dumps of a process only, which are no images.
     Word.PEB_NOT_IN_THE_DUMP: (),

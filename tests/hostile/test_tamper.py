@@ -559,6 +559,9 @@ def _others(answer: Answer) -> set[Tuple[Any, ...]]:
         (_injected("Tcb.InitialStack", lambda value: value - 0x1000), 4312),
         (_saved("SegCs"), 4312),
         (_injected("Tcb.Header.Type", lambda value: 0), 4312),
+        (_injected("Tcb.StackBase", lambda value: value - 0x1000), 4312),
+        (_saved("SegSs"), 4312),
+        (_saved("Rip"), 4312),
         (_member("process", "Pcb.DirectoryTableBase", 0), 4312),
         (lambda target: [target.at(target.kernel.symbol("RtlpStackTraceDatabase"), 0)], 0),
     ],
@@ -574,3 +577,64 @@ def test_findings_say_which_stacks_were_lost(
 
     assert pid not in lost(target.clean("tracefindings"))
     assert "not looked at by" in lost(target.run("tracefindings", write(target)))[pid]
+
+
+def _trap_frame_of_another(target: Target) -> List[Write]:
+    """Has KTHREAD.TrapFrame of the thread that runs private code lead to the frame of the first thread."""
+    answer = target.clean("trapframes")
+    places = dict(zip(answer.column("TID"), answer.column("TrapFrame")))
+    first, injected = _updater(target).threads[:2]
+    return [target.at(injected.ethread.at("Tcb.TrapFrame"), places[first.tid] | 0xFFFF << 48)]
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        _trap_frame_of_another,
+        _vad_of_private_code,
+        lambda target: [target.at(target.kernel.symbol("MmUnloadedDrivers"), NONSENSE)],
+        _unlink(_driver_links),
+        _unlink(_process_links),
+    ],
+)
+def test_a_finding_stays_or_its_process_is_named(
+    target: Target, write: Callable[[Target], List[Write]]
+) -> None:
+    """What one write leaves unsure is no reason for silence."""
+
+    def high(answer: Answer) -> set[Tuple[Any, ...]]:
+        rows = zip(*map(answer.column, ("Finding", "PID", "TID", "Severity")))
+        return {row[:3] for row in rows if row[3] in ("high", "medium")}
+
+    clean, got = target.clean("tracefindings"), target.run("tracefindings", write(target))
+    named = set(got.column("PID")) if LOST_STACKS in got.column("Finding") else set()
+    assert {row for row in high(clean) - high(got) if row[1] not in named} == set()
+
+
+def test_a_decoy_database_is_said_of_the_stacks_of_locks(tmp_path: pathlib.Path) -> None:
+    """The index of a lock is looked up in one of two databases: the stack says so."""
+    known = kernels.load("win10-x64")
+    kernel = Kernel(known.table, **known.options())
+    app = kernel.process("app.exe", pid=1000, nt_global_flag=0x1000)
+    ntdll = app.module("ntdll.dll", data=0x2000)
+    for number, traces in enumerate((2, 6)):
+        database = Std("6.1", "x64", 0x1D2A0000000 + number * 0x10000000)
+        for trace in range(traces):
+            database.log([ntdll.base + 0x1000 + 0x10 * trace, ntdll.base + 0x1500])
+        sample.write(app, database)
+        app.space.write_int(ntdll.base + 0x7300 + 0x40 * number, database.base)
+    sections = Sections(ntdll, ntdll.base + 0x7400)
+    sections.add(index=1)
+    sections.link()
+    opened = context.open_image(kernel.image(), tmp_path)
+    (row,) = (node.row for node in grid.run(opened, locks.Locks, pid=[1000]))
+    assert "one of 2 databases" in row["Status"]
+
+
+@pytest.mark.parametrize("value", [0, NONSENSE])
+def test_findings_end_whatever_the_page_tables_are(target: Target, value: int) -> None:
+    """Checks whose process has no page tables are rows that say so, and end no other check."""
+    got = target.run("tracefindings", _member("process", "Pcb.DirectoryTableBase", value)(target))
+    clean = target.clean("tracefindings")
+    others = {row for row in zip(clean.column("Finding"), clean.column("PID")) if row[1] not in (4312, None)}
+    assert others <= set(zip(got.column("Finding"), got.column("PID")))

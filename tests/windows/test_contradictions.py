@@ -107,7 +107,7 @@ def test_a_log_of_every_form_in_private_memory(name: str, tmp_path: pathlib.Path
     rows = [node.row for node in grid.run(opened, stacktracedb.StackTraceDb, pid=[1000])]
     (head,) = (row for row in rows if row["BackTraces"] is not None)
     assert (head["Database"], head["Status"], head["BackTraces"]) == (log.address, "no pointer", 40)
-    assert len(rows) == 1 + 40
+    assert len(rows) == 2 + 40
 
 
 def test_a_process_of_many_vads_leaves_others_theirs(

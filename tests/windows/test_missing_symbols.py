@@ -98,9 +98,6 @@ _UNTOLD = (
 )
 """What no warning names."""
 
-_COUNTS = ("PagesWanted", "PagesMissing")
-"""Columns that change with what is read, whatever it is read for."""
-
 _DRAWN = ("tracereport",)
 """Plugins that draw what others list."""
 
@@ -149,7 +146,7 @@ def changes(before: Said, said: Said) -> bool:
 
 
 def _bare(rows: List[Row]) -> List[Row]:
-    return [{name: value for name, value in row.items() if name not in _COUNTS} for row in rows]
+    return rows
 
 
 def test_what_is_lacking_costs_what_needs_it_and_is_named(known: Known) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 import datetime
 import hashlib
 import json
+import os
 import pathlib
 from typing import Any, Dict
 
@@ -48,7 +49,12 @@ def sampled(tmp_path_factory: pytest.TempPathFactory) -> Opened:
 
 def test_the_columns_are_those_of_the_schema(sampled: Opened) -> None:
     shown = sampled.construct(traceimage.TraceImage).run().columns
-    types = {dictionary.STR: str, dictionary.INT: int, dictionary.TIME: datetime.datetime}
+    types = {
+        dictionary.STR: str,
+        dictionary.INT: int,
+        dictionary.BOOL: bool,
+        dictionary.TIME: datetime.datetime,
+    }
     assert [(column.name, column.type) for column in shown] == [
         (column.name, types[column.type]) for column in tables.IMAGE
     ]
@@ -127,7 +133,7 @@ def test_counts_are_those_of_the_traces(options: Dict[str, Any], sampled: Opened
 @pytest.mark.parametrize("options", [{"find": "nt!*"}, {"find": "nobody!*"}, {"unbacked": True}])
 def test_what_the_tables_select_changes_no_count(options: Dict[str, Any], sampled: Opened) -> None:
     plain, found = row(sampled), row(sampled, **options)
-    for name in ("Warnings", "WarningText", "PagesWanted", "PagesMissing"):
+    for name in ("Warnings", "WarningText"):
         del plain[name], found[name]
     assert found == plain
 
@@ -151,8 +157,12 @@ def test_nothing_there_and_nothing_readable_differ(tmp_path: pathlib.Path) -> No
     nothing, unreadable = found
     assert (nothing["Threads"], nothing["Stacks"], nothing["StacksIncomplete"]) == (0, 0, 0)
     assert (unreadable["Threads"], unreadable["Stacks"], unreadable["StacksIncomplete"]) == (1, 2, 2)
-    assert unreadable["PagesMissing"] > nothing["PagesMissing"]
-    assert unreadable["PagesWanted"] > nothing["PagesWanted"]
+    assert [json.loads(nothing[name]) for name in ("StacksKnown", "StacksRead", "StructuresAbsent")] == [
+        {}
+    ] * 3
+    assert json.loads(unreadable["StacksKnown"]) == {"kernel": 1, "user": 1}
+    assert json.loads(unreadable["StacksRead"]) == {"kernel": 0, "user": 0}
+    assert sum(json.loads(unreadable["StructuresAbsent"]).values()) >= 2
 
 
 def test_processes_that_no_list_has_or_nobody_can_read(tmp_path: pathlib.Path) -> None:
@@ -172,9 +182,28 @@ def test_a_truncated_image(tmp_path: pathlib.Path) -> None:
     cut = row(context.open_truncated(image, tmp_path))
     before = row(whole)
     assert cut["ImageId"] != before["ImageId"]
-    assert cut["PagesMissing"] / cut["PagesWanted"] > before["PagesMissing"] / before["PagesWanted"]
-    assert (cut["KernelBuild"], cut["Status"]) == (before["KernelBuild"], "process list damaged")
-    assert cut["Processes"] < before["Processes"]
+    known, read = (sum(json.loads(cut[name]).values()) for name in ("StacksKnown", "StacksRead"))
+    assert read < known
+    assert read < sum(json.loads(before["StacksRead"]).values())
+    assert (before["Truncated"], before["MissingShare"]) == (0, 0)
+    assert cut["Truncated"] == 1
+    said = f"process list damaged, {cut['MissingShare']} % of the file missing"
+    assert (cut["KernelBuild"], cut["Status"]) == (before["KernelBuild"], said)
+    assert f"({cut['MissingShare']} %)" in cut["WarningText"]
+
+
+@pytest.mark.parametrize(("share", "missing"), [(0.99, 1), (0.97, 4), (0.35, 66)])
+@pytest.mark.parametrize("bitmap", [False, True])
+def test_a_crash_dump_that_is_cut(share: float, missing: int, bitmap: bool, tmp_path: pathlib.Path) -> None:
+    image = sample.build().image()
+    image.install(context.symbol_directory())
+    path = image.save(tmp_path / "cut.dmp", bitmap)
+    os.truncate(path, int(path.stat().st_size * share))
+    found = row(context.open_file(path))
+    assert found["Truncated"] == 1
+    assert abs(found["MissingShare"] - missing) <= 1
+    assert f"{found['MissingShare']} % of the file missing" in found["Status"]
+    assert "The image is cut" in found["WarningText"]
 
 
 def test_a_damaged_list_of_processes_is_said(tmp_path: pathlib.Path) -> None:

@@ -111,8 +111,25 @@ _ALL = (
     Column(
         "Databases", INT, "Number of stack trace databases and trace logs; null if they were not asked for."
     ),
-    Column("PagesWanted", INT, "Number of pages to which structures led, as often as they were read.", False),
-    Column("PagesMissing", INT, "How many of these are not in the image.", False),
+    Column(
+        "StacksKnown",
+        STR,
+        "Stacks that the image says it had, by kind, as JSON: those that are listed, and those that lists, "
+        "indices and counts know.",
+        False,
+    ),
+    Column("StacksRead", STR, "How many of these are here, by kind, as JSON.", False),
+    Column(
+        "StructuresAbsent",
+        STR,
+        "What was wanted and is not in the image, by the words of Status, as JSON: how many processes, "
+        "threads, lists or stacks say so.",
+        False,
+    ),
+    Column(
+        "Truncated", BOOL, "Whether the file ends before its container or the kernel says; null if none does."
+    ),
+    Column("MissingShare", INT, "How much is behind its end, in percent, rounded up; null as Truncated."),
     Column("Warnings", INT, "Number of warnings that were logged.", False),
     Column(
         "WarningText", STR, "The warnings, each once, with ` | ` between; empty if there are none.", False
@@ -121,15 +138,19 @@ _ALL = (
     Column(
         "Completeness",
         STR,
-        "How much a dump has of what it was made of; null for other images, of which PagesMissing tells.",
+        "How much a dump has of its source; null for other images, which have StacksRead.",
         values=words.COMPLETENESSES,
     ),
     Column("BugCheckCode", HEX, "Code with which Windows stopped; null where the files are of no crash."),
     Column("BugCheck", STR, "Name of the bug check; null where the code has none."),
     Column("BugCheckParameters", STR, "The four parameters of the bug check, with blanks between."),
     # Where a row belongs.
-    Column("PID", INT, "ID of the process to which the row belongs, 0 for the kernel.", False),
-    Column("Process", STR, "Name of the process that has the PID, `nt` for the kernel.", False),
+    Column(
+        "PID", INT, "ID of the process to which the row belongs, 0 for the kernel; null if it is unknown."
+    ),
+    Column(
+        "Process", STR, "Name of the process that has the PID, `nt` for the kernel; null if it is unknown."
+    ),
     Column("ProcessOffset", ADDRESS, "Address of the _EPROCESS, as `Offset(V)` of windows.pslist has it."),
     Column("ProcessCreateTime", TIME, "When the process was started."),
     Column(

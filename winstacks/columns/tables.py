@@ -51,8 +51,8 @@ IMAGE = _table(
     "ImageId, Schema, Files, VolatilityVersion, PluginVersion, KernelBuild, BuildLab, Product, Arch, "
     "Processors, CaptureTime, BootTime, BootTimeSource, TimeZoneBias, ComputerName, Processes, "
     "ProcessesFoundOtherwise, ProcessesUnreadable, Threads, Stacks, StacksIncomplete, Databases, "
-    "PagesWanted, PagesMissing, Warnings, WarningText, Status, InputKind, Completeness, BugCheckCode, "
-    "BugCheck, BugCheckParameters",
+    "StacksKnown, StacksRead, StructuresAbsent, Warnings, WarningText, Status, InputKind, Completeness, "
+    "BugCheckCode, BugCheck, BugCheckParameters, Truncated, MissingShare",
     COLUMNS["Arch"]._replace(meaning="Bitness of the kernel."),
     COLUMNS["Stacks"]._replace(meaning="Number of stacks of threads that were walked; null as Threads."),
     COLUMNS["Status"]._replace(

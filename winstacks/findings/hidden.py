@@ -12,7 +12,7 @@ from ..memory.decode.status import Said, Status, Word, says, text
 from ..memory.decode.structure import MissingMemberError
 from ..memory.image import AddressSpace
 from ..process.handletables import HandleTables
-from ..process.processlist import CID_TABLE, POOL_SCAN, CidTable, process_member
+from ..process.processlist import CID_TABLE, POOL_SCAN, CidTable, ProcessList, process_member
 from ..process.spaces import SYSTEM_PID, AddressSpaces
 from ..process.thread import TERMINATED
 from ..process.threads import Threads
@@ -22,6 +22,7 @@ from .finding import NONE_KNOWN, Check, Finding
 _EXIT_TIME = "ExitTime.QuadPart"
 _UNFINISHED = "a process that is being made or taken apart: it has no thread"
 _SMEARED = "the image was taken while the thread was made"
+_ABSENT = "pages of the list are not in the image"
 _MOVED = "the image was taken while page tables were changed"
 MAX_HANDLES = 1 << 20
 """The most handles that are looked at for those that lead to what only the scan finds."""
@@ -63,6 +64,8 @@ def _unlisted(space: AddressSpace, facts: CheckFacts, alone: Dict[int, AddressSp
     severity, confidence, innocent = HIGH, LIKELY if scanned else CERTAIN, NONE_KNOWN
     if not threads:
         severity, confidence, innocent = LOW, LIKELY, _UNFINISHED
+    if facts.image.service(ProcessList).interrupted:
+        severity, confidence, innocent = LOW, LIKELY, _ABSENT
     evidence = f"_EPROCESS {space.eprocess:#x}: {text(space.remark)}, {threads} threads in {where}"
     yield Finding(
         severity, confidence, space, evidence, innocent, ("process", space.eprocess), address=space.eprocess
@@ -107,13 +110,15 @@ def of_thread(stack: FlatStack, facts: CheckFacts) -> Iterator[Finding]:
     if _exited(thread.space, facts):
         return
     new = thread.state == _INITIALIZED
+    # What a list that is not whole lacks may have been behind a page that is absent.
+    absent = says(thread.space.remark, Word.PROCESS_UNREADABLE)
     evidence = f"_ETHREAD {thread.ethread:#x}: {text(thread.status)}"
     yield Finding(
-        LOW if new else MEDIUM,
+        LOW if new or absent else MEDIUM,
         LIKELY,
         thread.space,
         evidence,
-        _SMEARED,
+        _ABSENT if absent else _SMEARED,
         ("thread", thread.ethread),
         tid=thread.tid,
         address=thread.ethread,

@@ -8,6 +8,7 @@ from typing import Dict, Iterable, Iterator, List, NamedTuple, Optional, Tuple
 
 from ..flat.stack import FlatStack
 from ..memory.decode.status import status, text
+from ..memory.decode.text import process_label
 
 LOST_STACKS = "lost_stacks"
 """What Finding says of these in the place of a check."""
@@ -21,15 +22,15 @@ class LostIn(NamedTuple):
 
     eprocess: int
     pid: Optional[int]
-    process: str
+    process: Optional[str]
 
     @property
     def words(self) -> str:
         """The process as pages show it."""
-        return f"{self.process} ({'unreadable' if self.pid is None else self.pid})"
+        return process_label(self.process, self.pid)
 
 
-Lost = Tuple[int, Optional[int], str, str, str]
+Lost = Tuple[int, Optional[int], Optional[str], str, str]
 """A lost stack in plain values: _EPROCESS, process ID, name; kind; what it is, and why it is lost."""
 
 
@@ -45,7 +46,7 @@ class LostStacks:
         space = stack.space
         thread = "" if stack.tid is None else f" of TID {stack.tid}"
         said = status(*(each for each in stack.status if each not in space.remark)) or stack.status
-        process = LostIn(space.eprocess, space.pid, space.process)
+        process = LostIn(space.eprocess, space.pid, space.known_name)
         self._add(process, stack.kind, f"{stack.kind}{thread} ({text(said)})")
 
     def take(self, lost: Iterable[Lost]) -> None:

@@ -28,10 +28,11 @@ from typing import (
     TypeVar,
 )
 
-from ..columns.words import CONFIDENCES, LOW, SHADOW
+from ..columns.words import CONFIDENCES, HIGH, LOW, MEDIUM, POSSIBLE, SHADOW
 from ..flat.imagefacts import Totals
 from ..flat.stack import FlatStack, FlatWanted
 from ..flat.traces import FlatTraces
+from ..memory.decode.status import Word, says
 from ..memory.image import Image
 from ..names.symbolizer import Symbolizer
 from ..options import CHECKS, SEVERITIES
@@ -46,6 +47,9 @@ MAX_FINDINGS = 1 << 16
 _NO_KERNEL = "a dump of one process has nothing of the kernel"
 _SMALL_DUMP = "a small kernel dump has one kernel stack, and not what this check looks at"
 FoundT = TypeVar("FoundT")
+
+_NOT_WHOLE = (Word.VADS_INCOMPLETE, Word.MODULE_LIST_INCOMPLETE, Word.FILE_NAME_UNREADABLE)
+_MAY_BE_THERE = "the lists of what lies there are not whole: Status"
 
 _CUT = f"more than {MAX_FINDINGS} findings: the rest is left out"
 
@@ -181,6 +185,12 @@ def _impossible(check: Check, image: Image) -> str:
     if image.threads_only:
         return "" if check.small_dump else _SMALL_DUMP
     return _NO_KERNEL if check.kernel and not image.table_name else ""
+def _doubted(finding: Finding) -> Finding:
+    """Returns a finding; where lists of what lies at its address are not whole it is not `high`."""
+    if finding.severity != HIGH or not says(finding.status, *_NOT_WHOLE):
+        return finding
+    innocent = f"{_MAY_BE_THERE}; {finding.innocent}" if finding.innocent else _MAY_BE_THERE
+    return finding._replace(severity=MEDIUM, confidence=POSSIBLE, innocent=innocent)
 
 
 def check_named(name: str) -> Check:
@@ -257,7 +267,7 @@ class Findings:
                     agreed = confirmed(stack, self._facts) if self._kernel else set()
                 if finding.frame in agreed:
                     finding = finding._replace(how=SHADOW)
-            yield finding
+            yield _doubted(finding)
 
     def end(self) -> None:
         """Runs the checks that look at the image as a whole."""

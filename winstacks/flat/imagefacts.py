@@ -15,7 +15,7 @@ from __future__ import annotations
 import json
 import logging
 import types
-from typing import Dict, List, Mapping, NamedTuple, Optional, Sequence, Type
+from typing import Any, Dict, Hashable, List, Mapping, NamedTuple, Optional, Sequence, Set, Type
 
 from volatility3.framework import constants
 
@@ -27,6 +27,7 @@ from ..memory.image import Image
 from ..process.processlist import ProcessList
 from ..process.spaces import AddressSpaces
 from . import machine
+from .container import file_length
 from .decode import imageid
 from .decode.bugchecks import bug_check
 from .imagefiles import ImageFile, content, image_files, sha256
@@ -39,6 +40,26 @@ MAX_WARNING = 1000
 """Warnings whose text is kept, and the characters of each."""
 
 
+MAX_ABSENT = 1 << 16
+"""Of so many things a word is counted once."""
+
+ABSENT = frozenset(
+    (
+        *(Word.PROCESS_UNREADABLE, Word.PAGE_TABLES_UNREADABLE, Word.WOW64_PROCESS_STRUCTURE_UNREADABLE),
+        *(Word.PROCESS_LIST_DAMAGED, Word.THREAD_LIST_DAMAGED, Word.VADS_INCOMPLETE, Word.UNREADABLE),
+        *(Word.PARTLY_UNREADABLE, Word.STACK_UNREADABLE, Word.CODE_UNREADABLE, Word.NO_SWITCH_FRAME),
+        *(Word.UNWIND_DATA_UNREADABLE, Word.FLAGS_UNREADABLE, Word.NTDLL_DATA_INCOMPLETE, Word.NO_NTDLL),
+        *(Word.DATABASE_UNREADABLE, Word.DATABASE_POINTER_UNREADABLE, Word.TRACES_UNREADABLE),
+        *(Word.LIST_BROKEN, Word.LIST_NOT_FOUND, Word.LIST_HEAD_UNREADABLE, Word.RING_UNREADABLE),
+        *(Word.DEBUG_INFORMATION_UNREADABLE, Word.HANDLE_TABLE_UNREADABLE, Word.EVENTS_UNREADABLE),
+        *(Word.PAGES_OF_THE_HANDLE_TABLE_UNREADABLE, Word.OBJECT_HEADERS_UNREADABLE, Word.OBJECT_UNREADABLE),
+        *(Word.BUCKET_UNREADABLE, Word.BUCKETS_UNREADABLE, Word.TRACE_UNREADABLE, Word.NO_STACK_TABLE),
+        *(Word.MODULE_LIST_INCOMPLETE, Word.FILE_NAME_UNREADABLE, Word.SHARED_DATA_UNREADABLE),
+    )
+)
+"""The words that say that a structure was wanted and is not in the image."""
+
+
 class Totals:
     """How many stacks there are, counted by whoever walks them.
 
@@ -48,21 +69,57 @@ class Totals:
         stacks: stacks of threads
         incomplete: how many of these are incomplete
         databases: stack trace databases and trace logs, those that cannot be read among them
+        known: stacks of each kind that the image says it had
+        read: how many of these are here
+        absent: how many processes, threads, lists or stacks say that something is not in the image, by word
     """
 
     def __init__(self) -> None:
         self.walked_threads = self.walked_databases = False
         self.threads = self.stacks = self.incomplete = self.databases = 0
+        self.known: Dict[str, int] = {}
+        self.read: Dict[str, int] = {}
+        self.absent: Dict[str, int] = {}
+        self._told: Set[Hashable] = set()
 
-    def numbers(self) -> List[int]:
-        """Returns threads, stacks, incomplete ones and databases: another process may `take` them."""
-        return [self.threads, self.stacks, self.incomplete, self.databases]
+    def numbers(self) -> List[Any]:
+        """Returns all counts in plain values: another process may `take` them."""
+        counts = [self.threads, self.stacks, self.incomplete, self.databases]
+        return [*counts, self.known, self.read, self.absent]
 
-    def take(self, numbers: Sequence[int]) -> None:
+    def take(self, numbers: Sequence[Any]) -> None:
         """Adds what was counted of another part of the image."""
-        threads, stacks, incomplete, databases = numbers
+        threads, stacks, incomplete, databases, known, read, absent = numbers
+        for mine, others in ((self.known, known), (self.read, read), (self.absent, absent)):
+            for name, count in others.items():
+                mine[name] = mine.get(name, 0) + count
         self.threads, self.stacks = self.threads + threads, self.stacks + stacks
         self.incomplete, self.databases = self.incomplete + incomplete, self.databases + databases
+
+    def saw(self, kind: str, here: bool, missing: int) -> None:
+        """Counts a stack of any kind that is here, or those that are missing.
+
+        Args:
+            kind: its kind
+            here: whether it is here
+            missing: how many its row stands for that are not
+        """
+        self.known[kind] = self.known.get(kind, 0) + here + missing
+        self.read[kind] = self.read.get(kind, 0) + here
+
+    def lacks(self, what: Hashable, said: Status) -> None:
+        """Counts the words that say that something is not in the image, each once of a thing.
+
+        Args:
+            what: the process, thread, list or stack
+            said: its status
+        """
+        for each in said:
+            if each.word in ABSENT and (what, each.word) not in self._told:
+                if len(self._told) < MAX_ABSENT:
+                    self._told.add((what, each.word))
+                word = each.word.value.replace("{} ", "")
+                self.absent[word] = self.absent.get(word, 0) + (each.number or 1)
 
     def stack(self, incomplete: bool) -> None:
         """Counts a stack of a thread."""
@@ -168,8 +225,9 @@ class ImageFacts(NamedTuple):
     stacks: Optional[int]
     stacks_incomplete: Optional[int]
     databases: Optional[int]
-    pages_wanted: int
-    pages_missing: int
+    stacks_known: str
+    stacks_read: str
+    structures_absent: str
     warnings: int
     warning_text: str
     status: Status
@@ -178,6 +236,8 @@ class ImageFacts(NamedTuple):
     bug_check_code: Optional[int]
     bug_check: str
     bug_check_parameters: str
+    truncated: Optional[bool]
+    missing_share: Optional[int]
 
 
 def identity(image: Image) -> Identity:
@@ -198,6 +258,7 @@ def gather(image: Image, totals: Totals, warnings: Warnings, hashes: bool = Fals
         warnings: those that were logged meanwhile
         hashes: whether to read all files for their SHA-256
     """
+    length = image.service(file_length)
     known, facts = image.service(identity), image.service(machine.machine_facts)
     kernel, given = facts.kernel(), facts.input()
     listed = [each.status for each in image.service(ProcessList).processes()]
@@ -210,6 +271,7 @@ def gather(image: Image, totals: Totals, warnings: Warnings, hashes: bool = Fals
         image.service(ProcessList).status,
         name.status,
         Said(Word.FILE_NOT_HASHED, unhashed) if unhashed else NOTHING,
+        Said(Word.FILE_CUT, length.share) if length.truncated else NOTHING,
     )
     # A process whose _EPROCESS cannot be read has no space.
     readable = sum(bool(space.layer_name) for space in spaces)
@@ -236,8 +298,9 @@ def gather(image: Image, totals: Totals, warnings: Warnings, hashes: bool = Fals
         stacks=totals.stacks if totals.walked_threads else None,
         stacks_incomplete=totals.incomplete if totals.walked_threads else None,
         databases=totals.databases if totals.walked_databases else None,
-        pages_wanted=image.pages_wanted,
-        pages_missing=image.pages_missing,
+        stacks_known=json.dumps(totals.known, sort_keys=True),
+        stacks_read=json.dumps(totals.read, sort_keys=True),
+        structures_absent=json.dumps(totals.absent, sort_keys=True),
         warnings=warnings.count,
         warning_text=WARNING_SEPARATOR.join(warnings.texts),
         status=said,
@@ -246,6 +309,8 @@ def gather(image: Image, totals: Totals, warnings: Warnings, hashes: bool = Fals
         bug_check_code=given.bug_check,
         bug_check="" if given.bug_check is None else bug_check(given.bug_check).name,
         bug_check_parameters=" ".join(f"{each:#x}" for each in given.parameters),
+        truncated=length.truncated,
+        missing_share=length.share,
     )
 
 

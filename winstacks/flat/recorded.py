@@ -20,9 +20,10 @@ from ..objects.lister import ObjectEvent, ObjectTraceLister
 from ..process import globalflag
 from ..process.objectheaders import ObjectInfo
 from ..tracedb.decode import status as tracestatus
+from ..tracedb.decode.heaplog import HeapLog
 from ..tracedb.decode.judge import Trace
 from ..tracedb.decode.recorded import NO_STACK
-from ..tracedb.finder import Databases
+from ..tracedb.finder import Databases, Opened
 from ..tracedb.found import Database
 from .decode import keys
 from .frames import NamedFrames
@@ -34,6 +35,9 @@ BLOCKS = "blocks"
 
 MAX_OWNERS = 64
 """Owners of a lock that Status names."""
+
+MAX_COUNTED = 1 << 24
+"""More traces than a database has: a count above it is not believed."""
 
 _MOST = (1 << 63) - 1
 
@@ -69,10 +73,15 @@ class DatabaseStacks:
         """
         distinct, totals = Distinct(), totals or Totals()
         found = self._databases.search(space, carve)
-        missing = self._databases.missing(space, found, globalflag.read(self._image, space))
+        flags = globalflag.read(self._image, space)
+        missing = self._databases.missing(space, found, flags)
+        missing_log = self._databases.missing_log(space, found, flags)
         own = status(space.remark, space.status)
-        # The kernel has no heap's log.
-        for kind, said in ((STD, status(own, missing)), (HEAPLOG, () if space.kernel else own)):
+        # What is said of the kernel is said of the list of processes.
+        for kind, said in (
+            (STD, status(own, missing)),
+            (HEAPLOG, status(own, missing_log)),
+        ):
             if said and kind in kinds:
                 yield gap(kind, distinct.key(kind, space, 0, ""), space, said)
         for each in found.databases:
@@ -87,9 +96,28 @@ class DatabaseStacks:
             key = distinct.key(each.kind, each.space, each.address, "")
             made = gap(each.kind, key, each.space, said, each.address)
             yield made._replace(owner_name=each.layout or None, nothing=opened is not None)
-        most = 0 if opened is None else opened.max_depth
+        most, indexed = 0 if opened is None else opened.max_depth, 0
         for trace in opened.traces(carve) if opened is not None else ():
+            indexed += bool(trace.trace_index) or each.header is None
             yield self._trace(each, trace, len(trace.frames) >= most, distinct)
+        missing = self._counted(each, opened) - indexed
+        if missing > 0 and opened is not None and _is_unread(opened):
+            said = status(Said(Word.TRACES_UNREADABLE, missing))
+            yield gap(
+                each.kind,
+                distinct.gap(each.kind, each.space, said, each.address),
+                each.space,
+                said,
+                each.address,
+            )
+
+    @staticmethod
+    def _counted(each: Database, opened: Optional[Opened]) -> int:
+        """Returns how many traces the database counts itself, 0 where that is not known."""
+        count = opened.trace_count if isinstance(opened, HeapLog) else None
+        if each.header is not None:
+            count = each.header.back_traces
+        return 0 if count is None or count > MAX_COUNTED else count
 
     def _trace(self, each: Database, trace: Trace, full: bool, distinct: Distinct) -> FlatStack:
         space, kind, numbers = each.space, each.kind, (trace.trace_index or 0, trace.address)
@@ -112,6 +140,11 @@ class DatabaseStacks:
             hash=trace.hash,
             full=full,
         )
+
+
+def _is_unread(opened: Opened) -> bool:
+    """Tells whether used parts of a database are not in the image."""
+    return bool(opened.figures().unreadable if isinstance(opened, HeapLog) else opened.unreadable)
 
 
 class HeapStacks:

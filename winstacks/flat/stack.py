@@ -44,6 +44,9 @@ _LOST = (
 )
 """What says that frames were there, and are not in the image or cannot be told."""
 
+_NUMBERS = (Word.EVENTS_UNREADABLE, Word.OBJECT_HEADERS_UNREADABLE, Word.TRACES_UNREADABLE)
+"""Words whose number is that of stacks."""
+
 _AS_EXPECTED = (Word.TERMINATED, Word.NOT_READ_YET, Word.NO_POINTER)
 """What a row says that stands for no stack, where nothing was lost."""
 
@@ -138,6 +141,12 @@ class FlatStack(NamedTuple):
         if self.nothing or says(self.status, *_AS_EXPECTED):
             return False
         return self.counted is None or (self.incomplete and says(self.status, *_LOST))
+
+    @property
+    def missing(self) -> int:
+        """For how many stacks a row stands that are not in the image, as far as counts tell: at least one."""
+        counted = (each.number or 0 for each in self.status if each.word in _NUMBERS and self.counted is None)
+        return max(sum(counted), 1)
 
     @property
     def doubts(self) -> Status:

@@ -62,7 +62,7 @@ class FlatTables:
             stack.trace_id,
             stack.kind,
             space.pid,
-            space.process,
+            space.known_name,
             offset,
             created,
             stack.tid,

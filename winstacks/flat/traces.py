@@ -16,16 +16,17 @@ from __future__ import annotations
 import functools
 from typing import Collection, Iterator, NamedTuple, Optional
 
-from ..columns.words import HANDLE, HEAP, HEAPLOG, KERNEL, LOCK, OBJECT, STD, THREAD_KINDS
+from ..columns.words import HANDLE, HEAP, HEAPLOG, KERNEL, LOCK, OBJECT, STD, THREAD_KINDS, USER, WOW64
 from ..handles.lister import handle_events
 from ..heaps.lister import Heaps
 from ..locks.lister import LockLister
-from ..memory.decode.status import Word, status
+from ..memory.decode.machine import Machine
+from ..memory.decode.status import Word, says, status
 from ..memory.image import KERNEL_PID, AddressSpace
 from ..names.symbolizer import Symbolizer
 from ..objects.lister import ObjectTraceLister
 from ..process.processlist import create_time
-from ..process.spaces import AddressSpaces
+from ..process.spaces import SYSTEM_PID, AddressSpaces
 from ..process.thread import Thread
 from ..process.threads import Threads, processes, threads
 from ..stacks.lister import CallStack, StackLister
@@ -67,7 +68,23 @@ class FlatTraces:
         Raises:
             tables.MissingTableError: when one of our symbol tables is missing
         """
-        return filter(wanted.takes, self._listed(wanted, totals or Totals()))
+        totals = totals or Totals()
+        for stack in self._listed(wanted, totals):
+            if wanted.takes(stack):
+                self._count(stack, totals)
+                yield stack
+
+    @staticmethod
+    def _count(stack: FlatStack, totals: Totals) -> None:
+        """Counts a stack, or those for which a row stands."""
+        lost = stack.lost
+        if lost or stack.frames:
+            totals.saw(stack.kind, not lost, stack.missing if lost else 0)
+        if stack.status:
+            process = stack.space.eprocess, stack.space.arch
+            own = [each for each in stack.status if each not in stack.space.remark + stack.space.status]
+            totals.lacks((stack.kind, process, stack.owner or stack.trace_id), status(*own))
+            totals.lacks(process, status(stack.space.remark, stack.space.status))
 
     def _listed(self, wanted: FlatWanted, totals: Totals) -> Iterator[FlatStack]:
         """Yields the stacks of all kinds. What the kernel's symbols lack costs the kinds that need it."""
@@ -96,7 +113,14 @@ class FlatTraces:
     # Each of these makes what it needs itself, so that what that lacks costs only its own stacks.
     def _of_threads(self, wanted: FlatWanted, totals: Totals) -> Iterator[FlatStack]:
         threads = ThreadStacks(self._symbolizer, self._frames, self._lister)
+        lost = Distinct()
+        unread: Optional[AddressSpace] = None
         for thread in threads.list_threads(wanted):
+            if thread.space != unread and thread.wow64 is None and self._image.machine is Machine.AMD64:
+                unread = thread.space
+                if says(unread.remark, Word.PROCESS_UNREADABLE):
+                    # Whether it has a 32-bit half is not known, either.
+                    yield gap(WOW64, lost.gap(WOW64, unread, unread.remark), unread, unread.remark)
             totals.threads += thread.ethread != 0 or thread.tid is not None
             yield from self._counted(threads.of_thread(thread, wanted.scan_stacks), wanted, totals)
 
@@ -175,17 +199,36 @@ class ThreadStacks:
             scan: those from trap frames that only a scan of its kernel stacks finds, too
         """
         if thread.unusable and not thread.ethread:
-            key = self._distinct.gap(KERNEL, thread.space, thread.status)
-            yield gap(KERNEL, key, thread.space, thread.status)
+            yield from self._gaps(thread, KERNEL)
             return
         # What only a scan of physical memory found has no address, and may be there twice.
         distinct = Distinct() if thread.ethread else self._distinct
         for stack in self._lister.of_thread(thread):
             place = stack.frames[0].sp if stack.frames else 0
             yield self._flat(stack, distinct, stack.part.partition(" ")[2], place)
+        if thread.unusable:
+            yield from self._gaps(thread)
         for trap_frame, stack in self._lister.left_over(thread) if scan else ():
             made = self._flat(stack, distinct, _LEFT_OVER, trap_frame)
             yield made._replace(status=status(made.status, Word.STALE))
+
+    def _gaps(self, thread: Thread, *kinds: str) -> Iterator[FlatStack]:
+        """Yields what stands for the stacks of a thread, or of threads, that cannot be read.
+
+        Args:
+            thread: the thread, or the row that stands for a list
+            kinds: those that are named besides those of user mode
+        """
+        space = thread.space
+        halves = [(USER, space)] if space.pid != SYSTEM_PID else []
+        if space.kernel and self._image.machine is Machine.AMD64:
+            # It stands for the list of processes: what kinds of stacks these had is not known.
+            halves.append((WOW64, space))
+        halves += [(WOW64, thread.wow64)] if thread.wow64 is not None else []
+        for kind, half in (*((kind, space) for kind in kinds), *halves):
+            key = self._distinct.gap(kind, half, thread.status, thread.ethread)
+            made = gap(kind, key, half, thread.status, thread.ethread or None)
+            yield made._replace(thread=thread if thread.ethread else None, tid=thread.tid)
 
     def _flat(self, stack: CallStack, distinct: Distinct, piece: str, place: int) -> FlatStack:
         """Returns a stack.

@@ -70,13 +70,26 @@ class ActingSpaces:
 
     def __init__(self, image: Image, natives: Iterable[AddressSpace]) -> None:
         self._image = image
-        self._spaces = {space.pid: space for space in natives if space.layer_name and not space.kernel}
+        self._spaces: Dict[Optional[int], AddressSpace] = {
+            space.pid: space for space in natives if space.pid is not None and not space.kernel
+        }
 
     def of(self, event: HandleEvent) -> AddressSpace:
-        """Returns the address space; the kernel's if that of the process is not known."""
+        """Returns the address space: the kernel's of a process that has ended."""
         # The process that created a handle is not recorded; as a rule it is the process that has the handle.
         pid = event.space.pid if event.by_pid is None else event.by_pid
-        return self._spaces.get(pid, self._image.kernel)
+        known = event.space if pid in (None, event.space.pid) else self._spaces.get(pid)
+        if known is not None:
+            return known
+        # An ID that a whole list does not have is that of a process that has ended.
+        lost = pid != KERNEL_PID and self._image.service(ProcessList).status
+        return unknown_process(self._image, pid) if lost else self._image.kernel
+
+
+def unknown_process(image: Image, pid: Optional[int]) -> AddressSpace:
+    """Returns what stands for a process that may be among those that the image lacks."""
+    said = status(Word.PROCESS_UNREADABLE)
+    return AddressSpace(pid, "", image.machine, "", status=said, remark=said)
 
 
 class HandleLister:
@@ -108,10 +121,14 @@ class HandleLister:
         """Returns the native spaces of all processes.
 
         Before them the kernel's, if the list of processes is damaged, or if a ring of events is of none.
+        Behind them, where processes may be missing, those that only their events know.
         """
-        lost = self._rings is not None and (KERNEL_PID in self._rings.loose or self._rings.cut)
+        loose = self._rings.loose if self._rings is not None else {}
+        lost = self._rings is not None and (KERNEL_PID in loose or self._rings.cut)
         listed = AddressSpaces.list_spaces(self._image)
-        return [space for space in listed if not space.wow64 and (space.remark or not space.kernel or lost)]
+        found = [space for space in listed if not space.wow64 and (space.remark or not space.kernel or lost)]
+        known = {space.pid for space in found} | {KERNEL_PID}
+        return found + [unknown_process(self._image, pid) for pid in loose if pid not in known]
 
     def list_events(self, space: AddressSpace) -> Iterator[HandleEvent]:
         """Yields the events of a process: its ring's, newest first, then creations.

@@ -112,7 +112,7 @@ class HandleRings:
         """
         if table.debug_info:
             yield from self._list_ring(space, table, table.debug_info)
-        for ring in self.loose.pop(space.pid, ()):
+        for ring in self.loose.pop(space.pid, ()) if space.pid is not None else ():
             yield hole(space, Said(Word.CONTRADICTED, members=("DebugInfo",)))
             yield from self._list_ring(space, table, ring)
 
@@ -132,7 +132,8 @@ class HandleRings:
                 self.cut = True
                 break
             actor = self._actor(ring, slots)
-            found.setdefault(actor if actor in self._pids else KERNEL_PID, []).append(ring)
+            missing = actor != KERNEL_PID and bool(self._image.service(ProcessList).status)
+            found.setdefault(actor if missing or actor in self._pids else KERNEL_PID, []).append(ring)
         return found
 
     @functools.cached_property
@@ -144,8 +145,10 @@ class HandleRings:
     @functools.cached_property
     def _pids(self) -> Set[Optional[int]]:
         """The IDs of the processes."""
+        listed = self._image.service(ProcessList)
         pid = self._image.types["_EPROCESS"].field("UniqueProcessId")
-        return {self._memory.member(each, pid) for each in self._processes}
+        told = {each: self._memory.member(each, pid) for each in self._processes}
+        return {listed.id_of(each) if known is None else known for each, known in told.items()}
 
     @functools.cached_property
     def _processes(self) -> List[int]:

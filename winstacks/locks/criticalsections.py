@@ -10,17 +10,20 @@ that fails, the sections to which the PEB points lead to the list.
 from __future__ import annotations
 
 import logging
-from typing import Callable, Dict, Iterator, List, NamedTuple, Optional, Set
+from typing import Callable, Dict, Iterator, List, NamedTuple, Optional, Set, Tuple
 
 from ..columns import words
 from ..memory.decode import links
+from ..memory.decode.machine import Machine
 from ..memory.decode.status import NOTHING, Said, Word, status
 from ..memory.decode.structure import integers
 from ..memory.image import AddressSpace, Image
+from ..names.loaderlists import module_lists
 from ..names.ntdll import Ntdll, Ntdlls
 from ..process import globalflag
 from ..process import threadids as ids
 from ..process.decode.globalflags import FLG_USER_STACK_TRACE_DB
+from ..process.processlist import WOW64_PROCESS, process_member
 from ..process.threadids import ThreadOwner
 from ..process.usertypes import user_types
 from . import lock
@@ -116,6 +119,10 @@ class SectionMemory:
         section = None if raw is None else layout.section(raw)
         return SectionPair(debug, section, is_pair(address, debug, section))
 
+    def lead_out(self, link: int) -> bool:
+        """Tells whether a LIST_ENTRY is not in the image, nor what both of its links lead to; 0 is none."""
+        return bool(link) and all(self.links(each) is None for each in self.links(link) or (link,))
+
     def proven(self, link: int) -> bool:
         """Tells whether a LIST_ENTRY belongs to debug information that proves itself."""
         pair = self.pair(link)
@@ -133,6 +140,7 @@ class SectionLists:
     def __init__(self, image: Image, ntdlls: Ntdlls) -> None:
         self._image = image
         self._ntdlls = ntdlls
+        self._heads: Dict[Tuple[Machine, int], int] = {}
 
     def find(self, space: AddressSpace, ntdll: Optional[Ntdll], memory: SectionMemory) -> List[SectionList]:
         """Returns a node of each list of one half of a process: more than one if the process forged some.
@@ -164,6 +172,8 @@ class SectionLists:
         ]
         if of_peb and not real and (found or member is None):
             found.insert(0, SectionList(of_peb[0], False, True))
+        elif found and ntdll is not None:
+            self._heads.setdefault((space.machine, ntdll.size), found[0].link - ntdll.base)
         elif not found and member is not None:
             found.append(SectionList(member, False, True))
         return found
@@ -180,6 +190,29 @@ class SectionLists:
             if debug is None or 0 < debug < (1 << 8 * space.pointer_size) - 1:
                 return True
         return False
+
+    def may_be_absent(self, space: AddressSpace, ntdll: Optional[Ntdll], memory: SectionMemory) -> bool:
+        """Tells whether the image may lack the list of a process whose flags ask for traces.
+
+        Its head may be in data of ntdll that is not in the image, or lead to locks that are not.
+        """
+        flags = globalflag.read(self._image, space)
+        if flags is None:
+            return globalflag.is_lost(self._image, space)
+        if not flags & FLG_USER_STACK_TRACE_DB:
+            return False
+        if ntdll is None:
+            ldr = user_types(self._image, space)["_PEB"].field("Ldr")
+            listed = self._image.memory(space).member(space.peb, ldr) != 0
+            return listed and not self._image.service(module_lists).of_process(space)[1]
+        head = ntdll.address_of(SYMBOL)
+        if head is None and self._ntdlls.data(ntdll)[1] > 0:
+            # The code of a WoW64 process is that of its 32-bit half: of the other one nothing is expected.
+            native = space.machine is self._image.machine
+            return not (native and process_member(self._image, space.eprocess, *WOW64_PROCESS))
+        # Where it is in the ntdll of another process, it is in this one's.
+        rva = self._heads.get((space.machine, ntdll.size))
+        return memory.lead_out(head or (ntdll.base + rva if rva else 0))
 
     def _wanted(self, space: AddressSpace, memory: SectionMemory) -> bool:
         """Tells whether a list that was not found is worth another search: traces of locks are kept."""
@@ -269,7 +302,9 @@ class CriticalSections:
         memory = SectionMemory(self._image, space, self._wide_indices)
         ntdll = self._ntdlls.find(space)
         found = self._lists.find(space, ntdll, memory)
-        if not found and self._lists.expected(space, memory):
+        if not found and (
+            self._lists.expected(space, memory) or self._lists.may_be_absent(space, ntdll, memory)
+        ):
             yield LockGap(space, status(Word.LIST_NOT_FOUND))
         known = any(each.is_real for each in found)
         for each in found:

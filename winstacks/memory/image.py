@@ -21,11 +21,11 @@ from volatility3.framework import constants, interfaces
 from volatility3.framework.layers import intel
 
 from . import bulk, pages, tables
+from .decode import text
 from .decode.machine import Machine
 from .decode.memory import WINDOW, Memory, Range, Reader, Windows
 from .decode.pagetable import PAGE_SIZE
-from .decode.ranges import Extents
-from .decode.status import NOTHING, Status
+from .decode.status import NOTHING, Status, Word, says
 from .decode.structure import Field, MissingMemberError, Structure, Structures
 
 vollog = logging.getLogger(__name__)
@@ -40,8 +40,8 @@ class AddressSpace(NamedTuple):
     A WoW64 process is two of them over the same layer: the 64-bit one and the 32-bit one (`wow64`).
 
     Attributes:
-        pid: 0 for the kernel
-        process: the name of its image
+        pid: 0 for the kernel, None where it is not known
+        process: the name of its image, empty where it is not known
         machine: the machine whose code runs in it
         layer_name: the layer through which it is read; empty if its page tables cannot be read
         wow64: the 32-bit half of a 64-bit process
@@ -52,7 +52,7 @@ class AddressSpace(NamedTuple):
         remark: what contradicts itself about the process, though its space may be readable
     """
 
-    pid: int
+    pid: Optional[int]
     process: str
     machine: Machine
     layer_name: str
@@ -67,6 +67,22 @@ class AddressSpace(NamedTuple):
     def arch(self) -> str:
         """`x64` or `x86`, as the column Arch has it."""
         return self.machine.arch
+
+    @property
+    def known_name(self) -> Optional[str]:
+        """The name of its image, None where that is not in the image."""
+        lost = not self.process and says(self.remark, Word.PROCESS_UNREADABLE)
+        return None if lost else self.process
+
+    @property
+    def pid_text(self) -> str:
+        """Its ID in words."""
+        return "unreadable" if self.pid is None else str(self.pid)
+
+    @property
+    def label(self) -> str:
+        """The process in words: `updater.exe (4312)`."""
+        return text.process_label(self.known_name, self.pid)
 
     @property
     def pointer_size(self) -> int:
@@ -102,9 +118,6 @@ class Image:
         kernel: the kernel's address space
         threads_only: whether the input has stacks of threads, and nothing that Windows recorded, such as
             databases, locks, heaps and handles
-        pages_wanted: how many pages `memory` was asked for, each as often as it was read anew. Searches of
-            whole ranges are not counted: most of what a process reserves was never there
-        pages_missing: how many of these are not in the image
         lacking: what was needed and the kernel's symbols lack, in the order in which it was asked for
     """
 
@@ -184,7 +197,6 @@ class Image:
         self._memories: Dict[Tuple[str, int], Memory] = {}
         self._services: Dict[object, object] = {}
         self.lacking: Dict[str, None] = {}
-        self.pages_wanted = self.pages_missing = 0
 
     @property
     def kernel_module_name(self) -> str:
@@ -352,7 +364,8 @@ class Image:
             page_tables = None
             if isinstance(layer, intel.Intel):
                 page_tables = pages.Tables(self.context, layer, self._page_tables)
-            windows = Windows(functools.partial(self._counted, layer_name, page_tables), PAGE_SIZE)
+            read = functools.partial(bulk.read_extents, self.context, layer_name, tables=page_tables)
+            windows = Windows(read, PAGE_SIZE)
         self._windows[layer_name] = windows
         key = (layer_name, pointer_size)
         if key not in self._memories:
@@ -387,18 +400,6 @@ class Image:
         """
         self._services[make] = service
 
-    def _counted(
-        self, layer_name: str, page_tables: Optional[pages.Tables], start: int, length: int
-    ) -> Extents:
-        """Reads a range of a layer, and counts the pages of it."""
-        found = bulk.read_extents(self.context, layer_name, start, length, tables=page_tables)
-        wanted = _pages(start, length)
-        self.pages_wanted += wanted
-        # Nearly all reads find what they ask for in one piece.
-        if len(found.runs) != 1 or len(found.runs[0][1]) != length:
-            self.pages_missing += max(wanted - sum(_pages(low, len(data)) for low, data in found.runs), 0)
-        return found
-
     def _once(self, key: object, make: Callable[[Image], Service]) -> Service:
         if key not in self._services:
             self._services[key] = make(self)
@@ -422,11 +423,6 @@ class ImageLayer(Protocol):
             config_path: below it goes the configuration of our symbol tables
             kernel_symbols: the file of the kernel's symbol table, None where none was named
         """
-
-
-def _pages(start: int, length: int) -> int:
-    """Returns how many pages a range touches."""
-    return (start + length - 1) // PAGE_SIZE - start // PAGE_SIZE + 1 if length > 0 else 0
 
 
 def _our_types(image: Image, name: str) -> Structures:

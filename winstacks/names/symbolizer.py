@@ -126,9 +126,9 @@ class Symbolizer:
     def _halves(self, space: AddressSpace) -> List[AddressSpace]:
         """Returns both halves of a WoW64 process, or the only address space of another process."""
         if space.eprocess:
-            return list(AddressSpaces.list_spaces(self.image, offset=space.eprocess)) or [space]
+            return list(AddressSpaces.list_spaces(self.image, None, space.eprocess)) or [space]
         # No kernel tells them apart: both halves are read through one layer.
-        listed = AddressSpaces.list_spaces(self.image, [space.pid])
+        listed = AddressSpaces.list_spaces(self.image, None if space.pid is None else [space.pid])
         halves = [each for each in listed if each.layer_name == space.layer_name and not each.kernel]
         return halves if space in halves else [space]
 

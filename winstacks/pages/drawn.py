@@ -66,7 +66,7 @@ class Drawn:
         known = self.kinds.get(stack.kind, KindFigures())
         if weight:
             space = stack.space
-            process = space.process if self._merged else f"{space.process} ({space.pid})"
+            process = space.process if self._merged else space.label
             weight = self.tree.add_stack(stack.kind, process, self._names(stack), weight)
         self.kinds[stack.kind] = KindFigures(
             known.stacks + 1, known.frames + len(stack.frames), known.weight + weight

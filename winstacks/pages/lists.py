@@ -18,6 +18,7 @@ from typing import Any, Dict, Iterable, List, Optional, Sequence, Tuple
 
 from ..columns.dictionary import WARNING_SEPARATOR
 from ..columns.tables import IMAGE
+from ..memory.decode.text import process_label
 
 MAX_THREADS = 1 << 15
 MAX_HEAPS = 1 << 14
@@ -92,15 +93,15 @@ class Lists:
         self._findings += 1
         return len(self._cards) < MAX_FINDINGS
 
-    def thread(self, pid: int, process: str, tid: Optional[int], **said: Any) -> None:
+    def thread(self, pid: Optional[int], process: Optional[str], tid: Optional[int], **said: Any) -> None:
         """Adds a thread; see `room_for_thread`.
 
         Args:
-            pid, process: its process
+            pid, process: its process; None where it is not known
             tid: None where it is not known
             said: kind, state, unbacked (how many frames nothing backs), frames, status
         """
-        made = {"process": f"{process} ({pid})", "tid": -1 if tid is None else tid}
+        made = {"process": process_label(process, pid), "tid": -1 if tid is None else tid}
         self._threads.append({**made, **said})
 
     def heap(self, size: int, blocks: int, process: str, frames: Frames, status: str) -> None:
@@ -180,7 +181,6 @@ def image_part(values: Sequence[object]) -> Dict[str, Any]:
 
 
 _COUNTED = (
-    ("pages that structures lead to are not in the image", "PagesMissing", "PagesWanted"),
     ("stacks of threads are incomplete", "StacksIncomplete", "Stacks"),
     ("processes cannot be read", "ProcessesUnreadable", "Processes"),
     ("processes are not in the process list", "ProcessesFoundOtherwise", "Processes"),
@@ -193,8 +193,14 @@ def completeness(said: Dict[str, Any]) -> List[List[Any]]:
     Args:
         said: the row of windows.traceimage by column
     """
-    known = ((text, said[part], said[whole]) for text, part, whole in _COUNTED)
-    return [[text, part, whole] for text, part, whole in known if part is not None and whole is not None]
+    counted = ((text, said[part], said[whole]) for text, part, whole in _COUNTED)
+    known, read = (sum(json.loads(said[name] or "{}").values()) for name in ("StacksKnown", "StacksRead"))
+    stacks = ("stacks that the image says it had are not in it", known - read, known)
+    return [
+        [text, part, whole]
+        for text, part, whole in (stacks, *counted)
+        if part is not None and whole is not None
+    ]
 
 
 def _largest(heap: Tuple[int, int, str, Tuple[int, ...], str]) -> Tuple[int, int]:

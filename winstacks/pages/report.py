@@ -53,7 +53,7 @@ class Report:
             if self.lists.room_for_thread():
                 self._thread(stack, stack.thread)
         elif stack.kind == HEAP and stack.size:
-            process = f"{space.process} ({space.pid})"
+            process = space.label
             self.lists.heap(stack.size, stack.counted or 0, process, self._frames(stack), text(stack.status))
 
     def data(self, facts: ImageFacts, found: Sequence[Outcome], graph: WaitGraph) -> Dict[str, Any]:
@@ -85,7 +85,7 @@ class Report:
     def _thread(self, stack: FlatStack, thread: Thread) -> None:
         self.lists.thread(
             stack.space.pid,
-            stack.space.process,
+            stack.space.known_name,
             thread.tid,
             kind=stack.kind,
             state=" ".join(filter(None, (thread.state_name, thread.wait_reason_name))),
@@ -107,7 +107,7 @@ class Report:
                 "severity": finding.severity,
                 "confidence": finding.confidence,
                 "check": check.name,
-                "process": f"{finding.space.process} ({finding.space.pid})",
+                "process": finding.space.label,
                 "tid": finding.tid,
                 "kind": finding.kind,
                 "symbol": finding.symbol,
@@ -145,7 +145,7 @@ def locks_part(graph: WaitGraph) -> Dict[str, Any]:
         locks.append(
             {
                 "text": lock_text(each),
-                "process": f"{each.space.process} ({each.space.pid})",
+                "process": each.space.label,
                 "waiters": (each.waiting_shared or 0) + (each.waiting_exclusive or 0),
                 "holders": [thread(holder) for holder in graph.holders[key]],
                 "status": text(each.status),
@@ -178,7 +178,7 @@ def locks_part(graph: WaitGraph) -> Dict[str, Any]:
 
 def lock_text(each: Lock) -> str:
     """Returns what a lock is, in words."""
-    where = "" if each.space.kernel else f" of {each.space.process} ({each.space.pid})"
+    where = "" if each.space.kernel else f" of {each.space.label}"
     return f"{each.type} {each.address or 0:#x}{where}"
 
 

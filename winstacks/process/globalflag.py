@@ -32,3 +32,18 @@ def read(image: Image, space: AddressSpace) -> Optional[int]:
         return None
     offset = user_types(image, space)["_PEB"].offset("NtGlobalFlag")
     return image.memory(space).number(space.peb + offset, _SIZE)
+
+
+def is_lost(image: Image, space: AddressSpace) -> bool:
+    """Tells whether an address space has an NtGlobalFlag that is not in the image.
+
+    Args:
+        image: the image
+        space: the kernel or one half of a process
+
+    Raises:
+        tables.MissingTableError: when one of our symbol tables is missing
+    """
+    if space.kernel:
+        return image.needed("NtGlobalFlag") is not None and read(image, space) is None
+    return bool(space.peb and space.layer_name) and read(image, space) is None

@@ -51,6 +51,10 @@ VAD_ROOT = ("VadRoot.Root", "VadRoot.BalancedRoot.RightChild", "VadRoot.Balanced
 """Where an _EPROCESS has the root of its VADs; the first member that there is holds it."""
 
 
+WOW64_PROCESS = ("WoW64Process", "Wow64Process")
+"""Where an _EPROCESS of a 64-bit kernel has what leads to its 32-bit half."""
+
+
 def create_time(image: Image, eprocess: int) -> Optional[int]:
     """Returns when a process was created, as a FILETIME; None if it cannot be read.
 
@@ -61,16 +65,16 @@ def create_time(image: Image, eprocess: int) -> Optional[int]:
     return process_member(image, eprocess, "CreateTime.QuadPart")
 
 
-def process_member(image: Image, eprocess: int, path: str) -> Optional[int]:
+def process_member(image: Image, eprocess: int, *paths: str) -> Optional[int]:
     """Returns a member of an _EPROCESS; None if it cannot be read, or the kernel's symbols lack it.
 
     Args:
         image: the image
         eprocess: canonical address of the _EPROCESS, 0 where none is known
-        path: the member
+        paths: the member, by the names that it has in different versions
     """
     process = image.types.find("_EPROCESS")
-    field = None if process is None else process.find(path)
+    field = None if process is None else process.find(*paths)
     return image.memory(image.kernel).member(eprocess, field) if eprocess and field is not None else None
 
 
@@ -101,12 +105,14 @@ class CidTable:
     Attributes:
         processes, threads: the ID of each _EPROCESS and _ETHREAD, by canonical address
         threads_of: the addresses of the threads of each _EPROCESS
+        unread: the ID of each process or thread whose type is not in the image, by canonical address
     """
 
     def __init__(self, image: Image) -> None:
         self.processes: Dict[int, int] = {}
         self.threads: Dict[int, int] = {}
         self.threads_of: Dict[int, List[int]] = {}
+        self.unread: Dict[int, int] = {}
         symbol, memory = image.needed(CID_TABLE), image.memory(image.kernel)
         address = None if symbol is None else memory.pointer(symbol)
         if not address:
@@ -126,6 +132,8 @@ class CidTable:
                 break
             found = memory.member(entry.object_header, kind) if entry is not None else None
             if entry is None or found is None:
+                if entry is not None:
+                    self.unread[entry.object_header] = entry.handle
                 continue
             # Its entries point to the objects themselves, not to their headers.
             if found & ~LOCK_BIT == PROCESS_OBJECT:
@@ -152,10 +160,12 @@ class ProcessList:
 
     Attributes:
         status: `process list damaged`, or empty
+        interrupted: whether a node of the list is not in the image: what the list lacks need not be hidden
     """
 
     def __init__(self, image: Image) -> None:
         self.status = NOTHING
+        self.interrupted = False
         self._image = image
         self._memory = image.memory(image.kernel)
         self._found: Dict[int, Status] = {}
@@ -175,6 +185,8 @@ class ProcessList:
         self._listed()
         for witness, eprocess in self._witnesses():
             self._add(eprocess, witness)
+        if self.interrupted:
+            self._follow_links()
 
     def scan(self) -> None:
         """Adds the processes that Volatility's pool scan finds, and that still have page tables."""
@@ -193,6 +205,10 @@ class ProcessList:
         """Returns the processes: those of the list in its order, then those that only a witness knows."""
         return [ListedProcess(eprocess, said) for eprocess, said in self._found.items()]
 
+    def has(self, eprocess: int) -> bool:
+        """Tells whether a canonical address is that of one of the processes."""
+        return eprocess in self._found
+
     def _listed(self) -> None:
         """Takes the processes of the list, from both ends."""
         head = self._image.needed(LIST_SYMBOL)
@@ -204,6 +220,7 @@ class ProcessList:
             # Beyond a break a link is believed if it leads to a process.
             for end, direction in ((walk.gap.forward, 0), (walk.gap.backward, 1)):
                 nodes.update(dict.fromkeys(self._beyond(head or 0, end.link, direction, set(nodes))))
+            self.interrupted = any(end.reason in (links.UNREADABLE, links.HEAD) for end in walk.gap)
         if walk.gap is not None or walk.altered is not None or not nodes:
             self.status = status(Word.PROCESS_LIST_DAMAGED)
             vollog.warning(
@@ -212,6 +229,33 @@ class ProcessList:
             )
         for link in nodes:
             eprocess = link - self._links
+            self._found[eprocess] = self._id_differs(eprocess)
+        for link in walk.gap.lost if walk.gap is not None else ():
+            if self._may_be_absent(link - self._links):
+                self._found.setdefault(link - self._links, NOTHING)
+
+    def _follow_links(self) -> None:
+        """Follows the links of all processes where the list is not in the image as a whole.
+
+        A process and its neighbour that lead to each other are on the list, whatever is missing of it.
+        """
+        head, linked, waiting = self._image.needed(LIST_SYMBOL), set(), list(self._found)
+        while waiting and len(self._found) < MAX_PROCESSES:
+            eprocess = waiting.pop()
+            own = eprocess + self._links
+            for direction, link in enumerate(self._memory.links(own) or ()):
+                other = link - self._links
+                if link in (head, own):
+                    continue
+                back = self._memory.links(link) if self._is_process(other) else None
+                if back is not None and back[1 - direction] == own:
+                    linked |= {eprocess, other}
+                elif not self._may_be_absent(other):
+                    continue
+                if other not in self._found:
+                    self._found[other] = NOTHING
+                    waiting.append(other)
+        for eprocess in linked:
             self._found[eprocess] = self._id_differs(eprocess)
 
     def _beyond(self, head: int, first: int, direction: int, known: Set[int]) -> List[int]:
@@ -262,9 +306,12 @@ class ProcessList:
 
     def _add(self, eprocess: int, witness: str) -> None:
         """Takes what a witness names, if it is a process. Idle (ID 0) is on no list."""
-        if eprocess in self._found or len(self._found) >= MAX_PROCESSES or not self._is_process(eprocess):
+        if eprocess in self._found or len(self._found) >= MAX_PROCESSES:
             return
-        if not self._memory.member(eprocess, self._pid):
+        if self.interrupted and self._may_be_absent(eprocess):
+            self._found[eprocess] = found_by(witness)
+            return
+        if not self._is_process(eprocess) or self._memory.member(eprocess, self._pid) == 0:
             return
         said = status(Word.NOT_IN_THE_PROCESS_LIST, found_by(witness), self._id_differs(eprocess))
         self._found[eprocess] = said
@@ -272,6 +319,27 @@ class ProcessList:
     def _is_process(self, eprocess: int) -> bool:
         kind = None if self._kind is None else self._memory.member(eprocess, self._kind)
         return kind is not None and kind & ~LOCK_BIT == PROCESS_OBJECT
+
+    def _may_be_absent(self, eprocess: int) -> bool:
+        """Tells whether a structure that leads here may lead to a process that is not in the image."""
+        machine = self._image.machine
+        in_kernel = machine.kernel_start <= eprocess and machine.is_canonical(eprocess)
+        absent = self._kind is not None and self._memory.member(eprocess, self._kind) is None
+        return absent and in_kernel and not eprocess % self._memory.pointer_size
+
+    def id_of(self, eprocess: int) -> Optional[int]:
+        """Returns the ID of a process whose own structure does not tell it, None if nothing does.
+
+        PspCidTable has it, and so has the handle table that was made for the process.
+        """
+        known = self._ids.processes.get(eprocess, self._ids.unread.get(eprocess))
+        if known is not None:
+            return known
+        try:
+            table = self._image.service(HandleTables).listed(eprocess)
+        except MissingMemberError:
+            return None
+        return None if table is None else table.pid or None
 
     def _id_differs(self, eprocess: int) -> Status:
         """Returns what is said of a process whose own ID is not the one by which Windows finds it."""

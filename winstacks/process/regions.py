@@ -29,7 +29,7 @@ class Region(NamedTuple):
     Attributes:
         start, end: the range, `end` exclusive
         control_area: what `Regions.file_name` takes; 0 for private memory. The kernel's is the address of the
-            _CONTROL_AREA
+            _CONTROL_AREA, or a negative number, at which nothing can be read, where that is not in the image
         image: whether an image is mapped: a program or a DLL
         address: that of the _MMVAD or _MMVAD_SHORT, 0 where no kernel is
         protection: VadFlags.Protection: an index into PROTECTIONS in the lower 3 bits, modifiers above

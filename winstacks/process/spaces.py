@@ -9,7 +9,6 @@ import logging
 from typing import Collection, Counter, Dict, Iterator, List, Optional, Protocol, Set, Tuple
 
 from volatility3.framework import constants, exceptions, interfaces
-from volatility3.framework.objects import utility
 from volatility3.plugins.windows import psscan
 
 from ..memory import bulk
@@ -19,7 +18,7 @@ from ..memory.decode.memo import Memo
 from ..memory.decode.status import NOTHING, Said, Status, Word, status
 from ..memory.decode.structure import Field
 from ..memory.image import KERNEL_PID, AddressSpace, Image
-from .processlist import VAD_ROOT, ListedProcess, ProcessList
+from .processlist import VAD_ROOT, ListedProcess, ProcessList, process_member
 
 __all__ = ["KERNEL_PID", "AddressSpace", "AddressSpaces"]
 
@@ -127,15 +126,16 @@ class KernelSpaces:
         for process in self._list_processes(image, offset):
             if only is not None and process.eprocess not in only:
                 continue
-            eprocess = image.object_at("_EPROCESS", process.eprocess)
-            try:
-                pid = int(eprocess.UniqueProcessId)
-                if not pids or pid in pids:
-                    yield from self._process_spaces(image, eprocess, pid, process.status)
-            except exceptions.InvalidAddressException as fault:
-                vollog.warning(
-                    f"Process at {eprocess.vol.offset:#x} cannot be read at {fault.invalid_address:#x}"
-                )
+            pid, said = self._id(process.eprocess)
+            if not pids or pid in pids:
+                yield from self._process_spaces(image, process, pid, said)
+
+    def _id(self, eprocess: int) -> Tuple[Optional[int], Status]:
+        """Returns the ID of a process, and `process unreadable` where its own structure does not tell it."""
+        pid = process_member(self._image, eprocess, "UniqueProcessId")
+        if pid is not None:
+            return pid, NOTHING
+        return self._image.service(ProcessList).id_of(eprocess), status(Word.PROCESS_UNREADABLE)
 
     def _list_processes(self, image: Image, offset: Optional[int]) -> List[ListedProcess]:
         """Returns the processes that any witness knows, or the one at a virtual or physical offset."""
@@ -148,6 +148,8 @@ class KernelSpaces:
         """Returns the canonical address of the _EPROCESS at a virtual or physical offset, None if none is."""
         layer = image.layer
         size = image.types["_EPROCESS"].size
+        if image.service(ProcessList).has(offset):
+            return offset
         if layer.is_valid(bulk.masked(layer, offset), size):
             return image.machine.canonical(offset)
         below = layer.config["memory_layer"]
@@ -168,39 +170,43 @@ class KernelSpaces:
         return image.machine.canonical(int(found.vol.offset))
 
     def _process_spaces(
-        self, image: Image, eprocess: interfaces.objects.ObjectInterface, pid: int, remark: Status
+        self, image: Image, process: ListedProcess, pid: Optional[int], lost: Status
     ) -> Iterator[AddressSpace]:
         """Yields the native space of a process and, if it is a WoW64 process, its 32-bit half."""
-        name = ""
-        if image.needed_member("_EPROCESS", "ImageFileName") is not None:
-            name = text.cell(utility.array_to_string(eprocess.ImageFileName))
-        peb = image.needed_member("_EPROCESS", "Peb")
-        address = image.machine.canonical(int(eprocess.vol.offset))
-        said = NOTHING
-        try:
-            layer_name = ""
-            if image.needed_member("_EPROCESS", "Pcb.DirectoryTableBase") is None:
-                said = status(Word.PAGE_TABLES_UNREADABLE)
-            else:
+        memory, address = image.memory(image.kernel), process.eprocess
+        eprocess = image.object_at("_EPROCESS", address)
+        name = image.needed_member("_EPROCESS", "ImageFileName")
+        raw = b"" if name is None else memory.read(address + name.offset, name.size)
+        member = image.needed_member("_EPROCESS", "Peb")
+        peb = 0 if member is None else memory.member(address, member)
+        said, layer_name = NOTHING, ""
+        root = image.needed_member("_EPROCESS", "Pcb.DirectoryTableBase")
+        if root is None or memory.member(address, root) is None:
+            said = status(Word.PAGE_TABLES_UNREADABLE)
+        else:
+            try:
                 layer_name = self._process_layer(image, eprocess)
-        except exceptions.InvalidAddressException:
-            layer_name, said = "", status(Word.PAGE_TABLES_UNREADABLE)
+            except exceptions.InvalidAddressException:
+                said = status(Word.PAGE_TABLES_UNREADABLE)
+        wow64 = self._is_wow64(eprocess) if image.machine is Machine.AMD64 else False
+        lost = status(lost, Word.PROCESS_UNREADABLE if None in (raw, peb, wow64) else None)
+        remark = status(process.status, lost)
         if layer_name:
             said, doubt = image.service(PageTableRoots).verdict(address, layer_name)
             layer_name, remark = "" if said else layer_name, status(remark, doubt)
         native = AddressSpace(
             pid=pid,
-            process=name,
+            process=text.cell((raw or b"").split(bytes(1))[0].decode("utf-8", "replace")),
             machine=image.machine,
             layer_name=layer_name,
             eprocess=address,
-            peb=0 if peb is None else int(eprocess.Peb),
+            peb=image.machine.canonical(peb or 0),
             status=said,
             remark=remark,
         )
         half: Optional[AddressSpace] = None
         if image.machine is Machine.AMD64:
-            known, narrow = bool(eprocess.get_is_wow64()), 0
+            known, narrow = bool(wow64), 0
             told = (
                 image.service(PageTableRoots).peb32(address, layer_name, pid, known) if layer_name else None
             )
@@ -217,6 +223,14 @@ class KernelSpaces:
         yield native
         if half is not None:
             yield half
+
+    @staticmethod
+    def _is_wow64(eprocess: interfaces.objects.ObjectInterface) -> Optional[bool]:
+        """Tells whether a process says that it has a 32-bit half; None where that is not in the image."""
+        try:
+            return bool(eprocess.get_is_wow64())
+        except exceptions.InvalidAddressException:
+            return None
 
     def _process_layer(self, image: Image, eprocess: interfaces.objects.ObjectInterface) -> str:
         """Returns the layer of a process, made once per context (Volatility makes a new one each time)."""
@@ -359,7 +373,7 @@ class PageTableRoots:
                 return told
         return None
 
-    def peb32(self, eprocess: int, layer_name: str, pid: int, wow64: bool) -> Optional[int]:
+    def peb32(self, eprocess: int, layer_name: str, pid: Optional[int], wow64: bool) -> Optional[int]:
         """Returns the address of the PEB32 to which the TEBs of a process lead, None if that is not known.
 
         It is 0 of a process that has no 32-bit half: none of its first threads has, or it has no user half.
@@ -370,7 +384,7 @@ class PageTableRoots:
         Args:
             eprocess: canonical address of its _EPROCESS
             layer_name: the layer of its page tables
-            pid: its ID
+            pid: its ID, None if it is not known
             wow64: whether the kernel says that it has one: then more than one thread is asked
         """
         first, user = self._first, self._image.memory_of(layer_name, 8)

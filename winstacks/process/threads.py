@@ -231,7 +231,7 @@ class KernelThreads:
             yield thread._replace(status=said)
         head_altered = walk.altered is not None and walk.altered.link == head
         if head_altered or (walk.gap is not None and not walk.gap.exact):
-            vollog.warning(f"The thread list of process {process.space.pid} is damaged")
+            vollog.warning(f"The thread list of process {process.space.pid_text} is damaged")
             yield self._nothing(process, status(Word.THREAD_LIST_DAMAGED))
         count = None if self._count is None else self._memory.member(process.space.eprocess, self._count)
         if walk.gap is None and count is not None and not listed - ended <= count <= listed:
@@ -295,6 +295,8 @@ class KernelThreads:
         if not absent and not says(said, Word.NOT_A_THREAD):
             said = status(said, self._doubts(process, ethread, values, processor))
         values["tid"] = ids.identifier(values["tid"])
+        if values["tid"] is None and ethread:
+            values["tid"] = self._ids.threads.get(ethread, self._ids.unread.get(ethread))
         if values["create_time"] is not None:
             values["create_time"] >>= self._time_shift
         wanted: Dict[str, Any] = {name: values[name] for name in Thread._fields if name in values}

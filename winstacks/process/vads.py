@@ -142,13 +142,19 @@ class Vads:
         return Region(start << PAGE_SHIFT, (end + 1) << PAGE_SHIFT, control_area, image, address, protection)
 
     def _control_area_of(self, tree: _Tree, address: int) -> int:
+        """Returns the control area of a VAD: 0 for none, a negative number where it is absent."""
         if tree.subsection is not None:
-            address = self._memory.pointer(address + tree.subsection.offset) or 0
-            return self._control_areas[address] if address else 0
+            subsection = self._memory.pointer(address + tree.subsection.offset)
+            if subsection is None:
+                return -address
+            return self._control_areas[subsection] if subsection else 0
         return self._read_control_area(address)
 
     def _read_control_area(self, holder: int) -> int:
-        return 0 if self._tree is None else self._memory.pointer(holder + self._tree.control_area) or 0
+        if self._tree is None:
+            return 0
+        found = self._memory.pointer(holder + self._tree.control_area)
+        return -holder if found is None else found
 
 
 def regions(image: Image) -> Regions:

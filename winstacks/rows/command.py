@@ -23,6 +23,7 @@ from typing import Any, Generic, Iterable, Iterator, List, Optional, Sequence, T
 
 from volatility3.framework import exceptions, interfaces
 
+from ..flat.container import file_length
 from ..flat.frames import NamedFrame, NamedFrames, SpaceFrames
 from ..flat.selection import Selection
 from ..memory.collector import paused_by_group
@@ -205,6 +206,7 @@ class Command(Generic[Step, Item]):
 
     def _end(self) -> Iterator[Iterator[Row]]:
         self.unread = self.unread or bool(self.image.lacking)
+        self.image.service(file_length)
         for answer in self._answers():
             self.log.warning(answer)
         yield self.finish()

@@ -17,7 +17,7 @@ from ..minidump.decode import functions, handles, memory, modules, system, threa
 from ..minidump.decode.dumpfile import Minidump, Stream
 from ..stacks.lister import CallStack
 from .frames import FramePrinter
-from .grid import Grid, Row
+from .grid import Grid, Row, known
 
 GRID = Grid.of("info")
 
@@ -105,7 +105,7 @@ class DumpRows:
 
     def stack(self, tid: int, stack: CallStack, named: Sequence[Any]) -> Iterator[Row]:
         """Yields the rows of the stack of the exception."""
-        key = self._space.pid, self._space.process, tid
+        key = known(self._space.pid), known(self._space.known_name), tid
         yield 1, self._of_thread(*key, "ThreadContext", stack.part, text(stack.status))
         for number, (frame, name) in enumerate(zip(stack.frames, named)):
             *cells, said = self._printer[name]
@@ -114,7 +114,7 @@ class DumpRows:
             yield 2, self._frame(*key, stack.part, number, *cells, said, frame.how)
 
     def _row(self, depth: int, member: Member) -> Row:
-        key = self._space.pid, self._space.process
+        key = known(self._space.pid), known(self._space.known_name)
         rest = member.name, member.value, text(member.status)
         made = self._member(*key, *rest) if member.tid is None else self._of_thread(*key, member.tid, *rest)
         return depth, made

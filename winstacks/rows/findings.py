@@ -49,7 +49,16 @@ def summary(image: Image, found: Iterable[Outcome]) -> Iterator[Row]:
         said = f"{len(outcomes)} findings; "
         said += f"{len(above)} checks agree: {', '.join(above)}" if above else "none above low"
         offset = _address(image, space.eprocess or None)
-        row = (image_id, worst.severity, worst.confidence, SUMMARY, space.pid, space.process, offset, said)
+        row = (
+            image_id,
+            worst.severity,
+            worst.confidence,
+            SUMMARY,
+            known(space.pid),
+            known(space.known_name),
+            offset,
+            said,
+        )
         yield 0, _OF_PROCESS(*row)
 
 
@@ -76,7 +85,7 @@ def _not_checked(image: Image, image_id: str, found: Outcome) -> Tuple[object, .
     assert found.process is not None
     eprocess, pid, process = found.process
     offset = _address(image, eprocess or None)
-    return _LOST(image_id, LOST_STACKS, known(pid), process, offset, found.reason, said)
+    return _LOST(image_id, LOST_STACKS, known(pid), known(process), offset, found.reason, said)
 
 
 def _row(image: Image, image_id: str, found: Outcome) -> Tuple[object, ...]:
@@ -90,8 +99,8 @@ def _row(image: Image, image_id: str, found: Outcome) -> Tuple[object, ...]:
         finding.severity,
         finding.confidence,
         found.check.name,
-        space.pid,
-        space.process,
+        known(space.pid),
+        known(space.known_name),
         _address(image, space.eprocess or None),
         given(finding.tid),
         given(finding.kind),

@@ -13,7 +13,7 @@ from ..memory.image import Image
 from ..objects.lister import ObjectEvent
 from ..process.objectheaders import ObjectInfo
 from .command import Command
-from .grid import NOT_APPLICABLE, NOT_AVAILABLE, Grid, Hex, Row, given
+from .grid import NOT_APPLICABLE, NOT_AVAILABLE, Grid, Hex, Row, given, known
 
 HANDLES = Grid.of("handletraces")
 OBJECTS = Grid.of("objecttraces")
@@ -36,8 +36,8 @@ class HandleRows:
     def event(self, event: HandleEvent, frames: Sequence[NamedFrame]) -> Iterator[Row]:
         """Returns the rows of an event, or of a gap, and of its frames."""
         key = (
-            event.space.pid,
-            event.space.process,
+            known(event.space.pid),
+            known(event.space.known_name),
             event.space.arch,
             NOT_APPLICABLE if event.handle is None else Hex(event.handle),
             event.event or NOT_APPLICABLE,

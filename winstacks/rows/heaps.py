@@ -14,7 +14,7 @@ from ..memory.decode.status import Status, Word, status, text
 from ..memory.image import AddressSpace
 from ..tracedb.decode.recorded import RecordedStack
 from .command import Command
-from .grid import NOT_APPLICABLE, NOT_AVAILABLE, UNPARSABLE, Cells, Grid, Hex, Row
+from .grid import NOT_APPLICABLE, NOT_AVAILABLE, UNPARSABLE, Cells, Grid, Hex, Row, known
 
 GRID = Grid.of("heaptraces")
 
@@ -105,7 +105,7 @@ class HeapRows:
 
 def _space(space: AddressSpace) -> Cells:
     """Returns the cells of _SPACE."""
-    return space.pid, space.process, space.arch
+    return known(space.pid), known(space.known_name), space.arch
 
 
 def _growth(change: Optional[Change]) -> Tuple[object, object]:

@@ -39,7 +39,7 @@ class LockRows:
 
     def gap(self, gap: LockGap) -> Cells:
         """Returns the row that stands for locks that cannot be read."""
-        return self._gap(gap.space.pid, gap.space.process, gap.space.arch, text(gap.status))
+        return self._gap(known(gap.space.pid), known(gap.space.known_name), gap.space.arch, text(gap.status))
 
     def lock(self, each: Lock, frames: Sequence[NamedFrame], file_output: str) -> Iterator[Row]:
         """Returns the rows of a lock, of its owners and of the frames of its creator."""
@@ -74,7 +74,14 @@ class LockRows:
             index = NOT_APPLICABLE
         address = each.debug_info if each.address is None else each.address
         space = each.space
-        return (space.pid, space.process, space.arch, self._address(address), each.type, index)
+        return (
+            known(space.pid),
+            known(space.known_name),
+            space.arch,
+            self._address(address),
+            each.type,
+            index,
+        )
 
     def _address(self, address: Optional[int]) -> object:
         return UNREADABLE if address is None else Hex(self._machine.masked(address))

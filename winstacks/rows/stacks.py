@@ -138,4 +138,10 @@ class CallStackRows:
 
     def _key(self, stack: CallStack) -> Cells:
         thread = stack.thread
-        return (thread.space.pid, thread.space.process, known(thread.tid), stack.space.arch, stack.part)
+        return (
+            known(thread.space.pid),
+            known(thread.space.known_name),
+            known(thread.tid),
+            stack.space.arch,
+            stack.part,
+        )

@@ -31,7 +31,9 @@ _FIGURES = ("Indexed", "Chained", "Freed", "Unindexed", "Mismatched", "Unreadabl
 
 def unread(space: AddressSpace) -> Cells:
     """Returns the row of an address space whose databases cannot be told, or not all of them."""
-    return _UNREAD(space.pid, space.process, space.arch, text(status(space.remark, space.status)))
+    return _UNREAD(
+        known(space.pid), known(space.known_name), space.arch, text(status(space.remark, space.status))
+    )
 
 
 class TraceRows:
@@ -53,7 +55,12 @@ class TraceRows:
         self.names = names
         self._printer = printer
         self._no_count = NOT_APPLICABLE if database.kind == HEAPLOG else UNREADABLE
-        self._key: Cells = (space.pid, space.process, space.arch, self._hex(database.address))
+        self._key: Cells = (
+            known(space.pid),
+            known(space.known_name),
+            space.arch,
+            self._hex(database.address),
+        )
         key = (*_SPACE, "Database")
         figures = ("CommittedMemory", "ReservedMemory", "Lookups", "BackTraces")
         entry = (*key, "Index", "EntryAddress")
@@ -140,8 +147,8 @@ class FlagRows:
             unread = space.peb or space.kernel or says(space.remark, Word.PEB_NOT_IN_THE_DUMP)
             said = status(space.remark, Word.FLAGS_UNREADABLE if unread else Word.NO_PEB)
         return self._space(
-            space.pid,
-            space.process,
+            known(space.pid),
+            known(space.known_name),
             space.arch,
             UNREADABLE if flags is None else Hex(flags),
             UNREADABLE if flags is None else globalflags.abbreviate(flags),
@@ -168,8 +175,8 @@ class FlagRows:
                 counted.orphans,
             )
         return self._database(
-            each.space.pid,
-            each.space.process,
+            known(each.space.pid),
+            known(each.space.known_name),
             each.space.arch,
             each.kind,
             Hex(self._image.machine.masked(each.address)),

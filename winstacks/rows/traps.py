@@ -17,7 +17,7 @@ from ..memory.decode.status import Word, says, status, text
 from ..traps.decode.frame import MemberValue
 from ..traps.state import State
 from .frames import FramePrinter
-from .grid import NOT_APPLICABLE, NOT_AVAILABLE, UNPARSABLE, UNREADABLE, Cells, Grid, Hex, given
+from .grid import NOT_APPLICABLE, NOT_AVAILABLE, UNPARSABLE, UNREADABLE, Cells, Grid, Hex, given, known
 
 _FLAGS = {
     0: "CF",
@@ -131,8 +131,8 @@ class TrapRows:
         if state.tid is None and says(state.status, Word.UNREADABLE, Word.PARTLY_UNREADABLE):
             tid = UNREADABLE
         return (
-            state.space.pid,
-            state.space.process,
+            known(state.space.pid),
+            known(state.space.known_name),
             tid,
             state.arch,
             state.origin,

@@ -7,13 +7,15 @@ from __future__ import annotations
 from typing import Collection, Dict
 
 from ..columns.words import STD
-from ..memory.decode.status import Word, status
+from ..memory.decode.status import NOTHING, Status, Word, status
 from ..memory.image import AddressSpace
 from .decode.header import Header
 from .decode.recorded import RecordedStack, recorded
 from .finder import Databases
 
 _MAX_16_BITS = 0xFFFF
+_DOUBTS = (Word.ONE_OF_DATABASES, Word.NO_POINTER)
+"""What is said of a database that may not be the one in which the indices are."""
 
 
 class Creators:
@@ -45,17 +47,26 @@ class Creators:
             why = Word.NO_DATABASE if found is None else Word.DATABASE_UNREADABLE
             return {index: RecordedStack(STD, 0, index, (), status(why)) for index in wanted}
         stacks: Dict[int, RecordedStack] = {}
-        doubt = Word.INDEX_AMBIGUOUS if _ambiguous(found.header, stored_in_16_bits) else None
+        # What is doubtful of the database is doubtful of each stack that is taken from it.
+        doubt = status(
+            Word.INDEX_AMBIGUOUS if _ambiguous(found.header, stored_in_16_bits) else None,
+            *(said for said in found.status if said.word in _DOUBTS),
+        )
         for trace in opened.traces(carve=True):
             if trace.trace_index in wanted:
                 stack = recorded(trace, opened.max_depth)
                 stacks.setdefault(stack.trace_index, stack._replace(status=status(stack.status, doubt)))
-        return {index: stacks.get(index) or no_such_index(index) for index in wanted}
+        return {index: stacks.get(index) or no_such_index(index, doubt) for index in wanted}
 
 
-def no_such_index(index: int) -> RecordedStack:
-    """Returns what stands for the stack of an index that no trace has."""
-    return RecordedStack(STD, 0, index, (), status(Word.NO_SUCH_INDEX))
+def no_such_index(index: int, doubt: Status = NOTHING) -> RecordedStack:
+    """Returns what stands for the stack of an index that no trace has.
+
+    Args:
+        index: the index
+        doubt: what speaks against the database
+    """
+    return RecordedStack(STD, 0, index, (), status(Word.NO_SUCH_INDEX, doubt))
 
 
 def _ambiguous(header: Header, stored_in_16_bits: bool) -> bool:

@@ -9,7 +9,7 @@ be a database.
 
 from __future__ import annotations
 
-from typing import Collection, Dict, Iterator, List, Optional, Tuple, Union
+from typing import Collection, Dict, Iterable, Iterator, List, Optional, Tuple, Union
 
 from ..columns.words import BY_SEARCH, BY_SYMBOL, HEAPLOG, STD
 from ..memory.decode.machine import Machine
@@ -104,10 +104,28 @@ class Databases:
         """
         wanted = globalflags.FLG_KERNEL_STACK_TRACE_DB if space.kernel else globalflags.MAKES_USER_DATABASE
         known = [each for each in found.databases if each.kind == STD]
-        pointed = any(not says(each.status, Word.NO_POINTER) for each in known)
-        if pointed or not (flags or 0) & wanted:
+        if any(not says(each.status, Word.NO_POINTER) for each in known):
             return NOTHING
+        if flags is None:
+            lost = Word.FLAGS_UNREADABLE if globalflag.is_lost(self._image, space) else None
+            return status(lost, found.status if space.kernel else NOTHING)
+        if not flags & wanted:
+            return found.status if space.kernel else NOTHING
         return found.status or (NOTHING if known else status(Word.NO_DATABASE))
+
+    def missing_log(self, space: AddressSpace, found: Found, flags: Optional[int]) -> Status:
+        """Returns why a heap's trace log that a process may have was not found, else an empty status.
+
+        Args:
+            space: the address space; the kernel has no such log
+            found: what `search` returned for it
+            flags: its NtGlobalFlag, None if that is not known
+        """
+        if space.kernel or any(each.kind == HEAPLOG for each in found.databases):
+            return NOTHING
+        if flags is None:
+            return status(Word.FLAGS_UNREADABLE if globalflag.is_lost(self._image, space) else None)
+        return found.log_status if flags & globalflags.MAKES_USER_DATABASE else NOTHING
 
     def wide_indices(self, space: AddressSpace) -> Optional[bool]:
         """Returns whether the traces of a space have indices of more than 16 bits, as they do since Vista.
@@ -146,7 +164,8 @@ class Databases:
     def _of_process(self, space: AddressSpace) -> Found:
         ntdll = self.ntdlls.find(space)
         if ntdll is None:
-            return Found([], status(Word.NO_NTDLL))
+            said = status(Word.NO_NTDLL)
+            return Found([], said, NOTHING if self._vads.list_regions(space)[1] else said)
         flags = globalflag.read(self._image, space)
         asked = flags is None or bool(flags & globalflags.MAKES_USER_DATABASE)
         std = self._by_pointer(ntdll, STD, STD_SYMBOLS, asked)
@@ -159,7 +178,8 @@ class Databases:
         if not log.databases and flags is not None:
             log = self._logs_without_pointer(space, log.status)
         incomplete = None if self._vads.list_regions(space)[1] else Word.VADS_INCOMPLETE
-        return Found([*std.databases, *log.databases], status(std.status or log.status, incomplete))
+        said = status(std.status or log.status, incomplete)
+        return Found([*std.databases, *log.databases], said, status(log.status, incomplete))
 
     def _by_pointer(self, ntdll: Ntdll, kind: str, names: Tuple[str, ...], asked: bool) -> Found:
         """Follows a global variable of ntdll, found by its symbol or else by search."""
@@ -182,7 +202,9 @@ class Databases:
                 hits.append(databasesearch.Hit(rva, value, proof))
                 break
         if not hits:
-            return Found([], said or (status(Word.NTDLL_DATA_INCOMPLETE) if missing else NOTHING))
+            absent = kind == HEAPLOG and asked and self._leads_out(space, words.values())
+            lost = Word.DATABASE_UNREADABLE if absent else Word.NTDLL_DATA_INCOMPLETE if missing else None
+            return Found([], said or status(lost))
         self._search.remember(space, kind, hits[0].rva)
         made = [self._made(space, kind, hit.address, BY_SEARCH, hit.proof) for hit in hits]
         return Found(_marked(made), NOTHING)
@@ -231,6 +253,19 @@ class Databases:
         made = [self._made(space, HEAPLOG, address, BY_SEARCH) for address in found]
         no_pointer = [each._replace(status=status(Word.NO_POINTER, each.status)) for each in made]
         return Found(_marked(no_pointer), status(said, cut))
+
+    def _leads_out(self, space: AddressSpace, pointers: Iterable[int]) -> bool:
+        """Tells whether a pointer leads to where a heap's trace log begins, and none proves itself."""
+        starts, reader = set(self._private(space)), self.reader(space)
+        layouts = self.layouts(space).heaplogs
+        size = layouts[0].size
+        for pointer in pointers:
+            place = pointer % databasesearch.ALLOCATION_GRANULARITY
+            if 0 < place < databasesearch.LOG_PLACES and pointer - place in starts:
+                held = reader(pointer, size)
+                if held.missing(pointer, pointer + size) or databasesearch.may_be_log(held, pointer, layouts):
+                    return True
+        return False
 
     def _private(self, space: AddressSpace, size: int = 0) -> List[int]:
         """Returns where private memory of at least a size begins."""

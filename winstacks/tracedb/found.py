@@ -8,7 +8,7 @@ from typing import List, NamedTuple, Optional
 
 from ..memory import tables
 from ..memory.decode.machine import Machine
-from ..memory.decode.status import Status
+from ..memory.decode.status import NOTHING, Status
 from ..memory.image import AddressSpace, Image
 from .decode.header import Header
 from .decode.layout import BacktracesLayout, HeapLogLayout, StdLayout
@@ -39,10 +39,17 @@ class Database(NamedTuple):
 
 
 class Found(NamedTuple):
-    """The databases of an address space; `status` says why others may not have been found."""
+    """The databases of an address space.
+
+    Attributes:
+        databases: what was found
+        status: why others may not have been found
+        log_status: the same of the heap's trace log alone
+    """
 
     databases: List[Database]
     status: Status
+    log_status: Status = NOTHING
 
 
 class Layouts:

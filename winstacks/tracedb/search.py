@@ -173,6 +173,11 @@ def _aligned_at(held: Extents, start: int, width: int) -> Iterator[int]:
                 yield low + skip + step * number
 
 
+def may_be_log(held: Extents, address: int, layouts: Iterable[HeapLogLayout]) -> bool:
+    """Tells whether a log of one of several layouts may begin at an address of memory that was read."""
+    return any(_may_be_log(held, address, layout) for layout in layouts)
+
+
 def _may_be_log(held: Extents, address: int, layout: HeapLogLayout) -> bool:
     """Tells whether a log may begin at an address: what its records come from, and how many there are."""
     head = held.read(address, layout.trace_count.offset + layout.pointer_size)

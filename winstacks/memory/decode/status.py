@@ -50,6 +50,8 @@ class Word(Enum):
     # Processes and their page tables.
     PAGE_TABLES_UNREADABLE = "page tables unreadable"
     """The page tables of the process are not in the image, so none of its memory can be read."""
+    PROCESS_UNREADABLE = "process unreadable"
+    """The _EPROCESS, or a part of it, is not in the image. PspCidTable may have its ID all the same."""
     WOW64_PROCESS_STRUCTURE_UNREADABLE = "WoW64 process structure unreadable"
     """What leads to the 32-bit half of the process is not in the image."""
     PROCESS_LIST_DAMAGED = "process list damaged"
@@ -66,6 +68,8 @@ class Word(Enum):
     # The image as a whole.
     FILE_PARTS_UNREADABLE = "{} parts of files unreadable"
     """So many parts of the files, of those of which ImageId is the hash, cannot be read."""
+    FILE_CUT = "{} % of the file missing"
+    """The file ends before its container, or the kernel, says: so much is behind its end."""
     FILE_NOT_HASHED = "{} files not hashed"
     """So many files have no SHA-256: they are not on this machine, or cannot be read."""
     SHARED_DATA_UNREADABLE = "KUSER_SHARED_DATA unreadable"
@@ -222,6 +226,8 @@ class Word(Enum):
     """Of a freed block of page heap: nothing proves which of the two its trace is."""
     NO_DATABASE = "no database"
     """There is no stack trace database in which the trace could be."""
+    TRACES_UNREADABLE = "{} traces unreadable"
+    """So many more traces are in the index of the database; they are not in the image."""
     NO_SUCH_INDEX = "no such index"
     """The stack trace database has no trace of this number."""
     FLAGS_UNREADABLE = "flags unreadable"

@@ -58,6 +58,11 @@ def cell(name: str, limit: int = MAX_NAME) -> str:
     return f"\\x{ord(shown[0]):02x}{shown[1:]}" if shown[:1] in FORMULA else shown
 
 
+def process_label(name: Optional[str], pid: Optional[int]) -> str:
+    """Returns a process in words, `updater.exe (4312)`; None is what is not in the image."""
+    return f"{'unreadable' if name is None else name} ({'unreadable' if pid is None else pid})"
+
+
 def _visible(character: str) -> str:
     if character.isprintable():
         return character

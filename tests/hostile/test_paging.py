@@ -1,0 +1,68 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""Pages that are taken away: each stack that this costs has a row that says so, and no name is false."""
+
+from __future__ import annotations
+
+from typing import Iterator
+
+import pytest
+
+from tests.hostile.paging import PATTERNS, Paging, rows, shares
+
+
+@pytest.fixture(scope="module")
+def paging(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Paging]:
+    yield Paging("win10-x64", tmp_path_factory.mktemp("paging"))
+
+
+def test_a_lost_stack_has_a_row_that_says_so(paging: Paging) -> None:
+    """Nothing knows that ntdll's list of locks is one, where all locks next to it are absent."""
+    found = [paging.pattern(seed, share) for seed, share in enumerate(shares(PATTERNS))]
+    lost = [each for pattern in found for each in pattern.lost]
+    silent = [each for pattern in found for each in pattern.silent]
+    assert len(lost) > 100
+    assert [each for each in silent if each["Kind"] != "lock"] == []
+    assert len(silent) <= len(lost) // 50
+
+
+def test_0_is_never_unknown(paging: Paging) -> None:
+    for seed, share in enumerate(shares(5)):
+        for row in rows(paging.run("traces", paging.holes(seed, share))):
+            assert (row["PID"] == 0) == (row["Process"] == "nt")
+            assert row["TID"] != 0
+            assert row["Process"] != ""
+
+
+def test_a_name_that_changes_is_not_exact(paging: Paging) -> None:
+    """Lists that are not whole give other names: KeyQuality and Status say so."""
+    before = {row["TraceId"]: row for row in rows(paging.target.clean("traces"))}
+    for seed, share in enumerate(shares(10)):
+        for row in rows(paging.run("traces", paging.holes(seed, share))):
+            known = before.get(row["TraceId"])
+            if known is not None and row["KeyQuality"] == "exact":
+                assert row["StackKey"] == known["StackKey"], row
+                assert row["Unbacked"] == known["Unbacked"], row
+
+
+def test_a_page_that_is_absent_makes_no_high_finding(paging: Paging) -> None:
+    def found(holes: frozenset[int]) -> set[tuple[object, ...]]:
+        made = rows(paging.run("tracefindings", holes))
+        return {(row["Finding"], row["PID"]) for row in made if row["Severity"] == "high"}
+
+    before = found(frozenset())
+    for seed, share in enumerate(shares(6)):
+        assert found(paging.holes(seed, share)) <= before
+
+
+def test_an_unreadable_process_keeps_its_id(paging: Paging) -> None:
+    """Its _EPROCESS is absent, and PspCidTable has it."""
+    kernel = paging.target.kernel
+    lost = kernel.processes[2]
+    start, size = lost.eprocess.address, lost.eprocess.size
+    pages = {kernel.space.physical(start + at) // 0x1000 for at in (0, size - 1)}
+    shown = rows(paging.run("traces", frozenset(pages)))
+    known = [row for row in shown if row["PID"] == lost.pid]
+    assert {row["Process"] for row in known} == {None}
+    kinds = {row["Kind"] for row in known if "process unreadable" in row["Status"]}
+    assert kinds >= {"kernel", "std", "heaplog", "heap", "lock", "handle"}

@@ -1,0 +1,125 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""Whether the file of an image is as long as its container, or else the kernel, says that it should be.
+
+A crash dump has the runs or the bitmap of its pages, an ELF core its program headers, a VMware image its
+tags: Volatility makes segments of these. Pages without a container are measured by what the kernel counts
+(MmNumberOfPhysicalPages), and by where page tables, processes, threads and their stacks lie: in memory that
+the machine had.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+from typing import Iterable, Iterator, NamedTuple, Optional, Tuple
+
+from volatility3.framework import interfaces
+from volatility3.framework.layers import intel, segmented
+
+from ..memory import bulk
+from ..memory.decode.pagetable import PAGE_SIZE
+from ..memory.image import Image
+from ..memory.pages import Tables
+from ..process.processlist import CID_TABLE, CidTable, ProcessList, process_member
+
+vollog = logging.getLogger(__name__)
+
+MAX_STRUCTURES = 1 << 14
+"""The most structures whose place tells how long a file should be."""
+
+_ROOT = ~0xFFF
+_ADDRESS = (1 << 52) - 1
+"""The bits of DirectoryTableBase that are a physical address."""
+
+
+class FileLength(NamedTuple):
+    """How long a file should be.
+
+    Attributes:
+        expected: bytes of memory that it should have; None where nothing tells
+        missing: how many of these are behind its end
+    """
+
+    expected: Optional[int]
+    missing: int
+
+    @property
+    def truncated(self) -> Optional[bool]:
+        """Whether the file ends too early; None where nothing tells."""
+        return None if self.expected is None else self.missing > 0
+
+    @property
+    def share(self) -> Optional[int]:
+        """How much is missing, in percent, rounded up; None where nothing tells."""
+        return -(-100 * self.missing // self.expected) if self.expected else None
+
+
+def file_length(image: Image) -> FileLength:
+    """Returns how long the image should be, made as `image.service(file_length)`; of a cut one it warns."""
+    found = _measure(image)
+    if found.missing:
+        vollog.warning(
+            f"The image is cut: {found.missing} of the {found.expected} bytes that it should have "
+            f"({found.share} %) are behind its end, and what lay there is missing from all that is shown"
+        )
+    return found
+
+
+def _measure(image: Image) -> FileLength:
+    if not image.table_name:
+        return FileLength(None, 0)
+    layer = image.context.layers[image.layer.config["memory_layer"]]
+    if isinstance(layer, segmented.NonLinearlySegmentedLayer):
+        expected = missing = 0
+        for end, length in _segments(image, layer):
+            expected += length
+            missing += min(max(end, 0), length)
+        return FileLength(expected or None, missing)
+    size = int(layer.maximum_address) + 1
+    count = image.symbol("MmNumberOfPhysicalPages")
+    pages = None if count is None else image.memory(image.kernel).pointer(count)
+    known = max(_places(image), default=0) + PAGE_SIZE
+    should = max((pages or 0) * PAGE_SIZE, known if known > size else 0)
+    return FileLength(should or None, max(should - size, 0))
+
+
+def _segments(image: Image, layer: segmented.NonLinearlySegmentedLayer) -> Iterator[Tuple[int, int]]:
+    """Yields of each segment how many bytes behind the end of the file it ends, and its length there."""
+    base: interfaces.layers.DataLayerInterface = image.context.layers[layer.config["base_layer"]]
+    size = int(base.maximum_address) + 1
+    for _, start, _, length in layer._segments:
+        yield int(start) + int(length) - size, int(length)
+
+
+def _places(image: Image) -> Iterator[int]:
+    """Yields where page tables, processes, threads, kernel stacks and PspCidTable are in physical memory."""
+    processes = [each.eprocess for each in image.service(ProcessList).processes()]
+    for eprocess in processes:
+        root = process_member(image, eprocess, "Pcb.DirectoryTableBase")
+        if root is not None:
+            yield root & _ROOT & _ADDRESS
+    if not isinstance(image.layer, intel.Intel):
+        return
+    tables = Tables(image.context, image.layer, {})
+    for address in itertools.islice(_structures(image, processes), MAX_STRUCTURES):
+        place = tables.physical(bulk.masked(image.layer, address))
+        if place is not None and image.machine.is_canonical(address):
+            yield place & _ROOT
+
+
+def _structures(image: Image, processes: Iterable[int]) -> Iterator[int]:
+    """Yields addresses of the kernel at which structures are, whether the image has them or not."""
+    memory, ids = image.memory(image.kernel), image.service(CidTable)
+    symbol, thread = image.symbol(CID_TABLE), image.types.find("_ETHREAD")
+    table = memory.pointer(symbol) if symbol is not None else None
+    yield from (*filter(None, (table,)), *processes, *ids.unread, *ids.threads)
+    stack, entry = (
+        None if thread is None else thread.find(each) for each in ("Tcb.KernelStack", "ThreadListEntry")
+    )
+    for eprocess in processes if entry is not None else ():
+        for link in (process_member(image, eprocess, f"ThreadListHead.{end}") for end in ("Flink", "Blink")):
+            if link and entry is not None:
+                yield link - entry.offset
+    for ethread in ids.threads if stack is not None else ():
+        yield (memory.member(ethread, stack) if stack is not None else None) or ethread
