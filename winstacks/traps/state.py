@@ -162,8 +162,8 @@ class TrapContexts:
 
         Args:
             state: what `processor` returned
-            stacks: (limit, base) of the stacks that the processor may have been on in the state's mode; None if
-                not all of them are known
+            stacks: (limit, base) of those that the processor may have been on in this mode; None if not
+                all of them are known
         """
         sp = state.registers.get("Rsp")
         # A fiber may have a stack of its own in user mode; Windows vouches for the context in a crash dump.
