@@ -29,7 +29,43 @@ _start:
     both    behind_a_return
     both    keeps_ebp
     call    clears_ebp
+    call    waits
     pop     ebp
+    ret
+    .p2align 4, 0xcc
+
+# The end of XP's KiSwapThread: it lowers the IRQL through an import that it has loaded into Esi.
+waits:
+    frame
+    push    7
+    call    switches_threads
+    leave
+    ret
+    .p2align 4, 0xcc
+switches_threads:
+    {load} mov edi, edi
+    push    esi
+    push    edi
+    mov     edi, 1
+    call    switches_context
+    test    al, al
+    mov     esi, [import]
+    je      1f
+    nop
+1:
+    push    2
+    call    esi
+    mov     eax, edi
+    pop     edi
+    pop     esi
+    ret     4
+    .p2align 4, 0xcc
+switches_context:
+    sub     esp, 16
+    mov     [esp + 12], ebx
+    call    leaf
+    mov     ebx, [esp + 12]
+    add     esp, 16
     ret
     .p2align 4, 0xcc
 
@@ -222,6 +258,8 @@ nothing:
     .long   0
 handler:
     .long   0
+import:
+    .long   one_argument
 object:
     .long   table
 table:
