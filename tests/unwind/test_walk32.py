@@ -44,6 +44,7 @@ FORMS = Build("forms", "forms32.S", arch="x86")
 MOVED = Build("moved", "moved32.S", arch="x86")
 INDIRECT = Build("indirect", "indirect32.S", arch="x86")
 FRAMES = Build("frames", "frames32.S", arch="x86")
+HELPERS = Build("helpers", "helpers32.S", arch="x86")
 RIGHT, RIGHT_UNSURE, WRONG_UNSURE = "right", "right, but unsure", "wrong, and unsure"
 
 
@@ -186,6 +187,18 @@ def test_frames_of_other_shapes_are_walked_from(tmp_path: pathlib.Path) -> None:
         *("_start", "aligned_by_ebx", "aligned_by_ebx_2", "aligned_by_ecx"),
     }
     assert len(survey.unsure) < 0.12 * len(survey.points)
+
+
+def test_helpers_of_the_runtime_and_unknown_calls_are_walked_from(tmp_path: pathlib.Path) -> None:
+    """Doubtful are the helpers themselves, what lies between two unknown calls, and where Ebp is cleared."""
+    program = Program(build(HELPERS, tmp_path))
+    survey = Survey32(program)
+    Machine32(program, survey.visit).run(program.entry)
+    print("\n" + "\n".join(f"{verdict} | {count}" for verdict, count in survey.verdicts.items()))
+    assert doubtful_functions(survey) == {
+        *("_start", "eh_prolog", "eh_prolog_3", "eh_epilog_3", "calls_two_unknown", "clears_ebp"),
+    }
+    assert survey.verdicts[RIGHT] > 0.75 * sum(survey.verdicts.values())
 
 
 def left_by_kernel(program: Program, machine: Machine32, ip: int) -> Dict[str, Callable[[int], bytes]]:

@@ -104,7 +104,9 @@ def test_a_context_in_an_image_that_no_crash_made(tmp_path: pathlib.Path) -> Non
     assert told(frames) == [(ip & MASK, "trap", "unsure")]
 
 
-def test_a_running_thread_whose_processor_was_stopped_in_user_mode(tmp_path: pathlib.Path) -> None:
+@pytest.mark.parametrize("raw", [False, True])
+def test_a_running_thread_whose_processor_was_stopped_in_user_mode(raw: bool, tmp_path: pathlib.Path) -> None:
+    """In an image that no crash made nothing tells that it was: all of it is doubtful."""
     image = StackImage()
     thread = image.waiting(1004)
     user = Stack64(image.app.space, thread.user_stack_base).start()
@@ -115,11 +117,30 @@ def test_a_running_thread_whose_processor_was_stopped_in_user_mode(tmp_path: pat
     saved = saved_context(Rip=ip, Rsp=user.sp, Rbp=user.registers[RBP], SegCs=0x33)
     image.kernel.cpus[0].current(thread)
     image.kernel.cpus[0].kprcb["ProcessorState.ContextFrame"] = saved
-    found = shown(image, tmp_path)
-    assert found[1004, "kernel"][0]["Status"] == "in user mode"
+    opened = context.open_raw(image.kernel.image(), tmp_path) if raw else None
+    found = by_key(stacks(opened)) if opened else shown(image, tmp_path)
+    older, unsure = ("context may be older", "unsure") if raw else ("", "")
+    assert found[1004, "kernel"][0]["Status"] == ", ".join(["in user mode", *filter(None, [older])])
+    assert older in found[1004, "user"][0]["Status"]
     assert told(found[1004, "user"][1]) == [
-        *((ip, "trap", ""), (user.frames[0].address, "unwind", "")),
+        *((ip, "trap", unsure), (user.frames[0].address, "unwind", unsure)),
     ]
+
+
+def test_a_context_of_user_mode_that_is_of_another_thread(tmp_path: pathlib.Path) -> None:
+    """Its Rsp is on none of the thread's stacks: what it had when it entered the kernel last is shown."""
+    image = StackImage()
+    thread, other = image.waiting(1004), image.waiting(1008)
+    ip = image.modules["app"].base + MAIN.rva + 0x15
+    saved = saved_context(Rip=ip, Rsp=other.user_stack_base - 0x100, SegCs=0x33)
+    image.kernel.cpus[0].current(thread)
+    image.kernel.cpus[0].kprcb["ProcessorState.ContextFrame"] = saved
+    found = by_key(stacks(context.open_raw(image.kernel.image(), tmp_path)))
+    stack_row, frames = found[1004, "kernel"]
+    assert (stack_row["Status"], frames) == ("running", [])
+    stack_row, frames = found[1004, "user"]
+    assert stack_row["Status"] == "running"
+    assert told(frames) == expected(image, 1004, "user")
 
 
 def test_a_kernel_stack_that_is_paged_out(tmp_path: pathlib.Path) -> None:

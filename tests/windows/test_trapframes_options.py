@@ -90,12 +90,13 @@ def test_processors(tmp_path: pathlib.Path) -> None:
     live = LiveImage(kernel, tmp_path)
     rows = live.rows(processors=True)
     assert shown(rows, "PID", "TID", "Origin", "Processor", "R12", "Mode", "TrapKind") == [
+        (1000, 1004, "top", None, None, None, None),
         (1000, 1004, "processor", "CPU 0", 12, "kernel", None),
         (0, None, "processor", "CPU 1", 12, "kernel", None),
     ]
-    assert shown(live.rows(processors=True, pid=[1000]), "Processor") == [("CPU 0",)]
+    assert shown(live.rows(processors=True, pid=[1000])[1:], "Processor") == [("CPU 0",)]
     assert shown(live.rows(processors=True, pid=[0]), "Processor") == [("CPU 0",), ("CPU 1",)]
-    assert live.rows() == []
+    assert shown(live.rows(), "TID", "Status") == [(1004, "running, no saved registers")]
 
 
 def test_processors_whose_context_is_of_another_time(tmp_path: pathlib.Path) -> None:
@@ -108,12 +109,31 @@ def test_processors_whose_context_is_of_another_time(tmp_path: pathlib.Path) -> 
         cpu.kprcb["ProcessorState.ContextFrame"] = context_of(
             "x64", 0x10001F, Rip=kernel.base + 0x1234, Rsp=threads[1].stack_base - 8, SegCs=0x10, MxCsr=mxcsr
         )
-    rows = LiveImage(kernel, tmp_path).rows(processors=True)
+    rows = [row for row in LiveImage(kernel, tmp_path).rows(processors=True) if row["Origin"] == "processor"]
     assert shown(rows, "TID", "Rip", "Rsp", "Status") == [
         (1004, None, None, "stale"),
         (1008, kernel.base + 0x1234, threads[1].stack_base - 8, "context may be older"),
     ]
     assert "Rip" in rows[1]["Unsure"]
+
+
+@pytest.mark.parametrize(("outside", "status"), [(False, "context may be older"), (True, "stale")])
+def test_a_processor_in_user_mode_in_an_image_that_no_crash_made(
+    outside: bool, status: str, tmp_path: pathlib.Path
+) -> None:
+    """One whose thread is not known, too: nothing tells of when its registers are."""
+    kernel = make_kernel(cpus=2)
+    app = kernel.process("app.exe", pid=1000)
+    thread = app.thread(1004, state=RUNNING)
+    rsp = thread.user_stack_base - 0x100 + (0x1000000 if outside else 0)
+    kernel.cpus[0].current(thread)
+    for cpu in kernel.cpus:
+        cpu.kprcb["ProcessorState.ContextFrame"] = context_of(
+            "x64", 0x10001F, Rip=0x140001234, Rsp=rsp, SegCs=0x33, MxCsr=0x1F80
+        )
+    rows = LiveImage(kernel, tmp_path, suffix=".raw").rows(processors=True)
+    found = shown([row for row in rows if row["Origin"] == "processor"], "TID", "Processor", "Status")
+    assert found == [(1004, "CPU 0", status), (None, "CPU 1", "context may be older")]
 
 
 def test_stacks_of_processors(tmp_path: pathlib.Path) -> None:

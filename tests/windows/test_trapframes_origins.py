@@ -46,10 +46,11 @@ def test_status_of_the_thread(tmp_path: pathlib.Path) -> None:
         (1016, "top", "Waiting", ""),
         (1020, "thread", "Waiting", "unreadable"),
         (1024, "thread", "Waiting", "not a trap frame"),
+        (1024, "top", "Waiting", "no saved registers"),
     ]
     assert [row["Rip"] for row in rows if row["Status"] not in ("", "running", "terminated", "stale")] == [
         None
-    ] * 3
+    ] * 4
 
 
 def test_a_thread_that_was_interrupted_has_a_frame_that_nothing_points_to(tmp_path: pathlib.Path) -> None:
@@ -177,8 +178,10 @@ def test_the_chain_of_services(tmp_path: pathlib.Path) -> None:
         (1004, masked(second), "service", ""),
         (1004, masked(top), "syscall", ""),
         (1008, masked(itself), "service", ""),
+        (1008, None, None, "no saved registers"),
         (1012, masked(lost), "service", ""),
         (1012, 0x7FF0000, None, "outside the stack"),
+        (1012, None, None, "no saved registers"),
     ]
 
 

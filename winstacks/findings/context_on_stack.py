@@ -16,7 +16,7 @@ from ..columns.words import HIGH, LIKELY, USER, WOW64
 from ..flat.stack import FlatStack
 from ..memory.decode.machine import Machine
 from ..memory.decode.ranges import Extents
-from ..stacks.lister import UserStacks
+from ..process.userstacks import UserStacks
 from ..traps.decode.context import CpuContext
 from ..traps.state import context_forms, register_types
 from .facts import CheckFacts

@@ -93,6 +93,9 @@ def of_kernel(thread: Thread, facts: CheckFacts) -> Union[ShadowStack, str]:
     types, memory = facts.image.types.find("_ETHREAD"), facts.image.memory(facts.image.kernel)
     pointer, base = (None, None) if types is None else (types.find(POINTER), types.find(_BASE))
     if pointer is None or base is None:
+        if pointer is not base:
+            # A kernel that has the one has the other.
+            facts.image.needed_member("_ETHREAD", POINTER if pointer is None else _BASE)
         return ""
     start, end = memory.member(thread.ethread, pointer), memory.member(thread.ethread, base)
     if not start:
@@ -162,10 +165,11 @@ def _sizes(facts: CheckFacts) -> Optional[ComponentSizes]:
 
 
 def _read_sizes(facts: CheckFacts) -> Optional[ComponentSizes]:
-    shared = facts.image.types.find("_KUSER_SHARED_DATA")
-    if shared is None or not (shared.has(_ALL_FEATURES) and shared.has(_ALIGNED_FEATURES)):
+    sizes, aligned = (
+        facts.image.needed_member("_KUSER_SHARED_DATA", name) for name in (_ALL_FEATURES, _ALIGNED_FEATURES)
+    )
+    if sizes is None or aligned is None:
         return None
-    sizes, aligned = shared.field(_ALL_FEATURES), shared.field(_ALIGNED_FEATURES)
     memory = facts.image.memory(facts.image.kernel)
     data = memory.read(_SHARED_DATA + sizes.offset, 4 * _COMPONENTS)
     bits = memory.member(_SHARED_DATA, aligned)

@@ -31,7 +31,7 @@ from ..memory.decode.structure import integers
 from ..names.decode.rules import undecorated
 from ..process.processlist import process_member
 from ..process.thread import TERMINATED, Thread
-from ..stacks.lister import UserStacks
+from ..process.userstacks import UserStacks
 from .facts import SWITCHING, CheckFacts
 from .finding import NONE_KNOWN, Check, Finding, of_place, places
 

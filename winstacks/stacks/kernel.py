@@ -18,7 +18,9 @@ from ..names.decode.rules import undecorated
 from ..names.symbolizer import Symbolizer
 from ..process import processors
 from ..process.kernelstacks import KernelStacks, Segment
+from ..process.processors import Processor
 from ..process.thread import Thread
+from ..process.userstacks import UserStacks
 from ..traps.lister import ThreadFrames
 from ..traps.reader import TrapKernel, TrapReader
 from ..traps.state import State, TrapContexts
@@ -70,6 +72,7 @@ class KernelWalks:
         self._contexts = TrapContexts(image, False)
         self._frames = ThreadFrames(image, TrapReader(self._kernel, False), self._contexts)
         self._stacks = KernelStacks(image, self._kernel.bounds.kernel_start)
+        self._user_stacks = image.service(UserStacks)
         self._walkers = walkers
         self._cpu = walkers.cpus.of(image.machine)
         self._callee = image.needed("KiCallUserMode") or 0
@@ -81,9 +84,20 @@ class KernelWalks:
         return list(self._frames.of_thread(thread, scan))
 
     def context(self, thread: Thread) -> Optional[State]:
-        """Returns the registers that the thread's processor saved when it was stopped, or None."""
+        """Returns the registers that the thread's processor saved when it was stopped, or None.
+
+        Its status says what speaks against them (see `TrapContexts.judged`).
+        """
         processor = self._processors.get(-1 if thread.processor is None else thread.processor)
-        return None if processor is None else self._contexts.processor(processor, thread.space, thread.tid)
+        if processor is None:
+            return None
+        state = self._contexts.processor(processor, thread.space, thread.tid)
+        if state is None:
+            return None
+        if state.mode == USER:
+            return self._contexts.judged(state, self._user_stacks.both(thread) or None)
+        stacks = [(segment.limit, segment.base) for segment in self._stacks.segments(thread)]
+        return self._contexts.judged(state, stacks + _of_processor(processor))
 
     def saved(self, state: State) -> int:
         """Returns the address by which a walk knows a trap frame: x64 that of the machine frame in it."""
@@ -200,9 +214,7 @@ class KernelWalks:
             context = self.context(thread)
             if context is None:
                 return KernelWalk(_NO_WALK, status(Word.RUNNING))
-            processor = self._processors[thread.processor or 0]
-            stacks = stacks + [(stack.limit, stack.base) for stack in processor.stacks]
-            context = self._contexts.judged(context, stacks)
+            stacks = stacks + _of_processor(self._processors[thread.processor or 0])
             if says(context.status, Word.STALE):
                 return KernelWalk(_NO_WALK, status(Word.RUNNING))
             running = self._cpu.start(context._replace(unsure=()))
@@ -267,6 +279,11 @@ class KernelWalks:
             )
             if state.origin != WOW64 and not dead and "Rip" in state.registers and "Rsp" in state.registers:
                 yield self.saved(state), self._cpu.beside(state)
+
+
+def _of_processor(processor: Processor) -> List[Range]:
+    """Returns (limit, base) of a processor's own stacks."""
+    return [(stack.limit, stack.base) for stack in processor.stacks]
 
 
 def _entry(states: Sequence[State], here: Sequence[Segment], segments: Sequence[Segment]) -> Optional[State]:

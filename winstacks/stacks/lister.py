@@ -4,8 +4,6 @@
 
 symbolizer = Symbolizer(image)
 for stack in StackLister.list_stacks(image, symbolizer, pids=[1000]): ...
-
-Stack limits: NT_TIB of winnt.h.
 """
 
 from __future__ import annotations
@@ -15,12 +13,12 @@ from operator import attrgetter
 from typing import Collection, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 from ..columns.words import KERNEL, STACK, USER, WOW64
-from ..memory.decode.status import Status, Word, status
+from ..memory.decode.status import Status, Word, says, status
 from ..memory.image import AddressSpace, Image
 from ..names.symbolizer import Symbolizer
 from ..process.thread import Thread
 from ..process.threads import Threads
-from ..process.usertypes import with_teb
+from ..process.userstacks import UserStacks
 from ..traps.decode.frame import CS_USER_32
 from ..traps.state import State, TrapContexts
 from .cpus import NO_TRAPS, Range, Traps
@@ -68,7 +66,7 @@ class StackLister:
 
     def __init__(self, image: Image, symbolizer: Symbolizer) -> None:
         self._walkers = StackWalkers(image, symbolizer)
-        self._user_stacks = UserStacks(image)
+        self._user_stacks = image.service(UserStacks)
         self._contexts = TrapContexts(image, False)
         self._make_kernel = partial(KernelWalks, image, symbolizer, self._walkers)
 
@@ -195,7 +193,7 @@ class StackLister:
         """Returns the registers with which the thread left user mode, or with which it runs there."""
         if thread.running and piece.depth == 1:
             context = self._kernel.context(thread)
-            if context is not None and context.mode == USER:
+            if context is not None and context.mode == USER and not says(context.status, Word.STALE):
                 return context
         return piece.entry
 
@@ -220,6 +218,10 @@ class StackLister:
             border: where the walk up the kernel's stack came out
             traps: the trap frames that callbacks have kept, which are not on this stack
         """
+        older = state is not None and says(state.status, Word.CONTEXT_MAY_BE_OLDER)
+        if state is not None and older:
+            # All of it is doubtful, and all frames will be.
+            state = state._replace(unsure=())
         start = None if state is None else self._walkers.cpus.of(space.machine).start(state)
         if state is None or start is None:
             why = status(None if state is None else state.status) or status(Word.NO_SAVED_REGISTERS)
@@ -229,55 +231,11 @@ class StackLister:
         sp = state.registers["Rsp"]
         stacks = [(low, high) for low, high in stacks if low <= sp <= high]
         walk = self._walkers.walk(space, start, stacks, traps)
+        if older:
+            walk = walk._replace(frames=tuple(frame._replace(sure=False) for frame in walk.frames))
         unlimited = None if stacks else Word.STACK_LIMITS_UNKNOWN
         said = status(thread.status, state.status, unlimited, _remarks(walk))
         return CallStack(thread, part, space, walk.frames, said, state)
-
-
-class UserStacks:
-    """Finds the limits of user stacks.
-
-    Args:
-        image: the image
-    """
-
-    def __init__(self, image: Image) -> None:
-        self._image = image
-        teb = image.types.find("_TEB")
-        self._offset = None if teb is None else teb.find("WowTebOffset")
-
-    def native(self, thread: Thread) -> List[Range]:
-        """Returns the limits of a thread's stack; none if nothing tells them."""
-        known = self._limits(thread.space, thread.teb or 0)
-        return [thread.user_stack] if not known and thread.user_stack is not None else known
-
-    def narrow(self, thread: Thread) -> List[Range]:
-        """Returns the limits of the 32-bit stack of a WoW64 thread."""
-        return [] if thread.wow64 is None else self._limits(thread.wow64, self.teb32(thread))
-
-    def teb32(self, thread: Thread) -> int:
-        """Returns the TEB32 of a thread, 0 without one.
-
-        TEB.ExceptionList leads to it, from Windows 10 on WowTebOffset too.
-        """
-        teb, memory = thread.teb or 0, self._image.memory(thread.space)
-        if not teb:
-            return 0
-        data = memory.read(teb + self._offset.offset, 4) if self._offset is not None else None
-        distance = int.from_bytes(data or b"", "little", signed=True)
-        if distance:
-            return teb + distance
-        tib = with_teb(self._image, thread.space, teb)["_NT_TIB"]
-        return memory.pointer(teb + tib.offset("ExceptionList")) or 0
-
-    def _limits(self, space: AddressSpace, teb: int) -> List[Range]:
-        if not teb or not space.layer_name:
-            return []
-        memory = self._image.memory(space)
-        tib = with_teb(self._image, space, teb)["_NT_TIB"]
-        high, low = (memory.pointer(teb + tib.offset(name)) for name in ("StackBase", "StackLimit"))
-        # No stack begins at 0.
-        return [(low, high)] if low and high else []
 
 
 def _remarks(walk: StackWalk) -> Status:

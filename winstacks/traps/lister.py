@@ -19,8 +19,10 @@ from ..memory.image import KERNEL_PID, Image
 from ..names.symbolizer import Symbolizer
 from ..process import processors
 from ..process.kernelstacks import KernelStacks, Segment
+from ..process.processors import Processor
 from ..process.thread import Thread
 from ..process.threads import Threads, threads
+from ..process.userstacks import UserStacks
 from .decode.frame import Facts
 from .reader import Reading, TrapKernel, TrapReader
 from .state import State, TrapContexts
@@ -159,6 +161,7 @@ class TrapStates:
     def __init__(self, image: Image, symbolizer: Symbolizer, members: bool = False) -> None:
         super().__init__()
         self._processors = image.service(processors.of)
+        self._user_stacks = image.service(UserStacks)
         self._image = image
         self._kernel_space = image.kernel
         self._contexts = TrapContexts(image, members)
@@ -248,16 +251,28 @@ class TrapStates:
             state = self._contexts.processor(processor, space, tid)
             if state is not None:
                 found = True
-                stacks = [(stack.limit, stack.base) for stack in processor.stacks]
                 known = thread or idle.get(processor.number)
-                if known is None:
-                    yield state
-                else:
-                    yield self._contexts.judged(state, stacks + self._threads.stacks(known))
+                yield self._contexts.judged(state, self._stacks_for(state, processor, known))
         if not found:
             vollog.warning(
                 "No processor has saved a context: only a crash or a kernel debugger makes them do so"
             )
+
+    def _stacks_for(
+        self, state: State, processor: Processor, thread: Optional[Thread]
+    ) -> Optional[List[Tuple[int, int]]]:
+        """Returns (limit, base) of the stacks that a processor may be on; None if they are not known.
+
+        Args:
+            state: what it has saved
+            processor: the processor
+            thread: what runs on it, None if that is not known
+        """
+        if thread is None:
+            return None
+        if state.mode == USER:
+            return self._user_stacks.both(thread) or None
+        return [(stack.limit, stack.base) for stack in processor.stacks] + self._threads.stacks(thread)
 
     def _on_processor_stacks(self, seen: Collection[int]) -> Iterator[State]:
         """Yields the frames on the DPC, ISR and IST stacks that no thread's stack had."""

@@ -153,7 +153,7 @@ class TrapContexts:
             f"CPU {processor.number}",
         )
 
-    def judged(self, state: State, stacks: Sequence[Tuple[int, int]]) -> State:
+    def judged(self, state: State, stacks: Optional[Sequence[Tuple[int, int]]]) -> State:
         """Returns the context of a processor with what speaks against it, without registers if that is proof.
 
         A kernel debugger leaves a context with each processor after each report: on a machine that goes on
@@ -161,10 +161,13 @@ class TrapContexts:
 
         Args:
             state: what `processor` returned
-            stacks: (limit, base) of the stacks that the processor may have been on
+            stacks: (limit, base) of those that the processor may have been on in this mode; None if not
+                all of them are known
         """
         sp = state.registers.get("Rsp")
-        if state.mode == KERNEL and sp is not None and not any(low <= sp <= high for low, high in stacks):
+        # A fiber may have a stack of its own in user mode; Windows vouches for the context in a crash dump.
+        proof = stacks is not None and not (state.mode == USER and self._stopped)
+        if proof and sp is not None and not any(low <= sp <= high for low, high in stacks or ()):
             return state._replace(registers={}, members=(), status=status(state.status, Word.STALE))
         if self._stopped and not state.registers.get("MxCsr", 0) & ~_MXCSR:
             return state

@@ -4,15 +4,18 @@
 
 from __future__ import annotations
 
+import pathlib
 import struct
 from typing import Dict, List, Tuple
 
 import pytest
 
+from tests.forge import context
 from tests.forge.paging import State
 from tests.forge.phys import PAGE
 from tests.support.callstackimages import StackImage
 from tests.support.findingimages import ALL, RETURNS, TID, FindingImage, answered, found
+from tests.support.lacking import MEMBERS, LackingTable, Lost, Run
 from winstacks.findings.shadowstacks import ComponentSizes, component
 
 CHECK = "shadow_stack"
@@ -102,6 +105,16 @@ def test_a_shadow_stack_of_user_mode_that_agrees_is_silent(name: str) -> None:
     forged = FindingImage(name)
     user_shadow(forged, walked(forged, "user"))
     assert [row["Evidence"] for row in answered(forged.image(), check=[CHECK])] == [NONE[name]]
+
+
+@pytest.mark.parametrize("member", ["_XSTATE_CONFIGURATION.AllFeatures", "_KTHREAD.KernelShadowStackBase"])
+def test_a_member_that_the_symbols_lost_is_named(member: str, tmp_path: pathlib.Path) -> None:
+    forged = FindingImage(KERNEL)
+    user_shadow(forged, walked(forged, "user"))
+    table = LackingTable(context.open_image(forged.image(), tmp_path))
+    with table.without(Lost(MEMBERS, member)):
+        said = table.run(Run("tracefindings", (("check", [CHECK]),)), tmp_path / "out")
+    assert any(member.rpartition(".")[2] in each for each in said.warnings)
 
 
 @pytest.mark.parametrize("name", WITH_USER)

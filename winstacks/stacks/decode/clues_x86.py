@@ -14,7 +14,7 @@ and GNU's compilers.
 from __future__ import annotations
 
 import re
-from typing import Iterator, NamedTuple, Optional, Tuple
+from typing import Iterator, List, NamedTuple, Optional, Tuple
 
 EBP, ESP = 5, 4
 LONGEST = 32
@@ -36,11 +36,14 @@ _SEH_CALL = re.compile(rb"(?:\x6a.|\x68.{4})\x68.{4}\xe8.{3}[\x00-\x02\xfd-\xff]
 _BEHIND_PADDING = re.compile(rb"(?:\xcc\xcc|\x90{5})(?=[^\xcc\x90])|(?<=[\xcc\x90])(?=\x8b\xff)")
 """The end of padding that code does not run into, or of any padding before a start that can be patched."""
 _BEHIND_END = re.compile(rb"(?:\xc3|\xcd\x29|\xc2.\x00|\xeb.|\xe9.{4})\xcc?(?=[^\xcc\x90])", re.DOTALL)
+_BEHIND_ANY_END = re.compile(rb"(?:\xc3|\xc2.\x00|\xe9...[\x00\xff]|\xff\x25.{4})(?=[^\xcc\x90])", re.DOTALL)
 _ALIGNED = 16
 _BEHIND_CALL = re.compile(rb"\xe8...[\x00\x01\xfe\xff]\Z", re.DOTALL)
 LONGEST_START = 5
 """Bytes of code that decide whether a function starts there."""
 _PUSH_EBP = re.compile(rb"(?:\x8b\xff)?\x55")
+CLEAR_EBP = re.compile(rb"[\x31\x33]\xed")
+"""xor ebp, ebp."""
 _MOV_ESP_EBP = (b"\x8b\xe5", b"\x89\xec")
 _LEAVE = b"\xc9"
 _CALL = b"\xe8"
@@ -151,6 +154,11 @@ def bare_starts(code: bytes, address: int) -> Iterator[int]:
     for found in _BEHIND_END.finditer(code):
         if (address + found.end()) % _ALIGNED == 0:
             yield found.end()
+
+
+def ends_before(code: bytes) -> List[int]:
+    """Returns what lies right behind a return or a jump, aligned or not: a function may start there."""
+    return [found.end() for found in _BEHIND_ANY_END.finditer(code)]
 
 
 def jump_by_table(before: bytes, jump: bytes) -> Optional[Tuple[int, int, Optional[int]]]:

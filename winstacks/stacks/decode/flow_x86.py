@@ -10,13 +10,12 @@ the function. A call through Ebx, Esi or Edi goes where the pointer in it leads,
 
 from __future__ import annotations
 
-import re
 import struct
-from typing import Callable, Dict, Iterable, Iterator, List, NamedTuple, Optional, Set
+from typing import Callable, Dict, Iterable, Iterator, List, NamedTuple, Optional, Set, Tuple
 
 from . import clues_x86
 from .code_x86 import CodePages
-from .effects_x86 import CALLERS, COPY, ENTRY, KEPT, OURS, SET_UP, StackPlace, both, changed, operand
+from .effects_x86 import BASED, CALLERS, COPY, ENTRY, KEPT, OURS, SET_UP, StackPlace, both, changed, operand
 from .instructions_x86 import Instruction, instruction
 
 MAX_INSTRUCTIONS = 6000
@@ -26,13 +25,23 @@ MAX_ROUNDS = 4
 NEAR = 0x800
 """How far behind its start a function's jump with the caller's frame back goes to a part of it."""
 
+MAX_POPPED = 0x40
+"""Bytes of arguments that an unknown function is taken to pop."""
+
+_PROBES = (0x10000, 0x20000)
+"""Depths by which it is found out whether an instruction moves Esp by a known number of bytes."""
+
 Pops = Callable[[int], Optional[int]]
 """address of a function -> how many bytes of arguments it pops, None if that is not known"""
+
+SetUp = Callable[[int], Optional[int]]
+"""address of a function -> how much who calls it has pushed if it sets up the frame for that, else None"""
 
 Is = Callable[[int], bool]
 """address of a function -> whether it is one of a kind"""
 
 
+_POP_EBP = b"\x5d"
 _FAST_FAIL = 0x29
 _JUMP_BY_TABLE = 0x24
 """ModRM of `jmp [table + 4 * register]`, the first of its two bytes."""
@@ -53,9 +62,10 @@ class Flow:
         code: the code of the address space
         start: the address of its first instruction
         pops: tells what functions pop
-        sets_up: tells which functions set up a frame for their caller, as _SEH_prolog does
+        sets_up: tells which functions set up a frame for their caller, as _SEH_prolog and _EH_prolog3 do
         takes_down: tells which functions take it down
         most: instructions that may be looked at, if these are fewer than MAX_INSTRUCTIONS
+        evens_out: find out what unknown calls pop by what comes out even (see `_even_out`)
 
     Attributes:
         places: what is known before each instruction that it can come to, by address
@@ -69,9 +79,10 @@ class Flow:
         code: CodePages,
         start: int,
         pops: Pops,
-        sets_up: Is,
+        sets_up: SetUp,
         takes_down: Is,
         most: int = MAX_INSTRUCTIONS,
+        evens_out: bool = True,
     ) -> None:
         self._memory = code
         self._start = start
@@ -85,7 +96,14 @@ class Flow:
         self.count = 0
         self._code = b""
         self._called_inside: Set[int] = set()
-        self._judged: Optional[Dict[int, bool]] = None
+        self._judged: Dict[bool, Dict[int, bool]] = {}
+        self._needed: Dict[int, int] = {}
+        self._unknown_calls = 0
+        self._follow_all()
+        if evens_out and self._unknown_calls and self.places and self._even_out():
+            self._follow_all()
+
+    def _follow_all(self) -> None:
         for _ in range(MAX_ROUNDS):
             borders = set(self._called_inside)
             self._follow(borders)
@@ -185,21 +203,74 @@ class Flow:
         else:
             self.tails[address] = target
 
-    def proves(self, address: int) -> Optional[bool]:
+    def proves(self, address: int, returns: bool = False) -> Optional[bool]:
         """Tells whether what is known at an instruction is proven by where the function ends.
 
         Behind a call that never returns another function may lie: what the call's own function knows of the
         stack does not come out even at its end. It is proven where an end with the caller's Esp and Ebp is
         reached, and where execution never ends, but comes from such a place without a call to return from.
 
+        Args:
+            address: the instruction
+            returns: take only a return for an end, and no jump to elsewhere: a part that was moved away jumps
+                back to its function, wherever the stack is
+
         Returns:
             None if no end is reached and nothing else proves it.
         """
-        if self._judged is None:
-            self._judged = self._judge()
-        return self._judged.get(address)
+        judged = self._judged.get(returns)
+        if judged is None:
+            judged = self._judged[returns] = self._judge(returns)
+        return judged.get(address)
 
-    def _judge(self) -> Dict[int, bool]:
+    def _even_out(self) -> bool:
+        """Finds how deep the stack is behind calls of unknown functions, from where the function returns.
+
+        A return has to find its address. So what lies between such a call and the returns behind it tells how
+        deep the stack is behind the call, as long as it is the same by every way.
+
+        Returns:
+            Whether anything was found.
+        """
+        before: Dict[int, List[Tuple[int, int]]] = {}
+        needed: Dict[int, Optional[int]] = {}
+        for address, place in self.places.items():
+            if address in self.returns:
+                needed[address] = 0
+            elif place.ebp in (OURS, BASED) and self._pops_ebp(address):
+                needed[address] = place.saved
+            low, high = (self._next(address, place._replace(depth=probe)) for probe in _PROBES)
+            for one, other in zip(low, high):
+                moved = _moved_by(one.place.depth, other.place.depth)
+                if moved is not None:
+                    before.setdefault(one.to, []).append((address, moved))
+        left = list(needed)
+        while left:
+            to = left.pop()
+            depth = needed[to]
+            for address, moved in before.get(to, ()):
+                found = None if depth is None else depth - moved
+                if address not in needed or needed[address] not in (found, None):
+                    # Two ways that disagree tell nothing.
+                    needed[address] = found if address not in needed else None
+                    left.append(address)
+        self._needed = {
+            address: depth for address, depth in needed.items() if depth is not None and depth > 0
+        }
+        return bool(self._needed)
+
+    def _pops_ebp(self, address: int) -> bool:
+        code, at = self._memory.window(address)
+        return code[at : at + 1] == _POP_EBP
+
+    def _behind_unknown(self, behind: int, depth: Optional[int]) -> Optional[int]:
+        """Returns how deep the stack is behind a call of an unknown function, None if nothing tells."""
+        needed = self._needed.get(behind)
+        if needed is None or needed % 4 or (depth is not None and not 0 <= depth - needed <= MAX_POPPED):
+            return None
+        return needed
+
+    def _judge(self, returns: bool) -> Dict[int, bool]:
         before: Dict[int, List[int]] = {}
         behind: Dict[int, List[int]] = {}
         for address, place in self.places.items():
@@ -207,7 +278,7 @@ class Flow:
                 before.setdefault(way.to, []).append(address)
                 if not way.falls:
                     behind.setdefault(address, []).append(way.to)
-        ends = [address for address in (*self.returns, *self.tails) if address in self.places]
+        ends = [each for each in (*self.returns, *(() if returns else self.tails)) if each in self.places]
         even = _reached(before, (address for address in ends if self._is_even(self.places[address])))
         uneven = _reached(before, ends) - even
         never = self.places.keys() - even - uneven
@@ -233,8 +304,9 @@ class Flow:
                 return place._replace(depth=None if place.depth is None else place.depth + 4)
             if target != self._start:
                 self._called_inside.add(target)
-            if place.depth == 8 and place.ebp == CALLERS and place.saved is None and self._sets_up(target):
-                return SET_UP
+            if place.ebp == CALLERS and place.saved is None and place.depth is not None:
+                if self._sets_up(target) == place.depth:
+                    return SET_UP
             if place.ebp == OURS and self._takes_down(target):
                 return ENTRY
         elif self._code[found.modrm] == 0x15:
@@ -245,8 +317,21 @@ class Flow:
             slot = place.loaded[KEPT.index(self._code[found.modrm] & 7)]
             target = None if slot is None else self._memory.pointer(slot)
         popped = None if target is None or place.depth is None else self._pops(target)
-        depth = None if popped is None or place.depth is None else place.depth - popped
-        return place._replace(depth=depth)
+        if popped is None or place.depth is None:
+            self._unknown_calls += 1
+            return place._replace(depth=self._behind_unknown(behind, place.depth))
+        return place._replace(depth=place.depth - popped)
+
+
+def _moved_by(low: Optional[int], high: Optional[int]) -> Optional[int]:
+    """Returns by how much an instruction moves Esp, from where it gets from each of the probes.
+
+    Returns:
+        None if it sets Esp, or that is not known.
+    """
+    if low is None or high is None or low - _PROBES[0] != high - _PROBES[1]:
+        return None
+    return low - _PROBES[0]
 
 
 def _reached(ways: Dict[int, List[int]], start: Iterable[int]) -> Set[int]:
@@ -259,9 +344,3 @@ def _reached(ways: Dict[int, List[int]], start: Iterable[int]) -> Set[int]:
                 seen.add(to)
                 left.append(to)
     return seen
-
-
-SEH_PROLOG = re.compile(rb"\x89\x6c\x24\x10\x8d\x6c\x24\x10")
-"""mov [esp+10h], ebp; lea ebp, [esp+10h]: what _SEH_prolog and _SEH_prolog4 have."""
-SEH_EPILOG = re.compile(rb"(?:\xc9|\x8b\xe5\x5d)\x51(?:\xf2)?\xc3")
-"""leave, or mov esp, ebp; pop ebp; then push ecx; ret: how _SEH_epilog and _SEH_epilog4 return."""

@@ -5,14 +5,15 @@
 from __future__ import annotations
 
 import re
-from typing import Callable, Dict, List, NamedTuple, Optional, Tuple, TypeVar
+from typing import Callable, Dict, List, NamedTuple, Optional, TypeVar
 
 from ...memory.decode.pagetable import PAGE_SIZE
 from . import clues_x86
 from .code_x86 import CodePages
-from .effects_x86 import StackPlace
-from .flow_x86 import NEAR, SEH_EPILOG, SEH_PROLOG, Flow
+from .effects_x86 import OTHER, StackPlace
+from .flow_x86 import NEAR, Flow
 from .frames import LONGEST_CALL, Read, direct_target, lengths
+from .helpers_x86 import set_up_depth, takes_down
 from .instructions_x86 import instruction
 
 MAX_FOLLOWED = 5_000_000
@@ -27,8 +28,9 @@ MAX_PLACES = 1 << 17
 K = TypeVar("K")
 V = TypeVar("V")
 
-_CANDIDATES = 4
-"""Starts of functions before an address that are tried, and jumps of a part."""
+_CANDIDATES, _BARE_CANDIDATES = 4, 12
+"""Starts of functions before an address that are tried, and jumps of a part; such starts as only the end of
+another function shows."""
 
 _MOST_OF_A_PART = 0x100
 """Instructions of a part that are looked at for a jump back."""
@@ -37,10 +39,25 @@ _JUMPS = frozenset((*range(0x70, 0x80), *range(0x0F80, 0x0F90), 0xE9, 0xEB))
 _ENDS = frozenset((0xC2, 0xC3, 0xCC))
 
 _MASK = 0xFFFFFFFF
-_PROLOG_BYTES, _EPILOG_BYTES = 0x30, 0x18
 _MOST_TAILS = 4
 """Functions that one may go on in which are looked at."""
-_SEH_START = re.compile(rb"(?:\x6a.|\x68.{4})\x68.{4}\xe8", re.DOTALL)
+_SET_UP_START = re.compile(rb"(?=((?:(?:\x6a.|\x68.{4})[\x68\xb8]|\xb8).{4}\xe8))", re.DOTALL)
+"""How functions begin whose frame is set up by a helper: push size; push table; call, or push size;
+mov eax, handler; call, or without a size."""
+
+
+class _Candidate(NamedTuple):
+    """Where a function may start.
+
+    Attributes:
+        start: the address
+        surely: it begins as functions do that set up a frame, behind the end of another
+        bare: only a return or a jump before it says so: its own returns have to prove it
+    """
+
+    start: int
+    surely: bool
+    bare: bool
 
 
 class Own(NamedTuple):
@@ -63,6 +80,8 @@ class Functions:
         self._places = 0
         self._popped: Dict[int, Optional[int]] = {}
         self._own: Dict[int, Optional[Own]] = {}
+        self._set_up: Dict[int, Optional[int]] = {}
+        self._taken_down: Dict[int, bool] = {}
         self._left = MAX_FOLLOWED
 
     def place(self, start: int, ip: int) -> Optional[StackPlace]:
@@ -111,6 +130,13 @@ class Functions:
         """
         return _kept(self._own, ip, lambda: self._find_own(ip))
 
+    def changes_ebp(self, ip: int) -> bool:
+        """Tells whether a function has put something else into Ebp, but 0: that is how a thread begins."""
+        own = self.own(ip)
+        if own is None or own.place.ebp != OTHER:
+            return False
+        return clues_x86.CLEAR_EBP.search(self.code(own.start, max(ip - own.start, 0))) is None
+
     def calls(self, address: int) -> List[int]:
         """Returns where the call before a return address may begin."""
         found = []
@@ -123,7 +149,7 @@ class Functions:
 
     def behind_set_up(self, address: int) -> bool:
         """Tells whether an address is behind the call that sets up the frame, which is not there before."""
-        return any(self._sets_up(target) for target in self.targets(address))
+        return any(self._sets_up(target) is not None for target in self.targets(address))
 
     def pops(self, start: int) -> Optional[int]:
         """Returns how many bytes of arguments a function pops, None if that is not known."""
@@ -145,37 +171,40 @@ class Functions:
         return self._code.ahead(address, length)
 
     def _find_own(self, ip: int) -> Optional[Own]:
-        for start, surely in self._candidates(ip):
+        returned_to = bool(self.calls(ip))
+        for start, surely, bare in self._candidates(ip):
             place = self.place(start, ip)
-            if place is None:
+            # No call returns to where a function starts: what is called there never returns.
+            if place is None or (start == ip and returned_to):
                 continue
-            even = self.flow(start).proves(ip)
+            even = self.flow(start).proves(ip, bare)
             if even or (even is None and surely and not self.has_border(start, ip)):
                 return Own(start, place)
         for back in self._jumps(ip):
-            for start, _ in self._candidates(back):
+            for start, _, bare in self._candidates(back):
                 place = self.place(start, ip)
-                if place is not None and self.flow(start).proves(ip):
+                if place is not None and self.flow(start).proves(ip, bare):
                     return Own(start, place)
         return None
 
-    def _candidates(self, ip: int) -> List[Tuple[int, bool]]:
-        """Returns where the function of an instruction may start, the nearest first.
-
-        With each goes whether it begins as functions do that set up a frame, behind the end of another.
-        """
+    def _candidates(self, ip: int) -> List[_Candidate]:
+        """Returns where the function of an instruction may start, the nearest first."""
         before = self._code.before(ip, PAGE_SIZE)
         low = ip - len(before)
-        code = before + self.code(ip, clues_x86.LONGEST_START)
+        code = before + self.code(ip, clues_x86.LONGEST)
         starts = dict.fromkeys(clues_x86.bare_starts(code, low), False)
         starts.update(clues_x86.starts(code))
-        for found in _SEH_START.finditer(before):
-            if found.end() + 4 <= len(before) and clues_x86.ends(before[: found.start()]):
-                operand = before[found.end() : found.end() + 4]
-                if self._sets_up(low + found.end() + 4 + int.from_bytes(operand, "little")):
+        for found in _SET_UP_START.finditer(code):
+            behind = found.end(1) + 4
+            if behind <= len(code) and clues_x86.ends(code[: found.start()]):
+                distance = int.from_bytes(code[found.end(1) : behind], "little")
+                if self._sets_up(low + behind + distance) is not None:
                     starts[found.start()] = True
-        nearest = sorted((at for at in starts if at <= len(before)), reverse=True)
-        return [(low + at, starts[at]) for at in nearest[:_CANDIDATES]]
+        nearest = sorted((at for at in starts if at <= len(before)), reverse=True)[:_CANDIDATES]
+        bare = [at for at in clues_x86.ends_before(code) if at not in starts and at <= len(before)]
+        candidates = [_Candidate(low + at, starts[at], False) for at in nearest]
+        candidates += [_Candidate(low + at, False, True) for at in bare[::-1][:_BARE_CANDIDATES]]
+        return sorted(candidates, reverse=True)
 
     def _jumps(self, ip: int) -> List[int]:
         """Returns where the code at an instruction jumps to, up to the first jump that is always taken."""
@@ -199,19 +228,19 @@ class Functions:
 
     def _find_pops(self, start: int) -> Optional[int]:
         led = self._led(start)
-        popped = set(self._follow(start if led is None else led, _unknown).returns.values())
+        popped = set(self._follow(start if led is None else led, _unknown, False).returns.values())
         return popped.pop() if len(popped) == 1 else None
 
-    def _follow(self, start: int, pops: Callable[[int], Optional[int]]) -> Flow:
-        flow = Flow(self._code, start, pops, self._sets_up, self._takes_down, self._left)
+    def _follow(self, start: int, pops: Callable[[int], Optional[int]], evens_out: bool = True) -> Flow:
+        flow = Flow(self._code, start, pops, self._sets_up, self._takes_down, self._left, evens_out)
         self._left -= flow.count
         return flow
 
-    def _sets_up(self, target: int) -> bool:
-        return SEH_PROLOG.search(self.code(target & _MASK, _PROLOG_BYTES)) is not None
+    def _sets_up(self, target: int) -> Optional[int]:
+        return _kept(self._set_up, target & _MASK, lambda: set_up_depth(self._code, target & _MASK))
 
     def _takes_down(self, target: int) -> bool:
-        return SEH_EPILOG.search(self.code(target & _MASK, _EPILOG_BYTES)) is not None
+        return _kept(self._taken_down, target & _MASK, lambda: takes_down(self._code, target & _MASK))
 
     def _led(self, target: int) -> Optional[int]:
         """Returns where a jump that a function consists of leads to, None if it is none."""

@@ -332,7 +332,8 @@ class Walker32(Walker[Registers32]):
         if bp is None:
             raise UnwindError(Word.FRAME_POINTER_UNKNOWN)
         if bp == 0 and not interrupted:
-            return Taken(Registers32(0, registers.sp), FRAME_POINTER)
+            doubt = Word.FRAME_POINTER_UNSURE if self._functions.changes_ebp(registers.ip) else None
+            return Taken(Registers32(0, registers.sp), FRAME_POINTER, doubt=doubt, lasting=False)
         if bp < registers.sp or bp % self.slot_size:
             raise UnwindError(Word.FRAME_POINTER_IMPLAUSIBLE)
         trapped = self._trap(bp)

@@ -28,7 +28,7 @@ def followed(code: bytes, *elsewhere: Tuple[int, str]) -> Flow:
     parts = [(START, code), (SLOT, IMPORTED.to_bytes(4, "little"))]
     parts += [(address, bytes.fromhex(part)) for address, part in elsewhere]
     memory = Extents((address, part + b"\xf4" * 16) for address, part in parts)
-    return Flow(CodePages(memory.read), START, {IMPORTED: 8}.get, lambda _: False, lambda _: False)
+    return Flow(CodePages(memory.read), START, {IMPORTED: 8}.get, lambda _: None, lambda _: False)
 
 
 def behind(code: str, more: str = "90 c3") -> Optional[StackPlace]:
@@ -156,11 +156,72 @@ def test_the_end_of_a_function_that_switches_threads() -> None:
     code = f"56 57 {LOAD} e8 00 10 00 00"
     place = behind(code, "6a 00 6a 01 ff d6 8b c7 5f 5e c3")
     assert place is not None
-    assert place.depth is None
+    # What it pops tells that SwapContext has popped nothing.
+    assert place.depth == 8
     whole = bytes.fromhex(f"56 57 {LOAD} 6a 00 6a 01 ff d6 8b c7 5f 5e c3")
     flow = followed(whole)
     assert list(flow.returns.values()) == [0]
     assert flow.places[START + len(whole) - 1].depth == 0
+
+
+@pytest.mark.parametrize(
+    ("code", "more", "depth"),
+    [
+        ("56 6a 01 6a 02 ff 50 04", "8b c6 5e c3", 4),  # call [eax + 4]; mov eax, esi; pop esi; ret
+        ("83 ec 08 56 6a 01 ff d0", "5e 83 c4 08 c2 04 00", 12),
+        ("56 57 6a 01 ff d0", "83 c4 04 5f 5e c3", 12),  # the caller pops
+        ("56 57 6a 01 ff d0", "85 c0 74 03 5f 5e c3 33 c0 5f 5e c3", 8),
+        ("55 56 57 ff d0", "5f 5e 5d c3", 12),  # Ebp is a register like any other
+        # Of two calls the last, and what follows a call of which it is known.
+        ("56 6a 01 ff d0 8b c8 6a 02 ff d1", "5e c3", 4),
+        ("56 6a 01 ff d0", "6a 00 6a 01 ff 15 00 12 00 77 5e c3", 4),
+        ("56 6a 01 ff d0", "6a 02 ff d1 5e c3", None),
+        # Ways that disagree; more than was pushed; nothing left of that; an end by Ebp; none at all.
+        ("56 57 6a 01 ff d0", "85 c0 74 03 5f 5e c3 33 c0 5e c3", None),
+        ("56 ff d0", "5e 5f c3", None),
+        ("56 6a 01 ff d0", "c3", None),
+        ("55 8b ec 56 6a 01 ff d0", "c9 c3", None),
+        ("56 6a 01 ff d0", "eb fe", None),
+    ],
+)
+def test_what_an_unknown_function_has_popped_comes_out_even(
+    code: str, more: str, depth: Optional[int]
+) -> None:
+    place = behind(code, more)
+    assert place is not None
+    assert place.depth == depth
+
+
+def test_where_it_comes_out_even_the_end_is_proven() -> None:
+    whole = bytes.fromhex("55 56 57 6a 01 ff d0 5f 5e 5d c3")
+    flow = followed(whole)
+    assert flow.places[START + len(whole) - 1][:2] == (0, CALLERS)
+    assert flow.proves(START + 7)
+
+
+def test_a_jump_to_elsewhere_is_no_return() -> None:
+    """A part that was moved away looks like a function that goes on in another."""
+    flow = followed(bytes.fromhex("8b c1 e9 00 90 00 00"))
+    assert flow.proves(START)
+    assert flow.proves(START, returns=True) is None
+
+
+@pytest.mark.parametrize(
+    ("depth", "code"),
+    [
+        (8, "6a 08 68 00 00 02 00"),  # push 8; push table: _SEH_prolog
+        (4, "6a 08 b8 00 00 02 00"),  # push 8; mov eax, handler: _EH_prolog3
+        (0, "b8 00 00 02 00"),  # mov eax, handler: _EH_prolog
+    ],
+)
+def test_a_helper_sets_up_the_frame_if_as_much_was_pushed(depth: int, code: str) -> None:
+    helper = START + 0x2000
+    for pushed in (0, 4, 8):
+        whole = bytes.fromhex(code) + b"\xe8"
+        whole += (helper - START - len(whole) - 4).to_bytes(4, "little") + b"\x90\xc3"
+        memory = Extents([(START, whole + b"\xf4" * 16)])
+        flow = Flow(CodePages(memory.read), START, lambda _: None, {helper: pushed}.get, lambda _: False)
+        assert (flow.places[START + len(whole) - 2][:2] == (None, OURS)) is (pushed == depth)
 
 
 BEFORE, BEHIND = START - 0x9000, START + 0x23000
@@ -173,7 +234,7 @@ def test_a_part_that_was_moved_away_is_in_the_function(part: int) -> None:
     whole = bytes.fromhex("55 8b ec 56 0f 84") + away + bytes.fromhex("5e 5d c3")
     flow = followed(whole, (part, "ff d0 e9 " + back.to_bytes(4, "little", signed=True).hex()))
     assert flow.places[part][:3] == (8, OURS, 4)
-    assert flow.places[part + 2][:3] == (None, OURS, 4)
+    assert flow.places[part + 2][:3] == (8, OURS, 4)
     assert flow.proves(part + 2)
 
 
