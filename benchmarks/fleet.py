@@ -1,6 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""stackfleet: Parquet against Volatility's renderer, two workers for many images and for one, rare stacks."""
+"""stackfleet: Parquet against Volatility's renderer, two workers for many images, rare stacks."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 from functools import partial
-from typing import Any, Dict, List
+from typing import Any, List
 
 import pyarrow as pa
 
@@ -20,7 +20,7 @@ from tests.conftest import ROOT
 from tests.support import fleetlakes
 from tests.support.fleetimages import GENERATIONS, Machine, new_fleet
 
-from . import images, machine, results
+from . import images, results
 from .images import Image
 from .listing import FEW, FULL, cost
 from .measure import Cost, Run, in_turns, measured
@@ -33,14 +33,11 @@ _IMAGES = 40
 _STACKS, _KEYS, _FILES = 10_000_000, 3_000_000, 2_000
 _HOSTS = 500
 _SETS = 200
-_SCALE = 1.0
-"""Of the forged machine, see `machine`."""
-_TURNS = 2
 
 
 def lines(folder: pathlib.Path) -> List[Line]:
     """Measures all of it."""
-    return [*_parquet(folder), *_workers(folder), *_split(folder), *_rare(folder)]
+    return [*_parquet(folder), *_workers(folder), *_rare(folder)]
 
 
 def _parquet(folder: pathlib.Path) -> List[Line]:
@@ -91,25 +88,6 @@ def _workers(folder: pathlib.Path) -> List[Line]:
     return [
         Line(f"two workers, {_IMAGES} images", "one worker", took[2] / took[1], 0.6, results.AT_MOST, said)
     ]
-
-
-def _split(folder: pathlib.Path) -> List[Line]:
-    """One large image, read by one process and by two: the best of some turns of each."""
-    made = folder / "machine"
-    made.mkdir()
-    _, image = machine.make(made, _SCALE)
-    took: Dict[int, List[float]] = {1: [], 2: []}
-    for turn in range(_TURNS):
-        for workers, times in took.items():
-            begin = time.monotonic()
-            lake = folder / f"lake-of-machine-{turn}-{workers}"
-            options = _options(image.symbols, image.cache)
-            _run("run", image.file, "-o", lake, "--workers", workers, "--split", workers, *options)
-            times.append(time.monotonic() - begin)
-    one, two = min(took[1]), min(took[2])
-    said = f"{one:.1f} s / {two:.1f} s of the clock"
-    what = f"two processes, one machine of {_SCALE:g} of 32 GB"
-    return [Line(what, "one process", one / two, 1.6, results.AT_LEAST, said)]
 
 
 def _rare(folder: pathlib.Path) -> List[Line]:

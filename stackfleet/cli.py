@@ -79,11 +79,6 @@ def count(text: str) -> int:
     return int(text)
 
 
-def split(text: str) -> int:
-    """Returns a number of processes, 1 for none beside an image's own."""
-    return 1 if text == "0" else count(text)
-
-
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="stackfleet", description=__doc__)
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
@@ -103,7 +98,6 @@ def _add_run(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     dask = run.add_argument_group("where it runs")
     dask.add_argument("--workers", type=count, help="images at a time in this program (default: processors)")
     dask.add_argument("--scheduler", help="address of a Dask scheduler, tcp://... or tls://...")
-    dask.add_argument("--split", type=split, help="processes of one image; 0 for its own only")
     limits = run.add_argument_group("limits of an image")
     limits.add_argument("--timeout", type=seconds, help="seconds, or 90m, or 2h: then its process is killed")
     limits.add_argument("--memory", type=size, help="resident memory, such as 4G: above it is killed")
@@ -166,7 +160,7 @@ def _settings(asked: argparse.Namespace) -> Settings:
         sha256=asked.sha256,
     )
     kept = Custody(custody.shown(asked.case), custody.shown(asked.note), f"stackfleet-{uuid.uuid4().hex}")
-    limits = Limits(asked.timeout, asked.memory, asked.retries, asked.split)
+    limits = Limits(asked.timeout, asked.memory, asked.retries)
     return Settings(reading, limits, kept, asked.retry_failed)
 
 

@@ -22,7 +22,7 @@ from typing import Any, Optional
 
 from . import custody, folders, locking
 from .agreement import Depth, fault
-from .layout import CACHE, MANIFEST, PIECES, RUNS, TABLES, image_folder, manifest_file, table_file, table_name
+from .layout import CACHE, MANIFEST, RUNS, TABLES, image_folder, manifest_file, table_file, table_name
 from .manifests import DONE, MOST_BYTES, Manifest, ManifestError, is_image_id, parsed, written
 
 _LOCK = "lock"
@@ -226,14 +226,6 @@ class Lake:
         folders.sync(self.manifests_folder)
         self.clean()
 
-    def drop_pieces(self, attempt: str) -> None:
-        """Removes what the helpers of an attempt wrote."""
-        with contextlib.suppress(OSError):
-            found = folders.folder(self.folder, PIECES, attempt)
-            if found is not None:
-                shutil.rmtree(found, ignore_errors=True)
-                found.parent.rmdir()
-
     def clean(self) -> int:
         """Removes what no manifest names: what ended attempts left; returns how many files these were.
 
@@ -254,10 +246,6 @@ class Lake:
                             left.append((table, image, name))
         for each in left:
             folders.remove(self.folder, *each)
-        with contextlib.suppress(OSError):
-            found = folders.folder(self.folder, PIECES)
-            if found is not None:
-                shutil.rmtree(found, ignore_errors=True)
         return len(left)
 
     def remove_if_empty(self) -> None:

@@ -32,8 +32,6 @@ MANIFEST = "manifest"
 CACHE = "cache"
 RUNS = "runs"
 """The folder of what each run was asked: the manifests of its images name it."""
-PIECES = "pieces"
-"""The folder of what helpers read of an image, until its own process has put it into the tables."""
 
 
 def table_name(table: str, image_id: str, attempt: str) -> str:
@@ -49,21 +47,6 @@ def image_folder(image_id: str) -> str:
 def table_file(lake: str, table: str, image_id: str, attempt: str) -> pathlib.Path:
     """Returns the file that an attempt writes for a table."""
     return pathlib.Path(lake, table_name(table, image_id, attempt))
-
-
-def pieces_folder(lake: str, attempt: str) -> pathlib.Path:
-    """Returns the folder into which the helpers of an attempt write."""
-    return pathlib.Path(lake, PIECES, attempt)
-
-
-def piece_file(folder: pathlib.Path, number: int) -> pathlib.Path:
-    """Returns the file that is there when a helper has read a share.
-
-    Args:
-        folder: what `pieces_folder` returns
-        number: of the share
-    """
-    return folder / f"{number}.json"
 
 
 def cache_names() -> tuple[str, str]:

@@ -226,7 +226,6 @@ CLEANED: Dict[str, Change] = {
     "a link as an image's folder": lambda a: (a.lake / "traces" / "image=i9").symlink_to(
         a.other / "traces" / "image=i9"
     ),
-    "a link as the pieces": lambda a: (a.lake / "pieces").symlink_to(a.other),
     "a link as the lock": lambda a: (a.lake / "lock").symlink_to(a.other / "manifest" / "i9.json"),
     "a pipe as the lock": lambda a: os.mkfifo(a.lake / "lock"),
     "a link as the runs": lambda a: (a.lake / "runs").symlink_to(a.other),

@@ -37,11 +37,6 @@ def environment() -> Dict[str, str]:
     return dict(os.environ, PYTHONPATH=path, STACKFLEET_TEST=MARK)
 
 
-def helped(lake: pathlib.Path, how: str = "") -> Dict[str, str]:
-    """The environment of a run in which an image waits for a helper, which may `hang` or `die`."""
-    return {"STACKFLEET_HELPERS": how, "STACKFLEET_LAKE": str(lake)}
-
-
 def fleet(
     *arguments: object, timeout: float = 300, variables: Optional[Dict[str, str]] = None
 ) -> "subprocess.CompletedProcess[str]":

@@ -15,7 +15,7 @@ from __future__ import annotations
 import json
 import logging
 import types
-from typing import Dict, List, Mapping, NamedTuple, Optional, Sequence, Type
+from typing import Dict, List, NamedTuple, Optional, Type
 
 from volatility3.framework import constants
 
@@ -53,16 +53,6 @@ class Totals:
         self.walked_threads = self.walked_databases = False
         self.threads = self.stacks = self.incomplete = self.databases = 0
 
-    def numbers(self) -> List[int]:
-        """Returns threads, stacks, incomplete ones and databases: another process may `take` them."""
-        return [self.threads, self.stacks, self.incomplete, self.databases]
-
-    def take(self, numbers: Sequence[int]) -> None:
-        """Adds what was counted of another part of the image."""
-        threads, stacks, incomplete, databases = numbers
-        self.threads, self.stacks = self.threads + threads, self.stacks + stacks
-        self.incomplete, self.databases = self.incomplete + incomplete, self.databases + databases
-
     def stack(self, incomplete: bool) -> None:
         """Counts a stack of a thread."""
         self.stacks += 1
@@ -80,7 +70,7 @@ class Warnings(logging.Handler):
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
         self.count = 0
-        self._texts: Dict[str, int] = {}
+        self._texts: Dict[str, None] = {}
 
     @property
     def texts(self) -> List[str]:
@@ -89,24 +79,8 @@ class Warnings(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         self.count += 1
         said = printable(record.getMessage(), MAX_WARNING)
-        if said in self._texts or len(self._texts) < MAX_WARNINGS:
-            self._texts[said] = self._texts.get(said, 0) + 1
-
-    @property
-    def counts(self) -> Dict[str, int]:
-        """How often each text was logged."""
-        return dict(self._texts)
-
-    def take(self, counts: Mapping[str, int]) -> None:
-        """Adds the warnings of another process that read other parts of the image.
-
-        What both have logged counts as often as the one logged it that logged it more often.
-        """
-        for each, count in counts.items():
-            known = self._texts.get(each, 0)
-            self.count += max(count - known, 0)
-            if known or len(self._texts) < MAX_WARNINGS:
-                self._texts[each] = max(count, known)
+        if len(self._texts) < MAX_WARNINGS:
+            self._texts[said] = None
 
     def __enter__(self) -> Warnings:
         for name in LOGGERS:

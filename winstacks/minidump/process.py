@@ -75,10 +75,9 @@ class DumpProcess:
         self,
         pids: Optional[Collection[int]] = None,
         offset: Optional[int] = None,
-        only: Optional[Collection[int]] = None,
     ) -> Iterator[AddressSpace]:
         """Yields the native space, then the 32-bit half; see `AddressSpaces.list_spaces`."""
-        if offset is None and only is None and (not pids or self.native.pid in pids):
+        if offset is None and (not pids or self.native.pid in pids):
             yield self.native
             if self.wow64 is not None:
                 yield self.wow64
@@ -200,10 +199,9 @@ class DumpProcess:
         offset: Optional[int] = None,
         tids: Optional[Collection[int]] = None,
         scan: bool = False,
-        only: Optional[Collection[int]] = None,
     ) -> Iterator[Thread]:
         """Yields the threads of the dump in its order, and a row for what its list lacks."""
-        if offset is not None or only is not None or (pids and self.native.pid not in pids):
+        if offset is not None or (pids and self.native.pid not in pids):
             return
         if self._said and not tids:
             said = status(self._said, Word.THREAD_LIST_DAMAGED)
