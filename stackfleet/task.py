@@ -87,7 +87,8 @@ def run_image(job: Job) -> Report:
     """Reads an image on a worker of Dask, and writes its manifest.
 
     Returns:
-        path, image_id, status, reason, rows, seconds and memory.
+        path, image_id, status, reason, rows, seconds, memory, and the ImageId of the manifest that was
+        written: whoever started the run puts the image into the lake.
 
     Raises:
         AttemptFailedError: it failed, and another attempt may not
@@ -117,8 +118,9 @@ def run_at(job: Job, place: Place) -> Report:
             "memory": outcome.memory,
         }
         if identities.copy is not None:
-            lake.publish(identities.copy)
-            return {**report, "image_id": identities.copy["image_id"], "status": COPY}
+            lake.keep(identities.copy)
+            image_id = identities.copy["image_id"]
+            return {**report, "image_id": image_id, "manifest": image_id, "status": COPY}
         made = manifest(job, outcome, identities.known, place)
         made.update(attempt=attempt, started=started, ended=custody.now())
         if outcome.facts is not None:
@@ -130,7 +132,8 @@ def run_at(job: Job, place: Place) -> Report:
             if before is not None and before["status"] == DONE:
                 # What an earlier attempt has read stays as it is; that this one failed is said beside it.
                 made["image_id"] = unopened(job.path)
-        lake.publish(made)
+        report["manifest"] = made["image_id"]
+        lake.keep(made)
     if report["status"] == FAILED and not outcome.final:
         raise AttemptFailedError(report)
     return report

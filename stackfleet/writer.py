@@ -24,8 +24,19 @@ from winstacks.flat.stack import FlatStack
 from winstacks.flat.tables import FRAME, FlatTables
 
 from . import folders
-from .columns import SCHEMAS
-from .layout import FRAMES, MODULE_SETS, MODULES, TABLES, TRACES, image_folder, table_file
+from .columns import SCHEMAS, stored, to_stored
+from .keys import key_rows
+from .layout import (
+    FRAMES,
+    IMAGE,
+    KEYS,
+    MODULE_SETS,
+    MODULES,
+    TABLES,
+    TABLES_FOLDER,
+    TRACES,
+    table_file,
+)
 
 BATCH = 1 << 14
 """Stacks of a batch, if they have few frames."""
@@ -61,11 +72,12 @@ class TableFiles:
 
     def __init__(self, lake: str, image_id: str, attempt: str) -> None:
         self.rows = dict.fromkeys(TABLES, 0)
+        self._attempt = attempt
         self.paths = {name: table_file(lake, name, image_id, attempt) for name in TABLES}
         self._writers = {}
         for name, path in self.paths.items():
-            folders.make_folder(pathlib.Path(lake), name, image_folder(image_id))
-            self._writers[name] = pq.ParquetWriter(path, SCHEMAS[name], compression="zstd")
+            folders.make_folder(pathlib.Path(lake), TABLES_FOLDER, name)
+            self._writers[name] = pq.ParquetWriter(path, stored(name), compression="zstd")
 
     def write(self, table: str, columns: Sequence[Any]) -> None:
         """Writes a batch of rows.
@@ -76,7 +88,7 @@ class TableFiles:
         """
         batch = pa.record_batch(list(columns), schema=SCHEMAS[table])
         if batch.num_rows:
-            self._writers[table].write_batch(batch)
+            self._writers[table].write_batch(to_stored(table, batch, self._attempt))
             self.rows[table] += batch.num_rows
 
     def write_rows(self, table: str, rows: Iterable[Sequence[object]]) -> None:
@@ -91,7 +103,11 @@ class TableFiles:
             self.write(table, _transposed(table, held))
 
     def close(self) -> None:
-        """Ends all files."""
+        """Counts the keys of the stacks, and ends all files."""
+        self._writers.pop(TRACES).close()
+        self._writers.pop(IMAGE).close()
+        for columns in key_rows(self.paths[TRACES], self.paths[IMAGE]):
+            self.write(KEYS, columns)
         for each in self._writers.values():
             each.close()
 

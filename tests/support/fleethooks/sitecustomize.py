@@ -49,7 +49,7 @@ def _fill() -> None:
     make = folders.make_folder
 
     def full(root: pathlib.Path, *names: str) -> pathlib.Path:
-        if names[0] == "modulesets":
+        if "modulesets" in names:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         return make(root, *names)
 
