@@ -1,26 +1,19 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""stackfleet: Parquet against Volatility's renderer, two workers for many images and for one, rare stacks."""
+"""stackfleet: Parquet against Volatility's renderer, two workers for many images, rare stacks."""
 
 from __future__ import annotations
 
 import pathlib
-import random
-import subprocess
 import sys
 import time
 from functools import partial
-from typing import Any, Dict, List
+from typing import List
 
-import pyarrow as pa
-
-from stackfleet.columns import SCHEMAS
-from stackfleet.layout import TRACES
 from tests.conftest import ROOT
-from tests.support import fleetlakes
 from tests.support.fleetimages import GENERATIONS, Machine, new_fleet
 
-from . import images, machine, results
+from . import images, largelake, results
 from .images import Image
 from .listing import FEW, FULL, cost
 from .measure import Cost, Run, in_turns, measured
@@ -30,17 +23,13 @@ _ROWS = 1 + images.DEPTH
 """Rows of a trace: its own, and one for each frame."""
 
 _IMAGES = 40
-_STACKS, _KEYS, _FILES = 10_000_000, 3_000_000, 2_000
-_HOSTS = 500
-_SETS = 200
-_SCALE = 1.0
-"""Of the forged machine, see `machine`."""
-_TURNS = 2
+_MACHINES, _STACKS = 2_000, 5_000
+"""Images of the large lake, and stacks of each: `python -m benchmarks.largelake` makes one of any size."""
 
 
 def lines(folder: pathlib.Path) -> List[Line]:
     """Measures all of it."""
-    return [*_parquet(folder), *_workers(folder), *_split(folder), *_rare(folder)]
+    return [*_parquet(folder), *_workers(folder), *_rare(folder)]
 
 
 def _parquet(folder: pathlib.Path) -> List[Line]:
@@ -93,86 +82,16 @@ def _workers(folder: pathlib.Path) -> List[Line]:
     ]
 
 
-def _split(folder: pathlib.Path) -> List[Line]:
-    """One large image, read by one process and by two: the best of some turns of each."""
-    made = folder / "machine"
-    made.mkdir()
-    _, image = machine.make(made, _SCALE)
-    took: Dict[int, List[float]] = {1: [], 2: []}
-    for turn in range(_TURNS):
-        for workers, times in took.items():
-            begin = time.monotonic()
-            lake = folder / f"lake-of-machine-{turn}-{workers}"
-            options = _options(image.symbols, image.cache)
-            _run("run", image.file, "-o", lake, "--workers", workers, "--split", workers, *options)
-            times.append(time.monotonic() - begin)
-    one, two = min(took[1]), min(took[2])
-    said = f"{one:.1f} s / {two:.1f} s of the clock"
-    what = f"two processes, one machine of {_SCALE:g} of 32 GB"
-    return [Line(what, "one process", one / two, 1.6, results.AT_LEAST, said)]
-
-
 def _rare(folder: pathlib.Path) -> List[Line]:
     lake = folder / "large"
-    synthetic(lake)
-    drop_caches(lake)
+    largelake.make(lake, _MACHINES, _STACKS)
+    largelake.drop_caches(lake)
     begin = time.monotonic()
     ran = _run("rare", lake, "--output", folder / "rare")
     took = time.monotonic() - begin
-    what = f"`stackfleet rare`, {_STACKS:,} stacks, {_KEYS:,} keys, {_FILES:,} files"
+    what = f"`stackfleet rare`, {_MACHINES:,} machines, {_MACHINES * _STACKS:,} stacks"
     said = f"s of the clock; {ran.cost.seconds:.1f} s of processors"
     return [
         Line(what, "seconds", took, 15, results.AT_MOST, said),
         results.memory("the same", "memory", ran.cost.memory, 2000),
     ]
-
-
-def synthetic(folder: pathlib.Path) -> None:
-    """Writes a lake of rows that are made up: some keys are on all hosts, most on one or two."""
-    lake, chance = fleetlakes.new_lake(folder), random.Random(1)
-    each = _STACKS // _FILES
-    common = _KEYS // 10
-    for number in range(_FILES):
-        # Half of the stacks of a host are its own, which its images share.
-        own = [
-            common + (number % _HOSTS * 5400 + chance.randrange(5600)) % (_KEYS - common)
-            for _ in range(each // 2)
-        ]
-        keys = [*own, *(int(common * chance.random() ** 3) for _ in range(each - len(own)))]
-        rows = pa.table(_columns(f"i{number}", keys), schema=SCHEMAS[TRACES])
-        versions = [{"Version": each, "Module": f"m{each}"} for each in range(100 + number % 3)]
-        sets = [
-            {"ModuleSet": each + 1, "Versions": [each % 40, each % 70, each % 103]} for each in range(_SETS)
-        ]
-        tables = {"traces": rows, "modules": versions, "modulesets": sets}
-        fleetlakes.add(lake, f"i{number}", host=f"pc-{number % _HOSTS}", **tables)
-
-
-def _columns(image_id: str, keys: List[int]) -> Any:
-    count = len(keys)
-    known = {
-        "ImageId": [image_id] * count,
-        "TraceId": [f"std:0:{key:x}:x64::{number:x}" for number, key in enumerate(keys)],
-        "StackKey": [f"{key * 0x9E3779B97F4A7C15 & (1 << 128) - 1:032x}" for key in keys],
-        "ShapeKey": [f"{key // 50:032x}" for key in keys],
-        "Stack": [f"m{key % 40}!Function{key % 9973}+0x1d; nt!NtCreateFile+0x79" for key in keys],
-        "ModuleSet": [key % _SETS + 1 for key in keys],
-        "Count": [1] * count,
-        "Schema": [1] * count,
-        "PID": [0] * count,
-        "Unbacked": [0] * count,
-        "Incomplete": [False] * count,
-    }
-    same = {"Kind": "std", "Process": "nt", "Arch": "x64", "KeyQuality": "exact", "Status": ""}
-    known.update({name: [value] * count for name, value in same.items()})
-    return {
-        field.name: pa.array(known.get(field.name, [None] * count), field.type) for field in SCHEMAS[TRACES]
-    }
-
-
-def drop_caches(folder: pathlib.Path) -> None:
-    """Lets the system forget what files hold, as far as it does so without rights."""
-    for path in folder.rglob("*.parquet"):
-        subprocess.run(
-            ["dd", f"of={path}", "oflag=nocache", "conv=notrunc,fdatasync", "count=0"], stderr=-3, check=False
-        )

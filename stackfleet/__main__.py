@@ -15,7 +15,7 @@ if __name__ == "__main__":
 
 import importlib.util
 
-NEEDED = ("distributed", "duckdb", "psutil", "pyarrow", "rich", "volatility3")
+NEEDED = ("deltalake", "distributed", "duckdb", "psutil", "pyarrow", "rich", "volatility3")
 """What the extra brings."""
 
 

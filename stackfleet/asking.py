@@ -14,10 +14,11 @@ from winstacks.columns.words import KINDS, SEVERITIES
 
 from . import exits, output, questions
 from .agreement import Depth
+from .contents import Contents
 from .database import Database, SqlError
 from .export import LINES, Export
 from .job import Reading
-from .lake import Contents, Lake, LakeError
+from .lake import Lake, LakeError
 from .layout import TABLES, TRACES
 from .planning import WrongUseError, folders
 from .questions import KEYS, Question

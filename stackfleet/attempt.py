@@ -78,9 +78,8 @@ class Attempt:
     Args:
         job: the image
         name: of the attempt
-        asked: what the process is told beside the image
-        answer: takes what the process asks and `tick`, which it calls while it waits; returns the answer,
-            None if the process is not to go on
+        decide: takes what the image is and `tick`, which it calls while it waits; returns the ImageId under
+            which the tables are to be written, None if the process is not to go on
         wanted: tells whether the attempt is still wanted
         told: is told how it goes: seconds, memory, rows
     """
@@ -89,13 +88,12 @@ class Attempt:
         self,
         job: Job,
         name: str,
-        asked: dict[str, Any],
-        answer: Callable[[dict[str, Any], Callable[[], None]], Optional[dict[str, Any]]],
+        decide: Callable[[dict[str, Any], Callable[[], None]], Optional[str]],
         wanted: Callable[[], bool],
         told: Callable[[dict[str, Any]], None],
     ) -> None:
         self._job, self._name = job, name
-        self._asked, self._answer, self._wanted, self._told = asked, answer, wanted, told
+        self._decide, self._wanted, self._told = decide, wanted, told
         self._outcome = Outcome()
         self._rows = 0
         self._start = self._told_at = time.monotonic()
@@ -111,7 +109,6 @@ class Attempt:
             "lake": self._job.lake,
             "attempt": self._name,
             "reading": to_json(self._job.reading),
-            **self._asked,
         }
         with tempfile.TemporaryFile() as log:
             with Process(log) as process:
@@ -168,12 +165,12 @@ class Attempt:
                 outcome.reason = "its process ended before it was done"
                 return
             else:
-                outcome.identified = message.get("identified", outcome.identified)
-                answer = self._answer(message, self.tick)
-                if answer is None:
+                outcome.identified = message["identified"]
+                image_id = self._decide(outcome.identified, self.tick)
+                if image_id is None:
                     return
-                outcome.image_id = answer.get("image_id", outcome.image_id)
-                process.tell(answer)
+                outcome.image_id = image_id
+                process.tell({"image_id": image_id})
 
 
 class Process:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from .lake import Contents, Damaged
+from .contents import Contents, Damaged
 from .layout import manifest_file
 
 MANIFESTS = "manifests"

@@ -2,26 +2,11 @@
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
 """The process that reads one image. It takes lines of JSON on its input and writes such on its output.
 
-    in   {"path": ..., "lake": ..., "attempt": ..., "reading": {...}, "least": 512}
+    in   {"path": ..., "lake": ..., "attempt": ..., "reading": {...}}
     out  {"identified": {"image_id": ..., "files": [...]}}
     in   {"image_id": ...}                                      under which the tables are to be written
     out  {"rows": 4096}                                         now and then
     out  {"done": {...}} or {"failed": {"reason": ..., "final": true}}
-
-An image of at least so many threads may be shared with helpers, processes of the same kind. Its own process
-says which shares there are, and asks of each in its order:
-
-    out  {"shares": [...], "scanned": [...]}
-    in   {"alone": false}
-    out  {"next": 7}
-    in   {"read": 7} or {"taken": 7}                            a helper has read it
-
-A helper asks what to read next:
-
-    in   {"path": ..., ..., "help": {"image_id": ..., "shares": [...], "scanned": [...]}}
-    out  {"next": null}
-    in   {"read": 31} or {"end": true}
-    out  {"done": {}} or {"failed": ...}
 
 When its input ends, whoever started it is gone, and it ends at once, with all that it has started.
 """
@@ -40,7 +25,6 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Iterator
 from typing import Any, Optional
 
 _END_WITH_PARENT = 1
@@ -139,25 +123,13 @@ def read(line: Line, job: dict[str, Any]) -> None:
     from winstacks.flat.imagefacts import Warnings
     from winstacks.memory.tables import MissingTableError
 
-    from .layout import piece_file, pieces_folder
     from .reading import ImageTables
-    from .shares import WHOLE, share
     from .writer import TableFiles
 
     def told(rows: int) -> None:
         line.tell(rows=rows)
 
-    pieces = pieces_folder(job["lake"], job["attempt"])
     try:
-        if "help" in job:
-            lead = job["help"]
-            tables = ImageTables(opened(job["path"]), options, lead["scanned"])
-            tables.rename(lead["image_id"])
-            reader = tables.reader(told)
-            for number in _asked(line):
-                reader.piece(share(lead["shares"][number]), piece_file(pieces, number))
-            line.tell(done={})
-            return
         with Warnings() as warnings:
             tables = ImageTables(opened(job["path"]), options)
             known = tables.identity()
@@ -166,40 +138,13 @@ def read(line: Line, job: dict[str, Any]) -> None:
             if image_id != known["image_id"]:
                 tables.rename(image_id)
             files = TableFiles(job["lake"], image_id, job["attempt"])
-            writer = tables.writer(files, warnings, told)
-            shares = WHOLE if job["least"] is None else tables.shares(job["least"])
-            alone = shares is WHOLE
-            if not alone:
-                line.tell(shares=[each.to_json() for each in shares], scanned=tables.scanned())
-                alone = line.hear()["alone"]
-            for number, each in enumerate(shares):
-                if alone or _is_mine(line, number):
-                    writer.read(each)
-                else:
-                    writer.take(piece_file(pieces, number))
-            facts = writer.finish()
+            facts = tables.write(files, warnings, told)
         line.tell(done={**facts, "rows": files.rows})
     except (NotOpenedError, MissingTableError, exceptions.RenderException) as error:
         line.tell(failed={"reason": str(error), "final": True})
     except (exceptions.VolatilityException, OSError, MemoryError) as error:
         traceback.print_exc()
         line.tell(failed={"reason": f"{type(error).__name__}: {error}", "final": False})
-
-
-def _asked(line: Line) -> Iterator[int]:
-    """Yields the shares that a helper is to read."""
-    while True:
-        line.tell(next=None)
-        answer = line.hear()
-        if "read" not in answer:
-            return
-        yield answer["read"]
-
-
-def _is_mine(line: Line, number: int) -> bool:
-    """Tells whether the image's own process is to read a share; else a helper has."""
-    line.tell(next=number)
-    return "read" in line.hear()
 
 
 def check(line: Line, job: dict[str, Any]) -> None:

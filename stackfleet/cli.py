@@ -19,6 +19,7 @@ from . import asking, custody, exits
 from .agreement import Depth
 from .job import Custody, Limits, Reading
 from .lake import Lake, LakeError
+from .mirror import is_remote, mirrored
 from .planning import Inputs, Plan, Settings, WrongUseError, absolute, folders, look, plan
 
 _SIZES = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
@@ -33,10 +34,15 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
             stream.reconfigure(errors="backslashreplace")
     parser = _parser()
     asked = parser.parse_args(arguments)
+    asked.called = asked.lake
     try:
-        return int(asked.command(asked))
+        # A lake in object storage is asked and written by a copy of it.
+        with mirrored(asked.lake, asked.command in _WRITING) as folder:
+            asked.lake = folder
+            return int(asked.command(asked))
     except (LakeError, WrongUseError) as error:
-        print(f"stackfleet: {error}", file=sys.stderr)
+        said = str(error) if asked.lake == asked.called else str(error).replace(asked.lake, asked.called)
+        print(f"stackfleet: {said}", file=sys.stderr)
         return exits.WRONG_USE
     except KeyboardInterrupt:
         print("stackfleet: interrupted", file=sys.stderr)
@@ -79,17 +85,13 @@ def count(text: str) -> int:
     return int(text)
 
 
-def split(text: str) -> int:
-    """Returns a number of processes, 1 for none beside an image's own."""
-    return 1 if text == "0" else count(text)
-
-
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="stackfleet", description=__doc__)
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     _add_run(commands)
     asking.add_to(commands, count)
     _add_forget(commands)
+    _add_compact(commands)
     for each in (parser, *commands.choices.values()):
         each.epilog = exits.HELP
     return parser
@@ -104,11 +106,15 @@ def _add_run(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
         metavar="IMAGE",
         help="memory images, dumps, or folders of dumps (*.dmp); done ones are passed over",
     )
-    run.add_argument("-o", "--lake", required=True, help="folder of the lake; it is made if there is none")
+    run.add_argument(
+        "-o",
+        "--lake",
+        required=True,
+        help="folder of the lake, or s3://BUCKET/PATH; it is made if there is none",
+    )
     dask = run.add_argument_group("where it runs")
     dask.add_argument("--workers", type=count, help="images at a time in this program (default: processors)")
     dask.add_argument("--scheduler", help="address of a Dask scheduler, tcp://... or tls://...")
-    dask.add_argument("--split", type=split, help="processes of one image; 0 for its own only")
     limits = run.add_argument_group("limits of an image")
     limits.add_argument("--timeout", type=seconds, help="seconds, or 90m, or 2h: then its process is killed")
     limits.add_argument("--memory", type=size, help="resident memory, such as 4G: above it is killed")
@@ -135,7 +141,7 @@ def _add_run(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
 
 
 def _add_forget(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    text = "take images out of a lake: their manifests and tables"
+    text = "take images out of a lake: their manifests and rows"
     forget = commands.add_parser("forget", help=text, description=text)
     forget.set_defaults(command=_forget)
     forget.add_argument("lake", metavar="LAKE", help="folder of the lake")
@@ -145,16 +151,44 @@ def _add_forget(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
 def _forget(asked: argparse.Namespace) -> int:
     from .forgetting import forget
 
-    lake = Lake(asked.lake)
+    lake, run = Lake(asked.lake), f"stackfleet-{uuid.uuid4().hex}"
     with lake.alone():
-        try:
-            found = forget(lake, asked.images)
-        except OSError as error:
-            raise LakeError(f"{lake.folder}: the lake cannot be written: {error.strerror}") from error
-        lake.record(f"stackfleet-{uuid.uuid4().hex}", {**_asked(), "forgotten": found})
+        _mend(lake)
+        found = forget(lake, asked.images, run)
+        lake.record(run, {**_asked(), "forgotten": found})
     for image_id, called in found.items():
         print(f"{image_id} is forgotten: {called}")
     return exits.DONE
+
+
+def _add_compact(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    text = "make few files of many, in the order in which they are asked for"
+    compact = commands.add_parser("compact", help=text, description=text)
+    compact.set_defaults(command=_compact)
+    compact.add_argument("lake", metavar="LAKE", help="folder of the lake")
+
+
+def _compact(asked: argparse.Namespace) -> int:
+    from .merging import merge
+
+    lake, run = Lake(asked.lake), f"stackfleet-{uuid.uuid4().hex}"
+    with lake.alone():
+        _mend(lake)
+        lake.record(run, _asked())
+        print(f"{merge(lake, run, everything=True)} images are in one batch of files now")
+        damaged = lake.contents().damaged
+    for each in damaged:
+        print(f"stackfleet: left as it is: {each.called}: {each.reason}", file=sys.stderr)
+    return exits.INCOMPLETE if damaged else exits.DONE
+
+
+def _mend(lake: Lake) -> None:
+    """Makes logs anew that cannot be read, and says so."""
+    for table in lake.mend():
+        print(
+            f"stackfleet: the log of the table {table} could not be read, and was made anew", file=sys.stderr
+        )
+    lake.clean()
 
 
 def _settings(asked: argparse.Namespace) -> Settings:
@@ -173,7 +207,7 @@ def _settings(asked: argparse.Namespace) -> Settings:
         binaries=_binaries(asked.binaries),
     )
     kept = Custody(custody.shown(asked.case), custody.shown(asked.note), f"stackfleet-{uuid.uuid4().hex}")
-    limits = Limits(asked.timeout, asked.memory, asked.retries, asked.split)
+    limits = Limits(asked.timeout, asked.memory, asked.retries)
     return Settings(reading, limits, kept, asked.retry_failed)
 
 
@@ -194,6 +228,8 @@ def _run(asked: argparse.Namespace) -> int:
     # What asks a lake needs none of this, and starts faster without it.
     from .joining import CheckFailedError, RefusedError, checked
 
+    if asked.scheduler is not None and is_remote(asked.called):
+        raise WrongUseError(f"--scheduler: workers write to the lake, and {asked.called} is no folder")
     if asked.retries < 0:
         raise WrongUseError(f"--retries is {asked.retries}: it takes 0 or more")
     inputs, settings = look(asked.images), _settings(asked)
@@ -211,7 +247,7 @@ def _run(asked: argparse.Namespace) -> int:
     except (CheckFailedError, RefusedError) as error:
         raise WrongUseError(str(error)) from error
     if missing:
-        where = quoted(asked.lake)
+        where = quoted(asked.called)
         print(f"{missing} images are not done; the reasons: stackfleet status {where}", file=sys.stderr)
     return exits.INCOMPLETE if missing or inputs.unread else exits.DONE
 
@@ -221,11 +257,12 @@ def _read(
 ) -> int:
     """Reads what is to be read; returns how many images are not done."""
     from . import engine
+    from .merging import merge
     from .progress import Progress
 
-    lake.clean()
+    _mend(lake)
     planned = plan(inputs.files, lake, settings, found, Depth.CONTENT if asked.verify else Depth.SIZE)
-    _say(planned, asked.lake)
+    _say(planned, asked.called)
     missing = len(planned.failed)
     if planned.jobs:
         sizes = {job.path: job.size for job in planned.jobs}
@@ -235,6 +272,7 @@ def _read(
             unread = {custody.shown(path): why for path, why in inputs.unread.items()}
             lake.record(settings.custody.run, {**_asked(), "unread": unread})
             missing += engine.run(client, planned.jobs, lake, settings.reading, found, progress, embedded)
+        merge(lake, settings.custody.run)
     return missing
 
 
@@ -261,3 +299,7 @@ def _say(planned: Plan, lake: str) -> None:
             f"{len(planned.damaged)} other images of the lake are damaged: stackfleet status {where}",
             file=sys.stderr,
         )
+
+
+_WRITING = (_run, _forget, _compact)
+"""The commands that change a lake."""

@@ -3,7 +3,7 @@
 """The Arrow schemas of a lake's tables, made from the dictionary of columns.
 
 The tables of stacks and images are the flat tables of the plugins; those of findings and trap frames are what
-these plugins show.
+these plugins show. Files have these columns in the types that Delta has, and one more: see `stored`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import pyarrow as pa
 from winstacks.columns import dictionary, tables
 from winstacks.columns.dictionary import COLUMNS, Column
 
-from .layout import FINDINGS, FRAMES, IMAGE, MODULE_SETS, MODULES, TRACES, TRAP_FRAMES
+from .layout import FINDINGS, FRAMES, IMAGE, KEYS, MODULE_SETS, MODULES, TRACES, TRAP_FRAMES
 
 TIME = pa.timestamp("us", tz="UTC")
 
@@ -67,5 +67,70 @@ SCHEMAS: dict[str, Any] = {
             pa.field("Versions", pa.list_(pa.field("item", pa.uint64(), False)), False),
         ]
     ),
+    KEYS: pa.schema(
+        [
+            *_KEYS,
+            pa.field("StackHigh", pa.int64()),
+            pa.field("StackLow", pa.int64()),
+            pa.field("ShapeHigh", pa.int64()),
+            pa.field("ShapeLow", pa.int64()),
+            pa.field("ModuleSet", pa.uint64()),
+            pa.field("HostKey", pa.int64(), False),
+            pa.field("Kind", pa.string(), False),
+            pa.field("Sure", pa.bool_(), False),
+            pa.field("Stacks", pa.int64(), False),
+            pa.field("Count", pa.int64()),
+            pa.field("Unbacked", pa.int64()),
+        ]
+    ),
 }
-"""The Arrow schema of each table. A file has it where the table is empty, too."""
+"""The Arrow schema of each table."""
+
+ATTEMPT = pa.field("Attempt", pa.string())
+"""The column of files that says which attempt at the image wrote a row: only one of them counts."""
+
+
+def stored(table: str) -> Any:
+    """Returns the schema of the files of a table.
+
+    Delta has no unsigned numbers: the signed ones of the same bits stand for them.
+    """
+    fields = [pa.field(each.name, _signed(each.type), each.nullable) for each in SCHEMAS[table]]
+    return pa.schema([*fields, ATTEMPT])
+
+
+def to_stored(table: str, batch: Any, attempt: str) -> Any:
+    """Returns rows as files have them.
+
+    Args:
+        table: its name
+        batch: an Arrow batch of the table's own schema
+        attempt: which attempt at the image wrote the rows
+    """
+    columns = [_viewed(column) for column in batch.columns]
+    columns.append(pa.repeat(pa.scalar(attempt, ATTEMPT.type), batch.num_rows))
+    return pa.record_batch(columns, schema=stored(table))
+
+
+def _signed(kind: Any) -> Any:
+    if pa.types.is_uint64(kind):
+        return pa.int64()
+    if pa.types.is_list(kind):
+        return pa.list_(pa.field("item", _signed(kind.value_type), kind.value_field.nullable))
+    return kind
+
+
+def _viewed(column: Any) -> Any:
+    if pa.types.is_uint64(column.type):
+        return column.view(pa.int64())
+    if pa.types.is_list(column.type):
+        values = _viewed(column.flatten())
+        offsets = pa.concat_arrays([pa.array([0], pa.int32()), _ends(column)])
+        return pa.ListArray.from_arrays(offsets, values, type=_signed(column.type))
+    return column
+
+
+def _ends(column: Any) -> Any:
+    import pyarrow.compute as pc
+
+    return pc.cumulative_sum(pc.list_value_length(column)).cast(pa.int32())

@@ -14,18 +14,46 @@ from typing import Any, Optional
 
 import duckdb
 
+from winstacks.columns.words import EXACT
+
 from . import catalogue
 from .catalogue import MANIFESTS, listed, quoted
-from .lake import Contents, Lake, LakeError
-from .layout import IMAGE, TABLES
+from .contents import Contents
+from .lake import Lake, LakeError
+from .layout import IMAGE, KEYS, TABLES, TRACES
 from .manifests import DONE
 
+SIGNED = """\
+CREATE OR REPLACE MACRO signed(number) AS
+    (CASE WHEN number >= 9223372036854775808 THEN number::HUGEINT - 18446744073709551616
+          ELSE number::HUGEINT END)::BIGINT"""
+UNSIGNED = """\
+CREATE OR REPLACE MACRO unsigned(number) AS
+    CASE WHEN number < 0 THEN (number::HUGEINT + 18446744073709551616)::UBIGINT ELSE number::UBIGINT END"""
+"""Delta has no unsigned numbers: files have the signed ones of the same bits."""
+
+HALF = """\
+CREATE OR REPLACE MACRO half(key, place) AS
+    signed(('0x' || (CASE WHEN regexp_full_match(key, '[0-9a-f]{32}') THEN key ELSE sha256(key) END)
+            [16 * place + 1 : 16 * place + 16])::UBIGINT)"""
+"""Half of a key, as `keys.halves` has it."""
+
 HOSTS = """\
-CREATE VIEW hosts AS
-SELECT ImageId, Host, dense_rank() OVER (ORDER BY Host) AS HostNumber
+CREATE OR REPLACE VIEW hosts AS
+SELECT ImageId, Host, dense_rank() OVER (ORDER BY Host) AS HostNumber,
+       signed(('0x' || sha256(Host)[1:16])::UBIGINT) AS HostKey
 FROM (SELECT ImageId, coalesce(upper(ComputerName), ImageId) AS Host FROM image)"""
 """An image that does not say on which computer it was taken is a host of its own."""
 
+KEYS_AGAIN = f"""\
+CREATE OR REPLACE VIEW keys AS
+SELECT ImageId, any_value(Schema) AS Schema, half(StackKey, 0) AS StackHigh, half(StackKey, 1) AS StackLow,
+       half(ShapeKey, 0) AS ShapeHigh, half(ShapeKey, 1) AS ShapeLow, ModuleSet, HostKey, Kind,
+       coalesce(KeyQuality = {quoted(EXACT)} AND NOT Incomplete, false) AS Sure, count(*) AS Stacks,
+       sum(Count)::BIGINT AS Count, max(Unbacked) AS Unbacked
+FROM traces JOIN (SELECT ImageId, HostKey FROM hosts) USING (ImageId)
+GROUP BY ImageId, StackKey, ShapeKey, ModuleSet, HostKey, Kind, Sure"""
+"""The table of keys, counted from the stacks."""
 
 ROWS = 4096
 """Rows that are held at a time where not all are."""
@@ -79,13 +107,10 @@ class Database:
         contents: Optional[Contents] = None,
     ) -> None:
         self.contents = lake.contents() if contents is None else contents
-        self.images = 0
-        self._files: dict[str, list[str]] = {name: [] for name in TABLES}
-        for manifest in self.contents.manifests:
-            if manifest["status"] == DONE:
-                self.images += 1
-                for name, each in manifest["tables"].items():
-                    self._files[name].append(str(lake.folder / each["file"]))
+        self.images = sum(each["status"] == DONE for each in self.contents.manifests)
+        self._files = {
+            name: [str(lake.folder / path) for path in self.contents.files(name)] for name in TABLES
+        }
         self._settings = ["SET TimeZone = 'UTC'"]
         if memory:
             self._settings.append(f"SET memory_limit = {quoted(memory)}")
@@ -117,15 +142,27 @@ class Database:
 
     def views(self, sql: str) -> list[str]:
         """Returns the statements that make the views which a query may mention, that of manifests apart."""
-        made = []
-        if self.images:
-            wanted = [name for name in TABLES if _mentions(sql, (name,))]
-            if _mentions(sql, ("hosts",)) and IMAGE not in wanted:
-                wanted.append(IMAGE)
-            made += [_view(name, self._files[name]) for name in wanted]
-            if _mentions(sql, ("hosts",)):
-                made.append(HOSTS)
-        return made
+        if not self.images:
+            return []
+        counted = self.contents.counted
+        wanted = {name for name in TABLES if _mentions(sql, (name,))}
+        hosts = _mentions(sql, ("hosts",)) or (KEYS in wanted and not counted)
+        wanted |= {IMAGE} if hosts else set()
+        wanted |= {TRACES} if KEYS in wanted and not counted else set()
+        made = [SIGNED, UNSIGNED, HALF]
+        made += [self._view(name) for name in TABLES if name in wanted and (name != KEYS or counted)]
+        made += [HOSTS] if hosts else []
+        return made + ([KEYS_AGAIN] if KEYS in wanted and not counted else [])
+
+    def _view(self, name: str) -> str:
+        # What an earlier version has read lacks the columns that the table has got since. The schema of each
+        # file must be read for that: the other tables have had their columns from the first version on.
+        more = ", union_by_name = true" if name == IMAGE else ""
+        files = f"read_parquet({listed(self._files[name])}, hive_partitioning = false{more})"
+        return (
+            f"CREATE OR REPLACE VIEW {name} AS SELECT {_columns(name)} FROM {files}"
+            f"{_counting(self.contents.attempts(name))}"
+        )
 
     def script(self, sql: str) -> str:
         """Returns a query with the views that it needs: DuckDB's own command line takes it as it is."""
@@ -182,7 +219,7 @@ class Database:
             if _mentions(sql, (MANIFESTS,)):
                 self._connection.register(MANIFESTS, catalogue.table(self.contents))
             for statement in self.views(sql):
-                self._connection.execute(statement.replace("CREATE VIEW", "CREATE OR REPLACE VIEW", 1))
+                self._connection.execute(statement)
             relation = self._connection.sql(sql)
         except duckdb.Error as error:
             raise SqlError(error) from error
@@ -196,13 +233,30 @@ def one_of(column: str, values: Iterable[str]) -> str:
     return f"{column} IN ({', '.join(map(quoted, values))})"
 
 
-def _view(name: str, files: Sequence[str]) -> str:
-    # What an earlier version has read lacks the columns that the table has got since. The schema of each file
-    # must be read for that: the other tables have had their columns from the first version on.
-    more = ", union_by_name = true" if name == IMAGE else ""
-    return (
-        f"CREATE VIEW {name} AS SELECT * FROM read_parquet({listed(files)}, hive_partitioning = false{more})"
-    )
+def _columns(table: str) -> str:
+    """Returns what a view selects: the columns of a table in their own types."""
+    from .columns import SCHEMAS
+
+    made = []
+    for each in SCHEMAS[table]:
+        kind, name = str(each.type), f'"{each.name}"'
+        if kind == "uint64":
+            name = f"unsigned({name}) AS {name}"
+        elif kind.startswith("list<") and "uint64" in kind:
+            name = f"list_transform({name}, lambda each: unsigned(each)) AS {name}"
+        made.append(name)
+    return ", ".join(made)
+
+
+def _counting(attempts: Sequence[tuple[str, str]]) -> str:
+    """Returns the end of a view that has the rows of some attempts only; see `Contents.attempts`."""
+    if not attempts:
+        return ""
+    if len(attempts) == 1:
+        ((image_id, attempt),) = attempts
+        return f" WHERE ImageId = {quoted(image_id)} AND Attempt = {quoted(attempt)}"
+    pairs = ", ".join(f"({quoted(image_id)}, {quoted(attempt)})" for image_id, attempt in attempts)
+    return f" SEMI JOIN (VALUES {pairs}) AS counted(ImageId, Attempt) USING (ImageId, Attempt)"
 
 
 def _mentions(sql: str, names: Iterable[str]) -> bool:

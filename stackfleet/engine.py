@@ -18,7 +18,7 @@ from distributed.comm import CommClosedError
 
 from .job import Job, Reading
 from .joining import Joining
-from .lake import Lake
+from .lake import Lake, LakeError
 from .planning import WrongUseError
 from .progress import Progress
 from .task import AttemptFailedError, lost, run_image
@@ -111,8 +111,8 @@ def run(
             for key, job in by_key.items()
         ]
         missing = 0
-        for future in distributed.as_completed(futures):
-            missing += not _ended(future, by_key[future.key], lake, progress)
+        for batch in distributed.as_completed(futures).batches():
+            missing += _enter([_ended(future, by_key[future.key], lake) for future in batch], lake, progress)
         return missing
     except CommClosedError:
         # Before the first task there is nobody else to say so.
@@ -125,29 +125,42 @@ def run(
             client.unsubscribe_topic(topic)
 
 
-def _ended(future: Any, job: Job, lake: Lake, progress: Progress) -> bool:
-    """Takes the end of a task; returns whether the image is done."""
+def _enter(reports: Sequence[dict[str, Any]], lake: Lake, progress: Progress) -> int:
+    """Puts images that came to their end into the lake; returns how many of them are not done."""
+    manifests = [lake.manifest(each["manifest"]) for each in reports if "manifest" in each]
+    try:
+        lake.enter([each for each in manifests if each is not None])
+    except LakeError as error:
+        reports = [{**each, "status": "failed", "reason": str(error)} for each in reports]
+    return sum(not progress.ended(each) for each in reports)
+
+
+def _ended(future: Any, job: Job, lake: Lake) -> dict[str, Any]:
+    """Takes the end of a task; returns its report."""
     if future.status == "finished":
         # The scheduler, which has the result, may go now.
         try:
-            report = future.result()
+            report: dict[str, Any] = future.result()
+            return report
         except (CancelledError, OSError):
-            return progress.ended(_unfinished(job))
-        return progress.ended(report)
+            return _unfinished(job)
     if future.status != "error":
-        return progress.ended(_unfinished(job))
+        return _unfinished(job)
     error = future.exception()
     if isinstance(error, AttemptFailedError):
-        return progress.ended(error.report)
+        return error.report
     if isinstance(error, distributed.scheduler.KilledWorker):
         reason = "its workers died, one after the other"
     else:
         reason = f"{type(error).__name__}: {error}"
+    report = {"path": job.path, "status": "failed", "reason": reason}
     try:
-        lake.publish(lost(job, reason))
+        made = lost(job, reason)
+        lake.keep(made)
     except OSError as failed:
         reason += f"; its manifest cannot be written: {failed.strerror or failed}"
-    return progress.ended({"path": job.path, "status": "failed", "reason": reason})
+        return {**report, "reason": reason}
+    return {**report, "manifest": made["image_id"]}
 
 
 def _unfinished(job: Job) -> dict[str, Any]:

@@ -59,6 +59,15 @@ def make_folder(root: pathlib.Path, *names: str) -> pathlib.Path:
     return root.joinpath(*names)
 
 
+def listed(root: pathlib.Path, *names: str) -> list[str]:
+    """Returns the names in a folder below another one; none if it is a link, or cannot be read."""
+    with contextlib.suppress(OSError):
+        found = folder(root, *names)
+        if found is not None:
+            return os.listdir(found)
+    return []
+
+
 def size(root: pathlib.Path, *names: str) -> int:
     """Returns the bytes of a regular file below a folder.
 
@@ -98,15 +107,13 @@ def read(root: pathlib.Path, *names: str, most: int) -> bytes:
 
 
 def remove(root: pathlib.Path, *names: str) -> None:
-    """Removes a file or a link below a folder, and the folder in which it was, if that is empty then.
+    """Removes a file or a link below a folder.
 
     What lies behind a link stays as it is, and what cannot be removed does, too.
     """
     with contextlib.suppress(OSError):
         if folder(root, *names[:-1]) is not None:
             root.joinpath(*names).unlink()
-            if len(names) > 2:
-                root.joinpath(*names[:-1]).rmdir()
 
 
 def replace(temporary: pathlib.Path, path: pathlib.Path) -> None:

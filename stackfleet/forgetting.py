@@ -7,29 +7,36 @@ from __future__ import annotations
 import pathlib
 from collections.abc import Sequence
 
-from .lake import Contents, Lake
-from .manifests import is_image_id
+from .contents import Contents
+from .lake import Lake, LakeError
+from .merging import merge
 from .planning import WrongUseError
+from .tablelog import LogError
 
 
-def forget(lake: Lake, selectors: Sequence[str]) -> dict[str, str]:
-    """Removes the manifests and tables of images; returns what these were called, by ImageId.
+def forget(lake: Lake, selectors: Sequence[str], run: str) -> dict[str, str]:
+    """Removes the manifests and rows of images; returns what these were called, by ImageId.
 
     Args:
         lake: the lake, which nobody else writes to
         selectors: whole ImageIds, or paths or names of files
+        run: under which it is kept what new files with the rows of others have
 
     Raises:
         WrongUseError: one of them names no image; nothing was removed then
-        OSError: something cannot be removed
+        LakeError: something cannot be removed
     """
     contents, found = lake.contents(), {}
     for selector in selectors:
-        named = {name: called for name, called in _images(contents, selector).items() if is_image_id(name)}
+        named = _images(contents, selector)
         if not named:
             raise WrongUseError(f"{selector} is no ImageId, path or name of a file of an image in this lake")
         found.update(named)
-    lake.forget(found)
+    try:
+        lake.take_out(found)
+    except (LogError, OSError) as error:
+        raise LakeError(f"{lake.folder}: the lake cannot be written: {error}") from error
+    merge(lake, run)
     return found
 
 

@@ -62,13 +62,11 @@ class Limits:
         seconds: None for no limit
         memory: bytes of resident memory of the process and its children; None for no limit
         retries: further attempts after one that failed in a way that may pass
-        split: processes of one image at a time; None for as many as there are free workers, if it is large
     """
 
     seconds: Optional[float] = None
     memory: Optional[int] = None
     retries: int = 0
-    split: Optional[int] = None
 
 
 @dataclasses.dataclass(frozen=True)

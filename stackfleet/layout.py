@@ -2,9 +2,12 @@
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
 """Where things are in a lake.
 
-LAKE/<table>/image=<ImageId>/<attempt>.parquet      the tables that one attempt at an image wrote
-LAKE/runs/<run>.json                                what a run was asked
-LAKE/manifest/<ImageId>.json                        which attempt counts; no other table is ever read
+LAKE/tables/<table>/                                a table in Delta's format: its log, and its files
+LAKE/tables/<table>/<ImageId>.<attempt>.parquet     what one attempt at an image wrote
+LAKE/tables/<table>/<batch>.part-<n>.parquet        the rows of many images
+LAKE/tables/manifests/                              the catalogue, a table too: which attempts count
+LAKE/manifest/<ImageId>.json                        custody: what the catalogue has of the image, in a file
+LAKE/runs/<run>.json                                what a run was asked; the SHA-256 of batches
 LAKE/cache/<machine>/                               what Volatility keeps; it may be deleted between runs
 """
 
@@ -15,7 +18,7 @@ import pathlib
 import platform
 
 TRACES, FRAMES, FINDINGS, IMAGE, TRAP_FRAMES = "traces", "frames", "findings", "image", "trapframes"
-MODULES, MODULE_SETS = "modules", "modulesets"
+MODULES, MODULE_SETS, KEYS = "modules", "modulesets", "keys"
 
 TABLES: dict[str, str] = {
     TRACES: "every stack",
@@ -25,45 +28,32 @@ TABLES: dict[str, str] = {
     TRAP_FRAMES: "register states that the kernel saved",
     MODULES: "versions of modules that are in stacks",
     MODULE_SETS: "of which of these the key of a stack is made, by its ModuleSet",
+    KEYS: "keys of stacks and how often each is there: what `rare` counts",
 }
 """The tables of a lake and what they hold."""
 
+TABLES_FOLDER = "tables"
+CATALOGUE = "manifests"
+"""The table of manifests."""
 MANIFEST = "manifest"
 CACHE = "cache"
 RUNS = "runs"
 """The folder of what each run was asked: the manifests of its images name it."""
-PIECES = "pieces"
-"""The folder of what helpers read of an image, until its own process has put it into the tables."""
+
+
+def file_name(image_id: str, attempt: str) -> str:
+    """Returns the name of the file that an attempt writes, in the folder of each table."""
+    return f"{image_id}.{attempt}.parquet"
 
 
 def table_name(table: str, image_id: str, attempt: str) -> str:
     """Returns what a manifest calls the file that an attempt writes for a table: its path below the lake."""
-    return f"{table}/{image_folder(image_id)}/{attempt}.parquet"
-
-
-def image_folder(image_id: str) -> str:
-    """Returns the name of the folder with the files of a table that attempts at an image write."""
-    return f"image={image_id}"
+    return f"{TABLES_FOLDER}/{table}/{file_name(image_id, attempt)}"
 
 
 def table_file(lake: str, table: str, image_id: str, attempt: str) -> pathlib.Path:
     """Returns the file that an attempt writes for a table."""
     return pathlib.Path(lake, table_name(table, image_id, attempt))
-
-
-def pieces_folder(lake: str, attempt: str) -> pathlib.Path:
-    """Returns the folder into which the helpers of an attempt write."""
-    return pathlib.Path(lake, PIECES, attempt)
-
-
-def piece_file(folder: pathlib.Path, number: int) -> pathlib.Path:
-    """Returns the file that is there when a helper has read a share.
-
-    Args:
-        folder: what `pieces_folder` returns
-        number: of the share
-    """
-    return folder / f"{number}.json"
 
 
 def cache_names() -> tuple[str, str]:

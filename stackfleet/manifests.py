@@ -18,7 +18,7 @@ Fits = Callable[[object], bool]
 """Tells whether a value has its form."""
 
 DONE, FAILED = "done", "failed"
-MANIFEST_VERSION = 1
+MANIFEST_VERSION = 2
 
 MOST_BYTES = 1 << 26
 """Bytes of a manifest that is read."""

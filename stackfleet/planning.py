@@ -12,8 +12,10 @@ from typing import Optional
 
 from . import custody, versions
 from .agreement import Depth
+from .contents import Damaged
 from .job import Custody, Job, Limits, Reading
-from .lake import Damaged, Lake
+from .lake import Lake
+from .layout import MANIFEST
 from .manifests import DONE, Manifest
 
 
@@ -145,8 +147,12 @@ def plan(
     broken = _by_path([each.manifest for each in contents.damaged if each.manifest is not None])
     for path, file in files.items():
         before = known.get(path, [])
-        reasons = [_reason(each, path, file, settings.reading, found) for each in before]
-        same = {each["status"] for each, why in zip(before, reasons) if why is None}
+        reasons = [
+            _reason(each, path, file, settings.reading, found)
+            or lake.custody_fault(each["image_id"], contents.entries[each["image_id"]].manifest)
+            for each in before
+        ]
+        same = {each["status"] for each, why in zip(before, reasons) if not why}
         if DONE in same:
             made.done += 1
             continue
@@ -154,6 +160,8 @@ def plan(
             made.failed.append(path)
             continue
         changed = None if same or not reasons else reasons[-1]
+        if changed and changed.startswith(MANIFEST):
+            changed = "their manifests are not what the catalogue has"
         if path in broken:
             changed = "their tables do not agree with their manifests"
         if changed:

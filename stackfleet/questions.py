@@ -51,57 +51,139 @@ def rare(by: str, kinds: Sequence[str], max_hosts: int, limit: int, images: int,
         images: how many images the lake has
         partial: whether stacks count whose keys are not exact
     """
-    asked = f"{by} IS NOT NULL" + (f" AND {one_of('Kind', kinds)}" if kinds else "")
-    where = asked if partial else f"{asked} AND {SURE}"
-    if by == "StackKey":
-        # All that have the same key have the same modules.
-        sets, of_shapes, of_keys, together = "few", "", "", "few LEFT JOIN of_set USING (ModuleSet)"
-    else:
-        sets, together = "sets", "few LEFT JOIN of_key USING (Key)"
-        of_shapes = f"""
-), sets AS (
-    SELECT DISTINCT {by} AS Key, ModuleSet FROM traces SEMI JOIN few ON Key = {by} WHERE {where}"""
-        of_keys = """
-), of_key AS (
-    SELECT Key, bit_count(bit_or(Bits)) AS Among
-    FROM sets JOIN of_set USING (ModuleSet)
-    GROUP BY Key"""
+    high, low = (f"{by[: -len('Key')]}{half}" for half in ("High", "Low"))
+    of_kind = f" AND {one_of('Kind', kinds)}" if kinds else ""
+    asked = f"{high} IS NOT NULL{of_kind}"
+    where, of_stacks = (asked, "") if partial else (f"{asked} AND Sure", f" AND {SURE}")
     # Of those that are equally rare, stacks through code in no file come first.
-    order = "Comparable DESC, Hosts / Among, Outside DESC, Among DESC, Key"
+    order = "Comparable DESC, Hosts / Among, Outside DESC, Among DESC"
+    few = _FEW.format(high=high, low=low, where=where, max_hosts=max_hosts, spread=_spread(max_hosts))
+    among = (_AMONG if by == KEYS[0] else _AMONG_SHAPES).format(
+        most=max(images, 1), high=high, low=low, where=where
+    )
     sql = f"""\
-WITH few AS (
-    SELECT Key, count(*) AS Hosts, min(ModuleSet) AS ModuleSet, bool_or(Outside) AS Outside
-    FROM (SELECT {by} AS Key, HostNumber, min(ModuleSet) AS ModuleSet, max(Unbacked) > 0 AS Outside
-          FROM traces JOIN hosts USING (ImageId) WHERE {where} GROUP BY {by}, HostNumber)
-    GROUP BY Key
-    HAVING count(*) <= {max_hosts}{of_shapes}
-), versions AS (
-    SELECT Version, bitstring_agg(HostNumber, 1, {max(images, 1)}) AS Bits
-    FROM modules JOIN hosts USING (ImageId)
-    GROUP BY Version
-), of_set AS (
-    SELECT ModuleSet, bit_and(Bits) AS Bits, bit_count(bit_and(Bits)) AS Among
-    FROM (SELECT ModuleSet, unnest(any_value(Versions)) AS Version
-          FROM modulesets SEMI JOIN {sets} USING (ModuleSet) GROUP BY ModuleSet)
-    JOIN versions USING (Version)
-    GROUP BY ModuleSet{of_keys}
-), ranked AS (
-    SELECT Key, Hosts, Outside, coalesce(Among, (SELECT max(HostNumber) FROM hosts)) AS Among,
-           coalesce(Among, (SELECT max(HostNumber) FROM hosts)) >= {LEAST_HOSTS} AS Comparable
-    FROM {together}
-    ORDER BY {order}{f" LIMIT {limit}" if limit else ""}
+WITH {few}, {among}, ranked AS MATERIALIZED (
+    SELECT High, Low, Hosts, Outside, coalesce(Among, Most) AS Among,
+           coalesce(Among, Most) >= {LEAST_HOSTS} AS Comparable
+    FROM few LEFT JOIN among USING ({"ModuleSet" if by == KEYS[0] else "High, Low"}), most
+    ORDER BY {order}, High, Low{f" LIMIT {limit}" if limit else ""}
+), found AS MATERIALIZED (
+    SELECT DISTINCT ImageId FROM keys JOIN ranked ON {high} = High AND {low} = Low WHERE {where}
 )
-SELECT Key AS {by}, Hosts, Among, Comparable, list_sort(list(DISTINCT Host)) AS Hostnames,
+SELECT {by}, Hosts, Among, Comparable, list_sort(list(DISTINCT Host)) AS Hostnames,
        list_sort(list(DISTINCT Kind)) AS Kinds, list_sort(list(DISTINCT Process))[1:8] AS Processes,
        sum(Count)::BIGINT AS Count, max(Unbacked) AS Unbacked, min(Stack) AS Stack,
        list_sort(list(DISTINCT ImageId))[1:8] AS ImageIds
-FROM ranked JOIN traces ON {by} = Key JOIN hosts USING (ImageId)
-WHERE {where}
-GROUP BY Key, Hosts, Among, Comparable, Outside
-ORDER BY {order}"""
+FROM (SELECT *, half({by}, 0) AS High, half({by}, 1) AS Low FROM traces SEMI JOIN found USING (ImageId)
+      WHERE {by} IS NOT NULL{of_kind}{of_stacks})
+JOIN ranked USING (High, Low) JOIN hosts USING (ImageId)
+GROUP BY {by}, Hosts, Among, Comparable, Outside
+ORDER BY {order}, {by}"""
     if partial:
         return Question(sql)
-    return Question(sql, _left_out(asked), _SAID)
+    left_out = f"SELECT coalesce(sum(Stacks), 0)::BIGINT FROM keys WHERE {asked} AND NOT Sure"
+    return Question(sql, left_out, _SAID)
+
+
+def _spread(max_hosts: int) -> str:
+    """Returns which keys may be on few hosts: each host sets one bit, and those of few hosts are few."""
+    if max_hosts > _BITS // 2:
+        return "true"
+    return f"bit_count(bit_or(1::BIGINT << (hash(HostKey) % {_BITS})::INTEGER)) <= {max_hosts}"
+
+
+_BITS = 62
+
+_FEW = """\
+candidates AS MATERIALIZED (
+    SELECT {high} AS High, {low} AS Low, count(*) AS Number, min(HostKey) AS First, max(HostKey) AS Last,
+           max(Unbacked) > 0 AS Outside, min(ModuleSet) AS ModuleSet
+    FROM keys WHERE {where} GROUP BY {high}, {low}
+    HAVING {spread}
+), counted AS MATERIALIZED (
+    SELECT High, Low, count(DISTINCT HostKey) AS Hosts
+    FROM keys JOIN (SELECT High, Low FROM candidates WHERE First <> Last AND Number > 2)
+              ON {high} = High AND {low} = Low
+    WHERE {where} GROUP BY High, Low
+), few AS MATERIALIZED (
+    SELECT High, Low, CASE WHEN First = Last THEN 1 ELSE 2 END AS Hosts, Outside, ModuleSet
+    FROM candidates WHERE First = Last OR (Number = 2 AND {max_hosts} > 1)
+    UNION ALL
+    SELECT High, Low, Hosts, Outside, ModuleSet FROM candidates JOIN counted USING (High, Low)
+    WHERE Hosts <= {max_hosts}
+)"""
+"""Keys that few hosts have. Hosts are counted where a key has more than two rows, on more than one host."""
+
+_MEMBERS = """\
+most AS MATERIALIZED (
+    SELECT max(HostNumber) AS Most FROM hosts
+), of_set AS MATERIALIZED (
+    SELECT ModuleSet, unnest(any_value(Versions)) AS Version
+    FROM modulesets SEMI JOIN {sets} USING (ModuleSet)
+    GROUP BY ModuleSet
+), has AS MATERIALIZED (
+    SELECT DISTINCT Version, HostNumber
+    FROM modules SEMI JOIN of_set USING (Version) JOIN hosts USING (ImageId)
+), spread AS MATERIALIZED (
+    SELECT Version, count(*) AS Hosts FROM has GROUP BY Version
+), rarest AS MATERIALIZED (
+    SELECT ModuleSet, arg_min(Version, Hosts) AS Version, count(*) AS Versions,
+           min(Hosts) * 64 < any_value(Most) AS Few
+    FROM of_set JOIN spread USING (Version), most
+    GROUP BY ModuleSet
+), bits AS (
+    SELECT Version, bitstring_agg(HostNumber::INTEGER, 1, {most}) AS Bits
+    FROM has SEMI JOIN (SELECT Version FROM of_set SEMI JOIN (FROM rarest WHERE NOT Few) USING (ModuleSet))
+             USING (Version)
+    GROUP BY Version
+), whole AS MATERIALIZED (
+    SELECT ModuleSet, bit_and(Bits) AS Bits
+    FROM of_set SEMI JOIN (FROM rarest WHERE NOT Few) USING (ModuleSet) JOIN bits USING (Version)
+    GROUP BY ModuleSet
+), members AS MATERIALIZED (
+    SELECT ModuleSet, first.HostNumber
+    FROM rarest JOIN has AS first USING (Version) JOIN of_set USING (ModuleSet)
+         JOIN has AS other ON other.Version = of_set.Version AND other.HostNumber = first.HostNumber
+    WHERE Few
+    GROUP BY ModuleSet, first.HostNumber, Versions
+    HAVING count(*) = Versions
+)"""
+"""Which hosts have all versions of a set of modules.
+
+Versions that many hosts have are compared as one bit for each host: there are few of them. A set with a
+version that few hosts have is looked for on these hosts. So the cost grows with rows, and not with hosts
+times sets.
+"""
+
+_AMONG = (
+    _MEMBERS.replace("{sets}", "few")
+    + """, among AS MATERIALIZED (
+    SELECT ModuleSet, bit_count(Bits)::BIGINT AS Among FROM whole
+    UNION ALL
+    SELECT ModuleSet, count(*) AS Among FROM members GROUP BY ModuleSet
+)"""
+)
+"""Among how many hosts a key is rare. All that have the same StackKey have the same modules."""
+
+_AMONG_SHAPES = (
+    """\
+sets AS MATERIALIZED (
+    SELECT DISTINCT High, Low, keys.ModuleSet AS ModuleSet
+    FROM keys JOIN (SELECT High, Low FROM few) ON {high} = High AND {low} = Low WHERE {where}
+), """
+    + _MEMBERS.replace("{sets}", "sets")
+    + """, among AS MATERIALIZED (
+    SELECT High, Low, bit_count(bit_or(Bits))::BIGINT AS Among
+    FROM sets JOIN (
+        FROM whole
+        UNION ALL
+        SELECT ModuleSet, bitstring_agg(HostNumber::INTEGER, 1, {most}) AS Bits
+        FROM members GROUP BY ModuleSet
+    ) USING (ModuleSet)
+    GROUP BY High, Low
+)"""
+)
+"""The same where hosts with one ShapeKey may have several sets: those that have any of these."""
 
 
 _CRASHES = """\

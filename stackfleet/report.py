@@ -23,9 +23,10 @@ from winstacks.pages.lists import MAX_FINDINGS, Lists
 
 from . import folders, questions
 from .catalogue import DAMAGED
+from .contents import Contents, Damaged
 from .database import Database
 from .imagepage import ImagePage, card, of_check
-from .lake import Contents, Damaged, Lake
+from .lake import Lake
 from .manifests import DONE, Manifest
 
 MAX_RARE = 1 << 10
@@ -176,7 +177,7 @@ class Report:
             if manifest["status"] != DONE:
                 continue
             image_id = manifest["image_id"]
-            with Database(self._lake, self._memory, contents=Contents([manifest], [])) as database:
+            with Database(self._lake, self._memory, contents=self._contents.only(manifest)) as database:
                 made = ImagePage(database, manifest)
                 data = {"up": back, **made.data(wanted.get(image_id, ()))}
             for trace_id in wanted.get(image_id, ()):

@@ -15,7 +15,6 @@ from distributed.worker import thread_state
 
 from . import custody, versions
 from .attempt import Attempt, Outcome, StoppedError
-from .crew import Crew, Help
 from .identity import Identities, Known
 from .job import Job, to_json
 from .lake import Lake, unopened
@@ -37,10 +36,6 @@ class AttemptFailedError(Exception):
     def __init__(self, report: Report) -> None:
         super().__init__(report)
         self.report = report
-
-
-LEAST_THREADS = 512
-"""Threads of an image that is worth the start of a second process."""
 
 
 class Place:
@@ -92,7 +87,8 @@ def run_image(job: Job) -> Report:
     """Reads an image on a worker of Dask, and writes its manifest.
 
     Returns:
-        path, image_id, status, reason, rows, seconds and memory.
+        path, image_id, status, reason, rows, seconds, memory, and the ImageId of the manifest that was
+        written: whoever started the run puts the image into the lake.
 
     Raises:
         AttemptFailedError: it failed, and another attempt may not
@@ -107,12 +103,11 @@ def run_at(job: Job, place: Place) -> Report:
     place.tell({"path": job.path, "state": "started"})
     differs = custody.difference(job.path, job.size, job.probe)
     with contextlib.ExitStack() as held:
-        crew = held.enter_context(Crew(job, attempt, run_helper))
         identities = Identities(job, lake, lambda name, tick: held.enter_context(place.lock(name, tick)))
         if differs:
             outcome = Outcome(reason=f"worker {place.name}: {differs}", final=True)
         else:
-            outcome = _attempt(job, attempt, identities, place, lake, crew)
+            outcome = _attempt(job, attempt, identities, place, lake)
         report = {
             "path": job.path,
             "image_id": outcome.image_id,
@@ -123,11 +118,11 @@ def run_at(job: Job, place: Place) -> Report:
             "memory": outcome.memory,
         }
         if identities.copy is not None:
-            lake.publish(identities.copy)
-            return {**report, "image_id": identities.copy["image_id"], "status": COPY}
+            lake.keep(identities.copy)
+            image_id = identities.copy["image_id"]
+            return {**report, "image_id": image_id, "manifest": image_id, "status": COPY}
         made = manifest(job, outcome, identities.known, place)
-        made.update(attempt=attempt, started=started, ended=custody.now(), helpers=crew.reports)
-        made["memory"] = max(outcome.memory, *(each["memory"] for each in crew.reports), 0)
+        made.update(attempt=attempt, started=started, ended=custody.now())
         if outcome.facts is not None:
             made["tables"] = lake.tables(outcome.image_id, attempt, outcome.facts["rows"])
             report.update(status=DONE, rows=sum(outcome.facts["rows"].values()))
@@ -137,81 +132,32 @@ def run_at(job: Job, place: Place) -> Report:
             if before is not None and before["status"] == DONE:
                 # What an earlier attempt has read stays as it is; that this one failed is said beside it.
                 made["image_id"] = unopened(job.path)
-        lake.publish(made)
+        report["manifest"] = made["image_id"]
+        lake.keep(made)
     if report["status"] == FAILED and not outcome.final:
         raise AttemptFailedError(report)
     return report
 
 
-def _attempt(job: Job, name: str, identities: Identities, place: Place, lake: Lake, crew: Crew) -> Outcome:
+def _attempt(job: Job, name: str, identities: Identities, place: Place, lake: Lake) -> Outcome:
     decided = ""
 
-    def answer(message: dict[str, Any], tick: Callable[[], None]) -> Optional[dict[str, Any]]:
+    def decide(identified: dict[str, Any], tick: Callable[[], None]) -> Optional[str]:
         nonlocal decided
-        if "identified" in message:
-            decided = identities.decide(message["identified"], tick) or ""
-            return {"image_id": decided} if decided else None
-        if "shares" in message:
-            return {"alone": not crew.share({"image_id": decided, **message})}
-        return crew.next(message["next"], tick)
-
-    def wanted() -> bool:
-        crew.supply()
-        return place.wanted()
+        decided = identities.decide(identified, tick) or ""
+        return decided or None
 
     def told(state: Report) -> None:
         place.tell({"path": job.path, "state": "running", **state})
 
     try:
-        outcome = Attempt(job, name, {"least": _least(job)}, answer, wanted, told).run()
-        crew.end(place.stop_if_unwanted)
+        outcome = Attempt(job, name, decide, place.wanted, told).run()
+        place.stop_if_unwanted()
         return outcome
     except StoppedError:
         if decided:
             lake.drop(decided, name)
         raise
-
-
-def _least(job: Job) -> Optional[int]:
-    """Returns how many threads make an image worth helpers; None if it is to have none."""
-    if job.limits.split is None:
-        return LEAST_THREADS
-    return 0 if job.limits.split > 1 else None
-
-
-def run_helper(help: Help) -> Report:
-    """Reads shares of an image for its own process, on any worker of Dask.
-
-    Returns:
-        worker, machine, shares, exit, reason, seconds, memory and log.
-    """
-    job, place = help.job, Place(help.topic)
-    place.tell({"helper": place.key})
-    differs = custody.difference(job.path, job.size, job.probe)
-    outcome, read = Outcome(reason=differs), 0
-
-    def answer(message: dict[str, Any], tick: Callable[[], None]) -> dict[str, Any]:
-        nonlocal read
-        number = help.next(tick)
-        read += number is not None
-        return {"end": True} if number is None else {"read": number}
-
-    def told(state: Report) -> None:
-        place.tell({"helper": place.key})
-
-    if not differs:
-        asked = {"help": help.asked}
-        outcome = Attempt(job, help.attempt, asked, answer, place.wanted, told).run()
-    return {
-        "worker": place.name,
-        "machine": platform.node(),
-        "shares": read,
-        "exit": outcome.exit,
-        "reason": outcome.reason,
-        "seconds": outcome.seconds,
-        "memory": outcome.memory,
-        "log": outcome.log,
-    }
 
 
 def manifest(job: Job, outcome: Outcome, known: Optional[Known], place: Place) -> Manifest:

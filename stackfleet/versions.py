@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 from . import VERSION
 
-PACKAGES = ("volatility3", "distributed", "dask", "pyarrow", "duckdb", "psutil", "pefile")
+PACKAGES = ("volatility3", "distributed", "dask", "pyarrow", "deltalake", "duckdb", "psutil", "pefile")
 """What manifests name besides Python, this package and the plugins."""
 
 DECIDE = ("stackfleet", "volatility3", "plugins")

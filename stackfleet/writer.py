@@ -8,7 +8,6 @@ column of frames is that, taken by number: no row of frames exists in Python.
 
 from __future__ import annotations
 
-import abc
 import hashlib
 import pathlib
 import struct
@@ -25,8 +24,19 @@ from winstacks.flat.stack import FlatStack
 from winstacks.flat.tables import FRAME, FlatTables
 
 from . import folders
-from .columns import SCHEMAS
-from .layout import FRAMES, MODULE_SETS, MODULES, TABLES, TRACES, image_folder, table_file
+from .columns import SCHEMAS, stored, to_stored
+from .keys import key_rows
+from .layout import (
+    FRAMES,
+    IMAGE,
+    KEYS,
+    MODULE_SETS,
+    MODULES,
+    TABLES,
+    TABLES_FOLDER,
+    TRACES,
+    table_file,
+)
 
 BATCH = 1 << 14
 """Stacks of a batch, if they have few frames."""
@@ -48,19 +58,26 @@ _NONE = {0}
 """The number of a frame in no module, among those of versions."""
 
 
-class Tables(abc.ABC):
-    """Takes the rows of tables.
+class TableFiles:
+    """The files of one attempt, one for each table; a table without rows has a file with its schema.
+
+    Args:
+        lake: the folder of the lake
+        image_id: the image
+        attempt: the attempt
 
     Attributes:
         rows: how many there are, by table
     """
 
-    def __init__(self) -> None:
+    def __init__(self, lake: str, image_id: str, attempt: str) -> None:
         self.rows = dict.fromkeys(TABLES, 0)
-
-    @abc.abstractmethod
-    def put(self, table: str, batch: Any) -> None:
-        """Writes an Arrow batch, which is not empty."""
+        self._attempt = attempt
+        self.paths = {name: table_file(lake, name, image_id, attempt) for name in TABLES}
+        self._writers = {}
+        for name, path in self.paths.items():
+            folders.make_folder(pathlib.Path(lake), TABLES_FOLDER, name)
+            self._writers[name] = pq.ParquetWriter(path, stored(name), compression="zstd")
 
     def write(self, table: str, columns: Sequence[Any]) -> None:
         """Writes a batch of rows.
@@ -71,7 +88,7 @@ class Tables(abc.ABC):
         """
         batch = pa.record_batch(list(columns), schema=SCHEMAS[table])
         if batch.num_rows:
-            self.put(table, batch)
+            self._writers[table].write_batch(to_stored(table, batch, self._attempt))
             self.rows[table] += batch.num_rows
 
     def write_rows(self, table: str, rows: Iterable[Sequence[object]]) -> None:
@@ -85,34 +102,12 @@ class Tables(abc.ABC):
         if held:
             self.write(table, _transposed(table, held))
 
-    @abc.abstractmethod
     def close(self) -> None:
-        """Ends all files."""
-
-
-class TableFiles(Tables):
-    """The files of one attempt, one for each table; a table without rows has a file with its schema.
-
-    Args:
-        lake: the folder of the lake
-        image_id: the image
-        attempt: the attempt
-    """
-
-    def __init__(self, lake: str, image_id: str, attempt: str) -> None:
-        super().__init__()
-        self.paths = {name: table_file(lake, name, image_id, attempt) for name in TABLES}
-        self._writers = {}
-        for name, path in self.paths.items():
-            folders.make_folder(pathlib.Path(lake), name, image_folder(image_id))
-            self._writers[name] = pq.ParquetWriter(path, SCHEMAS[name], compression="zstd")
-
-    def put(self, table: str, batch: Any) -> None:
-        """Writes an Arrow batch."""
-        self._writers[table].write_batch(batch)
-
-    def close(self) -> None:
-        """Ends all files."""
+        """Counts the keys of the stacks, and ends all files."""
+        self._writers.pop(TRACES).close()
+        self._writers.pop(IMAGE).close()
+        for columns in key_rows(self.paths[TRACES], self.paths[IMAGE]):
+            self.write(KEYS, columns)
         for each in self._writers.values():
             each.close()
 
@@ -125,7 +120,7 @@ class StackWriter:
         files: where it goes
     """
 
-    def __init__(self, tables: FlatTables, files: Tables) -> None:
+    def __init__(self, tables: FlatTables, files: TableFiles) -> None:
         self._tables = tables
         self._files = files
         self._modules: dict[_Version, int] = {}
@@ -149,35 +144,6 @@ class StackWriter:
         full = len(self._traces) >= BATCH or len(self._places) >= MOST_FRAMES
         if full or self._letters >= MOST_LETTERS:
             self._write()
-
-    def take(self, batches: Iterable[tuple[str, Any]]) -> None:
-        """Takes the rows that another process has made of a share.
-
-        Args:
-            batches: (table, Arrow batch)
-        """
-        self._write()
-        for table, batch in batches:
-            if table == MODULES:
-                self._take_modules(batch)
-            elif table == MODULE_SETS:
-                self._take_sets(batch)
-            else:
-                self._files.write(table, batch.columns)
-
-    def _take_modules(self, batch: Any) -> None:
-        image_id, schema_version, numbers, *versions = (column.to_pylist() for column in batch.columns)
-        self._keys = image_id[0], schema_version[0]
-        for number, version in zip(numbers, zip(*versions)):
-            self._modules.setdefault(version, number)
-
-    def _take_sets(self, batch: Any) -> None:
-        new = []
-        for place, number in enumerate(batch.column("ModuleSet").to_pylist()):
-            if number not in self._sets:
-                self._sets.add(number)
-                new.append(place)
-        self._files.write(MODULE_SETS, batch.take(pa.array(new, pa.int64())).columns)
 
     def finish(self) -> None:
         """Writes what is left, and the versions of modules."""

@@ -20,6 +20,7 @@ from volatility3.framework import renderers
 
 from stackfleet import cli, folders
 from stackfleet.lake import Lake, LakeError
+from stackfleet.mirror import is_remote
 from tests.conftest import ROOT
 
 ACCESS_DENIED, DISK_FULL = 5, 112
@@ -137,7 +138,7 @@ def test_a_code_page_without_a_letter_ends_no_command(page: str, monkeypatch: py
 
     written = io.BytesIO()
     monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(written, page))
-    parser = types.SimpleNamespace(parse_args=lambda arguments: Namespace(command=command))
+    parser = types.SimpleNamespace(parse_args=lambda arguments: Namespace(command=command, lake="lake"))
     monkeypatch.setattr(cli, "_parser", lambda: parser)
     assert cli.main([]) == 0
     sys.stdout.flush()
@@ -174,6 +175,7 @@ def test_no_process_of_an_image_gives_a_file_the_name_of_a_device() -> None:
 def test_a_folder_of_windows_is_no_address_of_a_store(folder: str) -> None:
     with pytest.raises(LakeError, match="here is no lake"):
         Lake(folder)
+    assert not is_remote(folder)
 
 
 @pytest.mark.parametrize("path", ["C:\\my lake", "C:\\lake"])

@@ -12,7 +12,7 @@ import pytest
 
 MISSING: List[str] = [
     name
-    for name in ("distributed", "duckdb", "psutil", "pyarrow", "rich")
+    for name in ("deltalake", "distributed", "duckdb", "psutil", "pyarrow", "rich")
     if importlib.util.find_spec(name) is None
 ]
 

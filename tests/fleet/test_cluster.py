@@ -215,8 +215,7 @@ def test_a_worker_of_another_version_that_joins_later_gets_no_work(
 
 
 def test_a_result_that_goes_with_its_scheduler_is_unfinished() -> None:
-    future, progress = mock.Mock(status="finished"), mock.Mock()
+    future = mock.Mock(status="finished")
     future.result.side_effect = CancelledError()
-    engine._ended(future, mock.Mock(path="/images/1.raw"), mock.Mock(), progress)
-    (report,) = progress.ended.call_args.args
+    report = engine._ended(future, mock.Mock(path="/images/1.raw"), mock.Mock())
     assert (report["path"], report["status"]) == ("/images/1.raw", "unfinished")

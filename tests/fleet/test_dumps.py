@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import json
 import pathlib
 import shutil
 from typing import Any, Dict, List, NamedTuple
@@ -13,11 +12,11 @@ import pyarrow.parquet as pq
 import pytest
 from volatility3.plugins.minidump import traceframes, traces
 
-from stackfleet import custody
 from stackfleet.database import Database
 from stackfleet.job import Reading
 from stackfleet.lake import Lake
 from tests.forge import context, modulefile, sample, vol
+from tests.support import fleetlakes
 from tests.support.fleetrun import fleet, manifests
 from tests.support.processdumps import OpenedDump, dump_of
 
@@ -119,13 +118,10 @@ def test_checks_and_trap_frames(read: Read) -> None:
 def test_what_an_earlier_version_wrote_has_fewer_columns(read: Read, tmp_path: pathlib.Path) -> None:
     lake = pathlib.Path(shutil.copytree(read.lake, tmp_path / "lake"))
     image_id = manifests(lake)["machine.dmp"]["image_id"]
-    (path,) = (lake / "image" / f"image={image_id}").glob("*.parquet")
+    (path,) = (lake / "tables" / "image").glob(f"{image_id}.*.parquet")
     table = pq.ParquetFile(path).read()
     pq.write_table(table.drop_columns(["InputKind", "Completeness"]), path)
-    manifest = lake / "manifest" / f"{image_id}.json"
-    known = json.loads(manifest.read_text())
-    known["tables"]["image"].update(bytes=path.stat().st_size, sha256=custody.sha256(path))
-    manifest.write_text(json.dumps(known))
+    fleetlakes.enter_again(lake, manifests(lake)["machine.dmp"], "image")
     kinds = {row["ImageId"]: row["InputKind"] for row in rows(lake, "image")}
     assert kinds.pop(image_id) is None
     assert set(kinds.values()) == {"process dump"}

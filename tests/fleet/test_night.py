@@ -46,7 +46,7 @@ def test_a_manifest_names_its_files(night: Night) -> None:
 def test_nothing_else_is_in_the_lake(night: Night) -> None:
     named = {table["file"] for each in manifests(night.lake).values() for table in each["tables"].values()}
     there = {path.relative_to(night.lake).as_posix() for path in night.lake.rglob("*.parquet")}
-    assert there == named
+    assert {each for each in there if not each.startswith("tables/manifests/")} == named
 
 
 def test_the_plant_is_among_the_first_ten_of_what_is_rare(night: Night) -> None:

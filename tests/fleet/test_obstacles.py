@@ -16,6 +16,7 @@ from distributed.comm import CommClosedError
 
 from stackfleet import engine
 from stackfleet.job import Reading
+from tests.support import fleetlakes
 from tests.support.fleetimages import Fleet
 from tests.support.fleetrun import fleet, manifests, rows
 
@@ -135,7 +136,7 @@ def test_a_clock_that_went_back_redoes_nothing(
         known = json.loads(path.read_text())
         if known["size"] == image.stat().st_size and known["modified"] == image.stat().st_mtime_ns:
             known["ended"] = known["started"] = "2001-01-01T00:00:00+00:00"
-            path.write_text(json.dumps(known))
+            fleetlakes.enter_again(lake, known)
     done = fleet(*run)
     assert "1 images were done before" in done.stderr, done.stderr
     assert rows(lake, "traces") == expected
@@ -179,7 +180,7 @@ def test_a_replaced_image_is_named_and_can_be_forgotten(
     gone = fleet("forget", lake, old)
     assert (gone.returncode, f"{old} is forgotten: {image}\n") == (0, gone.stdout), gone.stderr
     assert {row[0] for row in rows(lake, "traces")} == new
-    assert not list(lake.glob(f"*/image={old}"))
+    assert not list(lake.rglob(f"{old}*"))
     assert "1 images were done before" not in fleet(*run).stderr
     # By name everything that has this path goes; the lake keeps who asked for that.
     assert fleet("forget", lake, "a.dmp").returncode == 0

@@ -38,7 +38,7 @@ def test_without_its_extra_it_says_what_is_missing() -> None:
     command = [sys.executable, "-S", "-m", "stackfleet", "status", "lake"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 2
-    assert "stackfleet needs distributed, duckdb" in done.stderr
+    assert "stackfleet needs deltalake, distributed, duckdb" in done.stderr
     assert "Traceback" not in done.stderr
 
 

@@ -14,6 +14,7 @@ import duckdb
 import pyarrow.parquet as pq
 import pytest
 
+from stackfleet.entries import Entries, Entry
 from stackfleet.lake import Lake
 from tests.support import fleetlakes
 from tests.support.fleetimages import Fleet, Machine, new_fleet
@@ -187,7 +188,7 @@ def test_a_lake_without_a_done_image(tmp_path: pathlib.Path) -> None:
 
 def test_a_damaged_manifest_is_named(tmp_path: pathlib.Path) -> None:
     made = fleetlakes.new_lake(tmp_path / "lake")
-    (made.manifests_folder / "i1.json").write_text("{")
+    Entries(made.folder).put([Entry("i1", "attempt", "", "{")])
     done = fleet("rare", made.folder)
     assert done.returncode == 2
     assert "left out: i1: manifest: it cannot be read (JSONDecodeError)" in done.stderr

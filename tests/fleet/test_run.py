@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import datetime
+import json
 import os
 import pathlib
 import shutil
@@ -13,6 +14,7 @@ from typing import Any, Dict
 import pytest
 
 from stackfleet.lake import unopened
+from tests.support import fleetlakes
 from tests.support.fleetimages import Fleet, Machine, new_fleet
 from tests.support.fleetrun import fleet, manifests, rows
 
@@ -49,16 +51,13 @@ def test_left_over_files_go_and_are_never_read(
 ) -> None:
     mine = copy(lake, tmp_path)
     expected = rows(mine, "traces")
-    file = next((mine / "traces").glob("*/*.parquet"))
-    left = [file.with_name("2026-cut.parquet"), mine / "traces" / "image=i0" / "a.parquet"]
+    left = [mine / "tables" / "traces" / name for name in ("i0.2026-cut.parquet", "batch0.part-0.parquet")]
     left.append(mine / "manifest" / ".i0.json.abc")
-    left[1].parent.mkdir()
     for path in left:
         path.write_bytes(b"half a file")
     assert rows(mine, "traces") == expected
     assert fleet("run", *few.paths, "-o", mine, *few.options).returncode == 0
     assert not any(path.exists() for path in left)
-    assert not left[1].parent.exists()
     assert rows(mine, "traces") == expected
 
 
@@ -93,7 +92,8 @@ def test_a_redo_that_fails_leaves_what_is_done(
 def test_other_versions_redo_and_say_so(few: Fleet, lake: pathlib.Path, tmp_path: pathlib.Path) -> None:
     mine = copy(lake, tmp_path)
     for path in (mine / "manifest").glob("*.json"):
-        path.write_text(path.read_text().replace('"volatility3": "2', '"volatility3": "1'))
+        known = json.loads(path.read_text().replace('"volatility3": "2', '"volatility3": "1'))
+        fleetlakes.enter_again(mine, known)
     done = fleet("run", few.paths[0], "-o", mine, *few.options)
     assert "1 images are read again: volatility3 1" in done.stderr
 
@@ -177,14 +177,14 @@ def test_an_image_whose_file_was_moved_is_not_taken_for_a_copy(few: Fleet, tmp_p
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["run", "IMAGE", "-o", "s3://bucket/lake"], "s3://"),
+        (["run", "IMAGE", "-o", "ftp://bucket/lake"], "ftp://bucket/lake: a lake lies in a folder"),
         (["run", "/nowhere/a.dmp", "-o", "LAKE"], "/nowhere/a.dmp cannot be read"),
         (["run", os.curdir, "-o", "LAKE"], "is no file"),
         (["run", "IMAGE", "-o", "LAKE", "--timeout", "soon"], "soon"),
         (["run", "IMAGE", "-o", "LAKE", "--retries", "-1"], "--retries"),
         (["run", "IMAGE", "-o", "LAKE", "--scheduler", "tcp://127.0.0.1:9"], "--scheduler"),
         (["status", "LAKE"], "no lake"),
-        (["rare", "s3://bucket/lake"], "s3://"),
+        (["rare", "ftp://bucket/lake"], "ftp://"),
         (["nonsense"], "nonsense"),
         ([], "COMMAND"),
     ],

@@ -245,6 +245,7 @@ def test_a_table_of_another_kernel_is_refused(one: Opened, tmp_path: pathlib.Pat
 def test_registers_of_a_process_dump(tmp_path: pathlib.Path, one: Opened) -> None:
     """A dump of a process has the registers of its threads, and no trap frames."""
     pid = next(thread.space.pid for thread in Threads.list_threads(one.image) if thread.teb)
+    assert pid is not None
     (tmp_path / "app.dmp").write_bytes(dump_of(one, pid))
     rows = OpenedDump(tmp_path / "app.dmp").rows(trapframes.TrapFrames, unwind=True)
     assert {(row["PID"], row["Origin"], row["Mode"]) for _, row in rows} == {(pid, "saved", "user")}

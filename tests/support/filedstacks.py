@@ -20,7 +20,7 @@ from winstacks.stacks.lister import StackLister
 
 from .clean import images
 
-Frame = Tuple[int, Optional[int], str, int, int]
+Frame = Tuple[Optional[int], Optional[int], str, int, int]
 """PID, TID, part of the stack, address, stack pointer."""
 
 

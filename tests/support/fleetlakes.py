@@ -10,10 +10,14 @@ from typing import Any, Dict, List
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from stackfleet.columns import SCHEMAS
+from stackfleet import custody
+from stackfleet.columns import SCHEMAS, stored, to_stored
+from stackfleet.entries import Entries, entry
+from stackfleet.keys import key_rows
 from stackfleet.lake import Lake
-from stackfleet.layout import TABLES, table_file
-from stackfleet.manifests import DONE, MANIFEST_VERSION
+from stackfleet.layout import IMAGE, KEYS, TABLES, TRACES, manifest_file, table_file
+from stackfleet.manifests import DONE, MANIFEST_VERSION, written
+from stackfleet.tablelog import DataFile, TableLog
 
 Row = Dict[str, Any]
 
@@ -64,17 +68,54 @@ def add(lake: Lake, image_id: str, **tables: Any) -> None:
         image_id: the image
         tables: rows by table, or a table of Arrow; `host` names the computer
     """
+    lake.publish(keep(lake, image_id, **tables))
+
+
+def keep(lake: Lake, image_id: str, **tables: Any) -> Row:
+    """Writes the files of an image, and returns its manifest: the lake does not have it yet."""
     host = tables.pop("host", None)
     tables.setdefault("image", [{"ComputerName": host}])
+    paths = {name: table_file(str(lake.folder), name, image_id, "attempt") for name in TABLES}
     counted = {}
-    for name in TABLES:
-        path = table_file(str(lake.folder), name, image_id, "attempt")
-        path.parent.mkdir(parents=True, exist_ok=True)
+    for name in (*(each for each in TABLES if each != KEYS), KEYS):
+        paths[name].parent.mkdir(parents=True, exist_ok=True)
         given = tables.get(name, [])
-        table = given if isinstance(given, pa.Table) else arrow(name, image_id, given)
-        pq.write_table(table, path, compression="zstd")
+        if name == KEYS:
+            made = [dict(zip(SCHEMAS[KEYS].names, each)) for each in key_rows(paths[TRACES], paths[IMAGE])]
+            table = pa.table(made[0], schema=SCHEMAS[KEYS]) if made else SCHEMAS[KEYS].empty_table()
+        else:
+            table = given if isinstance(given, pa.Table) else arrow(name, image_id, given)
+        write(paths[name], name, table)
         counted[name] = table.num_rows
-    lake.publish(manifest(image_id, lake.tables(image_id, "attempt", counted)))
+    return manifest(image_id, lake.tables(image_id, "attempt", counted))
+
+
+def enter_again(folder: pathlib.Path, known: Row, table: str = "") -> None:
+    """Lets manifest, catalogue and log say the same of an image that has files of its own.
+
+    Args:
+        folder: the lake
+        known: the manifest
+        table: whose file was changed; its bytes, rows and SHA-256 are put into the manifest
+    """
+    if table:
+        path = table_file(str(folder), table, known["image_id"], known["attempt"])
+        rows, size = pq.read_metadata(path).num_rows, path.stat().st_size
+        known["tables"][table].update(bytes=size, rows=rows, sha256=custody.sha256(path))
+        new = DataFile(path.name, size, rows, known["image_id"], known["image_id"])
+        log = TableLog(folder, table)
+        log.commit(stored(table), [], [each for each in log.load() if each.name == path.name])
+        log.commit(stored(table), [new])
+    manifest_file(str(folder), known["image_id"]).write_bytes(written(known))
+    Entries(folder).put([entry(known)])
+
+
+def write(path: pathlib.Path, name: str, table: Any) -> None:
+    """Writes the file of a table, as one attempt does."""
+    batches = table.combine_chunks().to_batches() or [
+        pa.record_batch([pa.array([], each.type) for each in table.schema], schema=table.schema)
+    ]
+    pq.write_table(pa.Table.from_batches([to_stored(name, batches[0], "attempt")]), path, compression="zstd")
 
 
 def manifest(image_id: str, tables: Row, **more: Any) -> Row:

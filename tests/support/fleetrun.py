@@ -5,6 +5,8 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
+import io
 import json
 import os
 import pathlib
@@ -16,6 +18,7 @@ from typing import Any, Dict, Iterator, List, Optional, Tuple
 
 import psutil
 
+from stackfleet import cli
 from stackfleet.attempt import PROGRAM
 from stackfleet.database import Database
 from stackfleet.lake import Lake
@@ -37,11 +40,6 @@ def environment() -> Dict[str, str]:
     return dict(os.environ, PYTHONPATH=path, STACKFLEET_TEST=MARK)
 
 
-def helped(lake: pathlib.Path, how: str = "") -> Dict[str, str]:
-    """The environment of a run in which an image waits for a helper, which may `hang` or `die`."""
-    return {"STACKFLEET_HELPERS": how, "STACKFLEET_LAKE": str(lake)}
-
-
 def fleet(
     *arguments: object, timeout: float = 300, variables: Optional[Dict[str, str]] = None
 ) -> "subprocess.CompletedProcess[str]":
@@ -55,6 +53,31 @@ def fleet(
         timeout=timeout,
         check=False,
     )
+
+
+@dataclasses.dataclass
+class Ran:
+    """What a command line came to: exit code and output."""
+
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+def called(*arguments: object, seconds: int = 60) -> Ran:
+    """Runs `stackfleet` in this process, which is ended if it takes longer."""
+    out, said = io.TextIOWrapper(io.BytesIO(), "utf-8"), io.TextIOWrapper(io.BytesIO(), "utf-8")
+    if hasattr(signal, "alarm"):
+        signal.alarm(seconds)
+    try:
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(said):
+            code = cli.main(list(map(str, arguments)))
+    finally:
+        if hasattr(signal, "alarm"):
+            signal.alarm(0)
+    out.flush()
+    said.flush()
+    return Ran(code, *(each.buffer.getvalue().decode() for each in (out, said)))
 
 
 @contextlib.contextmanager

@@ -110,9 +110,8 @@ class PlainProcess:
         self,
         pids: Optional[Collection[int]] = None,
         offset: Optional[int] = None,
-        only: Optional[Collection[int]] = None,
     ) -> Iterator[AddressSpace]:
-        if offset is None and only is None and (not pids or self.native.pid in pids):
+        if offset is None and (not pids or self.native.pid in pids):
             yield self.native
             if self.wow64 is not None:
                 yield self.wow64
@@ -154,7 +153,6 @@ class PlainProcess:
         offset: Optional[int] = None,
         tids: Optional[Collection[int]] = None,
         scan: bool = False,
-        only: Optional[Collection[int]] = None,
     ) -> Iterator[Thread]:
         by_thread: Dict[int, List[CallStack]] = {}
         for stack in self.stacks:

@@ -138,7 +138,7 @@ def _vads(image: Any) -> Dict[int, int]:
     from winstacks.process.spaces import AddressSpaces
 
     read = image.service(vads.Vads)
-    found = {each.pid: each for each in AddressSpaces.list_spaces(image) if each.pid >= 1000}
+    found = {each.pid or 0: each for each in AddressSpaces.list_spaces(image) if (each.pid or 0) >= 1000}
     return {pid: len(read.list_regions(space)[0]) for pid, space in found.items()}
 
 

@@ -39,7 +39,7 @@ from . import functiontables
 from .codelists import CodeLists
 from .copies import Copies
 from .functiontables import Range
-from .loststacks import Lost, LostStacks
+from .loststacks import LostStacks
 
 SWITCHING = (
     *("clr", "coreclr", "mscorwks", "jvm", "j9vm", "mono", "mono-2.0-sgen", "mono-2.0-bdwgc", "v8", "mozjs"),
@@ -93,20 +93,6 @@ class Page(NamedTuple):
 
     entry: int
     executable: bool
-
-
-class Notes(NamedTuple):
-    """What checks could not look at, in plain values.
-
-    Attributes:
-        left_out: by check and reason what was left out
-        untold: (_EPROCESS, process ID, what is missing) of processes without all of their function tables
-        lost: the stacks that are not in the image
-    """
-
-    left_out: Dict[str, Dict[str, List[str]]]
-    untold: List[Tuple[int, Optional[int], str]]
-    lost: List[Lost]
 
 
 class CheckFacts:
@@ -294,28 +280,6 @@ class CheckFacts:
         """Yields each reason why a check left something out, with what it left out."""
         for reason, found in sorted(self._left_out.get(check, {}).items()):
             yield f"{reason}: {listed(sorted(found))}"
-
-    def notes(self) -> Notes:
-        """Returns what was noted while stacks were looked at, and forgets it: `take` puts it back."""
-        left_out = {
-            check: {reason: list(what) for reason, what in known.items()}
-            for check, known in self._left_out.items()
-        }
-        noted = Notes(
-            left_out, [(eprocess, *said) for eprocess, said in self.untold.items()], self.lost.give()
-        )
-        self._left_out, self.untold = {}, {}
-        return noted
-
-    def take(self, noted: Notes) -> None:
-        """Adds what was noted of other stacks of the image, here or in another process."""
-        for check, known in noted.left_out.items():
-            for reason, names in known.items():
-                for what in names:
-                    self.leave_out(check, reason, what)
-        for eprocess, pid, missing in noted.untold:
-            self.untold.setdefault(eprocess, (pid, missing))
-        self.lost.take(noted.lost)
 
     def memory(self, space: AddressSpace, address: int) -> str:
         """Returns what lies at an address in words: its VAD, its page, its first bytes."""

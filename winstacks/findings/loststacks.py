@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from typing import Dict, Iterable, Iterator, List, NamedTuple, Optional, Tuple
+from typing import Dict, Iterator, List, NamedTuple, Optional, Tuple
 
 from ..flat.stack import FlatStack
 from ..memory.decode.status import status, text
@@ -30,10 +30,6 @@ class LostIn(NamedTuple):
         return process_label(self.process, self.pid)
 
 
-Lost = Tuple[int, Optional[int], Optional[str], str, str]
-"""A lost stack in plain values: _EPROCESS, process ID, name; kind; what it is, and why it is lost."""
-
-
 class LostStacks:
     """The lost stacks by their process, in the order in which they were met."""
 
@@ -47,25 +43,11 @@ class LostStacks:
         thread = "" if stack.tid is None else f" of TID {stack.tid}"
         said = status(*(each for each in stack.status if each not in space.remark)) or stack.status
         process = LostIn(space.eprocess, space.pid, space.known_name)
-        self._add(process, stack.kind, f"{stack.kind}{thread} ({text(said)})")
-
-    def take(self, lost: Iterable[Lost]) -> None:
-        """Takes what `give` returned, here or in another process."""
-        for eprocess, pid, process, kind, what in lost:
-            self._add(LostIn(eprocess, pid, process), kind, what)
-
-    def give(self) -> List[Lost]:
-        """Returns all in plain values, and forgets them."""
-        given = [(*process, *each) for process, known in self._known.items() for each in known]
-        self._known, self._count = {}, 0
-        return given
+        if self._count < MAX_LOST:
+            self._count += 1
+            self._known.setdefault(process, {})[stack.kind, f"{stack.kind}{thread} ({text(said)})"] = None
 
     def by_process(self) -> Iterator[Tuple[LostIn, List[Tuple[str, str]]]]:
         """Yields each process with its lost stacks: their kinds, and what they are."""
         for process, known in self._known.items():
             yield process, list(known)
-
-    def _add(self, process: LostIn, kind: str, what: str) -> None:
-        if self._count < MAX_LOST:
-            self._count += 1
-            self._known.setdefault(process, {})[kind, what] = None

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import importlib
 from typing import (
-    Callable,
     Collection,
     Dict,
     Hashable,
@@ -25,7 +24,6 @@ from typing import (
     Sequence,
     Set,
     Tuple,
-    TypeVar,
 )
 
 from ..columns.words import CONFIDENCES, HIGH, LOW, MEDIUM, POSSIBLE, SHADOW
@@ -36,7 +34,7 @@ from ..memory.decode.status import Word, says
 from ..memory.image import Image
 from ..names.symbolizer import Symbolizer
 from ..options import CHECKS, SEVERITIES
-from .facts import CheckFacts, Notes, listed
+from .facts import CheckFacts, listed
 from .finding import Check, Finding, OfStack
 from .loststacks import LostIn
 from .shadow_stack import confirmed
@@ -46,8 +44,6 @@ MAX_FINDINGS = 1 << 16
 
 _NO_KERNEL = "a dump of one process has nothing of the kernel"
 _SMALL_DUMP = "a small kernel dump has one kernel stack, and not what this check looks at"
-FoundT = TypeVar("FoundT")
-
 _NOT_WHOLE = (Word.VADS_INCOMPLETE, Word.MODULE_LIST_INCOMPLETE, Word.FILE_NAME_UNREADABLE)
 _MAY_BE_THERE = "the lists of what lies there are not whole: Status"
 
@@ -72,23 +68,6 @@ class Outcome(NamedTuple):
     process: Optional[LostIn] = None
 
 
-class FoundGroup(NamedTuple):
-    """Findings of one check that are one row.
-
-    Attributes:
-        group: as the findings have it
-        finding: the worst of them
-        stacks: how many stacks show it
-        first, last: the TraceIds of the first and the last one
-    """
-
-    group: Hashable
-    finding: Finding
-    stacks: int
-    first: Optional[str]
-    last: Optional[str]
-
-
 class Standing(NamedTuple):
     """What orders a finding among others.
 
@@ -105,22 +84,6 @@ class Standing(NamedTuple):
     agrees: bool
 
 
-class Gathered(NamedTuple):
-    """What one check found in a part of the stacks.
-
-    Attributes:
-        check: the check
-        ran: whether it met a stack that it can look at
-        cut: whether it found more than is kept
-        groups: what it found, in the order in which it was met
-    """
-
-    check: Check
-    ran: bool
-    cut: bool
-    groups: List[FoundGroup]
-
-
 class _Gathering:
     """What one check finds: of each group the worst, and in how many stacks.
 
@@ -132,11 +95,8 @@ class _Gathering:
         self.check = check
         self.ran = not check.kinds or not check.needs
         self.cut = False
-        self._begin()
-
-    def _begin(self) -> None:
         self._worst: Dict[Hashable, Finding] = {}
-        self._stacks: Dict[Hashable, Tuple[int, Optional[str], Optional[str]]] = {}
+        self._stacks: Dict[Hashable, Tuple[int, Optional[str]]] = {}
 
     def add(self, findings: Iterable[Finding]) -> None:
         """Takes findings."""
@@ -147,15 +107,10 @@ class _Gathering:
                 continue
             if before is None or rank(each) < rank(before):
                 self._worst[each.group] = each
-            count, first, last = self._stacks.get(each.group, (0, each.trace_id, None))
+            # Findings of no stack have no TraceId: they count as one.
+            count, last = self._stacks.get(each.group, (0, None))
             if not count or last != each.trace_id:
-                self._stacks[each.group] = count + 1, first, each.trace_id
-
-    def part(self) -> Gathered:
-        """Returns what was found since the last call."""
-        groups = [FoundGroup(group, found, *self._stacks[group]) for group, found in self._worst.items()]
-        self._begin()
-        return Gathered(self.check, self.ran, self.cut, groups)
+                self._stacks[each.group] = count + 1, each.trace_id
 
     def found(self) -> Iterator[Outcome]:
         """Yields what was found."""
@@ -275,31 +230,6 @@ class Findings:
             if each.check.of_image:
                 each.add(self._facts.image.possible(each.check.of_image(self._facts)))
 
-    def part(self) -> Tuple[List[Gathered], Notes]:
-        """Returns what was found since the last call, check by check, and what could not be looked at.
-
-        Who sees the stacks of an image in parts, here and in other processes, takes these in the order of the
-        stacks instead of `found`, and then calls `reasons`.
-        """
-        return [each.part() for each in self._gathered], self._facts.notes()
-
-    def reasons(self, ran: Collection[str], cut: Collection[str], notes: Iterable[Notes]) -> List[Outcome]:
-        """Returns why checks could not run.
-
-        Args:
-            ran, cut: the names of checks of which a part said so
-            notes: of all parts
-        """
-        for noted in notes:
-            self._facts.take(noted)
-        for each in self._gathered:
-            each.ran = each.ran or each.check.name in ran
-            each.cut = each.cut or each.check.name in cut
-        return [
-            *(each for gathered in self._gathered for each in gathered.reasons(self._facts)),
-            *self._of_lost(),
-        ]
-
     def _of_lost(self) -> Iterator[Outcome]:
         """Yields for each process which of its stacks were lost, and to which checks."""
         for process, known in self._facts.lost.by_process():
@@ -313,7 +243,8 @@ class Findings:
     def found(self) -> List[Outcome]:
         """Returns what `examine` has found, worst first, and then why checks could not run."""
         found = [each for gathered in self._gathered for each in gathered.found()]
-        return worst_first(found, _standing) + self.reasons((), (), ())
+        unchecked = [each for gathered in self._gathered for each in gathered.reasons(self._facts)]
+        return [*_worst_first(found), *unchecked, *self._of_lost()]
 
 
 def agreement(found: Iterable[Outcome]) -> List[str]:
@@ -321,14 +252,13 @@ def agreement(found: Iterable[Outcome]) -> List[str]:
     return list(dict.fromkeys(each.check.name for each in found if each.check and _standing(each).agrees))
 
 
-def worst_first(found: Sequence[FoundT], standing: Callable[[FoundT], Standing]) -> List[FoundT]:
+def _worst_first(found: Sequence[Outcome]) -> List[Outcome]:
     """Returns findings by severity, then confidence, then how many checks agree on their process.
 
     Args:
         found: in the order of the checks, which decides among equals
-        standing: tells that of one of them
     """
-    placed = [(standing(each), each) for each in found]
+    placed = [(_standing(each), each) for each in found]
     checks: Dict[Hashable, Set[str]] = {}
     for each, _ in placed:
         if each.agrees:
@@ -337,12 +267,8 @@ def worst_first(found: Sequence[FoundT], standing: Callable[[FoundT], Standing])
     return [each for _, each in placed]
 
 
-def standing(check: str, finding: Finding) -> Standing:
-    """Returns what orders a finding of a check among others."""
-    space = finding.space
-    return Standing(check, rank(finding), (space.layer_name, space.eprocess), finding.severity != LOW)
-
-
 def _standing(found: Outcome) -> Standing:
     assert found.check is not None and found.finding is not None
-    return standing(found.check.name, found.finding)
+    finding, space = found.finding, found.finding.space
+    process = space.layer_name, space.eprocess
+    return Standing(found.check.name, rank(finding), process, finding.severity != LOW)

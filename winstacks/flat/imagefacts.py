@@ -15,7 +15,7 @@ from __future__ import annotations
 import json
 import logging
 import types
-from typing import Any, Dict, Hashable, List, Mapping, NamedTuple, Optional, Sequence, Set, Type
+from typing import Dict, Hashable, List, NamedTuple, Optional, Set, Type
 
 from volatility3.framework import constants
 
@@ -82,20 +82,6 @@ class Totals:
         self.absent: Dict[str, int] = {}
         self._told: Set[Hashable] = set()
 
-    def numbers(self) -> List[Any]:
-        """Returns all counts in plain values: another process may `take` them."""
-        counts = [self.threads, self.stacks, self.incomplete, self.databases]
-        return [*counts, self.known, self.read, self.absent]
-
-    def take(self, numbers: Sequence[Any]) -> None:
-        """Adds what was counted of another part of the image."""
-        threads, stacks, incomplete, databases, known, read, absent = numbers
-        for mine, others in ((self.known, known), (self.read, read), (self.absent, absent)):
-            for name, count in others.items():
-                mine[name] = mine.get(name, 0) + count
-        self.threads, self.stacks = self.threads + threads, self.stacks + stacks
-        self.incomplete, self.databases = self.incomplete + incomplete, self.databases + databases
-
     def saw(self, kind: str, here: bool, missing: int) -> None:
         """Counts a stack of any kind that is here, or those that are missing.
 
@@ -138,7 +124,7 @@ class Warnings(logging.Handler):
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
         self.count = 0
-        self._texts: Dict[str, int] = {}
+        self._texts: Dict[str, None] = {}
 
     @property
     def texts(self) -> List[str]:
@@ -147,24 +133,8 @@ class Warnings(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         self.count += 1
         said = printable(record.getMessage(), MAX_WARNING)
-        if said in self._texts or len(self._texts) < MAX_WARNINGS:
-            self._texts[said] = self._texts.get(said, 0) + 1
-
-    @property
-    def counts(self) -> Dict[str, int]:
-        """How often each text was logged."""
-        return dict(self._texts)
-
-    def take(self, counts: Mapping[str, int]) -> None:
-        """Adds the warnings of another process that read other parts of the image.
-
-        What both have logged counts as often as the one logged it that logged it more often.
-        """
-        for each, count in counts.items():
-            known = self._texts.get(each, 0)
-            self.count += max(count - known, 0)
-            if known or len(self._texts) < MAX_WARNINGS:
-                self._texts[each] = max(count, known)
+        if len(self._texts) < MAX_WARNINGS:
+            self._texts[said] = None
 
     def __enter__(self) -> Warnings:
         for name in LOGGERS:

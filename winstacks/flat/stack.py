@@ -183,8 +183,6 @@ class FlatWanted(NamedTuple):
         scan_stacks: stacks from trap frames that only a scan of the kernel stacks finds, too
         scan_threads: threads that only a pool scan finds, too
         processors: stacks of processors that were idle, too
-        only: canonical addresses of the _EPROCESSes wanted, 0 for the kernel; all when None. Handles and
-            objects are listed in any case
     """
 
     kinds: Collection[str] = ()
@@ -194,7 +192,6 @@ class FlatWanted(NamedTuple):
     scan_stacks: bool = False
     scan_threads: bool = False
     processors: bool = False
-    only: Optional[Collection[int]] = None
 
     def has(self, *kinds: str) -> bool:
         """Tells whether one of several kinds is wanted."""

@@ -152,7 +152,7 @@ class FlatTraces:
             yield stack
 
     def _spaces(self, wanted: FlatWanted) -> Iterator[AddressSpace]:
-        return AddressSpaces.list_spaces(self._image, wanted.pids, only=wanted.only)
+        return AddressSpaces.list_spaces(self._image, wanted.pids)
 
     # Made once: who lists a large image part by part asks many times.
     @functools.cached_property
@@ -185,9 +185,7 @@ class ThreadStacks:
 
     def list_threads(self, wanted: FlatWanted) -> Iterator[Thread]:
         """Yields the threads that are wanted, process by process, and what stands for damaged lists."""
-        yield from Threads.list_threads(
-            self._image, wanted.pids, None, wanted.tids, wanted.scan_threads, wanted.only
-        )
+        yield from Threads.list_threads(self._image, wanted.pids, None, wanted.tids, wanted.scan_threads)
         if wanted.processors and not wanted.tids and (not wanted.pids or KERNEL_PID in wanted.pids):
             yield from self._image.service(threads).list_idle()
 

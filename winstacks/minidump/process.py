@@ -88,10 +88,9 @@ class DumpProcess:
         self,
         pids: Optional[Collection[int]] = None,
         offset: Optional[int] = None,
-        only: Optional[Collection[int]] = None,
     ) -> Iterator[AddressSpace]:
         """Yields the native space, then the 32-bit half; see `AddressSpaces.list_spaces`."""
-        if offset is None and only is None and (not pids or self.native.pid in pids):
+        if offset is None and (not pids or self.native.pid in pids):
             yield self.native
             if self.wow64 is not None:
                 yield self.wow64
@@ -220,10 +219,9 @@ class DumpProcess:
         offset: Optional[int] = None,
         tids: Optional[Collection[int]] = None,
         scan: bool = False,
-        only: Optional[Collection[int]] = None,
     ) -> Iterator[Thread]:
         """Yields the threads of the dump in its order, and a row for what its list lacks."""
-        if offset is not None or only is not None or (pids and self.native.pid not in pids):
+        if offset is not None or (pids and self.native.pid not in pids):
             return
         incomplete = self._states is not None and self._states.flags & INCOMPLETE_THREADS
         if (self._said or incomplete) and not tids:

@@ -23,8 +23,9 @@ from ..memory.image import AddressSpace, Image
 from ..names.symbolizer import Symbolizer
 from ..process.thread import TERMINATED, Thread
 from ..process.threads import Threads
+from ..process.userstacks import UserStacks
 from ..stacks.decode.registers import GENERAL, Registers
-from ..stacks.lister import CallStack, StackLister, UserStacks
+from ..stacks.lister import CallStack, StackLister
 from ..traps.decode.context import decode_any
 from ..traps.decode.frame import CS_USER_32
 from ..traps.state import context_forms, register_types
@@ -117,8 +118,10 @@ class ThreadRecords:
             Threads; one without a record cannot be in a dump: the image does not have it, or not its ID.
         """
         process = self._members("_EPROCESS", space.eprocess)
-        only = None if offset is not None else [space.eprocess]
-        for thread in Threads.list_threads(self._image, offset=offset, only=only):
+        pids = None if offset is not None or space.pid is None else [space.pid]
+        for thread in Threads.list_threads(self._image, pids, offset):
+            if thread.space.eprocess != space.eprocess:
+                continue
             if thread.unusable or thread.tid is None:
                 yield thread, None
             else:

@@ -190,16 +190,8 @@ class ProcessList:
 
     def scan(self) -> None:
         """Adds the processes that Volatility's pool scan finds, and that still have page tables."""
-        self.take(_scan(self._image) if self._image.table_name else ())
-
-    def take(self, scanned: Iterable[int]) -> None:
-        """Adds the processes at the canonical addresses that a pool scan has found."""
-        for eprocess in scanned:
+        for eprocess in _scan(self._image) if self._image.table_name else ():
             self._add(eprocess, POOL_SCAN)
-
-    def scanned(self) -> List[int]:
-        """Returns the addresses of those that only the pool scan found, for a twin of this list."""
-        return [eprocess for eprocess, said in self._found.items() if set(found_by(POOL_SCAN)) & set(said)]
 
     def processes(self) -> List[ListedProcess]:
         """Returns the processes: those of the list in its order, then those that only a witness knows."""

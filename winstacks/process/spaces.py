@@ -46,7 +46,6 @@ class Spaces(Protocol):
         self,
         pids: Optional[Collection[int]] = None,
         offset: Optional[int] = None,
-        only: Optional[Collection[int]] = None,
     ) -> Iterator[AddressSpace]:
         """Yields the address spaces; see `AddressSpaces.list_spaces`."""
 
@@ -65,7 +64,6 @@ class AddressSpaces:
         image: Image,
         pids: Optional[Collection[int]] = None,
         offset: Optional[int] = None,
-        only: Optional[Collection[int]] = None,
     ) -> Iterator[AddressSpace]:
         """Yields the kernel, then each process; a WoW64 process is followed by its 32-bit half.
 
@@ -74,14 +72,13 @@ class AddressSpaces:
             pids: the process IDs wanted, 0 for the kernel; all when None or empty
             offset: virtual or physical address of an _EPROCESS that no list holds; then only this process is
                 yielded
-            only: canonical addresses of the _EPROCESSes wanted, 0 for the kernel; all when None
 
         Yields:
             The address spaces. One whose page tables cannot be read says so in its `status`; that a process
             is not in the process list, and how it was found, is in its `remark`. The kernel's `remark` says
             that the list is damaged.
         """
-        return image.service(spaces).list_spaces(pids, offset, only)
+        return image.service(spaces).list_spaces(pids, offset)
 
 
 class KernelSpaces:
@@ -103,29 +100,25 @@ class KernelSpaces:
         self,
         pids: Optional[Collection[int]] = None,
         offset: Optional[int] = None,
-        only: Optional[Collection[int]] = None,
     ) -> Iterator[AddressSpace]:
         """Yields the address spaces; see `AddressSpaces.list_spaces`."""
         image = self._image
         if not image.table_name:
             return
-        if offset is None and (not pids or KERNEL_PID in pids) and (only is None or 0 in only):
+        if offset is None and (not pids or KERNEL_PID in pids):
             yield image.kernel._replace(remark=image.service(ProcessList).status)
-        yield from self._of_processes(image, pids, offset, only)
+        yield from self._of_processes(image, pids, offset)
 
     def _of_processes(
         self,
         image: Image,
         pids: Optional[Collection[int]],
         offset: Optional[int],
-        only: Optional[Collection[int]],
     ) -> Iterator[AddressSpace]:
         """Yields the address spaces of processes."""
         if image.needed_member("_EPROCESS", "UniqueProcessId") is None:
             return
         for process in self._list_processes(image, offset):
-            if only is not None and process.eprocess not in only:
-                continue
             pid, said = self._id(process.eprocess)
             if not pids or pid in pids:
                 yield from self._process_spaces(image, process, pid, said)

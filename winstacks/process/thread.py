@@ -153,7 +153,6 @@ class ThreadLists(Protocol):
         offset: Optional[int] = None,
         tids: Optional[Collection[int]] = None,
         scan: bool = False,
-        only: Optional[Collection[int]] = None,
     ) -> Iterator[Thread]:
         """Yields the threads; see `Threads.list_threads`."""
 

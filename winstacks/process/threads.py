@@ -83,11 +83,10 @@ def processes(
     image: Image,
     pids: Optional[Collection[int]] = None,
     offset: Optional[int] = None,
-    only: Optional[Collection[int]] = None,
 ) -> Iterator[Process]:
     """Yields the processes of an image; the arguments are those of `AddressSpaces.list_spaces`."""
     native: Optional[AddressSpace] = None
-    for space in AddressSpaces.list_spaces(image, pids, offset, only):
+    for space in AddressSpaces.list_spaces(image, pids, offset):
         # The 32-bit half follows its native one.
         if native is not None:
             yield Process(native, space if space.wow64 else None)
@@ -124,7 +123,6 @@ class Threads:
         offset: Optional[int] = None,
         tids: Optional[Collection[int]] = None,
         scan: bool = False,
-        only: Optional[Collection[int]] = None,
     ) -> Iterator[Thread]:
         """Yields threads, process by process.
 
@@ -134,7 +132,6 @@ class Threads:
             offset: address of an _EPROCESS that no list holds; then only its threads are listed
             tids: the threads wanted; all when None or empty
             scan: add the threads that only a scan for their pool blocks finds
-            only: the processes wanted, see `AddressSpaces.list_spaces`
 
         Yields:
             The threads. If one cannot be read or is not a thread, its `status` says so. A damaged list ends
@@ -143,7 +140,7 @@ class Threads:
         Raises:
             MissingMemberError: when the kernel's symbols do not describe threads
         """
-        return image.service(threads).list_threads(pids, offset, tids, scan, only)
+        return image.service(threads).list_threads(pids, offset, tids, scan)
 
 
 class KernelThreads:
@@ -184,13 +181,12 @@ class KernelThreads:
         offset: Optional[int] = None,
         tids: Optional[Collection[int]] = None,
         scan: bool = False,
-        only: Optional[Collection[int]] = None,
     ) -> Iterator[Thread]:
         """Yields the threads; see `Threads.list_threads`."""
         image = self._image
-        owners = list(processes(image, pids, offset, only))
+        owners = list(processes(image, pids, offset))
         damaged = image.service(ProcessList).status
-        if damaged and not pids and offset is None and (only is None or 0 in only):
+        if damaged and not pids and offset is None:
             yield self._nothing(Process(image.kernel, None), damaged)
         seen: List[int] = []
         for process in owners:

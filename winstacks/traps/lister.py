@@ -189,7 +189,6 @@ class TrapStates:
         scan_threads: bool = False,
         members: bool = False,
         complete: Optional[Complete] = None,
-        only: Optional[Collection[int]] = None,
     ) -> Iterator[State]:
         """Yields the register states of threads, then those of processors.
 
@@ -206,12 +205,11 @@ class TrapStates:
             scan_threads: add the threads that only a pool scan finds
             members: fill `State.members`
             complete: adds to a thread's states what walking its kernel stack tells
-            only: the processes wanted, see `AddressSpaces.list_spaces`
         """
         finder = cls(image, symbolizer, members)
         running: Dict[int, Thread] = {}
         seen: List[int] = []
-        for thread in Threads.list_threads(image, pids, offset, tids, scan_threads, only):
+        for thread in Threads.list_threads(image, pids, offset, tids, scan_threads):
             if thread.processor is not None:
                 running[thread.processor] = thread
             yield from finder._saved(thread)

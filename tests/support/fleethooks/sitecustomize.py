@@ -2,8 +2,7 @@
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
 """In a process that reads an image: an image that begins with a certain word hangs it, or eats its memory.
 
-With STACKFLEET_FULL the disk is full at the last table. Where an image is shared, its own process
-waits until a helper has asked for a share, and helpers hang or die, as STACKFLEET_HELPERS says.
+With STACKFLEET_FULL the disk is full at the last table.
 
 Python imports this at its start where the folder is in PYTHONPATH. Everything else is the real thing: the
 process hangs in a call that lets no other thread run, or it really holds the memory.
@@ -13,10 +12,9 @@ import errno
 import os
 import pathlib
 import re
-import signal
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 _HANG, _WAIT, _EAT = b"HANG", b"WAIT", b"EATS"
 
@@ -45,36 +43,13 @@ def _hang() -> None:
     re.match(r"(a|aa)+$", "a" * 200 + "b")
 
 
-def _share(lake: str) -> None:
-    from stackfleet import child
-
-    asked, is_mine, begun = child._asked, child._is_mine, pathlib.Path(lake, "helped")
-
-    def helped(line: child.Line) -> Iterator[int]:
-        for number in asked(line):
-            begun.touch()
-            if "hang" in os.environ["STACKFLEET_HELPERS"]:
-                _hang()
-            if "die" in os.environ["STACKFLEET_HELPERS"]:
-                os.kill(os.getpid(), signal.SIGKILL)
-            yield number
-
-    def waited(line: child.Line, number: int) -> bool:
-        # The second share is asked for when a helper has been called.
-        while number == 1 and not begun.exists():
-            time.sleep(0.1)
-        return is_mine(line, number)
-
-    child._asked, child._is_mine = helped, waited
-
-
 def _fill() -> None:
     from stackfleet import folders
 
     make = folders.make_folder
 
     def full(root: pathlib.Path, *names: str) -> pathlib.Path:
-        if names[0] == "modulesets":
+        if "modulesets" in names:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         return make(root, *names)
 
@@ -94,5 +69,3 @@ if any(each.endswith(os.path.join("stackfleet", "begin.py")) for each in _comman
     _watch()
     if "STACKFLEET_FULL" in os.environ:
         _fill()
-    if "STACKFLEET_HELPERS" in os.environ:
-        _share(os.environ["STACKFLEET_LAKE"])

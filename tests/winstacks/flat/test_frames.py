@@ -62,7 +62,7 @@ def test_processes_that_alternate_are_read_once(opened: Opened, monkeypatch: pyt
 def every_frame(opened: Opened) -> List[Tuple[object, ...]]:
     """The frames of many processes, looked up in turn, by what must not keep more than its limit."""
     looked_up = NamedFrames(Symbolizer(opened.image))
-    spaces = [space for space in AddressSpaces.list_spaces(opened.image) if space.pid >= 2000]
+    spaces = [space for space in AddressSpaces.list_spaces(opened.image) if (space.pid or 0) >= 2000]
     assert len(spaces) == PROCESSES
     found: List[NamedFrame] = []
     for number in range(EVENTS):
@@ -95,7 +95,7 @@ def test_names_that_the_symbolizer_drops_are_not_kept(
 
 def test_a_frame_is_made_once(opened: Opened) -> None:
     looked_up = NamedFrames(Symbolizer(opened.image))
-    space = next(space for space in AddressSpaces.list_spaces(opened.image) if space.pid >= 2000)
+    space = next(space for space in AddressSpaces.list_spaces(opened.image) if (space.pid or 0) >= 2000)
     address = BASE + 0x1010
     frame = looked_up.of(space).frame(address)
     assert looked_up.of(space).frame(address) is frame

@@ -44,11 +44,11 @@ def ntdll(process: Process, **options: Any) -> Module:
     return process.module("ntdll.dll", BASE, **options)
 
 
-def names(kernel: Kernel, folder: pathlib.Path) -> Dict[int, Name]:
+def names(kernel: Kernel, folder: pathlib.Path) -> Dict[Optional[int], Name]:
     """How each process names the same address."""
     opened = context.open_image(kernel.image(), folder)
     symbolizer = Symbolizer(opened.image)
-    spaces = [space for space in AddressSpaces.list_spaces(opened.image) if space.pid > 4]
+    spaces = [space for space in AddressSpaces.list_spaces(opened.image) if (space.pid or 0) > 4]
     return {space.pid: symbolizer.names(space).name(BASE + 0x1024) for space in spaces}
 
 
@@ -124,7 +124,7 @@ def test_a_copy_with_equal_bytes_shares_the_index(tmp_path: pathlib.Path) -> Non
     space.write(BASE + EXPORTS_RVA, space.read(BASE + EXPORTS_RVA, 1))
     opened = context.open_image(kernel.image(), tmp_path)
     symbolizer = Symbolizer(opened.image)
-    spaces = [space for space in AddressSpaces.list_spaces(opened.image) if space.pid > 4]
+    spaces = [space for space in AddressSpaces.list_spaces(opened.image) if (space.pid or 0) > 4]
     known = [symbolizer.names(space).module_at(BASE) for space in spaces]
     assert known[0] is not None
     assert known[1] is not None
@@ -252,7 +252,7 @@ def test_what_a_process_has_alone_goes_with_it(
     before = made.names(spaces[1000]).name(BASE + 0x1024)
     most = 0
     for pid, space in spaces.items():
-        if pid >= 2000:
+        if (pid or 0) >= 2000:
             for module in modules:
                 made.names(space).name(module.base + 0x1801)
         most = max(most, sum(made.indexes.held(layer_name) for layer_name, _ in made._names))

@@ -1,0 +1,133 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""The catalogue of a lake: which attempt at each image counts, and its manifest. A row that no entry names is
+never shown, so that to replace an entry is to replace an image, in one step and in all tables.
+"""
+
+from __future__ import annotations
+
+import pathlib
+import uuid
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+from . import folders
+from .layout import CATALOGUE, TABLES_FOLDER
+from .manifests import Manifest, written
+from .tablelog import DataFile, LogError, TableLog
+
+_NAMES = ("ImageId", "Attempt", "Batch", "Manifest")
+MOST_FILES = 32
+"""Files of the catalogue, before they are made one."""
+MOST_ENTRIES = 1 << 22
+MOST_BYTES = 1 << 33
+"""Bytes of all manifests that are read."""
+
+
+class Entry(NamedTuple):
+    """An image of a lake.
+
+    Attributes:
+        image_id: the image
+        attempt: the attempt that counts; empty if it failed
+        batch: which files of many images have its rows; empty where each table has a file of the attempt
+        manifest: the text of its manifest
+    """
+
+    image_id: str
+    attempt: str
+    batch: str
+    manifest: str
+
+
+def entry(manifest: Manifest) -> Entry:
+    """Returns the entry of a manifest whose attempt was just made."""
+    return Entry(manifest["image_id"], manifest["attempt"], "", written(manifest).decode())
+
+
+class Entries:
+    """The catalogue as it was when it was read.
+
+    Args:
+        lake: the folder of the lake
+
+    Raises:
+        LogError: it cannot be read
+    """
+
+    def __init__(self, lake: pathlib.Path) -> None:
+        self._lake = lake
+        self._log = TableLog(lake, CATALOGUE)
+        self._files = self._log.load()
+        self.by_id: dict[str, Entry] = {}
+        bytes_left = MOST_BYTES
+        for file in self._files:
+            for found in self._read(file):
+                self.by_id[found.image_id] = found
+                bytes_left -= len(found.manifest)
+                if bytes_left < 0 or len(self.by_id) > MOST_ENTRIES:
+                    raise LogError(f"{CATALOGUE}: it has more than this program reads")
+
+    def put(self, add: Iterable[Entry], remove: Iterable[str] = ()) -> None:
+        """Adds or replaces entries and removes others, in one step.
+
+        Raises:
+            LogError, OSError: it cannot be written
+        """
+        new = {each.image_id: each for each in add}
+        gone = set(remove)
+        replaced = any(each in self.by_id for each in (*new, *gone))
+        kept = {name: each for name, each in self.by_id.items() if name not in gone}
+        whole = replaced or len(self._files) >= MOST_FILES
+        self.by_id = {**kept, **new}
+        rows = self.by_id if whole else new
+        old = self._files if whole else []
+        made = [self._write(rows)] if rows else []
+        self._log.commit(_schema(), made, old)
+        self._files = [*(() if whole else self._files), *made]
+        for each in old:
+            folders.remove(self._lake, TABLES_FOLDER, CATALOGUE, each.name)
+
+    def unnamed(self) -> list[str]:
+        """Returns the names in the folder of the catalogue that its log does not name."""
+        named = {each.name for each in self._files}
+        return [name for name in folders.listed(self._lake, TABLES_FOLDER, CATALOGUE) if name not in named]
+
+    def _read(self, file: DataFile) -> list[Entry]:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        where = f"{TABLES_FOLDER}/{CATALOGUE}/{file.name}"
+        try:
+            if folders.size(self._lake, TABLES_FOLDER, CATALOGUE, file.name) != file.size:
+                raise LogError(f"{where} has not the bytes that its log says")
+            with pq.ParquetFile(self._log.folder / file.name) as opened:
+                groups = range(opened.metadata.num_row_groups)
+                size = sum(opened.metadata.row_group(each).total_byte_size for each in groups)
+                if opened.metadata.num_rows > MOST_ENTRIES or size > MOST_BYTES:
+                    raise LogError(f"{where} has more than this program reads")
+                table = opened.read(list(_NAMES))
+        except (pa.ArrowException, OSError, ValueError) as error:
+            raise LogError(f"{where} cannot be read ({type(error).__name__})") from error
+        if any(table.schema.field(name).type != pa.string() for name in _NAMES):
+            raise LogError(f"{where} has columns of other types")
+        columns = [[each or "" for each in table.column(name).to_pylist()] for name in _NAMES]
+        return list(map(Entry, *columns))
+
+    def _write(self, entries: Mapping[str, Entry]) -> DataFile:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        folder = folders.make_folder(self._lake, TABLES_FOLDER, CATALOGUE)
+        names = sorted(entries)
+        columns = [pa.array([entries[name][place] for name in names], pa.string()) for place in range(4)]
+        path = folder / f"entries.{uuid.uuid4().hex}.parquet"
+        pq.write_table(pa.table(columns, schema=_schema()), path, compression="zstd")
+        folders.sync(path)
+        return DataFile(path.name, path.stat().st_size, len(names), names[0], names[-1])
+
+
+def _schema() -> Any:
+    import pyarrow as pa
+
+    return pa.schema([(name, pa.string()) for name in _NAMES])

@@ -1,0 +1,315 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""Makes few files of many: the rows of many images become a batch, and rows that do not count go.
+
+A batch has the images in the order of their ImageIds, so that one of them is in few pages of one file; keys
+are in their own order. Rows stream through: what is held does not grow with them. (Delta's own `optimize`
+holds a gigabyte for five million rows, and changes the order of the rows of an image.)
+"""
+
+from __future__ import annotations
+
+import heapq
+import pathlib
+import tempfile
+import uuid
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from operator import itemgetter
+from typing import Any, Optional
+
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from . import custody, folders
+from .agreement import BATCH, StoredTable
+from .catalogue import listed, quoted
+from .columns import stored
+from .contents import Contents
+from .entries import Entries
+from .lake import Lake, LakeError
+from .layout import KEYS, TABLES, TABLES_FOLDER, file_name
+from .manifests import Manifest
+from .tablelog import DataFile, LogError, TableLog
+
+MOST_SINGLES = 64
+"""Images with files of their own, before they become a batch."""
+PART_ROWS = 1 << 22
+"""Rows of a file of a batch, about."""
+GROUP_ROWS = 122_880
+"""Rows that are compressed together: those that DuckDB takes at a time."""
+MEMORY = "1GB"
+"""What the sorting of keys may hold; the rest goes to the folder for temporary files."""
+
+Slice = tuple[str, str, Any]
+"""(ImageId, attempt, rows of these as an Arrow batch)."""
+
+
+def merge(lake: Lake, run: str, everything: bool = False, least: int = MOST_SINGLES) -> int:
+    """Makes a batch of images; returns of how many.
+
+    These are images with files of their own, if they are many, and those of batches that have rows which do
+    not count. What is damaged stays as it is.
+
+    Args:
+        lake: the lake, which nobody else writes to
+        run: under which the SHA-256 of the files is kept
+        everything: whether all images are made one batch
+        least: how many images with files of their own are many
+
+    Raises:
+        LakeError: the lake cannot be written, or files were changed
+    """
+    try:
+        contents = lake.contents()
+        chosen = _chosen(contents, everything, least)
+        if chosen is None:
+            return 0
+        name = f"{BATCH}{uuid.uuid4().hex}"
+        merging = _Merging(lake.folder, contents, chosen, name)
+        made = {table: merging.write(table) if chosen else {} for table in TABLES}
+        digests = {f"{TABLES_FOLDER}/{t}/{file.name}": sha for t in TABLES for file, sha in made[t].items()}
+        if digests:
+            lake.record(f"{run}-batch-{name[-12:]}", {"started": custody.now(), "files": digests})
+        for table in TABLES:
+            gone = _not_needed(contents.stored[table], contents, chosen)
+            if made[table] or gone:
+                TableLog(lake.folder, table).commit(stored(table), list(made[table]), gone)
+        if chosen:
+            moved = (contents.entries[each["image_id"]]._replace(batch=name) for each in chosen)
+            Entries(lake.folder).put(moved)
+    except (LogError, OSError, duckdb.Error, pa.ArrowException) as error:
+        raise LakeError(f"{lake.folder}: its tables cannot be made one: {error}") from error
+    lake.clean()
+    return len(chosen)
+
+
+def _chosen(contents: Contents, everything: bool, least: int) -> Optional[list[Manifest]]:
+    """Returns the images that become a batch; None if nothing is to be done."""
+    done = [each for each in contents.manifests if each["tables"]]
+    singles = [each for each in done if not contents.entries[each["image_id"]].batch]
+    batches: dict[str, list[Manifest]] = {}
+    for each in done:
+        batches.setdefault(contents.entries[each["image_id"]].batch, []).append(each)
+    batches.pop("", None)
+    hurt = {contents.entries[each.image_id].batch for each in contents.damaged if each.manifest}
+    mixed = {name for name in batches if name not in hurt and _is_mixed(contents, name, batches[name])}
+    whole = {name for name in batches if name not in hurt}
+    if everything:
+        mixed = whole if singles or mixed or len(whole) > 1 else set()
+    chosen = [each for name in sorted(mixed) for each in batches[name]]
+    if everything or len(singles) >= least:
+        chosen += singles
+    chosen.sort(key=itemgetter("image_id"))
+    idle = not any(_not_needed(contents.stored[table], contents, ()) for table in TABLES)
+    return None if not chosen and idle else chosen
+
+
+def _is_mixed(contents: Contents, batch: str, images: Sequence[Manifest]) -> bool:
+    """Tells whether a batch has rows that do not count."""
+    for table in TABLES:
+        files = [each for each in contents.stored[table].files.values() if _batch(each) == batch]
+        if sum(each.rows for each in files) != sum(each["tables"][table]["rows"] for each in images):
+            return True
+    return False
+
+
+def _not_needed(table: StoredTable, contents: Contents, chosen: Collection[Manifest]) -> list[DataFile]:
+    """Returns the files of a table that no image needs, once some of them are in a new batch."""
+    moved = {each["image_id"] for each in chosen}
+    # An image that failed has no rows.
+    known = (*contents.manifests, *(each.manifest for each in contents.damaged if each.manifest))
+    moved |= {each["image_id"] for each in known if not each["tables"]}
+    kept = {
+        file.name
+        for image_id, entry in contents.entries.items()
+        if image_id not in moved
+        for file in table.where(entry)
+    }
+    return [each for name, each in table.files.items() if name not in kept]
+
+
+def _batch(file: DataFile) -> str:
+    return file.name.partition(".")[0]
+
+
+class _Merging:
+    """Writes the tables of a batch.
+
+    Args:
+        lake: the folder of the lake
+        contents: what is in it
+        chosen: the images, by ImageId in ascending order
+        name: of the batch
+    """
+
+    def __init__(self, lake: pathlib.Path, contents: Contents, chosen: Sequence[Manifest], name: str) -> None:
+        self._lake, self._contents, self._name = lake, contents, name
+        self._chosen = {each["image_id"]: each for each in chosen}
+        self._entries = [contents.entries[image_id] for image_id in self._chosen]
+
+    def write(self, table: str) -> dict[DataFile, str]:
+        """Writes a table; returns its files with their SHA-256."""
+        parts = Parts(self._lake, table, self._name)
+        if table == KEYS:
+            self._write_keys(parts)
+            return parts.end()
+        # Images without rows belong to a file, too.
+        waiting = iter(self._chosen)
+        for image_id, _, rows in heapq.merge(*self._streams(table), key=itemgetter(0)):
+            while parts.image != image_id:
+                parts.begin(next(waiting))
+            parts.write(rows)
+        for each in waiting:
+            parts.begin(each)
+        return parts.end()
+
+    def _streams(self, table: str) -> Iterator[Iterator[Slice]]:
+        """Yields streams of rows, each in the order of ImageIds."""
+        batches: dict[str, dict[str, None]] = {}
+        for entry in self._entries:
+            for file in self._contents.stored[table].where(entry):
+                single = file.name == file_name(entry.image_id, entry.attempt)
+                batches.setdefault("" if single else _batch(file), {})[file.name] = None
+        for names in batches.values():
+            yield self._slices(table, list(names))
+
+    def _slices(self, table: str, names: Iterable[str]) -> Iterator[Slice]:
+        for name in names:
+            path = self._path(table, name)
+            with pq.ParquetFile(path) as file:
+                if not file.schema_arrow.equals(stored(table)):
+                    raise LogError(f"{path}: its columns are not those of this table")
+                for batch in file.iter_batches(GROUP_ROWS):
+                    for image_id, attempt, rows in _runs(batch):
+                        manifest = self._chosen.get(image_id)
+                        if manifest is not None and manifest["attempt"] == attempt:
+                            yield image_id, attempt, rows
+
+    def _path(self, table: str, name: str) -> pathlib.Path:
+        """Returns the path of a file that is as its manifest says.
+
+        Raises:
+            LogError: it was changed
+        """
+        path = self._lake / TABLES_FOLDER / table / name
+        folders.size(self._lake, TABLES_FOLDER, table, name)
+        manifest = self._chosen.get(name.partition(".")[0])
+        if manifest is not None and name == file_name(manifest["image_id"], manifest["attempt"]):
+            if custody.sha256(path) != manifest["tables"][table]["sha256"]:
+                raise LogError(f"{path}: its SHA-256 is another than that in the manifest")
+        return path
+
+    def _write_keys(self, parts: Parts) -> None:
+        names = {
+            file.name: None for entry in self._entries for file in self._contents.stored[KEYS].where(entry)
+        }
+        files = listed([str(self._path(KEYS, name)) for name in names])
+        counted = ", ".join(f"({quoted(each.image_id)}, {quoted(each.attempt)})" for each in self._entries)
+        with tempfile.TemporaryDirectory(prefix="stackfleet-") as folder, duckdb.connect() as connection:
+            for statement in (
+                f"SET temp_directory = {quoted(folder)}",
+                f"SET memory_limit = {quoted(MEMORY)}",
+                f"SET allowed_paths = {files}",
+                "SET enable_external_access = false",
+            ):
+                connection.execute(statement)
+            columns = ", ".join(f'"{each}"' for each in stored(KEYS).names)
+            query = (
+                f"SELECT {columns} FROM read_parquet({files}, hive_partitioning = false) "
+                f"SEMI JOIN (VALUES {counted}) AS counted(ImageId, Attempt) USING (ImageId, Attempt) "
+                "ORDER BY StackHigh, StackLow, ImageId"
+            )
+            parts.begin(self._entries[0].image_id)
+            for batch in connection.sql(query).to_arrow_reader(GROUP_ROWS):
+                parts.write(pa.record_batch(batch.columns, schema=stored(KEYS)))
+                parts.image_end(self._entries[-1].image_id)
+            parts.image_end(self._entries[-1].image_id)
+
+
+class Parts:
+    """The files of one table of a batch. An image is in one of them.
+
+    Args:
+        lake: the folder of the lake
+        table: its name
+        name: of the batch
+    """
+
+    def __init__(self, lake: pathlib.Path, table: str, name: str) -> None:
+        self._folder = folders.make_folder(lake, TABLES_FOLDER, table)
+        self._table, self._name = table, name
+        self._done: dict[DataFile, str] = {}
+        self._writer: Any = None
+        self._held: list[Any] = []
+        self._rows = self._count = 0
+        self._first = self.image = ""
+
+    def begin(self, image_id: str) -> None:
+        """Says whose rows come next."""
+        if self._rows + self._count >= PART_ROWS:
+            self._end_part()
+        if not self._first:
+            self._first = image_id
+        self.image = image_id
+
+    def image_end(self, image_id: str) -> None:
+        """Says that rows of images up to this one are here, and that the next ones may be anybody's."""
+        self.image = image_id
+        if self._rows + self._count >= PART_ROWS:
+            first = self._first
+            self._end_part()
+            self._first = first
+
+    def write(self, rows: Any) -> None:
+        """Writes rows."""
+        self._held.append(rows)
+        self._count += rows.num_rows
+        if self._count >= GROUP_ROWS:
+            self._flush()
+
+    def end(self) -> dict[DataFile, str]:
+        """Ends the last file, and returns all with their SHA-256, when they are on the disk."""
+        if self._count or self._writer is not None or not self._done:
+            self._end_part()
+        folders.sync(self._folder)
+        return self._done
+
+    @property
+    def _path(self) -> pathlib.Path:
+        return self._folder / f"{self._name}.part-{len(self._done):05}.parquet"
+
+    def _flush(self) -> None:
+        if self._writer is None:
+            self._writer = pq.ParquetWriter(self._path, stored(self._table), compression="zstd")
+        if self._held:
+            table = pa.Table.from_batches(self._held).combine_chunks()
+            self._writer.write_table(table, row_group_size=2 * GROUP_ROWS)
+        self._rows += self._count
+        self._held, self._count = [], 0
+
+    def _end_part(self) -> None:
+        self._flush()
+        self._writer.close()
+        path = self._path
+        folders.sync(path)
+        made = DataFile(path.name, path.stat().st_size, self._rows, self._first, self.image)
+        self._done[made] = custody.sha256(path)
+        self._writer, self._rows, self._first = None, 0, ""
+
+
+def _runs(batch: Any) -> Iterator[Slice]:
+    """Yields the rows of a batch, image after image."""
+    if not batch.num_rows:
+        return
+    names = [batch.column(batch.schema.get_field_index(name)) for name in ("ImageId", "Attempt")]
+    ends = sorted({0, batch.num_rows, *(end for column in names for end in _ends(column))})
+    for start, end in zip(ends, ends[1:]):
+        yield names[0][start].as_py() or "", names[1][start].as_py() or "", batch.slice(start, end - start)
+
+
+def _ends(column: Any) -> list[int]:
+    import pyarrow.compute as pc
+
+    ends: list[int] = pc.run_end_encode(column).run_ends.to_pylist()
+    return ends

@@ -1,0 +1,224 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""A lake in object storage, by a copy of it on this machine.
+
+    with mirrored("s3://bucket/lake", writes=True) as folder:
+        ...
+
+Files of tables never change once they are written, so a copy is kept, and only what is new is fetched. What
+was changed is sent in the order in which a lake is written: the catalogue comes last. Where somebody else has
+written to the lake since it was fetched, nothing is sent. Object stores have neither links nor pipes, and
+only names are taken that a lake has.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import pathlib
+import re
+import shutil
+from collections.abc import Iterator
+from typing import Any, Optional
+
+from . import folders
+from .lake import LakeError
+from .layout import CATALOGUE, MANIFEST, RUNS, TABLES, TABLES_FOLDER
+from .tablelog import LOG
+
+SCHEME = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]+)://")
+SUPPORTED = "s3"
+_NAME = re.compile(
+    rf"{MANIFEST}/[A-Za-z0-9]{{1,64}}\.json|{RUNS}/[A-Za-z0-9-]{{1,128}}\.json"
+    rf"|{TABLES_FOLDER}/(?:{'|'.join((*TABLES, CATALOGUE))})/"
+    rf"(?:[A-Za-z0-9]{{1,64}}\.[A-Za-z0-9-]{{1,64}}\.parquet|{LOG}/[0-9A-Za-z_.]{{1,80}})"
+)
+_TURN = "turns"
+"""A table without rows, each commit of which is the turn of one writer: only one of them can be the next."""
+_TEMPORARY = ".part"
+
+
+def is_remote(lake: str) -> bool:
+    """Tells whether a lake is not in a folder of this machine.
+
+    Raises:
+        LakeError: it is in a kind of store that is not known
+    """
+    found = SCHEME.match(lake)
+    if found and found[1].lower() != SUPPORTED:
+        raise LakeError(f"{lake}: a lake lies in a folder, or at {SUPPORTED}://BUCKET/PATH")
+    return found is not None
+
+
+@contextlib.contextmanager
+def mirrored(lake: str, writes: bool = False) -> Iterator[str]:
+    """Yields a folder with a lake; that of a lake in object storage is a copy.
+
+    Args:
+        lake: a folder, or the address of a lake in object storage
+        writes: whether what is changed in the folder is to be sent
+
+    Raises:
+        LakeError: the store cannot be reached, or somebody else has written to the lake meanwhile
+    """
+    if not is_remote(lake):
+        yield lake
+        return
+    mirror = Mirror(lake)
+    turn = mirror.turn() if writes else None
+    mirror.fetch()
+    try:
+        yield str(mirror.folder)
+    finally:
+        if turn is not None:
+            mirror.send(turn)
+
+
+class Mirror:
+    """A lake in object storage, and its copy.
+
+    Args:
+        lake: the address
+    """
+
+    def __init__(self, lake: str) -> None:
+        import pyarrow as pa
+        from pyarrow import fs
+
+        self._lake = lake.rstrip("/")
+        self._errors = (OSError, pa.ArrowException, ValueError)
+        endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL") or None
+        try:
+            self._store = fs.S3FileSystem(endpoint_override=endpoint)
+        except self._errors as error:
+            raise LakeError(f"{lake}: {error}") from error
+        self._root = SCHEME.sub("", self._lake)
+        self._selector = fs.FileSelector(self._root, allow_not_found=True, recursive=True)
+        self._options = {"AWS_ALLOW_HTTP": "true"} if (endpoint or "").startswith("http://") else {}
+        home = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache")
+        self.folder = home / "stackfleet" / hashlib.sha256(self._lake.encode()).hexdigest()[:32]
+
+    def fetch(self) -> None:
+        """Makes the copy what the lake is.
+
+        Raises:
+            LakeError: it cannot be fetched
+        """
+        remote, local = self._remote(), self._local()
+        for name in sorted(set(local) - set(remote)):
+            folders.remove(self.folder, *name.split("/"))
+        for name, size in remote.items():
+            # Only names with a random part stand for one content.
+            if local.get(name) != size or not name.endswith(".parquet") or LOG in name:
+                self._fetch(name)
+
+    def send(self, turn: Any) -> None:
+        """Makes the lake what the copy is.
+
+        Args:
+            turn: what `turn` returned before the copy was fetched
+
+        Raises:
+            LakeError: somebody else has written to the lake meanwhile, or it cannot be sent
+        """
+        remote, local = self._remote(), self._local()
+        new = [
+            name
+            for name, size in local.items()
+            if remote.get(name) != size or name.startswith(MANIFEST) or name.endswith("_last_checkpoint")
+        ]
+        gone = sorted(set(remote) - set(local))
+        if not new and not gone:
+            return
+        self._take(turn)
+        try:
+            for name in sorted(new, key=_order):
+                with open(self.folder / name, "rb") as source, self._store.open_output_stream(
+                    f"{self._root}/{name}"
+                ) as target:
+                    shutil.copyfileobj(source, target)
+            for name in gone:
+                self._store.delete_file(f"{self._root}/{name}")
+        except self._errors as error:
+            raise LakeError(f"{self._lake}: it cannot be written: {error}") from error
+
+    def turn(self) -> Any:
+        """Returns the turn that comes next; `send` takes it, if nobody else has."""
+        import pyarrow as pa
+        from deltalake import DeltaTable, Schema
+
+        address = f"{self._lake}/{_TURN}"
+        with self._of_delta():
+            if not DeltaTable.is_deltatable(address, self._options):
+                schema = Schema.from_arrow(pa.schema([("Turn", pa.int64())]))
+                DeltaTable.create(address, schema, mode="ignore", storage_options=self._options)
+            return DeltaTable(address, storage_options=self._options)
+
+    def _take(self, turn: Any) -> None:
+        from deltalake import CommitProperties
+        from deltalake.exceptions import CommitFailedError
+
+        try:
+            with self._of_delta(CommitFailedError):
+                turn.create_write_transaction(
+                    [], "append", turn.schema(), commit_properties=CommitProperties(max_commit_retries=0)
+                )
+        except CommitFailedError as error:
+            raise LakeError(
+                f"{self._lake}: somebody else wrote to this lake meanwhile; run the command again"
+            ) from error
+
+    @contextlib.contextmanager
+    def _of_delta(self, other: Optional[type[Exception]] = None) -> Iterator[None]:
+        from deltalake.exceptions import DeltaError
+
+        try:
+            yield
+        except (DeltaError, OSError, ValueError) as error:
+            if other is not None and isinstance(error, other):
+                raise
+            said = " ".join(str(error).split())
+            raise LakeError(f"{self._lake}: {said}") from error
+
+    def _remote(self) -> dict[str, int]:
+        """Returns the bytes of what is in the lake, by name."""
+        try:
+            found = self._store.get_file_info(self._selector)
+        except self._errors as error:
+            raise LakeError(f"{self._lake}: it cannot be read: {error}") from error
+        names = ((each.path[len(self._root) + 1 :], each.size) for each in found if each.is_file)
+        return {name: size for name, size in names if _NAME.fullmatch(name)}
+
+    def _local(self) -> dict[str, int]:
+        found = {}
+        for folder in self._folders():
+            for name in folders.listed(self.folder, *folder):
+                path = "/".join((*folder, name))
+                if _NAME.fullmatch(path):
+                    found[path] = folders.size(self.folder, *folder, name)
+        return found
+
+    @staticmethod
+    def _folders() -> Iterator[tuple[str, ...]]:
+        yield from ((MANIFEST,), (RUNS,))
+        for table in (*TABLES, CATALOGUE):
+            yield from ((TABLES_FOLDER, table), (TABLES_FOLDER, table, LOG))
+
+    def _fetch(self, name: str) -> None:
+        *path, last = name.split("/")
+        try:
+            target = folders.make_folder(self.folder, *path) / last
+            temporary = target.with_name(last + _TEMPORARY)
+            with self._store.open_input_stream(f"{self._root}/{name}") as source, open(
+                temporary, "wb"
+            ) as stream:
+                shutil.copyfileobj(source, stream)
+            folders.replace(temporary, target)
+        except self._errors as error:
+            raise LakeError(f"{self._lake}/{name}: it cannot be fetched: {error}") from error
+
+
+def _order(name: str) -> tuple[bool, bool, str]:
+    """Returns when a file is sent: rows, then what manifests say, logs, and last the log of the catalogue."""
+    return f"/{CATALOGUE}/{LOG}" in name, LOG in name, name

@@ -1,0 +1,241 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""The log of one table of a lake: which files it consists of. The format is Delta's.
+
+A commit adds files and removes others in one step. The log of a lake from somebody else may name any file,
+and may be links and pipes. It is looked at before Delta's own reader opens it, and of what it names only
+files of this table are taken, by names that this package gives.
+"""
+
+from __future__ import annotations
+
+import json
+import pathlib
+import re
+import time
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple, Optional
+
+from . import folders
+from .layout import TABLES_FOLDER
+
+LOG = "_delta_log"
+MOST_BYTES = 1 << 30
+"""Bytes of a log that is read."""
+
+_ENTRY = re.compile(r"(\d{20})(\.json|\.checkpoint(\.\d{10}\.\d{10})?\.parquet)|_last_checkpoint|\d{20}\.crc")
+_FILE = re.compile(r"[A-Za-z0-9]{1,64}\.[A-Za-z0-9-]{1,64}\.parquet")
+_READER, _WRITER = 1, 2
+"""The protocol of tables without any of the later features, such as files that list deleted rows."""
+
+
+class LogError(Exception):
+    """A log that cannot be read, or is none; the text says why."""
+
+
+class DataFile(NamedTuple):
+    """A file of a table.
+
+    Attributes:
+        name: below the folder of the table
+        size: its bytes
+        rows: its rows
+        first, last: the least and the greatest ImageId in it
+    """
+
+    name: str
+    size: int
+    rows: int
+    first: str
+    last: str
+
+
+class TableLog:
+    """The log of a table.
+
+    Args:
+        lake: the folder of the lake
+        table: its name
+
+    Attributes:
+        foreign: what the log names and is no file of this table; it is not in the table
+    """
+
+    def __init__(self, lake: pathlib.Path, table: str) -> None:
+        self._lake, self._names = lake, (TABLES_FOLDER, table)
+        self._torn: list[str] = []
+        self.foreign: list[str] = []
+
+    @property
+    def folder(self) -> pathlib.Path:
+        """The folder of the table."""
+        return self._lake.joinpath(*self._names)
+
+    def load(self) -> list[DataFile]:
+        """Returns the files of the table by name; none if there is no log.
+
+        The last commits may have been torn by a power failure: what they added is not in the table then.
+
+        Raises:
+            LogError: it cannot be read
+        """
+        opened = self._opened()
+        if opened is None:
+            return []
+        import pyarrow as pa
+
+        try:
+            said = pa.table(opened.get_add_actions(flatten=True))
+        except _errors() as error:
+            raise LogError(_first_line(error)) from error
+        wanted = ("path", "size_bytes", "num_records", "min.ImageId", "max.ImageId")
+        if not set(wanted) <= set(said.column_names):
+            return []
+        found: dict[str, DataFile] = {}
+        self.foreign = []
+        for path, size, rows, first, last in zip(*(said.column(name).to_pylist() for name in wanted)):
+            if _FILE.fullmatch(path) and path not in found and _counted(size) and _counted(rows):
+                found[path] = DataFile(path, size, rows, first or "", last or "")
+            else:
+                self.foreign.append(path)
+        return sorted(found.values())
+
+    def commit(self, schema: Any, add: Sequence[DataFile], remove: Sequence[DataFile] = ()) -> None:
+        """Adds files and removes others in one step, which is on the disk then.
+
+        Args:
+            schema: the Arrow schema of the files
+            add: files that are on the disk
+            remove: files of which none is read any more; they stay until somebody removes them
+
+        Raises:
+            LogError: it cannot be written, or somebody else has removed one of the files
+            OSError: a folder cannot be made
+        """
+        from deltalake import DeltaTable, Schema
+        from deltalake.transaction import AddAction, RemoveAction
+
+        folders.make_folder(self._lake, *self._names)
+        now = int(time.time() * 1000)
+        try:
+            opened, form = self._opened(), Schema.from_arrow(schema)
+            for name in self._torn:
+                folders.remove(self._lake, *self._names, LOG, name)
+            if opened is None:
+                opened = DeltaTable.create(str(self.folder), form)
+            actions: list[Any] = [
+                AddAction(each.name, each.size, {}, now, True, _statistics(each)) for each in add
+            ]
+            actions += [RemoveAction(each.name, True, now, each.size, {}) for each in remove]
+            opened.create_write_transaction(actions, "append", form)
+        except _errors() as error:
+            raise LogError(_first_line(error)) from error
+        log = folders.folder(self._lake, *self._names, LOG)
+        assert log is not None
+        for name in sorted(path.name for path in log.iterdir())[-3:]:
+            folders.sync(log / name)
+        for each in (log, log.parent, log.parent.parent):
+            folders.sync(each)
+
+    def _opened(self) -> Optional[Any]:
+        """Returns the table as Delta's reader has it; None if there is none."""
+        version = self._newest()
+        if version is None:
+            return None
+        from deltalake import DeltaTable
+
+        try:
+            found = DeltaTable(str(self.folder), version=version if self._torn else None)
+            protocol = found.protocol()
+        except _errors() as error:
+            raise LogError(_first_line(error)) from error
+        if (protocol.min_reader_version, protocol.min_writer_version) > (_READER, _WRITER):
+            raise LogError("it asks for features of Delta that lakes do not have")
+        return found
+
+    def _newest(self) -> Optional[int]:
+        """Looks at all files of the log; returns the version of the last commit that can be read."""
+        try:
+            log = folders.folder(self._lake, *self._names, LOG)
+            if log is None:
+                return None
+            sizes = {
+                path.name: folders.size(self._lake, *self._names, LOG, path.name)
+                for path in log.iterdir()
+                if _ENTRY.fullmatch(path.name)
+            }
+            for name in sizes:
+                if name.endswith(".parquet"):
+                    self._look_at_checkpoint(log / name)
+        except OSError as error:
+            raise LogError(f"{LOG}: {error.strerror or type(error).__name__}") from error
+        if sum(sizes.values()) > MOST_BYTES:
+            raise LogError(f"it has more than {MOST_BYTES:,} bytes")
+        commits = sorted(name for name in sizes if name.endswith(".json"))
+        if not commits:
+            return None
+        self._torn = []
+        while commits and not _is_whole(log / commits[-1]):
+            self._torn.append(commits.pop())
+        if not commits:
+            raise LogError("none of its commits can be read")
+        return int(commits[-1].partition(".")[0])
+
+    @staticmethod
+    def _look_at_checkpoint(path: pathlib.Path) -> None:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        try:
+            names = pq.read_schema(path).names
+        except (pa.ArrowException, OSError) as error:
+            raise LogError(f"{path.name} cannot be read ({_first_line(error)})") from error
+        if "sidecar" in names:
+            # It would name further files of the log, anywhere.
+            raise LogError(f"{path.name} asks for features of Delta that lakes do not have")
+
+
+def is_single(name: str, image_id: str, attempt: str) -> bool:
+    """Tells whether a file is the one that an attempt at an image wrote."""
+    return name == f"{image_id}.{attempt}.parquet"
+
+
+def _is_whole(path: pathlib.Path) -> bool:
+    """Tells whether a commit can be read to its end."""
+    try:
+        lines = path.read_bytes().splitlines()
+        return bool(lines) and all(isinstance(json.loads(line), dict) for line in lines)
+    except (ValueError, RecursionError):
+        return False
+
+
+def _statistics(file: DataFile) -> str:
+    return json.dumps(
+        {
+            "numRecords": file.rows,
+            "minValues": {"ImageId": file.first},
+            "maxValues": {"ImageId": file.last},
+            "nullCount": {"ImageId": 0},
+        }
+    )
+
+
+def _counted(value: object) -> bool:
+    return type(value) is int and value >= 0
+
+
+def _errors() -> tuple[type[BaseException], ...]:
+    """Returns what Delta's reader raises where a log is not as it should be."""
+    from deltalake.exceptions import DeltaError, DeltaProtocolError
+
+    return DeltaError, DeltaProtocolError, OSError, ValueError, TypeError, KeyError
+
+
+def _first_line(error: BaseException) -> str:
+    lines = str(error).splitlines()
+    return lines[0] if lines else type(error).__name__
+
+
+def image_range(files: Iterable[DataFile], image_id: str) -> list[DataFile]:
+    """Returns the files that may have rows of an image."""
+    return [each for each in files if each.first <= image_id <= each.last]
