@@ -116,12 +116,6 @@ later that there is much to forget; bytes are those of large objects, too.
 _bytes = _blocks = 0
 
 
-def pytest_collection_finish() -> None:
-    """Has no later search for garbage look at what is there from the start: modules, and all tests."""
-    gc.collect()
-    gc.freeze()
-
-
 def pytest_runtest_logfinish() -> None:
     """Lets go of images that are done with: what is in memory makes each fork and search for garbage dear."""
     global _bytes, _blocks
