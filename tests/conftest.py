@@ -105,20 +105,27 @@ def shared_dir() -> pathlib.Path:
     return SHARED
 
 
-_GROWTH = 200 << 20
-"""Bytes by which a process may grow before it looks for what it can forget."""
+_MORE_BYTES = 200 << 20
+_MORE_BLOCKS = 1_000_000
+"""By how much a process may grow before it looks for what it can forget.
 
-_grown = 0
+Blocks are those of Python's allocator. It keeps memory that is free again, so that bytes alone would say ever
+later that there is much to forget; bytes are those of large objects, too.
+"""
+
+_bytes = _blocks = 0
 
 
 def pytest_runtest_logfinish() -> None:
     """Lets go of images that are done with: what is in memory makes each fork and search for garbage dear."""
-    global _grown
+    global _bytes, _blocks
     process = psutil.Process()
-    if process.memory_info().rss > _grown + _GROWTH:
+    blocks = sys.getallocatedblocks()
+    _blocks = min(_blocks or blocks, blocks)
+    if blocks > _blocks + _MORE_BLOCKS or process.memory_info().rss > _bytes + _MORE_BYTES:
         remembered.forget()
         gc.collect()
-        _grown = process.memory_info().rss
+        _bytes, _blocks = process.memory_info().rss, sys.getallocatedblocks()
 
 
 @pytest.fixture(autouse=True)

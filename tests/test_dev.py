@@ -168,6 +168,7 @@ def image(tmp_path_factory: pytest.TempPathFactory) -> Dict[str, pathlib.Path]:
 
 
 @pytest.mark.cli
+@pytest.mark.once
 def test_the_demo_opens_with_what_matters_on_one_screen(image: Dict[str, pathlib.Path]) -> None:
     first = demo.COMMANDS[0]
     assert first.line == "windows.tracefindings --brief"
@@ -180,6 +181,7 @@ def test_the_demo_opens_with_what_matters_on_one_screen(image: Dict[str, pathlib
 
 
 @pytest.mark.cli
+@pytest.mark.once
 def test_the_demo_has_dumps_of_processes(image: Dict[str, pathlib.Path]) -> None:
     folder = image["file"].parent
     demo.write_dumps(image["file"], folder)
@@ -189,6 +191,7 @@ def test_the_demo_has_dumps_of_processes(image: Dict[str, pathlib.Path]) -> None
 
 
 @pytest.mark.cli
+@pytest.mark.once
 @pytest.mark.parametrize("finding", demo.FINDINGS, ids=lambda finding: finding.line)
 def test_what_is_said_of_the_sample_is_shown(finding: demo.Finding, image: Dict[str, pathlib.Path]) -> None:
     assert finding.line in [command.line for command in demo.COMMANDS]

@@ -88,6 +88,7 @@ def test_the_readme_of_the_folder_names_each_plugin(archive: pathlib.Path, tmp_p
 
 
 @pytest.mark.cli
+@pytest.mark.once
 def test_an_unpacked_archive_is_a_plugin_folder(archive: pathlib.Path, tmp_path: pathlib.Path) -> None:
     plugins = archives.unpack(archive, tmp_path / "unpacked") / "volatility3_plugins"
     made = sample.build().image()
@@ -105,6 +106,7 @@ def help_with(folder: pathlib.Path) -> "subprocess.CompletedProcess[str]":
 
 
 @pytest.mark.cli
+@pytest.mark.once
 def test_an_archive_in_place_of_a_plugin_folder_adds_nothing(archive: pathlib.Path) -> None:
     """What Volatility 2.28 does with `-p FILE.zip`; README says to unpack it."""
     shown = help_with(archive)
@@ -113,6 +115,7 @@ def test_an_archive_in_place_of_a_plugin_folder_adds_nothing(archive: pathlib.Pa
 
 
 @pytest.mark.cli
+@pytest.mark.once
 def test_an_archive_inside_a_plugin_folder_ends_every_command(
     archive: pathlib.Path, tmp_path: pathlib.Path
 ) -> None:
@@ -125,6 +128,7 @@ def test_an_archive_inside_a_plugin_folder_ends_every_command(
 
 
 @pytest.mark.cli
+@pytest.mark.once
 def test_an_archive_of_flat_modules_is_taken(tmp_path: pathlib.Path) -> None:
     """It is all that Volatility 2.28 takes: plugins at the root, so without a folder `windows`."""
     source = "from volatility3.framework import interfaces\n"

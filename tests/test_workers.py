@@ -5,13 +5,17 @@
 from __future__ import annotations
 
 import functools
+import gc
+import pathlib
+import weakref
 from typing import Any, Optional
 from unittest import mock
 
 import pytest
 
 from tests import conftest
-from tests.hostile import tellings
+from tests.forge import context, sample
+from tests.hostile import plugins, tellings
 from tests.support import remembered
 from winstacks.memory.decode.status import Word
 
@@ -57,3 +61,16 @@ def test_only_what_was_read_of_an_image_is_forgotten() -> None:
     for each in found:
         each.cache_clear()
     assert mine.cache_info().currsize == 1
+
+
+def test_an_image_that_nobody_needs_leaves_memory(tmp_path: pathlib.Path) -> None:
+    """Neither the library nor the forge keeps an image; else a worker would keep all that its tests open."""
+    opened = context.open_image(sample.build("win10-x64").image(), tmp_path)
+    for plugin in plugins.discover():
+        if plugin.__name__ not in ("TraceGraph", "TraceReport"):  # they write files
+            opened.construct(plugin).run().populate(None, None)
+    image = weakref.ref(opened.context)
+    del opened
+    remembered.forget()
+    gc.collect()
+    assert image() is None

@@ -40,6 +40,7 @@ def name(path: pathlib.Path) -> str:
 
 @shell
 @pytest.mark.cli
+@pytest.mark.once
 @pytest.mark.parametrize("path", DOCUMENTS, ids=name)
 def test_commands_print_what_stands_there(path: pathlib.Path, runner: Runner) -> None:
     text = pages.read(path)
@@ -56,6 +57,7 @@ def test_made_tables_are_those_of_the_code(path: pathlib.Path) -> None:
 
 @shell
 @pytest.mark.cli
+@pytest.mark.once
 def test_the_picture_is_made_of_what_is_printed_now(runner: Runner) -> None:
     assert pages.read(picture.PATH) == picture.make(runner), "python3 -m tests.docs update"
 

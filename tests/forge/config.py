@@ -1,11 +1,12 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""Configuration files for `vol -c`: the layers and the kernel are given, nothing is searched for."""
+"""Configurations for `vol -c`: the layers and the kernel are given, nothing is searched for."""
 
 from __future__ import annotations
 
 import json
 import pathlib
+from typing import Any, Dict
 
 from .dump import Image
 
@@ -15,14 +16,16 @@ _INTEL = {64: f"{_LAYERS}.intel.WindowsIntel32e", 32: f"{_LAYERS}.intel.WindowsI
 _SPACE = {64: (1 << 48) - 1, 32: (1 << 32) - 1}
 
 
-def write(image: Image, file: pathlib.Path, symbols: pathlib.Path, path: pathlib.Path) -> pathlib.Path:
-    """Writes the configuration of an image that was saved and whose tables were installed.
+def values(image: Image, file: pathlib.Path, symbols: pathlib.Path) -> Dict[str, Any]:
+    """Returns the configuration of an image that was saved and whose tables were installed.
 
     Args:
         image: the image
         file: where it was saved (raw, or a full crash dump)
         symbols: the directory that its tables were installed in
-        path: of the configuration
+
+    Returns:
+        Volatility's values by their paths below a plugin's own.
     """
     base = image.kernel_base & _SPACE[image.bits]
     kernel = image.tables[0]
@@ -47,5 +50,10 @@ def write(image: Image, file: pathlib.Path, symbols: pathlib.Path, path: pathlib
         memory += "base_layer."
     config[memory + "class"] = f"{_LAYERS}.physical.FileLayer"
     config[memory + "location"] = file.resolve().as_uri()
-    path.write_text(json.dumps(config, indent=1), encoding="utf-8")
+    return config
+
+
+def write(image: Image, file: pathlib.Path, symbols: pathlib.Path, path: pathlib.Path) -> pathlib.Path:
+    """Writes `values` to the path of a configuration file."""
+    path.write_text(json.dumps(values(image, file, symbols), indent=1), encoding="utf-8")
     return path

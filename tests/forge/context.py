@@ -1,9 +1,9 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""An image opened by Volatility in this process: automagic runs once, plugins and helpers reuse it.
+"""An image opened by Volatility in this process once; plugins and helpers reuse it.
 
-All images share one symbol directory and one cache, which go when the process ends. A context
-stays in memory for long (Volatility caches its layers), so open one per image, not per test.
+All images share one symbol directory and one cache, which go when the process ends. Volatility's caches keep
+a context in memory until `remembered.forget`.
 """
 
 from __future__ import annotations
@@ -18,17 +18,22 @@ import shutil
 import tempfile
 import urllib.parse
 import urllib.request
-from typing import Any, Callable, Dict, Iterator, Optional, Tuple
+from typing import Any, Callable, Dict, FrozenSet, Iterator, Optional, Sequence, Tuple
 
 import volatility3.symbols
 from volatility3 import framework, schemas
 from volatility3.framework import automagic, constants, contexts, interfaces, plugins
+from volatility3.framework.automagic.construct_layers import ConstructionMagic
+from volatility3.framework.automagic.symbol_cache import SymbolCacheMagic
 from volatility3.framework.automagic.windows import WindowsIntelStacker
+from volatility3.framework.interfaces.configuration import HierarchicalDict
 from volatility3.plugins.windows import pslist
 
+from . import config
 from .dump import Image
 
 _home: Optional[pathlib.Path] = None
+_listed: FrozenSet[pathlib.Path] = frozenset()
 _types: Dict[Tuple[str, bytes], Dict[str, Any]] = {}
 
 
@@ -102,12 +107,38 @@ class Opened:
         return rows
 
 
-def open_image(image: Image, directory: pathlib.Path, name: str = "") -> Opened:
-    """Saves an image in a directory and opens it.
+def open_image(image: Image, directory: pathlib.Path, name: str = "image.dmp") -> Opened:
+    """Saves an image in a directory and opens it. Volatility is given its layers and its kernel.
 
-    Default name: `image.dmp`: in a raw image Volatility searches for the page tables, which takes seconds.
+    Args:
+        image: the image
+        directory: where its file goes
+        name: of the file, `.raw` or `.dmp`
     """
-    return open_file(_save(image, directory, name or "image.dmp"))
+    path = _save(image, directory, name)
+    context = _new_context(path)
+    given = HierarchicalDict(config.values(image, path, symbol_directory()))
+    context.config.splice(interfaces.configuration.path_join("plugins", pslist.PsList.__name__), given)
+    _list_tables(context)
+    return _construct(context, [ConstructionMagic(context, "automagic.ConstructionMagic")])
+
+
+def _list_tables(context: contexts.Context) -> None:
+    """Has Volatility list the symbol tables, if there are others in our directory than when it last did."""
+    global _listed
+    files = frozenset(symbol_directory().rglob("*.json*"))
+    if files != _listed:
+        magic = SymbolCacheMagic(context, "automagic.SymbolCacheMagic")
+        magic(context, "plugins", None)
+        _listed = files
+
+
+def find_image(image: Image, directory: pathlib.Path, name: str = "image.dmp") -> Opened:
+    """Saves an image in a directory and opens it. Volatility searches the file for page tables and kernel.
+
+    That takes up to ten times as long as `open_image`.
+    """
+    return open_file(_save(image, directory, name))
 
 
 def open_raw(image: Image, directory: pathlib.Path) -> Opened:
@@ -115,7 +146,7 @@ def open_raw(image: Image, directory: pathlib.Path) -> Opened:
 
     In pages of 32 bits Volatility does not find the page tables of all versions: those are crash dumps.
     """
-    return open_image(image, directory, "image.raw" if image.bits == 64 else "")
+    return open_image(image, directory, "image.raw" if image.bits == 64 else "image.dmp")
 
 
 def open_truncated(image: Image, directory: pathlib.Path) -> Opened:
@@ -132,14 +163,23 @@ def _save(image: Image, directory: pathlib.Path, name: str) -> pathlib.Path:
 
 
 def open_file(path: pathlib.Path) -> Opened:
-    """Opens an image file whose tables are in the symbol directory."""
+    """Opens an image file whose tables are in the symbol directory; Volatility searches it."""
+    context = _new_context(path)
+    magics = automagic.choose_automagic(automagic.available(context), pslist.PsList)
+    with _told_of_page_tables(path):
+        return _construct(context, magics)
+
+
+def _new_context(path: pathlib.Path) -> contexts.Context:
     symbol_directory()
     framework.require_interface_version(2, 0, 0)
     context = contexts.Context()
     context.config["automagic.LayerStacker.single_location"] = path.resolve().as_uri()
-    magics = automagic.choose_automagic(automagic.available(context), pslist.PsList)
-    with _told_of_page_tables(path):
-        plugin = plugins.construct_plugin(context, magics, pslist.PsList, "plugins", None, None)
+    return context
+
+
+def _construct(context: contexts.Context, magics: Sequence[Any]) -> Opened:
+    plugin = plugins.construct_plugin(context, magics, pslist.PsList, "plugins", None, None)
     opened = Opened(context, plugin.config["kernel"])
     _share_types(opened)
     return opened

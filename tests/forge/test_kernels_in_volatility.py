@@ -75,7 +75,7 @@ def forged(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     thread.kthread["TrapFrame"] = frame
     _handle_table(kernel, process, thread.ethread)
     image = kernel.image()
-    opened = context.open_image(image, tmp_path_factory.mktemp(request.param))
+    opened = context.find_image(image, tmp_path_factory.mktemp(request.param))
     return Forged(known, kernel, opened, process, thread, driver, ntdll)
 
 

@@ -39,6 +39,7 @@ def test_plugins(name: str) -> None:
 
 
 @pytest.mark.cli
+@pytest.mark.once
 def test_command_line() -> None:
     _none(tier3.run_subject("sample", SEED, range(COMMAND_RUNS)))
 

@@ -16,7 +16,8 @@ def caches() -> List[Any]:
         if name.startswith("volatility3."):
             values = list(vars(module).values())
             inner = (each for value in values if isinstance(value, type) for each in vars(value).values())
-            for each in (*values, *inner):
+            for value in (*values, *inner):
+                each = getattr(value, "__func__", value)  # that of a class method
                 if isinstance(each, functools._lru_cache_wrapper):
                     found[id(each)] = each
     return list(found.values())

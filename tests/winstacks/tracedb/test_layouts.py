@@ -56,7 +56,7 @@ def test_layouts_are_tried_by_members_then_by_version(arch: str, order: List[str
     assert [each.name for each in proof._ordered(known)[0]] == order
     newest = next(each for each in known if each.name == "6.1")
     later = tuple(StdLayout(name, newest.types, newest.pointer_size) for name in ("6.9", "10.0", "6.10"))
-    tried, length = proof._ordered((*known, *later))
+    tried, length = proof._ordered([*known, *later])
     assert [each.name for each in tried] == ["10.0", "6.10", "6.9", *order]
     assert length == newest.buckets
 

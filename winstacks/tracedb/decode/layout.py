@@ -106,6 +106,7 @@ class StdLayout:
         name, types, pointer_size: as given
         size: of the structure as declared, with one bucket
         names: names of its integers and pointers
+        rank: number of these members, then the NT version in `name` as numbers; the greatest is tried first
         values: reads these members
         buckets: offset of Buckets
         bucket_strides: possible distances of two bucket heads; a kernel's differ from a process's since 6.1
@@ -121,6 +122,7 @@ class StdLayout:
         self.size = database.size
         self.buckets = database.offset("Buckets")
         self.names = _integers(database, self.buckets)
+        self.rank = (len(self.names), tuple(map(int, name.split("."))))
         self.values: Values = database.reader(*self.names)
         strides = [each.size for each in map(types.find, _HEADS) if each is not None]
         self.bucket_strides = tuple(strides) or (pointer_size,)

@@ -9,7 +9,6 @@ members is taken.
 
 from __future__ import annotations
 
-import functools
 from typing import Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 from ...memory.decode.memory import Reader
@@ -56,7 +55,7 @@ def prove(reader: Reader, address: int, layouts: Sequence[StdLayout]) -> Proof:
     Returns:
         The proof; its header is None unless every test is passed.
     """
-    layouts, length = _ordered(tuple(layouts))
+    layouts, length = _ordered(layouts)
     data = reader(address, length).read(address, length)
     if data is None:
         return Proof(None, (UNREADABLE,))
@@ -95,7 +94,7 @@ def recover(reader: Reader, address: int, layouts: Sequence[StdLayout]) -> Proof
 
 
 def _guess(reader: Reader, address: int, layouts: Sequence[StdLayout]) -> Optional[Proof]:
-    layouts, length = _ordered(tuple(layouts))
+    layouts, length = _ordered(layouts)
     memory = reader(address, length)
     whole = memory.read(address, length) is not None
     data = bytearray(length)
@@ -177,20 +176,14 @@ def _guesses(header: Header) -> Iterator[Header]:
             yield guess
 
 
-@functools.lru_cache(maxsize=16)
-def _ordered(layouts: Tuple[StdLayout, ...]) -> Tuple[Tuple[StdLayout, ...], int]:
+def _ordered(layouts: Sequence[StdLayout]) -> Tuple[List[StdLayout], int]:
     """Returns layouts in the order in which they are tried, and how many bytes of a header they need.
 
     The layout with the most members comes first: a database of XP also agrees with the layout of 2003, which
     is XP's without its lock. Of layouts with equally many members the newest comes first.
     """
-    order = sorted(layouts, key=lambda layout: (len(layout.names), _version(layout)), reverse=True)
-    return tuple(order), max(layout.buckets for layout in layouts)
-
-
-def _version(layout: StdLayout) -> Tuple[int, ...]:
-    """Returns the NT version in a layout's name as numbers: 10.0 is newer than 6.1."""
-    return tuple(map(int, layout.name.split(".")))
+    order = sorted(layouts, key=lambda layout: layout.rank, reverse=True)
+    return order, max(layout.buckets for layout in layouts)
 
 
 def agreement(reader: Reader, header: Header) -> Tuple[int, int]:

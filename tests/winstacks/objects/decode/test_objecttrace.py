@@ -64,6 +64,20 @@ def test_events_of_vista_have_no_tag(events: List[Tuple[int, int, int, int]]) ->
     assert [(event.sequence, event.num_traces) for event in found] == [event[:3:2] for event in events]
 
 
+def test_an_event_of_what_was_in_the_memory_before_is_none() -> None:
+    before, first = RefEvent(6, True, 0, 1, 0x41), RefEvent(7, True, 2, 1, 0x42)
+    assert SEVEN.plausible(first, before, traces=3)
+    wrong = {
+        "before the one before it": first._replace(sequence=6),
+        "past the last trace": first._replace(trace=3),
+        "without references": first._replace(num_traces=0),
+        "without a tag": first._replace(tag=0),
+        "with a tag that nobody types": first._replace(tag=0x1F),
+    }
+    assert [text for text, event in wrong.items() if SEVEN.plausible(event, before, traces=3)] == []
+    assert not SEVEN.plausible(first._replace(sequence=0), None, traces=3)
+
+
 def test_ref_info() -> None:
     data = struct.pack("<QQ16sHH", 0xFFFF800000001000, 0xFFFF800000002000, b"lsass.exe\0junk", 3, 8)
     assert SEVEN.info(data) == RefInfo(0xFFFF800000001000, 0xFFFF800000002000, b"lsass.exe", 3, 8)

@@ -148,14 +148,15 @@ class TestForgedLog:
         # A chain ends where its next record is not present; no record of another chain is lost.
         assert len(list(read.traces())) > len(whole) // 2
 
-    def test_wrong_depth_and_wrong_hash_are_said(self, arch: str) -> None:
+    @pytest.mark.parametrize("depth", [0, 40])
+    def test_wrong_depth_and_wrong_hash_are_said(self, arch: str, depth: int) -> None:
         log = forged(arch)
         pointer = log.pointer
-        deep, hashed = log.records()[10], log.records()[200]
-        regions = _patched(log.regions(), deep.va + pointer + 4, struct.pack("<I", 40))
+        wrong, hashed = log.records()[10], log.records()[200]
+        regions = _patched(log.regions(), wrong.va + pointer + 4, struct.pack("<I", depth))
         regions = _patched(regions, hashed.va + pointer, struct.pack("<I", hashed.hash ^ 1))
         status = {trace.address: text(trace.status) for trace in opened(log, arch, regions).traces()}
-        assert status.pop(deep.va) == "depth"
+        assert status.pop(wrong.va) == "depth"
         assert status.pop(hashed.va) == "bucket"
         assert len(status) == len(log.records()) - 2 and set(status.values()) == {""}
 
