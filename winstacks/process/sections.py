@@ -13,7 +13,6 @@ a prototype PTE, and who gets a copy of its own, is described (Windows Internals
 
 from __future__ import annotations
 
-import contextlib
 from array import array
 from typing import Dict, Iterator, NamedTuple, Optional, Tuple
 
@@ -46,7 +45,7 @@ _SPACES_KEPT = 8
 class ImageSections:
     """Finds the pages of image sections. Made as `image.service(ImageSections)`.
 
-    Where the kernel's symbol table lacks a member that leads to them, no image has a section.
+    Where the kernel's symbol table lacks what leads to them no image has a section: a warning names it.
     """
 
     def __init__(self, image: Image) -> None:
@@ -57,8 +56,10 @@ class ImageSections:
         self._spaces: Memo[str, pages.Tables] = Memo(self._tables_of, _SPACES_KEPT)
         self._tables: Memo[Tuple[str, int], PageTable] = Memo(self._read_table, _TABLES_KEPT)
         self._form: Optional[_Form] = None
-        with contextlib.suppress(MissingMemberError):
+        try:
             self._form = _Form(image)
+        except MissingMemberError as error:
+            image.lacks(error)
 
     def of(self, vad: Optional[Region]) -> Optional[SectionView]:
         """Returns the section that a VAD maps; None if it maps no image, or if its structures disagree."""

@@ -14,6 +14,7 @@ from tests.forge.kernel import Kernel
 from tests.forge.module import Module
 from tests.forge.paging import State
 from tests.forge.process import Process
+from tests.support.lacking import MEMBERS, TYPES, LackingTable, Lost
 from winstacks.memory.decode.status import NOTHING, Status, Word, status
 from winstacks.names import moduleindex, symbolizer
 from winstacks.names.places import Name
@@ -57,6 +58,18 @@ def found(said: Status = NOTHING) -> Name:
 
 
 NOT_NAMED = Name("ntdll+0x1024", "module", status(Word.EXPORTS_UNREADABLE), "image")
+
+
+@pytest.mark.parametrize("lost", [Lost(TYPES, "_MMPTE"), Lost(MEMBERS, "_SEGMENT.PrototypePte")])
+def test_what_leads_to_sections_and_is_lacking_is_named(
+    lost: Lost, tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    opened = context.open_image(build("win10-x64").image(), tmp_path)
+    with LackingTable(opened).without(lost):
+        ImageSections(opened.image)
+    name = lost.name.rpartition(".")[2]
+    assert [each for each in opened.image.lacking if name in each]
+    assert any(name in record.getMessage() for record in caplog.records)
 
 
 @pytest.mark.parametrize("name", FULL)
