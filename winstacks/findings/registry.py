@@ -140,6 +140,8 @@ def _impossible(check: Check, image: Image) -> str:
     if image.threads_only:
         return "" if check.small_dump else _SMALL_DUMP
     return _NO_KERNEL if check.kernel and not image.table_name else ""
+
+
 def _doubted(finding: Finding) -> Finding:
     """Returns a finding; where lists of what lies at its address are not whole it is not `high`."""
     if finding.severity != HIGH or not says(finding.status, *_NOT_WHOLE):
