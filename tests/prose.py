@@ -2,11 +2,11 @@
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
 """Finds sentences that readers stumble over, in docstrings, comments and pages.
 
-    python -m tests.prose [PATH...]     prints FILE:LINE: what is wrong: the line; ends with 1 if there are any
+    python -m tests.prose [PATH...]     prints FILE:LINE: advice: the line; ends with 1 if there are any
 
-CONTRIBUTING.md has the rule: the subject first, at most one negation in a sentence, the name of a thing and not
-"it". The patterns here are those in which the rule was broken most often. They are few, and each is wrong in
-nearly every sentence; a sentence in which one is right is better written in another way, too.
+CONTRIBUTING.md has the rule: the subject first, at most one negation in a sentence, names instead of "it". These
+patterns broke the rule most often. They are few, and each is wrong in nearly every sentence; a sentence in which
+one is right is better written in another way, too.
 """
 
 from __future__ import annotations
