@@ -197,7 +197,7 @@ def _asked(line: Line) -> Iterator[int]:
 
 
 def _is_mine(line: Line, number: int) -> bool:
-    """Tells whether the image's own process is to read a share; else a helper has."""
+    """Returns whether the image's own process is to read a share; else a helper has."""
     line.tell(next=number)
     return "read" in line.hear()
 

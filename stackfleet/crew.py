@@ -172,7 +172,7 @@ class Crew:
                 self.reports.append({"reason": f"it is lost: its task is {future.status}", "memory": 0})
 
     def _at_work(self) -> bool:
-        """Tells whether a helper has been heard of that has not ended since."""
+        """Returns whether a helper has been heard of that has not ended since."""
         now = time.monotonic()
         return any(
             now - self._heard.get(future.key, -SILENCE) < SILENCE and not future.done()

@@ -250,7 +250,7 @@ class TableWriter:
 
 
 def _of_one_process(image: Image) -> bool:
-    """Tells whether an image is the dump of a process: it has neither other processes nor trap frames."""
+    """Returns whether an image is the dump of a process: it has neither other processes nor trap frames."""
     return image.service(machine_facts).input().kind == PROCESS_DUMP
 
 

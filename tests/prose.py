@@ -4,9 +4,9 @@
 
     python -m tests.prose [PATH...]     prints FILE:LINE: advice: the line; ends with 1 if there are any
 
-CONTRIBUTING.md has the rule: the subject first, at most one negation in a sentence, names instead of "it". These
-patterns broke the rule most often. They are few, and each is wrong in nearly every sentence; a sentence in which
-one is right is better written in another way, too.
+CONTRIBUTING.md has the rule: the subject first, at most one negation in a sentence, names instead of "it".
+These patterns broke the rule most often. They are few, and each is wrong in nearly every sentence; a sentence
+in which one is right is better written in another way, too.
 """
 
 from __future__ import annotations

@@ -98,7 +98,7 @@ class DumpRequirement(requirements.TranslationLayerRequirement):
 
 
 def begins_as_a_dump(context: interfaces.context.ContextInterface) -> bool:
-    """Tells whether the file that Volatility was given begins as a dump of a process."""
+    """Returns whether the file that Volatility was given begins as a dump of a process."""
     location = context.config.get(_LOCATION, None)
     if not location:
         return False

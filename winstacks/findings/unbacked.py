@@ -58,7 +58,7 @@ def find(stack: FlatStack, facts: CheckFacts) -> Iterator[Finding]:
 
 
 def _is_view(stack: FlatStack, place: FramePlace, facts: CheckFacts) -> bool:
-    """Tells whether code is in an executable view of a file that is no image; pico processes run such."""
+    """Returns whether code is in an executable view of a file that is no image; pico processes run such."""
     vad = facts.vad(stack.space, place.at)
     if vad is None or vad.image or not facts.is_user(place.at):
         return False

@@ -174,7 +174,7 @@ class HandleLister:
         return _NO_TABLE if owner in self._processes else table, NOTHING if owner == 0 else wrong
 
     def _is_shared(self, space: AddressSpace, table: HandleTable) -> bool:
-        """Tells whether so many processes had this table, or its ring, that it is not read for one more.
+        """Returns whether so many processes had this table, or its ring, that it is not read for one more.
 
         In Windows each process has a table of its own. The process that the table names always gets it, the
         first time that the table is met under its ID.

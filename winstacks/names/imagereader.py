@@ -73,7 +73,7 @@ class ImageReader:
         return self._memory.read(rva, length)
 
     def same_pages(self, rva: int, length: int) -> bool:
-        """Tells whether the process has the very pages of the section in a range."""
+        """Returns whether the process has the very pages of the section in a range."""
         view, length = self._view, min(length, self.size - rva)
         if view is None or length <= 0:
             return view is not None
@@ -209,7 +209,7 @@ def _no_record(_rva: int) -> int:
 
 
 def _contradict(one: Extents, other: Extents, start: int, end: int) -> bool:
-    """Tells whether two images have different bytes at one place of a range."""
+    """Returns whether two images have different bytes at one place of a range."""
     return any(
         one.read(low, high - low) != other.read(low, high - low)
         for first, last in one.covered(start, end)

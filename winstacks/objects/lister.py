@@ -233,7 +233,7 @@ class _Refs:
         )
 
     def _strays(self, bucket: int, thing: ObjectInfo, info: RefInfo) -> bool:
-        """Tells whether an object is not in the chain of its address; known for 64-bit kernels only."""
+        """Returns whether an object is not in the chain of its address; known for 64-bit kernels only."""
         body_offset = thing.body - info.object_header
         return self._wide and objecttrace.bucket_of(info.object_header, body_offset) != bucket
 

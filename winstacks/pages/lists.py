@@ -81,7 +81,7 @@ class Lists:
         return [self._texts.all[number] for number in frames]
 
     def room_for_thread(self) -> bool:
-        """Tells whether there is room for a thread; if not, it is counted."""
+        """Returns whether there is room for a thread; if not, it is counted."""
         if len(self._threads) < MAX_THREADS:
             return True
         self.cut += 1

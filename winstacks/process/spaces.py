@@ -340,7 +340,7 @@ class PageTableRoots:
         return pid, root & _ROOT, bool(peb) and not exited and pid != SYSTEM_PID
 
     def _maps_kernel(self, eprocess: int, layer_name: str) -> bool:
-        """Tells whether page tables have the kernel's half, as those of each process do."""
+        """Returns whether page tables have the kernel's half, as those of each process do."""
         own, layer = self._image.layer, self._image.context.layers[layer_name]
         address = bulk.masked(own, eprocess)
         try:

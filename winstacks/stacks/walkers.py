@@ -178,13 +178,13 @@ class _Modules:
         return CodeImage(made.base, END_OF_IMAGE, read_rva, table)
 
     def may_execute(self, address: int) -> bool:
-        """Tells whether an address may be code; the page tables know, if there are any."""
+        """Returns whether an address may be code; the page tables know, if there are any."""
         if not self._image.machine.is_canonical(address):
             return False
         return pages.may_execute(self._image.context, self._layer, bulk.masked(self._layer, address))
 
     def own_copy(self, address: int) -> bool:
-        """Tells whether a process has written to a page of user mode, as far as that shows.
+        """Returns whether a process has written to a page of user mode, as far as that shows.
 
         Code that was changed is a copy of the process's own, and dirty; the page that processes share is not.
         """

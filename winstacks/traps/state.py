@@ -240,7 +240,7 @@ class TrapContexts:
 
 
 def _is_crash_dump(image: Image) -> bool:
-    """Tells whether Windows itself wrote the image, for which it stops all processors."""
+    """Returns whether Windows itself wrote the image, for which it stops all processors."""
     waiting = [image.layer]
     while waiting:
         layer = waiting.pop()

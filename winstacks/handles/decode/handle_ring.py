@@ -115,7 +115,7 @@ class RingDecoder:
         return size
 
     def _is_event(self, memory: Memory, start: int, slot: int) -> bool:
-        """Tells whether a slot holds an event beyond doubt: its type, IDs, and a frame of the kernel."""
+        """Returns whether a slot holds an event beyond doubt: its type, IDs, and a frame of the kernel."""
         data = memory.read(start + slot * self.entry_size, self.entry_size)
         if data is None:
             return False
@@ -134,7 +134,8 @@ class RingDecoder:
         return size if 0 <= spare < PAGE_SIZE else 0
 
     def is_ring(self, memory: Memory, address: int, slots: int) -> bool:
-        """Tells whether a ring of so many slots is at an address beyond doubt, by its size and last event."""
+        """Returns whether a ring of so many slots is at an address beyond doubt, by its size and last
+        event."""
         head = memory.read(address, self.trace_db)
         if head is None:
             return False

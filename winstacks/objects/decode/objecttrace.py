@@ -83,7 +83,7 @@ class RefDecoder:
         return RefInfo(header, next_ref, bytes(name).split(b"\0", 1)[0], next_pos, max_stacks)
 
     def plausible(self, event: RefEvent, before: Optional[RefEvent], traces: int) -> bool:
-        """Tells whether what lies behind the used events is one, and not what was in that memory before.
+        """Returns whether what lies behind the used events is one, and not what was in that memory before.
 
         Args:
             event: what lies there

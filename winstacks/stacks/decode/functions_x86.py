@@ -98,7 +98,7 @@ class Functions:
         return list(tails)[:_MOST_TAILS]
 
     def has_border(self, start: int, ip: int) -> bool:
-        """Tells whether another function may lie between a function's start and an address behind it."""
+        """Returns whether another function may lie between a function's start and an address behind it."""
         # Its own entry is no border.
         inside = start + clues_x86.LONGEST_PATCHING + 1
         code = self.code(inside, max(ip - inside, 0))
@@ -122,7 +122,7 @@ class Functions:
         return found
 
     def behind_set_up(self, address: int) -> bool:
-        """Tells whether an address is behind the call that sets up the frame, which is not there before."""
+        """Returns whether an address is behind the call that sets up the frame, which is not there before."""
         return any(self._sets_up(target) for target in self.targets(address))
 
     def pops(self, start: int) -> Optional[int]:
