@@ -26,7 +26,7 @@ PAGES = ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "SECURITY.md", "docs
 PATTERNS = {
     "'that of' has no referent: repeat the noun": r"\b(?:that|those) of\b",
     "'of which' for a possessive: write 'whose', or two sentences": r"\bof (?:which|whom)\b",
-    "write 'does not have', 'lacks' or 'is not'": r"\b(?:has|have|had) not (?!been\b|yet\b|to\b)",
+    "write 'does not have', 'lacks' or 'is not'": r"\b(?:has|have|had) not (?!been\b|yet\b|to\b|\w+ed\b)",
     "repeat the noun": r"\bthe (?:former|latter)\b",
     "choose one verb: says, decides, recognises, reports, shows": r"\b[Tt](?:ells?|old|elling)\b",
     "write who says it: 'the row says', 'Status names'": r"\b(?:is|are|was|were|be) said\b|\bsaid of\b",

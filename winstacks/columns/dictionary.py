@@ -124,7 +124,7 @@ _ALL = (
         "How much a dump has of its process; null for an image, of which PagesMissing tells.",
         values=words.COMPLETENESSES,
     ),
-    # Where a row belongs.
+    # The keys of a row.
     Column("PID", INT, "ID of the process to which the row belongs, 0 for the kernel.", False),
     Column("Process", STR, "Name of the process that has the PID, `nt` for the kernel.", False),
     Column("ProcessOffset", ADDRESS, "Address of the _EPROCESS, as `Offset(V)` of windows.pslist has it."),
