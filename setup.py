@@ -70,7 +70,7 @@ def says_editable(folder: pathlib.Path) -> Optional[pathlib.Path]:
 
 
 def is_editable(direct_url: pathlib.Path) -> bool:
-    """Tells whether a direct_url.json (PEP 610) is that of an editable package."""
+    """Returns whether a direct_url.json (PEP 610) is that of an editable package."""
     try:
         return json.loads(direct_url.read_text(encoding="utf-8"))["dir_info"]["editable"] is True
     except (OSError, ValueError, LookupError, TypeError):
@@ -88,7 +88,7 @@ def paths(pth: pathlib.Path) -> List[str]:
 
 
 def holds_volatility(folder: pathlib.Path) -> bool:
-    """Tells whether a folder has Volatility in it, rather than files in Volatility's folders."""
+    """Returns whether a folder has Volatility in it, rather than files in Volatility's folders."""
     return (folder / "volatility3" / "__init__.py").is_file()
 
 

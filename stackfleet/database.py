@@ -260,6 +260,6 @@ def _counting(attempts: Sequence[tuple[str, str]]) -> str:
 
 
 def _mentions(sql: str, names: Iterable[str]) -> bool:
-    """Tells whether a query may mention a view: a name too many costs nothing but its text."""
+    """Returns whether a query may mention a view: a name too many costs nothing but its text."""
     lower = sql.lower()
     return any(name in lower for name in names)

@@ -160,7 +160,7 @@ def sync(path: pathlib.Path) -> None:
 
 
 def _leads_away(found: os.stat_result) -> bool:
-    """Tells whether a name stands for another one without being a link: a junction of Windows."""
+    """Returns whether a name stands for another one without being a link: a junction of Windows."""
     return bool(getattr(found, "st_reparse_tag", 0) & _NAME_SURROGATE)
 
 

@@ -15,7 +15,7 @@ from .layout import IMAGE, TABLES, table_name
 
 Manifest = dict[str, Any]
 Fits = Callable[[object], bool]
-"""Tells whether a value has its form."""
+"""Returns whether a value has its form."""
 
 DONE, FAILED = "done", "failed"
 MANIFEST_VERSION = 2
@@ -34,7 +34,7 @@ class ManifestError(Exception):
 
 
 def is_image_id(text: object) -> bool:
-    """Tells whether a text can be an ImageId: names of files are made of it."""
+    """Returns whether a text can be an ImageId: names of files are made of it."""
     return isinstance(text, str) and _IMAGE_ID.fullmatch(text) is not None
 
 
@@ -85,7 +85,7 @@ def _no_number(text: str) -> None:
 
 
 def _text(value: object) -> bool:
-    """Tells whether a value is a text that has a form in UTF-8."""
+    """Returns whether a value is a text that has a form in UTF-8."""
     if not isinstance(value, str):
         return False
     return value.isascii() or not any("\ud800" <= each <= "\udfff" for each in value)

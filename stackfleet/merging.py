@@ -106,7 +106,7 @@ def _chosen(contents: Contents, everything: bool, least: int) -> Optional[list[M
 
 
 def _is_mixed(contents: Contents, batch: str, images: Sequence[Manifest]) -> bool:
-    """Tells whether a batch has rows that do not count."""
+    """Returns whether a batch has rows that do not count."""
     for table in TABLES:
         files = [each for each in contents.stored[table].files.values() if _batch(each) == batch]
         if sum(each.rows for each in files) != sum(each["tables"][table]["rows"] for each in images):

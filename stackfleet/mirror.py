@@ -40,7 +40,7 @@ _TEMPORARY = ".part"
 
 
 def is_remote(lake: str) -> bool:
-    """Tells whether a lake is not in a folder of this machine.
+    """Returns whether a lake is not in a folder of this machine.
 
     Raises:
         LakeError: it is in a kind of store that is not known

@@ -199,7 +199,7 @@ def _by_path(manifests: Sequence[Manifest]) -> dict[str, list[Manifest]]:
 
 
 def _is_other(before: Manifest, path: str, file: Input) -> bool:
-    """Tells whether a path was read when it had other content, which is nowhere else as far as is known."""
+    """Returns whether a path was read when it had other content, which is nowhere else as far as is known."""
     mine = before["status"] == DONE and before["path"] == path and not before["copies"]
     return bool(mine and before["probe"] != file.probe)
 

@@ -196,12 +196,12 @@ class TableLog:
 
 
 def is_single(name: str, image_id: str, attempt: str) -> bool:
-    """Tells whether a file is the one that an attempt at an image wrote."""
+    """Returns whether a file is the one that an attempt at an image wrote."""
     return name == f"{image_id}.{attempt}.parquet"
 
 
 def _is_whole(path: pathlib.Path) -> bool:
-    """Tells whether a commit can be read to its end."""
+    """Returns whether a commit can be read to its end."""
     try:
         lines = path.read_bytes().splitlines()
         return bool(lines) and all(isinstance(json.loads(line), dict) for line in lines)

@@ -55,7 +55,7 @@ class Place:
             self.versions = plugin.found
 
     def wanted(self) -> bool:
-        """Tells whether the task is still wanted: Dask cannot interrupt one that runs."""
+        """Returns whether the task is still wanted: Dask cannot interrupt one that runs."""
         status = self._worker.status
         task = self._worker.state.tasks.get(self.key)
         running = (distributed.Status.running, distributed.Status.paused)

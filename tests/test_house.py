@@ -173,12 +173,12 @@ def room(path: str) -> str:
 
 
 def pure(path: str) -> bool:
-    """Tells whether a module is a decoder or an encoder, or of the room that all of these may use."""
+    """Returns whether a module is a decoder or an encoder, or of the room that all of these may use."""
     return not {"decode", "encode", GROUND}.isdisjoint(pathlib.PurePath(path).parts)
 
 
 def by_text(source: str) -> bool:
-    """Tells whether a module imports what a text names."""
+    """Returns whether a module imports what a text names."""
     return any(
         isinstance(node, ast.Call)
         and ast.unparse(node.func).split(".")[-1] in ("import_module", "__import__")
@@ -204,7 +204,7 @@ def violations(modules: Sources, paths: Optional[Iterable[str]] = None) -> Set[s
 
 
 def _allowed_inside(path: str, each: Import, _plugins: Set[str]) -> bool:
-    """Tells whether a module may import another of the tree."""
+    """Returns whether a module may import another of the tree."""
     if path in ON_THE_GROUND:
         return False
     if each.target in ON_THE_GROUND:
@@ -217,7 +217,7 @@ def _allowed_inside(path: str, each: Import, _plugins: Set[str]) -> bool:
 
 
 def _allowed_outside(path: str, each: Import, plugins: Set[str]) -> bool:
-    """Tells whether a module may import what is not of the tree, or a plugin."""
+    """Returns whether a module may import what is not of the tree, or a plugin."""
     parts = each.target.split(".")
     if parts[:3] == ["volatility3", "plugins", "windows"] and plugins.intersection(parts[3:4]):
         sibling = path.startswith(OF_DUMPS) and parts[3] == pathlib.PurePath(path).stem
@@ -250,7 +250,7 @@ def _renderers(path: str, source: str) -> Iterator[int]:
 
 
 def knows_a_cpu(source: str) -> bool:
-    """Tells whether a module's code, its comments and docstrings apart, says `x64` or `x86`."""
+    """Returns whether a module's code, its comments and docstrings apart, says `x64` or `x86`."""
     docs: Set[Tuple[int, int]] = set()
     for node in ast.walk(parsed(source)):
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):

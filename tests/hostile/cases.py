@@ -140,7 +140,7 @@ def _links(target: Target, members: Sequence[Member]) -> Made:
 
 
 def is_empty(target: Target, member: Member) -> bool:
-    """Tells whether a Flink is that of a list, or of a node, which leads to itself alone."""
+    """Returns whether a Flink is that of a list, or of a node, which leads to itself alone."""
     return _value(target, member) == _stored(target, member.address, member.size)
 
 
@@ -163,7 +163,7 @@ def _counts(target: Target, members: Sequence[Member]) -> Made:
 
 
 def _leads(target: Target, member: Member) -> bool:
-    """Tells whether a member is a pointer to memory that is in the image."""
+    """Returns whether a member is a pointer to memory that is in the image."""
     value = _value(target, member)
     return value >= MOST_COUNT and target.physical(member.layer, value) is not None
 

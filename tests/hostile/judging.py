@@ -62,7 +62,7 @@ def judge(target: Target, case: Case, read: Read) -> Verdict:
 
 
 def changed(clean: Answer, got: Answer) -> bool:
-    """Tells whether an answer differs from what the undamaged image gives."""
+    """Returns whether an answer differs from what the undamaged image gives."""
     return collections.Counter(clean.rows) != collections.Counter(got.rows) or _new_warnings(clean, got) != []
 
 
@@ -103,7 +103,7 @@ def _verdict(clean: Answer, got: Answer, case: Case, owner: Owner, read: Read) -
 
 
 def _counted(clean: Answer, got: Answer, column: str, member: Member) -> bool:
-    """Tells whether a column that counts what is wrong with a structure has more."""
+    """Returns whether a column that counts what is wrong with a structure has more."""
     if column not in clean.columns or not matches(member, COUNTS[column]):
         return False
     before, after = (sum(filter(None, answer.column(column))) for answer in (clean, got))
@@ -132,7 +132,7 @@ class _Concern:
         return collections.Counter({row: count for row, count in rows.items() if self._about(row)})
 
     def _about(self, row: Cells) -> bool:
-        """Tells whether a row is one of the owner, of the kernel, or of an ID that was written."""
+        """Returns whether a row is one of the owner, of the kernel, or of an ID that was written."""
         if self._owner.pid is None:
             return True
         pid = row[self._columns.index("PID")]
@@ -144,7 +144,7 @@ class _Concern:
 
 
 def is_of(columns: Sequence[str], row: Cells, owner: Owner) -> bool:
-    """Tells whether a row names a process as its own, as the owner of a lock, or as who did something."""
+    """Returns whether a row names a process as its own, as the owner of a lock, or as who did something."""
     return owner.pid in [row[columns.index(name)] for name in PIDS if name in columns]
 
 

@@ -67,7 +67,7 @@ def switches(plugin: Plugin) -> Options:
 
 
 def has(plugin: Plugin, name: str) -> bool:
-    """Tells whether a plugin has an option."""
+    """Returns whether a plugin has an option."""
     return any(each.name == name for each in plugin.get_requirements())
 
 

@@ -337,7 +337,7 @@ def _patterns() -> Tuple[Tuple[Word, "re.Pattern[str]"], ...]:
 
 
 def named_by(telling: Telling, member: Member, asked: Collection[Tuple[str, str]]) -> bool:
-    """Tells whether a word names the structure of a member.
+    """Returns whether a word names the structure of a member.
 
     Args:
         telling: the word
@@ -354,20 +354,20 @@ def named_by(telling: Telling, member: Member, asked: Collection[Tuple[str, str]
 
 
 def _is_part(name: str, path: str) -> bool:
-    """Tells whether a name is one of the members in a path, or several of them."""
+    """Returns whether a name is one of the members in a path, or several of them."""
     return f".{name}." in f".{path}."
 
 
 def warned_of(text: str, member: Member) -> bool:
-    """Tells whether a warning names the structure of a member."""
+    """Returns whether a warning names the structure of a member."""
     return matches(member, [each for part, names in WARNINGS if re.search(part, text) for each in names])
 
 
 def makes_rows(plugin: str, member: Member) -> bool:
-    """Tells whether the rows of a plugin are those of a shared structure, so that it may change them."""
+    """Returns whether the rows of a plugin are those of a shared structure, so that it may change them."""
     return matches(member, ROWS.get(plugin, ()))
 
 
 def matches(member: Member, patterns: Iterable[str]) -> bool:
-    """Tells whether one of several patterns is that of a member."""
+    """Returns whether one of several patterns is that of a member."""
     return any(fnmatch.fnmatchcase(name, pattern) for name in member.names for pattern in patterns)

@@ -62,7 +62,7 @@ def samples(tmp_path_factory: pytest.TempPathFactory) -> Samples:
 
 
 def _untold(made: Attack, case: Case) -> bool:
-    """Tells whether SECURITY.md says that a case cannot be told.
+    """Returns whether SECURITY.md says that a case cannot be told.
 
     Of two members that are written to at once one may mean nothing but itself; then the other alone, which
     comes first, changes nothing.

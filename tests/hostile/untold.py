@@ -37,12 +37,12 @@ class Entry(NamedTuple):
     reason: str
 
     def covers(self, case: Case) -> bool:
-        """Tells whether this is about what a case writes to its first member, or to both."""
+        """Returns whether this is about what a case writes to its first member, or to both."""
         paired = case.kind in (ALONE, UNLINKED) or case.kind.startswith(WITH_COUNT)
         return self.names(case.members[0]) and fnmatch.fnmatchcase(case.kind if paired else "", self.kind)
 
     def names(self, member: Member) -> bool:
-        """Tells whether this is about a member; about both links of a list if it names the list."""
+        """Returns whether this is about a member; about both links of a list if it names the list."""
         names = (*member.names, *(re.sub(r"\.[FB]link$", "", each) for each in member.names))
         return any(fnmatch.fnmatchcase(each, self.name) for each in names)
 

@@ -41,7 +41,7 @@ class Environment:
         return call(str(self.programs / "vol"), *arguments, cwd=self.folder)
 
     def shows_plugin(self, *options: str) -> bool:
-        """Tells whether Volatility has the plugin. An AssertionError: Volatility itself does not run."""
+        """Returns whether Volatility has the plugin. An AssertionError: Volatility itself does not run."""
         succeeds(self.vol("--help"))
         return self.vol(*options, PLUGIN, "--help").returncode == 0
 

@@ -160,5 +160,5 @@ def lose(host: Host64, seed: int, share: float = MISSING, spared: Collection[Pro
 
 
 def _chosen(seed: int, owner: object, page: int, share: float) -> bool:
-    """Tells whether a page is among those that are missing."""
+    """Returns whether a page is among those that are missing."""
     return random.Random(f"{seed} {owner} {page}").random() < share

@@ -136,7 +136,7 @@ def _others(answer: Answer, pid: int) -> List[Any]:
 
 
 def _tells(clean: Answer, got: Answer) -> bool:
-    """Tells whether an answer is the same, or what differs in it says so: by a word or by a warning."""
+    """Returns whether an answer is the same, or what differs in it says so: by a word or by a warning."""
     before, after = Counter(clean.rows), Counter(got.rows)
     same = before == after
     warned = Counter(got.warnings) - Counter(clean.warnings)

@@ -147,7 +147,7 @@ def _options(plugin_file: str) -> types.ModuleType:
 
 
 def _same(one: str, other: str) -> bool:
-    """Tells whether two paths name the same file."""
+    """Returns whether two paths name the same file."""
     return os.path.normcase(os.path.realpath(one)) == os.path.normcase(os.path.realpath(other))
 
 

@@ -1,14 +1,14 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""The dictionary of columns: what each name means, whichever table has it.
+"""The dictionary of columns: a name has one meaning in all tables.
 
     column = COLUMNS["How"]
     column.name, column.type, column.meaning, column.nullable, column.values
 
-All that says what columns are is made from it: the grids of the plugins, the JSON schemas, the Arrow schemas
-and the tables of the documentation. Names follow Microsoft's where there are any.
+The grids of the plugins, the JSON schemas, the Arrow schemas and the tables of the documentation are made
+from it. Names follow Microsoft's where there are any.
 
-The type of a column is a word, which means in Volatility, in Parquet (Volatility's renderer) and in JSON:
+The type of a column is a word. Its meaning in Volatility, in Parquet (Volatility's renderer) and in JSON:
 
     str       str       string              string
     int       int       int64               number
@@ -36,20 +36,20 @@ SCHEMA = 1
 """The version of the flat tables. It rises when a column changes its meaning or type."""
 
 STACK_SEPARATOR = "; "
-"""What stands between the frames in a column Stack."""
+"""Separator of the frames in a column Stack."""
 WARNING_SEPARATOR = " | "
-"""What stands between the warnings in WarningText."""
+"""Separator of the warnings in WarningText."""
 
 
 class Column(NamedTuple):
     """A column.
 
     Attributes:
-        name: its name, no reserved word of SQL in the flat tables
+        name: its name; in the flat tables not a reserved word of SQL
         type: a word for a type
-        meaning: what it says, one sentence
-        nullable: whether a row of a flat table may have none. A cell of any other grid may be absent
-        values: the only words that it has, with what each means; empty if any value is possible
+        meaning: one sentence
+        nullable: whether a row of a flat table may lack a value. In any other grid a cell may be absent
+        values: the only words that it may hold, each with its meaning; empty if any value is possible
     """
 
     name: str
@@ -60,7 +60,7 @@ class Column(NamedTuple):
 
 
 def names(text: str) -> Tuple[str, ...]:
-    """Returns the names of a list, which has `, ` between them."""
+    """Returns the names in a list that separates them by `, `."""
     return tuple(text.split(", "))
 
 

@@ -1,11 +1,11 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""The columns of each table: what each plugin shows, and what --brief leaves of that.
+"""The columns of each table, and those that --brief keeps.
 
     TABLES["locks"]         # the columns of windows.locks, from left to right
     BRIEF["locks"]          # the names of those that --brief leaves
 
-A table always has all its columns: whatever an image or an option does not have is absent.
+A table always has all its columns: a value that an image or an option does not give is absent.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from .words import FINDING_HOWS
 
 
 def _table(listed: str, *own: Column) -> Tuple[Column, ...]:
-    """Returns the columns that a list names. Those that are not as in the dictionary are given."""
+    """Returns the columns that a list names; `own` replaces columns of the dictionary."""
     found = {**COLUMNS, **{column.name: column for column in own}}
     return tuple(found[name] for name in names(listed))
 
 
 def _canonical(name: str) -> Column:
-    """Returns a column of addresses in the form that keeps all their bits."""
+    """Returns a column of addresses in canonical form, which keeps all bits."""
     column = COLUMNS[name]
     return column._replace(type=HEXSTR, meaning=f"{column.meaning} It is canonical.")
 
@@ -62,7 +62,7 @@ IMAGE = _table(
 """One row for the image."""
 
 FLAT: Dict[str, Tuple[Column, ...]] = {"traces": TRACES, "traceframes": FRAMES, "traceimage": IMAGE}
-"""The flat tables: rows at one level, of which a JSON schema says all."""
+"""The flat tables: all rows at one level, described by a JSON schema."""
 
 _FILES = _table("File output, Kind, Stacks, Frames, Weight, Status")
 
@@ -112,11 +112,11 @@ TABLES: Dict[str, Tuple[Column, ...]] = {
     "tracegraph": _FILES,
     "tracereport": _FILES,
 }
-"""The columns of each plugin, from left to right, by its name. Plugins of images and of dumps that have one
-name have the same columns; `info` is of dumps only."""
+"""The columns of each plugin, from left to right, by its name. Plugins for images and for dumps with the same
+name have the same columns; only dumps have `info`."""
 
 WRITERS = frozenset(("tracegraph", "tracereport"))
-"""Plugins that write files: a row is of a file, or of a part of it, and of no process."""
+"""Plugins that write files: a row stands for a file or a part of it."""
 
 KEYS: FrozenSet[str] = frozenset(
     names(
@@ -124,7 +124,7 @@ KEYS: FrozenSet[str] = frozenset(
         "Handle, Event, Sequence, Object, ObjectType, ObjectName, ImageFileName, Heap, Block"
     )
 )
-"""The columns that say to what a row belongs: the rows below a row repeat them. No other column repeats."""
+"""Key columns: the rows below a row repeat them. No other column repeats."""
 
 BRIEF: Dict[str, Tuple[str, ...]] = {
     "gflags": names(f"{_SPACE}, Kind, Database, Flags, Status"),
@@ -139,7 +139,7 @@ BRIEF: Dict[str, Tuple[str, ...]] = {
     "minidump": names("PID, Process, TID, Member, Value, Status"),
     "info": names("TID, Member, Value, Symbol, Status"),
 }
-"""The columns that --brief leaves: those that tell rows apart, what the address is, and Status. --fold puts
-Stack in the place of Symbol."""
+"""The columns that --brief keeps: keys, the name of the address, and Status. --fold replaces Symbol by
+Stack."""
 BRIEF_MEMBERS = names("PID, TID, TrapFrame, Symbol, Member, Value, Status")
-"""The columns that --brief leaves of windows.trapframes with --members."""
+"""The columns that --brief keeps for windows.trapframes with --members."""

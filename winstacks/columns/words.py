@@ -1,10 +1,9 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""The closed lists of words that columns hold, each word with what it means.
+"""The closed lists of words that columns hold, each word with its meaning.
 
-A word and its meaning stand here and nowhere else: what reads an image takes the word from here, and the
-dictionary of columns the list. A word that explains itself has an empty meaning. Those of Status are in
-`memory.decode.status`.
+A word and its meaning stand only here: listers take the word from here, and the dictionary of columns takes
+the list. A word that explains itself has an empty meaning. The words of Status are in `memory.decode.status`.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ KINDS: Words = {
     HANDLE: "an event of a handle",
     OBJECT: "an event of a traced object",
 }
-"""Who remembered a stack: the words of Kind."""
+"""The stores of stacks: the words of Kind."""
 THREAD_KINDS = (KERNEL, USER, WOW64)
 """The kinds of threads' stacks, and the words of Part."""
 
@@ -44,9 +43,9 @@ HOWS: Words = {
     SCAN: "a guess: a value on the stack that may be a return address",
     RECORDED: "Windows recorded the address",
 }
-"""How the address of a frame was found: the words of How."""
+"""Ways to find the address of a frame: the words of How."""
 FINDING_HOWS: Words = {**HOWS, SHADOW: "the processor's shadow stack of the thread has the address, too"}
-"""Those of How in findings, where the last one stands in the place of another word."""
+"""The words of How in findings: the last one replaces another word."""
 
 PDB, EXPORT, NEAREST, MODULE, UNLOADED, NONE = "pdb", "export", "nearest", "module", "unloaded", "none"
 SOURCES: Words = {
@@ -59,7 +58,7 @@ SOURCES: Words = {
     UNLOADED: "a module that is gone lay there",
     NONE: "no name is known",
 }
-"""What the name of an address is taken from: the words of Source."""
+"""Sources of the name of an address: the words of Source."""
 
 IMAGE, MAPPED, PRIVATE, UNMAPPED = "image", "mapped", "private", "unmapped"
 BACKINGS: Words = {
@@ -71,9 +70,9 @@ BACKINGS: Words = {
     UNLOADED: "a module that is gone lay there",
     USER: "a user address in a stack of the kernel",
 }
-"""What lies at the address of a frame: the words of Backing."""
+"""Kinds of memory at the address of a frame: the words of Backing."""
 UNBACKED = frozenset((PRIVATE, UNMAPPED, NONE, UNLOADED))
-"""Those that --unbacked selects."""
+"""The words of Backing that --unbacked selects."""
 
 EXACT, PARTIAL, GUESSED = "exact", "partial", "guessed"
 KEY_QUALITIES: Words = {
@@ -81,7 +80,7 @@ KEY_QUALITIES: Words = {
     PARTIAL: "the stack is incomplete, or a module is known by its name only or contradicted by its headers",
     GUESSED: "the walk had to guess; frames that a scan of the stack found are left out",
 }
-"""What keys are worth: the words of KeyQuality; of two that hold the later one stands there."""
+"""Grades of keys: the words of KeyQuality; if two apply, the later one is used."""
 
 OPEN, CLOSE, BAD_REFERENCE, CREATE = "open", "close", "badref", "create"
 REFERENCE, DEREFERENCE = "reference", "dereference"
@@ -93,7 +92,7 @@ EVENTS: Words = {
     REFERENCE: "",
     DEREFERENCE: "",
 }
-"""What was done with a handle or object: the words of Event."""
+"""Operations on a handle or object: the words of Event."""
 
 PRODUCTS: Dict[int, str] = {1: "workstation", 2: "domain controller", 3: "server"}
 """The words of Product, by NtProductType."""
@@ -123,18 +122,18 @@ BOOT_TIMES: Words = {
     INTERRUPT_TIME: "the kernel's clock less the time that it ran",
     SYSTEM_UP_TIME: "the time of the crash less the time that Windows ran, by a small dump's header",
 }
-"""What BootTime is taken from: the words of BootTimeSource."""
+"""Sources of BootTime: the words of BootTimeSource."""
 
 BY_SYMBOL, BY_SEARCH = "symbol", "search"
 LOCATIONS: Words = {
     BY_SYMBOL: "symbols of the kernel or of ntdll lead to it",
     BY_SEARCH: "a pointer in ntdll's data leads to what proves to be one",
 }
-"""How a database was found: the words of LocatedBy."""
+"""Ways to find a database: the words of LocatedBy."""
 
 LOG, INLINE = "log", "inline"
 TRACE_KINDS: Words = {LOG: "the heap's trace log", STD: "a stack trace database", INLINE: "the block itself"}
-"""Where the trace of heap blocks is kept: the words of TraceKind."""
+"""Stores of the traces of heap blocks: the words of TraceKind."""
 
 HEAP_SEGMENT, SEGMENT_HEAP, PAGE_HEAP = "heap segment", "segment heap", "page heap"
 CONTAINER, BLOCK, LFH, VIRTUAL = "lfh container", "block", "lfh", "virtual"
@@ -153,7 +152,7 @@ BLOCK_KINDS: Words = {
     LARGE: "of a segment heap, with pages of its own",
     SEGMENT: "of a segment heap",
 }
-"""What a heap, a part of it or a block is: the words of BlockKind."""
+"""Kinds of heaps, their parts, and blocks: the words of BlockKind."""
 
 THREAD, TOP, STACK, PROCESSOR, SAVED = "thread", "top", "stack", "processor", "saved"
 ORIGINS: Words = {
@@ -164,7 +163,7 @@ ORIGINS: Words = {
     WOW64: "the 32-bit context in the WoW64 CPU area",
     SAVED: "the input itself keeps them",
 }
-"""How registers were found: the words of Origin."""
+"""Sources of registers: the words of Origin."""
 
 SYSCALL, SERVICE, INTERRUPT, EXCEPTION = "syscall", "service", "interrupt", "exception"
 TRAP_KINDS: Words = {
@@ -173,7 +172,7 @@ TRAP_KINDS: Words = {
     INTERRUPT: "",
     EXCEPTION: "a fault or trap",
 }
-"""What led into the kernel: the words of TrapKind."""
+"""Causes of an entry into the kernel: the words of TrapKind."""
 
 MODES: Words = {USER: "virtual-8086 mode, too", KERNEL: ""}
 """The modes of a processor: the words of Mode."""
@@ -184,16 +183,16 @@ LOCK_TYPES: Words = {
     FAST_RESOURCE: "an ERESOURCE with a list of owners, since 17763",
     CRITICAL_SECTION: "RTL_CRITICAL_SECTION",
 }
-"""What a lock is: the words of LockType."""
+"""Kinds of locks: the words of LockType."""
 
 EXCLUSIVE, SHARED, WAITING = "exclusive owner", "shared owner", "waiter"
 ROLES = (EXCLUSIVE, SHARED, WAITING)
-"""What a thread is to a lock: the words of OwnerRole."""
+"""Roles of a thread for a lock: the words of OwnerRole."""
 
 HIGH, MEDIUM, LOW = "high", "medium", "low"
 SEVERITIES = (HIGH, MEDIUM, LOW)
-"""How much a finding matters, the worst first: the words of Severity."""
+"""Severities of findings, the worst first: the words of Severity."""
 
 CERTAIN, LIKELY, POSSIBLE = "certain", "likely", "possible"
 CONFIDENCES = (CERTAIN, LIKELY, POSSIBLE)
-"""How sure it is that what Evidence says is so, the surest first: the words of Confidence."""
+"""Degrees of certainty that Evidence is true, the surest first: the words of Confidence."""

@@ -65,7 +65,7 @@ class HandleTraces(Command[AddressSpace, HandleEvent]):
         return not item.event and item.handle is None
 
     def wanted(self, item: HandleEvent) -> bool:
-        """Tells whether --handle and --leaks let an event through."""
+        """Returns whether --handle and --leaks let an event through."""
         handles = self.asked.wanted("handle")
         # Every close is traced: that of an open handle which is gone may have been taken out of the ring.
         leak = item.leak or says(item.status, Word.NO_LONGER_OPEN)

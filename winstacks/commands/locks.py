@@ -63,7 +63,7 @@ class Locks(Command[AddressSpace, ListedLock]):
         return isinstance(item.lock, LockGap)
 
     def wanted(self, item: ListedLock) -> bool:
-        """Tells whether --held and --contended let a lock through; one that cannot be read passes both."""
+        """Returns whether --held and --contended let a lock through; one that cannot be read passes both."""
         assert isinstance(item.lock, Lock)
         not_held = self.option("held") and item.lock.held is False
         not_contended = self.option("contended") and item.lock.contended is False

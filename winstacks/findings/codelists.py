@@ -162,7 +162,7 @@ class CodeLists:
                 yield low, high, f"the code range of V8 in {file}"
 
     def _own(self, low: int, high: int) -> bool:
-        """Tells whether a range lies within one VAD, which is no image's."""
+        """Returns whether a range lies within one VAD, which is no image's."""
         vad = vad_at(self._vads, low)
         return vad is not None and not vad.image and low < high <= vad.end
 

@@ -100,7 +100,7 @@ def _padded(stack: FlatStack, entry: int, facts: CheckFacts) -> int:
 
 
 def _is_padding(code: bytes) -> bool:
-    """Tells whether bytes are whole nops, of any length, or int 3."""
+    """Returns whether bytes are whole nops, of any length, or int 3."""
     while code:
         length = next((size for start, size in _NOPS if code.startswith(start)), 0)
         if not 0 < length <= len(code):
@@ -148,7 +148,7 @@ def _places(data: bytes, wanted: bytes, size: int) -> Iterator[int]:
 def _raised(
     held: Extents, context: int, length: int, target: int, facts: CheckFacts, machine: Machine
 ) -> bool:
-    """Tells whether an EXCEPTION_RECORD of that address lies beside a context."""
+    """Returns whether an EXCEPTION_RECORD of that address lies beside a context."""
     types, size = register_types(facts.image, machine), machine.pointer_size
     record = types.need("_EXCEPTION_RECORD64", "_EXCEPTION_RECORD")
     address, code = record.field("ExceptionAddress"), record.field("ExceptionCode")

@@ -343,7 +343,7 @@ class _Relocations:
                 break
 
     def known(self, rva: int) -> bool:
-        """Tells whether the relocations of a page are known."""
+        """Returns whether the relocations of a page are known."""
         return self._whole or rva in self._blocks
 
     def masked(self, rva: int, data: Bytes) -> bytes:

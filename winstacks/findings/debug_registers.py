@@ -62,7 +62,7 @@ def find(stack: FlatStack, facts: CheckFacts) -> Iterator[Finding]:
 
 
 def _in_exports(known: KnownModule, address: int) -> bool:
-    """Tells whether an address is in the export directory of a module."""
+    """Returns whether an address is in the export directory of a module."""
     headers = known.image.headers
     rva, size = (0, 0) if headers is None else headers.directory(DIRECTORY_EXPORT)
     return rva <= address - known.module.base < rva + size
@@ -78,7 +78,7 @@ def _breakpoints(entry: State) -> Iterator[Tuple[str, int, str]]:
 
 
 def _debugged(space: AddressSpace, facts: CheckFacts) -> bool:
-    """Tells whether a process has a debugger; one whose DebugPort cannot be read may have."""
+    """Returns whether a process has a debugger; one whose DebugPort cannot be read may have."""
     return process_member(facts.image, space.eprocess, "DebugPort") != 0
 
 

@@ -132,11 +132,11 @@ class CheckFacts:
         return self._symbolizer.names(space)
 
     def is_user(self, address: int) -> bool:
-        """Tells whether an address is in the user's half."""
+        """Returns whether an address is in the user's half."""
         return 0 < address < self._symbolizer.halves.user_end
 
     def has_no_execute(self, space: AddressSpace) -> bool:
-        """Tells whether the page tables have a bit that forbids execution."""
+        """Returns whether the page tables have a bit that forbids execution."""
         layer = self.image.layer_of(space)
         return isinstance(layer, intel.Intel) and Tables(self.image.context, layer).entry_size == 8
 
@@ -146,7 +146,7 @@ class CheckFacts:
         return None if process is None else vad_at(process.vads, address)
 
     def vads_whole(self, space: AddressSpace) -> bool:
-        """Tells whether all VADs of a process could be read."""
+        """Returns whether all VADs of a process could be read."""
         process = self.names(space).process
         return process is not None and process.vads_whole
 
@@ -164,11 +164,11 @@ class CheckFacts:
         return Page(found[0], pagetable.executable(*found))
 
     def of_windows(self, space: AddressSpace, address: int) -> bool:
-        """Tells whether an image of Windows itself is mapped at an address: one in its folder."""
+        """Returns whether an image of Windows itself is mapped at an address: one in its folder."""
         return of_windows(self.image.service(regions), self.vad(space, address))
 
     def executable(self, space: AddressSpace, address: int) -> bool:
-        """Tells whether memory of a process may be executed: by its page, or else as its VAD began."""
+        """Returns whether memory of a process may be executed: by its page, or else as its VAD began."""
         page, vad = self.page(space, address), self.vad(space, address)
         if page is not None and self.has_no_execute(space):
             return page.executable
@@ -194,7 +194,8 @@ class CheckFacts:
         return CodeLists(self.image.memory(space), names, process.vads, PROGRAMS).ranges()
 
     def lacks_tables(self, space: AddressSpace) -> bool:
-        """Tells whether function tables of a process may be missing from the image; `untold` has it then."""
+        """Returns whether function tables of a process may be missing from the image; `untold` has it
+        then."""
         tables = self._tables_of(space)
         if tables is None or not tables.missing:
             return False

@@ -117,13 +117,13 @@ def registered(
 
 
 def _reaches(start: int, end: int, images: Sequence[int]) -> bool:
-    """Tells whether an image is mapped from an address in a range on; `images` ascend."""
+    """Returns whether an image is mapped from an address in a range on; `images` ascend."""
     place = bisect.bisect_left(images, start)
     return place < len(images) and images[place] < end
 
 
 def _zeros(memory: Memory, address: int) -> bool:
-    """Tells whether the page of an address is all zeros: what tools write that could not read a page."""
+    """Returns whether the page of an address is all zeros: what tools write that could not read a page."""
     data = memory.read(address - address % PAGE_SIZE, PAGE_SIZE)
     return data is not None and not any(data)
 

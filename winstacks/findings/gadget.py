@@ -36,7 +36,7 @@ def find(stack: FlatStack, facts: CheckFacts) -> Iterator[Finding]:
 
 
 def _is_thunk(stack: FlatStack, place: FramePlace, facts: CheckFacts) -> bool:
-    """Tells whether a jump is that of a thunk, by way of memory: FF 25, with or without REX."""
+    """Returns whether a jump is that of a thunk, by way of memory: FF 25, with or without REX."""
     code = facts.copies.read(stack.space, place.address, len(_THUNK) + 1) or b""
     return code.startswith(_THUNK) or code[1:] == _THUNK
 

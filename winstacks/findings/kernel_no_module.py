@@ -47,7 +47,7 @@ def find(stack: FlatStack, facts: CheckFacts) -> Iterator[Finding]:
 
 
 def _is_hypercall(address: int, facts: CheckFacts) -> bool:
-    """Tells whether a page has the calls of a hypervisor, and nothing else."""
+    """Returns whether a page has the calls of a hypervisor, and nothing else."""
     data = facts.image.memory(facts.image.kernel).read(address - address % PAGE_SIZE, PAGE_SIZE)
     code, rest = (b"", b"") if data is None else (data[:_CALLS], data[_CALLS:])
     return any(each in code for each in _VMCALLS) and rest.strip(rest[:1]) == b"" and rest[:1] in _FILLERS

@@ -84,7 +84,7 @@ def _judged(space: AddressSpace, place: FramePlace, facts: CheckFacts) -> Option
 
 
 def _is_barrier(place: FramePlace) -> bool:
-    """Tells whether a function is one that CLR writes anew while it runs: a write barrier."""
+    """Returns whether a function is one that CLR writes anew while it runs: a write barrier."""
     function, module = place.frame.details.function or "", place.frame.details.module or ""
     return function.startswith(_BARRIERS) and module.lower() in _CLR
 
@@ -194,7 +194,7 @@ def _program_of_all(space: AddressSpace, changed: Ranges, facts: CheckFacts) -> 
 
 
 def _changed(mapping: Mapping, first: int, last: int, facts: CheckFacts) -> bool:
-    """Tells whether another process has changes from the same RVA on."""
+    """Returns whether another process has changes from the same RVA on."""
     base = mapping.vad.start
     found = facts.copies.compare_mapping(mapping, base + first, base + last)
     return bool(found.ranges) and found.ranges[0][0] == base + first

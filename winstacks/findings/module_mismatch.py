@@ -108,7 +108,7 @@ def _mismatch(
 
 
 def _is_linked(space: AddressSpace, place: FramePlace, vad: Optional[Region], facts: CheckFacts) -> bool:
-    """Tells whether the kernel started the file of a mapping by the name that the loader has for it."""
+    """Returns whether the kernel started the file of a mapping by the name that the loader has for it."""
     known = facts.names(space).module_at(place.at)
     if known is None or vad is None or control_area_of(facts.image, space.eprocess) != vad.control_area:
         return False

@@ -109,12 +109,12 @@ def _site(space: AddressSpace, address: int, facts: CheckFacts) -> Tuple[Optiona
 
 
 def jumps_on(code: bytes) -> bool:
-    """Tells whether code is a jump through a register or memory: FF /4, with or without REX."""
+    """Returns whether code is a jump through a register or memory: FF /4, with or without REX."""
     start = 1 if code[:1] and code[0] in _REX else 0
     return len(code) > start + 1 and code[start] == _GROUP and code[start + 1] >> 3 & 7 == _JUMP
 
 
 def _by_name(place: FramePlace) -> bool:
-    """Tells whether a function is known to which nothing but a built stack returns."""
+    """Returns whether a function is known to which nothing but a built stack returns."""
     plain = undecorated(place.frame.details.function)
     return plain in NOT_BY_A_CALL or plain.startswith(_DISPATCHERS)

@@ -73,14 +73,14 @@ def _neighbours(stack: FlatStack, numbers: range) -> Iterator[FramePlace]:
 
 
 def _is_runtime(stack: FlatStack, place: FramePlace, facts: CheckFacts) -> bool:
-    """Tells whether a frame is in the image of a runtime, or in one into which a runtime is linked."""
+    """Returns whether a frame is in the image of a runtime, or in one into which a runtime is linked."""
     if place.name.backing != IMAGE or says(place.name.status, *_NOT_ITS_FILE):
         return False
     return facts.once(__name__, stack.space, place.at, functools.partial(_of_module, stack, place, facts))
 
 
 def _of_module(stack: FlatStack, place: FramePlace, facts: CheckFacts) -> bool:
-    """Tells whether a frame is a runtime's by its module's file, exports or header, or by its function."""
+    """Returns whether a frame is a runtime's by its module's file, exports or header, or by its function."""
     known = facts.names(stack.space).module_at(place.at)
     if known is None:
         return False

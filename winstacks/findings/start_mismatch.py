@@ -68,7 +68,7 @@ def _led(space: AddressSpace, start: int, facts: CheckFacts) -> Optional[str]:
 
 
 def _is_basic(space: AddressSpace, address: int, facts: CheckFacts) -> bool:
-    """Tells whether an address is in a module that every process has: no runtime's."""
+    """Returns whether an address is in a module that every process has: no runtime's."""
     known = facts.names(space).module_at(address)
     return known is not None and known.module.stem in BASIC
 
@@ -99,12 +99,13 @@ def _first(stack: FlatStack) -> Optional[NamedFrame]:
 
 
 def _ground(function: Optional[str]) -> bool:
-    """Tells whether a function is one in which threads begin; those of 32 bits have underscores in front."""
+    """Returns whether a function is one in which threads begin; those of 32 bits have underscores in
+    front."""
     return (function or "").lstrip("_") in _GROUND
 
 
 def _kept(facts: CheckFacts) -> bool:
-    """Tells whether Windows keeps the start address; before Vista a message's ID takes its place."""
+    """Returns whether Windows keeps the start address; before Vista a message's ID takes its place."""
     thread = facts.image.types["_ETHREAD"]
     start, message = thread.find("Win32StartAddress"), thread.find("LpcReceivedMessageId")
     return start is not None and (message is None or message.offset != start.offset)

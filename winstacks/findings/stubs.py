@@ -115,7 +115,7 @@ class PatchedStubs:
         return None
 
     def _keeps(self, known: KnownModule, address: int) -> bool:
-        """Tells whether the data of a module hold an address."""
+        """Returns whether the data of a module hold an address."""
         headers = known.image.headers
         wanted, left = address.to_bytes(8, "little"), _MOST_DATA
         for section in () if headers is None else headers.sections:

@@ -73,7 +73,7 @@ def find(stack: FlatStack, facts: CheckFacts) -> Iterator[Finding]:
 
 
 def _left(thread: Thread, entry: State) -> bool:
-    """Tells whether a frame is of the past, or of a thread that has ended."""
+    """Returns whether a frame is of the past, or of a thread that has ended."""
     return thread.state == TERMINATED or says(entry.status, Word.STALE, Word.UNREADABLE)
 
 
@@ -85,7 +85,7 @@ def _code_before(space: AddressSpace, address: int, facts: CheckFacts) -> Option
 
 
 def _has_stubs(space: AddressSpace, place: FramePlace, facts: CheckFacts) -> bool:
-    """Tells whether a place is in a module of Windows that has stubs."""
+    """Returns whether a place is in a module of Windows that has stubs."""
     module = (place.frame.details.module or "").lower()
     if place.name.backing != IMAGE or says(place.name.status, Word.VAD_OF_ANOTHER_FILE):
         return False
@@ -124,7 +124,7 @@ def _numbers(
 
 
 def _sent(space: AddressSpace, thread: Thread, entry: State, address: int, facts: CheckFacts) -> bool:
-    """Tells whether the kernel itself lets a thread go on where it did not come from."""
+    """Returns whether the kernel itself lets a thread go on where it did not come from."""
     if address in (thread.start_address, thread.win32_start_address):
         return True
     if address in facts.entry_points(space, STARTS):

@@ -93,19 +93,19 @@ def find(stack: FlatStack, facts: CheckFacts) -> Iterator[Finding]:
 
 
 def _is_ground(function: Optional[str], kind: str) -> bool:
-    """Tells whether stacks of a kind end in a function of this name; names of 32 bits are decorated."""
+    """Returns whether stacks of a kind end in a function of this name; names of 32 bits are decorated."""
     plain = undecorated(function)
     return plain.startswith(ENTRIES) if kind == KERNEL else plain in GROUND
 
 
 def _in_ground_module(stack: FlatStack) -> bool:
-    """Tells whether a stack ends in a module that has such functions: any other can lend their names."""
+    """Returns whether a stack ends in a module that has such functions: any other can lend their names."""
     module = (stack.frames[-1].details.module or "").lower()
     return module in (_KERNEL_MODULES if stack.kind == KERNEL else _GROUND_MODULES)
 
 
 def _tells(stack: FlatStack, facts: CheckFacts) -> bool:
-    """Tells whether the functions in which stacks of the process end have names."""
+    """Returns whether the functions in which stacks of the process end have names."""
     if stack.kind == KERNEL:
         return True
     process = facts.names(stack.space).process
@@ -139,14 +139,14 @@ def _explained(stack: FlatStack, thread: Thread, facts: CheckFacts) -> Optional[
 
 
 def _zeros(stack: FlatStack, facts: CheckFacts) -> bool:
-    """Tells whether the page with the outermost frame's own return address holds nothing but zeros."""
+    """Returns whether the page with the outermost frame's own return address holds nothing but zeros."""
     page = stack.walked[-1].sp // PAGE_SIZE * PAGE_SIZE
     data = facts.image.memory(stack.space).read(page, PAGE_SIZE)
     return data is None or not any(data)
 
 
 def _ground_above(stack: FlatStack, thread: Thread, facts: CheckFacts) -> bool:
-    """Tells whether a return address to a ground of threads lies above the outermost frame on its stack.
+    """Returns whether a return address to a ground of threads lies above the outermost frame on its stack.
 
     True where that is not known: without the limits of the stack.
     """
@@ -170,7 +170,7 @@ def _ground_above(stack: FlatStack, thread: Thread, facts: CheckFacts) -> bool:
 
 
 def _has_fibers(stack: FlatStack, thread: Thread, facts: CheckFacts) -> bool:
-    """Tells whether a thread was made a fiber, or may have been."""
+    """Returns whether a thread was made a fiber, or may have been."""
     teb = facts.image.process_types(thread.space.machine).find("_TEB")
     field = None if teb is None else teb.find("HasFiberData")
     if field is None or not thread.teb:
@@ -179,7 +179,7 @@ def _has_fibers(stack: FlatStack, thread: Thread, facts: CheckFacts) -> bool:
 
 
 def _is_go(stack: FlatStack, facts: CheckFacts) -> bool:
-    """Tells whether a stack has a frame of a Go program: no other has a section `.symtab`."""
+    """Returns whether a stack has a frame of a Go program: no other has a section `.symtab`."""
     for place in places(stack, IMAGE):
         known = facts.names(stack.space).module_at(place.at)
         headers = None if known is None else known.image.headers

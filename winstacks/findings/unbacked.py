@@ -64,7 +64,7 @@ def find(stack: FlatStack, facts: CheckFacts) -> Iterator[Finding]:
 
 
 def _is_view(stack: FlatStack, place: FramePlace, facts: CheckFacts) -> bool:
-    """Tells whether code is in an executable view of a file that is no image; pico processes run such."""
+    """Returns whether code is in an executable view of a file that is no image; pico processes run such."""
     vad = facts.vad(stack.space, place.at)
     if vad is None or vad.image or not facts.is_user(place.at):
         return False
@@ -125,7 +125,7 @@ def _called(stack: FlatStack, place: FramePlace, facts: CheckFacts) -> Optional[
 
 
 def _cut_off(stack: FlatStack, place: FramePlace) -> bool:
-    """Tells whether what is above a frame is not in the image, so that nothing tells who called it."""
+    """Returns whether what is above a frame is not in the image, so that nothing tells who called it."""
     return place.number == len(stack.frames) - 1 and says(stack.status, Word.STACK_UNREADABLE)
 
 

@@ -105,13 +105,13 @@ def _called(
 
 
 def _is_in(place: FramePlace, functions: Tuple[str, ...]) -> bool:
-    """Tells whether a frame is in one of some functions of Windows."""
+    """Returns whether a frame is in one of some functions of Windows."""
     details = place.frame.details
     return undecorated(details.function) in functions and (details.module or "").lower() in _MODULES
 
 
 def _has_names(space: AddressSpace, facts: CheckFacts) -> bool:
-    """Tells whether there are symbols of a process's ntdll."""
+    """Returns whether there are symbols of a process's ntdll."""
     names = facts.names(space)
     ntdll = None if names.process is None else names.process.ntdlls.get(space.machine)
     known = None if ntdll is None else names.module_at(ntdll.base)

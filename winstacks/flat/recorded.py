@@ -143,7 +143,7 @@ class DatabaseStacks:
 
 
 def _is_unread(opened: Opened) -> bool:
-    """Tells whether used parts of a database are not in the image."""
+    """Returns whether used parts of a database are not in the image."""
     return bool(opened.figures().unreadable if isinstance(opened, HeapLog) else opened.unreadable)
 
 

@@ -54,7 +54,8 @@ class Selection:
         self.everything = not self._judges
 
     def takes(self, frames: Iterable[NamedFrame]) -> bool:
-        """Tells whether a stack is wanted, by its frames; one that cannot be judged is counted, not taken."""
+        """Returns whether a stack is wanted, by its frames; one that cannot be judged is counted, not
+        taken."""
         if self.everything:
             return True
         return self._takes(set(map(self._verdicts.__getitem__, frames)))
@@ -72,7 +73,7 @@ class Selection:
         return lambda addresses: self._takes(set(map(verdicts.__getitem__, addresses)))
 
     def _takes(self, found: Set[Tuple[Optional[bool], ...]]) -> bool:
-        """Tells whether a stack whose frames have some verdicts is wanted."""
+        """Returns whether a stack whose frames have some verdicts is wanted."""
         if len(found) == 1 and self._nothing in found:
             return False
         missed = [number for number in range(len(self._judges)) if not any(each[number] for each in found)]
@@ -81,7 +82,7 @@ class Selection:
         return not missed
 
     def takes_gap(self) -> bool:
-        """Tells whether to show what stands for stacks that cannot be read; otherwise that is counted."""
+        """Returns whether to show what stands for stacks that cannot be read; otherwise that is counted."""
         self.doubtful += not self.everything
         return self.everything
 

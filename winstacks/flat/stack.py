@@ -194,11 +194,11 @@ class FlatWanted(NamedTuple):
     processors: bool = False
 
     def has(self, *kinds: str) -> bool:
-        """Tells whether one of several kinds is wanted."""
+        """Returns whether one of several kinds is wanted."""
         return not self.kinds or any(kind in self.kinds for kind in kinds)
 
     def takes(self, stack: FlatStack) -> bool:
-        """Tells whether a stack is of a wanted kind and thread."""
+        """Returns whether a stack is of a wanted kind and thread."""
         return self.has(stack.kind) and (not self.tids or any(tid in self.tids for tid in stack.tids))
 
 

@@ -290,7 +290,7 @@ class Waits:
         return said.format(*found) if len(found) == 1 else waiting.how
 
     def _keeps(self, waiting: Waiting, address: int) -> bool:
-        """Tells whether an address is in what a thread keeps that waits in the same way."""
+        """Returns whether an address is in what a thread keeps that waits in the same way."""
         lows, highs = self._stacks[_way(waiting)]
         place = bisect.bisect_right(lows, address) - 1
         return place >= 0 and address < highs[place]

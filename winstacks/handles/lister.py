@@ -1,6 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""Lists who opened and closed the handles of processes, and who created handles and objects."""
+"""Lists the threads that opened and closed handles, and the creators of handles and objects."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _INDICES = range(1, 1 << 16)
 """CreatorBackTraceIndex has 16 bits, in a handle's entry and in an object's header."""
 
 MAX_SHARERS = 4
-"""Processes without a right to it for which one handle table is read."""
+"""The number of processes that do not own a handle table for which it is read all the same."""
 
 _NO_TABLE = HandleTable(0, 0, 0)
 
@@ -49,19 +49,19 @@ class HandleEvents(Protocol):
         """Yields the events of a process; see `HandleLister.list_events`."""
 
     def pass_over(self, space: AddressSpace) -> None:
-        """Takes note of a process whose events are not wanted."""
+        """Marks the objects of a skipped process as seen."""
 
 
 def handle_events(image: Image) -> Callable[[Databases], HandleEvents]:
-    """Returns what makes the lister, for `image.service(handle_events)`: here that of a kernel's tables.
+    """Returns the maker of the lister for `image.service(handle_events)`: here it reads a kernel's tables.
 
-    It takes what finds the databases in which the creators of handles are looked up.
+    The maker takes the finder of the databases, which hold the stacks of handle creators.
     """
     return functools.partial(HandleLister, image)
 
 
 class ActingSpaces:
-    """Whose address space names the frames of an event: that of the process that acted.
+    """The address space in which the frames of an event are named: the space of the acting process.
 
     Args:
         image: the image
@@ -100,7 +100,7 @@ class HandleLister:
         databases: finds the kernel's database
 
     Raises:
-        MissingMemberError: when the kernel's symbols do not describe handle tables
+        MissingMemberError: the kernel's symbols do not describe handle tables
     """
 
     def __init__(self, image: Image, databases: Databases) -> None:
@@ -131,11 +131,11 @@ class HandleLister:
         return found + [unknown_process(self._image, pid) for pid in loose if pid not in known]
 
     def list_events(self, space: AddressSpace) -> Iterator[HandleEvent]:
-        """Yields the events of a process: its ring's, newest first, then creations.
+        """Yields the events of a process: the events of its ring, newest first, then creations.
 
-        For unreadable parts of the handle table there is an event that says so. The creation of an object is
-        listed once, in the first process that has a handle to it: `pass_over` has to be told of each process
-        whose events are not wanted.
+        An event with a status stands for each unreadable part of the handle table. The creation of an object
+        is listed once, in the first process with a handle to it: call `pass_over` for each process that is
+        skipped.
 
         Args:
             space: the native space of a process
@@ -144,7 +144,7 @@ class HandleLister:
             tables.MissingTableError: when one of our symbol tables is missing
         """
         if space.remark or space.status:
-            # The ring is in the kernel's memory, so it can be read: only the names of user frames are lost.
+            # The ring is in kernel memory and can be read: only the names of user frames are lost.
             yield hole(space, space.remark, space.status)
         holes, table = self._listed(space)
         yield from holes
@@ -156,7 +156,8 @@ class HandleLister:
             yield hole(space, Word.EVENT_LIMIT)
 
     def pass_over(self, space: AddressSpace) -> None:
-        """Takes note of a process whose events are not wanted, so that what other processes list is the same.
+        """Marks the objects of a skipped process as seen, so that --pid does not change which process lists
+        an object.
 
         Args:
             space: the native space of a process
@@ -166,7 +167,7 @@ class HandleLister:
             self._seen.update(each.object_header for each in self._tables.entries(table) if each is not None)
 
     def _listed(self, space: AddressSpace) -> Tuple[List[HandleEvent], Optional[HandleTable]]:
-        """Returns what is wrong with the handle table of a process, and the table whose events are listed."""
+        """Returns the faults of the handle table of a process, and the table whose events are listed."""
         table, said = self._table(space.eprocess) if space.eprocess else (_NO_TABLE, NOTHING)
         holes = [hole(space, said)] if said else []
         if table is None:
@@ -177,9 +178,10 @@ class HandleLister:
         return holes, table
 
     def _table(self, eprocess: int) -> Tuple[Optional[HandleTable], Status]:
-        """Returns the handle table of a process, and what the kernel's list of tables says against it.
+        """Returns the handle table of a process, and the contradictions of the kernel's list of tables.
 
-        The table is None if it cannot be read. One that was made for another process is left to that.
+        The table is None if it cannot be read. A table that was made for another process is left to that
+        process.
         """
         table, listed = self._tables.of(eprocess), self._tables.listed(eprocess)
         wrong = status(Said(Word.CONTRADICTED, members=("ObjectTable",)))
@@ -187,14 +189,14 @@ class HandleLister:
             return listed, wrong if table is None or table.address != listed.address else NOTHING
         owners = self._tables.all_listed()
         owner = owners.get(table.address) if owners and table is not None and table.address else 0
-        # The list has the table for no process at all, or for another one, or no more.
+        # The list has the table for no process, for another process, or not any more.
         return _NO_TABLE if owner in self._processes else table, NOTHING if owner == 0 else wrong
 
     def _is_shared(self, space: AddressSpace, table: HandleTable) -> bool:
-        """Tells whether so many processes had this table, or its ring, that it is not read for one more.
+        """Returns whether more than MAX_SHARERS processes already claimed this table or its ring.
 
-        In Windows each process has a table of its own. The process that the table names always gets it, the
-        first time that the table is met under its ID.
+        In Windows each process has a table of its own. The process that the table names always gets it, when
+        the table is first met under its ID.
         """
         if table.pid == space.pid and table.address not in self._named:
             self._named.add(table.address)

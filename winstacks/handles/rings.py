@@ -24,11 +24,11 @@ from .decode import handle_ring
 from .decode.handle_ring import HandleTrace, RingDecoder
 
 MAX_BLOCKS = 1 << 20
-"""The most big blocks of the kernel's pool among which rings are looked for."""
+"""The most big pool blocks that are searched for rings."""
 MAX_LOOSE = 1 << 18
-"""The most events that are read of rings to which no handle table leads: 64 rings of Windows' own size."""
+"""The most events that are read from rings to which no handle table leads: 64 rings of Windows' own size."""
 LAST_EVENTS = 64
-"""Events that tell whose such a ring is."""
+"""The number of last events that decide to which process such a ring belongs."""
 
 _EVENTS = {
     handle_ring.OPEN: words.OPEN,
@@ -38,18 +38,18 @@ _EVENTS = {
 
 
 class HandleEvent(NamedTuple):
-    """An event, or a hole among them.
+    """An event, or a gap between events.
 
     Attributes:
-        space: the process whose handle it is
-        handle: as recorded; None for the creation of an object, and for a hole
-        event: a word of `words.EVENTS`; empty for a hole and for an unknown type
-        by_pid, by_tid: the process and thread that did it; None if that is not recorded
+        space: process that has the handle
+        handle: handle as recorded; None for the creation of an object, and for a gap
+        event: a word of `words.EVENTS`; empty for a gap and for an unknown type
+        by_pid, by_tid: IDs of the acting process and thread; None if not recorded
         sequence: number of the event in its ring, counted from 1; None for an event that is in no ring
         object: the object that the handle names now; None if it names none
-        leak: the handle was opened and, as far as is known, is still open
-        status: what is wrong with the event or its stack; empty if nothing is
-        stack: of kernel and user mode
+        leak: whether the handle was opened and, as far as is known, is still open
+        status: faults of the event or its stack; empty for none
+        stack: frames of kernel and user mode
     """
 
     space: AddressSpace
@@ -70,7 +70,7 @@ def hole(space: AddressSpace, *said: Union[Word, Said, Status]) -> HandleEvent:
 
 
 def rings(image: Image, tables: HandleTables) -> Optional[HandleRings]:
-    """Returns what reads the rings; None, with a warning, where the kernel's symbols do not describe them."""
+    """Returns the reader of rings; None, with a warning, if the kernel's symbols do not describe them."""
     try:
         return HandleRings(image, tables)
     except MissingMemberError as error:
@@ -89,7 +89,7 @@ class HandleRings:
         cut: whether there are more events than MAX_LOOSE in rings to which no table leads
 
     Raises:
-        MissingMemberError: when the kernel's symbols do not describe the rings
+        MissingMemberError: the kernel's symbols do not describe the rings
     """
 
     def __init__(self, image: Image, tables: HandleTables) -> None:
@@ -101,10 +101,10 @@ class HandleRings:
         self._decoder = RingDecoder(image.types, image.pointer_size)
 
     def list_events(self, space: AddressSpace, table: HandleTable) -> Iterator[HandleEvent]:
-        """Yields the events of a process, newest first, and the holes among them.
+        """Yields the events of a process, newest first, and the gaps between them.
 
-        A ring to which no table leads is that of the process which made most of its last events; of the
-        kernel, if that process is not known.
+        A ring to which no table leads belongs to the process that made most of its last events, or to the
+        kernel if that process is unknown.
 
         Args:
             space: the process
@@ -118,7 +118,7 @@ class HandleRings:
 
     @functools.cached_property
     def loose(self) -> Dict[int, List[int]]:
-        """The addresses of the rings to which no table leads, by process ID (0: of none that is known)."""
+        """The addresses of the rings to which no table leads, by process ID (0: unknown process)."""
         claims, left = bulk.PhysicalClaims(self._image.layer), MAX_LOOSE
         found: Dict[int, List[int]] = {}
         for ring, slots in self._image.possible(self._blocks()):
@@ -138,7 +138,7 @@ class HandleRings:
 
     @functools.cached_property
     def _led(self) -> Set[int]:
-        """The addresses of the rings to which handle tables lead: read where there is a ring at all."""
+        """Addresses of the rings to which handle tables lead; read only if a ring exists."""
         tables = [*map(self._tables.of, self._processes), *map(self._tables.at, self._tables.all_listed())]
         return {each.debug_info for each in tables if each is not None}
 
@@ -155,7 +155,7 @@ class HandleRings:
         return [each.eprocess for each in self._image.service(ProcessList).processes()]
 
     def _blocks(self) -> Iterator[Tuple[int, int]]:
-        """Yields (address, slots) of the rings that the kernel's list of big pool blocks has.
+        """Yields (address, slots) of the rings in the kernel's list of big pool blocks.
 
         A ring is longer than a page, and all such blocks of the pool are in that list.
         """
@@ -168,7 +168,7 @@ class HandleRings:
         unpack = block.packer("Va", "NumberOfBytes" if unit == 1 else "NumberOfPages").unpack_from
         start, blocks = self._memory.pointer(table) or 0, self._memory.number(count, 4) or 0
         length, step = min(blocks, MAX_BLOCKS) * block.size, WINDOW * block.size
-        # Where page tables lead back, no more of the list follows.
+        # Page tables that lead back to earlier pages end the list.
         end = bulk.PhysicalClaims(image.layer).claim(start, start + length)
         tried: Set[int] = set()
         for at in range(start, end, step):
@@ -193,7 +193,7 @@ class HandleRings:
         return pids.most_common(1)[0][0] if pids else KERNEL_PID
 
     def _list_ring(self, space: AddressSpace, table: HandleTable, ring: int) -> Iterator[HandleEvent]:
-        """Yields the events of a ring, newest first, and the holes among them."""
+        """Yields the events of a ring, newest first, and the gaps between them."""
         decoder = self._decoder
         head = self._memory.read(ring, decoder.trace_db)
         if head is None:
@@ -210,7 +210,7 @@ class HandleRings:
     def _tell(
         self, space: AddressSpace, table: HandleTable, events: Iterator[Union[HandleTrace, int]]
     ) -> Iterator[HandleEvent]:
-        """Goes back in time: the first open of a handle that it meets opened the present handle."""
+        """Goes back in time: the first open event of a handle opened the present handle."""
         settled: Set[int] = set()
         decoder, lost = self._decoder, False
         for event in events:

@@ -1,6 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""Reads the heaps of processes in which blocks keep the stack that allocated them.
+"""Reads the heaps of processes whose blocks keep the stack of their allocation.
 
 heaps = Heaps(image, databases)
 for space in AddressSpaces.list_spaces(image):
@@ -8,7 +8,7 @@ for space in AddressSpaces.list_spaces(image):
     if contents:
         contents.owners, contents.groups
 
-`HeapSpace` is what is read: the structures of heaps, private memory, and what the PEB lists.
+`HeapSpace` describes the memory that is searched.
 """
 
 from __future__ import annotations
@@ -39,19 +39,20 @@ from .decode.ntheap import logs_no_block
 
 MAX_HEAPS = 0x10000
 
-# What is longer is taken page by page as the page tables have it: ranges of terabytes are reserved.
+# Longer ranges are split by their page tables: processes reserve ranges of terabytes.
 _LONG = 0x4000000
 
 
 class HeapSpace(NamedTuple):
-    """The memory of a process in which heaps are looked for.
+    """The memory of a process that is searched for heaps.
 
     Attributes:
-        ranges: (start, end) of all of its memory
-        private: (start, end) of what no file backs, as it was reserved
-        whole: whether the VADs say so; else the page tables do, and `private` is all that they map
-        repeated: how often page tables lead to a table or a large page of theirs once more: what that would
-            map is in no range
+        ranges: (start, end) of all memory of the process
+        private: (start, end) of reserved ranges that no file backs
+        whole: whether the ranges come from VADs; else they come from page tables, and `private` holds every
+            mapped range
+        repeated: number of times that a page table leads to an earlier table or large page again; memory
+            mapped that way is in no range
     """
 
     ranges: Tuple[Range, ...]
@@ -61,11 +62,11 @@ class HeapSpace(NamedTuple):
 
 
 def load_layouts(image: Image, machine: Machine) -> HeapLayouts:
-    """Returns the structures of the heaps of a machine: the kernel's where it is that machine's, then ours.
+    """Returns the heap structures for a machine: the kernel's if it has that machine, then ours.
 
     Args:
         image: the image
-        machine: that of the half of a process
+        machine: machine of the process, or of its 32-bit half
 
     Raises:
         tables.MissingTableError: when one of our symbol tables is missing
@@ -97,7 +98,7 @@ def find_space(image: Image, space: AddressSpace) -> HeapSpace:
 
 
 def listed_heaps(image: Image, space: AddressSpace) -> Optional[List[int]]:
-    """Returns the heaps that a PEB lists, None when it or its list is not present or contradicts itself.
+    """Returns the addresses in a PEB's list of heaps; None if the PEB or list is not present or inconsistent.
 
     Raises:
         tables.MissingTableError: when one of our symbol tables is missing
@@ -114,7 +115,7 @@ def listed_heaps(image: Image, space: AddressSpace) -> Optional[List[int]]:
 
 
 def list_contradicted(image: Image, space: AddressSpace, where: HeapSpace) -> Status:
-    """Returns what is wrong with a PEB's list of heaps; nothing of one that is paged out or not yet made."""
+    """Returns the faults of a PEB's list of heaps; none if the list is paged out or does not exist yet."""
     number, array, _ = _read_list(image, space)
     if not number and not array:
         return NOTHING
@@ -137,7 +138,8 @@ def _read_list(image: Image, space: AddressSpace) -> Tuple[Optional[int], Option
 
 
 def _mapped(image: Image, space: AddressSpace, ranges: Sequence[Range]) -> Tuple[List[Range], int]:
-    """Returns what the page tables map of ranges of the user's half, and how often they repeat themselves."""
+    """Returns the parts of user-mode ranges that page tables map, and how often the tables repeat
+    themselves."""
     return pages.mapped(image.context, image.layer_of(space), ranges)
 
 
@@ -162,12 +164,12 @@ class Heaps:
 
         Args:
             space: the half of a process; the kernel has no such heaps
-            keep: whether to keep each block, not their counts only
+            keep: whether to keep each block beside the counts
 
         Returns:
-            What is in the heaps; None when none of them remembers who allocates. Where that cannot be told
-            they are empty, and have a status: the space's, or `flags unreadable` (NtGlobalFlag is not
-            present, and no heap says itself that it remembers).
+            The contents of the heaps; None if no heap records who allocates. If this is unknown, the contents
+            are empty and have a status: the status of the space, or `flags unreadable` (NtGlobalFlag is not
+            present, and no heap's own flags ask for traces).
 
         Raises:
             tables.MissingTableError: when one of our symbol tables is missing
@@ -182,8 +184,7 @@ class Heaps:
         return Contents([], [], 0, said) if said else None
 
     def log_no_block(self, space: AddressSpace) -> bool:
-        """Tells whether a listed heap of one half of a process was told to remember who allocates its blocks,
-        and yet can do so for none (see `logs_no_block`).
+        """Returns whether a listed heap should record who allocates and cannot do so (see `logs_no_block`).
 
         Raises:
             tables.MissingTableError: when one of our symbol tables is missing
@@ -198,7 +199,7 @@ class Heaps:
         flagged = self._flagged(space)
         listed = listed_heaps(self._image, space)
         if listed is not None and not flagged:
-            # What listed heaps say themselves is cheaper than a look at all memory.
+            # The flags of listed heaps are cheaper to read than all memory.
             everything = self._image.memory_within(space, ((0, 1 << 8 * space.pointer_size),))
             if not self._find(space, everything, listed).traced:
                 return None
@@ -225,12 +226,12 @@ class Heaps:
         return self._layouts[space.machine]
 
     def _flagged(self, space: AddressSpace) -> bool:
-        """Tells whether NtGlobalFlag says that heaps may remember, or cannot be read."""
+        """Returns whether NtGlobalFlag asks heaps for traces, or cannot be read."""
         flags = globalflag.read(self._image, space)
         return flags is None or bool(flags & globalflags.MAKES_USER_DATABASE)
 
     def _flags_known(self, space: AddressSpace) -> bool:
-        """Tells whether NtGlobalFlag can be read; a process without a PEB, such as System, has none."""
+        """Returns whether NtGlobalFlag can be read; a process without a PEB, such as System, has none."""
         return not space.peb or globalflag.read(self._image, space) is not None
 
     def _find(
@@ -243,8 +244,8 @@ class Heaps:
 
         Args:
             space: the half of a process
-            memory: its memory
-            paged: whether it has page heap, whose blocks name entries of the database
+            memory: memory of the process
+            paged: whether the process has page heap, whose blocks name entries of the database
         """
         known = self._databases.layouts(space)
         listed = functools.lru_cache(maxsize=1)(lambda: self._stds(space))
@@ -262,9 +263,9 @@ class Heaps:
         return Traces(memory, log, (layouts or known.std)[0].entry, database)
 
     def _log_layout(self, space: AddressSpace, known: Layouts) -> HeapLogLayout:
-        """Returns the layout of the process's log; where none is found, the one of the most builds.
+        """Returns the layout of the process's log; without a log, the layout of the most builds.
 
-        A single record does not tell: behind a short one of another layout the next one may follow.
+        A single record cannot decide: behind a short record of another layout the next record may follow.
         """
         if len(known.heaplogs) == 1:
             return known.heaplogs[0]
@@ -277,7 +278,7 @@ class Heaps:
     def _tell(
         self, space: AddressSpace, where: HeapSpace, listed: Optional[List[int]], contents: Contents
     ) -> None:
-        """Says in the log what rows cannot."""
+        """Logs the faults that no row shows."""
         who = f"Process {space.pid} ({space.arch})"
         if not where.whole:
             vollog.warning(f"{who}: the VADs cannot be read to their end, the page tables are taken instead")

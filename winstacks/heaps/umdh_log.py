@@ -1,6 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""The blocks of a process as a UMDH log, and an earlier log to compare them with."""
+"""Makes a UMDH log of the blocks of a process, and reads an earlier log for comparison."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .decode.umdh import Allocation, UmdhHeap, UmdhLog, UmdhModule
 
 
 def loaded_modules(image: Image, space: AddressSpace) -> Tuple[UmdhModule, ...]:
-    """Returns the modules of one half of a process, by address, each with the path that the image knows."""
+    """Returns the modules of one half of a process, sorted by address, each with its path in the image."""
     vads = image.service(regions)
     listed = image.service(UserModules).list_modules([space], 1 << 8 * space.pointer_size)
     found = []
@@ -31,7 +31,7 @@ def log_of(groups: Iterable[Group], modules: Sequence[UmdhModule]) -> Tuple[Umdh
     """Returns a log of the blocks that are in use, name a trace and have a known size.
 
     Args:
-        groups: with their blocks
+        groups: groups that keep their blocks
         modules: the loaded modules
 
     Returns:
@@ -56,7 +56,7 @@ def log_of(groups: Iterable[Group], modules: Sequence[UmdhModule]) -> Tuple[Umdh
 
 
 def _number(trace: RecordedStack, block: Block) -> int:
-    """Returns the ID of a trace: where it is, else its index, else the block's own address."""
+    """Returns the ID of a trace: its address, else its index, else the address of the block."""
     return trace.address or trace.trace_index or block.user
 
 

@@ -120,11 +120,11 @@ class SectionMemory:
         return SectionPair(debug, section, is_pair(address, debug, section))
 
     def lead_out(self, link: int) -> bool:
-        """Tells whether a LIST_ENTRY is not in the image, nor what both of its links lead to; 0 is none."""
+        """Returns whether a LIST_ENTRY is not in the image, nor what both of its links lead to; 0 is none."""
         return bool(link) and all(self.links(each) is None for each in self.links(link) or (link,))
 
     def proven(self, link: int) -> bool:
-        """Tells whether a LIST_ENTRY belongs to debug information that proves itself."""
+        """Returns whether a LIST_ENTRY belongs to debug information that proves itself."""
         pair = self.pair(link)
         return pair is not None and pair.proven
 
@@ -179,7 +179,7 @@ class SectionLists:
         return found
 
     def expected(self, space: AddressSpace, memory: SectionMemory) -> bool:
-        """Tells whether a list that was not found must exist: a lock of the PEB has debug information.
+        """Returns whether a list that was not found must exist: a lock of the PEB has debug information.
 
         Since 8.1 a process keeps no debug information unless it is told to, and then its list is empty.
         Without symbols an empty list cannot be told from other data.
@@ -192,7 +192,7 @@ class SectionLists:
         return False
 
     def may_be_absent(self, space: AddressSpace, ntdll: Optional[Ntdll], memory: SectionMemory) -> bool:
-        """Tells whether the image may lack the list of a process whose flags ask for traces.
+        """Returns whether the image may lack the list of a process whose flags ask for traces.
 
         Its head may be in data of ntdll that is not in the image, or lead to locks that are not.
         """
@@ -215,7 +215,7 @@ class SectionLists:
         return memory.lead_out(head or (ntdll.base + rva if rva else 0))
 
     def _wanted(self, space: AddressSpace, memory: SectionMemory) -> bool:
-        """Tells whether a list that was not found is worth another search: traces of locks are kept."""
+        """Returns whether a list that was not found is worth another search: traces of locks are kept."""
         flags = globalflag.read(self._image, space) or 0
         return bool(flags & FLG_USER_STACK_TRACE_DB) or self.expected(space, memory)
 
@@ -260,18 +260,18 @@ class SectionLists:
 
 
 def _plausible(pointer: int, width: int) -> bool:
-    """Tells whether a word may be the link to another node. It is cheap, as all words are tested."""
+    """Returns whether a word may be the link to another node. It is cheap, as all words are tested."""
     return pointer > _NO_POINTER and not pointer % width
 
 
 def _closes(head: int, memory: SectionMemory) -> bool:
-    """Tells whether the links of one direction lead from a head back to it."""
+    """Returns whether the links of one direction lead from a head back to it."""
     ends = (links.taken(links.steps(head, memory.links, side, MAX_STEPS, known=set())) for side in (0, 1))
     return any(end.reason == links.CLOSED for _, end in ends)
 
 
 def _linked(link: int, memory: SectionMemory) -> bool:
-    """Tells whether one of a LIST_ENTRY's neighbours points back to it and belongs to a lock."""
+    """Returns whether one of a LIST_ENTRY's neighbours points back to it and belongs to a lock."""
     others = (links.neighbour(link, memory.links, direction) for direction in (0, 1))
     return any(other is not None and memory.proven(other) for other in others)
 

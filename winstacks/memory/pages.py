@@ -89,7 +89,7 @@ def _in_a_row(pieces: Iterator[Piece]) -> Iterator[Piece]:
 def may_execute(
     context: interfaces.context.ContextInterface, layer: interfaces.layers.DataLayerInterface, address: int
 ) -> bool:
-    """Tells whether the page that holds an address may be executed; True where no page table tells.
+    """Returns whether the page that holds an address may be executed; True where no page table tells.
 
     Only the page's own entry counts. The entries of the tables above it say nothing: a kernel that hides its
     page tables from user mode disables execution there for all of user mode.

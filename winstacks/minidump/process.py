@@ -170,13 +170,13 @@ class DumpProcess:
         return context_forms(self._image, self._image.machine)
 
     def _in_32_bit_code(self, thread: MinidumpThread) -> bool:
-        """Tells whether a thread of a 64-bit dump was in 32-bit code."""
+        """Returns whether a thread of a 64-bit dump was in 32-bit code."""
         data, _ = context(self._dump, thread.ThreadContext)
         found = decode_any(self._forms, lambda size: data).context
         return found is not None and found.registers.get("SegCs") == CS_USER_32
 
     def _read(self, address: int) -> bool:
-        """Tells whether the dump has the memory at an address."""
+        """Returns whether the dump has the memory at an address."""
         return bool(address) and self._image.memory(self._image.kernel).read(address, 1) is not None
 
     def _pid(self) -> Optional[int]:

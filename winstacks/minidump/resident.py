@@ -195,7 +195,7 @@ class _Starts(Sequence[int]):
 
 
 def covered(bounds: _Bounds, address: int) -> bool:
-    """Tells whether an address lies in one of some ranges, given by their borders in order."""
+    """Returns whether an address lies in one of some ranges, given by their borders in order."""
     return bool(bisect.bisect_right(bounds, address) % 2)
 
 

@@ -55,7 +55,7 @@ class FilePages(NamedTuple):
         return changed
 
     def compares(self, rva: int) -> bool:
-        """Tells whether the file has anything of a page with which memory can be compared."""
+        """Returns whether the file has anything of a page with which memory can be compared."""
         page = self.file.page(rva, self.base)
         return page is not None and bool(page.compared)
 

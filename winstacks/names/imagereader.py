@@ -92,18 +92,18 @@ class ImageReader:
         return found if self._file is None else self._file.fill(found, rva, length)
 
     def has(self, rva: int) -> bool:
-        """Tells whether all of the page at an RVA is in memory, whatever the file has."""
+        """Returns whether all of the page at an RVA is in memory, whatever the file has."""
         return not self._in_memory(rva, PAGE_SIZE).missing(rva, min(rva + PAGE_SIZE, self.size))
 
     def adds(self, rva: int, length: int) -> bool:
-        """Tells whether the file has bytes of a range that memory lacks."""
+        """Returns whether the file has bytes of a range that memory lacks."""
         if self._file is None:
             return False
         found = self._in_memory(rva, length)
         return self._file.fill(found, rva, length) is not found
 
     def compares(self, rva: int) -> bool:
-        """Tells whether there is a file with whose page at an RVA that of memory can be compared."""
+        """Returns whether there is a file with whose page at an RVA that of memory can be compared."""
         return self._file is not None and self._file.compares(rva)
 
     def differences(self, rva: int, length: int) -> Tuple[Tuple[int, int], ...]:
@@ -145,7 +145,7 @@ class ImageReader:
         return self._memory.read(rva, length)
 
     def same_pages(self, rva: int, length: int) -> bool:
-        """Tells whether the process has the very pages of the section in a range."""
+        """Returns whether the process has the very pages of the section in a range."""
         view, length = self._view, min(length, self.size - rva)
         if view is None or length <= 0:
             return view is not None
@@ -160,7 +160,7 @@ class ImageReader:
         return list(_in_pages(mine)) == list(theirs)
 
     def as_in_section(self, rva: int, length: int) -> bool:
-        """Tells whether a short range has the bytes of the section, where both are in memory."""
+        """Returns whether a short range has the bytes of the section, where both are in memory."""
         view, length = self._view, min(length, self.size - rva)
         if view is None or length <= 0:
             return False
@@ -310,7 +310,7 @@ def _no_record(_rva: int) -> int:
 
 
 def _contradict(one: Extents, other: Extents, start: int, end: int) -> bool:
-    """Tells whether two images have different bytes at one place of a range."""
+    """Returns whether two images have different bytes at one place of a range."""
     return any(
         one.read(low, high - low) != other.read(low, high - low)
         for first, last in one.covered(start, end)

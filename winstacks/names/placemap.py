@@ -251,7 +251,7 @@ def _with_unloaded(current: List[Span], gone: Sequence[Unloaded]) -> List[Span]:
 
 
 def _same(place: AnyPlace, was: Unloaded) -> bool:
-    """Tells whether the module that is there now is the unloaded one, loaded again."""
+    """Returns whether the module that is there now is the unloaded one, loaded again."""
     if not isinstance(place, ModulePlace):
         return False
     module = place.module

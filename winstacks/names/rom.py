@@ -37,7 +37,7 @@ class RomArea:
         self._pages: Memo[int, bool] = Memo(self._is_rom, _MAX_KEPT)
 
     def holds(self, address: int) -> bool:
-        """Tells whether a canonical kernel address is mapped to the area."""
+        """Returns whether a canonical kernel address is mapped to the area."""
         return self._pages[address // PAGE_SIZE]
 
     def _is_rom(self, page: int) -> bool:

@@ -104,7 +104,7 @@ class Residents:
         self._pages: Memo[int, bool] = Memo(self._is_resident, _KEPT)
 
     def holds(self, address: int) -> bool:
-        """Tells whether the page of a user address is in memory."""
+        """Returns whether the page of a user address is in memory."""
         return self._pages[address // PAGE_SIZE]
 
     def _is_resident(self, page: int) -> bool:

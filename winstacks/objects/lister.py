@@ -1,6 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""Lists who took and dropped references to the objects that the Object Manager traces."""
+"""Lists the references that were taken and dropped on the objects that the Object Manager traces."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from .decode.objecttrace import RefDecoder, RefEvent, RefInfo, StackTableDecoder
 
 MAX_OBJECTS = 1 << 20
 MAX_BEHIND = 1 << 12
-"""The most events of an object that are looked for behind those that it counts."""
+"""The most events that are searched behind the counted events of an object."""
 MAX_EVENTS = 1 << 22
-"""The most events that are read of one image. Windows keeps them in nonpaged pool, 12 bytes each."""
+"""The most events that are read from one image. Windows keeps them in nonpaged pool, 12 bytes each."""
 
 
 _OBJECTS, _STACKS = "ObpObjectTable", "ObpStackTable"
@@ -35,17 +35,17 @@ _LATER = "_RTL_STACKDB_CONTEXT"
 
 
 class ObjectEvent(NamedTuple):
-    """An event of a traced object, or what stands for those that cannot be read.
+    """An event of a traced object, or a gap that stands for unreadable events.
 
     Attributes:
-        object: the object; None if it is not known
-        process: name of the process that made the object, as the trace keeps it; None if it is not known
+        object: address of the object; None if unknown
+        process: name of the creating process in the trace; None if unknown
         event: `reference` or `dereference`; empty in a row without an event
         num_traces: references taken or dropped; None in a row without an event
         tag: the tag of the reference; None before 7
         sequence: number of the event, counted over all objects
-        stack: of kernel mode
-        status: what is wrong with the event or its stack; empty if nothing is
+        stack: frames of kernel mode
+        status: faults of the event or its stack; empty for none
     """
 
     object: Optional[ObjectInfo] = None
@@ -70,9 +70,9 @@ class ObjectTraceLister:
         self._image = image
 
     def list_events(self) -> Iterator[ObjectEvent]:
-        """Yields the events, object by object, and those of an object in the order in which they happened.
+        """Yields the events object by object, the events of an object in the order in which they happened.
 
-        Only the form of Vista SP1 to build 26100 is read. For another form there is one row, whose status
+        Only the form of Vista SP1 to build 26100 is read. For another form there is one row whose status
         names the form.
         """
         image = self._image
@@ -122,10 +122,10 @@ class _Refs:
         self._events_left = MAX_EVENTS
 
     def events(self, table: int) -> Iterator[ObjectEvent]:
-        """Yields the events of all objects, and a row for events that cannot be read or are beyond the limit.
+        """Yields the events of all objects, and a row for events that cannot be read or exceed the limit.
 
         Args:
-            table: address of the array of chains; 0 if the kernel says that it has none
+            table: address of the array of chains; 0 if the kernel has none
         """
         size = self._pointer_size
         extents = self._memory.load(table, objecttrace.OBJECT_BUCKETS * size)
@@ -143,10 +143,10 @@ class _Refs:
             yield _nothing(Word.EVENT_LIMIT)
 
     def _strangers(self) -> Iterator[ObjectEvent]:
-        """Yields a row for each object whose header says that it is traced, and that no chain has.
+        """Yields a row for each object that is traced according to its header and is in no chain.
 
-        The objects are all processes and threads, and those that the handles of the processes name. If the
-        list of processes is damaged, a row says so.
+        The objects are all processes and threads, and the objects behind the handles of the processes. A row
+        says so if the list of processes is damaged.
         """
         listed = self._image.service(ProcessList).status
         if listed:
@@ -204,7 +204,7 @@ class _Refs:
             yield ObjectEvent(thing, process, status=status(said, lost))
 
     def _used(self, start: int, info: RefInfo) -> int:
-        """Returns how many events an object has: more than NextPos where plain events lie behind it."""
+        """Returns the number of events of an object: more than NextPos if plausible events lie behind it."""
         size, used = self._decoder.event_size, info.next_pos
         before: Optional[RefEvent] = None
         if 0 < used < info.max_stacks:
@@ -233,7 +233,7 @@ class _Refs:
         )
 
     def _strays(self, bucket: int, thing: ObjectInfo, info: RefInfo) -> bool:
-        """Tells whether an object is not in the chain of its address; known for 64-bit kernels only."""
+        """Returns whether an object is not in the chain of its address; known for 64-bit kernels only."""
         body_offset = thing.body - info.object_header
         return self._wide and objecttrace.bucket_of(info.object_header, body_offset) != bucket
 
@@ -256,11 +256,11 @@ class _Stacks:
 
     @property
     def count(self) -> int:
-        """How many traces there are; 0 if the table cannot be read."""
+        """Number of traces; 0 if the table cannot be read."""
         return 0 if self._table is None else self._table[0]
 
     def stack(self, number: int) -> RecordedStack:
-        """Returns a trace; its status says why it has no frame."""
+        """Returns a trace; a trace without frames has the reason in its status."""
         return self._known[number]
 
     def _read(self, number: int) -> RecordedStack:
@@ -293,5 +293,5 @@ def _objects(image: Image, objects: Objects) -> Iterator[int]:
 
 
 def _nothing(*said: Union[Word, Said]) -> ObjectEvent:
-    """Returns the row that stands for events that cannot be read."""
+    """Returns the gap that stands for unreadable events."""
     return ObjectEvent(status=status(*said))

@@ -1,8 +1,8 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""What of a stack is drawn: the names of its frames, how they look, and how much it weighs.
+"""Draws stacks into a prefix tree: names of frames, their colours, and the weight of each stack.
 
-Of all modules of this room only this one knows the stacks of `flat`.
+This is the only module of the room that knows the stacks of `flat`.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from .prefixes import MAX_KEPT, Prefixes
 
 COUNT, BYTES, THREADS = "count", "bytes", "threads"
 WEIGHTS: Dict[str, str] = {COUNT: "stacks", BYTES: "bytes", THREADS: "threads"}
-"""What a weight can be, and what it counts in words."""
+"""Kinds of weights, with the unit in words."""
 
 MAX_KNOWN = 1 << 20
-"""Threads that are told apart."""
+"""The most threads that are distinguished."""
 
 
 class KindFigures(NamedTuple):
-    """What was drawn of the stacks of a kind.
+    """Totals of the drawn stacks of a kind.
 
     Attributes:
-        stacks: how many rows of windows.traces
-        frames: their frames
+        stacks: number of rows of windows.traces
+        frames: number of their frames
         weight: the sum of their weights
     """
 
@@ -42,13 +42,13 @@ class Drawn:
     """Takes stacks into a prefix tree: kind, process, and the frames from the thread's start.
 
     Args:
-        weight: of WEIGHTS
-        merged: whether processes of one name are one, as for a comparison with another image
-        most: names that the tree keeps
+        weight: a key of WEIGHTS
+        merged: whether processes of one name are merged, as for a comparison with another image
+        most: the most names that the tree keeps
 
     Attributes:
         tree: the prefix tree
-        kinds: what was drawn, by kind
+        kinds: totals of the drawn stacks, by kind
     """
 
     def __init__(self, weight: str = COUNT, merged: bool = False, most: int = MAX_KEPT) -> None:
@@ -61,7 +61,7 @@ class Drawn:
         self._guesses: Memo[NamedFrame, int] = Memo(self._guess, MAX_FRAMES)
 
     def add(self, stack: FlatStack) -> None:
-        """Draws a stack. What is no stack, and what weighs nothing, is counted with the weight 0."""
+        """Draws a stack. A gap, or a stack without weight, is counted with the weight 0."""
         weight = self._weighed(stack)
         known = self.kinds.get(stack.kind, KindFigures())
         if weight:

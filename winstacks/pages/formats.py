@@ -36,11 +36,11 @@ def folded(tree: Prefixes) -> Iterator[str]:
 
 
 class Folded(NamedTuple):
-    """What a folded file holds.
+    """The content of a folded file.
 
     Attributes:
         stacks: names, outermost first, and weight
-        bad: how many lines are no stack
+        bad: number of lines that are not a stack
         cut: whether there are more than MAX_LINES lines
     """
 
@@ -50,7 +50,7 @@ class Folded(NamedTuple):
 
 
 def read_folded(lines: Iterable[str]) -> Folded:
-    """Reads a folded file; what is no stack with a weight is counted and left out."""
+    """Reads a folded file; lines that are not a stack with a weight are counted and left out."""
     stacks: List[Tuple[List[str], int]] = []
     bad = 0
     for number, line in enumerate(lines):
@@ -77,8 +77,8 @@ def speedscope(tree: Prefixes, title: str, weight: str) -> Iterator[str]:
 
     Args:
         tree: the stacks
-        title: what the file is called in speedscope
-        weight: what the weights count: `count`, `bytes` or `threads`
+        title: name of the file in speedscope
+        weight: unit of the weights: `count`, `bytes` or `threads`
     """
     profiles: Dict[Tuple[int, ...], List[Tuple[List[int], int]]] = {}
     for names, own, _ in tree.stacks():

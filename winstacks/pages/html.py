@@ -1,6 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""HTML pages that are one file each and ask for nothing: style, script and data are in the page.
+"""HTML pages of one file each, without requests: style, script and data are in the page.
 
     for piece in page("Stacks of mem.dmp", flame_data(tree, "count")): file.write(piece)
 
@@ -56,7 +56,7 @@ def page(title: str, data: Mapping[str, Any]) -> Iterator[str]:
 
     Args:
         title: its title, any text
-        data: the parts of the page by name, each as the script wants it: see `flame.js` and `report.js`
+        data: parts of the page by name, each in the form that `flame.js` or `report.js` describes
     """
     style = _read(STYLE)
     script = "\n".join(_read(name) for name in SCRIPTS)
@@ -68,11 +68,11 @@ def page(title: str, data: Mapping[str, Any]) -> Iterator[str]:
 
 
 def flame_data(tree: Prefixes, unit: str) -> Dict[str, Any]:
-    """Returns what `flame.js` draws.
+    """Returns the data that `flame.js` draws.
 
     Args:
         tree: the stacks
-        unit: what the weights count, in plural
+        unit: unit of the weights, in plural
     """
     notes = [f"{tree.cut} {unit} are of stacks that were cut: boxes … have their weight."] if tree.cut else []
     if tree.capped:
@@ -100,7 +100,7 @@ def flame_data(tree: Prefixes, unit: str) -> Dict[str, Any]:
 
 
 def _shared(one: Sequence[int], other: Sequence[int]) -> int:
-    """Returns how many names two stacks begin with in common."""
+    """Returns the number of names with which both stacks begin."""
     for place, (left, right) in enumerate(zip(one, other)):
         if left != right:
             return place
@@ -131,11 +131,11 @@ def _value(value: Any) -> str:
 
 
 def _shown(value: Any) -> Any:
-    """Returns a value whose texts have no characters that change how others are shown."""
+    """Returns a value without the characters that change how other characters are shown."""
     if isinstance(value, str):
         return value if value.isprintable() else printable(value, len(value) + 1)
     if isinstance(value, (list, tuple)):
-        # Most lists are long and of numbers.
+        # Most lists are long and hold numbers.
         return value if all(type(each) is int for each in value) else [_shown(each) for each in value]
     if isinstance(value, Mapping):
         return {_shown(key): _shown(each) for key, each in value.items()}
@@ -147,5 +147,5 @@ def _read(name: str) -> str:
 
 
 def _hash(text: str) -> str:
-    """Returns the hash of a script or a style as a policy has it."""
+    """Returns the hash of a script or a style in the form of a policy."""
     return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"

@@ -1,13 +1,13 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""The lists of a report as plain data: findings, threads, heaps, and what the image is.
+"""The lists of a report as plain data: findings, threads, heaps, and facts about the image.
 
     lists = Lists()
     frames = lists.frames([("ntdll!NtWaitForSingleObject+0x14", False, False)])
     lists.heap(4096, 2, "explorer.exe (4312)", frames, "")
     data = lists.data()
 
-Whoever has an opened image, or tables of it, fills them. Nothing here needs Volatility.
+They are filled from an opened image, or from tables of one. This module does not need Volatility.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from ..memory.decode.text import process_label
 MAX_THREADS = 1 << 15
 MAX_HEAPS = 1 << 14
 MAX_FINDINGS = 1 << 12
-"""The most of each that a page has; it says how many more there are."""
+"""The most entries of each list in a page; the page states how many more there are."""
 
 _MARKS = {"guess": "? ", "unbacked": "! "}
-"""Stand before frames that are a guess, and before those that nothing backs."""
+"""Marks before guessed frames, and before frames without a backing file."""
 
 Frames = Tuple[int, ...]
 """Numbers of the texts of a stack's frames, innermost first."""
@@ -49,10 +49,10 @@ class Texts:
 
 
 class Lists:
-    """Findings, threads and traces of heaps, the largest of these, each list bounded.
+    """Bounded lists of findings, threads, and the largest traces of heaps.
 
     Attributes:
-        cut: how many threads and traces of heaps are left out
+        cut: number of threads and traces of heaps that are left out
     """
 
     def __init__(self) -> None:
@@ -69,7 +69,7 @@ class Lists:
         """Returns the numbers of frames.
 
         Args:
-            frames: text, whether it is a guess, whether nothing backs it; innermost first
+            frames: (text, whether it is a guess, whether no file backs it), innermost first
         """
         numbers = []
         for text, guess, unbacked in frames:
@@ -82,14 +82,14 @@ class Lists:
         return [self._texts.all[number] for number in frames]
 
     def room_for_thread(self) -> bool:
-        """Tells whether there is room for a thread; if not, it is counted."""
+        """Returns whether there is room for a thread; if not, it is counted."""
         if len(self._threads) < MAX_THREADS:
             return True
         self.cut += 1
         return False
 
     def room_for_finding(self) -> bool:
-        """Counts a finding, and tells whether there is room for it."""
+        """Counts a finding, and returns whether there is room for it."""
         self._findings += 1
         return len(self._cards) < MAX_FINDINGS
 
@@ -109,10 +109,10 @@ class Lists:
 
         Args:
             size: bytes of the blocks
-            blocks: how many they are
-            process: in words
-            frames: of the trace
-            status: what is wrong with it
+            blocks: number of blocks
+            process: process in words
+            frames: frames of the trace
+            status: its faults
         """
         self._heaps.append((size, blocks, process, frames, status))
         if len(self._heaps) > 2 * MAX_HEAPS:
@@ -122,22 +122,22 @@ class Lists:
         """Adds a finding; see `room_for_finding`.
 
         Args:
-            card: what the page says of it; see `Card` in report.js
-            check: meaning, innocent and next of its check; None where they are not known
+            card: text of its card; see `Card` in report.js
+            check: meaning, innocent and next of its check; None if unknown
         """
         self._cards.append(card)
         if check is not None:
             self._checks[card["check"]] = check
 
     def unchecked(self, check: str, reason: str) -> None:
-        """Adds why a check, or a part of one, could not run."""
+        """Adds the reason why a check, or a part of one, could not run."""
         self._unchecked.append([check, reason])
 
     def findings(self, total: Optional[int] = None) -> Dict[str, Any]:
         """Returns the part with the findings.
 
         Args:
-            total: how many there are, where not all were added
+            total: number of findings, if not all were added
         """
         return {
             "cards": self._cards,
@@ -163,7 +163,7 @@ class Lists:
 
 
 def image_part(values: Sequence[object]) -> Dict[str, Any]:
-    """Returns what the page says of the image.
+    """Returns the part of the page about the image.
 
     Args:
         values: the row of windows.traceimage, in the order of IMAGE
@@ -188,7 +188,7 @@ _COUNTED = (
 
 
 def completeness(said: Dict[str, Any]) -> List[List[Any]]:
-    """Returns how complete the image is: what is counted, how much of it is missing, of how much.
+    """Returns the completeness of the image: for each count its name, the missing number, and the total.
 
     Args:
         said: the row of windows.traceimage by column

@@ -28,13 +28,13 @@ NO_FRAMES = "<no frames>"
 """The box of a stack without frames."""
 
 MAX_KEPT = 1 << 22
-"""The most names of which the distinct stacks consist: each takes 4 bytes, each stack some 150 more."""
+"""The most names in all distinct stacks: each takes 4 bytes, each stack some 150 more."""
 MAX_SUM = (1 << 53) - 1
 """The largest sum of weights: the largest whole number that is exact in JSON and JavaScript."""
 MAX_NAMES = 1 << 20
 """Distinct names of a tree. What would be one more is CUT."""
 MAX_NAME = 512
-"""Characters of a name. A longer one is cut, and a digest tells it from others."""
+"""Characters of a name. A longer name is cut, and a digest distinguishes it from others."""
 
 LEVELS = 2
 """Names before the frames: kind and process."""
@@ -85,7 +85,7 @@ class Prefixes:
         return len(self._own)
 
     def name(self, text: str, module: str = "", look: int = CODE) -> int:
-        """Returns the number of a name, which is made at its first use; that of CUT beyond MAX_NAMES."""
+        """Returns the number of a name; a new one at its first use, the number of CUT beyond MAX_NAMES."""
         box = Box(_short(text), module, look)
         found = self._numbers.get(box)
         if found is None:

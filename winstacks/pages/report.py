@@ -1,6 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""What a report of one image says: threads, heaps, findings, locks and what the image is, as plain data.
+"""The data of a report on one image: threads, heaps, findings, locks, and facts about the image.
 
     report = Report()
     for stack in ...: report.add(stack)
@@ -136,7 +136,7 @@ def locks_part(graph: WaitGraph) -> Dict[str, Any]:
         return threads.setdefault(key, len(threads))
 
     waited = {wait.lock for wait in graph.waits if wait.lock is not None}
-    # What somebody is known to wait for comes first.
+    # Locks with known waiters come first.
     order = sorted(graph.locks, key=lambda key: key not in waited)
     locks: List[Dict[str, Any]] = []
     for key in order[:MAX_SHOWN_LOCKS]:

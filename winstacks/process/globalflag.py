@@ -35,7 +35,7 @@ def read(image: Image, space: AddressSpace) -> Optional[int]:
 
 
 def is_lost(image: Image, space: AddressSpace) -> bool:
-    """Tells whether an address space has an NtGlobalFlag that is not in the image.
+    """Returns whether an address space has an NtGlobalFlag that is not in the image.
 
     Args:
         image: the image

@@ -53,7 +53,7 @@ class Segment(NamedTuple):
     trap_frame: int = 0
 
     def holds(self, address: int) -> bool:
-        """Tells whether an address lies where this segment has its entries and calls."""
+        """Returns whether an address lies where this segment has its entries and calls."""
         return self.limit <= address < self.initial
 
 
@@ -202,7 +202,7 @@ class KernelStacks:
 
 
 def _leads_back(older: Segment, found: List[Segment]) -> bool:
-    """Tells whether a segment is one that was there: on the same memory the older one lies above."""
+    """Returns whether a segment is one that was there: on the same memory the older one lies above."""
     newest = found[-1]
     if older.base == newest.base:
         return not newest.initial <= older.kernel_stack < older.initial

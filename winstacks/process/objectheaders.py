@@ -201,7 +201,7 @@ class Objects:
         return None if info is None else ObjectCreator(pid.of(info), index.of(info))
 
     def _has_creator(self, data: bytes) -> Optional[bool]:
-        """Tells whether a header says that it keeps who made the object; None if it cannot be asked."""
+        """Returns whether a header says that it keeps who made the object; None if it cannot be asked."""
         if self._info_mask is not None:
             return bool(self._info_mask.of(data) & _CREATOR_MASK)
         return None if self._flags is None else bool(self._flags.of(data) & _CREATOR_FLAG)
@@ -217,7 +217,7 @@ class Objects:
         return body - self._body
 
     def traced(self, header: int) -> Optional[bool]:
-        """Tells whether the header marks the object as traced; None before 7, which has no such mark."""
+        """Returns whether the header marks the object as traced; None before 7, which has no such mark."""
         data = self._read(header)
         if data is None or self._trace_flags is None:
             return None
@@ -253,7 +253,7 @@ class Objects:
         return self._type_at(address) if address else None
 
     def _mixes_indices(self, image: Image) -> bool:
-        """Tells whether the index of a type is mixed with a cookie, by that of the first process."""
+        """Returns whether the index of a type is mixed with a cookie, by that of the first process."""
         for process in image.service(ProcessList).processes()[:1]:
             header = self.header_of(process.eprocess)
             data = self._read(header)

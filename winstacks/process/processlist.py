@@ -198,7 +198,7 @@ class ProcessList:
         return [ListedProcess(eprocess, said) for eprocess, said in self._found.items()]
 
     def has(self, eprocess: int) -> bool:
-        """Tells whether a canonical address is that of one of the processes."""
+        """Returns whether a canonical address is that of one of the processes."""
         return eprocess in self._found
 
     def _listed(self) -> None:
@@ -313,7 +313,7 @@ class ProcessList:
         return kind is not None and kind & ~LOCK_BIT == PROCESS_OBJECT
 
     def _may_be_absent(self, eprocess: int) -> bool:
-        """Tells whether a structure that leads here may lead to a process that is not in the image."""
+        """Returns whether a structure that leads here may lead to a process that is not in the image."""
         machine = self._image.machine
         in_kernel = machine.kernel_start <= eprocess and machine.is_canonical(eprocess)
         absent = self._kind is not None and self._memory.member(eprocess, self._kind) is None

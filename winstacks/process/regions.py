@@ -67,7 +67,7 @@ _DEVICE = ("\\systemroot\\", "\\??\\", "\\device\\")
 
 
 def beneath(path: str, folders: Tuple[str, ...]) -> bool:
-    r"""Tells whether a file is in one of some folders of its drive.
+    r"""Returns whether a file is in one of some folders of its drive.
 
     Args:
         path: of the file: as Windows shows it, as the kernel names it, or behind its drive
@@ -83,7 +83,7 @@ def beneath(path: str, folders: Tuple[str, ...]) -> bool:
 
 
 def of_windows(known: Regions, region: Optional[Region]) -> bool:
-    """Tells whether a region is an image in Windows' own folder, by the file behind it."""
+    """Returns whether a region is an image in Windows' own folder, by the file behind it."""
     if region is None or not region.image:
         return False
     return beneath(known.file_name(region.control_area) or "", WINDOWS)

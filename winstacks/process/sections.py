@@ -102,7 +102,7 @@ class ImageSections:
         return None if entry is None or pagetable.in_section(entry, size) is None else entry
 
     def is_here(self, place: int) -> bool:
-        """Tells whether a physical page is in the image."""
+        """Returns whether a physical page is in the image."""
         return self.below.is_valid(place, PAGE_SIZE)
 
     @property
@@ -196,7 +196,7 @@ class SectionView:
                 yield first, last - first, place + first - low
 
     def constant(self, start: int, length: int) -> bool:
-        """Tells whether no process can write the section's pages of a range that it covers."""
+        """Returns whether no process can write the section's pages of a range that it covers."""
         pages = range((start - self.start) // PAGE_SIZE, (start + length - 1 - self.start) // PAGE_SIZE + 1)
         entries = [
             self._sections.entry(self.prototypes + number * self.entry_size, self.entry_size)
@@ -251,7 +251,7 @@ class SectionView:
             yield low, length, place, below
 
     def mapped_by(self, layer: interfaces.layers.DataLayerInterface, start: int, end: int) -> bool:
-        """Tells whether the page tables prove that a process has the section's pages in a range.
+        """Returns whether the page tables prove that a process has the section's pages in a range.
 
         Each entry then leads to the page of the section, or to no page, so that the section's is there.
         False: that is not so of some page, or takes more than its entry to tell.

@@ -219,7 +219,7 @@ class KernelSpaces:
 
     @staticmethod
     def _is_wow64(eprocess: interfaces.objects.ObjectInterface) -> Optional[bool]:
-        """Tells whether a process says that it has a 32-bit half; None where that is not in the image."""
+        """Returns whether a process says that it has a 32-bit half; None where that is not in the image."""
         try:
             return bool(eprocess.get_is_wow64())
         except exceptions.InvalidAddressException:
@@ -347,7 +347,7 @@ class PageTableRoots:
         return pid, root & _ROOT, bool(peb) and not exited and pid != SYSTEM_PID
 
     def _maps_kernel(self, eprocess: int, layer_name: str) -> bool:
-        """Tells whether page tables have the kernel's half, as those of each process do."""
+        """Returns whether page tables have the kernel's half, as those of each process do."""
         own, layer = self._image.layer, self._image.context.layers[layer_name]
         address = bulk.masked(own, eprocess)
         try:

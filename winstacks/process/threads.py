@@ -250,7 +250,7 @@ class KernelThreads:
                 yield ethread, PROCESSORS
 
     def _is_thread(self, start: int, held: Extents) -> bool:
-        """Tells whether memory holds a thread: no, if the kernel's table does not say where its type is."""
+        """Returns whether memory holds a thread: no, if the kernel's table does not say where its type is."""
         kind = self._part("type", start, held)
         return kind is not None and kind & ~LOCK_BIT == THREAD_OBJECT
 

@@ -132,7 +132,7 @@ class Command(Generic[Step, Item]):
         return StackRows(self.grid, self.printer, key, columns, self.option("fold"))
 
     def option(self, name: str) -> bool:
-        """Tells whether a switch is given."""
+        """Returns whether a switch is given."""
         return bool(self.config.get(name, False))
 
     # What a command fills in.
@@ -159,11 +159,11 @@ class Command(Generic[Step, Item]):
         return ()
 
     def is_gap(self, item: Item) -> bool:
-        """Tells whether an item stands for stacks that cannot be read."""
+        """Returns whether an item stands for stacks that cannot be read."""
         return False
 
     def wanted(self, item: Item) -> bool:
-        """Tells whether the options that only this plugin has let an item through, which is no gap."""
+        """Returns whether the options that only this plugin has let an item through, which is no gap."""
         return True
 
     def frames(self, item: Item) -> Optional[Sequence[NamedFrame]]:

@@ -146,7 +146,7 @@ class Asked:
         return {name: sorted(ids) for name, ids in lost.items() if ids}
 
     def in_vain(self, lost: Dict[str, List[int]]) -> bool:
-        """Tells whether an option asks for nothing that is there."""
+        """Returns whether an option asks for nothing that is there."""
         return any(self.wanted(name) == set(ids) for name, ids in lost.items())
 
     def nothing_passes(self, things: str, wider: str) -> str:

@@ -250,12 +250,12 @@ class KernelWalks:
         return KernelWalk(self._walkers.walk(thread.space, start, stacks, traps))
 
     def _is_kernel_code(self, address: int) -> bool:
-        """Tells whether an address is in the kernel itself, where every thread waits."""
+        """Returns whether an address is in the kernel itself, where every thread waits."""
         low, high = self._kernel.bounds.kernel_image
         return low < address < high
 
     def _is_start(self, address: int) -> bool:
-        """Tells whether an address of the kernel is where a function begins: then no call returns there.
+        """Returns whether an address of the kernel is where a function begins: then no call returns there.
 
         To such an address SwapContext returns in a thread that has never run: whoever made the thread put it
         there. The function before it says nothing, and what lies on the stack is what the thread's routine

@@ -192,7 +192,7 @@ class _Modules:
         return CodeImage(made.base, END_OF_IMAGE, read_rva, table)
 
     def may_execute(self, address: int) -> bool:
-        """Tells whether an address may be code; the page tables know, if there are any.
+        """Returns whether an address may be code; the page tables know, if there are any.
 
         A small kernel dump has none, and its memory in no module is data with few exceptions: no guess goes
         there.
@@ -202,7 +202,7 @@ class _Modules:
         return pages.may_execute(self._image.context, self._layer, bulk.masked(self._layer, address))
 
     def own_copy(self, address: int) -> bool:
-        """Tells whether a process has changed the code at an address of user mode, as far as that shows.
+        """Returns whether a process has changed the code at an address of user mode, as far as that shows.
 
         Code that was changed is a copy of the process's own, and dirty; the page that processes share is not.
         On such a page a function is as it was that has the bytes of the image section: products that hook
@@ -218,7 +218,7 @@ class _Modules:
         return dirty and not self._as_in_file(address)
 
     def _as_in_file(self, address: int) -> bool:
-        """Tells whether the function at an address, or what is around it, has the bytes of the section."""
+        """Returns whether the function at an address, or what is around it, has the bytes of the section."""
         if address not in self._same:
             if len(self._same) >= _MAX_COMPARED:
                 self._same.clear()

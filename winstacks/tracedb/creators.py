@@ -1,6 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""The stacks that the trace indices of locks and handles stand for."""
+"""Resolves the trace indices of locks and handles to stacks."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Creators:
         Args:
             space: the address space whose database has the traces
             indices: as the lock or handle stores them
-            stored_in_16_bits: the structure that stores them has 16 bits for an index
+            stored_in_16_bits: whether the structure stores an index in 16 bits
         """
         wanted = set(indices) - {0}
         if not wanted:
@@ -70,10 +70,10 @@ def no_such_index(index: int, doubt: Status = NOTHING) -> RecordedStack:
 
 
 def _ambiguous(header: Header, stored_in_16_bits: bool) -> bool:
-    """Tells whether an index may stand for several traces of a database.
+    """Returns whether an index may stand for several traces of a database.
 
-    That is so where the database has more traces than 16 bits can number, and the index was stored in 16
-    bits. Before Vista the entries of the database, too, store their own index in 16 bits.
+    It may if the database has more traces than 16 bits can number and the index was stored in 16 bits. Before
+    Vista the entries of the database, too, store their own index in 16 bits.
     """
     cut = stored_in_16_bits or not header.layout.entry.wide
     return cut and header.back_traces > _MAX_16_BITS

@@ -34,7 +34,7 @@ STD_SYMBOLS = ("RtlpStackTraceDatabase", "RtlpStackTraceDataBase")
 HEAPLOG_SYMBOL = "RtlpHeapStackTraceLog"
 
 Opened = Union[stdwalk.StdDatabase, heaplog.HeapLog]
-"""Both yield `traces` and count `figures`."""
+"""Both classes yield `traces` and count `figures`."""
 
 
 class Databases:
@@ -71,11 +71,11 @@ class Databases:
         return self._image.reader(space.layer_name)
 
     def find(self, space: AddressSpace, carve: bool = False) -> List[Database]:
-        """Returns the databases of an address space; the arguments are those of `search`."""
+        """Returns the databases of an address space; see `search` for the arguments."""
         return self.search(space, carve).databases
 
     def search(self, space: AddressSpace, carve: bool = False) -> Found:
-        """Returns the databases of an address space, and why others may not have been found.
+        """Returns the databases of an address space, and the reasons why others may be missing.
 
         Args:
             space: the kernel or one half of a process
@@ -95,12 +95,12 @@ class Databases:
     def missing(self, space: AddressSpace, found: Found, flags: Optional[int]) -> Status:
         """Returns why no pointer led to a database where a space's flags ask for one, else an empty status.
 
-        What kept the pointer from being found is said even where private memory then had the database.
+        The status names the obstacle even if the database was then found in private memory.
 
         Args:
             space: the address space
-            found: what `search` returned for it
-            flags: its NtGlobalFlag, None if that is not known
+            found: the result of `search` for it
+            flags: its NtGlobalFlag, None if unknown
         """
         wanted = globalflags.FLG_KERNEL_STACK_TRACE_DB if space.kernel else globalflags.MAKES_USER_DATABASE
         known = [each for each in found.databases if each.kind == STD]
@@ -130,7 +130,7 @@ class Databases:
     def wide_indices(self, space: AddressSpace) -> Optional[bool]:
         """Returns whether the traces of a space have indices of more than 16 bits, as they do since Vista.
 
-        None: the space has no database that tells.
+        None if the space has no database that shows it.
         """
         found = next((each for each in self.find(space) if each.kind == STD and each.layout), None)
         if found is None:
@@ -172,7 +172,7 @@ class Databases:
         if not (std.databases or asked):
             return std
         log = self._by_pointer(ntdll, HEAPLOG, (HEAPLOG_SYMBOL,), asked)
-        # The flags ask for both: no pointer leads to one, but it may lie in private memory of its own.
+        # The flags ask for both: no pointer leads to a database, but private memory may hold it.
         if not std.databases and flags is not None:
             std = std._replace(databases=list(self._without_pointer(space, ())))
         if not log.databases and flags is not None:
@@ -247,7 +247,7 @@ class Databases:
 
         Args:
             space: one half of a process
-            said: why no pointer was found
+            said: reasons why no pointer was found
         """
         found, cut = databasesearch.logs_in(self._private(space), self.reader(space), self.layouts(space))
         made = [self._made(space, HEAPLOG, address, BY_SEARCH) for address in found]
@@ -255,7 +255,7 @@ class Databases:
         return Found(_marked(no_pointer), status(said, cut))
 
     def _leads_out(self, space: AddressSpace, pointers: Iterable[int]) -> bool:
-        """Tells whether a pointer leads to where a heap's trace log begins, and none proves itself."""
+        """Returns whether a pointer leads to where a heap's trace log begins, and none proves itself."""
         starts, reader = set(self._private(space)), self.reader(space)
         layouts = self.layouts(space).heaplogs
         size = layouts[0].size
@@ -268,16 +268,17 @@ class Databases:
         return False
 
     def _private(self, space: AddressSpace, size: int = 0) -> List[int]:
-        """Returns where private memory of at least a size begins."""
+        """Returns the starts of private memory ranges of at least a size."""
         vads, _ = self._vads.list_regions(space)
         return sorted(vad.start for vad in vads if not vad.control_area and vad.end - vad.start >= size)
 
     def _reserved(self, space: AddressSpace) -> Collection[int]:
-        """Returns where private memory begins that is large enough for a database."""
+        """Returns the starts of private memory ranges that are large enough for a database."""
         return set(self._private(space, databasesearch.MIN_RESERVE))
 
 
 def _marked(made: List[Database]) -> List[Database]:
-    """Returns databases of one kind; more than one say that a process has one."""
+    """Returns databases of one kind; if there are several, each has the status that a process has only
+    one."""
     several = Said(Word.ONE_OF_DATABASES, len(made)) if len(made) > 1 else None
     return [each._replace(status=status(several, each.status)) for each in made]

@@ -1,6 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""A trace database of an address space, how it was found, and the layouts that it may have."""
+"""A trace database of an address space, the way it was found, and its possible layouts."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from .decode.layout import BacktracesLayout, HeapLogLayout, StdLayout
 
 
 class Database(NamedTuple):
-    """A database and how it was found.
+    """A database, and the way it was found.
 
     Attributes:
-        space: the address space in which it is
+        space: address space of the database
         kind: `std`, or `heaplog` for the heap's trace log
-        address: canonical
+        address: canonical address
         located_by: a word of `words.LOCATIONS`
-        layout: the name of its layout; empty if the header fits no layout
-        header: the header of an `std`; None if it is too damaged, and for a `heaplog`
-        status: what is wrong with the header; empty if nothing is
+        layout: name of the layout; empty if the header fits no layout
+        header: header of an `std`; None if it is too damaged, and for a `heaplog`
+        status: faults of the header; empty for none
         log: the layout of a `heaplog`, None for an `std`
     """
 
@@ -56,11 +56,11 @@ class Layouts:
     """The layouts for the databases of one bitness.
 
     They come from our tables only, never from the kernel's symbols: these have the kernel's bitness, and the
-    databases of a WoW64 process are of the other one.
+    databases of a WoW64 process have the other one.
 
     Args:
         image: the image; its context takes the tables
-        machine: that of the half of a process
+        machine: machine of the process, or of its 32-bit half
 
     Attributes:
         std: one layout of a Stack Trace Database for each table `std-<version>-<arch>`
@@ -89,11 +89,12 @@ class Layouts:
     def backtraces(self, build: Optional[int] = None) -> BacktracesLayout:
         """Returns the layout in which Windows returns a database (RTL_PROCESS_BACKTRACES).
 
-        Memory holds no such buffer that could tell. So the layout goes by the build number, the last part of
-        a version such as 10.0.26100.
+        Memory holds no such buffer, so nothing in it can decide. The layout goes by the build number, the
+        last part of a version such as 10.0.26100.
 
         Args:
-            build: of the image's Windows, None if it is not known: then what came with a build is left out
+            build: build number of the image's Windows; None if unknown: then members that came with a build
+                are left out
         """
         for version, layout in self._backtraces:
             since = version[2] if len(version) > 2 else None

@@ -2,8 +2,8 @@
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
 """Finds the databases of a process without ntdll's symbols: by pointers in ntdll's writable data.
 
-A process may write to all of this memory. So the place of a pointer in one process is only the place that is
-tried first in the next one. And a database with a fault in its header is found if its entries agree with the
+A process may write to all of this memory. So the place of a pointer in one process is only the first
+candidate in the next one. And a database with a fault in its header is found if its entries agree with the
 header.
 """
 
@@ -24,7 +24,7 @@ from .decode.proof import UNREADABLE, Proof
 from .found import Layouts
 
 _UNIT = 8
-"""What the address of a lookaside list is a multiple of, as of all that the heap hands out."""
+"""Alignment of lookaside lists, and of every block that the heap hands out."""
 
 ALLOCATION_GRANULARITY = 0x10000
 """The reserved memory of a process begins at multiples of 64 KB, and so does a database."""
@@ -40,14 +40,14 @@ MAX_CANDIDATES = {STD: 256, HEAPLOG: 8192}
 `std`, and a few hundred that may point to a `heaplog`. A process may have any number of decoys."""
 
 LOG_PLACES = 0x100
-"""How far from the beginning of private memory a heap's trace log is looked for."""
+"""Bytes at the start of a private memory range in which a heap's trace log is searched."""
 
 LOG_ALIGNMENT = {8: 16, 4: 4}
-"""What the address of a log is a multiple of, by pointer size. It is at 70h of private memory on x64
+"""Alignment of a log, by pointer size. It is at 70h of private memory on x64
 (measured: 7601.24384, 19044.1766) and at 2Ch on x86 (16299.15, 14393 WoW64)."""
 
 MAX_RECORDS = 1 << 24
-"""More records than a log that fits into a process has."""
+"""More records than any log that fits into a process."""
 
 MAX_LOG_TRIES = 256
 """The most places in private memory that are tried in a process as a heap's trace log."""
@@ -65,7 +65,7 @@ class Hit(NamedTuple):
 
 
 class Search:
-    """Searches the data of ntdlls, and remembers for each kind and bitness where the pointers were."""
+    """Searches the data of ntdlls, and remembers the places of the pointers for each kind and bitness."""
 
     def __init__(self) -> None:
         self._places: Dict[Tuple[str, int], List[int]] = {}
@@ -99,11 +99,11 @@ class Search:
         return dict(list(ordered.items())[:most]), said
 
     def known(self, space: AddressSpace, kind: str) -> List[int]:
-        """Returns where the pointer was in other processes, by RVA."""
+        """Returns the RVAs of the pointer in other processes."""
         return self._places.get((kind, space.pointer_size), [])
 
     def remember(self, space: AddressSpace, kind: str, rva: int) -> None:
-        """Remembers where a pointer was, for the next process."""
+        """Remembers the RVA of a pointer for the next process."""
         places = self._places.setdefault((kind, space.pointer_size), [])
         if rva not in places:
             places.insert(0, rva)
@@ -116,8 +116,8 @@ class Search:
         """Tries all words: a process may have put a database of its own beside the real one.
 
         Returns:
-            The pointers to databases without fault, that of the most traces first, and the words (RVA, value)
-            that point to an `std` with one fault in its header
+            The pointers to databases without fault, the database with the most traces first, and the words
+            (RVA, value) that point to an `std` with one fault in its header
         """
         nearly = []
         hits: List[Tuple[int, Hit]] = []
@@ -141,9 +141,9 @@ def logs_in(starts: Iterable[int], reader: Reader, layouts: Layouts) -> Tuple[Li
     """Returns the heap's trace logs that prove themselves in private memory, and a status.
 
     Args:
-        starts: where private memory begins
+        starts: starts of private memory ranges
         reader: reads the process
-        layouts: of its bitness
+        layouts: layouts for its bitness
     """
     known = layouts.heaplogs
     width = known[0].pointer_size
@@ -164,7 +164,7 @@ def logs_in(starts: Iterable[int], reader: Reader, layouts: Layouts) -> Tuple[Li
 
 
 def _aligned_at(held: Extents, start: int, width: int) -> Iterator[int]:
-    """Yields where a log may begin: with a pointer that is not 0."""
+    """Yields the addresses at which a log may begin: its first pointer is not 0."""
     step = LOG_ALIGNMENT[width]
     for low, data in held.runs:
         skip = (start - low) % step
@@ -174,12 +174,13 @@ def _aligned_at(held: Extents, start: int, width: int) -> Iterator[int]:
 
 
 def may_be_log(held: Extents, address: int, layouts: Iterable[HeapLogLayout]) -> bool:
-    """Tells whether a log of one of several layouts may begin at an address of memory that was read."""
+    """Returns whether a log of one of several layouts may begin at an address of memory that was read."""
     return any(_may_be_log(held, address, layout) for layout in layouts)
 
 
 def _may_be_log(held: Extents, address: int, layout: HeapLogLayout) -> bool:
-    """Tells whether a log may begin at an address: what its records come from, and how many there are."""
+    """Returns whether a log may begin at an address: its lookaside list and its record count are
+    plausible."""
     head = held.read(address, layout.trace_count.offset + layout.pointer_size)
     if head is None:
         return False
@@ -189,7 +190,7 @@ def _may_be_log(held: Extents, address: int, layout: HeapLogLayout) -> bool:
 
 
 def recovered(reader: Reader, address: int, layouts: Layouts) -> Optional[Proof]:
-    """Returns the proof of a place that may be a damaged database, or None if its entries do not agree."""
+    """Returns the proof of a possibly damaged database, None if its entries do not agree."""
     proof = stdproof.recover(reader, address, layouts.std)
     if proof.header is None:
         return None

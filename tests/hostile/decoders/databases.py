@@ -61,7 +61,7 @@ def _database(name: str, arch: str, kernel: bool, data: bytes, whole: bytes) -> 
 
 
 def _small(std: Std, template: Template, data: bytes) -> bool:
-    """Tells whether no more is wrong than one word, which is not in the header."""
+    """Returns whether no more is wrong than one word, which is not in the header."""
     changed = template.changed(data)
     low, high = changed[0][0] if changed else 0, changed[-1][1] if changed else 0
     return low >= std.base + std.layout.buckets and high - low // _WORD * _WORD <= _WORD

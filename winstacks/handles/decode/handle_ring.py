@@ -1,6 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""Handle traces: the ring that `_HANDLE_TABLE.DebugInfo` points to.
+"""Handle traces: the ring to which `_HANDLE_TABLE.DebugInfo` points.
 
 In a process with handle tracing (`!htrace -enable`, Application Verifier) every open, close and bad reference
 of a handle takes the next slot of the ring. The kernel increments CurrentStackIndex; the slot is its new
@@ -58,7 +58,7 @@ class RingDecoder:
         max_depth: frames of an event (16)
 
     Raises:
-        MissingMemberError: when the symbols lack one of the two structures
+        MissingMemberError: the symbols lack one of the two structures
     """
 
     def __init__(self, types: Structures, pointer_size: int) -> None:
@@ -82,11 +82,11 @@ class RingDecoder:
             data: the `trace_db` bytes before the first event
 
         Returns:
-            CurrentStackIndex, the number of slots (limited), and a status if TableSize is no size that
-            Windows makes.
+            CurrentStackIndex, the number of slots (limited), and a status if Windows makes no table of that
+            TableSize.
 
         Raises:
-            ValueError: when data is too short
+            ValueError: data is too short
         """
         current = self._current.of(data)
         if self._table_size is None:
@@ -96,9 +96,9 @@ class RingDecoder:
         return current, min(size, MAX_ENTRIES), NOTHING if sound else status(Word.TABLE_SIZE)
 
     def true_size(self, memory: Memory, start: int, current: int, size: int) -> int:
-        """Returns the number of slots of a ring: more than TableSize where events lie behind its end.
+        """Returns the number of slots of a ring: more than TableSize if events lie behind its end.
 
-        A ring that has not come round has no events from CurrentStackIndex on.
+        A ring that has not wrapped around has no events from CurrentStackIndex on.
 
         Args:
             memory: the kernel's memory
@@ -115,7 +115,7 @@ class RingDecoder:
         return size
 
     def _is_event(self, memory: Memory, start: int, slot: int) -> bool:
-        """Tells whether a slot holds an event beyond doubt: its type, IDs, and a frame of the kernel."""
+        """Returns whether type, IDs and a kernel frame prove that a slot holds an event."""
         data = memory.read(start + slot * self.entry_size, self.entry_size)
         if data is None:
             return False
@@ -125,7 +125,8 @@ class RingDecoder:
         return ids and kind in (OPEN, CLOSE, BAD_REFERENCE) and bool(inner >> 8 * self._pointer_size - 1)
 
     def slots(self, length: int) -> int:
-        """Returns how many slots a ring has whose block has so many bytes, 0 if no ring has that length."""
+        """Returns the number of slots of a ring from the size of its pool block; 0 if no ring has that
+        size."""
         count = (length - self.trace_db) // self.entry_size
         if count < 1 or count > MAX_ENTRIES:
             return 0
@@ -134,7 +135,7 @@ class RingDecoder:
         return size if 0 <= spare < PAGE_SIZE else 0
 
     def is_ring(self, memory: Memory, address: int, slots: int) -> bool:
-        """Tells whether a ring of so many slots is at an address beyond doubt, by its size and last event."""
+        """Returns whether TableSize and the last event prove a ring of `size` slots at an address."""
         head = memory.read(address, self.trace_db)
         if head is None:
             return False
@@ -144,7 +145,7 @@ class RingDecoder:
     def events(
         self, memory: Extents, start: int, current: int, size: int
     ) -> Iterator[Union[HandleTrace, int]]:
-        """Yields the events of a ring from the newest to the oldest, and the holes between them.
+        """Yields the events of a ring from the newest to the oldest, and the gaps between them.
 
         Args:
             memory: the present parts of the ring
@@ -153,8 +154,7 @@ class RingDecoder:
             size: slots of the ring
 
         Yields:
-            An event, or for a hole the number of its slots. A hole is a run of slots that are used and cannot
-            be read.
+            An event, or for a gap the number of its slots. A gap is a run of used slots that cannot be read.
         """
         members, frames = self._members, self._frames.unpack_from
         missing = 0

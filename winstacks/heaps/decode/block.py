@@ -24,16 +24,16 @@ class Block(NamedTuple):
     Attributes:
         heap: address of its heap
         user: address of the caller's bytes
-        size: bytes that the caller asked for, UNKNOWN_SIZE when nothing tells
-        overhead: bytes of the heap that it takes beyond these
+        size: bytes that the caller asked for, UNKNOWN_SIZE if neither header nor extension has them
+        overhead: bytes of the heap that the block takes beyond these
         form: a word of `words.BLOCK_KINDS`; no caller allocated an `lfh container`
-        freed: it is no longer the caller's
-        trace: the trace that it names, None when it names none; of a freed block see `status`
-        std_index: of a second trace, in the stack trace database, that it names; 0 for none
-        status: empty; `damaged`: its header is broken, or its second one; `unreadable`: its second one is not
-            present; `not-read`: see `segmentheap`. Of a freed block `stack of the free`: its trace is that of
-            who freed it, which takes the place of who allocated it; `stack of allocation or free`: nothing
-            proves which of the two it is
+        freed: whether the caller has freed it
+        trace: the trace that the block names, None if it names none; for a freed block see `status`
+        std_index: index of a second trace, in the stack trace database; 0 for none
+        status: empty; `damaged`: the header or the second header is broken; `unreadable`: the second header
+            is not present; `not-read`: see `segmentheap`. For a freed block `stack of the free`: the trace
+            shows who freed the block, and has replaced the trace of the allocation; `stack of allocation or
+            free`: which of the two the trace shows is unknown
     """
 
     heap: int
@@ -48,7 +48,7 @@ class Block(NamedTuple):
 
 
 def sized(whole: int, unused: Optional[int], said: Status) -> Tuple[int, int, Status]:
-    """Returns the caller's bytes of a block, the others, and its status; what cannot be is damage."""
+    """Returns the caller's bytes of a block, the overhead, and the status: an impossible size is damage."""
     if unused is None:
         return UNKNOWN_SIZE, 0, said
     if not 0 <= unused <= whole < _TOO_MUCH:
@@ -62,7 +62,7 @@ class Group(NamedTuple):
     Attributes:
         trace: None for blocks that name none
         allocations: how many there are
-        size: bytes asked for, of those whose size is known
+        size: bytes asked for, in the blocks whose size is known
         unsized: how many blocks' size is not known
         heaps: the heaps that they lie in
         blocks: the blocks, sorted by address; empty if they were not asked for
@@ -79,14 +79,14 @@ class Group(NamedTuple):
 
     @property
     def stack(self) -> Tuple[int, ...]:
-        """The frames, if they are all known."""
+        """The frames, if all of them are known."""
         frames = self.trace.frames if self.trace is not None else ()
         known = tuple(frame for frame in frames if frame is not None)
         return known if len(known) == len(frames) else ()
 
     @property
     def said(self) -> Status:
-        """What is wrong with the blocks, or with their trace."""
+        """Status of the blocks, joined with the status of their trace."""
         own = status(
             status(Word.FREED, self.status) if self.freed else None,
             Word.UNTRACED if self.trace is None else None,
@@ -157,7 +157,7 @@ class _Sum:
 
 
 def _identity(trace: Optional[RecordedStack]) -> Tuple[object, ...]:
-    """Returns what makes a trace the same one: a trace in a block itself has no place of its own."""
+    """Returns the identity of a trace: its address and index, or its frames if a block holds it inline."""
     if trace is None:
         return ()
     if trace.kind == INLINE and trace.frames:

@@ -2,12 +2,12 @@
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
 """The stack of a heap block: where a block names it, and how it is read.
 
-* Extended blocks (Vista and later): the caller's bytes are preceded by a second, plain `_HEAP_ENTRY`
-  (ExtendedBlockSignature 5) that says how many units back the real one is. Between them lies what the
-  interceptor keeps: a pointer to a record of the heap's log, or (7 to 8.1) the trace itself. The pointer is
-  tried first; if no record confirms it, the trace within the block. The interceptor's number does not tell,
-  for it changed in Windows 10: until 8.1 index 1 is the trace itself and 2 the log, from Windows 10 on index
-  1 is the log.
+* Extended blocks (Vista and later): a second, plain `_HEAP_ENTRY` (ExtendedBlockSignature 5) precedes the
+  caller's bytes. Its EntryOffset is the number of units back to the real header. The interceptor keeps its
+  data between the two headers: a pointer to a record of the heap's log, or (7 to 8.1) the trace itself. The
+  pointer is tried first; if no record confirms it, the trace within the block. The interceptor's number does
+  not decide this, because its meaning changed: until 8.1 index 1 is the trace itself and 2 the log, from
+  Windows 10 on index 1 is the log.
 * Blocks of segment heaps: a pointer to such a record lies behind their bytes (`segmentheap`).
 * Blocks of XP and 2003: an index into the stack trace database in their last bytes (`ntblocks`).
 * Blocks of page heap: the address of an entry of that database (`pageheap`).
@@ -53,7 +53,7 @@ class Extension(NamedTuple):
         header: address of the real _HEAP_ENTRY
         user: address of the caller's bytes
         unused: UnusedBytesLength: bytes of the block that are not the caller's
-        trace: the trace that it names, None when it names none
+        trace: the trace that the block names, None if it names none
     """
 
     header: int
@@ -63,21 +63,21 @@ class Extension(NamedTuple):
 
 
 def units_before(unused: int, segment: int) -> int:
-    """Returns a block's EntryOffset by its header's UnusedBytes and SegmentOffset, 0 if it has none."""
+    """Returns the EntryOffset of a block, from UnusedBytes and SegmentOffset of its header; 0 for none."""
     if unused == VIRTUAL:
         return segment
     return unused & 0x3F if unused & EXTENDED else 0
 
 
 class Traces:
-    """Reads traces, those of the log once each.
+    """Reads the traces of blocks, each record of the log once.
 
     Args:
-        memory: the process's
-        log: of the heap's log and of a trace within a block, of its bitness
-        entry: of the entries of a database that page heap names
-        database: returns the traces of the process's stack trace database; called at the first
-            index or entry that is looked up
+        memory: memory of the process
+        log: layout of the heap's log, and of a trace within a block, for the process's bitness
+        entry: layout of the database entries that page heap names
+        database: returns the traces of the process's stack trace database; called at the first look-up of an
+            index or entry
     """
 
     def __init__(
@@ -105,14 +105,15 @@ class Traces:
     def extended(
         self, header: int, offset: int, layout: HeapLayout
     ) -> Tuple[int, Optional[int], Optional[RecordedStack], Status]:
-        """Returns address, bytes that are not the caller's, trace and status of an extended block.
+        """Returns address, overhead in bytes, trace and status of an extended block.
 
-        Its second header may be in a page that is gone; the record then still says whose it is.
+        The second header may be in a page that is not in the image; the log's record then still identifies
+        it.
 
         Args:
             header: address of the real _HEAP_ENTRY
             offset: its EntryOffset
-            layout: of the heap's generation
+            layout: structures of the heap's generation
         """
         extension = self._extension(header, offset, layout)
         if extension is not None:
@@ -126,13 +127,12 @@ class Traces:
     def carve(self, start: int, end: int, layout: HeapLayout) -> Iterator[Extension]:
         """Yields the extended blocks in a range whose block headers cannot be trusted.
 
-        Each is proved by the record that it names, or by the trace that it holds: nothing else passes for
-        one.
+        Each is proved by the record that it names, or by the trace that it holds.
 
         Args:
-            start: where the first block may begin
-            end: where the last one ends at the latest
-            layout: of the heap's generation; 5.x has no such blocks
+            start: the lowest address at which a block may begin
+            end: the highest address at which a block may end
+            layout: structures of the heap's generation; 5.x has no such blocks
         """
         memory, unit, second_header = self._memory, layout.unit, layout.extended
         if second_header is None:
@@ -151,7 +151,7 @@ class Traces:
                 found = signatures.find(_SIGNATURE, found + 1)
 
     def pointed(self, address: int) -> Optional[RecordedStack]:
-        """Returns the record that the pointer at an address leads to, None when there is no pointer."""
+        """Returns the record to which the pointer at an address leads, None if there is no pointer."""
         record = self._memory.pointer(address)
         return self.record(record) if record else None
 
@@ -159,9 +159,9 @@ class Traces:
         """Returns the trace that a block holds.
 
         Args:
-            address: where it begins
-            end: where it must end
-            depth: what the block says of its depth: how many frames there is room for
+            address: start of the trace
+            end: the end of the block's room for it
+            depth: capacity in frames that the block states
         """
         room = (end - address - self._prefix_head) // self._log.pointer_size
         if not 0 < depth <= min(room, self._log.max_depth):
@@ -174,24 +174,24 @@ class Traces:
         if stored != depth:
             return RecordedStack(INLINE, address, 0, (), HASH)
         slots = integers(data, self._log.pointer_size)
-        # A stack that is less deep leaves its last slots empty.
+        # A shallower stack leaves the last slots empty.
         frames = without_padding(slots)
         proven = sum(slots) % (1 << 8 * self._log.pointer_size) == total
         said = NOTHING if proven else UNSURE
         return RecordedStack(INLINE, address, 0, frames, said, len(frames) == depth)
 
     def index(self, index: int) -> RecordedStack:
-        """Returns the trace of an index; when it is none of the database's, one without frames."""
+        """Returns the trace of an index; a trace without frames if the database does not have the index."""
         if not self._by_address:
             return RecordedStack(STD, 0, index, (), NO_DATABASE)
         return self._by_index.get(index) or RecordedStack(STD, 0, index, (), NO_SUCH_INDEX)
 
     def entry(self, address: int) -> RecordedStack:
-        """Returns the trace whose database entry is at an address, also when no known database has it."""
+        """Returns the trace whose database entry is at an address, even if no known database holds it."""
         return self._by_address.get(address) or self._read_entry(address)
 
     def _extension(self, header: int, offset: int, layout: HeapLayout) -> Optional[Extension]:
-        """Reads an extended block, or returns None when its second header is not present or not one."""
+        """Reads an extended block; None if its second header is not present or is invalid."""
         unit, second_header = layout.unit, layout.extended
         second = header + offset * unit
         data = self._memory.read(second, unit)

@@ -1,8 +1,8 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""All that the heaps of a process hold: who made them, and their blocks by trace.
+"""The contents of a process's heaps: the creators of the heaps, and the blocks by trace.
 
-A process has the heaps that its PEB lists, and those that prove themselves in its memory:
+The heaps of a process are those in its PEB's list, and those whose own structures prove them in its memory:
 `find` lists both.
 """
 
@@ -43,7 +43,7 @@ class FoundHeaps(NamedTuple):
 
     @property
     def traced(self) -> bool:
-        """Whether one of them remembers who allocates."""
+        """Whether one of the heaps records who allocates."""
         return bool(
             self.page
             or any(heap.traced for heap in self.nt)
@@ -52,7 +52,7 @@ class FoundHeaps(NamedTuple):
 
     @property
     def damaged(self) -> bool:
-        """Whether there is a heap of which it cannot be told whether it remembers."""
+        """Whether a heap is so damaged that its flags do not show whether it records who allocates."""
         return bool(self.unread) or any(heap.damaged for heap in self.nt)
 
 
@@ -62,9 +62,9 @@ def find(
     """Finds the heaps of a process.
 
     Args:
-        memory: the process's
-        layouts: of its bitness
-        listed: addresses of heaps as the PEB has them
+        memory: memory of the process
+        layouts: heap structures of its bitness
+        listed: addresses of heaps in the PEB's list
         ranges: (start, end) of private memory, at whose beginning further heaps and segments may lie
     """
     named = _segments(memory, layouts, ranges)
@@ -93,9 +93,9 @@ def find(
 
 
 def _segments(memory: Memory, layouts: HeapLayouts, ranges: Sequence[Range]) -> Dict[int, Dict[int, int]]:
-    """Returns the segments at the beginning of memory ranges by the heap that they name.
+    """Returns the segments at the beginning of memory ranges, by the heap that they name.
 
-    Each has the number of the first layout that reads it so.
+    Each comes with the number of the first layout that reads it as a segment.
     """
     found: Dict[int, Dict[int, int]] = {}
     for start, _ in ranges:
@@ -110,14 +110,16 @@ def _segments(memory: Memory, layouts: HeapLayouts, ranges: Sequence[Range]) -> 
 def _segment_heap(
     memory: Memory, address: int, layouts: Sequence[SegmentHeapLayout]
 ) -> Optional[SegmentHeap]:
-    """Returns the segment heap at an address, read with the first structures that show no damage; else with
-    the first that its signature confirms."""
+    """Returns the segment heap at an address.
+
+    It is read with the first structures that show no damage, else with the first that its signature confirms.
+    """
     read = [heap for heap in (read_segment_heap(memory, address, each) for each in layouts) if heap]
     return next((heap for heap in read if not heap.damaged), read[0] if read else None)
 
 
 def _roots(memory: Memory, layouts: Sequence[PageHeapLayout], handles: Sequence[int]) -> Iterator[Root]:
-    """Yields the page heaps behind handles, and those that these lead to."""
+    """Yields the page heaps behind handles, and the page heaps to which their lists lead."""
     waiting = collections.deque(handle + PAGE_SIZE for handle in handles)
     seen: Set[int] = set()
     listed: Set[int] = set()
@@ -132,7 +134,7 @@ def _roots(memory: Memory, layouts: Sequence[PageHeapLayout], handles: Sequence[
         if root is not None:
             found += 1
             yield root
-            # The list is the same from each of its members, so that it is walked once.
+            # The list is the same from each of its members, so it is walked once.
             if address not in listed:
                 others = other_roots(memory, root)
                 listed.update(others)
@@ -140,18 +142,18 @@ def _roots(memory: Memory, layouts: Sequence[PageHeapLayout], handles: Sequence[
 
 
 class HeapOwner(NamedTuple):
-    """A heap, a segment, or a block in which the low-fragmentation heap keeps its blocks.
+    """A heap, a segment, or a container: a block in which the low-fragmentation heap keeps its blocks.
 
     Attributes:
         kind: `heap`, `heap segment`, `segment heap`, `page heap`, `lfh container`
-        heap: the heap's address
-        address: its own; a container's is that of its contents
-        size: bytes that it reserved, a container's bytes that were asked for; 0 when that is not known
-        trace: who made it, None when it does not say
-        status: empty, or some of `unreadable` (part of it is not present, or there is no heap to be told),
-            `damaged` (it contradicts itself), `unlisted` (the PEB does not list it), `not-read` (its blocks'
-            sizes are not known, nor which are freed), `bytes unread` (of so many no block can be told), `+ust
-            without +hpc` (see `logs_no_block`)
+        heap: address of the heap
+        address: address of the heap or segment; for a container, the address of its contents
+        size: bytes reserved; for a container, bytes asked for; 0 if unknown
+        trace: trace of the creator, None if the structure has none
+        status: empty, or some of `unreadable` (a part is not present, or no heap was recognised there),
+            `damaged` (its structures contradict each other), `unlisted` (the PEB does not list it),
+            `not-read` (sizes of its blocks, and which are freed, are unknown), `bytes unread` (number of
+            bytes in which no block was recognised), `+ust without +hpc` (see `logs_no_block`)
     """
 
     kind: str
@@ -163,13 +165,19 @@ class HeapOwner(NamedTuple):
 
     @property
     def said(self) -> Status:
-        """What is wrong with it, or with the trace of who made it."""
+        """Status of the heap or segment, joined with the status of its creator's trace."""
         return self.status if self.trace is None else self.status + self.trace.status
 
 
 class Contents(NamedTuple):
-    """Heaps, segments and containers, the blocks by trace with those of most bytes first, the bytes of the
-    heaps in which headers were lost, and why heaps may be missing (empty: they are all there)."""
+    """The contents of a process's heaps.
+
+    Attributes:
+        owners: heaps, segments and containers
+        groups: the blocks by trace, the trace with most bytes first
+        lost: bytes of the heaps in which no block header was recognised
+        status: why heaps may be missing; empty if all of them are here
+    """
 
     owners: List[HeapOwner]
     groups: List[Group]
@@ -188,11 +196,11 @@ def read_contents(
     """Reads the heaps of a process.
 
     Args:
-        memory: the process's
+        memory: memory of the process
         found: its heaps
         layouts: their structures
-        traces: what the traces are read with
-        listed: the heaps that the PEB lists, None when that is not known
+        traces: reader of the traces
+        listed: addresses of heaps in the PEB's list, None if the list is unknown
         keep: whether to keep the blocks of the groups
     """
     # Light page heap has the layout of the full page heaps beside it.
@@ -290,7 +298,7 @@ class _Reading:
             said = status(said, UNPROVEN if node.freed and trace else None)
             self.groups.add(Block(handle, node.user, size, overhead, PAGE, node.freed, trace, 0, said))
         creator = self._traces.entry(root.creator) if root.creator else None
-        # Where nodes cannot be read, how many there are says nothing more.
+        # If nodes are unreadable, the counts cannot be checked.
         fewer = not gone and (busy < (root.busy or 0) or freed < (root.freed or 0))
         self.owners.append(HeapOwner(PAGE_HEAP, handle, handle, 0, creator, _words(fewer, unreadable=gone)))
 

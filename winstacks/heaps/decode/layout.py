@@ -1,12 +1,12 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""Where the members of heap structures lie: NT heaps, page heap and segment heaps.
+"""Offsets of the members of heap structures: NT heaps, page heap and segment heaps.
 
-The symbol tables are asked for each member once, here. What the members mean is in `ntheap` (heaps and
-segments), `ntblocks` (blocks), `blockstack` (their stacks), `lfh`, `pageheap` and `segmentheap`.
+Each member is looked up in the symbol tables once, here. Its meaning is explained in `ntheap` (heaps and
+segments), `ntblocks` (blocks), `blockstack` (stacks of blocks), `lfh`, `pageheap` and `segmentheap`.
 
-Source: the public symbols of ntoskrnl and ntdll, XP to 11. What differs between Windows versions is told by
-which members a structure has, never by a version. A new build is a new table.
+Source: the public symbols of ntoskrnl and ntdll, XP to 11. Differences between Windows versions are decided
+by the members that a structure has, never by a version number. A new build is a new table.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Callable, List, NamedTuple, Optional, Sequence, Tuple
 from ...memory.decode.structure import Buffer, Field, MissingMemberError, Structure, Structures
 
 _TELLING = ("Encoding", "PointerKey")
-"""Vista brought both members of `_HEAP`, Windows 8 did away with PointerKey."""
+"""Members that separate the generations: Vista added both to `_HEAP`, Windows 8 removed PointerKey."""
 
 
 class ExtendedHeader(NamedTuple):
@@ -25,7 +25,7 @@ class ExtendedHeader(NamedTuple):
 
     Attributes:
         members: reads FunctionIndex, ContextValue, UnusedBytesLength, EntryOffset, ExtendedBlockSignature
-        start: offset of the first of them
+        start: offset of the first of these members
         back: EntryOffset
         signature: offset of the byte ExtendedBlockSignature
     """
@@ -42,10 +42,10 @@ class FrontEnd(NamedTuple):
     Attributes:
         signature: offset of Signature
         subsegment: SubSegment
-        header: where blocks may begin at the earliest: after the header, or after its BitmapData
-        bitmap: whether the header ends in a bitmap of busy blocks (8 and later), and the first block lies
-            some way behind it
-        user_blocks, block_size, block_count: of the subsegment
+        header: the lowest offset at which a block may begin: after the header, or after its BitmapData
+        bitmap: whether the header ends in a bitmap of busy blocks (8 and later), so that the first block lies
+            some way behind the header
+        user_blocks, block_size, block_count: members of the subsegment
     """
 
     signature: int
@@ -61,18 +61,18 @@ class HeapLayout:
     """The structures of one generation of NT heaps: heap, segment, block, second header, front end.
 
     Args:
-        types: a table, or the kernel's symbols with the table that goes with them
-        pointer_size: of the processes whose heaps these are: 4 or 8
+        types: a table, or the kernel's symbols with the table that complements them
+        pointer_size: 4 or 8, for the bitness of the process
 
     Attributes:
-        encoding, encode_mask, interceptor: None in 5.x, which has none of them
-        force_flags: ForceFlags, None but in 5.x, where it decides whether blocks are traced
+        encoding, encode_mask, interceptor: None in 5.x, which lacks them
+        force_flags: ForceFlags, None except in 5.x, where it decides whether blocks are traced
         segments: SegmentList, the head of a ring; in 5.x the array Segments
         segment_links: SegmentListEntry; None in 5.x
         ranges: UCRSegmentList, the head of a ring of `_HEAP_UCR_DESCRIPTOR`; in 5.x the pointer
             UnCommittedRanges to the first `_HEAP_UNCOMMMTTED_RANGE`
         range_link: what links a range (SegmentEntry or Next)
-        unit: size of a block's header, which sizes are counted in and blocks aligned to
+        unit: size of a block's header in bytes: the unit of sizes and the alignment of blocks
         code: offset of Size, with which the part of a header begins that holds everything
         previous, block_flags, tag, segment_offset, unused: offsets from there of PreviousSize, Flags,
             SmallTagIndex, SegmentOffset (5.x: SegmentIndex) and UnusedBytes
@@ -168,7 +168,7 @@ def _front_end(types: Structures) -> FrontEnd:
 
 
 class PageHeapLayout:
-    """The structures of page heap of a bitness, with what is read of them often.
+    """The structures of page heap for a bitness, with the members that are read often.
 
     Raises:
         MissingMemberError: when the table lacks one of them
@@ -200,13 +200,13 @@ class PageHeapLayout:
 
 
 class SegmentHeapLayout:
-    """The structures of segment heaps of a bitness, with what is read of them often.
+    """The structures of segment heaps for a bitness, with the members that are read often.
 
     Attributes:
-        minimum: Min of the tree of large blocks, whose lowest bit says that its links are encoded
-        context_count, context_size: of the array SegContexts
+        minimum: Min of the tree of large blocks; its lowest bit is set if the tree's links are encoded
+        context_count, context_size: number and size of the elements of SegContexts
         extra_units: offset of ExtraSizeInUnits in `_SEGMENT_HEAP_EXTRA`
-        extra_size: size of that structure, behind which the record's pointer lies
+        extra_size: size of that structure; the record's pointer lies behind it
 
     Raises:
         MissingMemberError: when the tables lack one of them
@@ -240,12 +240,12 @@ class SegmentHeapLayout:
 
 
 class HeapLayouts(NamedTuple):
-    """The structures of all heaps of a bitness.
+    """The structures of all kinds of heaps for a bitness.
 
     Attributes:
-        nt: of several generations, of which that one applies that a heap's signatures confirm
-        page: of page heap, in the same way
-        segment: of segment heaps, in the same way; none where the kernel's symbols have them differently
+        nt: NT heaps, one layout for each generation; a heap's signatures confirm the one that applies
+        page: page heap, in the same way
+        segment: segment heaps, in the same way; empty if the kernel's symbols describe them differently
     """
 
     nt: Tuple[HeapLayout, ...]
@@ -254,22 +254,22 @@ class HeapLayouts(NamedTuple):
 
 
 def _from_end(field: Field, size: int) -> Field:
-    """Returns a member of a structure with its offset from the structure's end."""
+    """Returns a member whose offset counts from the end of its structure."""
     return field._replace(offset=field.offset - size)
 
 
 def nt_layouts(
     kernel: Optional[Structures], ours: Sequence[Structures], pointer_size: int
 ) -> Tuple[HeapLayout, ...]:
-    """Returns the structures that NT heaps are tried with: the kernel's own first, then all of ours.
+    """Returns the layouts that are tried on NT heaps: the kernel's own first, then all of ours.
 
     Args:
-        kernel: the kernel's symbols, None where they have not the bitness of the heaps
-        ours: our tables of the bitness, the newest first
-        pointer_size: of the bitness
+        kernel: the kernel's symbols, None if the heaps have another bitness
+        ours: our tables for the bitness, the newest first
+        pointer_size: 4 or 8
 
     Raises:
-        MissingMemberError: when one of our tables lacks what it takes
+        MissingMemberError: one of our tables lacks a member
     """
     found: List[HeapLayout] = []
     if kernel is not None and kernel.has("_HEAP"):
@@ -284,9 +284,9 @@ def segment_heap_layouts(
     """Returns the structures of segment heaps; none if the kernel's symbols lack a member that is read.
 
     Args:
-        kernel: the kernel's symbols, None where they have not the bitness of the heaps
-        ours: our tables of the bitness, for the structures that the kernel's symbols lack
-        pointer_size: of the bitness
+        kernel: the kernel's symbols, None if their bitness differs
+        ours: our tables for the bitness, with the structures that the kernel's symbols lack
+        pointer_size: 4 or 8
     """
     found: List[SegmentHeapLayout] = []
     for each in ours:
@@ -297,14 +297,15 @@ def segment_heap_layouts(
 
 
 def generation(kernel: Structures, ours: Sequence[Structures]) -> Structures:
-    """Returns the table that goes with a kernel's symbols, for the structures that these lack.
+    """Returns the table that complements a kernel's symbols: it has the structures that they lack.
 
-    It is the newest one whose `_HEAP` lies as the kernel's does; else the newest one that has the members by
-    which the generations differ where the kernel has them; else the oldest.
+    The first choice is the newest table whose `_HEAP` has all members at the kernel's offsets; the second,
+    the newest table with the members that separate the generations at these offsets; the last, the oldest
+    table.
 
     Args:
         kernel: the kernel's symbols, with a `_HEAP`
-        ours: our tables of its bitness, the newest first
+        ours: our tables for its bitness, the newest first
     """
     heap = kernel["_HEAP"]
     alike = [each for each in ours if all(each["_HEAP"].has(name) == heap.has(name) for name in _TELLING)]
@@ -313,6 +314,6 @@ def generation(kernel: Structures, ours: Sequence[Structures]) -> Structures:
 
 
 def _places(names: Structure, structure: Structure) -> List[Optional[int]]:
-    """Returns where a structure has the members that are named as another one's, None for those it lacks."""
+    """Returns the offset in `structure` of each member of `names`, None for a missing one."""
     found = (structure.find(name) for name in names.names)
     return [None if field is None else field.offset for field in found]

@@ -20,17 +20,17 @@ LFH_BLOCK = 0x80  # in UnusedBytes; nothing else there: the block is free
 
 
 def read_user_blocks(memory: Memory, address: int, end: int, layout: HeapLayout) -> Optional[range]:
-    """Reads what the low-fragmentation heap put into a block of the heap, or returns None if it did not.
+    """Returns the blocks that the low-fragmentation heap put into a block of the heap, None if it put none.
 
     Args:
-        memory: the process's
-        address: of the block's contents, a _HEAP_USERDATA_HEADER perhaps: the subsegment that it names must
-            point back
-        end: of the block
-        layout: of the heap's generation; 5.x has no such front end
+        memory: memory of the process
+        address: start of the block's contents, perhaps a _HEAP_USERDATA_HEADER: the subsegment that it names
+            must point back
+        end: end of the block
+        layout: structures of the heap's generation; 5.x has no such front end
 
     Returns:
-        The addresses of the blocks' _HEAP_ENTRY structures, one block's size apart.
+        The addresses of the _HEAP_ENTRY structures of the blocks, one block's size apart.
     """
     front, unit = layout.front, layout.unit
     if front is None or memory.number(address + front.signature, 4) != SIGNATURE:
@@ -53,13 +53,14 @@ def read_user_blocks(memory: Memory, address: int, end: int, layout: HeapLayout)
 
 
 def hides_blocks(memory: Memory, address: int, layout: HeapLayout) -> bool:
-    """Tells whether a block that is the heap's own may hold blocks of the low-fragmentation heap that cannot
-    be told, since what describes them is not present.
+    """Returns whether one of the heap's own blocks may hide blocks of the low-fragmentation heap.
+
+    The header or subsegment that would describe them is not present.
 
     Args:
-        memory: the process's
-        address: of the block's contents
-        layout: of the heap's generation
+        memory: memory of the process
+        address: start of the block's contents
+        layout: structures of the heap's generation
     """
     front = layout.front
     if front is None:
@@ -77,9 +78,10 @@ def hides_blocks(memory: Memory, address: int, layout: HeapLayout) -> bool:
 def _aligned(
     memory: Memory, firsts: Iterable[int], stride: int, count: int, layout: HeapLayout
 ) -> Optional[range]:
-    """Finds where the blocks begin: the offset is stored, but XORed with a key that only ntdll has.
+    """Returns the address of the first block. The stored offset is XORed with a key that only ntdll has.
 
-    Every block has LFH_BLOCK in its header; the lowest place at which all that are present do is taken.
+    Every block has LFH_BLOCK in its header: the lowest address is taken from which all present headers have
+    it.
     """
     for first in firsts:
         headers = _headers(first, stride, count)
@@ -89,7 +91,7 @@ def _aligned(
 
 
 def _marked(memory: Memory, headers: Iterable[int], layout: HeapLayout) -> bool:
-    """Tells whether each block that is present, and one at least, is marked as one of these."""
+    """Returns whether at least one header is present, and each present header is marked LFH_BLOCK."""
     present = 0
     for header in headers:
         mark = memory.member(header, layout.unused_bytes)

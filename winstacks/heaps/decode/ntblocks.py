@@ -27,8 +27,9 @@ BUSY = 0x01
 EXTRA_PRESENT = 0x02
 INTERNAL = 0x08  # 6.0 and later: the heap allocated it for itself
 
-# 6.0 and later: UnusedBytes that did not fit, how many there are is elsewhere; and the least that is a number
-# of bytes: ntdll's own blocks may have 1, whatever was asked for (measured: 7601.17514, 19044.1766).
+# 6.0 and later: the first value of UnusedBytes means that the number is stored elsewhere. The second is the
+# least that counts bytes: ntdll's own blocks may have 1, whatever was asked for (measured: 7601.17514,
+# 19044.1766).
 _LONG_UNUSED = 0x3F
 _LEAST_UNUSED = 8
 
@@ -51,9 +52,9 @@ class BlockHeader(NamedTuple):
 
 
 class Lost(NamedTuple):
-    """A range within a segment in which no block could be told; the end is exclusive.
+    """A range within a segment in which no block was recognised; the end is exclusive.
 
-    It is empty where a header contradicts the one before it, and no block is lost.
+    The range is empty if a header contradicts the one before it and no block is lost.
     """
 
     start: int
@@ -65,15 +66,15 @@ def heap_blocks(
 ) -> Iterator[Union[Block, Lost]]:
     """Yields a heap's blocks, segment by segment, then the virtual-alloc ones.
 
-    Where headers are broken, the range that they were lost in comes first and then the blocks in it
-    that are known by the record they name. A block of the form CONTAINER comes before the blocks in it.
+    A range of broken headers comes first, then the blocks in the range that the log's records prove. A block
+    of the form CONTAINER comes before the blocks in it.
 
     Args:
-        memory: the process's
+        memory: memory of the process
         heap: one of the process's heaps
-        traces: what the blocks' traces are read with
-        page: the structures of page heap, for what its light form puts into blocks; the first whose stamps
-            are there are taken
+        traces: reader of the traces
+        page: layouts of page heap, for the data that light page heap puts into blocks; the first layout whose
+            stamps are there is used
     """
     return _Walker(memory, heap, traces, page).blocks()
 
@@ -82,10 +83,9 @@ class BlockHeaders:
     """The headers of an NT heap's blocks.
 
     Args:
-        memory: the process's
-        layout: the structures of the heap
-        key: what a header is XORed with from its member Size on; 0 when headers are plain, and there is no
-            checksum then
+        memory: memory of the process
+        layout: structures of the heap
+        key: XOR key of a header from its member Size on; 0 if headers are plain and have no checksum
     """
 
     def __init__(self, memory: Memory, layout: HeapLayout, key: int) -> None:
@@ -97,26 +97,26 @@ class BlockHeaders:
         self._segment, self._unused = layout.segment_offset, layout.unused
 
     def read(self, address: int) -> Optional[BlockHeader]:
-        """Returns the header at an address, or None when it is not present or not a header."""
+        """Returns the header at an address, None if it is not present or is invalid."""
         code = self._memory.read(address + self._code, self._length)
         return None if code is None else self._decode(address, code)
 
     def walk(self, segment: HeapSegment) -> Iterator[Union[BlockHeader, Lost]]:
-        """Yields the headers of a segment's blocks in order, and the ranges in which there is none.
+        """Yields the headers of a segment's blocks in order, and the ranges without a valid header.
 
-        A header counts when its checksum holds and the block before or after it confirms it; past one that
-        does not, the next two that confirm each other are looked for. Where a block reaches over others,
-        these are found from its end back.
+        A header is valid if its checksum holds and the block before or after confirms it. After an invalid
+        one the search goes on to the next two headers that confirm each other. If a block reaches over
+        others, these are found from its end backwards.
         """
         for start, end in segment.committed():
             yield from self._walk_range(start, end)
 
     def _decode(self, address: int, code: Buffer) -> Optional[BlockHeader]:
-        """Returns a header, or None when its checksum fails or it has no size.
+        """Returns a header, None if its checksum fails or its size is 0.
 
         Args:
-            address: of the header
-            code: its bytes from its member Size on
+            address: address of the header
+            code: bytes of the header from its member Size on
         """
         plain = (int.from_bytes(code, "little") ^ self._key).to_bytes(self._length, "little")
         if self._key and plain[0] ^ plain[1] ^ plain[2] != plain[self._tag]:
@@ -135,7 +135,7 @@ class BlockHeaders:
         )
 
     def _follows(self, entry: BlockHeader, end: int) -> bool:
-        """Tells whether the block after an entry, or the range's end, confirms its size."""
+        """Returns whether the block after an entry, or the end of the range, confirms its size."""
         following = entry.address + entry.size
         if following >= end:
             return following == end
@@ -167,8 +167,8 @@ class BlockHeaders:
     def _reaching_over(self, entry: BlockHeader, after: BlockHeader) -> Iterator[Union[BlockHeader, Lost]]:
         """Yields a block whose header and successor disagree about its size, then the blocks found inside it.
 
-        From that header back each one says how long the block before it is, and that one must agree, up to
-        the block itself. If they do not lead there, it stays as it is.
+        Backwards from the successor, each PreviousSize must agree with the Size of the block before it, up to
+        the block itself. If this chain does not reach the block, the block stays as it is.
         """
         inner: List[BlockHeader] = []
         at, previous = after.address, after.previous
@@ -187,7 +187,7 @@ class BlockHeaders:
         yield Lost(after.address, after.address)
 
     def _resume(self, start: int, end: int) -> Optional[int]:
-        """Returns the address of the first header that the one after it confirms."""
+        """Returns the address of the first header that its successor confirms."""
         unit, code = self._unit, self._code
         for low, data in self._memory.pages(start, end):
             for offset in range(-low % unit, len(data) - unit + 1, unit):
@@ -216,7 +216,7 @@ class _Walker:
                 elif not item.flags & BUSY:
                     yield from self._freed(item)
                 elif item.address + unit not in segment.descriptors:
-                    # Under an interceptor a block that holds others is an extended one itself.
+                    # Under an interceptor, a block that holds others is itself an extended block.
                     offset = units_before(item.unused, item.segment) if layout.extended else 0
                     contents = item.address + (offset + 1) * unit
                     inner = read_user_blocks(memory, contents, item.address + item.size, layout)
@@ -231,7 +231,7 @@ class _Walker:
             yield self._virtual(address)
 
     def _own(self, entry: BlockHeader, offset: int) -> Iterator[Union[Block, Lost]]:
-        """Yields a block of the heap's own, with what is left of the blocks in it if there may be some."""
+        """Yields one of the heap's own blocks, and blocks carved from it if it may hold some."""
         layout, start = self._layout, entry.address + (offset + 1) * self._layout.unit
         if not hides_blocks(self._memory, start, layout):
             yield self._block(entry, BLOCK, offset)
@@ -242,7 +242,7 @@ class _Walker:
         yield from self._carved(start, end, False)
 
     def _inner(self, inner: range) -> Iterator[Union[Block, Lost]]:
-        """Yields the blocks that the low-fragmentation heap has in one block."""
+        """Yields the blocks of the low-fragmentation heap in one block."""
         for header in inner:
             mark = self._memory.member(header, self._layout.unused_bytes)
             if mark is None:
@@ -255,7 +255,7 @@ class _Walker:
                 yield self._block(entry, LFH, units_before(mark, 0))
 
     def _block(self, entry: BlockHeader, form: str, offset: int) -> Block:
-        """Returns a busy block; `offset` is its EntryOffset, 0 when it has none."""
+        """Returns a busy block; `offset` is its EntryOffset, 0 for none."""
         unused: Optional[int] = entry.unused
         if offset:
             user, unused, trace, said = self._traces.extended(entry.address, offset, self._layout)
@@ -272,7 +272,7 @@ class _Walker:
         return self._light(Block(self._address, user, size, overhead, form, False, trace, 0, said))
 
     def _light(self, block: Block) -> Block:
-        """Returns the block that light page heap made of one."""
+        """Returns a block with the size and trace that light page heap stored in it."""
         read = (read_information(self._memory, block.user, layout) for layout in self._page)
         found = next((each for each in read if each is not None), None)
         whole = block.size + block.overhead
@@ -290,12 +290,13 @@ class _Walker:
         )
 
     def _extra(self, entry: BlockHeader, index: Field) -> Optional[RecordedStack]:
-        """Returns the trace that a block's last bytes name, which are a _HEAP_ENTRY_EXTRA or the free one."""
+        """Returns the trace that the last bytes of a block name: a _HEAP_ENTRY_EXTRA or
+        _HEAP_FREE_ENTRY_EXTRA."""
         found = self._memory.member(entry.address + entry.size, index)
         return self._traces.index(found) if found else None
 
     def _freed(self, entry: BlockHeader) -> Iterator[Block]:
-        """Yields what a free block says of who freed it (5.x), or what is left of blocks in it."""
+        """Yields a free block with the trace of who freed it (5.x), or earlier blocks carved from it."""
         layout = self._layout
         if layout.freed_index is not None and entry.flags & EXTRA_PRESENT:
             trace = self._extra(entry, layout.freed_index)
@@ -314,7 +315,7 @@ class _Walker:
             yield Block(self._address, extension.user, size, overhead, form, freed, extension.trace, 0, said)
 
     def _whole(self, extension: Extension, end: int) -> Optional[int]:
-        """Returns the size that a carved block's own header still gives, with the header, or None."""
+        """Returns the size, header included, that the header of a carved block still gives, or None."""
         entry = self._headers.read(extension.header)
         if entry is None or entry.size < extension.unused or extension.header + entry.size > end:
             return None
@@ -339,8 +340,10 @@ class _Walker:
         return Block(self._address, user, size, overhead, VIRTUAL, False, trace, index, said)
 
     def _virtual_code(self, code: int) -> Tuple[int, int]:
-        """Returns the bytes that a virtual-alloc block wastes, and its EntryOffset; only the header's first
-        half is encoded."""
+        """Returns the unused bytes of a virtual-alloc block, and its EntryOffset.
+
+        Only the first half of the header is encoded.
+        """
         layout = self._layout
         plain = (code ^ self._heap.key & 0xFFFFFFFF).to_bytes(layout.unit - layout.code, "little")
         unused = plain[0] | plain[1] << 8

@@ -21,7 +21,7 @@ HEAP_SIGNATURE = 0xEEFFEEFF
 SEGMENT_SIGNATURE = 0xFFEEFFEE
 CAPTURES_STACKS = 0x08000000  # HEAP_CAPTURE_STACK_BACKTRACES in _HEAP.Flags
 
-# Bits of _HEAP.ForceFlags of which XP and 2003 want one before they log who allocates a block.
+# Bits of _HEAP.ForceFlags: XP and 2003 log who allocates a block only if one of them is set.
 _LOGS_BLOCKS = 0x69020000
 
 _MAX_RANGES = 0x10000
@@ -31,13 +31,13 @@ class HeapSegment(NamedTuple):
     """A segment: the memory from `first` to `last` holds its blocks.
 
     Attributes:
-        address: of its _HEAP_SEGMENT, which in 6.0 and later is the _HEAP itself for the first one
+        address: address of the _HEAP_SEGMENT; in 6.0 and later the first segment's is the _HEAP itself
         base: BaseAddress
         pages: NumberOfPages
-        creator: index of the trace that made it, 0 for none
-        uncommitted: (start, end) of its uncommitted ranges, sorted
-        descriptors: addresses of the structures that describe them, which lie in blocks of the heap
-        damaged: its header or the list of its ranges contradicts itself
+        creator: index of the creator's trace, 0 for none
+        uncommitted: (start, end) of the uncommitted ranges, sorted
+        descriptors: addresses of the structures that describe these ranges, which lie in blocks of the heap
+        damaged: whether the header or the list of ranges contradicts itself
     """
 
     address: int
@@ -51,7 +51,7 @@ class HeapSegment(NamedTuple):
     damaged: bool
 
     def committed(self) -> Iterator[Tuple[int, int]]:
-        """Yields the (start, end) between the uncommitted ranges, each of which begins with a block."""
+        """Yields the (start, end) of the committed ranges; each begins with a block."""
         start = self.first
         for low, high in self.uncommitted:
             if start < min(low, self.last):
@@ -65,14 +65,14 @@ class Heap(NamedTuple):
     """An NT heap.
 
     Attributes:
-        address: of its _HEAP, which is the heap's handle
-        layout: the structures that its signatures, and its lists if they are whole, confirm
+        address: address of the _HEAP, which is the heap's handle
+        layout: structures that the signatures, and whole lists, confirm
         flags: HEAP.Flags
-        key: what a block's header is XORed with from its member Size on; 0 when headers are plain
+        key: XOR key of block headers from their member Size on; 0 if headers are plain
         interceptor: index of the routine that extends each block, 0 for none
-        creator: index of the trace that made the heap, 0 for none
-        virtual_blocks: addresses of its _HEAP_VIRTUAL_ALLOC_ENTRY structures
-        damaged: one of its lists is broken
+        creator: index of the creator's trace, 0 for none
+        virtual_blocks: addresses of the _HEAP_VIRTUAL_ALLOC_ENTRY structures
+        damaged: whether one of the lists is broken
     """
 
     address: int
@@ -87,7 +87,7 @@ class Heap(NamedTuple):
 
     @property
     def traced(self) -> bool:
-        """Whether the heap was told to remember who allocates."""
+        """Whether the heap's flags ask it to record who allocates."""
         return bool(self.flags & CAPTURES_STACKS or self.interceptor or self.creator) or any(
             segment.creator for segment in self.segments
         )
@@ -96,14 +96,15 @@ class Heap(NamedTuple):
 def read_heap(
     memory: Memory, address: int, generations: Iterable[HeapLayout], candidates: Sequence[int] = ()
 ) -> Optional[Heap]:
-    """Reads the heap at an address, or returns None when there is none.
+    """Reads the heap at an address; None if there is none.
 
     Args:
-        memory: the process's
-        address: of the _HEAP
-        generations: the structures that may apply. Of those that the signatures confirm, the first one with
-            which the heap's lists and segments agree is taken; if there is none, the first one
-        candidates: addresses that may be segments, such as those of the process's VADs: the ones that
+        memory: memory of the process
+        address: address of the _HEAP
+        generations: layouts that may apply. The heap gets the first layout that its signatures confirm and
+            with which its lists and segments agree; without such a layout, the first that its signatures
+            confirm
+        candidates: addresses that may be segments, such as the starts of the process's VADs: segments that
             name this heap are added to those on its list
     """
     damaged: Optional[Heap] = None
@@ -117,11 +118,11 @@ def read_heap(
 
 
 def logs_no_block(memory: Memory, heap: Heap) -> bool:
-    """Tells whether a heap was told to remember who allocates, and yet no busy block of it can name a trace.
+    """Returns whether the flags ask for traces although none of the heap's busy blocks can name one.
 
-    Heaps of 5.x log blocks only if they check themselves as well (a debugger, or `gflags +hpc`).
-    Source: listing of ntdll 2600.5512, whose RtlAllocateHeap takes the way that logs if ForceFlags has a bit
-    of 69020000h. Measured on XP and 2003: NtGlobalFlag 1000h logs nothing, 1040h and 1070h log every block.
+    Heaps of 5.x log blocks only if they also check themselves (a debugger, or `gflags +hpc`).
+    Source: listing of ntdll 2600.5512, where RtlAllocateHeap logs if ForceFlags has a bit of 69020000h.
+    Measured on XP and 2003: NtGlobalFlag 1000h logs nothing, 1040h and 1070h log every block.
     """
     layout = heap.layout
     if layout.force_flags is None or not heap.flags & CAPTURES_STACKS:
@@ -133,16 +134,16 @@ def logs_no_block(memory: Memory, heap: Heap) -> bool:
 def lost_heap(
     memory: Memory, address: int, end: int, layout: HeapLayout, candidates: Sequence[int] = ()
 ) -> Heap:
-    """Returns what can still be said of a heap whose _HEAP is not present.
+    """Returns a heap whose _HEAP is not present, with the segments that name it.
 
-    Its headers cannot be decoded, so its blocks are those that prove themselves otherwise.
+    Its block headers cannot be decoded: its blocks are those that records of the log prove.
 
     Args:
-        memory: the process's
-        address: of the heap
-        end: of the memory that it began
-        layout: the structures of a heap of this bitness
-        candidates: addresses that may be segments of it
+        memory: memory of the process
+        address: address of the heap
+        end: end of the memory range that the heap began
+        layout: structures of a heap of this bitness
+        candidates: addresses that may be segments of the heap
     """
     first = HeapSegment(address, address, 0, address + layout.unit, end, 0, (), frozenset(), True)
     named = [each for each in candidates if names_heap(memory, each, address, layout)]
@@ -152,9 +153,9 @@ def lost_heap(
 
 
 def disjoint(heaps: Sequence[Heap]) -> List[Heap]:
-    """Returns heaps whose segments end where the next one begins, be it another heap's.
+    """Returns the heaps with their segments cut where the next segment begins, even another heap's.
 
-    A segment that claims another one's memory is cut and called damaged: no memory is walked twice.
+    A segment that claims another segment's memory is marked damaged: no memory is walked twice.
     """
     starts = sorted({segment.address for heap in heaps for segment in heap.segments})
     taken: Set[int] = set()
@@ -175,14 +176,14 @@ def disjoint(heaps: Sequence[Heap]) -> List[Heap]:
 
 
 def names_heap(memory: Memory, segment: int, heap: int, layout: HeapLayout) -> bool:
-    """Tells whether a segment is at an address, and whether it names a heap as its own."""
+    """Returns whether a segment is at an address and names a heap as its own."""
     if memory.member(segment, layout.segment_signature) != SEGMENT_SIGNATURE:
         return False
     return memory.member(segment, layout.segment_heap) == heap
 
 
 def read_segment(memory: Memory, address: int, layout: HeapLayout) -> Optional[HeapSegment]:
-    """Reads the segment at an address, or returns None when its header is not present."""
+    """Reads the segment at an address; None if its header is not present."""
     base = memory.member(address, layout.segment_base)
     pages = memory.member(address, layout.segment_pages)
     first = memory.member(address, layout.segment_first)

@@ -2,13 +2,13 @@
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
 """Page heap (7 and later), which names the entries of a stack trace database.
 
-Full page heap (`_DPH_HEAP_ROOT`) gives each block pages of its own and keeps a tree of nodes
-(`_DPH_HEAP_BLOCK`) that describe them. Light page heap puts a `_DPH_BLOCK_INFORMATION` right before the
-caller's bytes within a block of an ordinary heap; full page heap does so in the block's own pages.
+Full page heap (`_DPH_HEAP_ROOT`) gives each block pages of its own and describes them in a tree of nodes
+(`_DPH_HEAP_BLOCK`). Light page heap puts a `_DPH_BLOCK_INFORMATION` right before the caller's bytes within a
+block of an ordinary heap; full page heap does so in the block's own pages.
 
-Source: public symbols of ntdll 7 SP1 and 10.0.1904x; the root's signature and that the root lies one page
-above the heap's handle from public write-ups; the stamps from public documentation. Measured: busy blocks of
-full page heap on 14393 (x86); the rest was not.
+Source: public symbols of ntdll 7 SP1 and 10.0.1904x; the root's signature, and its place one page above the
+heap's handle, from public write-ups; the stamps from public documentation. Measured: busy blocks of full page
+heap on 14393 (x86) only.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ class Root(NamedTuple):
     """A page heap.
 
     Attributes:
-        address: of its _DPH_HEAP_ROOT
-        normal_heap: the NT heap or segment heap behind it, where light blocks go
-        creator: address of the database entry of who made it, 0 for none, None when it is not present
-        busy, freed: how many nodes it claims to have of either kind, None when that is not present
-        layout: the structures that it has
+        address: address of the _DPH_HEAP_ROOT
+        normal_heap: handle of the NT heap or segment heap behind it, which holds light blocks
+        creator: address of the creator's database entry, 0 for none, None if it is not present
+        busy, freed: numbers of busy and freed nodes that the root states, None if they are not present
+        layout: structures of the page heap
     """
 
     address: int
@@ -61,12 +61,13 @@ class Node(NamedTuple):
     """A block of full page heap.
 
     Attributes:
-        address: of its _DPH_HEAP_BLOCK
+        address: address of the _DPH_HEAP_BLOCK
         user: address of the caller's bytes
         size: bytes that the caller asked for
-        actual: bytes given
-        trace: address of a database entry, 0 for none; whose it is of a freed block was not measured
-        freed: it is on the list of freed blocks
+        actual: bytes that page heap reserved for them
+        trace: address of a database entry, 0 for none; for a freed block, whether it is the trace of the
+            allocation or of the free was not measured
+        freed: whether the node is on the list of freed blocks
     """
 
     address: int
@@ -78,10 +79,10 @@ class Node(NamedTuple):
 
 
 class Unread:
-    """A node, or the head of them, that is not wholly present: what it leads to may be missing.
+    """A node, or the pointer to the first node, that is not wholly present: nodes behind it may be missing.
 
     Attributes:
-        address: of its _DPH_HEAP_BLOCK, or of the pointer to the first one
+        address: address of the _DPH_HEAP_BLOCK, or of the pointer to the first one
     """
 
     def __init__(self, address: int) -> None:
@@ -95,10 +96,10 @@ class Information(NamedTuple):
         user: address of the caller's bytes
         heap: the page heap that the block belongs to
         size: bytes that the caller asked for
-        actual: bytes with all that page heap adds
+        actual: bytes including all that page heap adds
         trace: address of a database entry, 0 for none
-        full: whether full page heap wrote it, not light
-        freed: its stamps say so
+        full: whether full page heap wrote the information, rather than light
+        freed: whether the stamps are those for freed blocks
     """
 
     user: int
@@ -111,7 +112,7 @@ class Information(NamedTuple):
 
 
 def read_root(memory: Memory, address: int, layout: PageHeapLayout) -> Optional[Root]:
-    """Reads the root at an address, or returns None when there is none."""
+    """Reads the root at an address; None if there is none."""
     if memory.member(address, layout.signature) != ROOT_SIGNATURE:
         return None
     normal_heap = memory.member(address, layout.normal_heap)
@@ -128,7 +129,7 @@ def read_root(memory: Memory, address: int, layout: PageHeapLayout) -> Optional[
 
 
 def other_roots(memory: Memory, root: Root) -> List[int]:
-    """Returns what NextHeap leads to: addresses that may be roots, or the list's head."""
+    """Returns the addresses in NextHeap: each may be a root, or the list's head."""
     link = root.layout.next_heap
     return [node - link for node in walk(root.address + link, memory.links).nodes]
 
@@ -137,12 +138,12 @@ def nodes(memory: Memory, root: Root, seen: Set[int]) -> Iterator[Union[Node, Un
     """Yields a page heap's blocks: the busy ones of its tree, then the freed ones of its list.
 
     Args:
-        memory: the process's
-        root: of the page heap
-        seen: addresses of nodes that are another page heap's already; those of this one are added
+        memory: memory of the process
+        root: root of the page heap
+        seen: addresses of the nodes of other page heaps; the nodes of this one are added
 
     Yields:
-        The nodes, and where some cannot be read.
+        Each node, and an `Unread` for each place at which nodes cannot be read.
     """
     layout = root.layout
     yield from _tree(memory, root.address + layout.tree, layout, seen)
@@ -150,8 +151,10 @@ def nodes(memory: Memory, root: Root, seen: Set[int]) -> Iterator[Union[Node, Un
 
 
 def _proves_itself(memory: Memory, address: int, layout: PageHeapLayout) -> bool:
-    """Tells whether a root of this bitness is there: its tree's anchor is its own parent, or what follows it
-    on the list of page heaps leads back."""
+    """Returns whether a root of this bitness is at an address.
+
+    Either the tree's anchor is its own parent, or the next element on the list of page heaps leads back.
+    """
     anchor, link = address + layout.tree, address + layout.next_heap
     return memory.member(anchor, layout.parent) == anchor or neighbour(link, memory.links, 0) is not None
 
@@ -159,7 +162,7 @@ def _proves_itself(memory: Memory, address: int, layout: PageHeapLayout) -> bool
 def _tree(
     memory: Memory, anchor: int, layout: PageHeapLayout, seen: Set[int]
 ) -> Iterator[Union[Node, Unread]]:
-    """Yields the nodes of an _RTL_AVL_TABLE; the tree hangs on its BalancedRoot's right side."""
+    """Yields the nodes of an _RTL_AVL_TABLE; the tree's root is the right child of BalancedRoot."""
     seen.add(anchor)
     pending = [memory.member(anchor, layout.right)]
     if pending[0] is None:
@@ -179,7 +182,7 @@ def _tree(
 
 
 def _list(memory: Memory, head: int, layout: PageHeapLayout, seen: Set[int]) -> Iterator[Union[Node, Unread]]:
-    """Yields the nodes of a list that a pointer leads to, and each node to the next one."""
+    """Yields the nodes of a singly linked list, beginning at the pointer to the first node."""
     place = head
     at = memory.pointer(head)
     while at and at not in seen and len(seen) < _MAX_NODES:
@@ -206,7 +209,7 @@ def _node(memory: Memory, address: int, layout: PageHeapLayout, freed: bool) -> 
 
 
 def read_information(memory: Memory, address: int, layout: PageHeapLayout) -> Optional[Information]:
-    """Reads the _DPH_BLOCK_INFORMATION at an address, or returns None when its stamps are not there."""
+    """Reads the _DPH_BLOCK_INFORMATION at an address; None if its stamps are not there."""
     start = memory.number(address + layout.start_stamp.offset, layout.start_stamp.size)
     if start is None or start not in _STAMPS:
         return None

@@ -2,14 +2,13 @@
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
 """The segment heap (Windows 10 and later), as far as its structures are known.
 
-What follows a block's bytes when the heap has an interceptor is known: a `_SEGMENT_HEAP_EXTRA` and then the
-pointer to a record of the heap's log. Where a block begins, how long it is and whether it is still allocated
-is known for large blocks only. The traces of the others are found by these pointers alone: each is proved by
-the record that it leads to.
+If the heap has an interceptor, a `_SEGMENT_HEAP_EXTRA` follows a block's bytes, and then the pointer to a
+record of the heap's log. Start, length and state (busy or freed) are known for large blocks only. The traces
+of the other blocks are found by these pointers alone: the record behind a pointer proves it.
 
-Source: public symbols of ntoskrnl 10.0.17763 to 22000 and wntdll 10.0.17763; where the extra lies (x64) and
-where the pointer is (x64) from disassembly of ntdll 10.0.17763.475, their x86 forms inferred. Where
-the caller's bytes begin in a large block was measured on 17763 (x64).
+Source: public symbols of ntoskrnl 10.0.17763 to 22000 and wntdll 10.0.17763; the places of the extra and of
+the pointer (x64) from disassembly of ntdll 10.0.17763.475, their x86 forms inferred. The start of the
+caller's bytes in a large block was measured on 17763 (x64).
 """
 
 from __future__ import annotations
@@ -40,12 +39,12 @@ class SegmentHeap(NamedTuple):
     """A segment heap.
 
     Attributes:
-        address: of its _SEGMENT_HEAP, which is the heap's handle
+        address: address of the _SEGMENT_HEAP, which is the heap's handle
         flags: GlobalFlags
         interceptor: index of the routine that extends each block, 0 for none
-        segments: (start, end) of its segments
-        damaged: its lists cannot be followed, or are kept in a way that is not known
-        layout: the structures that it has
+        segments: (start, end) of the segments
+        damaged: whether its lists cannot be followed, or have an unknown form
+        layout: structures of the heap
     """
 
     address: int
@@ -57,7 +56,7 @@ class SegmentHeap(NamedTuple):
 
 
 def read_segment_heap(memory: Memory, address: int, layout: SegmentHeapLayout) -> Optional[SegmentHeap]:
-    """Reads the segment heap at an address, or returns None when there is none."""
+    """Reads the segment heap at an address; None if there is none."""
     if memory.member(address, layout.signature) != SIGNATURE:
         return None
     segments: List[Tuple[int, int]] = []
@@ -79,7 +78,7 @@ def read_segment_heap(memory: Memory, address: int, layout: SegmentHeapLayout) -
 
 
 def large_blocks(memory: Memory, heap: SegmentHeap, traces: Traces) -> Iterator[Block]:
-    """Yields the blocks that have a range of pages to themselves."""
+    """Yields the large blocks: each has a range of pages of its own."""
     layout = heap.layout
     encoded = memory.number(heap.address + layout.minimum, 1)
     if encoded is None or encoded & 1:
@@ -97,7 +96,7 @@ def large_blocks(memory: Memory, heap: SegmentHeap, traces: Traces) -> Iterator[
 
 
 def named_records(memory: Memory, heap: SegmentHeap, traces: Traces) -> Iterator[RecordedStack]:
-    """Yields the record that each extra in the heap's segments names; a freed block may keep its extra."""
+    """Yields the record of each extra in the heap's segments; a freed block may keep its extra."""
     layout = heap.layout
     step = 2 * layout.pointer_size
     for start, end in heap.segments if heap.interceptor else ():
@@ -123,7 +122,7 @@ def _segments(memory: Memory, context: int, layout: SegmentHeapLayout) -> Tuple[
 
 
 def _large(memory: Memory, heap: SegmentHeap, data: int, traces: Traces) -> Block:
-    """Returns a large block: the low bits of its address are the bytes that it wastes."""
+    """Returns a large block: the low bits of its address are the number of unused bytes."""
     layout = heap.layout
     address = memory.member(data, layout.large_address)
     pages = memory.member(data, layout.large_pages)
@@ -141,8 +140,10 @@ def _large(memory: Memory, heap: SegmentHeap, data: int, traces: Traces) -> Bloc
 
 
 def _before(memory: Memory, start: int, room: int, layout: SegmentHeapLayout) -> int:
-    """Returns how many bytes lie before the caller's in a large block: it begins with their number, which is
-    repeated right before the caller's bytes; 0 where that is not so."""
+    """Returns the number of bytes before the caller's in a large block.
+
+    The block begins with this number, and repeats it right before the caller's bytes; 0 if it does not.
+    """
     before = memory.pointer(start) or 0
     again = start + before - 2 * layout.pointer_size
     if before % (2 * layout.pointer_size) or not 0 < before <= room or memory.pointer(again) != before:

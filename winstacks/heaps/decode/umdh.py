@@ -1,10 +1,10 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""UMDH's raw log: the blocks of each heap with their traces, as text; and what grew between two logs.
+"""UMDH's raw log: the blocks of each heap with their traces, as text; and the growth between two logs.
 
 Source: Microsoft's "Using UMDH to Find a User-Mode Memory Leak", and logs that other tools write for UMDH.
-Numbers are upper-case hexadecimal without prefix, lines end in CR LF. The growth is told trace by trace, as
-`umdh -d` does.
+Numbers are upper-case hexadecimal without prefix, lines end in CR LF. Growth is counted trace by trace, as by
+`umdh -d`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Stack = Tuple[Frame, ...]
 NO_PATH = "?"
 _SPACE = "\\x20"
 _MAX_FRAMES = 0x400
-"""The longest stack that is taken; the traces of heaps are far shorter."""
+"""The longest stack that is accepted, in frames; traces of heaps are far shorter."""
 _MAX_PATH = 0x7FFF  # characters of a UNICODE_STRING
 
 _HEADER = "// Loaded modules:\r\n//     Base Size Module\r\n"
@@ -42,11 +42,11 @@ _STACK_FRAME = re.compile(r"\s+([0-9A-F]{1,16})", re.IGNORECASE)
 
 
 class UmdhError(ValueError):
-    """A text that is no raw UMDH log."""
+    """The text is not a raw UMDH log."""
 
 
 class UmdhModule(NamedTuple):
-    """A loaded module: where it is, its size in bytes and its path, which an image may have chosen freely."""
+    """A loaded module: base address, size in bytes, and path; an image may hold any text as a path."""
 
     base: int
     size: int
@@ -54,9 +54,9 @@ class UmdhModule(NamedTuple):
 
     @property
     def written(self) -> str:
-        """The path as a log has it: one that is read from a log stays as it is.
+        """The path in the form of a log; a path that was read from a log stays as it is.
 
-        It is escaped, so that it ends no line, and begins and ends with what the reader keeps.
+        It is escaped, so that it ends no line, and begins and ends with characters that the reader keeps.
         """
         shown = text.printable(self.path, _MAX_PATH) or NO_PATH
         first, last = len(shown) - len(shown.lstrip()), len(shown.rstrip())
@@ -64,7 +64,7 @@ class UmdhModule(NamedTuple):
 
 
 class Allocation(NamedTuple):
-    """A block: the bytes asked for, the bytes wasted on it, its address, the ID of its trace."""
+    """A block: bytes asked for, bytes of overhead, address, and ID of its trace."""
 
     size: int
     overhead: int
@@ -73,14 +73,14 @@ class Allocation(NamedTuple):
 
 
 class UmdhHeap(NamedTuple):
-    """A heap's part of a log."""
+    """The part of a log that describes one heap."""
 
     heap: int
     allocations: Tuple[Allocation, ...]
 
 
 class UmdhLog(NamedTuple):
-    """A raw log. `traces` are the frames, innermost first, by the ID of the trace."""
+    """A raw log. `traces` maps the ID of a trace to its frames, innermost first."""
 
     modules: Tuple[UmdhModule, ...]
     heaps: Tuple[UmdhHeap, ...]
@@ -111,10 +111,10 @@ def parse(lines: Iterable[str]) -> UmdhLog:
     """Reads a raw log.
 
     Args:
-        lines: of the text, with or without their ends
+        lines: lines of the text, with or without line ends
 
     Raises:
-        UmdhError: when it holds no heap's data, or among a heap's blocks something that does not belong there
+        UmdhError: the text has no data of a heap, or a line among a heap's blocks is not a block
     """
     parser = _Parser()
     for number, line in enumerate(lines, 1):
@@ -126,7 +126,7 @@ def parse(lines: Iterable[str]) -> UmdhLog:
 
 
 class _Parser:
-    """Takes a log's lines in order; between heaps, and before a heap's blocks, any text may stand."""
+    """Parses a log's lines in order; between heaps, and before a heap's blocks, any text may stand."""
 
     def __init__(self) -> None:
         self._modules: List[UmdhModule] = []
@@ -137,7 +137,7 @@ class _Parser:
         self._stack: List[int] = []
 
     def line(self, line: str) -> None:
-        """Takes the next line, without its end."""
+        """Parses the next line, without its line end."""
         if self._blocks is not None and self._heap is not None:
             self._data(self._heap, self._blocks, line)
         elif self._heap is not None:
@@ -147,7 +147,7 @@ class _Parser:
             self._outside(line)
 
     def log(self) -> UmdhLog:
-        """Returns what the lines were."""
+        """Returns the parsed log."""
         if self._heap is not None:
             raise UmdhError(f"the data of heap {self._heap:X} has no end")
         if not self._heaps:
@@ -183,7 +183,7 @@ class _Parser:
 
 
 class Total(NamedTuple):
-    """How many blocks a trace allocated and how many bytes were asked for."""
+    """The number of blocks that a trace allocated, and of bytes asked for."""
 
     allocations: int
     size: int
@@ -193,7 +193,7 @@ NOTHING = Total(0, 0)
 
 
 class Change(NamedTuple):
-    """By how many blocks and bytes a stack grew; both None when it has blocks of unknown size."""
+    """The growth of a stack in blocks and bytes; both None if it has blocks of unknown size."""
 
     allocations: Optional[int]
     size: Optional[int]
@@ -203,7 +203,7 @@ UNKNOWN = Change(None, None)
 
 
 class Places:
-    """Says of an address which module it is in, so that a stack is the same one after a restart.
+    """Maps addresses to modules and offsets, so that a stack is equal to itself after a restart.
 
     Args:
         modules: the loaded modules
@@ -215,11 +215,11 @@ class Places:
         self._named = {_name(module): module.base for module in self._modules}
 
     def stack(self, frames: Sequence[int]) -> Stack:
-        """Returns frames as (module's name, offset), or as addresses where no module is."""
+        """Returns frames as (module's name, offset), or as addresses outside all modules."""
         return tuple(self._frame(address) for address in frames)
 
     def address(self, frame: Frame) -> int:
-        """Returns where a frame lies here; where its module is not loaded, its offset."""
+        """Returns the address of a frame in this process; the offset if its module is not loaded."""
         if isinstance(frame, int):
             return frame
         name, offset = frame
@@ -235,7 +235,7 @@ class Places:
 
 
 def totals(log: UmdhLog) -> Dict[Stack, Total]:
-    """Returns what each stack of a log allocated, over all heaps; traces without frames are left out."""
+    """Returns the total of each stack of a log over all heaps; traces without frames are left out."""
     places = Places(log.modules)
     stacks = {trace: places.stack(frames) for trace, frames in log.traces.items() if frames}
     found: Dict[Stack, List[int]] = {}
@@ -250,12 +250,12 @@ def totals(log: UmdhLog) -> Dict[Stack, Total]:
 
 
 class Growth:
-    """What the blocks of a process are compared with: stack by stack, whatever the blocks' status and heap.
+    """Compares the blocks of a process with an earlier log, stack by stack, over all heaps and statuses.
 
     Args:
         baseline: the earlier log
         modules: the modules that are loaded now
-        groups: the blocks of now
+        groups: the present blocks
     """
 
     def __init__(self, baseline: UmdhLog, modules: Iterable[UmdhModule], groups: Iterable[Group]) -> None:
@@ -270,10 +270,10 @@ class Growth:
                 self._others.append(group)
 
     def compared(self) -> List[Tuple[Group, Optional[Change]]]:
-        """Returns the groups, those of a stack together, the stack that grew most first.
+        """Returns the groups, sorted by stack; the stack with the largest growth comes first.
 
-        Of each stack the first group has the growth of them all; the others have None, as have groups that no
-        log knows of (freed blocks, and those of unknown stack).
+        The first group of a stack has the growth of the whole stack, the others None. Groups that no log
+        contains (freed blocks, unknown stacks) have None, too.
         """
         stacks = [(self._change(stack), groups) for stack, groups in self._now.items()]
         stacks.sort(key=_growth)
@@ -284,7 +284,7 @@ class Growth:
         return found + [(group, None) for group in self._others]
 
     def left(self) -> List[Tuple[Tuple[int, ...], Total]]:
-        """Returns the stacks that no block in use has now, as addresses of now; that of most bytes last."""
+        """Returns the stacks of the log without a busy block now, as present addresses; most bytes last."""
         rest = sorted((item for item in self._before.items() if item[0] not in self._now), key=_size)
         return [(tuple(map(self._places.address, stack)), total) for stack, total in rest]
 

@@ -189,7 +189,7 @@ class SectionLayout:
 
 
 def is_pair(debug_address: int, debug: DebugInfo, section: Optional[CriticalSection]) -> bool:
-    """Tells whether debug information and a critical section prove each other."""
+    """Returns whether debug information and a critical section prove each other."""
     return (
         debug.type in (CRITSECT_TYPE, RESOURCE_TYPE)
         and debug.critical_section != 0

@@ -103,7 +103,7 @@ class ResourceLayout:
 
 
 def _has(structure: Structure, members: Sequence[str]) -> bool:
-    """Tells whether a structure has all of some members."""
+    """Returns whether a structure has all of some members."""
     return all(map(structure.has, members))
 
 
@@ -186,7 +186,7 @@ def decode_owner_table(data: Buffer, layout: OwnerLayout) -> List[Owner]:
 
 
 def is_address(value: int, machine: Machine) -> bool:
-    """Tells whether the union of Address and CreatorBackTraceIndex holds an address of the kernel.
+    """Returns whether the union of Address and CreatorBackTraceIndex holds an address of the kernel.
 
     No index is so large: a database has less than 2^24 traces.
     """

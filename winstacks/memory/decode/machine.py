@@ -77,7 +77,7 @@ class Machine(Enum):
         return low | self._above if low & self._sign else low
 
     def is_canonical(self, address: int) -> bool:
-        """Tells whether a stored pointer is one that the processor would accept."""
+        """Returns whether a stored pointer is one that the processor would accept."""
         return self.canonical(address) == address
 
     def masked(self, address: int) -> int:

@@ -194,7 +194,7 @@ class Memory:
         self._low, self._data = self._runs[number] = run
 
     def _within(self, run: _Run) -> bool:
-        """Tells whether a whole run may be read, so that it can be kept at hand."""
+        """Returns whether a whole run may be read, so that it can be kept at hand."""
         return self._ranges is None or self._allowed(run[0], len(run[1]))
 
 

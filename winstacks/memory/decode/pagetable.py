@@ -44,7 +44,7 @@ def target(entry: int, size: int) -> int:
 
 
 def leads(entry: int) -> bool:
-    """Tells whether an entry leads to a page in memory: it is present, or in transition."""
+    """Returns whether an entry leads to a page in memory: it is present, or in transition."""
     return bool(entry & PRESENT) or entry & (TRANSITION | PROTOTYPE) == TRANSITION
 
 
@@ -69,7 +69,7 @@ def in_section(entry: int, size: int) -> Optional[int]:
 
 
 def leads_to_section(entry: int, size: int, pointer_size: int, prototype: int) -> bool:
-    """Tells whether a process has no page of its own at an address, so that the section's page is there.
+    """Returns whether a process has no page of its own at an address, so that the section's page is there.
 
     That is so where the process never touched the page, and where the page was taken from its working set. An
     entry that leads to the page file, or to a page that was combined with equal ones, is one of its own.
@@ -90,7 +90,7 @@ def leads_to_section(entry: int, size: int, pointer_size: int, prototype: int) -
 
 
 def executable(entry: int, size: int) -> bool:
-    """Tells whether the entry of a page allows that the page is executed.
+    """Returns whether the entry of a page allows that the page is executed.
 
     Args:
         entry: of a page table
@@ -102,7 +102,7 @@ def executable(entry: int, size: int) -> bool:
 
 
 def writable(entry: int) -> bool:
-    """Tells whether a section's page may be written by whoever maps it, and not only a copy of it.
+    """Returns whether a section's page may be written by whoever maps it, and not only a copy of it.
 
     Args:
         entry: the prototype PTE, which leads to memory

@@ -455,7 +455,7 @@ def status(*parts: Part) -> Status:
 
 
 def says(said: Status, *words: Word) -> bool:
-    """Tells whether a status says one of several words."""
+    """Returns whether a status says one of several words."""
     return any(each.word is word for each in said for word in words)
 
 

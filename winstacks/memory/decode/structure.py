@@ -121,7 +121,7 @@ class Structure:
         return self.field(*paths).offset
 
     def has(self, path: str) -> bool:
-        """Tells whether the structure has a member."""
+        """Returns whether the structure has a member."""
         return self.find(path) is not None
 
     def reader(self, *paths: str) -> Callable[[Buffer, int], Tuple[int, ...]]:
@@ -240,7 +240,7 @@ class Structures:
         return found
 
     def has(self, name: str) -> bool:
-        """Tells whether the tables have a structure."""
+        """Returns whether the tables have a structure."""
         return self.find(name) is not None
 
     @classmethod

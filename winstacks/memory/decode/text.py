@@ -80,7 +80,7 @@ MAX_FILETIME = 2650467743999999999
 
 
 def is_time(filetime: int) -> bool:
-    """Tells whether a FILETIME is set, and one that can be shown."""
+    """Returns whether a FILETIME is set, and one that can be shown."""
     return 0 < filetime <= MAX_FILETIME
 
 

@@ -129,7 +129,7 @@ def memory_info_list(dump: Minidump) -> Tuple[List[MemoryInfo], Status]:
 
 
 def has_memory_info(dump: Minidump) -> bool:
-    """Tells whether the dump has regions at all."""
+    """Returns whether the dump has regions at all."""
     return dump.stream(_MEMORY_INFO_LIST) is not None
 
 

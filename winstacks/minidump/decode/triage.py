@@ -126,7 +126,7 @@ class TriageDump:
         }
 
     def _tagged(self, members: Dict[str, Optional[int]]) -> bool:
-        """Tells whether KDDEBUGGER_DATA64 lies where some members say."""
+        """Returns whether KDDEBUGGER_DATA64 lies where some members say."""
         offset = members["DebuggerDataOffset"] or 0
         return offset >= self.header.size and read_debugger_data(self.available(offset, MAX_SIZE)).tagged
 
@@ -278,7 +278,7 @@ def memory_ranges(dump: TriageDump, more: Iterable[MemoryRange] = ()) -> Tuple[L
 
 
 def _covered(found: List[MemoryRange], wanted: MemoryRange) -> bool:
-    """Tells whether sorted, disjoint ranges have all addresses of another one."""
+    """Returns whether sorted, disjoint ranges have all addresses of another one."""
     at, end = wanted.start, wanted.start + wanted.length
     place = bisect.bisect_right(found, (at, MAX_ADDRESS, MAX_ADDRESS)) - 1
     for each in found[max(place, 0) :]:

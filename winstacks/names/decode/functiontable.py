@@ -129,7 +129,7 @@ class FunctionTable:
         return RuntimeFunction(self._begins[position], self._ends[position], self._unwinds[position])
 
     def may_be_moved(self, position: int) -> bool:
-        """Tells whether an entry may be a piece of another entry's function: a cheap test."""
+        """Returns whether an entry may be a piece of another entry's function: a cheap test."""
         unwind = self._unwinds[position]
         head = None if unwind & INDIRECT else self.read_rva(unwind, 1)
         return head is None or bool(head[0] >> 3 & CHAININFO)
@@ -142,7 +142,7 @@ class FunctionTable:
         return RuntimeFunction(self._begins[position], self._ends[position], self._unwinds[position])
 
     def complete_at(self, rva: int) -> bool:
-        """Tells whether None from `find` means that there is no entry: the table is readable there."""
+        """Returns whether None from `find` means that there is no entry: the table is readable there."""
         return not any(low <= rva < high for low, high in self._gaps)
 
     def unwind_info(self, entry: RuntimeFunction) -> UnwindInfo:

@@ -56,7 +56,7 @@ class EventLayout:
         self._name, self._name_end = name.offset, name.offset + name.size
 
     def empty(self, data: Bytes, start: int) -> bool:
-        """Tells whether the element at a place in data names no module."""
+        """Returns whether the element at a place in data names no module."""
         return self._numbers(data, start)[0] == 0
 
     def event(self, data: Bytes, start: int, user_end: int) -> Optional[UnloadEvent]:

@@ -21,7 +21,7 @@ MAX_TRACES = 16381
 has room for that many traces in all versions."""
 
 REFERENCE = 0x8000
-"""Bit of `_OBJECT_REF_STACK_INFO.Index` that tells a reference from a dereference."""
+"""Bit of `_OBJECT_REF_STACK_INFO.Index`: set for a reference, clear for a dereference."""
 
 _INFO, _EVENT = "_OBJECT_REF_INFO", "_OBJECT_REF_STACK_INFO"
 _TABLE, _TRACE = "_STACK_TABLE", "_OBJECT_REF_TRACE"
@@ -30,7 +30,7 @@ FORM = (_INFO, _EVENT, _TABLE, _TRACE)
 
 
 class RefInfo(NamedTuple):
-    """A traced object: its array has `max_stacks` events, of which `next_pos` are used."""
+    """A traced object: its array has room for `max_stacks` events; the first `next_pos` are used."""
 
     object_header: int
     next_ref: int
@@ -60,7 +60,7 @@ class RefDecoder:
         event_size: bytes of an event
 
     Raises:
-        MissingMemberError: when the symbols do not describe them
+        MissingMemberError: the symbols do not describe them
     """
 
     def __init__(self, types: Structures) -> None:
@@ -83,12 +83,13 @@ class RefDecoder:
         return RefInfo(header, next_ref, bytes(name).split(b"\0", 1)[0], next_pos, max_stacks)
 
     def plausible(self, event: RefEvent, before: Optional[RefEvent], traces: int) -> bool:
-        """Tells whether what lies behind the used events is one, and not what was in that memory before.
+        """Returns whether the memory behind the used events holds one more event rather than earlier
+        contents.
 
         Args:
-            event: what lies there
+            event: the supposed event
             before: the event before it, None for the first one
-            traces: how many traces the table has
+            traces: number of traces in the table
         """
         later = before is None or event.sequence > before.sequence
         tag = b"" if event.tag is None else event.tag.to_bytes(4, "little")
@@ -118,7 +119,7 @@ class StackTableDecoder:
         max_depth: frames of a trace
 
     Raises:
-        MissingMemberError: when the symbols do not describe them
+        MissingMemberError: the symbols do not describe them
     """
 
     def __init__(self, types: Structures, pointer_size: int) -> None:
@@ -140,17 +141,17 @@ class StackTableDecoder:
             data: `header_size` bytes
 
         Returns:
-            How many traces there are, and the addresses of the blocks that hold 1024 each.
+            The number of traces, and the addresses of the blocks that hold 1024 each.
         """
         return self._count.of(data), self._blocks.unpack_from(data, self._blocks_offset)
 
     def locate(self, count: int, blocks: Tuple[int, ...], number: int) -> Optional[int]:
-        """Returns the address of a trace, None when the table has no such trace.
+        """Returns the address of a trace, None if the table has no such trace.
 
         Args:
-            count: how many traces there are
+            count: number of traces
             blocks: addresses of the blocks
-            number: the trace's
+            number: number of the trace
         """
         block, place = divmod(number, TRACES_PER_BLOCK)
         if number >= min(count, MAX_TRACES) or block >= len(blocks) or not blocks[block]:
@@ -167,7 +168,7 @@ class StackTableDecoder:
 
 
 def undescribed(types: Structures) -> List[str]:
-    """Returns the structures of this form of traces that the kernel's symbols lack: all, in other forms."""
+    """Returns the structures that the kernel's symbols lack: all of them if Windows has another form."""
     return [name for name in FORM if not types.has(name)]
 
 

@@ -69,27 +69,27 @@ class Exit(NamedTuple):
 
 
 def at_entry(code: bytes) -> bool:
-    """Tells whether code is the start of a function that sets up a frame: the return address is on top."""
+    """Returns whether code is the start of a function that sets up a frame: the return address is on top."""
     return code.startswith(_SET_UP) or code.startswith(tuple(PATCHABLE + start for start in _SET_UP))
 
 
 def behind_push(before: bytes, code: bytes) -> bool:
-    """Tells whether code is between the two instructions of an entry: the caller's Ebp is on top."""
+    """Returns whether code is between the two instructions of an entry: the caller's Ebp is on top."""
     return before.endswith(b"\x55") and code.startswith(_MOV_EBP_ESP)
 
 
 def behind_release(before: bytes, code: bytes) -> bool:
-    """Tells whether code is the jump by which a function ends after the caller's Ebp was popped."""
+    """Returns whether code is the jump by which a function ends after the caller's Ebp was popped."""
     return before.endswith((b"\x5d", _LEAVE)) and code.startswith(_JUMPS)
 
 
 def sets_up_frame(code: bytes) -> bool:
-    """Tells whether code contains an entry."""
+    """Returns whether code contains an entry."""
     return any(start in code for start in _SET_UP)
 
 
 def has_border(code: bytes) -> bool:
-    """Tells whether another function seems to start in code.
+    """Returns whether another function seems to start in code.
 
     It does where there is an entry, a return and padding behind it, or padding that code would not run into.
     """
@@ -102,7 +102,7 @@ def has_border(code: bytes) -> bool:
 
 
 def calls_into(code: bytes, start: int, end: int) -> bool:
-    """Tells whether code at an address seems to call something in itself, up to an end."""
+    """Returns whether code at an address seems to call something in itself, up to an end."""
     at = code.find(_CALL)
     while at >= 0:
         behind = at + 5
@@ -114,17 +114,18 @@ def calls_into(code: bytes, start: int, end: int) -> bool:
 
 
 def ends(code: bytes) -> bool:
-    """Tells whether code ends as it does before a function: with what never goes on behind it, or padding."""
+    """Returns whether code ends as it does before a function: with what never goes on behind it, or
+    padding."""
     return _BEFORE.search(code[-8:]) is not None
 
 
 def at_border(code: bytes, at: int) -> bool:
-    """Tells whether a function starts at a place in code, or padding lies there."""
+    """Returns whether a function starts at a place in code, or padding lies there."""
     return code.startswith(_STARTS, at)
 
 
 def at_padding(code: bytes, at: int) -> bool:
-    """Tells whether padding lies at a place in code."""
+    """Returns whether padding lies at a place in code."""
     return code.startswith(_PADDING, at)
 
 

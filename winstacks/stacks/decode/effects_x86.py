@@ -187,7 +187,7 @@ def _pointed_at(place: StackPlace) -> Optional[int]:
 
 
 def _copies(code: bytes, found: Instruction, place: StackPlace) -> bool:
-    """Tells whether what was pushed last is the caller's Ebp below a copy of the return address.
+    """Returns whether what was pushed last is the caller's Ebp below a copy of the return address.
 
     push ebx; mov ebx, esp; (align Esp); push ebp; mov ebp, [ebx + 4]; mov [esp + 4], ebp: Microsoft's.
     lea ecx, [esp + 4]; (align Esp); push [ecx - 4]; push ebp: GNU's, with any register.

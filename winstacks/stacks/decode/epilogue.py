@@ -69,7 +69,7 @@ def decode(
 
 
 def decided(code: Bytes, frame_register: int) -> bool:
-    """Tells whether bytes of code are enough to say that they are none of an epilogue."""
+    """Returns whether bytes of code are enough to say that they are none of an epilogue."""
     code = bytes(code[:LONGEST])
     return len(code) - _behind_pops(code, frame_register) >= LONGEST_PART
 
@@ -80,7 +80,7 @@ def returning(code: Bytes, frame_register: int) -> Optional[Epilogue]:
 
 
 def calls(code: Bytes, frame_register: int) -> bool:
-    """Tells whether code calls where an epilogue would return or jump: nothing in an epilogue calls."""
+    """Returns whether code calls where an epilogue would return or jump: nothing in an epilogue calls."""
     code = bytes(code[:LONGEST])
     return _CALL.match(code, _behind_pops(code, frame_register)) is not None
 
@@ -133,7 +133,7 @@ def _pops(code: bytes, position: int) -> Iterator[Tuple[int, int]]:
 
 
 def _ends(code: bytes, address: int, leaves: Callable[[int], bool]) -> bool:
-    """Tells whether the code is a return, or a jump that leaves the function."""
+    """Returns whether the code is a return, or a jump that leaves the function."""
     if code[:1] == b"\xf2":
         # A bnd prefix changes nothing that matters here.
         code, address = code[1:], address + 1

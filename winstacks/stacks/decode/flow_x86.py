@@ -134,7 +134,7 @@ class Flow:
             left.extend(self._next(address, place, falls))
 
     def _is_border(self, address: int, place: StackPlace, falls: bool) -> bool:
-        """Tells whether another function starts at an address, or no code can be read there.
+        """Returns whether another function starts at an address, or no code can be read there.
 
         What looks like a start is one behind a call, which may never return, and where Ebp is saved already.
         """
@@ -185,7 +185,7 @@ class Flow:
         return list(dict.fromkeys(target for (target,) in entries))
 
     def _stops(self, found: Instruction) -> bool:
-        """Tells whether nothing goes on behind an instruction: int 29h is a fast fail."""
+        """Returns whether nothing goes on behind an instruction: int 29h is a fast fail."""
         if found.opcode == 0xFF:
             # A jump through a pointer.
             return self._code[found.modrm] & 0x38 in (0x20, 0x28)
@@ -204,7 +204,7 @@ class Flow:
             self.tails[address] = target
 
     def proves(self, address: int, returns: bool = False) -> Optional[bool]:
-        """Tells whether what is known at an instruction is proven by where the function ends.
+        """Returns whether what is known at an instruction is proven by where the function ends.
 
         Behind a call that never returns another function may lie: what the call's own function knows of the
         stack does not come out even at its end. It is proven where an end with the caller's Esp and Ebp is
@@ -286,7 +286,7 @@ class Flow:
         return {**dict.fromkeys(_reached(to, even), True), **dict.fromkeys(uneven, False)}
 
     def _is_even(self, place: StackPlace) -> bool:
-        """Tells whether Esp and Ebp are the caller's, where a function ends."""
+        """Returns whether Esp and Ebp are the caller's, where a function ends."""
         return place[:2] == ENTRY[:2] or (place.ebp == CALLERS and self.aligns)
 
     @property

@@ -23,7 +23,7 @@ _DISPLACEMENT = {0: 0, 1: 1, 2: 4}
 
 
 def is_call(before: Bytes) -> bool:
-    """Tells whether bytes of code end in a call.
+    """Returns whether bytes of code end in a call.
 
     Args:
         before: the bytes before the supposed return address; LONGEST_CALL of them decide every case
@@ -55,7 +55,7 @@ def direct_target(before: Bytes, address: int) -> Optional[int]:
 
 
 def _indirect(operand: bytes) -> bool:
-    """Tells whether bytes are exactly the operand of a call through a register or memory (FF /2)."""
+    """Returns whether bytes are exactly the operand of a call through a register or memory (FF /2)."""
     mode, operation, base = operand[0] >> 6, operand[0] >> 3 & 7, operand[0] & 7
     if operation != 2:
         return False
@@ -128,7 +128,7 @@ class CodeImage(NamedTuple):
     windows: bool = False
 
     def executable(self, address: int) -> bool:
-        """Tells whether an address of the image may be code."""
+        """Returns whether an address of the image may be code."""
         rva = address - self.base
         return self.code is None or any(low <= rva < high for low, high in self.code)
 
@@ -222,7 +222,7 @@ class Stacks:
         return min([stack[1], *(low - 1 for low, _ in before if low > sp)])
 
     def together(self, first: int, second: int) -> bool:
-        """Tells whether two addresses are known to lie on one stack."""
+        """Returns whether two addresses are known to lie on one stack."""
         stack = self._stack(first)
         return stack is not None and stack == self._stack(second)
 

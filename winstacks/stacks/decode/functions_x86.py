@@ -117,7 +117,7 @@ class Functions:
         return list(tails)[:_MOST_TAILS]
 
     def has_border(self, start: int, ip: int) -> bool:
-        """Tells whether another function may lie between a function's start and an address behind it."""
+        """Returns whether another function may lie between a function's start and an address behind it."""
         # Its own entry is no border.
         inside = start + clues_x86.LONGEST_PATCHING + 1
         code = self.code(inside, max(ip - inside, 0))
@@ -131,7 +131,7 @@ class Functions:
         return _kept(self._own, ip, lambda: self._find_own(ip))
 
     def changes_ebp(self, ip: int) -> bool:
-        """Tells whether a function has put something else into Ebp, but 0: that is how a thread begins."""
+        """Returns whether a function has put something else into Ebp, but 0: that is how a thread begins."""
         own = self.own(ip)
         if own is None or own.place.ebp != OTHER:
             return False
@@ -148,7 +148,7 @@ class Functions:
         return found
 
     def behind_set_up(self, address: int) -> bool:
-        """Tells whether an address is behind the call that sets up the frame, which is not there before."""
+        """Returns whether an address is behind the call that sets up the frame, which is not there before."""
         return any(self._sets_up(target) is not None for target in self.targets(address))
 
     def pops(self, start: int) -> Optional[int]:

@@ -73,7 +73,7 @@ def set_up_depth(code: CodePages, start: int) -> Optional[int]:
 
 
 def takes_down(code: CodePages, start: int) -> bool:
-    """Tells whether a function takes down its caller's frame: Ebp and Esp are those of the caller's caller.
+    """Returns whether a function takes down its caller's frame: Ebp and Esp are those of the caller's caller.
 
     It ends by a return to where it was called from, which it has kept in a register.
     """
@@ -101,7 +101,7 @@ def takes_down(code: CodePages, start: int) -> bool:
 
 
 def _is_transfer(found: Instruction, data: bytes) -> bool:
-    """Tells whether an instruction calls, jumps, returns or stops."""
+    """Returns whether an instruction calls, jumps, returns or stops."""
     opcode = found.opcode
     if opcode == 0xFF:
         return data[found.modrm] & 0x38 in (0x10, 0x18, 0x20, 0x28)

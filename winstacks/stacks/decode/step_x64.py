@@ -205,7 +205,7 @@ class Unwinder:
         return b""
 
     def _leaves(self, piece: RuntimeFunction, target: int) -> bool:
-        """Tells whether a jump to an RVA leaves the function: a tail call, by which an epilogue may end.
+        """Returns whether a jump to an RVA leaves the function: a tail call, by which an epilogue may end.
 
         A tail call goes to where a function starts; so does one to the function itself. A jump to where a
         piece starts that is chained to the function stays in it. So does a jump to a piece that has its frame

@@ -136,7 +136,7 @@ class Walker(abc.ABC, Generic[R]):
         return None if data is None else int.from_bytes(data, "little")
 
     def is_return(self, address: int) -> Optional[bool]:
-        """Tells whether a value on a stack can be a return address: code behind a call.
+        """Returns whether a value on a stack can be a return address: code behind a call.
 
         In no module that has to lie in memory that may be executed.
 
@@ -155,7 +155,7 @@ class Walker(abc.ABC, Generic[R]):
         return _behind_call(image.read_rva, rva)
 
     def is_behind_call(self, address: int) -> Optional[bool]:
-        """Tells whether the code before an address is a call, whatever unwind data says of it.
+        """Returns whether the code before an address is a call, whatever unwind data says of it.
 
         Returns:
             None where that code cannot be read.
@@ -166,7 +166,7 @@ class Walker(abc.ABC, Generic[R]):
         return _behind_call(image.read_rva, address - image.base)
 
     def may_return(self, address: int) -> bool:
-        """Tells whether a guess may take a value for a return address.
+        """Returns whether a guess may take a value for a return address.
 
         In a module whose code cannot be read it is enough that there is a function table which does not rule
         the address out.
@@ -266,7 +266,7 @@ class _Walk(Generic[R]):
 
 
 def _behind_call(read: Read, address: int) -> Optional[bool]:
-    """Tells whether the code before an address (in any unit that `read` takes) ends in a call.
+    """Returns whether the code before an address (in any unit that `read` takes) ends in a call.
 
     Returns:
         None where that cannot be read, or only so far back that a longer call may go unseen.

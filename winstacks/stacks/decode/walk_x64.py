@@ -148,7 +148,7 @@ class Walker64(Walker[Registers]):
         return Unwinder(image.table, image.base, self._read, image.read_rva).step(registers, interrupted)
 
     def _leaves_windows(self, ip: int, to: int) -> bool:
-        """Tells whether unmodified code of Windows returns into memory of no module.
+        """Returns whether unmodified code of Windows returns into memory of no module.
 
         Unwind data of such code is that of its file, so that the return address is sure: what called it has
         pushed the address itself. Nothing tells how to go on from there.
@@ -157,7 +157,7 @@ class Walker64(Walker[Registers]):
         return image is not None and image.windows and not self._own_copy(ip) and not self._find_image(to - 1)
 
     def _is_stub(self, ip: int) -> bool:
-        """Tells whether a thread waits behind a system call's instruction in unmodified code of Windows.
+        """Returns whether a thread waits behind a system call's instruction in unmodified code of Windows.
 
         A stub moves no stack pointer: the top slot is the return address, whatever is there.
         """

@@ -95,7 +95,7 @@ class Walker32(Walker[Registers32]):
         self._trap_members = trap_frame.reader(*_TRAP_MEMBERS)
 
     def is_return(self, address: int) -> Optional[bool]:
-        """Tells whether a value on a stack can be a return address.
+        """Returns whether a value on a stack can be a return address.
 
         A call of the next instruction is none: it pushes where it is, for code that does not know that.
         """
@@ -186,11 +186,11 @@ class Walker32(Walker[Registers32]):
         return None
 
     def _is_in(self, start: int, ip: int) -> bool:
-        """Tells whether an address may be in the function that starts at another."""
+        """Returns whether an address may be in the function that starts at another."""
         return self._functions.place(start, ip) is not None or not self._functions.has_border(start, ip)
 
     def _is_code(self, address: int) -> bool:
-        """Tells whether an instruction may lie at an address."""
+        """Returns whether an instruction may lie at an address."""
         image = self._find_image(address)
         if image is not None:
             return image.executable(address)
@@ -392,7 +392,7 @@ class Walker32(Walker[Registers32]):
         return next((own.start for own in owns if own is not None and own.place.ebp in _CHAINED), None)
 
     def _has_frame(self, start: int, ip: int, near: bool) -> bool:
-        """Tells whether the function that starts at an address has set up its frame at an instruction."""
+        """Returns whether the function that starts at an address has set up its frame at an instruction."""
         place = self._functions.place(start, ip)
         if place is None or place.ebp not in _CHAINED:
             return False
@@ -400,7 +400,7 @@ class Walker32(Walker[Registers32]):
         return (near and not uneven) or self._is_part(start, ip)
 
     def _is_part(self, start: int, ip: int) -> bool:
-        """Tells whether an instruction that lies elsewhere is in the function that starts at an address."""
+        """Returns whether an instruction that lies elsewhere is in the function that starts at an address."""
         image = self._find_image(start)
         if image is not None and not (0 <= ip - image.base < image.size and image.executable(ip)):
             return False

@@ -1,10 +1,10 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""RTL_PROCESS_BACKTRACES: what Windows returns when it is asked for a whole database.
+"""RTL_PROCESS_BACKTRACES: the buffer in which Windows returns a whole database.
 
 `NtQuerySystemInformation(SystemStackTraceInformation)` and `RtlQueryProcessBackTraceInformation` fill such a
-buffer. The layout is Geoff Chappell's description; what is written there was measured on the functions of XP
-to 11. Pointers have the bitness of the database; all integers are little-endian.
+buffer. The layout is Geoff Chappell's description; the values were measured on the functions of XP to 11.
+Pointers have the bitness of the database; all integers are little-endian.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _BATCH = 1024
 
 
 class MalformedBuffer(ValueError):
-    """The bytes are no valid RTL_PROCESS_BACKTRACES."""
+    """The bytes are not a valid RTL_PROCESS_BACKTRACES."""
 
 
 class Buffer(NamedTuple):
@@ -56,8 +56,8 @@ def encode(buffer: Buffer, records: Iterable[BacktraceRecord], layout: Backtrace
 
     Args:
         buffer: the header
-        records: those of index 1, 2, ... without gaps; a record that cannot be read has only its index
-        layout: of the bitness of the database
+        records: the records of index 1, 2, ... without gaps; an unreadable record has only its index
+        layout: layout for the bitness of the database
     """
     yield layout.header.pack(*buffer).ljust(layout.header_size, b"\0")
     pack, size = layout.record.pack, layout.record_size
@@ -76,7 +76,7 @@ def decode(data: bytes, layout: BacktracesLayout) -> Tuple[Buffer, List[Backtrac
     """Decodes RTL_PROCESS_BACKTRACES.
 
     Raises:
-        MalformedBuffer: when data ends before the last record does, or a record has more than 32 frames
+        MalformedBuffer: the data ends before the last record, or a record has more than 32 frames
     """
     if len(data) < layout.header_size:
         raise MalformedBuffer("the header is not complete")

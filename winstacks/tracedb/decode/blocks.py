@@ -1,8 +1,8 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""The entries of a database: how one is read, and the walk from block to block through the used memory.
+"""Reads the entries of a database, and walks from block to block through the used memory.
 
-That walk is the third way to them. The other two, the index array and the hash chains, are in `linked`.
+The walk is the third way to the entries. The other two, index array and hash chains, are in `linked`.
 """
 
 from __future__ import annotations
@@ -20,11 +20,12 @@ ReadBytes = Callable[[int, int], Optional[Buffer]]
 """Takes an address and a length in bytes; returns None unless all of them are present."""
 
 Frames = Tuple[Optional[int], ...]
-"""Return addresses, innermost first; None for one that is not present, or overwritten."""
+"""Return addresses, innermost first; None for an address that is not present or was overwritten."""
 
 
 class Heads(NamedTuple):
-    """Adjacent bucket heads: the number of the first, and for each the address of its first entry or 0."""
+    """Adjacent bucket heads: the number of the first head, and the address of each head's first entry (0:
+    none)."""
 
     first: int
     addresses: Tuple[int, ...]
@@ -52,9 +53,9 @@ def read_entry(layout: EntryLayout, read: ReadBytes, address: int) -> Optional[S
     """Returns the entry at an address if all of it is present and its Depth is one that Windows records.
 
     Args:
-        layout: of the database's entries
+        layout: layout of the database's entries
         read: reads the database
-        address: where the entry would be
+        address: address of the supposed entry
     """
     head = read_head(layout, read, address)
     frames = layout.frames.get(head.depth) if head is not None else None
@@ -65,7 +66,7 @@ def read_entry(layout: EntryLayout, read: ReadBytes, address: int) -> Optional[S
 
 
 def read_head(layout: EntryLayout, read: ReadBytes, address: int) -> Optional[StdHead]:
-    """Returns what stands before the frames of the entry at an address, None unless all of it is present."""
+    """Returns the head of the entry at an address, before its frames; None unless all of it is present."""
     head = read(address, layout.head_size)
     if head is None:
         return None
@@ -164,7 +165,7 @@ class BlockWalk:
         return self._blocks
 
     def _stride(self, position: int) -> int:
-        """Takes blocks as long as they are valid; returns the address at which it stopped."""
+        """Appends blocks as long as they are valid; returns the address of the first invalid one."""
         run = self._memory.run_at(position)
         if run is None:
             return position
@@ -189,10 +190,11 @@ class BlockWalk:
         return start + offset
 
     def _resume(self, stopped: int) -> Optional[int]:
-        """Returns where valid blocks start again. That may be within the last block, if its size is wrong."""
+        """Returns the address at which valid blocks start again: within the last block if its size is
+        wrong."""
         layout, blocks = self._layout, self._blocks
         if blocks.addresses:
-            # The last block's BlockDepth may be what is wrong.
+            # The BlockDepth of the last block may be wrong.
             address, depth = blocks.addresses[-1], blocks.depths[-1]
             for place in (address + layout.size_for(depth), *self._anchors_between(address + 1, stopped)):
                 if place != stopped and self._confirmed(place):
@@ -221,7 +223,7 @@ class BlockWalk:
         return limit if limit < self._end else None
 
     def _confirmed(self, position: int) -> bool:
-        """Tells whether several blocks in a row are valid, or all blocks up to the end."""
+        """Returns whether several blocks in a row are valid, or all blocks up to the end."""
         layout = self._layout
         for _ in range(_CONFIRMATIONS):
             if position == self._end:

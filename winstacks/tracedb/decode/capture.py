@@ -1,6 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""What RtlCaptureStackBackTrace returns for a known stack, and stacks in arrays of fixed length."""
+"""The result of RtlCaptureStackBackTrace for a known stack, and stacks in arrays of fixed length."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ HASH_MASK = 0xFFFFFFFF
 
 
 class Capture(NamedTuple):
-    """What RtlCaptureStackBackTrace returns: BackTrace, and BackTraceHash.
+    """The result of RtlCaptureStackBackTrace: BackTrace, and BackTraceHash.
 
-    The hash is None when nothing was captured: Windows leaves the caller's variable alone then.
+    The hash is None if nothing was captured: Windows then leaves the caller's variable unchanged.
     """
 
     frames: Tuple[int, ...]
@@ -35,8 +35,8 @@ def capture(return_addresses: Sequence[int], frames_to_skip: int, frames_to_capt
 
     Args:
         return_addresses: innermost first
-        frames_to_skip: how many of the innermost to leave out
-        frames_to_capture: how many to return at most
+        frames_to_skip: number of innermost frames to leave out
+        frames_to_capture: the most frames to return
     """
     skip = max(frames_to_skip, 0)
     frames = tuple(return_addresses[skip : skip + max(frames_to_capture, 0)])

@@ -37,7 +37,7 @@ from .linked import Links
 from .traces import TraceDecoder
 
 _MAX_LOST = 0x10000
-"""How many more index slots than blocks are believed: traces are logged while the image is taken."""
+"""The most index slots beyond the number of blocks: traces are logged while the image is taken."""
 
 
 class Figures(NamedTuple):
@@ -45,12 +45,12 @@ class Figures(NamedTuple):
 
     Attributes:
         indexed: live traces with an index
-        chained: live traces that a hash chain leads to
+        chained: live traces to which a hash chain leads
         freed: traces that were released
         unindexed: live traces without an index
-        mismatched: traces and index slots whose status says `index`, `bucket` or `depth`, and the index slots
-            that `StdDatabase.unlisted` counts
-        orphans: blocks in use that neither chain nor index leads to
+        mismatched: traces and index slots with status `index`, `bucket` or `depth`, and the index slots that
+            `StdDatabase.unlisted` counts
+        orphans: blocks in use to which neither chain nor index leads
         unreadable: bytes of the used parts that are not present
     """
 
@@ -68,7 +68,7 @@ class StdDatabase:
 
     Args:
         reader: reads memory
-        header: of the database, from `proof`
+        header: header of the database, from `proof`
     """
 
     def __init__(self, reader: Reader, header: Header) -> None:
@@ -125,12 +125,12 @@ class StdDatabase:
 
     @property
     def unlisted(self) -> int:
-        """How many index slots that lead to no entry `traces` leaves out: it yields the first thousand."""
+        """Number of index slots without an entry that `traces` omits: it yields the first thousand."""
         return self._decoder.unlisted()
 
     @property
     def status(self) -> Status:
-        """What is wrong with the database as a whole."""
+        """The faults of the database as a whole."""
         flags = stdstatus.UNREADABLE if self.unreadable else 0
         if linked.Chain.BROKEN in self._links.chains:
             flags |= stdstatus.BUCKET
@@ -139,7 +139,7 @@ class StdDatabase:
         return stdstatus.of(flags)
 
     def buffer(self) -> Buffer:
-        """Returns the header of RTL_PROCESS_BACKTRACES that goes with `records`."""
+        """Returns the header of RTL_PROCESS_BACKTRACES for `records`."""
         header = self.header
         return Buffer(header.committed_memory, header.reserved_memory, header.lookups, self._record_count())
 
@@ -160,7 +160,7 @@ class StdDatabase:
 
 
 def _read(bulk: Extents, memory: Memory, end: int, address: int, length: int) -> Optional[Bytes]:
-    """Reads from the bulk; beyond the watermark, which may be out of date, from memory."""
+    """Reads from the bulk read; beyond the watermark, which may be out of date, from memory."""
     found = bulk.read(address, length)
     return memory.read(address, length) if found is None and address + length > end else found
 
@@ -172,7 +172,7 @@ def _record_count(header: Header, used: Bounds, links: Links, claims: Dict[int, 
     entry. The number is limited by the number of blocks, because each index belongs to a block.
 
     Args:
-        claims: index to entry, for entries to which no slot leads
+        claims: entries by index, for entries to which no slot leads
     """
     limit = len(links.blocks.addresses) + _MAX_LOST
     slots = (used.upper_end - used.upper_start) // header.layout.pointer_size

@@ -1,11 +1,11 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""The header of a Stack Trace Database: its members, which of them are wrong, which memory is used.
+"""The header of a Stack Trace Database: its members, their contradictions, and the memory in use.
 
 Sources: public symbols of ntdll (6.0 and later), listings of ntdll and ntoskrnl (XP SP3, 2003 SP2, 7 to 11).
 Numbers given here were measured on databases that these builds wrote.
 
-The used memory is found from the watermarks alone. The commit limits are of no use, because a kernel does not
+The used memory is found from the watermarks alone. The commit limits do not help, because a kernel does not
 set them (its memory is committed beforehand, and ends with old pool data), and its counters may begin as
 garbage.
 """
@@ -29,12 +29,12 @@ class Header(NamedTuple):
     """The fixed part of a database.
 
     Attributes:
-        address: of the database
-        layout: which of the layouts it has
+        address: address of the database
+        layout: layout of the database
         fields: the members as stored, by their public names
         bucket_stride: distance of two bucket heads, in bytes
         bucket_count: number of buckets
-        index_end: where the index array ends
+        index_end: end of the index array
     """
 
     address: int
@@ -55,7 +55,7 @@ class Header(NamedTuple):
 
     @property
     def first_entry(self) -> int:
-        """Address of the first entry. In 6.0 the exact place, a little higher perhaps, is unknown."""
+        """Address of the first entry. In 6.0 it may lie a little higher: the exact place is unknown."""
         if self.layout.has_start:
             return self.address + lower_memory_start(self.layout, self.bucket_stride, self.bucket_count)
         return self.buckets_end
@@ -81,7 +81,7 @@ class Header(NamedTuple):
 
     @property
     def back_traces(self) -> int:
-        """NumberOfBackTraces: how many index slots Windows says it has handed out."""
+        """NumberOfBackTraces: the number of index slots that Windows has handed out."""
         return self.fields["NumberOfEntriesAdded"]
 
     def _difference(self, name: str) -> int:
@@ -135,10 +135,10 @@ class Bounds(NamedTuple):
     """The used parts [database, lower_end) and [upper_start, upper_end), by address.
 
     Attributes:
-        first_entry: where the entries begin
-        lower_end: where they end (NextFreeLowerMemory)
-        upper_start: where the index slots begin (NextFreeUpperMemory)
-        upper_end: where they end (EntryIndexArray); equal to upper_start when no index array is known
+        first_entry: start of the entries
+        lower_end: end of the entries (NextFreeLowerMemory)
+        upper_start: start of the index slots (NextFreeUpperMemory)
+        upper_end: end of the index slots (EntryIndexArray); equal to upper_start if no index array is known
         lower_known, upper_known: False if the watermark is damaged and was replaced by the largest bound
     """
 

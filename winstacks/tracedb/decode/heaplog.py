@@ -25,27 +25,27 @@ from .layout import HeapLogLayout
 
 _SAMPLE = 16
 FEW = 3
-"""One pointer of so many may be damaged."""
+"""Of this many pointers, one may be damaged."""
 
 
 def prove(reader: Reader, address: int, layouts: Sequence[HeapLogLayout]) -> Optional[HeapLogLayout]:
-    """Returns the layout of the log at an address, None if none is there.
+    """Returns the layout of the log at an address, None if there is no log.
 
-    That is the first layout with which the log has at least one record, and a sample of records is right. An
-    empty log proves nothing, and is not recognised.
+    It is the first layout with which the log has at least one record and a sample of records is right. An
+    empty log is not recognised: it contains no proof.
 
     Args:
         reader: reads memory
-        address: canonical
-        layouts: of one bitness, the newest first
+        address: canonical address
+        layouts: layouts for one bitness, the newest first
     """
     return next((layout for layout in layouts if HeapLog(reader, address, layout).proves_itself()), None)
 
 
 def likeliest(reader: Reader, address: int, layouts: Sequence[HeapLogLayout]) -> HeapLogLayout:
-    """Returns the layout of a log that does not prove itself: that with which most records are right.
+    """Returns the layout of a log that does not prove itself: the layout with which most records are right.
 
-    Where none is right it is the oldest, with which the most builds of Windows write.
+    If no record is right with any, it is the oldest layout, which the most builds of Windows use.
     """
     return max(reversed(layouts), key=lambda layout: HeapLog(reader, address, layout).sound_records())
 
@@ -55,8 +55,8 @@ class HeapLog:
 
     Args:
         reader: reads memory
-        address: of the log object, canonical
-        layout: of its bitness
+        address: canonical address of the log object
+        layout: layout for its bitness
     """
 
     def __init__(self, reader: Reader, address: int, layout: HeapLogLayout) -> None:
@@ -72,13 +72,14 @@ class HeapLog:
 
     @property
     def trace_count(self) -> Optional[int]:
-        """The log's own number of records; None if it is not in the image."""
+        """TraceCount: the log's own number of records; None if it is not in the image."""
         count = self._layout.trace_count
         data = self._object.read(self.address + count.offset, count.size)
         return int.from_bytes(data, "little") if data is not None else None
 
     def proves_itself(self) -> bool:
-        """Tells whether all of the object is present, and a sample of its records is in the right buckets."""
+        """Returns whether all of the object is present, and a sample of its records is in the right
+        buckets."""
         layout = self._layout
         data = self._object.read(self.address, layout.size)
         if data is None:
@@ -86,27 +87,27 @@ class HeapLog:
         each = layout.bucket_size // layout.pointer_size
         count = each * layout.bucket_count
         words = integers(data, layout.pointer_size, layout.buckets, count)
-        # One pointer that is damaged does not take the log away.
+        # A single damaged pointer does not disprove the log.
         lowest = bytes(data[layout.buckets :: layout.pointer_size][:count])
         aligned = bytes(range(0, 0x100, layout.pointer_size))
         if len(lowest.translate(None, aligned)) * FEW > len(words) - words.count(0):
             return False
         heads, lasts = words[layout.first :: each], words[layout.last_hit :: each]
-        # One pointer further on, what a bucket found last stands for the head of its chain.
+        # One pointer further on, the record found last in a bucket is read as the head of its chain.
         without_head = sum(map(operator.lt, map(bool, heads), map(bool, lasts)))
         if without_head * FEW > len(lasts) - lasts.count(0):
             return False
         used = [(bucket, records) for bucket, records in enumerate(zip(heads, lasts)) if records[0]]
         verdicts = self._verdicts(used)
-        # A damaged record among sound ones does not take the log away; no other bytes have a sound one.
+        # A damaged record among sound ones does not disprove the log: other bytes hold no sound record.
         return verdicts.count(True) > verdicts.count(False)
 
     def sound_records(self) -> int:
-        """Returns how many of a sample of the records are right, of what is present of the object."""
+        """Returns the number of right records in a sample, from the present parts of the object."""
         return self._verdicts([(bucket, (head,)) for bucket, head in self._heads() if head]).count(True)
 
     def _verdicts(self, used: Sequence[Tuple[int, Tuple[int, ...]]]) -> List[Optional[bool]]:
-        """Returns of a sample of the records in buckets whether they are right; None where a part is missing.
+        """Returns for a sample of the records in buckets whether each is right; None if a part is missing.
 
         Args:
             used: buckets that are not empty, with the addresses of records in them
@@ -140,7 +141,8 @@ class HeapLog:
 
     @property
     def status(self) -> Status:
-        """What is wrong with the log as a whole; TraceCount if it does not count what the chains have."""
+        """The faults of the log as a whole: `TraceCount` if it differs from the number of records in the
+        chains."""
         found = records = 0
         for trace in self._rows():
             records += trace is not None
@@ -153,7 +155,7 @@ class HeapLog:
         )
 
     def _rows(self) -> Iterator[Optional[Trace]]:
-        """Yields the records, and None for a chain that leads astray."""
+        """Yields the records, and None for a chain that leads outside the log's records."""
         seen: Set[int] = set()
         for bucket, address in self._heads():
             while address:
@@ -184,13 +186,13 @@ class Record:
 
     Args:
         memory: the memory of the process
-        address: of the record, canonical
-        layout: of the log's bitness
+        address: canonical address of the record
+        layout: layout for the log's bitness
 
     Attributes:
-        next: address of the chain's next record; 0 at its end, and where it is not present
-        hash, depth: as stored; None where not present
-        frames: return addresses, as many as Depth says, at most `max_depth`; None for one that is not present
+        next: address of the chain's next record; 0 at the end of the chain, or if the member is not present
+        hash, depth: members as stored; None if not present
+        frames: Depth return addresses, at most `max_depth`; None for an address that is not present
         total: hash of the frames; None if one is not present, or Depth is impossible
     """
 
@@ -223,11 +225,11 @@ class Record:
 
     @property
     def impossible(self) -> bool:
-        """Whether Depth is present, and none that Windows records: 1 to `max_depth`."""
+        """Whether Depth is present and outside the range that Windows records, 1 to `max_depth`."""
         return self.depth is not None and not 0 < self.depth <= self._layout.max_depth
 
     def plausible(self, bucket: int) -> bool:
-        """Tells whether it may be a record of a bucket, damaged or not; one that is not in the image may."""
+        """Returns whether this may be a record of a bucket, even a damaged one, or one outside the image."""
         if self.hash is None or self.depth is None:
             return True
         count = self._layout.bucket_count
@@ -247,7 +249,7 @@ class Record:
         return Trace(None, self._address, None, self.depth, self.hash, bucket, self.frames, flags)
 
     def agrees(self, bucket: int) -> Optional[bool]:
-        """Tells whether it is valid and in the right bucket; None if a part of it is missing."""
+        """Returns whether the record is valid and in the right bucket; None if a part of it is missing."""
         if self.hash is None or self.depth is None:
             return None
         if self.impossible or self.total is None:

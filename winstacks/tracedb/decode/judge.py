@@ -1,6 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""Decodes damaged and unusual entries of a database, and says what is wrong with them.
+"""Decodes damaged and unusual entries of a database, and classifies their faults.
 
 `Picker` looks up a few traces by number, without reading the rest of the database.
 """
@@ -22,12 +22,11 @@ class Trace(NamedTuple):
     """A back trace, or the rest of a damaged one. A value that is not in the image is None.
 
     Attributes:
-        trace_index: the index by which Windows knows the trace; 0: it has none. It is the position in the
-            index array. If no slot leads to the trace, it is the index that the entry itself holds (16 bits
-            in 5.x)
-        address: of the entry
+        trace_index: index of the trace, 0 for none: its position in the index array. If no slot leads to the
+            trace, the index that the entry itself holds (16 bits in 5.x)
+        address: address of the entry
         trace_count: TraceCount (0x7FF means that or more since 6.0)
-        depth: as stored
+        depth: Depth as stored
         hash: sum of the low halves of the frames, as RtlCaptureStackBackTrace returns it
         bucket: the bucket in which that hash belongs
         frames: return addresses, innermost first; None: overwritten, or not present
@@ -48,10 +47,10 @@ class Judge:
     """Makes traces of entries that are damaged, freed or otherwise special.
 
     Args:
-        header: of the database
-        used: its bounds
+        header: header of the database
+        used: bounds of its used parts
         links: its entries
-        read: any part of the database
+        read: reads any part of the database
     """
 
     def __init__(self, header: Header, used: Bounds, links: Links, read: ReadBytes) -> None:
@@ -66,11 +65,11 @@ class Judge:
         """Makes a trace of an entry whose Depth may be right.
 
         Args:
-            index: of the slot that leads to the entry, None if no slot does
+            index: index of the slot that leads to the entry, None if no slot does
             entry: its number in the columns of the links
-            word: TraceCount as stored, with BlockDepth where they share a word
+            word: TraceCount as stored, with BlockDepth if they share a word
             stored: the index that the entry itself holds
-            frames: as many as its Depth says
+            frames: Depth return addresses
         """
         depth, found = len(frames), self._links.buckets[entry]
         total, bucket = self._hash(frames)
@@ -82,10 +81,10 @@ class Judge:
         return self._finish(index, entry, flags, word, stored, frames, total, bucket)
 
     def piecemeal(self, index: Optional[int], entry: int) -> Trace:
-        """Makes a trace of an entry of which a part is missing, or whose Depth is impossible.
+        """Makes a trace of an entry that lacks a part, or whose Depth is impossible.
 
-        An impossible Depth is replaced by one with which the hash of the frames fits the chain that leads to
-        the entry. If there is none, all frames are taken for which the block has room.
+        An impossible Depth is replaced by a depth with which the hash of the frames fits the chain that leads
+        to the entry; without such a depth, by the number of frames for which the block has room.
         """
         layout, address = self._layout, self._links.blocks.addresses[entry]
         head = self._read(address, layout.head_size)
@@ -170,7 +169,7 @@ class Judge:
         )
 
     def _room(self, entry: int, word: int) -> int:
-        """Returns how many frames an entry has room for, up to the end of its block or to the next entry."""
+        """Returns the number of frames up to the end of an entry's block, or up to the next entry."""
         layout, links = self._layout, self._links
         if layout.shift:
             return self._capacity(word)
@@ -188,7 +187,7 @@ _LONGEST = 0x1000
 
 
 class Picker:
-    """Looks up traces by index as Windows does, and checks everything on the way.
+    """Looks up traces by index as Windows does, and checks each structure on the way.
 
     Args:
         reader: reads memory
@@ -205,8 +204,8 @@ class Picker:
         """Returns the traces with some indices, in the order of the indices.
 
         Returns:
-            None if one of them has no slot, or is not sound: its slot, its entry, or its bucket's chain up to
-            it is missing or contradicts the rest. Then the whole database must be read to tell what it is.
+            None if one of them has no slot or is not sound: its slot, its entry, or the chain of its bucket
+            up to it is missing or contradicts the rest. Only the whole database then shows what the trace is.
         """
         if len(indices) > MOST or not (self._used.lower_known and self._used.upper_known):
             return None
@@ -235,7 +234,8 @@ class Picker:
         return Trace(index, address, count, len(entry.frames), total, bucket, entry.frames, 0)
 
     def _leads(self, bucket: int, wanted: int) -> bool:
-        """Tells whether the chain of a bucket leads to an address, and all entries before it belong there."""
+        """Returns whether the chain of a bucket leads to an address, and all entries before it belong
+        there."""
         address = self._memory.pointer(self._header.buckets + bucket * self._header.bucket_stride) or 0
         seen = {0}
         while address not in seen and len(seen) < _LONGEST:
@@ -249,7 +249,7 @@ class Picker:
         return False
 
     def _entry(self, address: int) -> Optional[StdEntry]:
-        """Returns the entry at an address if all of it is present and it can be one."""
+        """Returns the entry at an address if all of it is present and plausible."""
         used, layout = self._used, self._layout
         within = used.first_entry <= address < used.lower_end
         if not within or (address - used.first_entry) % layout.alignment:

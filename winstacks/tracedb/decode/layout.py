@@ -1,6 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""Offsets, sizes and readers of the structures, which the decoders look up once before they read a database.
+"""Offsets, sizes and readers of the structures. The decoders look them up once, before they read a database.
 
 All of them come from our symbol tables by the names of the members. The members that a structure has decide
 how it is read; the version does not. All offsets and sizes are in bytes.
@@ -32,19 +32,20 @@ class EntryLayout:
     Attributes:
         pointer_size: as given
         head_size: bytes before BackTrace
-        max_depth: the frames that BackTrace is declared with
-        alignment: of an entry, relative to the first one
-        chain: HashChain, which leads to where the next entry starts
+        max_depth: number of frames in the declaration of BackTrace
+        alignment: alignment of entries in bytes, relative to the first one
+        chain: offset of HashChain, which holds the address of the next entry
         scan: reads (HashChain, the word that holds TraceCount and BlockDepth, Depth)
         marks: reads (TraceCount's word, [IndexHigh,] Index)
         shift: lowest bit of BlockDepth in TraceCount's word; 0 if there is none and Depth gives the size
         sizes: bytes of a block, by BlockDepth (or by Depth)
         capacities: frames that fit in a block, by BlockDepth (or by Depth)
         frames: by depth, unpacks BackTrace of an entry
-        count_mask: for TraceCount's word
+        count_mask: mask of TraceCount in its word
         saturation: the TraceCount that means "or more"; 0 where the count is 32 bits wide
-        wide: entries have IndexHigh, so the stored index has 32 bits instead of 16
-        overwritten: how many frames of a freed block the free list overwrites; -1: blocks are never freed
+        wide: whether entries have IndexHigh, so that the stored index has 32 bits instead of 16
+        overwritten: number of frames of a freed block that the free list overwrites; -1: blocks are never
+            freed
     """
 
     def __init__(self, entry: Structure, pointer_size: int, unit: int) -> None:
@@ -77,7 +78,7 @@ class EntryLayout:
         return -(-(self.head_size + depth * self.pointer_size) // self.alignment) * self.alignment
 
     def count_word(self, head: Buffer) -> int:
-        """Returns TraceCount as stored, with BlockDepth where they share a word."""
+        """Returns TraceCount as stored, with BlockDepth if they share a word."""
         return self.marks(head, 0)[0]
 
     def stored_index(self, head: Buffer) -> int:
@@ -86,11 +87,11 @@ class EntryLayout:
         return values[1] << _INDEX_BITS | values[2] if self.wide else values[1]
 
     def is_index(self, stored: int, index: int) -> bool:
-        """Tells whether an entry's own index, which may be only the low 16 bits, is that of `index`."""
+        """Returns whether an entry's own index, perhaps only its low 16 bits, agrees with `index`."""
         return stored == (index if self.wide else index & (1 << _INDEX_BITS) - 1)
 
     def fits(self, word: int, depth: int) -> bool:
-        """Tells whether a block has room for `depth` frames; `word` is the one that holds BlockDepth."""
+        """Returns whether a block has room for `depth` frames; `word` holds its BlockDepth."""
         return not self.shift or depth <= self.capacities[word >> self.shift]
 
 
@@ -104,13 +105,13 @@ class StdLayout:
 
     Attributes:
         name, types, pointer_size: as given
-        size: of the structure as declared, with one bucket
+        size: size of the structure as declared, with one bucket
         names: names of its integers and pointers
         rank: number of these members, then the NT version in `name` as numbers; the greatest is tried first
         values: reads these members
         buckets: offset of Buckets
         bucket_strides: possible distances of two bucket heads; a kernel's differ from a process's since 6.1
-        has_start: it has LowerMemoryStart (6.1 and later)
+        has_start: whether it has LowerMemoryStart (6.1 and later)
         entry: the layout of its entries
     """
 
@@ -136,18 +137,18 @@ class HeapLogLayout:
     """The heap's trace log: the object behind `RtlpHeapStackTraceLog` and its records.
 
     Args:
-        types: our table of them
+        types: our table of these structures
         pointer_size: 4 or 8
 
     Attributes:
         types, pointer_size: as given
-        size: of the object, buckets included
-        trace_count: where the number of records lies
-        buckets: offset of the array of {first record, record found last}
+        size: size of the object, buckets included
+        trace_count: offset of the number of records
+        buckets: offset of the array of pairs (first record, record found last)
         bucket_count: 401
         bucket_size: bytes of an element of that array
-        first, last_hit: which words of such an element they are
-        next, hash, depth: members of a record
+        first, last_hit: numbers of these two words in an element
+        next, hash, depth: offsets of the members of a record
         head: reads (Next, Hash, Depth)
         frames: offset of Frames in a record, behind the other members
         max_depth: frames that a record can hold
@@ -174,15 +175,15 @@ class BacktracesLayout:
     """`_RTL_PROCESS_BACKTRACES` and `_RTL_PROCESS_BACKTRACE_INFORMATION`.
 
     Args:
-        types: our table of them
-        pointer_size: 4 or 8, that of the database
+        types: our table of these structures
+        pointer_size: 4 or 8, as in the database
 
     Attributes:
         pointer_size: as given
         header: packs CommittedMemory, ReservedMemory, NumberOfBackTraceLookups, NumberOfBackTraces
         header_size: offset of BackTraces
         record: packs SymbolicBackTrace, TraceCount, Index, Depth
-        record_size: of one element
+        record_size: size of an element
         back_trace: offset of BackTrace in an element
         max_depth: 32
     """

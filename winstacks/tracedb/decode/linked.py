@@ -29,7 +29,7 @@ class Slots(NamedTuple):
 
 
 class Chain:
-    """How far the chain of a bucket can be followed."""
+    """The state of a bucket's chain: how far it can be followed."""
 
     UNREADABLE = 0
     WHOLE = 1
@@ -37,20 +37,20 @@ class Chain:
 
 
 class Links:
-    """Which entries the chains and the index slots lead to.
+    """The entries to which chains and index slots lead.
 
     An entry is identified by its row in the columns of `blocks`. Entries that the block walk did not find,
     but to which a chain or a slot leads, are appended to these columns.
 
     Attributes:
-        blocks: all entries; those of the block walk first, by address
-        walked: how many of them are from the block walk
+        blocks: all entries; first the entries of the block walk, by address
+        walked: number of entries from the block walk
         buckets: by entry, the bucket in whose chain it was found, or -1
-        chains: by bucket, how far its chain can be followed
+        chains: by bucket, the state of its chain
         slots: the index slots that are present
         entries: for each slot the entry to which it leads, or None
         led: by entry, 1 if a slot leads to it
-        strays: how many slots lead to no entry
+        strays: number of slots that lead to no entry
     """
 
     def __init__(
@@ -90,7 +90,7 @@ class Links:
 
     @functools.cached_property
     def by_address(self) -> Dict[int, int]:
-        """Entry by address, with those to which only a chain or a slot leads."""
+        """Entries by address, including entries to which only a chain or a slot leads."""
         return dict(zip(self.blocks.addresses, range(len(self.blocks.addresses))))
 
     def slot_present(self, index: int) -> bool:
@@ -187,7 +187,7 @@ class Links:
 
         Args:
             address: the address to which a chain or a slot leads
-            agrees: tells whether the content of the entry agrees with the number of that chain or slot
+            agrees: returns whether the content of the entry agrees with the number of that chain or slot
             number: the number of the chain or slot
         """
         used, layout = self._used, self._layout
@@ -213,7 +213,7 @@ class Links:
         return len(self.buckets) - 1
 
     def _enclosed(self, address: int) -> bool:
-        """Tells whether an address lies within a block that the walk took."""
+        """Returns whether an address lies within a block of the walk."""
         entry = bisect.bisect_right(self.blocks.addresses, address, 0, self.walked) - 1
         return entry >= 0 and address < self._end_of(entry)
 

@@ -2,9 +2,9 @@
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
 """The proof that an address holds a Stack Trace Database, and the best guess when its header is damaged.
 
-The content of a database tells which of several layouts it has: in the right layout the members of the header
-agree with each other and with the entries. Of several layouts that agree equally well, the one with the most
-members is taken.
+The content of a database decides between layouts: with the right layout the members of the header agree with
+each other and with the entries. Of several layouts that agree equally well, the one with the most members is
+taken.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from .header import MAX_DATABASE, Header, contradictions, parse
 from .layout import StdLayout
 
 _USUAL_COUNTS = {"5.1": (137,), "5.2": (1567,), "6.1": (9551, 5569)}
-"""How many buckets (hash chains) Windows gives a database, by layout: 137 in XP, 1567 in 2003; since 7 it is
-9551 in a database of 16 MB or more and 5569 in a smaller one. Vista's number is not known. They are tried
-where the header's NumberOfBuckets is damaged. Source: listings of ntdll and ntoskrnl."""
+"""Usual numbers of buckets (hash chains), by layout: 137 in XP, 1567 in 2003; since 7, 9551 in a database of
+16 MB or more and 5569 in a smaller one. Vista's number is not known. These numbers are tried if the header's
+NumberOfBuckets is damaged. Source: listings of ntdll and ntoskrnl."""
 _MEGABYTE = 0x100000
 _FEW = 3
 _SAMPLE = 16
@@ -28,15 +28,15 @@ _SLOTS = 64
 _FIRST_BLOCKS = 0x10000
 
 UNREADABLE = "unreadable"
-"""Stands in `Proof.failed` for the names of members, when a part of the header is not in the image."""
+"""Stands in `Proof.failed` for the names of members if a part of the header is not in the image."""
 
 
 class Proof(NamedTuple):
-    """What an address turned out to hold.
+    """The result of a test whether an address holds a database.
 
     Attributes:
-        header: None when the address holds no database, or one too damaged to read
-        failed: names of the members that contradict the rest, or `unreadable` when a part of the header is
+        header: None if the address holds no database, or one too damaged to read
+        failed: names of the members that contradict the rest, or `unreadable` if a part of the header is
             not in the image; empty for a database that proves itself
     """
 
@@ -45,12 +45,13 @@ class Proof(NamedTuple):
 
 
 def prove(reader: Reader, address: int, layouts: Sequence[StdLayout]) -> Proof:
-    """Tells whether an address holds a database whose header has no fault. It is cheap when there is none.
+    """Returns whether an address holds a database whose header has no fault. The test is cheap if there is
+    none.
 
     Args:
         reader: reads memory
         address: canonical
-        layouts: those of the bitness in question, in any order
+        layouts: layouts for the bitness in question, in any order
 
     Returns:
         The proof; its header is None unless every test is passed.
@@ -80,7 +81,7 @@ def recover(reader: Reader, address: int, layouts: Sequence[StdLayout]) -> Proof
     Args:
         reader: reads memory
         address: canonical
-        layouts: those of the bitness in question, in any order
+        layouts: layouts for the bitness in question, in any order
 
     Returns:
         What `prove` returns if it finds a header. Otherwise the header with the layout and the number of
@@ -144,7 +145,7 @@ def _best_by_blocks(reader: Reader, guesses: Sequence[_Guess]) -> Optional[_Gues
 
 
 def _with_index_end(reader: Reader, proof: Proof) -> Proof:
-    """Finds the end of the index array when no slot is where EntryIndexArray says.
+    """Finds the end of the index array if EntryIndexArray does not point to it.
 
     The array ends where the reserved memory ends. Windows reserves whole megabytes, or half of one.
     """
@@ -190,7 +191,7 @@ def agreement(reader: Reader, header: Header) -> Tuple[int, int]:
     """Checks a sample of the bucket heads, and the first block.
 
     Returns:
-        (how many of them are right, how many could be read). A head is right if it leads to an entry whose
+        (number of right heads, number of heads read). A head is right if it leads to an entry whose
         hash belongs in that bucket, the first block if it looks like an entry.
     """
     memory = reader(header.buckets, header.buckets_end - header.buckets)
@@ -202,9 +203,9 @@ def agreement(reader: Reader, header: Header) -> Tuple[int, int]:
 
 
 def _begins(reader: Reader, header: Header) -> Optional[bool]:
-    """Tells whether an entry is where the first one must be.
+    """Returns whether an entry is at the place of the first one.
 
-    None if the database is empty, if that place is not known, or if it is not in the image.
+    None if the database is empty, or the place is unknown or not in the image.
     """
     layout, first = header.layout.entry, header.first_entry
     known = header.layout.has_start or not layout.shift
@@ -215,7 +216,7 @@ def _begins(reader: Reader, header: Header) -> Optional[bool]:
 
 
 def _belongs(reader: Reader, header: Header, bucket: int, address: int) -> Optional[bool]:
-    """Tells whether an address holds an entry that belongs in a bucket; None when it is not in the image."""
+    """Returns whether an address holds an entry that belongs in a bucket; None if it is not in the image."""
     layout = header.layout.entry
     if not header.buckets_end <= address < header.address + MAX_DATABASE:
         return False
@@ -230,7 +231,7 @@ def _belongs(reader: Reader, header: Header, bucket: int, address: int) -> Optio
 
 
 def block_count(reader: Reader, header: Header) -> int:
-    """Returns how many blocks make sense in the first 64 KB of where the entries would be."""
+    """Returns the number of plausible blocks in the first 64 KB of the supposed entries."""
     first, end = header.first_entry, header.first_entry + _FIRST_BLOCKS
     memory = reader(first, end - first)
     walk = BlockWalk(header.layout.entry, memory, first, end, tuple)

@@ -1,9 +1,9 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""A stack that Windows recorded, as every owner of one has it: a lock, a handle, an object, a heap block.
+"""A recorded stack: the form in which a lock, a handle, an object or a heap block has its stack.
 
-The traces of a whole database are `judge.Trace`s, which say more of the entry that holds them. `recorded`
-makes a recorded stack of such a trace.
+The traces of a whole database are `judge.Trace`s, which describe the entry, too. `recorded` makes a recorded
+stack of such a trace.
 """
 
 from __future__ import annotations
@@ -24,14 +24,15 @@ class RecordedStack(NamedTuple):
     """A recorded stack.
 
     Attributes:
-        kind: where it is kept: a word of `words.TRACE_KINDS`, `ring` (a process's handle traces) or `objects`
-            (the traces of objects)
-        address: of its record or entry, 0 where that is not known
-        trace_index: its index in the stack trace database, 0 where it has none
-        frames: return addresses, canonical, innermost first; one that is overwritten or not present is None
-        status: empty for a sound stack. Otherwise what is wrong with the record (`freed`: the index is stale,
-            and what is left of the stack may be another one's), or why there is no stack
-        full: there are as many frames as Windows keeps: outer ones may be missing
+        kind: the store: a word of `words.TRACE_KINDS`, `ring` (a process's handle traces) or `objects` (the
+            traces of objects)
+        address: address of the record or entry, 0 if unknown
+        trace_index: index in the stack trace database, 0 for none
+        frames: canonical return addresses, innermost first; None for an address that is overwritten or
+            missing
+        status: empty for a sound stack; else the faults of the record (`freed`: the index is stale, and the
+            frames that are left may belong to another stack), or the reason why there is no stack
+        full: whether there are as many frames as Windows keeps, so that outer ones may be missing
     """
 
     kind: str
@@ -48,20 +49,20 @@ class RecordedStack(NamedTuple):
 
     @property
     def hash(self) -> Optional[int]:
-        """BackTraceHash; None if a frame is not known, or there is none."""
+        """BackTraceHash; None if a frame is unknown, or if there are no frames."""
         return known_hash(self.frames)
 
 
 NO_STACK = RecordedStack("", 0, 0, ())
-"""What has an owner of which no stack was recorded."""
+"""The stack of an owner without a recorded stack."""
 
 
 def recorded(trace: Trace, max_depth: int) -> RecordedStack:
-    """Returns a trace of a database as an owner has it.
+    """Returns the recorded stack of a trace in a database.
 
     Args:
         trace: the trace
-        max_depth: how many frames the database keeps of a stack
+        max_depth: the most frames that the database keeps of a stack
     """
     said, full = stdstatus.of(trace.status), len(trace.frames) >= max_depth
     return RecordedStack(STD, trace.address, trace.trace_index or 0, trace.frames, said, full)

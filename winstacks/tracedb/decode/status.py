@@ -1,6 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""The status of a trace as bits that say what is special or wrong; 0 stands for a live trace without fault.
+"""The status of a trace: bits for properties and faults; 0 is a live trace without fault.
 
 A listing may have a hundred thousand traces. So each has its status as one number, which is translated to
 words only when it is shown.

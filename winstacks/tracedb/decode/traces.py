@@ -1,6 +1,6 @@
 # This file is licensed under the Volatility Software License 1.0,
 # available at https://www.volatilityfoundation.org/license/vsl-v1.0
-"""Decodes the back traces of a database from its entries, and says what is special or wrong about each."""
+"""Decodes the back traces of a database from its entries, with the properties and faults of each."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ _Pair = Tuple[Optional[int], Optional[int], int]
 
 
 class TraceDecoder:
-    """Decodes the entries that `Links` knows.
+    """Decodes the entries in `Links`.
 
     Args:
-        header: of the database
-        used: its bounds
+        header: header of the database
+        used: bounds of its used parts
         links: its entries
         memory: the database from its header to the lower watermark, read in bulk
         read: reads any part of the database
@@ -55,7 +55,7 @@ class TraceDecoder:
         return chain(self._decode(pairs, hidden), self._decode(rest, hidden))
 
     def unlisted(self) -> int:
-        """Returns how many slots that lead to no entry `traces` leaves out: it yields the first thousand."""
+        """Returns the number of slots without an entry that `traces` omits: it yields the first thousand."""
         if self._links.strays <= _MAX_STRAYS:
             return 0
         claims = self.claims()

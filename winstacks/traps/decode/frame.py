@@ -211,7 +211,7 @@ class TrapForm(abc.ABC):
 
     @abc.abstractmethod
     def is_user(self, data: bytes) -> bool:
-        """Tells whether the processor was in user mode (or virtual-8086 mode) when the frame was made."""
+        """Returns whether the processor was in user mode (or virtual-8086 mode) when the frame was made."""
 
     @abc.abstractmethod
     def judge(self, address: int, data: bytes, facts: Facts) -> Tuple[str, Verdicts]:
@@ -219,7 +219,7 @@ class TrapForm(abc.ABC):
 
     @abc.abstractmethod
     def accepts(self, address: int, data: bytes, bounds: TrapBounds) -> bool:
-        """Tells whether bytes at an address are a trap frame.
+        """Returns whether bytes at an address are a trap frame.
 
         Args:
             address: where the bytes are (canonical)
@@ -229,7 +229,7 @@ class TrapForm(abc.ABC):
 
     @abc.abstractmethod
     def plausible(self, address: int, data: bytes) -> bool:
-        """Tells whether bytes to which the thread itself points may be a trap frame.
+        """Returns whether bytes to which the thread itself points may be a trap frame.
 
         This is weaker than `accepts`: an entry that nobody has measured may break its rules.
         """
@@ -334,7 +334,7 @@ class TrapForm(abc.ABC):
                     yield low + begin, bytes(data[begin : begin + self.size])
 
     def overlaps(self, address: int, taken: List[int]) -> bool:
-        """Tells whether a frame at an address would share bytes with one that is known already."""
+        """Returns whether a frame at an address would share bytes with one that is known already."""
         return any(abs(address - other) < self.size for other in taken)
 
 
@@ -350,7 +350,7 @@ def _marked(validity: str, names: str, note: str) -> Verdicts:
 
 
 def debug_registers_plausible(dr7: int) -> bool:
-    """Tells whether a Dr7 can be one that enables something: low word not 0, reserved bits as they must be.
+    """Returns whether a Dr7 can be one that enables something: low word not 0, reserved bits as they must be.
 
     Source: Intel SDM volume 3, 17.2.4: bits 11 (outside TSX), 12, 14 and 15 and the upper half are 0.
     """

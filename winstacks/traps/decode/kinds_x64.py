@@ -109,7 +109,7 @@ class TrapForm64(TrapForm):
         return kind, self.verdicts(address, data, kind, facts)
 
     def plausible(self, address: int, data: bytes) -> bool:
-        """Tells whether bytes to which the thread itself points may be a trap frame."""
+        """Returns whether bytes to which the thread itself points may be a trap frame."""
         if len(data) < self.size or not self.number(data, "EFlags") & EFLAGS_ONE:
             return False
         code_segment = self.number(data, "SegCs")
@@ -143,11 +143,11 @@ class TrapForm64(TrapForm):
         return None
 
     def is_user(self, data: bytes) -> bool:
-        """Tells whether SegCs names a user-mode code segment."""
+        """Returns whether SegCs names a user-mode code segment."""
         return self.number(data, "SegCs") & 3 == 3
 
     def shaped_like_service(self, address: int, data: bytes) -> bool:
-        """Tells whether a frame may be of a Zw call from kernel mode (KiServiceInternal).
+        """Returns whether a frame may be of a Zw call from kernel mode (KiServiceInternal).
 
         Its Rsp is the caller's and interrupts are off; ExceptionActive, SegSs and MxCsr are not written.
         An exception with interrupts off can look the same.
@@ -175,7 +175,7 @@ class TrapForm64(TrapForm):
         return "" if kind and self.number(data, "SegSs") in KERNEL_SS else SERVICE
 
     def stack_switched(self, address: int, data: bytes) -> bool:
-        """Tells whether the processor changed stacks for an entry from kernel mode (NMI, #DF, #MC: IST).
+        """Returns whether the processor changed stacks for an entry from kernel mode (NMI, #DF, #MC: IST).
 
         Otherwise it pushes the frame right below the interrupted Rsp, aligned down to 16 bytes.
         """
@@ -250,7 +250,7 @@ class TrapForm64(TrapForm):
                 mark(found, UNSURE, " ".join(shown), "an APC's way out writes such values")
 
     def _is_newest(self, data: bytes, facts: Facts) -> bool:
-        """Tells whether the slots of Rax and Rcx hold what the thread says of its newest system call.
+        """Returns whether the slots of Rax and Rcx hold what the thread says of its newest system call.
 
         A callback's NtCallbackReturn is a system call too, so that a difference proves nothing.
         """
@@ -293,7 +293,7 @@ class TrapForm64(TrapForm):
             mark(found, UNSURE, _LAST_BRANCH, "stored if last-branch recording is on")
 
     def accepts(self, address: int, data: bytes, bounds: TrapBounds) -> bool:
-        """Tells whether bytes at an address are a trap frame.
+        """Returns whether bytes at an address are a trap frame.
 
         The processor pushes the frame right below the interrupted stack pointer, so that a frame from kernel
         mode holds its own address; that rule found every measured frame and no other place in a real crash.

@@ -119,7 +119,7 @@ class TrapForm86(TrapForm):
         return {"Rsp": address + self.members["HardwareEsp"].offset}
 
     def plausible(self, address: int, data: bytes) -> bool:
-        """Tells whether bytes to which the thread itself points may be a trap frame."""
+        """Returns whether bytes to which the thread itself points may be a trap frame."""
         if len(data) < self.size or not self.number(data, "EFlags") & EFLAGS_ONE:
             return False
         if self.is_task_nmi(data):
@@ -135,15 +135,16 @@ class TrapForm86(TrapForm):
         return self.number(data, "Edx") if edx is not None and edx.validity == REUSED else 0
 
     def from_v86(self, data: bytes) -> bool:
-        """Tells whether the processor was in virtual-8086 mode."""
+        """Returns whether the processor was in virtual-8086 mode."""
         return bool(self.number(data, "EFlags") & _EFLAGS_VM)
 
     def is_user(self, data: bytes) -> bool:
-        """Tells whether SegCs is a user-mode selector or the mode was virtual-8086."""
+        """Returns whether SegCs is a user-mode selector or the mode was virtual-8086."""
         return self.from_v86(data) or bool(self.number(data, "SegCs") & 1)
 
     def is_task_nmi(self, data: bytes) -> bool:
-        """Tells whether a frame is the one that the NMI's handler puts together from the interrupted task."""
+        """Returns whether a frame is the one that the NMI's handler puts together from the interrupted
+        task."""
         if "DbgArgPointer" not in self.members:
             return False
         zeros = (
@@ -190,7 +191,8 @@ class TrapForm86(TrapForm):
         return GATE if gate else UNKNOWN
 
     def _behind_a_call(self, data: bytes, facts: Facts) -> bool:
-        """Tells whether a service may return to Eip: it is behind an int instruction, or SystemCallReturn."""
+        """Returns whether a service may return to Eip: it is behind an int instruction, or
+        SystemCallReturn."""
         if not facts.instruction or not facts.system_call_return or self.from_v86(data):
             return True
         return facts.instruction in _SERVICE_CALLS or self.number(data, "Eip") == facts.system_call_return
@@ -280,7 +282,7 @@ class TrapForm86(TrapForm):
             mark(found, UNSURE, _DEBUG_REGISTERS, "stored if DebugActive was set, which is not known")
 
     def accepts(self, address: int, data: bytes, bounds: TrapBounds) -> bool:
-        """Tells whether bytes at an address are a trap frame.
+        """Returns whether bytes at an address are a trap frame.
 
         The entries store a mark, and the return address and frame pointer twice.
         """

@@ -1,0 +1,58 @@
+# This file is licensed under the Volatility Software License 1.0,
+# available at https://www.volatilityfoundation.org/license/vsl-v1.0
+"""The lint of prose: what it finds, and that the tree is free of it."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests import prose
+
+HARD = '''
+"""What a page has."""
+
+# The size is that of the section.
+def read(data):
+    """Returns a page.
+
+    >>> read(b"that of")
+    Those that of a doctest are no prose.
+
+    Args:
+        data: bytes, the first of which is the header
+        more, rest: who is told of it
+    """
+    return "a string that of is no prose"
+'''
+
+
+def test_code() -> None:
+    """Docstrings, attributes and comments are read; strings and doctests are not."""
+    found = list(prose.faults("page.py", prose.sentences(HARD)))
+    lines = sorted((fault.line, fault.reason.split(":")[0]) for fault in found)
+    assert lines == [
+        (2, "begin with a noun"),
+        (4, "'that of' has no referent"),
+        (12, "'of which' for a possessive"),
+        (13, "choose one verb"),
+    ]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "Returns the row that names the page.",
+        "What does it cost?",
+        "The module has no name.",
+        "The value is not known.",
+    ],
+)
+def test_plain_sentences(line: str) -> None:
+    """Plain sentences, and questions, pass."""
+    assert not list(prose.faults("page.py", iter([(1, line, True)])))
+
+
+def test_pages() -> None:
+    """Code in a page is no prose."""
+    page = "One line that of tells.\n```\nthat of\n```\nand `that of` code\n"
+    assert {fault.line for fault in prose.faults("page.md", prose.paragraphs(page))} == {1}
