@@ -108,7 +108,7 @@ def test_the_sample_tries_what_matters(name: str, samples: Samples) -> None:
     # XP has no traces of objects: windows.objecttraces ends at once there, and has four members of thousands.
     cases = samples(name).attack.cases
     known = collections.Counter(each.plugin for each in cases)
-    assert set(known) == set(samples(name).attack.target.names)
+    assert set(known) == set(samples(name).attack.target.names) - set(tamper.SLOW)
     often = {plugin for plugin, count in known.items() if count > len(cases) / len(found)}
     assert often <= {each.case.plugin for each in found}
     assert len(often) >= len(known) - 1

@@ -80,7 +80,8 @@ def _measure(image: Image) -> FileLength:
     count = image.symbol("MmNumberOfPhysicalPages")
     pages = None if count is None else image.memory(image.kernel).pointer(count)
     known = max(_places(image), default=0) + PAGE_SIZE
-    should = max((pages or 0) * PAGE_SIZE, known if known > size else 0)
+    # A count alone is no proof: memory without content may have been left out at the end.
+    should = max((pages or 0) * PAGE_SIZE, known) if known > size else 0
     return FileLength(should or None, max(should - size, 0))
 
 

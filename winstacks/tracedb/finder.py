@@ -33,6 +33,9 @@ from .found import Database, Found, Layouts
 STD_SYMBOLS = ("RtlpStackTraceDatabase", "RtlpStackTraceDataBase")
 HEAPLOG_SYMBOL = "RtlpHeapStackTraceLog"
 
+_MOST_ASKED = 64
+"""The most private ranges of a process that are asked whether any is in the image."""
+
 Opened = Union[stdwalk.StdDatabase, heaplog.HeapLog]
 """Both classes yield `traces` and count `figures`."""
 
@@ -107,7 +110,7 @@ class Databases:
         if any(not says(each.status, Word.NO_POINTER) for each in known):
             return NOTHING
         if flags is None:
-            lost = Word.FLAGS_UNREADABLE if globalflag.is_lost(self._image, space) else None
+            lost = Word.FLAGS_UNREADABLE if self._flags_are_lost(space) else None
             return status(lost, found.status if space.kernel else NOTHING)
         if not flags & wanted:
             return found.status if space.kernel else NOTHING
@@ -123,9 +126,25 @@ class Databases:
         """
         if space.kernel or any(each.kind == HEAPLOG for each in found.databases):
             return NOTHING
+        debug = self._image.types.find("_RTL_CRITICAL_SECTION_DEBUG")
+        if not (self.wide_indices(space) if debug is None else debug.has("CreatorBackTraceIndexHigh")):
+            # The log came with indices of more than 16 bits, or later.
+            return NOTHING
         if flags is None:
-            return status(Word.FLAGS_UNREADABLE if globalflag.is_lost(self._image, space) else None)
+            return status(Word.FLAGS_UNREADABLE if self._flags_are_lost(space) else None)
         return found.log_status if flags & globalflags.MAKES_USER_DATABASE else NOTHING
+
+    def _flags_are_lost(self, space: AddressSpace) -> bool:
+        """Tells whether NtGlobalFlag of a space is not in the image, though memory of the space may be.
+
+        Of a process in the isolated user mode (LsaIso.exe) no private memory at all is in an image.
+        """
+        if not globalflag.is_lost(self._image, space):
+            return False
+        vads, whole = self._vads.list_regions(space)
+        private = [vad.start for vad in vads if not vad.control_area][:_MOST_ASKED]
+        memory = self._image.memory(space)
+        return space.kernel or not whole or any(memory.read(start, 1) for start in private)
 
     def wide_indices(self, space: AddressSpace) -> Optional[bool]:
         """Returns whether the traces of a space have indices of more than 16 bits, as they do since Vista.
