@@ -92,7 +92,7 @@ def changed(code: bytes, found: Instruction, place: StackPlace) -> StackPlace:
 
 
 def operand(code: bytes, found: Instruction) -> int:
-    """Returns the immediate or the displacement of a jump: signed, except for the operand of a return."""
+    """Returns an instruction's immediate or jump distance: signed, except for the operand of a return."""
     data = code[found.operand : found.end]
     return int.from_bytes(data, "little", signed=found.opcode != 0xC2)
 

@@ -142,8 +142,8 @@ class Flow:
     def _is_border(self, address: int, place: StackPlace, falls: bool) -> bool:
         """Returns whether another function starts at an address, or no code can be read there.
 
-        Code counts as a start if it looks like one behind a call, which may never return, or if Ebp is saved
-        already.
+        Code that looks like a start counts as one behind a call, which may never return, and where Ebp is
+        saved already.
         """
         code, offset = self._memory.window(address)
         if offset >= len(code) or clues_x86.at_padding(code, offset):
@@ -215,9 +215,9 @@ class Flow:
         """Returns whether the stack state at an instruction is proven by the ends of the function.
 
         Behind a call that never returns another function may lie: the state carried over from the calling
-        function is then wrong at its end. The state is proven if the instruction leads to an end with the
-        caller's Esp and Ebp. It is also proven if execution never ends, but came from a proven place without
-        passing a call.
+        function is then wrong at that function's end. The state is proven if the instruction leads to an end
+        with the caller's Esp and Ebp. It is also proven if execution never ends, but came from a proven place
+        without passing a call.
 
         Args:
             address: address of the instruction
