@@ -125,7 +125,7 @@ def _derived(place: CodePlace) -> Tuple[Rule, Optional[Effect]]:
 
 
 def effect_at(table: FunctionTable, rva: int) -> Optional[Effect]:
-    """Returns the effect of unwinding from the return address at an RVA; None unless one read expresses it."""
+    """Returns the effect of unwinding from the return address at an RVA; None if one read is too little."""
     piece = table.find(rva - 1)
     if piece is None:
         return None

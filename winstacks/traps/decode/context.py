@@ -197,7 +197,7 @@ class ExceptionFrame(NamedTuple):
 
 
 class ExceptionFrames:
-    """The places of the exception frame of a trap frame, and of the record beside it.
+    """The places where KiExceptionDispatch puts the exception frame of a trap frame and the record beside it.
 
     In 5.2 the structure ends at the trap frame and contains the record; since Vista the record is separate.
 

@@ -4,7 +4,7 @@
 writes.
 
 Until Windows 8 no member names the kind. Exceptions and interrupts write the same members from user mode and
-cannot be distinguished; services store another value into the Edx slot than both.
+cannot be distinguished; services store another value into the Edx slot than either.
 
 Source: measured on 5.1.2600.5512 and 5.2.3790.3959; FrameType (8.0 and later): Geoff Chappell, KTRAP_FRAME.
 """
